@@ -73,13 +73,13 @@ class JavaMirror:
     def __exit__(self, *_: object) -> None:
         self._process.communicate(timeout=EXIT_TIMEOUT_S)
 
-    def ask(self, question: str) -> str:
+    def call(self, line: str) -> str:
         """Return the answer; what Java raised is the test's failure."""
         assert self._process.stdin is not None
         assert self._process.stdout is not None
-        self._process.stdin.write(f"{question}\n")
+        self._process.stdin.write(f"{line}\n")
         self._process.stdin.flush()
-        answer = self._process.stdout.readline().rstrip("\n")
-        assert answer, "the Java process has ended"
-        assert not answer.startswith("error "), f"{answer}; the question was {question[:200]}"
-        return answer
+        response = self._process.stdout.readline().rstrip("\n")
+        assert response, "the Java process has ended"
+        assert not response.startswith("error "), f"{response}; the question was {line[:200]}"
+        return response

@@ -20,7 +20,7 @@ TIMEOUT_S = 240
 
 def run(*command: str | Path, cwd: Path = ROOT, text: str = "") -> tuple[int, str]:
     """The status of a tool and all that it prints."""
-    answer = subprocess.run(
+    completed = subprocess.run(
         command,
         cwd=cwd,
         input=text,
@@ -30,7 +30,7 @@ def run(*command: str | Path, cwd: Path = ROOT, text: str = "") -> tuple[int, st
         check=False,
         text=True,
     )
-    return answer.returncode, answer.stdout
+    return completed.returncode, completed.stdout
 
 
 @pytest.mark.promise("`make check` finds breaches of style, types and import rules")

@@ -201,8 +201,8 @@ def test_ci_runs_the_readmes_test_command_and_nothing_else(tmp_path: Path) -> No
     fake_python(tmp_path, "make", f'echo "$PWD: $*" >> {called}; exit 3')
     path = os.pathsep.join([str(tmp_path), os.environ["PATH"]])
     command = [folder / ".ci" / "run"]
-    answer = subprocess.run(command, env={"PATH": path}, timeout=TIMEOUT_S, check=False)
-    assert answer.returncode == 3
+    completed = subprocess.run(command, env={"PATH": path}, timeout=TIMEOUT_S, check=False)
+    assert completed.returncode == 3
     assert called.read_text() == f"{folder}: test\n"
     assert "    make test " in (ROOT / "README.md").read_text(encoding="utf-8")
 
@@ -229,8 +229,8 @@ def test_a_python_that_is_too_old_or_only_a_name_is_passed_over(tmp_path: Path) 
     fake_python(tmp_path, "python3", "exit 1")
     fake_python(tmp_path, "python3.14", "echo not installed >&2; exit 127")
     fake_python(tmp_path, "python3.11", f'exec {sys.executable} "$@"')
-    answer = make_venv(tmp_path / "venv", tmp_path)
-    assert answer.returncode == 0, answer.stderr
+    completed = make_venv(tmp_path / "venv", tmp_path)
+    assert completed.returncode == 0, completed.stderr
     assert (tmp_path / "venv" / "bin" / "python").exists()
 
 
@@ -248,9 +248,9 @@ def test_without_a_python_or_its_venv_the_cure_is_said(
 ) -> None:
     if python3 is not None:
         fake_python(tmp_path, "python3", python3)
-    answer = make_venv(tmp_path / "venv", tmp_path)
-    assert answer.returncode == 1
-    assert cure in answer.stderr
+    completed = make_venv(tmp_path / "venv", tmp_path)
+    assert completed.returncode == 1
+    assert cure in completed.stderr
 
 
 def test_an_environment_that_will_do_is_kept(tmp_path: Path) -> None:

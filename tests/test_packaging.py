@@ -43,7 +43,7 @@ def run(*command: str | Path, cwd: Path, **variables: str) -> str:
     see this work tree's installation and take the wheel for installed.
     """
     inherited = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
-    answer = subprocess.run(
+    completed = subprocess.run(
         command,
         cwd=cwd,
         env={**inherited, **variables},
@@ -53,8 +53,8 @@ def run(*command: str | Path, cwd: Path, **variables: str) -> str:
         check=False,
         text=True,
     )
-    assert answer.returncode == 0, answer.stdout
-    return answer.stdout
+    assert completed.returncode == 0, completed.stdout
+    return completed.stdout
 
 
 @pytest.fixture(scope="module")

@@ -41,7 +41,7 @@ def log(tmp_path: Path) -> Path:
     return path
 
 
-class Answer(NamedTuple):
+class CommandResult(NamedTuple):
     """What the command did with its arguments."""
 
     status: int
@@ -53,18 +53,20 @@ class Answer(NamedTuple):
         return [json.loads(line) for line in self.output.splitlines()]
 
 
-Run = Callable[..., Answer]
+Run = Callable[..., CommandResult]
 
 
 @pytest.fixture
 def run(capsys: pytest.CaptureFixture[str]) -> Run:
-    return lambda *arguments: Answer(main(["log", *map(str, arguments)]), *capsys.readouterr())
+    return lambda *arguments: CommandResult(
+        main(["log", *map(str, arguments)]), *capsys.readouterr()
+    )
 
 
 def test_batches_records_and_data_as_text(log: Path, run: Run) -> None:
-    answer = run(log, "--data")
-    assert (answer.status, answer.complaint) == (0, "")
-    head, start, first, one, two, second, three = answer.output.splitlines()
+    result = run(log, "--data")
+    assert (result.status, result.complaint) == (0, "")
+    head, start, first, one, two, second, three = result.output.splitlines()
     assert (head, start) == (f"Dumping {log}", "Log starting offset: 7")
     assert first.startswith(
         "baseOffset: 7 lastOffset: 8 count: 2 baseSequence: -1 lastSequence: -1 "
@@ -123,23 +125,23 @@ def test_the_same_as_json(log: Path, run: Run) -> None:
 
 def test_it_begins_where_it_is_told(log: Path, run: Run) -> None:
     for search in (("--offset", 8), ("--time", 1001)):
-        answer = run(log, *search, "--records", "--json", "--no-index")
-        assert (answer.status, answer.complaint) == (0, "")
-        assert [line["offset"] for line in answer.lines if line["type"] == "record"] == [8, 9]
+        result = run(log, *search, "--records", "--json", "--no-index")
+        assert (result.status, result.complaint) == (0, "")
+        assert [line["offset"] for line in result.lines if line["type"] == "record"] == [8, 9]
 
 
 def test_a_missing_index_is_told_and_does_no_harm(log: Path, run: Run) -> None:
-    answer = run(log, "--offset", 9, "--json")
-    assert answer.status == 0
-    assert [line["base_offset"] for line in answer.lines] == [9]
-    assert f"there is no {log.with_suffix('.index')}" in answer.complaint
+    result = run(log, "--offset", 9, "--json")
+    assert result.status == 0
+    assert [line["base_offset"] for line in result.lines] == [9]
+    assert f"there is no {log.with_suffix('.index')}" in result.complaint
 
 
 def test_what_is_after_the_end_is_told(log: Path, run: Run) -> None:
     for search in (("--offset", 10), ("--time", 2001)):
-        answer = run(log, *search, "--json", "--no-index")
-        assert (answer.status, answer.output) == (0, "")
-        assert f"{NAME} ends before {search[0][2:]} {search[1]}" in answer.complaint
+        result = run(log, *search, "--json", "--no-index")
+        assert (result.status, result.output) == (0, "")
+        assert f"{NAME} ends before {search[0][2:]} {search[1]}" in result.complaint
 
 
 @pytest.mark.promise(
@@ -160,11 +162,11 @@ def test_what_is_good_is_printed_then_where_and_why_it_ends(
     log: Path, run: Run, tail: bytes, reason: str
 ) -> None:
     log.write_bytes(FIRST + tail)
-    answer = run(log, "--records", "--json")
-    assert answer.status == 1
-    assert [line["type"] for line in answer.lines] == ["batch", "record", "record"]
-    assert f"{NAME}: after offset 8, at byte {len(FIRST)} of" in answer.complaint
-    assert reason in answer.complaint
+    result = run(log, "--records", "--json")
+    assert result.status == 1
+    assert [line["type"] for line in result.lines] == ["batch", "record", "record"]
+    assert f"{NAME}: after offset 8, at byte {len(FIRST)} of" in result.complaint
+    assert reason in result.complaint
 
 
 @pytest.mark.promise(
@@ -172,10 +174,10 @@ def test_what_is_good_is_printed_then_where_and_why_it_ends(
 )
 def test_records_that_cannot_be_decoded_end_it_as_well(log: Path, run: Run) -> None:
     log.write_bytes(FIRST + header_changed(SECOND, 21, 1, 2))
-    answer = run(log, "--records", "--json")
-    assert answer.status == 1
-    assert [line["type"] for line in answer.lines] == ["batch", "record", "record", "batch"]
-    assert "its gzip records are malformed" in answer.complaint
+    result = run(log, "--records", "--json")
+    assert result.status == 1
+    assert [line["type"] for line in result.lines] == ["batch", "record", "record", "batch"]
+    assert "its gzip records are malformed" in result.complaint
 
 
 @pytest.mark.promise(
@@ -183,9 +185,9 @@ def test_records_that_cannot_be_decoded_end_it_as_well(log: Path, run: Run) -> N
 )
 def test_a_bomb_is_refused(log: Path, run: Run) -> None:
     log.write_bytes(build([(1, None, b"\x00" * 1_000_000, ())], Codec.GZIP))
-    answer = run(log, "--records", "--max-batch-bytes", 100_000)
-    assert answer.status == 1
-    assert "decompress to more than the limit of 100000 bytes" in answer.complaint
+    result = run(log, "--records", "--max-batch-bytes", 100_000)
+    assert result.status == 1
+    assert "decompress to more than the limit of 100000 bytes" in result.complaint
 
 
 @pytest.mark.promise(
@@ -194,9 +196,9 @@ def test_a_bomb_is_refused(log: Path, run: Run) -> None:
 def test_a_marker_that_cannot_be_read_is_an_error(log: Path, run: Run) -> None:
     for key, value in ((b"\x00", b""), (b"\x00\x00\x00\x01", b"\x00")):
         log.write_bytes(build([(1, key, value, ())], is_transactional=1, is_control=1))
-        answer = run(log, "--records")
-        assert answer.status == 1
-        assert "marker" in answer.complaint or "control record" in answer.complaint
+        result = run(log, "--records")
+        assert result.status == 1
+        assert "marker" in result.complaint or "control record" in result.complaint
 
 
 @pytest.mark.parametrize(
@@ -212,9 +214,9 @@ def test_a_file_that_is_no_index_or_has_no_offset_is_refused(
 ) -> None:
     path = tmp_path / name
     path.write_bytes(content)
-    answer = run(path)
-    assert (answer.status, answer.output) == (1, "")
-    assert reason in answer.complaint
+    result = run(path)
+    assert (result.status, result.output) == (1, "")
+    assert reason in result.complaint
 
 
 @pytest.mark.promise(
@@ -224,25 +226,25 @@ def test_an_index_that_points_beyond_the_log_is_told(log: Path, run: Run) -> Non
     entry = (1).to_bytes(4, "big") + (9999).to_bytes(4, "big")
     log.with_suffix(".index").write_bytes(entry)
     log.with_suffix(".timeindex").write_bytes(b"")
-    answer = run(log, "--offset", 9)
-    assert answer.status == 1
-    assert "offset 8 stands at byte 9999, and the segment has" in answer.complaint
+    result = run(log, "--offset", 9)
+    assert result.status == 1
+    assert "offset 8 stands at byte 9999, and the segment has" in result.complaint
     assert run(log, "--offset", 9, "--no-index").status == 0
 
 
 def test_a_copy_of_another_name_is_shown(log: Path, run: Run) -> None:
     copy = log.with_name("copy.log")
     copy.write_bytes(FIRST[:-1])
-    answer = run(copy)
-    assert (answer.status, answer.output) == (1, f"Dumping {copy}\n")
-    assert f"at byte 0 of {len(FIRST) - 1}" in answer.complaint
+    result = run(copy)
+    assert (result.status, result.output) == (1, f"Dumping {copy}\n")
+    assert f"at byte 0 of {len(FIRST) - 1}" in result.complaint
 
 
 def test_index_files_are_shown(log: Path, run: Run) -> None:
     path = log.with_suffix(".index")
     path.write_bytes((2).to_bytes(4, "big") + len(FIRST).to_bytes(4, "big") + bytes(80))
-    answer = run(path)
-    assert answer.output == f"Dumping {path}\noffset: 9 position: {len(FIRST)}\n"
+    result = run(path)
+    assert result.output == f"Dumping {path}\noffset: 9 position: {len(FIRST)}\n"
     assert run(path, "--json").lines == [
         {"type": "index_entry", "offset": 9, "position": len(FIRST)}
     ]
@@ -250,9 +252,9 @@ def test_index_files_are_shown(log: Path, run: Run) -> None:
 
 def test_an_empty_segment_is_fine(log: Path, run: Run) -> None:
     log.write_bytes(b"")
-    answer = run(log, "--records")
-    assert (answer.status, answer.complaint) == (0, "")
-    assert answer.output == f"Dumping {log}\nLog starting offset: 7\n"
+    result = run(log, "--records")
+    assert (result.status, result.complaint) == (0, "")
+    assert result.output == f"Dumping {log}\nLog starting offset: 7\n"
 
 
 def test_what_cannot_be_opened_is_told(tmp_path: Path, run: Run) -> None:
@@ -288,9 +290,9 @@ def test_a_wrong_call_has_status_2(
 
 def test_messages_of_the_old_formats_are_shown(log: Path, run: Run) -> None:
     log.write_bytes(message(7, b"k", b"v", magic=0) + message(8, None, b"w", magic=1))
-    answer = run(log, "--data")
-    assert answer.status == 0
-    lines = answer.output.splitlines()[2:]
+    result = run(log, "--data")
+    assert result.status == 0
+    lines = result.output.splitlines()[2:]
     assert lines[0].startswith("offset: 7 position: 0 NoTimestampType: -1 size: 28 magic: 0 ")
     assert lines[1] == "| offset: 7 NoTimestampType: -1 keySize: 1 valueSize: 1 key: k payload: v"
     assert lines[3] == "| offset: 8 CreateTime: 1000 keySize: -1 valueSize: 1 payload: w"
@@ -336,6 +338,6 @@ def test_whatever_is_in_the_files_it_ends_with_a_status(
         log.with_suffix(suffix).write_bytes(data.draw(st.binary(max_size=40)))
     search = data.draw(st.sampled_from([(), ("--offset", 8), ("--time", 1001)]))
     form = data.draw(st.sampled_from([(), ("--json",)]))
-    answer = run(log, *search, *form, "--data")
-    assert answer.status in (0, 1)
-    assert (answer.status == 1) <= (NAME in answer.complaint)
+    result = run(log, *search, *form, "--data")
+    assert result.status in (0, 1)
+    assert (result.status == 1) <= (NAME in result.complaint)

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 from tests.java_mirror import JavaMirror
 
 
-class Answer(NamedTuple):
+class JavaResult(NamedTuple):
     """What Kafka's classes made of some bytes: how they write it, and what they read."""
 
     written: bytes
@@ -25,23 +25,23 @@ class ProtocolMirror(JavaMirror):
     def __init__(self) -> None:
         super().__init__(Path(__file__).with_name("ProtocolMirror.java"))
 
-    def request(self, frame: bytes) -> Answer:
+    def request(self, frame: bytes) -> JavaResult:
         """Ask about a request with its header, without its size."""
-        return self._answer(f"request {frame.hex()}")
+        return self._result_of(f"request {frame.hex()}")
 
-    def response(self, api_key: int, version: int, frame: bytes) -> Answer:
+    def response(self, api_key: int, version: int, frame: bytes) -> JavaResult:
         """Ask about a response with its header, without its size."""
-        return self._answer(f"response {api_key} {version} {frame.hex()}")
+        return self._result_of(f"response {api_key} {version} {frame.hex()}")
 
-    def data(self, name: str, version: int, data: bytes) -> Answer:
+    def data(self, name: str, version: int, data: bytes) -> JavaResult:
         """Ask about a message that belongs to no API."""
-        return self._answer(f"data {name} {version} {data.hex()}")
+        return self._result_of(f"data {name} {version} {data.hex()}")
 
     def apis(self) -> list[dict[str, Any]]:
         """Every API that Kafka knows: key, name, low, high, and header versions."""
-        apis: list[dict[str, Any]] = json.loads(self.ask("apis"))
+        apis: list[dict[str, Any]] = json.loads(self.call("apis"))
         return apis
 
-    def _answer(self, question: str) -> Answer:
-        written, content = self.ask(question).split(" ", 1)
-        return Answer(bytes.fromhex(written), json.loads(content))
+    def _result_of(self, line: str) -> JavaResult:
+        written, content = self.call(line).split(" ", 1)
+        return JavaResult(bytes.fromhex(written), json.loads(content))

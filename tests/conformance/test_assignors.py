@@ -59,10 +59,10 @@ class AssignorMirror(JavaMirror):
                 f"{generation} {user_data} {_word(sorted(member.topics))} {_word(owned)}"
             )
         lines.append(f"assign {name}")
-        answer = self.ask("\n".join(lines))
+        result = self.call("\n".join(lines))
         return {
             member_id: {_partition(word) for word in words.split(",") if word}
-            for member_id, words in (part.split("=") for part in answer.split(" "))
+            for member_id, words in (part.split("=") for part in result.split(" "))
         }
 
 

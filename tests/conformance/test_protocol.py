@@ -103,17 +103,17 @@ def check_request(
     frame = bytes(encode_request(request, version, correlation_id, client_id))
     assert b"".join(encode_request_parts(request, version, correlation_id, client_id)) == frame
     assert int.from_bytes(frame[:SIZE_BYTES], "big") == len(frame) - SIZE_BYTES
-    answer = mirror.request(frame[SIZE_BYTES:])
-    assert answer.written == frame[SIZE_BYTES:]
-    assert answer.content["header"] == {
+    result = mirror.request(frame[SIZE_BYTES:])
+    assert result.written == frame[SIZE_BYTES:]
+    assert result.content["header"] == {
         "requestApiKey": request.api_key,
         "requestApiVersion": version,
         "correlationId": correlation_id,
         "clientId": None if client_id is None else client_id.encode().hex(),
     }
     header = RequestHeader(request.api_key, version, correlation_id, client_id)
-    assert decode_request(answer.written) == (header, request)
-    return answer.content
+    assert decode_request(result.written) == (header, request)
+    return result.content
 
 
 def check_response(
@@ -122,12 +122,12 @@ def check_response(
     correlation_id = random.randint(-(2**31), 2**31 - 1)
     frame = bytes(encode_response(response, version, correlation_id))
     assert int.from_bytes(frame[:SIZE_BYTES], "big") == len(frame) - SIZE_BYTES
-    answer = mirror.response(response.api_key, version, frame[SIZE_BYTES:])
-    assert answer.written == frame[SIZE_BYTES:]
-    assert answer.content["header"] == {"correlationId": correlation_id}
-    assert peek_correlation_id(answer.written) == correlation_id
-    assert decode_response(type(response), version, answer.written) == response
-    return answer.content
+    result = mirror.response(response.api_key, version, frame[SIZE_BYTES:])
+    assert result.written == frame[SIZE_BYTES:]
+    assert result.content["header"] == {"correlationId": correlation_id}
+    assert peek_correlation_id(result.written) == correlation_id
+    assert decode_response(type(response), version, result.written) == response
+    return result.content
 
 
 def check_data(
@@ -135,12 +135,12 @@ def check_data(
 ) -> dict[str, Any]:
     out = bytearray()
     message.write(out, version)
-    answer = mirror.data(java_name, version, bytes(out))
-    assert answer.written == out
-    reader = Reader(answer.written)
+    result = mirror.data(java_name, version, bytes(out))
+    assert result.written == out
+    reader = Reader(result.written)
     assert type(message).read(reader, version) == message
     reader.end()
-    return answer.content
+    return result.content
 
 
 def test_java_has_the_same_api_keys(mirror: ProtocolMirror) -> None:

@@ -26,12 +26,12 @@ def java() -> Iterator[Callable[[str, int], tuple[int, int]]]:
     """Java's hash of a string, and its partition among so many."""
     with JavaMirror(Path(__file__).with_name("StringHashMirror.java")) as mirror:
 
-        def ask(text: str, partition_count: int) -> tuple[int, int]:
+        def call(text: str, partition_count: int) -> tuple[int, int]:
             units = text.encode("utf-16-be", "surrogatepass").hex()
-            value, partition = mirror.ask(f"{units} {partition_count}").split()
+            value, partition = mirror.call(f"{units} {partition_count}").split()
             return int(value), int(partition)
 
-        yield ask
+        yield call
 
 
 @pytest.mark.promise("Java's string hash is computed for any string, halves of surrogate pairs too")

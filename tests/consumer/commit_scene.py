@@ -42,9 +42,9 @@ from tests.consumer.known_cluster import (
     START_MS,
     TOPIC_ID,
     ReachableNetwork,
-    know,
     make_metadata,
     topic,
+    update_metadata,
 )
 
 if TYPE_CHECKING:
@@ -76,17 +76,17 @@ def committed_in(request: Request) -> dict[TopicPartition, int]:
     }
 
 
-def asked_in(cluster: FakeCluster, message: RequestMessage, version: int) -> Message:
+def response_of_broker(cluster: FakeCluster, message: RequestMessage, version: int) -> Message:
     """Ask a broker in a version, by its bytes, and read the bytes of its answer."""
     frame = memoryview(encode_request(message, version, 0, None))
     _, received = decode_request(frame[FRAME_SIZE_BYTES:])
-    response = cluster.ask(0, received, START_MS, version=version).response
+    response = cluster.handle_request(0, received, START_MS, version=version).response
     assert response is not None
-    answer = memoryview(encode_response(response, version, 0))
-    return decode_response(message.response_type, version, answer[FRAME_SIZE_BYTES:])
+    written = memoryview(encode_response(response, version, 0))
+    return decode_response(message.response_type, version, written[FRAME_SIZE_BYTES:])
 
 
-def committed_answer(
+def offset_fetch_response(
     request: Request,
     committed: Mapping[TopicPartition, OffsetAndMetadata] = MappingProxyType({}),
     *,
@@ -155,7 +155,7 @@ class CommitScene:
         topics: Mapping[str, bytes] = MappingProxyType({"t": TOPIC_ID}),
     ) -> None:
         self.metadata = make_metadata()
-        know(
+        update_metadata(
             self.metadata,
             *(topic(name, [1, 1, 1], topic_id=topic_id) for name, topic_id in topics.items()),
         )
@@ -219,12 +219,12 @@ class CommitScene:
         """What the manager sends now."""
         return list(self.commits.poll(now_ms).requests)
 
-    def answer(self, request: Request, *codes: int, now_ms: int = START_MS) -> None:
+    def respond(self, request: Request, *codes: int, now_ms: int = START_MS) -> None:
         """Answer a commit: the partitions get these codes in order, the rest 0."""
         message = request.message
         assert isinstance(message, OffsetCommitRequest)
         rest = iter(codes)
-        answer = OffsetCommitResponse(
+        written = OffsetCommitResponse(
             topics=[
                 OffsetCommitResponseTopic(
                     each.name,
@@ -238,8 +238,8 @@ class CommitScene:
             ]
         )
         assert request.check is not None
-        request.check(answer)
-        request.on_response(answer, now_ms)
+        request.check(written)
+        request.on_response(written, now_ms)
 
     def run_user_calls(self) -> None:
         """Make the calls that came up, as a driver does."""

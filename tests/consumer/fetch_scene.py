@@ -22,10 +22,10 @@ from tests.consumer.known_cluster import (
     RETRY_BACKOFF,
     START_MS,
     TOPIC_ID,
-    know,
     make_metadata,
     refresh,
     topic,
+    update_metadata,
 )
 from tests.network.responding import respond_checked
 
@@ -70,7 +70,7 @@ class Scene:
     ) -> None:
         self.metadata = make_metadata()
         refresh(self.metadata)
-        know(self.metadata, topic("t", [1, 2, 1]))
+        update_metadata(self.metadata, topic("t", [1, 2, 1]))
         self.nodes = Nodes()
         self.subscription = SubscriptionState()
         self.buffer = FetchBuffer(RETRY_BACKOFF, parked_max_bytes=50_000)

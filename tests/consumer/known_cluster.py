@@ -79,7 +79,7 @@ def topic(
     )
 
 
-def know(
+def update_metadata(
     metadata: Metadata,
     *topics: TopicInfo,
     errors: Mapping[str, BrokerError] | None = None,

@@ -60,7 +60,7 @@ def test_positions_are_committed_when_the_interval_is_over(automatic: CommitScen
     assert automatic.sent(START_MS + INTERVAL_MS - 1) == []
     (request,) = automatic.sent(START_MS + INTERVAL_MS)
     assert committed_in(request) == {P0: 10, P1: 20}
-    automatic.answer(request)
+    automatic.respond(request)
     assert automatic.sent(START_MS + 2 * INTERVAL_MS - 1) == []
     assert len(automatic.sent(START_MS + 2 * INTERVAL_MS)) == 1
 
@@ -123,14 +123,14 @@ def test_dropping_partitions_commits_nothing_where_nothing_is_automatic(scene: C
 def test_one_automatic_commit_is_under_way_at_a_time(automatic: CommitScene) -> None:
     (request,) = automatic.sent(START_MS + INTERVAL_MS)
     assert automatic.sent(START_MS + 2 * INTERVAL_MS) == []
-    automatic.answer(request, now_ms=START_MS + 2 * INTERVAL_MS)
+    automatic.respond(request, now_ms=START_MS + 2 * INTERVAL_MS)
     assert len(automatic.sent(START_MS + 2 * INTERVAL_MS)) == 1
 
 
 def test_one_that_may_succeed_soon_is_repeated_soon(automatic: CommitScene) -> None:
     (request,) = automatic.sent(START_MS + INTERVAL_MS)
     failed_ms = START_MS + INTERVAL_MS
-    automatic.answer(request, CoordinatorLoadInProgressError.code, now_ms=failed_ms)
+    automatic.respond(request, CoordinatorLoadInProgressError.code, now_ms=failed_ms)
     assert automatic.sent(failed_ms + RETRY_MS - 1) == []
     assert len(automatic.sent(failed_ms + RETRY_MS)) == 1
     assert automatic.commits.take_error() is None
@@ -147,7 +147,7 @@ def test_what_will_never_succeed_is_raised(
     automatic: CommitScene, error: type[BrokerError]
 ) -> None:
     (request,) = automatic.sent(START_MS + INTERVAL_MS)
-    automatic.answer(request, error.code)
+    automatic.respond(request, error.code)
     assert automatic.commits.has_error
     assert isinstance(automatic.commits.take_error(), error)
     assert not automatic.commits.has_error
@@ -157,7 +157,7 @@ def test_what_a_rebalance_refuses_is_only_logged(
     automatic: CommitScene, caplog: pytest.LogCaptureFixture
 ) -> None:
     (request,) = automatic.sent(START_MS + INTERVAL_MS)
-    automatic.answer(request, UnknownMemberIdError.code)
+    automatic.respond(request, UnknownMemberIdError.code)
     assert not automatic.commits.has_error
     assert "an automatic commit failed" in caplog.text
 
@@ -183,9 +183,9 @@ def test_a_revocation_commits_what_is_finished_and_is_tried_again(automatic: Com
     operation = automatic.commits.commit_before_revocation(LATER_MS)
     (request,) = automatic.sent()
     assert committed_in(request) == {P0: 10, P1: 20}
-    automatic.answer(request, CoordinatorLoadInProgressError.code)
+    automatic.respond(request, CoordinatorLoadInProgressError.code)
     (again,) = automatic.sent(START_MS + RETRY_MS)
-    automatic.answer(again)
+    automatic.respond(again)
     assert operation.is_done
 
 
@@ -194,10 +194,10 @@ def test_before_a_revocation_a_newer_epoch_will_do(automatic: CommitScene) -> No
     automatic.membership.has_newer_epoch = True
     operation = automatic.commits.commit_before_revocation(LATER_MS)
     (request,) = automatic.sent()
-    automatic.answer(request, StaleMemberEpochError.code)
+    automatic.respond(request, StaleMemberEpochError.code)
     assert not operation.is_done
     (again,) = automatic.sent(START_MS + RETRY_MS)
-    automatic.answer(again)
+    automatic.respond(again)
     assert operation.error is None
 
 
@@ -208,7 +208,7 @@ def test_a_revocation_does_not_wait_for_a_topic_that_was_deleted(
 ) -> None:
     operation = automatic.commits.commit_before_revocation(LATER_MS)
     (request,) = automatic.sent()
-    automatic.answer(request, error.code)
+    automatic.respond(request, error.code)
     assert isinstance(operation.error, error)
     assert automatic.sent(START_MS + RETRY_MS) == []
 
@@ -218,7 +218,7 @@ def test_a_commit_of_the_application_is_not_repeated_in_a_newer_epoch(scene: Com
     scene.membership.has_newer_epoch = True
     commit = scene.commits.commit({P0: at(5)}, LATER_MS)
     (request,) = scene.sent()
-    scene.answer(request, StaleMemberEpochError.code)
+    scene.respond(request, StaleMemberEpochError.code)
     assert isinstance(commit.operation.error, CommitFailedError)
 
 

@@ -38,16 +38,16 @@ from pykclient.protocol.messages.offset_commit import (
 )
 from pykclient.testing.fake.cluster import FakeCluster
 from pykclient.types import OffsetAndMetadata, TopicPartition
-from tests.consumer.commit_scene import CommitScene, asked_in, at, committed_in
+from tests.consumer.commit_scene import CommitScene, at, committed_in, response_of_broker
 from tests.consumer.known_cluster import (
     RETRY_MS,
     START_MS,
     TOPIC_ID,
     is_outdated,
-    know,
     make_metadata,
     refresh,
     topic,
+    update_metadata,
 )
 
 P0, P1 = TopicPartition("t", 0), TopicPartition("t", 1)
@@ -81,7 +81,7 @@ def test_a_commit_goes_to_the_coordinator_and_ends_with_its_answer(scene: Commit
     assert committed_in(request) == {P0: 5, P1: 6}
     assert scene.sent() == []
     assert not commit.operation.is_done
-    scene.answer(request)
+    scene.respond(request)
     assert commit.operation.result() is None
 
 
@@ -89,9 +89,9 @@ def test_interceptors_hear_of_what_was_committed(scene: CommitScene) -> None:
     scene.commits.commit({P0: at(5)}, LATER_MS)
     scene.commits.commit_async({P0: at(6)}, LATER_MS)
     (first,) = scene.sent()
-    scene.answer(first)
+    scene.respond(first)
     (second,) = scene.sent()
-    scene.answer(second)
+    scene.respond(second)
     scene.run_user_calls()
     assert scene.intercepted == [{P0: at(5)}, {P0: at(6)}]
 
@@ -134,7 +134,7 @@ def test_what_may_pass_is_tried_again_after_a_back_off(
     refresh(scene.metadata)
     commit = scene.commits.commit({P0: at(5), P1: at(6)}, LATER_MS)
     (request,) = scene.sent()
-    scene.answer(request, error.code)
+    scene.respond(request, error.code)
     assert isinstance(commit.attempt.last_error, error)
     assert "t-0 in group 'g'" in str(commit.attempt.last_error)
     assert (scene.node_id is None) is forgets_coordinator
@@ -144,7 +144,7 @@ def test_what_may_pass_is_tried_again_after_a_back_off(
     assert scene.sent() == []
     (again,) = scene.sent(START_MS + RETRY_MS)
     assert committed_in(again) == {P0: 5, P1: 6}
-    scene.answer(again)
+    scene.respond(again)
     assert commit.operation.error is None
 
 
@@ -157,7 +157,7 @@ def test_a_lost_connection_has_the_coordinator_looked_up_and_asked_again(
     assert scene.node_id is None
     scene.find_coordinator(now_ms=START_MS + RETRY_MS)
     (again,) = scene.sent(START_MS + RETRY_MS)
-    scene.answer(again)
+    scene.respond(again)
     assert commit.operation.error is None
 
 
@@ -178,7 +178,7 @@ def test_one_that_was_given_up_is_not_sent_again(scene: CommitScene) -> None:
     commit = scene.commits.commit({P0: at(5)}, LATER_MS)
     (request,) = scene.sent()
     scene.commits.cancel(commit)
-    scene.answer(request, CoordinatorLoadInProgressError.code)
+    scene.respond(request, CoordinatorLoadInProgressError.code)
     assert scene.sent(LATER_MS) == []
     waiting = scene.commits.commit({P0: at(5)}, LATER_MS)
     scene.commits.cancel(waiting)
@@ -192,7 +192,7 @@ def test_one_that_was_given_up_is_not_sent_again(scene: CommitScene) -> None:
 def test_what_no_attempt_cures_ends_it(scene: CommitScene, error: type[BrokerError]) -> None:
     commit = scene.commits.commit({P0: at(5), P1: at(6)}, LATER_MS)
     (request,) = scene.sent()
-    scene.answer(request, 0, error.code)
+    scene.respond(request, 0, error.code)
     assert isinstance(commit.operation.error, error)
     assert "t-1 in group 'g'" in str(commit.operation.error)
     assert scene.membership.refusals == []
@@ -201,7 +201,7 @@ def test_what_no_attempt_cures_ends_it(scene: CommitScene, error: type[BrokerErr
 def test_what_concerns_the_group_is_told_before_what_concerns_a_topic(scene: CommitScene) -> None:
     commit = scene.commits.commit({P0: at(5), P1: at(6)}, LATER_MS)
     (request,) = scene.sent()
-    scene.answer(request, TopicAuthorizationFailedError.code, GroupAuthorizationFailedError.code)
+    scene.respond(request, TopicAuthorizationFailedError.code, GroupAuthorizationFailedError.code)
     assert isinstance(commit.operation.error, GroupAuthorizationFailedError)
 
 
@@ -216,7 +216,7 @@ def test_a_member_that_is_none_any_more_hears_so(
 ) -> None:
     commit = scene.commits.commit({P0: at(5)}, LATER_MS)
     (request,) = scene.sent()
-    scene.answer(request, error.code)
+    scene.respond(request, error.code)
     assert [type(each) for each in scene.membership.refusals] == [error]
     failed = commit.operation.error
     assert isinstance(failed, CommitFailedError)
@@ -229,19 +229,19 @@ def test_a_coordinator_that_was_replaced_ends_no_membership(scene: CommitScene) 
     commit = scene.commits.commit({P0: at(5)}, LATER_MS)
     (request,) = scene.sent()
     scene.lose_coordinator()
-    scene.answer(request, UnknownMemberIdError.code)
+    scene.respond(request, UnknownMemberIdError.code)
     assert scene.membership.refusals == []
     assert isinstance(commit.attempt.last_error, NotCoordinatorError)
     scene.find_coordinator(now_ms=START_MS + RETRY_MS)
     (again,) = scene.sent(START_MS + RETRY_MS)
-    scene.answer(again)
+    scene.respond(again)
     assert commit.operation.error is None
 
 
 def test_a_fenced_instance_is_told_as_such(scene: CommitScene) -> None:
     commit = scene.commits.commit({P0: at(5)}, LATER_MS)
     (request,) = scene.sent()
-    scene.answer(request, FencedInstanceIdError.code)
+    scene.respond(request, FencedInstanceIdError.code)
     assert isinstance(commit.operation.error, FencedInstanceIdError)
 
 
@@ -271,7 +271,7 @@ def test_a_commit_of_nothing_ends_when_those_before_it_have(scene: CommitScene) 
     empty = scene.commits.commit({}, LATER_MS)
     (request,) = scene.sent()
     assert not empty.operation.is_done
-    scene.answer(request)
+    scene.respond(request)
     assert scene.sent() == []
     assert empty.operation.is_done
 
@@ -287,9 +287,9 @@ def test_callbacks_come_in_the_order_of_the_calls(scene: CommitScene) -> None:
     for offset in (1, 2, 3):
         commit_async(scene, offset, heard)
     first, second, third = scene.sent()
-    scene.answer(first)
-    scene.answer(second, CoordinatorLoadInProgressError.code)
-    scene.answer(third)
+    scene.respond(first)
+    scene.respond(second, CoordinatorLoadInProgressError.code)
+    scene.respond(third)
     assert heard == []
     scene.run_user_calls()
     assert [offset for offset, _ in heard] == [1, 2, 3]
@@ -323,7 +323,7 @@ def test_a_callback_is_held_back_until_those_before_it_were_called(scene: Commit
     scene.sent()
     scene.run_user_calls()
     assert heard == []
-    scene.answer(request)
+    scene.respond(request)
     scene.run_user_calls()
     assert [offset for offset, _ in heard] == [1, 2]
 
@@ -337,11 +337,11 @@ def test_a_later_commit_does_not_overtake_one_that_is_tried_again(scene: CommitS
     commit_async(scene, 2, heard)
     (first,) = scene.sent()
     assert scene.commits.poll(START_MS).next_poll_ms == LATER_MS
-    scene.answer(first, CoordinatorLoadInProgressError.code)
+    scene.respond(first, CoordinatorLoadInProgressError.code)
     assert scene.commits.poll(START_MS).next_poll_ms == START_MS + RETRY_MS
     (again,) = scene.sent(START_MS + RETRY_MS)
     assert committed_in(again) == {P0: 1}
-    scene.answer(again)
+    scene.respond(again)
     (second,) = scene.sent(START_MS + RETRY_MS)
     assert committed_in(second) == {P0: 2}
 
@@ -352,7 +352,7 @@ def test_what_a_callback_raises_comes_out_of_the_call(scene: CommitScene) -> Non
 
     scene.commits.commit_async({P0: at(1)}, LATER_MS, callback)
     (request,) = scene.sent()
-    scene.answer(request)
+    scene.respond(request)
     *_, call = scene.user_calls
     with pytest.raises(ValueError, match="own"):
         call.on_done(ValueError("the application's own"))
@@ -363,7 +363,7 @@ def test_a_failure_that_nobody_listens_to_is_logged(
 ) -> None:
     scene.commits.commit_async({P0: at(1)}, LATER_MS)
     (request,) = scene.sent()
-    scene.answer(request, OffsetMetadataTooLargeError.code)
+    scene.respond(request, OffsetMetadataTooLargeError.code)
     (record,) = [each for each in caplog.records if each.levelno >= logging.WARNING]
     assert "the commit of t-0 failed: OFFSET_METADATA_TOO_LARGE" in record.getMessage()
 
@@ -376,7 +376,7 @@ def test_what_was_lost_meanwhile_is_not_committed_though_it_came_back() -> None:
     scene.read(5, 6)
     scene.commits.commit_before_revocation(LATER_MS)
     (request,) = scene.sent()
-    scene.answer(request, CoordinatorLoadInProgressError.code)
+    scene.respond(request, CoordinatorLoadInProgressError.code)
     scene.subscription.assign([P1])  # P0 is lost, and comes back: others may have gone on
     scene.subscription.assign([P0, P1])
     (again,) = scene.sent(START_MS + RETRY_MS)
@@ -397,7 +397,9 @@ OFFSETS = {
 
 def made(topic_ids: dict[str, bytes], member: GroupMetadata) -> OffsetCommitCall:
     metadata = make_metadata()
-    know(metadata, *(topic(name, [1, 1], topic_id=each) for name, each in topic_ids.items()))
+    update_metadata(
+        metadata, *(topic(name, [1, 1], topic_id=each) for name, each in topic_ids.items())
+    )
     return OffsetCommitCall(member, OFFSETS, metadata.cluster)
 
 
@@ -412,9 +414,9 @@ def test_a_broker_takes_the_offsets_in_every_version(version: int) -> None:
         cluster.create_topic(name, 2)
     ids = {name: cluster.topics[name].topic_id for name in ("t", "u")}
     call = made(ids, GroupMetadata("g"))
-    answer = asked_in(cluster, call.message, version)
-    call.check(answer)
-    assert call.refusals(answer) == {}
+    response = response_of_broker(cluster, call.message, version)
+    call.check(response)
+    assert call.refusals(response) == {}
     kept = {name: (each.offset, each.metadata) for name, each in cluster.group("g").offsets.items()}
     assert kept == {P0: (5, "note"), P1: (6, ""), ELSEWHERE: (7, "")}
     epoch = cluster.group("g").offsets[P0].leader_epoch
@@ -434,7 +436,7 @@ def test_topics_are_named_where_the_id_of_one_is_not_known() -> None:
     assert call.max_version == 9
 
 
-def answer_of(**codes: dict[int, int]) -> OffsetCommitResponse:
+def commit_response(**codes: dict[int, int]) -> OffsetCommitResponse:
     """An answer that gives partitions by topic these codes."""
     return OffsetCommitResponse(
         topics=[
@@ -449,21 +451,21 @@ def answer_of(**codes: dict[int, int]) -> OffsetCommitResponse:
 def test_what_was_refused_is_told_by_partition() -> None:
     call = made({"t": TOPIC_ID, "u": TOPIC_ID[::-1]}, GroupMetadata("g"))
     unknown, gone = UnknownTopicOrPartitionError.code, UnknownMemberIdError.code
-    answer = answer_of(t={0: unknown, 1: 0}, u={1: gone})
-    call.check(answer)
-    assert call.refusals(answer) == {P0: unknown, ELSEWHERE: gone}
+    response = commit_response(t={0: unknown, 1: 0}, u={1: gone})
+    call.check(response)
+    assert call.refusals(response) == {P0: unknown, ELSEWHERE: gone}
 
 
 @pytest.mark.parametrize(
     "answer",
     [
-        answer_of(t={0: 0, 1: 0}),
-        answer_of(t={0: 0, 1: 0, 2: 0}, u={1: 0}),
-        answer_of(t={0: 0, 1: 0}, u={1: 0}, v={0: 0}),
+        commit_response(t={0: 0, 1: 0}),
+        commit_response(t={0: 0, 1: 0, 2: 0}, u={1: 0}),
+        commit_response(t={0: 0, 1: 0}, u={1: 0}, v={0: 0}),
         OffsetCommitResponse(),
     ],
 )
-def test_an_answer_about_other_partitions_is_refused(answer: OffsetCommitResponse) -> None:
+def test_an_answer_about_other_partitions_is_refused(response: OffsetCommitResponse) -> None:
     call = made({"t": TOPIC_ID, "u": TOPIC_ID[::-1]}, GroupMetadata("g"))
     with pytest.raises(DecodeError):
-        call.check(answer)
+        call.check(response)

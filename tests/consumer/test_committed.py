@@ -21,7 +21,12 @@ from pykclient.errors import (
 from pykclient.protocol.messages.offset_fetch import OffsetFetchRequest
 from pykclient.testing.fake.cluster import FakeCluster
 from pykclient.types import OffsetAndMetadata, TopicPartition
-from tests.consumer.commit_scene import GROUP, CommitScene, asked_in, committed_answer
+from tests.consumer.commit_scene import (
+    GROUP,
+    CommitScene,
+    offset_fetch_response,
+    response_of_broker,
+)
 from tests.consumer.known_cluster import RETRY_MS, START_MS, is_outdated, refresh
 
 if TYPE_CHECKING:
@@ -47,7 +52,7 @@ def test_what_is_committed_is_told_and_none_where_nothing_is(
     (request,) = sent(scene)
     assert request.node_id == scene.node_id
     committed = OffsetAndMetadata(offset, "note", 3)
-    request.on_response(committed_answer(request, {P0: committed}), START_MS)
+    request.on_response(offset_fetch_response(request, {P0: committed}), START_MS)
     assert lookup.operation.result() == {P0: committed, P1: None}
     assert sent(scene) == []
 
@@ -84,7 +89,7 @@ def test_what_may_pass_is_asked_again(
 ) -> None:
     lookup = scene.committed.start([P0])
     (request,) = sent(scene)
-    request.on_response(committed_answer(request, group_error=error.code), START_MS)
+    request.on_response(offset_fetch_response(request, group_error=error.code), START_MS)
     assert isinstance(lookup.attempt.last_error, error)
     assert (scene.node_id is None) is forgets_coordinator
     assert scene.committed.poll(START_MS).next_poll_ms == START_MS + RETRY_MS
@@ -100,7 +105,7 @@ def test_a_partition_that_cannot_be_told_yet_is_asked_about_again(
     refresh(scene.metadata)
     lookup = scene.committed.start([P0, P1])
     (request,) = sent(scene)
-    request.on_response(committed_answer(request, errors={P1: error.code}), START_MS)
+    request.on_response(offset_fetch_response(request, errors={P1: error.code}), START_MS)
     assert "t-1 in group 'g'" in str(lookup.attempt.last_error)
     assert is_outdated(scene.metadata) is error.refresh_metadata
     assert len(sent(scene, START_MS + RETRY_MS)) == 1
@@ -110,7 +115,7 @@ def test_what_no_attempt_cures_ends_it(scene: CommitScene) -> None:
     lookup = scene.committed.start([P0, P1])
     (request,) = sent(scene)
     errors = {P0: UnstableOffsetCommitError.code, P1: TopicAuthorizationFailedError.code}
-    request.on_response(committed_answer(request, errors=errors), START_MS)
+    request.on_response(offset_fetch_response(request, errors=errors), START_MS)
     assert isinstance(lookup.operation.error, TopicAuthorizationFailedError)
     assert sent(scene, START_MS + RETRY_MS) == []
 
@@ -165,10 +170,10 @@ def test_a_broker_understands_the_question_in_every_version(version: int) -> Non
     lookup = scene.committed.start(partitions)
     (request,) = sent(scene)
     assert request.build is not None
-    answer = asked_in(cluster, request.build(version), version)
+    response = response_of_broker(cluster, request.build(version), version)
     assert request.check is not None
-    request.check(answer)
-    request.on_response(answer, START_MS)
+    request.check(response)
+    request.on_response(response, START_MS)
     assert lookup.operation.result() == dict.fromkeys(partitions)
 
 
@@ -180,8 +185,8 @@ def test_an_answer_that_contradicts_the_question_ends_the_connection(
 ) -> None:
     scene.committed.start([P0, P1])
     (request,) = sent(scene)
-    answer = committed_answer(request)
-    (group,) = answer.groups
+    response = offset_fetch_response(request)
+    (group,) = response.groups
     partitions = group.topics[0].partitions
     if change == "another group":
         group.group_id = f"not {GROUP}"
@@ -193,4 +198,4 @@ def test_an_answer_that_contradicts_the_question_ends_the_connection(
         del partitions[0]
     assert request.check is not None
     with pytest.raises(DecodeError):
-        request.check(answer)
+        request.check(response)

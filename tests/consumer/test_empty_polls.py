@@ -27,7 +27,7 @@ from pykclient.network.cluster.node import coordinator_id
 from pykclient.network.coordinators import Coordinators, CoordinatorType
 from pykclient.protocol.messages.find_coordinator import Coordinator, FindCoordinatorResponse
 from pykclient.types import TopicPartition
-from tests.consumer.known_cluster import RETRY_BACKOFF, know, topic
+from tests.consumer.known_cluster import RETRY_BACKOFF, topic, update_metadata
 from tests.network.scripted_network import BOOTSTRAP, ScriptedNetwork
 
 if TYPE_CHECKING:
@@ -90,7 +90,7 @@ class Scene:
 def reading() -> tuple[Scene, AssignedPartition]:
     """A scene with a cluster, in which A has a position."""
     scene = Scene(A)
-    know(scene.network.metadata, topic("t", [1]))
+    update_metadata(scene.network.metadata, topic("t", [1]))
     assigned = scene.subscription.require(A)
     scene.subscription.seek(assigned, 0)
     return scene, assigned
@@ -148,7 +148,7 @@ def test_a_partition_that_cannot_be_read_is_an_error_in_time_and_again_after_tha
 
 def test_a_partition_without_a_position_is_an_error_in_time() -> None:
     scene = Scene(A)
-    know(scene.network.metadata, topic("t", [None]))
+    update_metadata(scene.network.metadata, topic("t", [None]))
     assert scene.poll(START_MS, UNREAD_MAX_MS - 1) is None
     error = scene.poll(START_MS + UNREAD_MAX_MS - 1, 1)
     assert isinstance(error, KafkaTimeoutError)
@@ -169,7 +169,7 @@ def test_what_is_read_again_or_read_no_more_was_no_error() -> None:
 
 def test_an_unknown_topic_is_an_error_after_a_while_over_all_polls() -> None:
     scene = Scene(A, ABSENT)
-    know(scene.network.metadata, topic("t", [1]), errors=UNKNOWN)
+    update_metadata(scene.network.metadata, topic("t", [1]), errors=UNKNOWN)
     step_ms = UNKNOWN_TOPIC_MS // 2
     assert scene.poll(START_MS, step_ms) is None
     error = scene.poll(START_MS + step_ms, step_ms)
@@ -182,15 +182,15 @@ def test_what_lasts_is_raised_once_then_logged_now_and_then_and_raised_anew_afte
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     scene = Scene(A, ABSENT)
-    know(scene.network.metadata, topic("t", [1]), errors=UNKNOWN)
+    update_metadata(scene.network.metadata, topic("t", [1]), errors=UNKNOWN)
     errors = [scene.poll(START_MS + n * 1_000, 1_000) for n in range(50)]
     assert [n for n, error in enumerate(errors) if error is not None] == [0]
     warnings = [record for record in caplog.records if record.levelname == "WARNING"]
     assert len(warnings) == 2, "one each half a minute"
     assert "topic 'absent' does not exist" in warnings[0].getMessage()
-    know(scene.network.metadata, topic("t", [1]), topic("absent", [1]))
+    update_metadata(scene.network.metadata, topic("t", [1]), topic("absent", [1]))
     assert scene.poll(START_MS + 50_000, 1_000) is None
-    know(scene.network.metadata, topic("t", [1]), errors=UNKNOWN)
+    update_metadata(scene.network.metadata, topic("t", [1]), errors=UNKNOWN)
     assert scene.poll(START_MS + 51_000, 999) is None
     assert scene.poll(START_MS + 51_999, 1) is not None
 
@@ -198,31 +198,31 @@ def test_what_lasts_is_raised_once_then_logged_now_and_then_and_raised_anew_afte
 def test_a_second_missing_topic_is_raised_beside_one_that_was(caplog: object) -> None:
     other = TopicPartition("other", 0)
     scene = Scene(ABSENT, other)
-    know(scene.network.metadata, errors={**UNKNOWN, "other": UNKNOWN["absent"]})
+    update_metadata(scene.network.metadata, errors={**UNKNOWN, "other": UNKNOWN["absent"]})
     messages = [str(scene.poll(START_MS + n * 1_000, 1_000)) for n in range(3)]
     assert [text[:14] for text in messages] == ["topic 'absent'", "topic 'other' ", "None"]
 
 
 def test_a_topic_that_appears_in_time_was_never_an_error() -> None:
     scene = Scene(ABSENT)
-    know(scene.network.metadata, errors=UNKNOWN)
+    update_metadata(scene.network.metadata, errors=UNKNOWN)
     assert scene.poll(START_MS, UNKNOWN_TOPIC_MS - 1) is None
-    know(scene.network.metadata, topic("absent", [1]))
+    update_metadata(scene.network.metadata, topic("absent", [1]))
     assert scene.poll(START_MS, UNKNOWN_TOPIC_MS) is None
-    know(scene.network.metadata, errors=UNKNOWN)
+    update_metadata(scene.network.metadata, errors=UNKNOWN)
     later_ms = START_MS + 10 * UNKNOWN_TOPIC_MS
     assert scene.poll(later_ms, UNKNOWN_TOPIC_MS - 1) is None
 
 
 def test_a_topic_without_a_leader_yet_is_not_unknown() -> None:
     scene = Scene(ABSENT)
-    know(scene.network.metadata, errors={"absent": LeaderNotAvailableError("absent")})
+    update_metadata(scene.network.metadata, errors={"absent": LeaderNotAvailableError("absent")})
     assert scene.poll(START_MS, UNREAD_MAX_MS - 1) is None
 
 
 def test_a_partition_beyond_the_last_is_unknown() -> None:
     metadata = Scene().network.metadata
-    know(metadata, topic("t", [1, 1]))
+    update_metadata(metadata, topic("t", [1, 1]))
     error = unknown_partition(metadata.cluster, TopicPartition("t", 2))
     assert error is not None
     assert "2 partitions" in str(error)
@@ -238,7 +238,7 @@ def test_of_the_time_between_empty_polls_a_moment_counts() -> None:
     scene = Scene(A, group_id="g")
     scene.subscription.unsubscribe()
     scene.subscription.subscribe(["t"])
-    know(scene.network.metadata, topic("t", [1]))
+    update_metadata(scene.network.metadata, topic("t", [1]))
     assert scene.poll(START_MS, 100) is None
     later_ms = START_MS + HOURS_MS
     assert scene.poll(later_ms, 100) is None, "records were found in between"
@@ -278,7 +278,7 @@ def test_no_response_at_two_moments_far_apart_is_no_error_yet() -> None:
 
 def test_polls_for_a_moment_now_and_then_are_reported_in_the_end() -> None:
     scene = Scene(ABSENT)
-    know(scene.network.metadata, errors=UNKNOWN)
+    update_metadata(scene.network.metadata, errors=UNKNOWN)
     errors = [scene.poll(START_MS + n * HOURS_MS, 0) for n in range(3)]
     assert errors[:2] == [None, None]
     assert isinstance(errors[2], UnknownTopicOrPartitionError)
@@ -288,7 +288,7 @@ def member() -> Scene:
     """A member whose coordinator is broker 1."""
     scene = Scene(group_id="g")
     scene.subscription.subscribe(["t"])
-    know(scene.network.metadata, topic("t", [1]))
+    update_metadata(scene.network.metadata, topic("t", [1]))
     assert scene.coordinators.find(CoordinatorType.GROUP, "g").node() is None
     (request,) = scene.coordinators.poll(START_MS).requests
     found = Coordinator(key="g", node_id=1, host="broker-1", port=9092)

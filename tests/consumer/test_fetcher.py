@@ -26,7 +26,14 @@ from pykclient.protocol.messages.fetch import (
 from pykclient.types import IsolationLevel, TopicPartition
 from tests.consumer.fetch_scene import OTHER_ID, A, B, C, Scene, message_of, named, part, reply
 from tests.consumer.fetched_records import aborted_batch, batch, marker
-from tests.consumer.known_cluster import RETRY_MS, START_MS, TOPIC_ID, is_outdated, know, topic
+from tests.consumer.known_cluster import (
+    RETRY_MS,
+    START_MS,
+    TOPIC_ID,
+    is_outdated,
+    topic,
+    update_metadata,
+)
 from tests.network.responding import respond_checked
 
 # Which node has what.
@@ -69,7 +76,7 @@ def test_a_topic_without_an_id_is_requested_by_name() -> None:
     scene = Scene(A)
     assert scene.fetch().max_version is None
     scene = Scene()
-    know(scene.metadata, topic("t", [1], topic_id=bytes(16)))
+    update_metadata(scene.metadata, topic("t", [1], topic_id=bytes(16)))
     scene.read(A)
     assert scene.fetch().max_version == 12
 
@@ -113,7 +120,7 @@ def test_no_fetch_waits_at_the_end_of_the_log_while_records_are_left_to_be_read(
 @pytest.mark.parametrize("change", ["seek", "drop", "resume", "limit"])
 def test_what_becomes_known_meanwhile_is_fetched_ahead(change: str) -> None:
     scene = Scene()
-    know(scene.metadata, topic("t", [1, 1, 2]))
+    update_metadata(scene.metadata, topic("t", [1, 1, 2]))
     scene.read(A, B)
     _, b = scene.subscription
     if change == "resume":
@@ -176,7 +183,7 @@ def test_a_partition_that_the_topic_lacks_asks_for_metadata() -> None:
 )
 def test_partitions_that_had_their_turn_come_last_in_the_next_request() -> None:
     scene = Scene()
-    know(scene.metadata, topic("t", [1, 1, 1]))
+    update_metadata(scene.metadata, topic("t", [1, 1, 1]))
     scene.read(A, B, C)
     reply(scene.fetch(), part(0, batch([0])), part(1), part(2))
     assert [partition for _, partition, _ in named(scene.fetch())] == [1, 2, 0]
@@ -281,7 +288,7 @@ def test_a_response_from_before_an_unassign_is_thrown_away() -> None:
 def test_a_response_that_came_from_two_leaders_is_used_once() -> None:
     scene = Scene(A)
     old = scene.fetch()
-    know(scene.metadata, topic("t", [3, 2, 1]))
+    update_metadata(scene.metadata, topic("t", [3, 2, 1]))
     new = scene.fetch()
     reply(old, part(0, batch(range(3))))
     reply(new, part(0, batch(range(3))))
@@ -320,7 +327,7 @@ def test_whatever_a_broker_responds_only_our_errors_come_of_it_and_it_goes_on(
     topics: list[FetchableTopicResponse], error_code: int
 ) -> None:
     scene = Scene(isolation_level=IsolationLevel.READ_COMMITTED)
-    know(scene.metadata, topic("t", [1, 1, 1]))
+    update_metadata(scene.metadata, topic("t", [1, 1, 1]))
     scene.read(A, B, C)
     request = scene.fetch()
     respond_checked(request, FetchResponse(error_code=error_code, responses=topics), START_MS)
@@ -351,7 +358,7 @@ def test_a_response_is_as_large_as_all_that_came_in_it() -> None:
 
 def test_what_is_furthest_behind_is_named_first_where_that_is_wanted() -> None:
     scene = Scene(prefers_lag=True)
-    know(scene.metadata, topic("t", [1, 1, 1]))
+    update_metadata(scene.metadata, topic("t", [1, 1, 1]))
     scene.read(A, B, C)
     request = scene.fetch()
     assert message_of(request).session_epoch == -1
@@ -363,7 +370,7 @@ def test_what_is_furthest_behind_is_named_first_where_that_is_wanted() -> None:
 def begun() -> Scene:
     """Three partitions of one broker in a session, the first with records that were taken."""
     scene = Scene()
-    know(scene.metadata, topic("t", [1, 1, 1]))
+    update_metadata(scene.metadata, topic("t", [1, 1, 1]))
     scene.read(A, B, C)
     reply(scene.fetch(), part(0, batch(range(5))), part(1), part(2), session_id=9)
     assert scene.taken() == [0, 1, 2, 3, 4]

@@ -35,7 +35,14 @@ from pykclient.protocol.messages.fetch import (
 )
 from tests.consumer.fetch_scene import OTHER_ID, REPLICA_MS, A, C, Scene, named, part, reply
 from tests.consumer.fetched_records import batch
-from tests.consumer.known_cluster import RETRY_MS, START_MS, TOPIC_ID, is_outdated, know, topic
+from tests.consumer.known_cluster import (
+    RETRY_MS,
+    START_MS,
+    TOPIC_ID,
+    is_outdated,
+    topic,
+    update_metadata,
+)
 from tests.network.responding import respond_checked
 
 PASSING = [
@@ -142,7 +149,7 @@ def test_a_leader_that_is_late_is_doubted_and_a_new_one_is_read_from() -> None:
     assert not is_outdated(scene.metadata)
     assert scene.poll(late_ms) == []
     assert is_outdated(scene.metadata)
-    know(scene.metadata, topic("t", [3, 2, 1]))
+    update_metadata(scene.metadata, topic("t", [3, 2, 1]))
     assert [request.node_id for request in scene.poll(late_ms)] == [3]
     (old,) = first.requests
     reply(old, part(0, batch(range(3))))

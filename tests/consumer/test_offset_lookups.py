@@ -31,10 +31,10 @@ from tests.consumer.known_cluster import (
     RETRY_MS,
     START_MS,
     is_outdated,
-    know,
     make_metadata,
     refresh,
     topic,
+    update_metadata,
 )
 from tests.network.responding import respond_checked
 
@@ -51,7 +51,7 @@ NOT_AUTHORIZED = TopicAuthorizationFailedError.code
 def metadata() -> Metadata:
     metadata = make_metadata()
     refresh(metadata)
-    know(metadata, topic("t", [1, 2, 1]))
+    update_metadata(metadata, topic("t", [1, 2, 1]))
     return metadata
 
 
@@ -80,7 +80,7 @@ def asked(request: Request) -> list[tuple[str, int, int, int]]:
     ]
 
 
-def answer(*partitions: ListOffsetsPartitionResponse, name: str = "t") -> ListOffsetsResponse:
+def response(*partitions: ListOffsetsPartitionResponse, name: str = "t") -> ListOffsetsResponse:
     return ListOffsetsResponse(
         topics=[ListOffsetsTopicResponse(name=name, partitions=list(partitions))]
     )
@@ -123,22 +123,22 @@ def test_two_questions_about_a_partition_go_in_two_requests(lookups: OffsetLooku
         [("t", 0, EARLIEST, 4)],
         [("t", 0, LATEST, 4)],
     ]
-    requests[1].on_response(answer(found(0, 9)), START_MS)
-    requests[0].on_response(answer(found(0, 1)), START_MS)
+    requests[1].on_response(response(found(0, 9)), START_MS)
+    requests[0].on_response(response(found(0, 1)), START_MS)
     assert first.operation.result() == OffsetAndTimestamp(1, -1, 4)
     assert second.operation.result() == OffsetAndTimestamp(9, -1, 4)
 
 
 def test_an_answer_ends_the_lookup(lookups: OffsetLookups) -> None:
     lookup = lookups.start(A, 100)
-    poll(lookups)[0].on_response(answer(found(0, 7, 105)), START_MS)
+    poll(lookups)[0].on_response(response(found(0, 7, 105)), START_MS)
     assert lookup.operation.result() == OffsetAndTimestamp(7, 105, 4)
     assert poll(lookups, START_MS + 10_000) == []
 
 
 def test_a_time_after_the_last_record_has_no_offset(lookups: OffsetLookups) -> None:
     lookup = lookups.start(A, 100)
-    poll(lookups)[0].on_response(answer(found(0, -1)), START_MS)
+    poll(lookups)[0].on_response(response(found(0, -1)), START_MS)
     assert lookup.operation.result() is None
 
 
@@ -147,7 +147,7 @@ def test_an_end_of_the_log_without_an_offset_makes_no_sense(
     lookups: OffsetLookups, offset: int
 ) -> None:
     lookup = lookups.start(A, LATEST)
-    poll(lookups)[0].on_response(answer(found(0, offset)), START_MS)
+    poll(lookups)[0].on_response(response(found(0, offset)), START_MS)
     assert isinstance(lookup.operation.error, DecodeError)
 
 
@@ -156,12 +156,12 @@ def test_a_moved_leader_is_asked_after_new_metadata_and_a_back_off(
 ) -> None:
     lookup = lookups.start(A, LATEST)
     assert not is_outdated(metadata)
-    poll(lookups)[0].on_response(answer(refused(0, NOT_LEADER)), START_MS)
+    poll(lookups)[0].on_response(response(refused(0, NOT_LEADER)), START_MS)
     assert isinstance(lookup.attempt.last_error, NotLeaderOrFollowerError)
     assert is_outdated(metadata)
     result = lookups.poll(START_MS + RETRY_MS - 1)
     assert (list(result.requests), result.next_poll_ms) == ([], START_MS + RETRY_MS)
-    know(metadata, topic("t", [3, 2, 1]))
+    update_metadata(metadata, topic("t", [3, 2, 1]))
     assert [request.node_id for request in poll(lookups, START_MS + RETRY_MS)] == [3]
 
 
@@ -191,7 +191,7 @@ def test_what_trying_again_does_not_cure_ends_all_of_a_request(
 
 def test_one_partition_refused_does_not_hurt_the_others(lookups: OffsetLookups) -> None:
     bad, good = lookups.start(A, LATEST), lookups.start(C, LATEST)
-    poll(lookups)[0].on_response(answer(refused(0, NOT_AUTHORIZED), found(2, 5)), START_MS)
+    poll(lookups)[0].on_response(response(refused(0, NOT_AUTHORIZED), found(2, 5)), START_MS)
     assert isinstance(bad.operation.error, TopicAuthorizationFailedError)
     assert "t-0" in str(bad.operation.error)
     assert good.operation.result() == OffsetAndTimestamp(5, -1, 4)
@@ -220,18 +220,18 @@ def test_an_answer_that_contradicts_its_request_counts_as_none(
 ) -> None:
     both = [lookups.start(A, LATEST), lookups.start(C, LATEST)]
     (request,) = poll(lookups)
-    assert respond_checked(request, answer(*(found(i, 7) for i in indexes)), START_MS) is not None
+    assert respond_checked(request, response(*(found(i, 7) for i in indexes)), START_MS) is not None
     assert not any(lookup.operation.is_done for lookup in both)
     (again,) = poll(lookups, START_MS + RETRY_MS)
-    assert respond_checked(again, answer(found(2, 7), found(0, 5)), START_MS) is None
+    assert respond_checked(again, response(found(2, 7), found(0, 5)), START_MS) is None
     assert both[0].operation.result() == OffsetAndTimestamp(5, -1, 4)
 
 
 def test_without_a_leader_it_waits_for_one(lookups: OffsetLookups, metadata: Metadata) -> None:
-    know(metadata, topic("t", [None]))
+    update_metadata(metadata, topic("t", [None]))
     lookups.start(A, LATEST)
     assert poll(lookups) == []
-    know(metadata, topic("t", [2]))
+    update_metadata(metadata, topic("t", [2]))
     assert [request.node_id for request in poll(lookups)] == [2]
 
 
@@ -239,7 +239,7 @@ def test_an_unknown_topic_is_waited_for_and_noted(
     lookups: OffsetLookups, metadata: Metadata
 ) -> None:
     unknown = UnknownTopicOrPartitionError("t")
-    know(metadata, errors={"t": unknown})
+    update_metadata(metadata, errors={"t": unknown})
     lookup = lookups.start(A, LATEST)
     assert poll(lookups) == []
     assert lookup.attempt.last_error is unknown
@@ -256,7 +256,7 @@ def test_a_partition_beyond_the_last_is_waited_for_and_noted(lookups: OffsetLook
 def test_a_topic_that_cannot_exist_ends_the_lookup(
     lookups: OffsetLookups, metadata: Metadata
 ) -> None:
-    know(metadata, errors={"t": InvalidTopicError("t")})
+    update_metadata(metadata, errors={"t": InvalidTopicError("t")})
     lookup = lookups.start(A, LATEST)
     poll(lookups)
     assert isinstance(lookup.operation.error, InvalidTopicError)
@@ -296,7 +296,7 @@ def test_whatever_a_broker_answers_each_lookup_ends_or_is_tried_again(
     topics: list[ListOffsetsTopicResponse],
 ) -> None:
     metadata = make_metadata()
-    know(metadata, topic("t", [1, 1, 1]))
+    update_metadata(metadata, topic("t", [1, 1, 1]))
     lookups = OffsetLookups(
         metadata, isolation_level=IsolationLevel.READ_UNCOMMITTED, retry_backoff=RETRY_BACKOFF
     )

@@ -52,10 +52,10 @@ from tests.consumer.known_cluster import (
     RETRY_MS,
     START_MS,
     is_outdated,
-    know,
     make_metadata,
     refresh,
     topic,
+    update_metadata,
 )
 from tests.network.responding import respond_checked
 
@@ -79,7 +79,7 @@ class Scene:
     ) -> None:
         self.metadata = make_metadata()
         refresh(self.metadata)
-        know(self.metadata, topic("t", [1, 2], leader_epoch=OLD))
+        update_metadata(self.metadata, topic("t", [1, 2], leader_epoch=OLD))
         self.subscription = SubscriptionState()
         self.stalls = Stalls()
         self.buffer = FetchBuffer(RETRY_BACKOFF, parked_max_bytes=50_000)
@@ -104,7 +104,7 @@ class Scene:
 
     def elect(self) -> None:
         """Have the next broker lead each partition."""
-        know(self.metadata, topic("t", [2, 3], leader_epoch=NEW))
+        update_metadata(self.metadata, topic("t", [2, 3], leader_epoch=NEW))
 
     def requests(self, now_ms: int = START_MS) -> list[Request]:
         return list(self.validator.poll(now_ms).requests)
@@ -126,12 +126,12 @@ def asked(request: Request) -> list[tuple[int, int, int]]:
 
 
 def reply(request: Request, epoch: int, end_offset: int, *, index: int = 0, code: int = 0) -> None:
-    answer = EpochEndOffset(
+    response = EpochEndOffset(
         error_code=code, partition=index, leader_epoch=epoch, end_offset=end_offset
     )
     respond_checked(
         request,
-        OffsetForLeaderEpochResponse(topics=[OffsetForLeaderTopicResult("t", [answer])]),
+        OffsetForLeaderEpochResponse(topics=[OffsetForLeaderTopicResult("t", [response])]),
         START_MS,
     )
 
@@ -139,7 +139,7 @@ def reply(request: Request, epoch: int, end_offset: int, *, index: int = 0, code
 def test_nothing_is_asked_while_leaders_stay() -> None:
     scene = Scene()
     scene.read(A, B)
-    know(scene.metadata, topic("t", [1, 2], leader_epoch=OLD))
+    update_metadata(scene.metadata, topic("t", [1, 2], leader_epoch=OLD))
     assert scene.requests() == []
 
 
@@ -289,7 +289,7 @@ def test_what_newer_metadata_may_cure_is_asked_again(kind: type[BrokerError]) ->
     reply(request, -1, -1, code=kind.code)
     assert is_outdated(scene.metadata)
     assert scene.validator.poll(START_MS).next_poll_ms == START_MS + RETRY_MS
-    know(scene.metadata, topic("t", [3, 1], leader_epoch=NEW + 1))
+    update_metadata(scene.metadata, topic("t", [3, 1], leader_epoch=NEW + 1))
     again = scene.ask(START_MS + RETRY_MS)
     assert (again.node_id, asked(again)) == (3, [(0, NEW + 1, OLD)])
     reply(again, OLD, 80)
@@ -327,8 +327,8 @@ def test_a_broker_too_old_to_tell_is_read_from_all_the_same(error: KafkaError) -
 def test_an_answer_that_contradicts_its_question_counts_as_none(indexes: list[int]) -> None:
     scene = Scene()
     assigned, request = scene.asked_after_election()
-    answers = [EpochEndOffset(partition=i, leader_epoch=OLD, end_offset=80) for i in indexes]
-    response = OffsetForLeaderEpochResponse(topics=[OffsetForLeaderTopicResult("t", answers)])
+    responses = [EpochEndOffset(partition=i, leader_epoch=OLD, end_offset=80) for i in indexes]
+    response = OffsetForLeaderEpochResponse(topics=[OffsetForLeaderTopicResult("t", responses)])
     assert respond_checked(request, response, START_MS) is not None
     assert not assigned.is_fetching
     assert len(scene.requests(START_MS + RETRY_MS)) == 1
@@ -404,10 +404,10 @@ def trouble(scene: Scene) -> str:
 def test_a_position_that_nobody_can_be_asked_about_stalls() -> None:
     scene = Scene()
     scene.read(A)
-    know(scene.metadata, topic("t", [None, None], leader_epoch=NEW))
+    update_metadata(scene.metadata, topic("t", [None, None], leader_epoch=NEW))
     assert scene.requests() == []
     assert trouble(scene) == "it has no leader"
-    know(scene.metadata, errors={"t": LeaderNotAvailableError("no leader yet")})
+    update_metadata(scene.metadata, errors={"t": LeaderNotAvailableError("no leader yet")})
     assert scene.requests(START_MS + RETRY_MS) == []
     assert trouble(scene) == "no leader yet"
 
@@ -427,9 +427,9 @@ OTHER_ID = bytes(reversed(range(16)))
 
 def make_anew(scene: Scene) -> None:
     """Delete the topic, and make one of the same name, whose leaders begin anew as well."""
-    know(scene.metadata, errors={"t": UnknownTopicOrPartitionError("t")})
+    update_metadata(scene.metadata, errors={"t": UnknownTopicOrPartitionError("t")})
     assert scene.requests() == []
-    know(scene.metadata, topic("t", [1, 2], topic_id=OTHER_ID, leader_epoch=0))
+    update_metadata(scene.metadata, topic("t", [1, 2], topic_id=OTHER_ID, leader_epoch=0))
 
 
 @pytest.mark.promise(
@@ -454,9 +454,9 @@ def test_a_position_does_not_outlive_its_topic(
 def test_a_topic_that_is_unknown_for_a_while_is_the_same_one() -> None:
     scene = Scene()
     assigned = scene.read(A)
-    know(scene.metadata, errors={"t": UnknownTopicOrPartitionError("t")})
+    update_metadata(scene.metadata, errors={"t": UnknownTopicOrPartitionError("t")})
     assert scene.requests() == []
-    know(scene.metadata, topic("t", [1, 2], leader_epoch=OLD))
+    update_metadata(scene.metadata, topic("t", [1, 2], leader_epoch=OLD))
     assert scene.requests() == []
     assert (assigned.is_fetching, assigned.offset) == (True, 50)
 
@@ -478,9 +478,9 @@ def test_a_broker_that_lags_does_not_lose_the_position_again() -> None:
     scene.requests()
     begin_anew(scene, assigned)
     epoch = assigned.epoch
-    know(scene.metadata, topic("t", [1, 2], leader_epoch=OLD))
+    update_metadata(scene.metadata, topic("t", [1, 2], leader_epoch=OLD))
     assert scene.requests() == [], "the old topic's leaders know nothing of the new one"
-    know(scene.metadata, topic("t", [1, 2], topic_id=OTHER_ID, leader_epoch=0))
+    update_metadata(scene.metadata, topic("t", [1, 2], topic_id=OTHER_ID, leader_epoch=0))
     reply(scene.ask(START_MS + RETRY_MS), 0, 10)
     assert (assigned.is_fetching, assigned.epoch) == (True, epoch)
 
@@ -490,9 +490,9 @@ def test_a_partition_that_comes_while_a_broker_lags_stands_in_the_new_topic() ->
     scene.read(A)
     make_anew(scene)
     scene.requests()
-    know(scene.metadata, topic("t", [1, 2], leader_epoch=OLD))
+    update_metadata(scene.metadata, topic("t", [1, 2], leader_epoch=OLD))
     assigned = scene.read(A, B, epoch=None)
-    know(scene.metadata, topic("t", [1, 2], topic_id=OTHER_ID, leader_epoch=0))
+    update_metadata(scene.metadata, topic("t", [1, 2], topic_id=OTHER_ID, leader_epoch=0))
     assert scene.requests() == []
     assert (scene.subscription.require(B).is_fetching, assigned.is_fetching) == (True, True)
 
@@ -503,13 +503,13 @@ def test_an_id_that_stays_is_that_of_the_newer_topic_whatever_came_first() -> No
     make_anew(scene)
     scene.requests()
     begin_anew(scene, assigned)
-    know(scene.metadata, topic("t", [1, 2], leader_epoch=OLD))
+    update_metadata(scene.metadata, topic("t", [1, 2], leader_epoch=OLD))
     now_ms = START_MS
     for _ in range(OLD_LEADER_LOOKS_MAX):
         assert scene.requests(now_ms) == []
         now_ms += 100 * RETRY_MS
     scene.ask(now_ms)
-    know(scene.metadata, topic("t", [1, 2], leader_epoch=OLD))
+    update_metadata(scene.metadata, topic("t", [1, 2], leader_epoch=OLD))
     assert scene.requests(now_ms) == []
     assert assigned.state is PositionState.AWAITING_RESET
 
@@ -518,9 +518,11 @@ def test_ids_of_former_topics_are_forgotten_in_the_end() -> None:
     scene = Scene()
     scene.read(A)
     for number in range(1, GONE_IDS_MAX + 2):
-        know(scene.metadata, topic("t", [1, 2], topic_id=number.to_bytes(16), leader_epoch=OLD))
+        update_metadata(
+            scene.metadata, topic("t", [1, 2], topic_id=number.to_bytes(16), leader_epoch=OLD)
+        )
         scene.requests()
-    know(scene.metadata, topic("t", [1, 2], leader_epoch=OLD))
+    update_metadata(scene.metadata, topic("t", [1, 2], leader_epoch=OLD))
     assigned = scene.subscription.require(A)
     scene.subscription.seek(assigned, 7)
     scene.requests()
@@ -530,7 +532,7 @@ def test_ids_of_former_topics_are_forgotten_in_the_end() -> None:
 def test_without_ids_nobody_can_tell() -> None:
     scene = Scene()
     assigned = scene.read(A)
-    know(scene.metadata, topic("t", [1, 2], topic_id=NO_TOPIC_ID, leader_epoch=OLD))
+    update_metadata(scene.metadata, topic("t", [1, 2], topic_id=NO_TOPIC_ID, leader_epoch=OLD))
     assert scene.requests() == []
     assert assigned.is_fetching
 

@@ -30,14 +30,14 @@ from pykclient.protocol.messages.list_offsets import (
     ListOffsetsTopicResponse,
 )
 from pykclient.types import IsolationLevel, OffsetAndMetadata, TopicPartition
-from tests.consumer.commit_scene import CommitScene, committed_answer
+from tests.consumer.commit_scene import CommitScene, offset_fetch_response
 from tests.consumer.known_cluster import (
     RETRY_BACKOFF,
     RETRY_MS,
     START_MS,
-    know,
     make_metadata,
     topic,
+    update_metadata,
 )
 
 if TYPE_CHECKING:
@@ -53,7 +53,7 @@ class Scene:
 
     def __init__(self, reset: OffsetReset) -> None:
         metadata = make_metadata()
-        know(metadata, topic("t", [1, 1]))
+        update_metadata(metadata, topic("t", [1, 1]))
         self.subscription = SubscriptionState()
         self._lookups = OffsetLookups(
             metadata, isolation_level=IsolationLevel.READ_UNCOMMITTED, retry_backoff=RETRY_BACKOFF
@@ -82,14 +82,14 @@ def questions(request: Request) -> list[tuple[int, int]]:
 
 
 def reply(request: Request, offsets: dict[int, int], *, code: int = 0) -> None:
-    answers = [
+    responses = [
         ListOffsetsPartitionResponse(
             partition_index=index, error_code=code, offset=offset, leader_epoch=6
         )
         for index, offset in offsets.items()
     ]
     request.on_response(
-        ListOffsetsResponse(topics=[ListOffsetsTopicResponse(name="t", partitions=answers)]),
+        ListOffsetsResponse(topics=[ListOffsetsTopicResponse(name="t", partitions=responses)]),
         START_MS,
     )
 
@@ -301,7 +301,7 @@ def test_a_partition_goes_on_at_its_committed_offset_and_the_others_are_reset(
     (request,) = scene.asked()
     assert scene.asked() == []
     request.on_response(
-        committed_answer(request, {A: OffsetAndMetadata(42, leader_epoch=3)}), START_MS
+        offset_fetch_response(request, {A: OffsetAndMetadata(42, leader_epoch=3)}), START_MS
     )
     first = scene.assigned(A)
     assert (first.has_offset, first.offset, first.leader_epoch) == (True, 42, 3)
@@ -312,7 +312,7 @@ def test_a_partition_goes_on_at_its_committed_offset_and_the_others_are_reset(
 def test_what_is_sought_meanwhile_stays_there(scene: PositionScene) -> None:
     (request,) = scene.asked()
     scene.subscription.seek(scene.assigned(A), 7)
-    request.on_response(committed_answer(request, {A: OffsetAndMetadata(42)}), START_MS)
+    request.on_response(offset_fetch_response(request, {A: OffsetAndMetadata(42)}), START_MS)
     assert scene.assigned(A).offset == 7
 
 
@@ -322,10 +322,10 @@ def test_a_new_assignment_is_asked_about_and_the_old_answer_does_not_count(
     (old,) = scene.asked()
     scene.subscription.assign([A, C])
     (new,) = scene.asked()
-    old.on_response(committed_answer(old, {A: OffsetAndMetadata(1)}), START_MS)
+    old.on_response(offset_fetch_response(old, {A: OffsetAndMetadata(1)}), START_MS)
     assert not scene.assigned(A).has_offset
-    answer = committed_answer(new, {A: OffsetAndMetadata(2), C: OffsetAndMetadata(3)})
-    new.on_response(answer, START_MS)
+    response = offset_fetch_response(new, {A: OffsetAndMetadata(2), C: OffsetAndMetadata(3)})
+    new.on_response(response, START_MS)
     assert [scene.assigned(each).offset for each in (A, C)] == [2, 3]
 
 
@@ -333,8 +333,8 @@ def test_a_smaller_assignment_waits_for_the_question_under_way(scene: PositionSc
     (request,) = scene.asked()
     scene.subscription.assign([A])
     assert scene.asked() == []
-    answer = committed_answer(request, {A: OffsetAndMetadata(2), B: OffsetAndMetadata(3)})
-    request.on_response(answer, START_MS)
+    response = offset_fetch_response(request, {A: OffsetAndMetadata(2), B: OffsetAndMetadata(3)})
+    request.on_response(response, START_MS)
     assert scene.assigned(A).offset == 2
 
 
@@ -343,7 +343,7 @@ def test_what_no_attempt_cures_is_told_once_and_asked_again_after_that(
 ) -> None:
     (request,) = scene.asked()
     code = GroupAuthorizationFailedError.code
-    request.on_response(committed_answer(request, group_error=code), START_MS)
+    request.on_response(offset_fetch_response(request, group_error=code), START_MS)
     assert isinstance(scene.subscription.take_error(), GroupAuthorizationFailedError)
     assert scene.subscription.take_error() is None
     assert len(scene.asked()) == 1
@@ -353,7 +353,7 @@ def test_nothing_committed_and_no_reset_is_told_and_not_asked_at_full_speed() ->
     scene = PositionScene(OffsetReset.NONE)
     scene.subscription.assign([A])
     (request,) = scene.asked()
-    request.on_response(committed_answer(request), START_MS)
+    request.on_response(offset_fetch_response(request), START_MS)
     assert scene.asked() == []
     error = scene.subscription.take_error()
     assert isinstance(error, NoOffsetForPartitionError)
@@ -363,7 +363,7 @@ def test_nothing_committed_and_no_reset_is_told_and_not_asked_at_full_speed() ->
 def test_why_there_is_no_position_yet_can_be_told(scene: PositionScene) -> None:
     (request,) = scene.asked()
     code = CoordinatorLoadInProgressError.code
-    request.on_response(committed_answer(request, group_error=code), START_MS)
+    request.on_response(offset_fetch_response(request, group_error=code), START_MS)
     error = scene.positions.last_error(scene.assigned(A))
     assert isinstance(error, CoordinatorLoadInProgressError)
     assert len(scene.asked(START_MS + RETRY_MS)) == 1

@@ -9,7 +9,7 @@ import pytest
 from pykclient.consumer.fetch.fetcher import LATE_MS
 from pykclient.errors import DisconnectedError, NotLeaderOrFollowerError
 from tests.consumer.fetch_scene import A, C, Scene, part, reply
-from tests.consumer.known_cluster import START_MS, know, topic
+from tests.consumer.known_cluster import START_MS, topic, update_metadata
 
 if TYPE_CHECKING:
     from pykclient.types import TopicPartition
@@ -33,7 +33,7 @@ def test_a_refused_partition_stalls_until_it_is_served() -> None:
     assert found is not None
     assert (found[0], found[2]) == (A, START_MS)
     assert "NOT_LEADER_OR_FOLLOWER" in found[1]
-    know(scene.metadata, topic("t", [1, 2, 1]))
+    update_metadata(scene.metadata, topic("t", [1, 2, 1]))
     reply(scene.fetch(LATER_MS), part(0), part(2), now_ms=LATER_MS)
     assert oldest(scene) is None
 
@@ -69,7 +69,7 @@ def test_a_broker_that_is_late_is_one_and_its_response_ends_it() -> None:
 
 def test_a_partition_without_a_leader_stalls() -> None:
     scene = Scene()
-    know(scene.metadata, topic("t", [None, 2, 1]))
+    update_metadata(scene.metadata, topic("t", [None, 2, 1]))
     scene.read(A)
     scene.poll()
     assert oldest(scene) == (A, "it has no leader", START_MS)

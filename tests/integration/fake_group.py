@@ -43,11 +43,11 @@ def make_brokers(broker_count: int = 3, session_ms: int = 2_500) -> FakeKafka:
     return fake
 
 
-class Diary:
+class ListenerRecording:
     """A listener that notes its calls, with the thread."""
 
     def __init__(self) -> None:
-        self.lines: list[tuple[str, list[int]]] = []
+        self.events: list[tuple[str, list[int]]] = []
         self.threads: set[int] = set()
 
     @property
@@ -60,10 +60,10 @@ class Diary:
 
     @property
     def calls(self) -> list[str]:
-        return [call for call, _ in self.lines]
+        return [call for call, _ in self.events]
 
     def _write(self, what: str, partitions: Sequence[TopicPartition]) -> None:
-        self.lines.append((what, [partition.partition for partition in partitions]))
+        self.events.append((what, [partition.partition for partition in partitions]))
         self.threads.add(threading.get_ident())
 
 

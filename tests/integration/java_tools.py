@@ -201,16 +201,16 @@ def _run_process(
     version: str, tool: str, *arguments: str, given: bytes = b""
 ) -> tuple[bytes, bytes]:
     java = find_java()
-    answer = subprocess.run(
+    completed = subprocess.run(
         [java.executable, *_QUIET, *kafka_jars(version).java_options(java), tool, *arguments],
         input=given,
         capture_output=True,
         timeout=TOOL_TIMEOUT_S,
         check=False,
     )
-    if answer.returncode != 0:
-        raise RuntimeError(f"{tool} failed:\n{answer.stderr.decode(errors='replace')[-4000:]}")
-    return answer.stdout, answer.stderr
+    if completed.returncode != 0:
+        raise RuntimeError(f"{tool} failed:\n{completed.stderr.decode(errors='replace')[-4000:]}")
+    return completed.stdout, completed.stderr
 
 
 def _run_in_jvm(version: str, tool: str, *arguments: str) -> tuple[bytes, bytes]:

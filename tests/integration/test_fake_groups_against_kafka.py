@@ -71,7 +71,7 @@ BROKER_SETTINGS = {
 class Exchange(Protocol):
     """A broker that coordinates every group."""
 
-    def ask(self, request: Request, answer: type[M], version: int | None = None) -> M:
+    def send(self, request: Request, response_type: type[M], version: int | None = None) -> M:
         """Its answer; `version` None means the newest."""
         ...
 
@@ -83,14 +83,14 @@ class RealExchange:
         host, _, port = servers.partition(":")
         self._address = host, int(port)
 
-    def ask(self, request: Request, answer: type[M], version: int | None = None) -> M:
+    def send(self, request: Request, response_type: type[M], version: int | None = None) -> M:
         """Its answer."""
-        asked = request.max_version if version is None else version
+        api_version = request.max_version if version is None else version
         with socket.create_connection(self._address, TIMEOUT_S) as stream:
-            stream.sendall(encode_request(request, asked, 0, "test"))
+            stream.sendall(encode_request(request, api_version, 0, "test"))
             with stream.makefile("rb") as file:
                 size_bytes = int.from_bytes(file.read(_SIZE_BYTES), "big")
-                return decode_response(answer, asked, file.read(size_bytes))
+                return decode_response(response_type, api_version, file.read(size_bytes))
 
 
 class FakeExchange:
@@ -99,15 +99,17 @@ class FakeExchange:
     def __init__(self, cluster: FakeCluster) -> None:
         self._cluster = cluster
 
-    def ask(self, request: Request, answer: type[M], version: int | None = None) -> M:
+    def send(self, request: Request, response_type: type[M], version: int | None = None) -> M:
         """Its answer."""
         now_ms = self._cluster.now_ms + 1
-        response = self._cluster.ask(0, request, now_ms, version=version).answered()
-        assert isinstance(response, answer)
+        response = self._cluster.handle_request(
+            0, request, now_ms, version=version
+        ).require_response()
+        assert isinstance(response, response_type)
         return response
 
 
-class Answer(NamedTuple):
+class HeartbeatResult(NamedTuple):
     """What a heartbeat came to; `assigned` is None when the answer did not say."""
 
     error: str
@@ -126,7 +128,7 @@ class GroupUser:
 
     def create_topics(self, partition_counts: Mapping[str, int]) -> None:
         """Create those topics that are not there yet, and wait until the broker knows them."""
-        self._exchange.ask(
+        self._exchange.send(
             CreateTopicsRequest(
                 topics=[CreatableTopic(*each, 1) for each in partition_counts.items()],
                 timeout_ms=int(TIMEOUT_S * 1000),
@@ -138,7 +140,7 @@ class GroupUser:
         )
 
         def are_known() -> bool:
-            topics = self._exchange.ask(request, MetadataResponse).topics
+            topics = self._exchange.send(request, MetadataResponse).topics
             self._ids = {topic.name or "": topic.topic_id for topic in topics}
             self._names = {topic.topic_id: topic.name or "" for topic in topics}
             return all(topic.error_code == 0 for topic in topics)
@@ -150,7 +152,7 @@ class GroupUser:
         request = FindCoordinatorRequest(coordinator_keys=[self.group])
 
         def is_there() -> bool:
-            found = self._exchange.ask(request, FindCoordinatorResponse).coordinators
+            found = self._exchange.send(request, FindCoordinatorResponse).coordinators
             return all(coordinator.error_code == 0 for coordinator in found)
 
         wait_until(is_there, "the coordinator is known")
@@ -167,9 +169,9 @@ class GroupUser:
         assignor: str | None = None,
         rebalance_timeout_ms: int = -1,
         version: int | None = None,
-    ) -> Answer:
+    ) -> HeartbeatResult:
         """One heartbeat."""
-        response = self._exchange.ask(
+        response = self._exchange.send(
             ConsumerGroupHeartbeatRequest(
                 group_id=self.group,
                 member_id=member_id,
@@ -192,9 +194,9 @@ class GroupUser:
             version,
         )
         if response.error_code:
-            return Answer(error_for_code(response.error_code).name)
+            return HeartbeatResult(error_for_code(response.error_code).name)
         assignment = response.assignment
-        return Answer(
+        return HeartbeatResult(
             "NONE",
             response.member_epoch,
             None
@@ -207,14 +209,16 @@ class GroupUser:
             ),
         )
 
-    def join(self, member_id: str, topics: Iterable[str] | None = None, **more: object) -> Answer:
+    def join(
+        self, member_id: str, topics: Iterable[str] | None = None, **more: object
+    ) -> HeartbeatResult:
         """A first heartbeat."""
         settings: dict[str, object] = {"rebalance_timeout_ms": 60_000, "owned": {}, **more}
         return self.beat(member_id, 0, topics=topics, **settings)  # type: ignore[arg-type]
 
     def state(self) -> tuple[str, int, int, str, tuple[tuple[object, ...], ...]]:
         """State, group epoch, epoch of the target, assignor, and the members as described."""
-        described = self._exchange.ask(
+        described = self._exchange.send(
             ConsumerGroupDescribeRequest(group_ids=[self.group]), ConsumerGroupDescribeResponse
         ).groups[0]
         members = sorted(described.members, key=lambda member: member.member_id)
@@ -316,7 +320,7 @@ def a_member_leaves_while_it_gives_up(user: GroupUser) -> Iterator[object]:
     yield user.state()
 
 
-def a_lost_answer(user: GroupUser) -> Iterator[object]:
+def a_lost_response(user: GroupUser) -> Iterator[object]:
     yield user.join("m1", ["a"])
     yield user.join("m2", ["a"])
     yield user.beat("m1", 2, owned={"a": range(4)})
@@ -439,23 +443,23 @@ def an_expression_and_names(user: GroupUser) -> Iterator[object]:
     yield user.state()
 
 
-def after_epoch(user: GroupUser, member_id: str, epoch: int) -> Answer:
+def after_epoch(user: GroupUser, member_id: str, epoch: int) -> HeartbeatResult:
     """The first answer in a later epoch: expressions are resolved beside the heartbeats."""
-    answers: list[Answer] = []
+    results: list[HeartbeatResult] = []
 
     def is_later() -> bool:
-        answers.append(user.beat(member_id, epoch))
-        return answers[-1].epoch > epoch
+        results.append(user.beat(member_id, epoch))
+        return results[-1].epoch > epoch
 
     wait_until(is_later, "a later epoch")
-    return answers[-1]
+    return results[-1]
 
 
 SCRIPTS = [
     one_member,
     two_members,
     a_member_leaves_while_it_gives_up,
-    a_lost_answer,
+    a_lost_response,
     subscriptions_that_change,
     no_topics,
     static_members,
@@ -489,7 +493,7 @@ def test_the_feature_of_such_groups_is_named_as_kafka_names_it(
     request = ApiVersionsRequest(client_software_name="test", client_software_version="1")
 
     def named(exchange: Exchange) -> list[tuple[int, ...]]:
-        told = exchange.ask(request, ApiVersionsResponse, version)
+        told = exchange.send(request, ApiVersionsResponse, version)
         supported = [
             (each.min_version, each.max_version)
             for each in told.supported_features

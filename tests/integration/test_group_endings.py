@@ -22,7 +22,7 @@ from tests.integration.fake_group import (
     PARTITIONS,
     TIMEOUT_S,
     TOPIC,
-    Diary,
+    ListenerRecording,
     each_protocol,
     has_all,
     have_counts,
@@ -82,8 +82,8 @@ def test_closing_leaves_the_group_or_remains(
     "`close` has one deadline, in both protocols; a listener may close or unsubscribe"
 )
 def test_close_has_one_deadline_for_all_that_it_does(consumer: Consumer, fake: FakeKafka) -> None:
-    diary = Diary()
-    consumer.subscribe([TOPIC], listener=diary.listener)
+    recording = ListenerRecording()
+    consumer.subscribe([TOPIC], listener=recording.listener)
     poll_until(has_all(consumer), consumer)
     with fake.control() as cluster:
         for key in (
@@ -97,7 +97,7 @@ def test_close_has_one_deadline_for_all_that_it_does(consumer: Consumer, fake: F
     started_s = time.monotonic()
     consumer.close(timeout=CLOSE_S)
     assert time.monotonic() - started_s < CLOSE_S + SLACK_S
-    assert diary.lines[-1] == ("revoked", NUMBERS), "the commit left time for the listener"
+    assert recording.events[-1] == ("revoked", NUMBERS), "the commit left time for the listener"
 
 
 @pytest.mark.promise(

@@ -32,7 +32,7 @@ from tests.integration.fake_group import (
     POLL_S,
     TIMEOUT_S,
     TOPIC,
-    Diary,
+    ListenerRecording,
     each_protocol,
     has_all,
     have_counts,
@@ -64,9 +64,9 @@ LATE = {
 @each_protocol
 def test_a_member_reads_commits_and_leaves(protocol: str, fake: FakeKafka) -> None:
     write(fake, COUNT)
-    diary = Diary()
+    recording = ListenerRecording()
     with member(fake, protocol) as consumer:
-        consumer.subscribe([TOPIC], listener=diary.listener)
+        consumer.subscribe([TOPIC], listener=recording.listener)
         assert consumer.subscription() == {TOPIC}
         count = 0
         while count < COUNT:
@@ -86,8 +86,8 @@ def test_a_member_reads_commits_and_leaves(protocol: str, fake: FakeKafka) -> No
         consumer.poll(POLL_S)
         assert consumer.assignment() == set(PARTITIONS[:1])
         assert member_count(fake) == 0
-    assert diary.lines == [("assigned", NUMBERS), ("revoked", NUMBERS)]
-    assert diary.threads == {threading.get_ident()}
+    assert recording.events == [("assigned", NUMBERS), ("revoked", NUMBERS)]
+    assert recording.threads == {threading.get_ident()}
 
 
 @pytest.mark.promise("listeners are called on the polling thread, and may call the consumer")
@@ -189,16 +189,16 @@ def test_heartbeats_go_on_while_the_application_works(
 def test_a_member_that_does_not_poll_leaves_and_has_lost_everything(
     protocol: str, fake: FakeKafka
 ) -> None:
-    diary = Diary()
+    recording = ListenerRecording()
     with member(fake, protocol, max_poll_interval_ms=400, enable_auto_commit=False) as consumer:
-        consumer.subscribe([TOPIC], listener=diary.listener)
+        consumer.subscribe([TOPIC], listener=recording.listener)
         poll_until(has_all(consumer), consumer)
         wait_until(lambda: member_count(fake) == 0)
         with pytest.raises(CommitFailedError, match="max_poll_interval_ms"):
             consumer.commit({PARTITIONS[0]: 0})
-        poll_until(lambda: len(diary.lines) == 3, consumer)
+        poll_until(lambda: len(recording.events) == 3, consumer)
         reasons = [rebalance.reason for rebalance in consumer.group_history()]
-    assert diary.lines[1:3] == [("lost", NUMBERS), ("assigned", NUMBERS)]
+    assert recording.events[1:3] == [("lost", NUMBERS), ("assigned", NUMBERS)]
     assert LATE[protocol] in reasons
 
 
@@ -208,27 +208,27 @@ def test_a_member_that_does_not_poll_leaves_and_has_lost_everything(
 def test_a_fenced_member_loses_its_partitions_and_joins_again(
     protocol: str, fake: FakeKafka
 ) -> None:
-    diary = Diary()
+    recording = ListenerRecording()
     with member(fake, protocol, enable_auto_commit=False) as consumer:
-        consumer.subscribe([TOPIC], listener=diary.listener)
+        consumer.subscribe([TOPIC], listener=recording.listener)
         poll_until(has_all(consumer), consumer)
         with fake.control() as cluster:
             cluster.expire_member(GROUP, consumer.group_metadata().member_id)
         wait_until(lambda: not consumer.group_metadata().is_member)
         with pytest.raises(CommitFailedError, match="poll joins again"):
             consumer.commit({PARTITIONS[0]: 1})
-        poll_until(lambda: len(diary.lines) == 3, consumer)
+        poll_until(lambda: len(recording.events) == 3, consumer)
         consumer.commit({PARTITIONS[0]: 1})
-    assert diary.calls == ["assigned", "lost", "assigned", "revoked"]
+    assert recording.calls == ["assigned", "lost", "assigned", "revoked"]
 
 
 @pytest.mark.promise(
     "KIP-848 members follow their coordinator; a lost response loses no membership"
 )
 def test_members_follow_a_coordinator_that_moves_and_one_that_stops(fake: FakeKafka) -> None:
-    diary = Diary()
+    recording = ListenerRecording()
     with member(fake, "consumer", enable_auto_commit=False) as consumer:
-        consumer.subscribe([TOPIC], listener=diary.listener)
+        consumer.subscribe([TOPIC], listener=recording.listener)
         poll_until(has_all(consumer), consumer)
         with fake.control() as cluster:
             cluster.move_coordinator(0, GROUP, (cluster.group(GROUP).coordinator_id + 1) % 3)
@@ -239,7 +239,7 @@ def test_members_follow_a_coordinator_that_moves_and_one_that_stops(fake: FakeKa
         metadata = consumer.group_metadata()
         consumer.poll(TIMEOUT_S / 8)
         assert consumer.group_metadata() == metadata
-        assert diary.lines == [("assigned", NUMBERS)]
+        assert recording.events == [("assigned", NUMBERS)]
 
 
 @pytest.mark.promise(
@@ -250,19 +250,19 @@ def test_members_follow_a_coordinator_that_moves_and_one_that_stops(fake: FakeKa
 def test_a_static_member_keeps_its_partitions_over_a_restart(
     protocol: str, fake: FakeKafka
 ) -> None:
-    diary = Diary()
+    recording = ListenerRecording()
     with member(fake, protocol, group_instance_id="stays") as stays:
-        stays.subscribe([TOPIC], listener=diary.listener)
+        stays.subscribe([TOPIC], listener=recording.listener)
         with member(fake, protocol, group_instance_id="restarts") as restarts:
             restarts.subscribe([TOPIC])
             poll_until(have_counts({stays: 2, restarts: 2}), stays, restarts)
-            before, told_count = restarts.assignment(), len(diary.lines)
+            before, told_count = restarts.assignment(), len(recording.events)
         for _ in range(SOME_POLLS):
             stays.poll(POLL_S)
         with member(fake, protocol, group_instance_id="restarts") as again:
             again.subscribe([TOPIC])
             poll_until(lambda: again.assignment() == before, stays, again)
-        assert len(diary.lines) == told_count, "the other member is not concerned"
+        assert len(recording.events) == told_count, "the other member is not concerned"
 
 
 @pytest.mark.promise(
@@ -393,16 +393,16 @@ def test_a_topic_that_is_deleted_holds_up_no_rebalance(protocol: str, fake: Fake
     "a cooperative group keeps what does not move, and a group changes to it member by member"
 )
 def test_a_cooperative_group_keeps_what_does_not_move(fake: FakeKafka) -> None:
-    diary = Diary()
+    recording = ListenerRecording()
     settings = {"partition_assignment_strategy": "cooperative-sticky"}
     with member(fake, **settings) as stays:
-        stays.subscribe([TOPIC], listener=diary.listener)
+        stays.subscribe([TOPIC], listener=recording.listener)
         poll_until(has_all(stays), stays)
         with member(fake, **settings) as comes:
             comes.subscribe([TOPIC])
             poll_until(have_counts({comes: 2}), stays, comes)
         poll_until(has_all(stays), stays)
-    moved = [line for line in diary.lines if line[1]]
+    moved = [line for line in recording.events if line[1]]
     assert [what for what, _ in moved] == ["assigned", "revoked", "assigned", "revoked"]
     assert moved[1][1] == moved[2][1] == [2, 3]
 
@@ -479,15 +479,15 @@ def test_an_own_assignor_that_fails_is_reported_and_tried_again(fake: FakeKafka)
     "a rebalance is enforced with a reason (KIP-568, KIP-800), and shown by `group_history`"
 )
 def test_a_rebalance_is_enforced_with_a_reason(fake: FakeKafka) -> None:
-    diary = Diary()
+    recording = ListenerRecording()
     with member(fake) as consumer:
         with pytest.raises(UsageError, match="subscribe"):
             consumer.enforce_rebalance()
-        consumer.subscribe([TOPIC], listener=diary.listener)
+        consumer.subscribe([TOPIC], listener=recording.listener)
         poll_until(has_all(consumer), consumer)
         generation = consumer.group_metadata().generation
         consumer.enforce_rebalance("my weights have changed")
         poll_until(lambda: consumer.group_metadata().generation > generation, consumer)
         poll_until(has_all(consumer), consumer)
         assert consumer.group_history()[-1].reason == "my weights have changed"
-    assert diary.calls == ["assigned", "revoked", "assigned", "revoked"]
+    assert recording.calls == ["assigned", "revoked", "assigned", "revoked"]

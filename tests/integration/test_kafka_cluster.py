@@ -139,8 +139,8 @@ def test_a_stopped_leader_has_handed_over_when_it_is_gone(three: KafkaCluster) -
     three.stop(leader)
     others = [a for index, a in enumerate(addresses(three), 1) if index != leader]
     for address in others:
-        (answer,) = fetch_metadata(address, [topic], timeout=TIMEOUT_S).topics
-        assert answer.partitions[0].leader_id not in {leader, -1}
+        (response,) = fetch_metadata(address, [topic], timeout=TIMEOUT_S).topics
+        assert response.partitions[0].leader_id not in {leader, -1}
     three.start(leader)
 
 

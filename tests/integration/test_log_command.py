@@ -310,16 +310,18 @@ def test_a_broker_finds_the_same_offsets_for_times(cluster: KafkaCluster, segmen
     partition = TopicPartition(segmented, 0)
     for time_ms in times_ms:
         with Consumer(bootstrap_servers=cluster.bootstrap_servers) as consumer:
-            answer = consumer.offsets_for_times({partition: time_ms})[partition]
-        assert answer is not None
-        log = [path for path in segments(cluster, segmented) if int(path.stem) <= answer.offset][-1]
+            response = consumer.offsets_for_times({partition: time_ms})[partition]
+        assert response is not None
+        log = [path for path in segments(cluster, segmented) if int(path.stem) <= response.offset][
+            -1
+        ]
         lines = [
             json.loads(line)
             for line in our_dump(log, "--time", str(time_ms), "--records", "--json")
             if line
         ]
         first = next(line for line in lines if line["type"] == "record")
-        assert (first["offset"], first["timestamp_ms"]) == (answer.offset, answer.timestamp_ms)
+        assert (first["offset"], first["timestamp_ms"]) == (response.offset, response.timestamp_ms)
 
 
 def equal_lines(version: str, path: Path) -> list[str]:

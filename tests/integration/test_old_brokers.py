@@ -62,7 +62,7 @@ class OldBroker:
     def __call__(self, connection: socket.socket) -> None:
         """Serve one connection."""
         with socket.create_connection(self._address) as broker:
-            requests, answers = connection.makefile("rb"), broker.makefile("rb")
+            requests, responses = connection.makefile("rb"), broker.makefile("rb")
             while frame := read_frame(requests):
                 header = decode_request_header(frame[4:])
                 if self._is_refused(header):
@@ -71,8 +71,8 @@ class OldBroker:
                     continue
                 self.asked.add((header.api_key, header.api_version))
                 broker.sendall(frame)
-                answer = aged(read_frame(answers), header, connection.getsockname())
-                connection.sendall(answer)
+                response = aged(read_frame(responses), header, connection.getsockname())
+                connection.sendall(response)
 
     def _is_refused(self, header: RequestHeader) -> bool:
         newest = VERSIONS_OF_2_1[ApiKey(header.api_key)]

@@ -157,12 +157,12 @@ def test_a_cut_answer_comes_in_part(proxy: FaultProxy) -> None:
     ],
 )
 def test_an_answer_is_changed_as_told_and_counted(
-    proxy: FaultProxy, fault: Fault, answers: bytes
+    proxy: FaultProxy, fault: Fault, responses: bytes
 ) -> None:
     proxy.inject(fault)
     with connect(proxy) as connection:
         connection.sendall(REQUEST)
-        assert receive(connection, len(answers)) == answers
+        assert receive(connection, len(responses)) == responses
     assert proxy.counts == {type(fault).__name__: 1}
 
 
@@ -171,10 +171,10 @@ def test_one_bit_of_an_answer_is_flipped_and_counted(proxy: FaultProxy) -> None:
     proxy.inject(Flip())
     with connect(proxy) as connection:
         connection.sendall(REQUEST)
-        answer = receive(connection, len(REQUEST))
-    changed = [had ^ has for had, has in zip(REQUEST, answer, strict=True) if had != has]
+        response = receive(connection, len(REQUEST))
+    changed = [had ^ has for had, has in zip(REQUEST, response, strict=True) if had != has]
     assert [bits.bit_count() for bits in changed] == [1]
-    assert answer[:4] == REQUEST[:4]
+    assert response[:4] == REQUEST[:4]
     assert proxy.counts == {"Flip": 1}
 
 

@@ -24,7 +24,7 @@ from tests.integration.fake_group import (
     POLL_S,
     TIMEOUT_S,
     TOPIC,
-    Diary,
+    ListenerRecording,
     each_protocol,
     has_all,
     have_counts,
@@ -87,17 +87,17 @@ def test_a_slow_deserializer_keeps_its_membership(
 ) -> None:
     """All records of the batch together take longer than two sessions."""
     write(fake, COUNT, 1)
-    diary = Diary()
+    recording = ListenerRecording()
 
     def slow(data: bytes) -> int:
         time.sleep(SLOW_S)
         return int(data)
 
     with member(fake, protocol, value_deserializer=slow) as consumer:
-        consumer.subscribe([TOPIC], listener=diary.listener)
+        consumer.subscribe([TOPIC], listener=recording.listener)
         assert read(consumer, COUNT) == list(range(COUNT))
         consumer.commit()
-        assert diary.lines == [("assigned", NUMBERS)]
+        assert recording.events == [("assigned", NUMBERS)]
 
 
 @pytest.mark.promise("a slow deserializer keeps its membership; `max_poll_interval_ms` covers it")
@@ -107,7 +107,7 @@ def test_a_deserializer_that_takes_longer_than_the_poll_interval_is_given_up(
     protocol: str, read: Callable[[Consumer, int], list[object]], fake: FakeKafka
 ) -> None:
     write(fake, COUNT, 1)
-    diary = Diary()
+    recording = ListenerRecording()
     member_counts: list[int] = []
 
     def wait_until_given_up(data: bytes) -> int:
@@ -122,10 +122,10 @@ def test_a_deserializer_that_takes_longer_than_the_poll_interval_is_given_up(
     with member(
         fake, protocol, value_deserializer=wait_until_given_up, max_poll_interval_ms=400
     ) as consumer:
-        consumer.subscribe([TOPIC], listener=diary.listener)
+        consumer.subscribe([TOPIC], listener=recording.listener)
         read(consumer, COUNT)
-        poll_until(lambda: len(diary.lines) >= 3, consumer)
-    assert diary.calls[:3] == ["assigned", "lost", "assigned"]
+        poll_until(lambda: len(recording.events) >= 3, consumer)
+    assert recording.calls[:3] == ["assigned", "lost", "assigned"]
 
 
 @pytest.mark.promise("a slow deserializer keeps its membership; `max_poll_interval_ms` covers it")
@@ -138,9 +138,9 @@ def test_who_always_finds_records_at_hand_is_not_late(
     interval_ms = 1_000
     count = 40
     write(fake, count, 1)
-    diary = Diary()
+    recording = ListenerRecording()
     with member(fake, protocol, max_poll_interval_ms=interval_ms, max_poll_records=1) as consumer:
-        consumer.subscribe([TOPIC], listener=diary.listener)
+        consumer.subscribe([TOPIC], listener=recording.listener)
         values = read(consumer, 1)
         started_s = time.monotonic()
         while len(values) < count:
@@ -148,7 +148,7 @@ def test_who_always_finds_records_at_hand_is_not_late(
             values += read(consumer, 1)
         assert time.monotonic() - started_s > 2 * interval_ms / 1_000
         assert values == [b"%d" % number for number in range(count)]
-        assert diary.lines == [("assigned", NUMBERS)]
+        assert recording.events == [("assigned", NUMBERS)]
 
 
 @pytest.mark.promise(
@@ -233,9 +233,9 @@ def spin(consumer: Consumer, timeout_s: float, until: Callable[[int], bool]) -> 
 @pytest.mark.parametrize("timeout_s", [0, 1e-6, 1e-3])
 @each_protocol
 def test_they_join_read_and_commit(protocol: str, timeout_s: float, filled: FakeKafka) -> None:
-    diary = Diary()
+    recording = ListenerRecording()
     with member_of(filled, protocol, auto_commit_interval_ms=1) as consumer:
-        consumer.subscribe([TOPIC], listener=diary.listener)
+        consumer.subscribe([TOPIC], listener=recording.listener)
         assert spin(consumer, timeout_s, lambda count: count >= POLL_COUNT) == POLL_COUNT
 
         def is_committed(_: int) -> bool:
@@ -245,7 +245,7 @@ def test_they_join_read_and_commit(protocol: str, timeout_s: float, filled: Fake
             return sum(each.offset for each in found if each is not None) == POLL_COUNT
 
         spin(consumer, timeout_s, is_committed)
-    assert diary.lines == [("assigned", NUMBERS), ("revoked", NUMBERS)]
+    assert recording.events == [("assigned", NUMBERS), ("revoked", NUMBERS)]
 
 
 @pytest.mark.promise("polls with timeout 0 join, read, commit and raise what is wrong")

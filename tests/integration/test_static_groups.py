@@ -16,7 +16,7 @@ from pykclient.testing.fake import faults
 from tests.integration.fake_group import (
     PARTITIONS,
     TOPIC,
-    Diary,
+    ListenerRecording,
     member,
     poll_until,
 )
@@ -37,7 +37,7 @@ class StaticGroup:
     def __init__(self, fake: FakeKafka, strategy: str) -> None:
         self._fake = fake
         self._strategy = strategy
-        self.diaries = [Diary() for _ in range(MEMBER_COUNT)]
+        self.recordings = [ListenerRecording() for _ in range(MEMBER_COUNT)]
         self.members: list[Consumer] = []
         for number in range(MEMBER_COUNT):
             self.members.append(self.start(number))
@@ -50,7 +50,7 @@ class StaticGroup:
             partition_assignment_strategy=self._strategy,
             metadata_max_age_ms=100,
         )
-        consumer.subscribe([TOPIC], listener=self.diaries[number].listener)
+        consumer.subscribe([TOPIC], listener=self.recordings[number].listener)
         return consumer
 
     def close(self) -> None:
@@ -88,7 +88,7 @@ def group(request: pytest.FixtureRequest, fake: FakeKafka) -> Iterator[StaticGro
 @pytest.mark.promise("a static leader's restart moves nothing, and what came meanwhile is assigned")
 def test_a_leader_that_restarts_moves_nothing(group: StaticGroup, fake: FakeKafka) -> None:
     before = [each.assignment() for each in group.members]
-    told = [list(diary.lines) for diary in group.diaries[1:]]
+    told = [list(recording.events) for recording in group.recordings[1:]]
     group.members[0].close()
     with fake.control() as cluster:
         joins = cluster.faults.add(faults.delay_response(0), ApiKey.JOIN_GROUP, times=None)
@@ -97,7 +97,7 @@ def test_a_leader_that_restarts_moves_nothing(group: StaticGroup, fake: FakeKafk
     group.poll_until(lambda: asked.used_count == 1 and group.all_have_some)
     group.poll_on()
     assert [each.assignment() for each in group.members] == before
-    assert [diary.lines for diary in group.diaries[1:]] == told
+    assert [recording.events for recording in group.recordings[1:]] == told
     assert joins.used_count == 1, "the leader's own"
 
 

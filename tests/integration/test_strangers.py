@@ -121,7 +121,7 @@ def hangs_up_at_once(connection: socket.socket) -> None:
     """Close without reading."""
 
 
-def announces_a_huge_answer(connection: socket.socket) -> None:
+def announces_a_huge_response(connection: socket.socket) -> None:
     """Announce 100 MB, and send none of them."""
     if connection.recv(4096):
         connection.sendall((100_000_000).to_bytes(4))
@@ -139,7 +139,7 @@ STRANGERS: list[tuple[Behaviour, str, str]] = [
         f"did not respond to the Kafka handshake within {REQUEST_TIMEOUT_MS} ms",
         IS_IT_KAFKA,
     ),
-    (announces_a_huge_answer, "did not respond to the Kafka handshake", IS_IT_KAFKA),
+    (announces_a_huge_response, "did not respond to the Kafka handshake", IS_IT_KAFKA),
     (sends_random_bytes, "was announced", "receive_max_bytes"),
 ]
 
@@ -243,8 +243,8 @@ def test_a_broker_too_old_is_reported_at_once_with_the_version_it_takes(journey:
 class ScriptedBroker:
     """A broker of our own versions, whose Metadata answers are made by a function."""
 
-    def __init__(self, answer: Callable[[int], bytes]) -> None:
-        self._answer = answer
+    def __init__(self, response: Callable[[int], bytes]) -> None:
+        self._respond = response
 
     def __call__(self, connection: socket.socket) -> None:
         """Serve one connection."""
@@ -252,7 +252,7 @@ class ScriptedBroker:
         while size := stream.read(4):
             header = decode_request_header(stream.read(int.from_bytes(size)))
             if header.api_key == METADATA_KEY:
-                connection.sendall(self._answer(header.correlation_id))
+                connection.sendall(self._respond(header.correlation_id))
                 continue
             versions = ApiVersionsResponse(api_keys=[ApiVersion(METADATA_KEY, 0, METADATA_VERSION)])
             frame = encode_response(versions, header.api_version, header.correlation_id)
@@ -273,9 +273,9 @@ def metadata_frame(message: Message, correlation_id: int) -> bytes:
     ids=["wrong correlation id", "cut", "negative size"],
 )
 def test_a_broker_that_answers_wrongly_is_told_and_tried_again(
-    answer: Callable[[int], bytes], what: str
+    response: Callable[[int], bytes], what: str
 ) -> None:
-    with LoopbackServer(ScriptedBroker(answer)) as server:
+    with LoopbackServer(ScriptedBroker(response)) as server:
         text = text_of(server.address)
         assert what in text
         assert server.connection_count <= 5 * (TIMEOUT_MS / 1000 + GRACE_S)

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.network.metadata_talk import make_metadata
+from tests.network.metadata_exchange import make_metadata
 from tests.network.scripted_network import BROKERS, ScriptedNetwork
 
 if TYPE_CHECKING:

@@ -1,6 +1,6 @@
 """ScriptedNetwork: a network client over a scripted port, and a clock that a test moves.
 
-The cluster is what the test gives to `know`; `Metadata` is polled by the test alone.
+The cluster is what the test gives to `update_brokers`; `Metadata` is polled by the test alone.
 
 Owner: the test that made it.
 """
@@ -95,14 +95,14 @@ class ScriptedNetwork:
             random=self.random,
         )
         if brokers:
-            self.know(*brokers)
+            self.update_brokers(*brokers)
 
     @property
     def peer(self) -> ScriptedPeer:
         """The peer that was connected to last."""
         return self.port.peers[-1]
 
-    def know(self, *nodes: Node) -> None:
+    def update_brokers(self, *nodes: Node) -> None:
         """Let the cluster consist of these brokers from now on."""
         self.metadata.cluster = Cluster(version=self.metadata.cluster.version + 1, nodes=nodes)
 

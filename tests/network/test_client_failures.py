@@ -281,7 +281,7 @@ def test_everything_in_flight_or_queued_fails_with_the_connection() -> None:
 def test_a_lost_connection_requests_metadata(network: ScriptedNetwork) -> None:
     [request] = network.metadata.poll(network.now_ms).requests
     request.on_response(MetadataResponse(), network.now_ms)
-    network.know(*BROKERS)
+    network.update_brokers(*BROKERS)
     fresh_until_ms = network.client.metadata_due_ms()
     peer = network.make_ready(1)
     peer.hang_up()

@@ -74,7 +74,7 @@ class ClientMachine(RuleBasedStateMachine):
 
     @initialize(ready=st.sets(st.sampled_from([1, 2, 3])))
     def begin_with_brokers(self, ready: set[int]) -> None:
-        self.network.know(*BROKERS)
+        self.network.update_brokers(*BROKERS)
         for node_id in sorted(ready):
             self.network.make_ready(node_id)
         self.note_attempts()
@@ -137,7 +137,7 @@ class ClientMachine(RuleBasedStateMachine):
             self.settle()
 
     @rule(index=PEERS, throttle_ms=st.sampled_from([-1, 0, 100, 2**31 - 1]), piece_bytes=PEERS)
-    def answer_throttled(self, index: int, throttle_ms: int, piece_bytes: int) -> None:
+    def respond_throttled(self, index: int, throttle_ms: int, piece_bytes: int) -> None:
         peer = self.choose(index)
         if peer is None or not peer.requests:
             return
@@ -146,7 +146,7 @@ class ClientMachine(RuleBasedStateMachine):
             peer.respond(response, piece_bytes=piece_bytes or None)
 
     @rule(index=PEERS, is_refusal=st.booleans())
-    def answer_versions_badly(self, index: int, is_refusal: bool) -> None:
+    def respond_with_bad_versions(self, index: int, is_refusal: bool) -> None:
         peer = self.choose(index)
         if peer is None or not peer.requests:
             return
@@ -183,7 +183,7 @@ class ClientMachine(RuleBasedStateMachine):
 
     @rule(ids=st.sets(st.sampled_from([1, 2, 3])), port=st.sampled_from([9092, 9092, 9093]))
     def learn_of_a_cluster(self, ids: set[int], port: int) -> None:
-        self.network.know(*(Node(b.id, b.host, port) for b in BROKERS if b.id in ids))
+        self.network.update_brokers(*(Node(b.id, b.host, port) for b in BROKERS if b.id in ids))
 
     @rule(elapsed_ms=st.sampled_from([1, 49, 250, 1_000, 9_000, 25_000]))
     def let_time_pass(self, elapsed_ms: int) -> None:

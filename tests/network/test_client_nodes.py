@@ -244,7 +244,7 @@ MOVED = Node(1, "elsewhere", 9093)
 def test_a_broker_that_moved_is_left_once_its_responses_are_in(network: ScriptedNetwork) -> None:
     old = network.make_ready(1)
     before = network.write(1)
-    network.know(MOVED)
+    network.update_brokers(MOVED)
     network.turn()
     after = network.write(1)
     assert not network.client.is_ready(1, network.now_ms)
@@ -262,7 +262,7 @@ def test_closing_a_drained_connection_leads_to_another_step_now(network: Scripte
     # A manager that found the node busy waits for I/O, which closing is not.
     old = network.make_ready(1)
     network.write(1)
-    network.know(MOVED)
+    network.update_brokers(MOVED)
     network.turn()
     assert network.client.next_ready_ms(1, network.now_ms) == NEVER_MS
     old.respond(MetadataResponse())
@@ -282,7 +282,7 @@ def test_an_attempt_at_an_old_address_is_dropped_for_the_new_one_in_another_step
     if is_accepted:
         old.accept()
         network.turn()
-    network.know(MOVED)
+    network.update_brokers(MOVED)
     assert network.client.prepare(network.now_ms) == network.now_ms
     assert old.is_closed()
     network.turn()
@@ -293,7 +293,7 @@ def test_an_attempt_at_an_old_address_is_dropped_for_the_new_one_in_another_step
 def test_an_old_address_that_is_suspect_is_left_at_once(network: ScriptedNetwork) -> None:
     old = network.make_ready(1)
     owed = network.write(1)
-    network.know(MOVED)
+    network.update_brokers(MOVED)
     assert network.turn() == network.now_ms + SUSPECT_MS
     waiting = network.send(1)
     network.turn(SUSPECT_MS - 1)
@@ -313,7 +313,7 @@ def test_a_move_is_logged_once(network: ScriptedNetwork, caplog: pytest.LogCaptu
     network.write(1)
     other = network.make_ready(2)
     for _ in range(3):
-        network.know(MOVED, *BROKERS[1:])
+        network.update_brokers(MOVED, *BROKERS[1:])
         network.turn()
     assert sum("has moved to" in message for message in caplog.messages) == 1
     assert not other.is_closed(), "it has not moved"
@@ -323,7 +323,7 @@ def test_a_broker_that_moved_while_it_was_down_is_tried_at_once(network: Scripte
     network.client.connect(1, network.now_ms)
     network.refuse()
     assert network.client.is_unavailable(1, network.now_ms)
-    network.know(MOVED)
+    network.update_brokers(MOVED)
     network.write(1)
     assert network.peer.host == MOVED.host
 

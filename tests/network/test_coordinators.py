@@ -157,7 +157,7 @@ def test_a_coordinators_connection_serves_no_request_for_any_node(scene: Scene) 
 
 
 def test_a_coordinator_outside_the_metadata_is_reached(scene: Scene) -> None:
-    scene.network.know(BROKERS[0])
+    scene.network.update_brokers(BROKERS[0])
     found = scene.find()
     outcome = scene.network.write(found.id)
     assert scene.network.peer.host == BROKER.host

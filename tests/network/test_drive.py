@@ -23,43 +23,43 @@ if TYPE_CHECKING:
 class ScriptedEngine:
     """An engine whose steps return the deadlines that a test gave it."""
 
-    def __init__(self, diary: list[str], deadlines_ms: list[int]) -> None:
+    def __init__(self, events: list[str], deadlines_ms: list[int]) -> None:
         self.user_calls: deque[UserCall] = deque()
         self.call_unlocked = operator.call
-        self._diary = diary
+        self._events = events
         self._deadlines_ms = deque(deadlines_ms)
 
     def step(self, now_ms: int) -> int:
-        self._diary.append(f"step {now_ms}")
+        self._events.append(f"step {now_ms}")
         return self._deadlines_ms.popleft() if self._deadlines_ms else NEVER_MS
 
     def complete(self, now_ms: int) -> None:
-        self._diary.append(f"complete {now_ms}")
+        self._events.append(f"complete {now_ms}")
 
 
 class Clock:
     """Moves by what the port waits."""
 
-    def __init__(self, monkeypatch: pytest.MonkeyPatch, diary: list[str]) -> None:
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, events: list[str]) -> None:
         self.now_ms = 1_000
         self.port = ScriptedPort()
-        self._diary = diary
+        self._events = events
         monkeypatch.setattr(module, "now_ms", lambda: self.now_ms)
         monkeypatch.setattr(self.port, "wait", self._wait)
 
     def _wait(self, timeout_ms: int) -> None:
-        self._diary.append(f"wait {timeout_ms}")
+        self._events.append(f"wait {timeout_ms}")
         self.now_ms += timeout_ms
 
 
 @pytest.fixture
-def diary() -> list[str]:
+def events() -> list[str]:
     return []
 
 
 @pytest.fixture
-def clock(monkeypatch: pytest.MonkeyPatch, diary: list[str]) -> Clock:
-    return Clock(monkeypatch, diary)
+def clock(monkeypatch: pytest.MonkeyPatch, events: list[str]) -> Clock:
+    return Clock(monkeypatch, events)
 
 
 def run(clock: Clock, engine: ScriptedEngine, until: Callable[[], bool], deadline_ms: int) -> bool:
@@ -67,32 +67,32 @@ def run(clock: Clock, engine: ScriptedEngine, until: Callable[[], bool], deadlin
 
 
 def test_decisions_are_sent_whether_what_they_wait_for_has_come(
-    clock: Clock, diary: list[str]
+    clock: Clock, events: list[str]
 ) -> None:
     def decide() -> Decisions[tuple[bool, bool]]:
         is_late = yield Until(lambda: False, 1_200)
         is_there = yield Until(lambda: clock.now_ms == 1_300, 9_000)
         return is_late, is_there
 
-    engine = ScriptedEngine(diary, [9_000, 1_300])
+    engine = ScriptedEngine(events, [9_000, 1_300])
     assert drive(engine, clock.port, decide()) == (False, True)  # type: ignore[arg-type]
-    waits = [entry for entry in diary if entry.startswith("wait")]
+    waits = [entry for entry in events if entry.startswith("wait")]
     assert waits == ["wait 200", "wait 100"]
 
 
-def test_decisions_that_wait_for_nothing_make_no_step(clock: Clock, diary: list[str]) -> None:
+def test_decisions_that_wait_for_nothing_make_no_step(clock: Clock, events: list[str]) -> None:
     def decide(is_at_hand: bool) -> Decisions[str]:
         if not is_at_hand:
             yield Until(lambda: True, 9_000)
         return "at hand"
 
-    engine = ScriptedEngine(diary, [])
+    engine = ScriptedEngine(events, [])
     assert drive(engine, clock.port, decide(is_at_hand=True)) == "at hand"  # type: ignore[arg-type]
-    assert diary == []
+    assert events == []
 
 
-def test_what_is_raised_in_a_wait_comes_out_of_the_yield(clock: Clock, diary: list[str]) -> None:
-    engine = ScriptedEngine(diary, [])
+def test_what_is_raised_in_a_wait_comes_out_of_the_yield(clock: Clock, events: list[str]) -> None:
+    engine = ScriptedEngine(events, [])
 
     def fail() -> bool:
         raise ValueError("in the wait")
@@ -101,28 +101,30 @@ def test_what_is_raised_in_a_wait_comes_out_of_the_yield(clock: Clock, diary: li
         try:
             yield Until(fail, 9_000)
         except ValueError as error:
-            diary.append(str(error))
+            events.append(str(error))
         yield Until(lambda: True, 9_000)
         return "goes on"
 
     assert drive(engine, clock.port, decide()) == "goes on"  # type: ignore[arg-type]
-    assert diary == ["step 1000", "in the wait", "step 1000"]
+    assert events == ["step 1000", "in the wait", "step 1000"]
 
 
-def test_what_is_raised_in_decisions_comes_out_of_the_drive(clock: Clock, diary: list[str]) -> None:
+def test_what_is_raised_in_decisions_comes_out_of_the_drive(
+    clock: Clock, events: list[str]
+) -> None:
     def decide() -> Decisions[None]:
         yield Until(lambda: True, 9_000)
         raise ValueError("their own")
 
     with pytest.raises(ValueError, match="their own"):
-        drive(ScriptedEngine(diary, []), clock.port, decide())  # type: ignore[arg-type]
+        drive(ScriptedEngine(events, []), clock.port, decide())  # type: ignore[arg-type]
 
 
 @pytest.mark.promise("an interrupt loses no record that was not returned")
 def test_an_interrupt_in_any_line_of_the_drive_ends_the_decisions(
-    clock: Clock, diary: list[str]
+    clock: Clock, events: list[str]
 ) -> None:
-    engine = ScriptedEngine(diary, [])
+    engine = ScriptedEngine(events, [])
     ends: list[int] = []
 
     def decide(number: int) -> Decisions[None]:
@@ -169,28 +171,28 @@ ONE_TURN = ["step 1000", "wait 0", "complete 1000"]
 )
 def test_it_waits_until_the_engines_deadline_and_goes_on_until_it_is_done_or_late(
     clock: Clock,
-    diary: list[str],
+    events: list[str],
     engine_ms: int,
     done_after: str,
     deadline_ms: int,
     done: list[str],
 ) -> None:
-    engine = ScriptedEngine(diary, [engine_ms])
-    assert run(clock, engine, lambda: done_after in diary, deadline_ms) is bool(done_after)
-    assert diary == done
+    engine = ScriptedEngine(events, [engine_ms])
+    assert run(clock, engine, lambda: done_after in events, deadline_ms) is bool(done_after)
+    assert events == done
 
 
 def test_the_users_calls_are_made_before_it_looks_whether_it_is_done(
-    clock: Clock, diary: list[str]
+    clock: Clock, events: list[str]
 ) -> None:
-    engine = ScriptedEngine(diary, [1_000])
-    engine.user_calls.append(UserCall(diary.append, ("called",), lambda _: None))
-    assert run(clock, engine, lambda: "called" in diary, 9_000) is True
-    assert diary == ["step 1000", "wait 0", "complete 1000", "called"]
+    engine = ScriptedEngine(events, [1_000])
+    engine.user_calls.append(UserCall(events.append, ("called",), lambda _: None))
+    assert run(clock, engine, lambda: "called" in events, 9_000) is True
+    assert events == ["step 1000", "wait 0", "complete 1000", "called"]
 
 
-def test_calls_are_made_without_the_locks_of_the_driver(diary: list[str]) -> None:
-    engine = ScriptedEngine(diary, [])
+def test_calls_are_made_without_the_locks_of_the_driver(events: list[str]) -> None:
+    engine = ScriptedEngine(events, [])
     unlocked: list[object] = []
     engine.call_unlocked = unlocked.append  # type: ignore[assignment]
     call = UserCall(len, ("ab",), lambda _: None)
@@ -199,8 +201,8 @@ def test_calls_are_made_without_the_locks_of_the_driver(diary: list[str]) -> Non
     assert unlocked == [call.make]
 
 
-def test_it_is_reported_how_each_call_ended_and_an_interrupt_is_raised(diary: list[str]) -> None:
-    engine = ScriptedEngine(diary, [])
+def test_it_is_reported_how_each_call_ended_and_an_interrupt_is_raised(events: list[str]) -> None:
+    engine = ScriptedEngine(events, [])
     ends: list[BaseException | None] = []
     error, interrupt = ValueError("the user's own"), KeyboardInterrupt()
 
@@ -217,14 +219,14 @@ def test_it_is_reported_how_each_call_ended_and_an_interrupt_is_raised(diary: li
     assert ends == [error, None, interrupt]
 
 
-def test_calls_that_a_call_leads_to_wait_for_the_next_turn(diary: list[str]) -> None:
-    engine = ScriptedEngine(diary, [])
+def test_calls_that_a_call_leads_to_wait_for_the_next_turn(events: list[str]) -> None:
+    engine = ScriptedEngine(events, [])
 
     def call_again() -> None:
-        diary.append("called")
+        events.append("called")
         engine.user_calls.append(UserCall(call_again, (), lambda _: None))
 
     engine.user_calls.append(UserCall(call_again, (), lambda _: None))
     run_user_calls(engine)  # type: ignore[arg-type]
-    assert diary == ["called"]
+    assert events == ["called"]
     assert len(engine.user_calls) == 1

@@ -16,13 +16,13 @@ from tests.network.scripted_network import BROKERS, Outcome, ScriptedNetwork
 class ScriptedManager:
     """Returns what the test has set, and notes when it was polled."""
 
-    def __init__(self, name: str, diary: list[str]) -> None:
+    def __init__(self, name: str, events: list[str]) -> None:
         self.name = name
-        self.diary = diary
+        self.events = events
         self.result = IDLE
 
     def poll(self, now_ms: int) -> PollResult:
-        self.diary.append(f"{self.name} at {now_ms}")
+        self.events.append(f"{self.name} at {now_ms}")
         result, self.result = self.result, IDLE
         return result
 
@@ -32,9 +32,9 @@ class Bench:
 
     def __init__(self) -> None:
         self.network = ScriptedNetwork()
-        self.diary: list[str] = []
-        self.first = ScriptedManager("first", self.diary)
-        self.second = ScriptedManager("second", self.diary)
+        self.events: list[str] = []
+        self.first = ScriptedManager("first", self.events)
+        self.second = ScriptedManager("second", self.events)
         self.metadata = self.network.metadata
         self.engine = Engine(self.network.client, [self.metadata, self.first, self.second])
         [request] = self.metadata.poll(0).requests
@@ -64,7 +64,7 @@ def bench() -> Bench:
 @pytest.mark.promise("the core does no I/O; one loop drives it")
 def test_managers_are_polled_in_order_with_the_same_time(bench: Bench) -> None:
     bench.step()
-    assert bench.diary == [f"first at {bench.now_ms}", f"second at {bench.now_ms}"]
+    assert bench.events == [f"first at {bench.now_ms}", f"second at {bench.now_ms}"]
 
 
 def test_the_earliest_deadline_is_returned(bench: Bench) -> None:
@@ -77,7 +77,7 @@ def test_the_earliest_deadline_is_returned(bench: Bench) -> None:
 def test_requests_are_sent_in_the_same_step_and_responses_taken_in_complete_alone(
     bench: Bench,
 ) -> None:
-    bench.network.know(BROKERS[0])
+    bench.network.update_brokers(BROKERS[0])
     peer = bench.network.make_ready(1)
     request, outcome = bench.request(node_id=1)
     bench.first.result = PollResult(requests=[request])
@@ -101,9 +101,9 @@ def test_a_request_that_fails_at_once_wants_no_wait(bench: Bench) -> None:
 
 
 def test_mail_is_read_before_managers_are_polled(bench: Bench) -> None:
-    bench.engine.post(lambda now_ms: bench.diary.append(f"mail at {now_ms}"))
+    bench.engine.post(lambda now_ms: bench.events.append(f"mail at {now_ms}"))
     bench.step()
-    assert bench.diary[0] == f"mail at {bench.now_ms}"
+    assert bench.events[0] == f"mail at {bench.now_ms}"
 
 
 def test_mail_wakes_the_driver(bench: Bench) -> None:
@@ -149,10 +149,10 @@ def test_mail_of_many_threads_is_read_whole_and_in_each_ones_order(bench: Bench)
 
 
 def test_a_later_managers_wish_for_metadata_is_not_slept_over(bench: Bench) -> None:
-    class Asker(ScriptedManager):
+    class RequestingManager(ScriptedManager):
         def poll(self, now_ms: int) -> PollResult:
             bench.metadata.request_update()
             return IDLE
 
-    engine = Engine(bench.network.client, [bench.metadata, Asker("asker", [])])
+    engine = Engine(bench.network.client, [bench.metadata, RequestingManager("asker", [])])
     assert engine.step(bench.now_ms) <= bench.now_ms + 1_000

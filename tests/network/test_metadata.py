@@ -18,7 +18,7 @@ from pykclient.protocol.messages.metadata import (
     MetadataRequest,
     MetadataResponse,
 )
-from tests.network.metadata_talk import (
+from tests.network.metadata_exchange import (
     LEADER_NOT_AVAILABLE,
     LOST,
     MAX_AGE_MS,
@@ -26,11 +26,11 @@ from tests.network.metadata_talk import (
     START_MS,
     UNSUPPORTED_VERSION,
     due_request,
-    learn,
     make_metadata,
     metadata_response,
     poll,
     requested_topics,
+    respond_with,
     topic,
 )
 
@@ -58,7 +58,7 @@ def test_nothing_is_requested_while_a_response_is_due(metadata: Metadata) -> Non
 
 @pytest.mark.promise("metadata is refreshed by age")
 def test_a_good_response_holds_until_it_is_too_old(metadata: Metadata) -> None:
-    learn(metadata, START_MS)
+    respond_with(metadata, START_MS)
     assert metadata.next_poll_ms() == START_MS + MAX_AGE_MS
     assert poll(metadata, START_MS + MAX_AGE_MS - 1) is None
     due_request(metadata, START_MS + MAX_AGE_MS)
@@ -66,7 +66,7 @@ def test_a_good_response_holds_until_it_is_too_old(metadata: Metadata) -> None:
 
 @pytest.mark.promise("metadata is refreshed after errors")
 def test_an_update_requested_waits_for_the_back_off_after_the_last_one(metadata: Metadata) -> None:
-    learn(metadata, START_MS)
+    respond_with(metadata, START_MS)
     metadata.request_update()
     assert poll(metadata, START_MS + 99) is None
     due_request(metadata, START_MS + 100)
@@ -78,7 +78,7 @@ def test_an_update_requested_in_flight_is_made_after_the_response(metadata: Meta
     metadata.request_update()
     request.on_response(metadata_response(), START_MS + 10)
     assert metadata.next_poll_ms() == START_MS + 110
-    learn(metadata, START_MS + 110)
+    respond_with(metadata, START_MS + 110)
     assert metadata.next_poll_ms() == START_MS + 110 + MAX_AGE_MS
 
 
@@ -90,7 +90,7 @@ def test_failures_back_off_more_and_more(metadata: Metadata) -> None:
         waits_ms.append(metadata.next_poll_ms() - now_ms)
         now_ms = metadata.next_poll_ms()
     assert waits_ms == [100, 200, 400, 800, 1_000, 1_000]
-    learn(metadata, now_ms)
+    respond_with(metadata, now_ms)
     metadata.request_update()
     assert metadata.next_poll_ms() == now_ms + 100
 
@@ -98,7 +98,7 @@ def test_failures_back_off_more_and_more(metadata: Metadata) -> None:
 def test_the_last_failure_is_reported_until_an_update_succeeds(metadata: Metadata) -> None:
     due_request(metadata, START_MS).on_failure(LOST, START_MS)
     assert metadata.last_error is LOST
-    learn(metadata, START_MS + 100)
+    respond_with(metadata, START_MS + 100)
     assert metadata.last_error is None
 
 
@@ -106,7 +106,7 @@ def test_the_last_failure_is_reported_until_an_update_succeeds(metadata: Metadat
 
 
 def test_a_new_topic_is_requested_at_once(metadata: Metadata) -> None:
-    learn(metadata, START_MS)
+    respond_with(metadata, START_MS)
     metadata.add_topic("t", START_MS)
     assert metadata.next_poll_ms() <= START_MS
     assert requested_topics(due_request(metadata, START_MS)) == ["t"]
@@ -114,7 +114,7 @@ def test_a_new_topic_is_requested_at_once(metadata: Metadata) -> None:
 
 def test_a_topic_already_tracked_is_not_requested_again(metadata: Metadata) -> None:
     metadata.add_topic("t", START_MS)
-    learn(metadata, START_MS, topic())
+    respond_with(metadata, START_MS, topic())
     metadata.add_topic("t", START_MS + 1)
     assert metadata.next_poll_ms() == START_MS + MAX_AGE_MS
 
@@ -134,14 +134,14 @@ def test_a_topic_added_in_flight_is_requested_right_after(
 
 def test_fewer_topics_are_no_reason_for_a_request(metadata: Metadata) -> None:
     metadata.set_topics(["t", "u"])
-    learn(metadata, START_MS, topic("t"), topic("u"))
+    respond_with(metadata, START_MS, topic("t"), topic("u"))
     metadata.set_topics(["u"])
     assert metadata.next_poll_ms() == START_MS + MAX_AGE_MS
     assert requested_topics(due_request(metadata, START_MS + MAX_AGE_MS)) == ["u"]
 
 
 def test_all_topics_are_requested_without_creating_any(metadata: Metadata) -> None:
-    learn(metadata, START_MS)
+    respond_with(metadata, START_MS)
     metadata.set_all_topics()
     request = due_request(metadata, START_MS)
     assert requested_topics(request) is None
@@ -159,7 +159,7 @@ def test_a_topic_that_is_not_named_any_more_is_forgotten() -> None:
     metadata = make_metadata(topic_idle_ms=1_000)
     metadata.add_topic("idle", START_MS)
     metadata.add_topic("used", START_MS)
-    learn(metadata, START_MS, topic("idle"), topic("used"))
+    respond_with(metadata, START_MS, topic("idle"), topic("used"))
     metadata.add_topic("used", START_MS + 900)
     metadata.request_update()
     assert requested_topics(due_request(metadata, START_MS + 1_001)) == ["used"]
@@ -175,7 +175,7 @@ def test_a_set_of_topics_does_not_idle() -> None:
 
 
 def test_a_cluster_may_have_it_start_over(metadata: Metadata) -> None:
-    learn(metadata, START_MS, topic())
+    respond_with(metadata, START_MS, topic())
     metadata.request_update()
     received: list[Cluster] = []
     metadata.add_listener(received.append)
@@ -200,7 +200,7 @@ def test_another_error_of_the_whole_response_is_a_failure_but_never_fatal(
 
 def test_after_failing_for_too_long_it_starts_over_from_the_bootstrap_addresses() -> None:
     metadata = make_metadata(metadata_recovery_rebootstrap_trigger_ms=5_000)
-    learn(metadata, START_MS)
+    respond_with(metadata, START_MS)
     metadata.request_update()
     due_request(metadata, START_MS + 100).on_failure(LOST, START_MS + 200)
     due_request(metadata, START_MS + 5_199).on_failure(LOST, START_MS + 5_199)
@@ -221,7 +221,7 @@ def test_without_that_strategy_it_keeps_its_snapshot() -> None:
     metadata = make_metadata(
         metadata_recovery_strategy="none", metadata_recovery_rebootstrap_trigger_ms=5_000
     )
-    learn(metadata, START_MS)
+    respond_with(metadata, START_MS)
     metadata.request_update()
     due_request(metadata, START_MS + 100).on_failure(LOST, START_MS + 100)
     due_request(metadata, START_MS + 10**9)

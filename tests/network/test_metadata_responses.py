@@ -21,7 +21,7 @@ from pykclient.protocol.messages.metadata import (
     MetadataResponseTopic,
 )
 from pykclient.types import Node
-from tests.network.metadata_talk import (
+from tests.network.metadata_exchange import (
     INVALID_TOPIC,
     LEADER_NOT_AVAILABLE,
     LOST,
@@ -33,9 +33,9 @@ from tests.network.metadata_talk import (
     UNKNOWN_TOPIC,
     brokers,
     due_request,
-    learn,
     make_metadata,
     metadata_response,
+    respond_with,
     topic,
 )
 from tests.network.responding import respond_checked
@@ -50,7 +50,7 @@ if TYPE_CHECKING:
 
 
 def test_a_response_becomes_the_snapshot(metadata: Metadata) -> None:
-    learn(metadata, START_MS, topic("t", leaders=(1, 2), epoch=4))
+    respond_with(metadata, START_MS, topic("t", leaders=(1, 2), epoch=4))
     cluster = metadata.cluster
     assert cluster.version == 1
     assert (cluster.cluster_id, cluster.controller_id) == ("c", 1)
@@ -70,10 +70,10 @@ def leader_ids(metadata: Metadata) -> list[int | None]:
 def test_an_older_leader_epoch_is_not_taken_unless_the_topic_was_made_anew(
     metadata: Metadata, epoch: int, topic_id: bytes, leader: int
 ) -> None:
-    learn(metadata, START_MS, topic(leaders=(2, 2), epoch=5))
+    respond_with(metadata, START_MS, topic(leaders=(2, 2), epoch=5))
     before = metadata.cluster
     metadata.request_update()
-    learn(metadata, START_MS + 100, topic(leaders=(1, 1), epoch=epoch, topic_id=topic_id))
+    respond_with(metadata, START_MS + 100, topic(leaders=(1, 1), epoch=epoch, topic_id=topic_id))
     assert leader_ids(metadata) == [leader, leader]
     assert metadata.cluster.version == before.version + 1
     assert [p.leader_id for p in before.partitions_for("t") or ()] == [2, 2]
@@ -83,24 +83,24 @@ def test_a_topic_without_an_id_that_was_made_anew_is_taken_once_no_broker_lags_a
     metadata: Metadata,
 ) -> None:
     # Kafka 2.4 to 2.7: only that all responses have older epochs, and go on so, shows it.
-    learn(metadata, START_MS, topic(leaders=(2, 2), epoch=5, topic_id=NO_TOPIC_ID))
+    respond_with(metadata, START_MS, topic(leaders=(2, 2), epoch=5, topic_id=NO_TOPIC_ID))
     anew = topic(leaders=(1, 1), epoch=0, topic_id=NO_TOPIC_ID)
     for after_ms, leaders in ((5_000, [2, 2]), (5_000 + LAG_MS_MAX - 1, [2, 2])):
         metadata.request_update()
-        learn(metadata, START_MS + after_ms, anew)
+        respond_with(metadata, START_MS + after_ms, anew)
         assert leader_ids(metadata) == leaders
     metadata.request_update()
-    learn(metadata, START_MS + 6_000 + LAG_MS_MAX, anew)
+    respond_with(metadata, START_MS + 6_000 + LAG_MS_MAX, anew)
     assert leader_ids(metadata) == [1, 1]
 
 
 def test_one_broker_that_lags_beside_others_makes_no_topic_new(metadata: Metadata) -> None:
     now = topic(leaders=(2,), epoch=5, topic_id=NO_TOPIC_ID)
     lagging = topic(leaders=(1,), epoch=4, topic_id=NO_TOPIC_ID)
-    learn(metadata, START_MS, now)
+    respond_with(metadata, START_MS, now)
     for turn in range(1, 10):
         metadata.request_update()
-        learn(metadata, START_MS + turn * LAG_MS_MAX, lagging if turn % 2 else now)
+        respond_with(metadata, START_MS + turn * LAG_MS_MAX, lagging if turn % 2 else now)
         assert leader_ids(metadata) == [2]
 
 
@@ -120,7 +120,7 @@ def test_a_leader_that_is_no_broker_is_looked_up_less_and_less(metadata: Metadat
     delays_ms = []
     now_ms = START_MS
     for _ in range(6):
-        learn(metadata, now_ms, topic(leaders=(77,), epoch=5))
+        respond_with(metadata, now_ms, topic(leaders=(77,), epoch=5))
         delays_ms.append(metadata.next_poll_ms() - now_ms)
         now_ms = metadata.next_poll_ms()
     assert delays_ms == [100, 200, 400, 800, 1_000, 1_000]
@@ -132,30 +132,30 @@ def test_requests_for_what_brokers_do_not_have_slow_down_and_news_end_that(
     delays_ms = []
     now_ms = START_MS
     for turn in range(7):
-        learn(metadata, now_ms, topic(leaders=(1,), epoch=int(turn == 5)))
+        respond_with(metadata, now_ms, topic(leaders=(1,), epoch=int(turn == 5)))
         metadata.request_update()
         delays_ms.append(metadata.next_poll_ms() - now_ms)
         now_ms = metadata.next_poll_ms()
     assert delays_ms == [100, 200, 400, 800, 1_000, 100, 200]
     # Nor does a response of long ago slow a request down.
-    learn(metadata, now_ms + 60_000, topic(leaders=(1,), epoch=1))
+    respond_with(metadata, now_ms + 60_000, topic(leaders=(1,), epoch=1))
     metadata.request_update()
     assert metadata.next_poll_ms() == now_ms + 60_100
 
 
 @pytest.mark.parametrize("count", [1, 3])
 def test_the_number_of_partitions_is_that_of_the_response(metadata: Metadata, count: int) -> None:
-    learn(metadata, START_MS, topic(leaders=(2, 2), epoch=5))
+    respond_with(metadata, START_MS, topic(leaders=(2, 2), epoch=5))
     metadata.request_update()
-    learn(metadata, START_MS + 100, topic(leaders=(1,) * count, epoch=4))
+    respond_with(metadata, START_MS + 100, topic(leaders=(1,) * count, epoch=4))
     infos = metadata.cluster.partitions_for("t") or ()
     assert [p.leader_id for p in infos] == [2, 2, 1][:count]
 
 
 def test_a_partition_without_a_leader_is_requested_again(metadata: Metadata) -> None:
-    learn(metadata, START_MS, topic(leaders=(1, -1)))
+    respond_with(metadata, START_MS, topic(leaders=(1, -1)))
     assert metadata.next_poll_ms() == START_MS + 100
-    learn(metadata, START_MS + 100, topic(leaders=(1, -1)))
+    respond_with(metadata, START_MS + 100, topic(leaders=(1, -1)))
     assert metadata.next_poll_ms() == START_MS + 300
 
 
@@ -166,16 +166,16 @@ def test_a_partition_without_a_leader_is_requested_again(metadata: Metadata) -> 
 def test_a_topic_error_is_kept_and_leads_to_another_request_if_it_may_pass(
     metadata: Metadata, code: int, due_ms: int
 ) -> None:
-    learn(metadata, START_MS, topic(error_code=code))
+    respond_with(metadata, START_MS, topic(error_code=code))
     assert metadata.cluster.topic_errors["t"].code == code
     assert "'t'" in str(metadata.cluster.topic_errors["t"])
     assert metadata.next_poll_ms() == START_MS + due_ms
 
 
 def test_a_topic_error_goes_when_the_topic_comes(metadata: Metadata) -> None:
-    learn(metadata, START_MS, topic(error_code=UNKNOWN_TOPIC))
+    respond_with(metadata, START_MS, topic(error_code=UNKNOWN_TOPIC))
     assert isinstance(metadata.cluster.topic_errors["t"], UnknownTopicOrPartitionError)
-    learn(metadata, START_MS + 100, topic())
+    respond_with(metadata, START_MS + 100, topic())
     assert metadata.cluster.topic_errors == {}
     assert metadata.cluster.partitions_for("t")
 
@@ -190,12 +190,12 @@ def test_a_controller_that_is_not_known_is_none(metadata: Metadata) -> None:
 def test_listeners_get_each_new_snapshot(metadata: Metadata) -> None:
     received: list[Cluster] = []
     metadata.add_listener(received.append)
-    learn(metadata, START_MS, topic())
+    respond_with(metadata, START_MS, topic())
     assert received == [metadata.cluster]
     metadata.request_update()
     due_request(metadata, START_MS + 100).on_failure(LOST, START_MS + 100)
     assert len(received) == 1
-    learn(metadata, START_MS + 300)
+    respond_with(metadata, START_MS + 300)
     assert received[1:] == [metadata.cluster]
 
 
@@ -204,7 +204,7 @@ def test_listeners_get_each_new_snapshot(metadata: Metadata) -> None:
 
 def test_nodes_are_found_by_id_and_bootstrap_addresses_by_negative_id(metadata: Metadata) -> None:
     assert metadata.node(1) is None
-    learn(metadata, START_MS)
+    respond_with(metadata, START_MS)
     assert metadata.node(1) == Node(1, "broker-1", 9092)
     assert [metadata.node(node_id) for node_id in (-1, -2, -3)] == list(BOOTSTRAP)
     assert metadata.node(-4) is None
@@ -229,11 +229,11 @@ def test_a_broker_that_cannot_be_connected_to_is_refused(metadata: Metadata) -> 
 def test_a_topic_that_cannot_be_leaves_the_snapshot_as_it_was(
     metadata: Metadata, bad: MetadataResponseTopic
 ) -> None:
-    learn(metadata, START_MS, topic("t"))
+    respond_with(metadata, START_MS, topic("t"))
     before = metadata.cluster
     bad.partitions = [MetadataResponsePartition(partition_index=7)]
     metadata.request_update()
-    learn(metadata, START_MS + 100, topic("t", leaders=(2,), epoch=1), bad)
+    respond_with(metadata, START_MS + 100, topic("t", leaders=(2,), epoch=1), bad)
     assert metadata.cluster is before
     assert isinstance(metadata.last_error, DecodeError)
 

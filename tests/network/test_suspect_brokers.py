@@ -47,7 +47,7 @@ def test_a_request_for_any_node_moves_to_another_one(network: ScriptedNetwork) -
 
 
 def test_with_no_other_node_the_response_may_come_late(network: ScriptedNetwork) -> None:
-    network.know(BROKERS[0])
+    network.update_brokers(BROKERS[0])
     suspect = network.make_ready(1)
     movable = network.write(is_movable=True)
     for _ in range(10):
@@ -82,7 +82,7 @@ def test_a_coordinator_that_is_suspect_makes_its_broker_the_last_choice(
 def test_a_suspect_node_gets_the_request_when_the_only_other_one_keeps_us_waiting(
     network: ScriptedNetwork,
 ) -> None:
-    network.know(*BROKERS[:2])
+    network.update_brokers(*BROKERS[:2])
     hung = CoordinatorNode.of(BROKERS[0])
     network.metadata.learn_coordinator(hung)
     first, _ = network.make_ready(1), network.make_ready(hung.id)
@@ -140,7 +140,7 @@ def test_a_suspect_broker_that_is_no_member_of_the_cluster_is_given_up(
 ) -> None:
     suspect = network.make_ready(1)
     owed = network.write(1)
-    network.know(*BROKERS[1:])
+    network.update_brokers(*BROKERS[1:])
     network.turn(SUSPECT_MS - 1)
     assert not owed.is_done()
     network.turn(1)

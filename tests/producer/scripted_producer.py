@@ -107,19 +107,19 @@ class ScriptedProducer(SendCore[RecordMetadata], LiveClient):
             if not peer.is_accepted:
                 peer.accept()
             while peer.requests:
-                answer = self._answer(peer.requests[0].message)
-                if answer is None:
+                response = self._response_to(peer.requests[0].message)
+                if response is None:
                     peer.respond_versions()
                 else:
-                    peer.respond(answer)
+                    peer.respond(response)
 
-    def know(self, topic: str) -> None:
+    def await_metadata(self, topic: str) -> None:
         """Have the metadata of a topic requested, and take the response."""
         self.core.want_topic(topic)
         self.turn(8, after_ms=1)
         self.turn(8, after_ms=2_000)
 
-    def _answer(self, message: Message) -> Message | None:
+    def _response_to(self, message: Message) -> Message | None:
         if isinstance(message, MetadataRequest):
             names = [topic.name for topic in message.topics or () if topic.name is not None]
             return MetadataResponse(
@@ -209,17 +209,17 @@ class ScriptedBulkProducer(ScriptedProducer):
         self.waiting.producer = self
         super().__init__(**settings)
 
-    def _answer(self, message: Message) -> Message | None:
-        answer = super()._answer(message)
+    def _response_to(self, message: Message) -> Message | None:
+        response = super()._response_to(message)
         if isinstance(message, ProduceRequest):
-            assert isinstance(answer, ProduceResponse)
-            for asked, topic in zip(message.topic_data, answer.responses, strict=True):
+            assert isinstance(response, ProduceResponse)
+            for asked, topic in zip(message.topic_data, response.responses, strict=True):
                 name = asked.topic_id.rstrip(b"\0").decode()
                 for data, partition in zip(
                     asked.partition_data, topic.partition_responses, strict=True
                 ):
                     self._write(name, data, partition)
-        return answer
+        return response
 
     def _topic(self, name: str) -> MetadataResponseTopic:
         topic = super()._topic(name)
@@ -228,17 +228,17 @@ class ScriptedBulkProducer(ScriptedProducer):
         return topic
 
     def _write(
-        self, topic: str, data: PartitionProduceData, answer: PartitionProduceResponse
+        self, topic: str, data: PartitionProduceData, response: PartitionProduceResponse
     ) -> None:
         assert data.records is not None
         log = self.logs.setdefault((topic, data.index), [])
-        answer.base_offset = -1
+        response.base_offset = -1
         if data.index in self.refusals:
-            answer.error_code = self.refusals[data.index]
+            response.error_code = self.refusals[data.index]
         elif len(data.records) > self.batch_bytes_max:
-            answer.error_code = MESSAGE_TOO_LARGE
+            response.error_code = MESSAGE_TOO_LARGE
         else:
-            answer.base_offset = len(log)
+            response.base_offset = len(log)
             whole = memoryview(bytes(data.records))
             for batch in iterate_batches(whole, topic=topic, partition=data.index):
                 columns = batch.records()

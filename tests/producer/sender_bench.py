@@ -95,7 +95,7 @@ class ScriptedMetadata(Metadata):
     added: list[str]
     update_count = 0
 
-    def learn(self, cluster: Cluster) -> None:
+    def take_over(self, cluster: Cluster) -> None:
         """Take a picture over, as from a response."""
         self._swap(cluster)
 
@@ -196,13 +196,13 @@ class SenderBench:
             )
             for topic in topics
         ]
-        self.metadata.learn(Cluster(version=self._epoch, nodes=_nodes(leaders), topics=infos))
+        self.metadata.take_over(Cluster(version=self._epoch, nodes=_nodes(leaders), topics=infos))
 
     def forget_topic(self, error: BrokerError | None = None) -> None:
         """Let the cluster not know the topic any more."""
         errors = {} if error is None else {TOPIC: error}
         nodes = self.metadata.cluster.nodes.values()
-        self.metadata.learn(Cluster(version=self._epoch, nodes=nodes, topic_errors=errors))
+        self.metadata.take_over(Cluster(version=self._epoch, nodes=nodes, topic_errors=errors))
 
     def give_producer_id(self) -> None:
         """Answer the request for a producer id that is due now."""
@@ -265,9 +265,9 @@ class SenderBench:
 
     # Answering.
 
-    def answer(self, request: Request, error_code: int = 0, base_offset: int = 100) -> None:
+    def respond(self, request: Request, error_code: int = 0, base_offset: int = 100) -> None:
         """Answer all of a request's partitions alike."""
-        self.answer_each(
+        self.respond_to_each(
             request,
             {
                 partition: PartitionProduceResponse(
@@ -279,23 +279,23 @@ class SenderBench:
             },
         )
 
-    def answer_each(
-        self, request: Request, answers: dict[TopicPartition, PartitionProduceResponse]
+    def respond_to_each(
+        self, request: Request, responses: dict[TopicPartition, PartitionProduceResponse]
     ) -> None:
         """Answer a request partition by partition."""
         assert isinstance(request.message, ProduceRequest)
         (topic_id,) = {topic.topic_id for topic in request.message.topic_data}
-        assert self.respond_with(request, list(answers.values()), topic_id) is None
+        assert self.respond_with(request, list(responses.values()), topic_id) is None
 
     def respond_with(
         self,
         request: Request,
-        answers: list[PartitionProduceResponse],
+        responses: list[PartitionProduceResponse],
         topic_id: bytes = TOPIC_ID,
     ) -> DecodeError | None:
         """Answer a request with what may not fit it; return the contradiction, if there is one."""
         self.requests.remove(request)
-        topic = TopicProduceResponse(topic_id=topic_id, partition_responses=answers)
+        topic = TopicProduceResponse(topic_id=topic_id, partition_responses=responses)
         return respond_checked(request, ProduceResponse(responses=[topic]), self.now_ms)
 
     def lose(self, request: Request, error: KafkaError | None = None) -> None:

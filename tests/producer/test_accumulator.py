@@ -30,7 +30,7 @@ def values(batches: list[ProducerBatch]) -> list[list[bytes | None]]:
 
 def test_a_topic_without_partitions_stays_unknown() -> None:
     bench = SenderBench()
-    bench.metadata.learn(Cluster(topics=[TopicInfo("empty", bytes(16), False, ())]))
+    bench.metadata.take_over(Cluster(topics=[TopicInfo("empty", bytes(16), False, ())]))
     assert bench.accumulator.partition_count("empty") is None
 
 
@@ -205,7 +205,7 @@ def test_parts_of_a_split_batch_do_not_hide_that_older_ones_are_overdue() -> Non
     bench.poll(after_ms=4_000)
     young = [bench.send(partition=1) for _ in range(2)]
     (request,) = bench.poll()
-    bench.answer(request, error_code=10)
+    bench.respond(request, error_code=10)
     assert bench.accumulator.next_look_ms() <= 11_000
     (request,) = bench.poll(after_ms=6_000)
     assert isinstance(oldest.exception(0), DeliveryTimeoutError)
@@ -292,7 +292,7 @@ def test_a_queue_has_the_leader_that_the_metadata_names_and_lists(bench: SenderB
     leaders = [table.queue(TopicPartition(TOPIC, number)).leader for number in range(3)]
     assert leaders == [Leader(1, 2), Leader(None, 2), NO_LEADER]
     cluster = bench.metadata.cluster
-    bench.metadata.learn(type(cluster)(topics=cluster.topics.values(), nodes=()))
+    bench.metadata.take_over(type(cluster)(topics=cluster.topics.values(), nodes=()))
     assert table.queue(TopicPartition(TOPIC, 0)).leader.node_id is None
 
 

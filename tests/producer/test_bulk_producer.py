@@ -39,7 +39,7 @@ WORKS_WITH_THE_APPLICATIONS_CODE = pytest.mark.promise(
 
 def new(**settings: object) -> ScriptedBulkProducer:
     producer = ScriptedBulkProducer(**settings)
-    producer.know("t")
+    producer.await_metadata("t")
     return producer
 
 

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 @pytest.fixture
 def producer() -> ScriptedProducer:
     producer = ScriptedProducer()
-    producer.know("t")
+    producer.await_metadata("t")
     return producer
 
 
@@ -60,7 +60,7 @@ def test_the_broker_is_asked_for_the_acknowledgements_that_are_set(
     acks: object, number: int
 ) -> None:
     producer = ScriptedProducer(acks=acks)
-    producer.know("t")
+    producer.await_metadata("t")
     producer.send("t", b"v")
     producer.turn(3, after_ms=5)
     assert [request.acks for request in producer.produced] == [number]
@@ -96,14 +96,14 @@ def test_send_is_the_per_record_cores_own_without_a_layer(producer: ScriptedProd
 )
 def test_what_has_to_see_each_record_makes_every_send_slow(settings: dict[str, object]) -> None:
     producer = ScriptedProducer(**settings)
-    producer.know("t")
+    producer.await_metadata("t")
     assert producer.topics == {}
 
 
 @pytest.mark.parametrize("name", ["none", "gzip", "snappy", "lz4", "zstd"])
 def test_batches_are_compressed_as_the_setting_says(name: str) -> None:
     producer = ScriptedProducer(compression_type=name)
-    producer.know("t")
+    producer.await_metadata("t")
     producer.send("t", bytes(5_000), partition=0)
     producer.turn(3, after_ms=5)
     codec, size_bytes = codec_and_size(producer)
@@ -116,7 +116,7 @@ def test_levels_reach_the_codec() -> None:
     text = b"".join(b"%d " % (number * number % 9973) for number in range(2_000))
     for level in (1, 9):
         producer = ScriptedProducer(compression_type="gzip", compression_gzip_level=level)
-        producer.know("t")
+        producer.await_metadata("t")
         producer.send("t", text, partition=0)
         producer.turn(3, after_ms=5)
         sizes.append(codec_and_size(producer)[1])
@@ -126,7 +126,7 @@ def test_levels_reach_the_codec() -> None:
 def test_ignored_keys_go_where_records_without_a_key_go() -> None:
     producer = ScriptedProducer(partitioner_ignore_keys=True)
     producer.partition_counts["t"] = 50
-    producer.know("t")
+    producer.await_metadata("t")
     results = {producer.send("t", b"v", b"%d" % number).batch for number in range(50)}
     assert len(results) == 1
 
@@ -144,7 +144,7 @@ def test_a_partitioner_of_ones_own_sees_bytes_and_partitions_and_is_checked() ->
         return 2 if key == b"k" else 3
 
     producer = ScriptedProducer(partitioner=choose, key_serializer=str.encode)
-    producer.know("t")
+    producer.await_metadata("t")
     producer.send("t", b"v", "k")
     producer.send("t", b"v", "k", partition=0)
     assert seen == [("t", b"k", b"v", 3)]
@@ -175,7 +175,7 @@ def test_a_record_waits_for_metadata_and_waiters_hear_of_news(producer: Scripted
         producer.send("other", b"v")
     news = watched(producer)
     producer.partition_counts["other"] = 1
-    producer.know("other")
+    producer.await_metadata("other")
     assert news.wait(0)
     assert producer.core.has_partition("other", 0)
     assert not producer.core.has_partition("other", 1)
@@ -204,7 +204,7 @@ def test_a_partitioner_is_called_for_no_topic_that_a_response_has_dropped() -> N
         return hash(value) % len(partitions)
 
     producer = ScriptedProducer(partitioner=choose)
-    producer.know("t")
+    producer.await_metadata("t")
     producer.core.metadata.cluster = Cluster(version=9)  # before the listeners have heard of it
     assert not producer.core.has_partition("t", None)
     with pytest.raises(BufferExhaustedError, match="metadata of topic 't'"):
@@ -224,8 +224,8 @@ def error_of_waiting(
 
 def test_the_error_of_having_waited_says_for_what_and_why() -> None:
     producer = ScriptedBulkProducer(max_block_ms=500)
-    producer.know("t")
-    producer.know("absent")
+    producer.await_metadata("t")
+    producer.await_metadata("absent")
     absent = error_of_waiting(producer, "absent")
     assert "'absent'" in str(absent)
     assert "500 ms (max_block_ms)" in str(absent)

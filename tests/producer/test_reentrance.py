@@ -30,7 +30,7 @@ TICK_MS = 100
 @pytest.fixture
 def producer() -> ScriptedProducer:
     producer = ScriptedProducer(batch_size=1_000)
-    producer.know("t")
+    producer.await_metadata("t")
     return producer
 
 
@@ -92,12 +92,12 @@ def test_the_sender_goes_on_with_others_while_somebody_holds_a_lock() -> None:
     lock: Lock = bench.accumulator._topics.get("t").queues[0].lock  # type: ignore[union-attr]
     with lock:
         (request,) = bench.poll()
-        bench.answer(request)
+        bench.respond(request)
         assert (held.done(), free.done()) == (False, True)
         assert bench.poll() == []
         assert bench.now_ms < bench.next_poll_ms <= bench.now_ms + TICK_MS
     (request,) = bench.poll(after_ms=TICK_MS)
-    bench.answer(request)
+    bench.respond(request)
     assert held.done()
 
 

@@ -57,7 +57,7 @@ def test_batches_carry_the_producers_identity_and_their_sequence() -> None:
         (request,) = bench.poll()
         batch = batches_of(request)[PARTITION]
         sequences.append((batch.producer_id, batch.producer_epoch, batch.base_sequence))
-        bench.answer(request)
+        bench.respond(request)
     assert sequences == [(7, 0, 0), (7, 0, 1)]
 
 
@@ -109,7 +109,7 @@ def test_what_lingers_behind_a_full_batch_is_sent_when_its_own_time_has_come() -
     bench.send(bytes(920))
     bench.send(b"behind")
     (full,) = bench.poll()
-    bench.answer(full)
+    bench.respond(full)
     assert bench.next_poll_ms == bench.now_ms + 10
     assert [values_of(request) for request in bench.poll(after_ms=10)] == [[b"behind"]]
 
@@ -133,7 +133,7 @@ def test_one_request_in_flight_keeps_the_order_without_idempotence() -> None:
     (first,) = bench.poll()
     bench.lead(2)  # another connection, which is free
     assert bench.poll() == []
-    bench.answer(first)
+    bench.respond(first)
     assert [request.node_id for request in bench.poll()] == [2]
 
 
@@ -181,7 +181,7 @@ def test_a_written_batch_tells_its_records_their_offsets() -> None:
     bench = SenderBench()
     deliveries = [bench.send() for _ in range(3)]
     (request,) = bench.poll()
-    bench.answer(request, base_offset=40)
+    bench.respond(request, base_offset=40)
     assert [delivery.result() for delivery in deliveries] == [
         RecordMetadata(TOPIC, 0, offset, 5_000) for offset in (40, 41, 42)
     ]
@@ -191,8 +191,8 @@ def test_a_written_batch_tells_its_records_their_offsets() -> None:
 def test_the_brokers_time_is_told_where_it_counts() -> None:
     bench = SenderBench()
     delivery = bench.send_batch()
-    answer = PartitionProduceResponse(index=0, base_offset=4, log_append_time_ms=9_999)
-    bench.answer_each(bench.requests[0], {PARTITION: answer})
+    response = PartitionProduceResponse(index=0, base_offset=4, log_append_time_ms=9_999)
+    bench.respond_to_each(bench.requests[0], {PARTITION: response})
     assert delivery.result().timestamp_ms == 9_999
 
 
@@ -212,7 +212,7 @@ def test_a_duplicate_is_a_success_at_an_unknown_offset() -> None:
     delivery = bench.send_batch()
     bench.lose(bench.requests[0])
     (request,) = bench.poll(after_ms=100)
-    bench.answer(request, error_code=46)
+    bench.respond(request, error_code=46)
     assert delivery.result().offset is None
 
 
@@ -237,7 +237,7 @@ def test_what_is_not_sent_in_time_fails_and_says_why() -> None:
 def test_what_runs_out_of_time_between_attempts_names_the_last_failure() -> None:
     bench = SenderBench(delivery_timeout_ms=1_000)
     delivery = bench.send_batch()
-    bench.answer(bench.requests[0], error_code=6)
+    bench.respond(bench.requests[0], error_code=6)
     bench.client.unready.add(1)
     bench.poll(after_ms=1_000)
     error = delivery.exception()
@@ -267,7 +267,7 @@ def test_memory_of_what_fails_in_flight_comes_back_only_with_its_request() -> No
     assert isinstance(delivery.exception(), DeliveryTimeoutError)
     assert "response of broker 1 is still due" in str(delivery.exception())
     assert bench.pool.free_bytes < bench.pool.size_bytes
-    bench.answer(bench.requests[0])
+    bench.respond(bench.requests[0])
     assert isinstance(delivery.exception(), DeliveryTimeoutError)
     assert bench.pool.free_bytes == bench.pool.size_bytes
 
@@ -282,7 +282,7 @@ def test_a_response_that_has_come_meanwhile_counts_before_its_batch_is_given_up(
     assert bench.next_poll_ms == bench.now_ms
     assert not delivery.done()
     assert not waiting.done()
-    bench.answer(request)
+    bench.respond(request)
     assert delivery.result(0).offset == 100
     bench.poll()
     assert isinstance(waiting.exception(0), DeliveryTimeoutError)
@@ -291,11 +291,11 @@ def test_a_response_that_has_come_meanwhile_counts_before_its_batch_is_given_up(
 def test_a_late_answer_to_a_failed_batch_still_counts_for_the_sequence() -> None:
     bench = SenderBench(delivery_timeout_ms=1_000)
     bench.send_batch()
-    bench.answer(bench.requests[0])
+    bench.respond(bench.requests[0])
     bench.send_batch()
     bench.poll(after_ms=1_000)
     bench.poll()  # in between, what has arrived was read
-    bench.answer(bench.requests[0])
+    bench.respond(bench.requests[0])
     bench.send_batch()
     batch = batches_of(bench.requests[0])[PARTITION]
     assert (batch.producer_epoch, batch.base_sequence) == (0, 2)
@@ -318,7 +318,7 @@ def test_closing_sends_what_is_left_and_then_nothing_is() -> None:
     delivery = bench.send()
     bench.sender.close(ClosedError("closed"), bench.now_ms, bench.now_ms + 5_000)
     (request,) = bench.poll()
-    bench.answer(request)
+    bench.respond(request)
     assert delivery.exception() is None
     assert bench.accumulator.is_empty
     with pytest.raises(ClosedError):
@@ -349,7 +349,7 @@ def test_a_flush_ends_after_the_callbacks_have_run() -> None:
     operation.on_done(lambda _: order.append("flush"))
     bench.accumulator.flush(operation)
     (request,) = bench.poll()
-    bench.answer(request)
+    bench.respond(request)
     assert order == []
     bench.run_user_calls()
     assert order == ["callback", "flush"]
@@ -362,12 +362,12 @@ def test_a_flush_waits_for_the_parts_of_a_split_batch() -> None:
     operation: Operation[None] = Operation()
     bench.accumulator.flush(operation)
     bench.poll()
-    bench.answer(bench.requests[0], error_code=10)
+    bench.respond(bench.requests[0], error_code=10)
     bench.poll()
-    bench.answer(bench.requests[0])
+    bench.respond(bench.requests[0])
     assert not operation.is_done
     bench.poll()
-    bench.answer(bench.requests[0])
+    bench.respond(bench.requests[0])
     assert operation.is_done
 
 
@@ -386,7 +386,7 @@ def test_a_batch_that_cannot_be_encoded_fails_alone(
 
     monkeypatch.setattr(ProducerBatch, "encode", encode)
     (request,) = bench.poll()
-    bench.answer(request)
+    bench.respond(request)
     assert good.result().offset == 100
     failure = bad.exception()
     assert isinstance(failure, KafkaError)
@@ -394,7 +394,7 @@ def test_a_batch_that_cannot_be_encoded_fails_alone(
     monkeypatch.setattr(ProducerBatch, "encode", real)
     later = bench.send(partition=0)
     (request,) = bench.poll()
-    bench.answer(request)
+    bench.respond(request)
     assert later.done()
     assert bench.pool.free_bytes == bench.pool.size_bytes
 
@@ -411,11 +411,11 @@ def test_a_batch_that_cannot_be_split_fails_alone_and_keeps_no_memory(
 
     with monkeypatch.context() as patch:
         patch.setattr(ProducerBatch, "split", split)
-        bench.answer(request, MessageTooLargeError.code)
+        bench.respond(request, MessageTooLargeError.code)
     assert all(isinstance(entry.exception(), MessageTooLargeError) for entry in deliveries)
     later = bench.send()
     (request,) = bench.poll()
-    bench.answer(request)
+    bench.respond(request)
     assert later.done()
     assert bench.pool.free_bytes == bench.pool.size_bytes
 
@@ -424,14 +424,14 @@ def test_refused_records_are_told_apart_from_those_refused_with_them() -> None:
     bench = SenderBench()
     deliveries = [bench.send() for _ in range(3)]
     bench.poll()
-    answer = PartitionProduceResponse(
+    response = PartitionProduceResponse(
         index=0,
         error_code=87,
         base_offset=-1,
         error_message="one or more records",
         record_errors=[BatchIndexAndErrorMessage(1, "no key in a compacted topic")],
     )
-    bench.answer_each(bench.requests[0], {PARTITION: answer})
+    bench.respond_to_each(bench.requests[0], {PARTITION: response})
     errors = [str(delivery.exception()) for delivery in deliveries]
     assert all(isinstance(delivery.exception(), InvalidRecordError) for delivery in deliveries)
     assert "no key in a compacted topic" in errors[1]
@@ -442,7 +442,7 @@ def test_refused_records_are_told_apart_from_those_refused_with_them() -> None:
 def test_a_topic_without_an_id_is_named_in_a_version_that_has_names() -> None:
     bench = SenderBench()
     info = TopicInfo(TOPIC, bytes(16), False, (PartitionInfo(TOPIC, 0, 1, 1),))
-    bench.metadata.learn(Cluster(nodes=[Node(1, "localhost", 9_001)], topics=[info]))
+    bench.metadata.take_over(Cluster(nodes=[Node(1, "localhost", 9_001)], topics=[info]))
     bench.send()
     (request,) = bench.poll()
     assert request.max_version == 12
@@ -468,13 +468,13 @@ def test_an_answer_that_contradicts_its_request_counts_as_none_and_is_sent_again
     bench = SenderBench(leaders=(1, 1))
     deliveries = [bench.send(partition=partition) for partition in (0, 1)]
     (request,) = bench.poll()
-    answers = [PartitionProduceResponse(index=index, base_offset=7) for index in indexes]
-    error = bench.respond_with(request, answers)
+    responses = [PartitionProduceResponse(index=index, base_offset=7) for index in indexes]
+    error = bench.respond_with(request, responses)
     assert complaint in str(error)
     assert not any(delivery.done() for delivery in deliveries)
     (again,) = bench.poll(after_ms=100)
     assert batches_of(again)[PARTITION].base_sequence == 0
-    bench.answer(again)
+    bench.respond(again)
     assert [delivery.result().offset for delivery in deliveries] == [100, 100]
 
 
@@ -482,5 +482,5 @@ def test_an_answer_of_a_topic_id_that_was_not_asked_for_contradicts_its_request(
     bench = SenderBench()
     bench.send()
     (request,) = bench.poll()
-    answer = PartitionProduceResponse(index=0, base_offset=7)
-    assert bench.respond_with(request, [answer], topic_id=bytes(16)) is not None
+    response = PartitionProduceResponse(index=0, base_offset=7)
+    assert bench.respond_with(request, [response], topic_id=bytes(16)) is not None

@@ -46,14 +46,14 @@ def test_a_retriable_error_is_retried_after_a_growing_pause(code: int, is_idempo
     bench = SenderBench(enable_idempotence=is_idempotent)
     delivery = bench.send_batch(b"again")
     for pause_ms in (100, 200, 400, 800, 1_000, 1_000):
-        bench.answer(bench.requests[0], error_code=code)
+        bench.respond(bench.requests[0], error_code=code)
         assert not delivery.done()
         assert bench.poll(after_ms=pause_ms - 1) == []
         (request,) = bench.poll(after_ms=1)
         assert values_of(request) == [b"again"]
         if is_idempotent:
             assert batches_of(request)[PARTITION].base_sequence == 0
-    bench.answer(bench.requests[0], base_offset=3)
+    bench.respond(bench.requests[0], base_offset=3)
     assert delivery.result().offset == 3
 
 
@@ -61,7 +61,7 @@ def test_a_retriable_error_is_retried_after_a_growing_pause(code: int, is_idempo
 def test_a_final_error_fails_the_delivery_with_its_own_class(code: int) -> None:
     bench = SenderBench()
     delivery = bench.send_batch()
-    bench.answer(bench.requests[0], error_code=code)
+    bench.respond(bench.requests[0], error_code=code)
     assert type(delivery.exception()) is type(error_for_code(code))
     assert "t-0" in str(delivery.exception())
     assert bench.poll(after_ms=10_000) == []
@@ -72,11 +72,11 @@ def test_a_final_error_fails_the_delivery_with_its_own_class(code: int) -> None:
 def test_only_errors_before_the_append_are_certain_not_to_be_written(code: int) -> None:
     bench = SenderBench()
     bench.send_batch()
-    bench.answer(bench.requests[0], error_code=0)
+    bench.respond(bench.requests[0], error_code=0)
     bench.send(b"doubtful")
     bench.poll()
     (batch,) = bench.accumulator._incomplete
-    bench.answer(bench.requests[0], error_code=code)
+    bench.respond(bench.requests[0], error_code=code)
     assert batch.may_be_written == (code in MAY_BE_WRITTEN)
 
 
@@ -88,7 +88,7 @@ def test_a_request_without_an_answer_is_sent_again(error: KafkaError) -> None:
     delivery = bench.send_batch()
     bench.lose(bench.requests[0], error)
     (request,) = bench.poll(after_ms=100)
-    bench.answer(request)
+    bench.respond(request)
     assert delivery.result().offset == 100
 
 
@@ -96,7 +96,7 @@ def test_a_request_without_an_answer_is_sent_again(error: KafkaError) -> None:
 def test_a_new_leader_is_asked_without_a_pause() -> None:
     bench = SenderBench(leaders=(1,))
     bench.send_batch()
-    bench.answer(bench.requests[0], error_code=6)
+    bench.respond(bench.requests[0], error_code=6)
     assert bench.metadata.update_count == 1
     assert bench.poll(after_ms=1) == []
     bench.lead(2)
@@ -111,10 +111,10 @@ def test_a_leader_that_the_refusal_names_is_asked_at_once() -> None:
     refusal = PartitionProduceResponse(
         index=0, error_code=6, current_leader=LeaderIdAndEpoch(2, leader_epoch=9)
     )
-    bench.answer_each(bench.requests[0], {PARTITION: refusal})
+    bench.respond_to_each(bench.requests[0], {PARTITION: refusal})
     (request,) = bench.poll()
     assert request.node_id == 2
-    bench.answer(request)
+    bench.respond(request)
     assert delivery.result().offset == 100
 
 
@@ -122,9 +122,9 @@ def test_retries_end_when_their_number_is_up() -> None:
     bench = SenderBench(retries=2, enable_idempotence=False)
     delivery = bench.send_batch()
     for _ in range(2):
-        bench.answer(bench.requests[0], error_code=6)
+        bench.respond(bench.requests[0], error_code=6)
         bench.poll(after_ms=1_000)
-    bench.answer(bench.requests[0], error_code=6)
+    bench.respond(bench.requests[0], error_code=6)
     assert isinstance(delivery.exception(), NotLeaderOrFollowerError)
 
 
@@ -133,7 +133,7 @@ def test_retried_batches_keep_their_order_however_their_answers_come() -> None:
     bench = SenderBench(leaders=(1,), batch_size=100)
     bench.send(b"0" * 50)
     (request,) = bench.poll()
-    bench.answer(request)
+    bench.respond(request)
     requests = []
     for number in range(1, 4):
         bench.send(b"%d" % number * 50)
@@ -144,7 +144,7 @@ def test_retried_batches_keep_their_order_however_their_answers_come() -> None:
     for _ in range(3):
         (request,) = bench.poll(after_ms=500)
         arrived += values_of(request)
-        bench.answer(request)
+        bench.respond(request)
     assert arrived == [b"%d" % number * 50 for number in range(1, 4)]
 
 
@@ -164,17 +164,17 @@ def test_a_batch_too_large_for_the_broker_is_split_until_it_fits() -> None:
         for number in range(5)
     ]
     bench.poll()
-    bench.answer(bench.requests[0], error_code=10)
+    bench.respond(bench.requests[0], error_code=10)
     log: list[bytes | None] = []
     sequences = []
     for _ in range(20):
         for request in bench.poll(after_ms=1):
             batch = batches_of(request)[PARTITION]
             if batch.record_count > 1:
-                bench.answer(request, error_code=10)
+                bench.respond(request, error_code=10)
                 continue
             sequences.append(batch.base_sequence)
-            bench.answer(request, base_offset=len(log))
+            bench.respond(request, base_offset=len(log))
             log += values_of(request)
     bench.run_user_calls()
     assert log == [b"0", b"1", b"2", b"3", b"4"]
@@ -190,11 +190,11 @@ def test_a_batch_too_large_for_the_broker_is_split_until_it_fits() -> None:
 def test_a_batch_whose_response_is_lost_is_never_sent_under_other_numbers() -> None:
     bench = SenderBench()
     bench.send_batch()
-    bench.answer(bench.requests[0])
+    bench.respond(bench.requests[0])
     delivery = bench.send_batch()
     bench.lose(bench.requests[0])
     (again,) = bench.poll(after_ms=100)
-    bench.answer(again, error_code=45)
+    bench.respond(again, error_code=45)
     assert isinstance(delivery.exception(), OutOfOrderSequenceNumberError)
 
 
@@ -202,9 +202,9 @@ def test_a_topic_unknown_for_a_moment_does_not_reset_its_sequence() -> None:
     """librdkafka 1.9.0: records were dropped as duplicates, and told to be delivered."""
     bench = SenderBench()
     bench.send_batch()
-    bench.answer(bench.requests[0])
+    bench.respond(bench.requests[0])
     bench.send_batch()
-    bench.answer(bench.requests[0], error_code=3)
+    bench.respond(bench.requests[0], error_code=3)
     bench.forget_topic(UnknownTopicOrPartitionError("for a moment"))
     assert bench.poll(after_ms=5_000) == []
     bench.lead(2)
@@ -230,18 +230,18 @@ def test_a_leader_that_knows_a_new_topic_late_loses_no_record(
     """
     bench = SenderBench(batch_size=100)
     bench.send_batch()
-    bench.answer(bench.requests[0])
+    bench.respond(bench.requests[0])
     deliveries = [bench.send(b"%d" % number * 50) for number in range(2)]
     first, second = bench.poll() + bench.poll()
     if is_told_first:
         made_anew(bench)
-    bench.answer(first, error_code=code)
-    bench.answer(second)
+    bench.respond(first, error_code=code)
+    bench.respond(second)
     made_anew(bench)
     for request in (request for _ in range(4) for request in bench.poll(after_ms=1_000)):
         place = batches_of(request)[PARTITION]
         is_in_order = (place.producer_epoch, place.base_sequence) == (1, 0)
-        bench.answer(request, error_code=0 if is_in_order else 45)
+        bench.respond(request, error_code=0 if is_in_order else 45)
     assert [delivery.exception() for delivery in deliveries] == [None, None]
 
 
@@ -251,9 +251,9 @@ def test_after_the_last_epoch_what_waits_is_known_to_flush_and_close() -> None:
     (asked,) = bench.idempotence.poll(bench.now_ms).requests
     asked.on_response(InitProducerIdResponse(producer_id=7, producer_epoch=EPOCH_MAX), bench.now_ms)
     bench.send_batch()
-    bench.answer(bench.requests[0])
+    bench.respond(bench.requests[0])
     delivery = bench.send_batch()
-    bench.answer(bench.requests[0], error_code=59)  # UNKNOWN_PRODUCER_ID: there is no next epoch
+    bench.respond(bench.requests[0], error_code=59)  # UNKNOWN_PRODUCER_ID: there is no next epoch
     (asked,) = bench.idempotence.poll(bench.now_ms).requests
     assert bench.poll(after_ms=1_000) == []
     flush = Operation[None]()
@@ -261,7 +261,7 @@ def test_after_the_last_epoch_what_waits_is_known_to_flush_and_close() -> None:
     bench.sender.close(KafkaError("closed"), bench.now_ms, bench.now_ms + 10_000)
     asked.on_response(InitProducerIdResponse(producer_id=8), bench.now_ms)
     (request,) = bench.poll()
-    bench.answer(request)
+    bench.respond(request)
     bench.poll()
     assert delivery.exception() is None
     assert flush.is_done
@@ -275,7 +275,7 @@ def test_not_being_allowed_to_write_idempotently_ends_the_producer() -> None:
     bench.poll()
     bench.accumulator.flush(operation)
     bench.poll()
-    bench.answer(bench.requests[0], error_code=31)
+    bench.respond(bench.requests[0], error_code=31)
     for delivery in deliveries:
         assert isinstance(delivery.exception(), ClusterAuthorizationFailedError)
     with pytest.raises(ClusterAuthorizationFailedError):
@@ -283,5 +283,5 @@ def test_not_being_allowed_to_write_idempotently_ends_the_producer() -> None:
     assert operation.is_done
     assert isinstance(bench.sender.failure, ClusterAuthorizationFailedError)
     assert bench.failed_count == 1
-    bench.answer(bench.requests[0])  # what comes now changes nothing any more
+    bench.respond(bench.requests[0])  # what comes now changes nothing any more
     assert bench.pool.free_bytes == bench.pool.size_bytes

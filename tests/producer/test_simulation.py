@@ -131,7 +131,7 @@ class Simulation:
         """Let something happen to the first request on a connection."""
         drawn = self.random.random()
         if drawn < 0.55:
-            self._answer(request)
+            self._respond(request)
         elif drawn < 0.63:
             self._disconnect(request, written=True)
         elif drawn < 0.70:
@@ -149,27 +149,27 @@ class Simulation:
             self._disconnect(request, written=False, is_timeout=True)
 
     def _write(self, request: Request) -> dict[TopicPartition, PartitionProduceResponse]:
-        answers = {}
+        responses = {}
         for partition, batch in batches_of(request).items():
             error_code, base_offset = self.logs[partition.partition].append(batch)
-            answers[partition] = PartitionProduceResponse(
+            responses[partition] = PartitionProduceResponse(
                 index=partition.partition, error_code=error_code, base_offset=base_offset
             )
-        return answers
+        return responses
 
-    def _answer(self, request: Request) -> None:
-        self.bench.answer_each(request, self._write(request))
+    def _respond(self, request: Request) -> None:
+        self.bench.respond_to_each(request, self._write(request))
 
     def _refuse(self, request: Request, error_code: int, *, written: bool) -> None:
         self.faults[f"error {error_code}"] += 1
-        answers = self._write(request) if written else {}
+        responses = self._write(request) if written else {}
         for partition in batches_of(request):
-            answer = answers.get(partition)
-            if answer is None or answer.error_code == NONE:
-                answers[partition] = PartitionProduceResponse(
+            response = responses.get(partition)
+            if response is None or response.error_code == NONE:
+                responses[partition] = PartitionProduceResponse(
                     index=partition.partition, error_code=error_code, base_offset=-1
                 )
-        self.bench.answer_each(request, answers)
+        self.bench.respond_to_each(request, responses)
 
     def _disconnect(self, request: Request, *, written: bool, is_timeout: bool = False) -> None:
         """Lose a connection, and with it every request on it; the first may have been written."""
@@ -203,7 +203,7 @@ class Simulation:
             self.bench.poll(after_ms=20)
             self.bench.run_user_calls()
             for request in list(self.bench.requests):
-                self._answer(request)
+                self._respond(request)
             if self.bench.accumulator.is_empty and not self.bench.requests:
                 break
         if self.late:

@@ -90,16 +90,18 @@ class RecordMirror(JavaMirror):
             partition_leader_epoch,
             *records,
         ]
-        return bytes.fromhex(self.ask(" ".join(map(str, words))))
+        return bytes.fromhex(self.call(" ".join(map(str, words))))
 
     def marker(self, kind: str, *, offset: int, timestamp_ms: int, producer_id: int) -> bytes:
         """Let Java write the batch that ends a transaction; `kind` is COMMIT or ABORT."""
-        return bytes.fromhex(self.ask(f"marker {kind} {offset} {timestamp_ms} 3 {producer_id} 1 9"))
+        return bytes.fromhex(
+            self.call(f"marker {kind} {offset} {timestamp_ms} 3 {producer_id} 1 9")
+        )
 
     def read(self, data: bytes | bytearray | memoryview) -> list[JavaBatch]:
         """Let Java check and read batches."""
         batches = []
-        for batch in self.ask(f"read {data.hex()}").split(" / "):
+        for batch in self.call(f"read {data.hex()}").split(" / "):
             header, *records = batch.split(" ")
             numbers = [int(number) for number in header.split(",")]
             batches.append(JavaBatch._make([*numbers, [JavaRecord.parse(r) for r in records]]))
@@ -107,7 +109,7 @@ class RecordMirror(JavaMirror):
 
     def murmur2(self, data: bytes) -> int:
         """Let Java hash a key."""
-        return int(self.ask(f"murmur2 {data.hex()}"))
+        return int(self.call(f"murmur2 {data.hex()}"))
 
 
 def _hex(data: bytes | None) -> str:

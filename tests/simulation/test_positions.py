@@ -88,13 +88,13 @@ def keep_the_epoch_of_a_lookup(patch: pytest.MonkeyPatch) -> None:
 
 def take_an_unknown_epoch_for_a_truncation(patch: pytest.MonkeyPatch) -> None:
     def defect(
-        validator: PositionValidator, validation: _Validation, answer: EpochEndOffset, now_ms: int
+        validator: PositionValidator, validation: _Validation, response: EpochEndOffset, now_ms: int
     ) -> None:
-        if answer.error_code == 0 and answer.leader_epoch < validation.leader_epoch:
+        if response.error_code == 0 and response.leader_epoch < validation.leader_epoch:
             reset = validator._auto_offset_reset
             validator._subscription.lose_position(validation.assigned, reset)
         else:
-            on_partition(validator, validation, answer, now_ms)
+            on_partition(validator, validation, response, now_ms)
 
     patch.setattr(PositionValidator, "_on_partition", defect)
 

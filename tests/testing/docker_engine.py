@@ -28,7 +28,7 @@ SIZE_BYTES = 4
 STATUS_OF = {"start": "running", "unpause": "running", "pause": "paused"}
 
 
-class Asked(NamedTuple):
+class HttpRequest(NamedTuple):
     """One request that changes something: method, path without the API's version, query."""
 
     method: str
@@ -85,7 +85,7 @@ class DockerEngine:
     """Listens on a port of the loopback interface; a context manager."""
 
     def __init__(self, broker_count: int) -> None:
-        self.asked: list[Asked] = []
+        self.asked: list[HttpRequest] = []
         self.containers: dict[str, Container] = {}
         self.all_containers: list[Container] = []
         self.networks: set[str] = set()
@@ -102,10 +102,10 @@ class DockerEngine:
             def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - its name
                 """Keep quiet."""
 
-            def _answer(self) -> None:
+            def _respond(self) -> None:
                 size = int(self.headers.get("Content-Length") or 0)
                 body = json.loads(self.rfile.read(size) or b"null")
-                status, content = engine.answer(self.command, self.path, body)
+                status, content = engine.respond(self.command, self.path, body)
                 is_raw = isinstance(content, bytes)
                 data = content if is_raw else json.dumps(content).encode()
                 if status == HTTPStatus.NO_CONTENT:
@@ -117,7 +117,7 @@ class DockerEngine:
                 self.end_headers()
                 self.wfile.write(data)
 
-            do_GET = do_POST = do_DELETE = _answer
+            do_GET = do_POST = do_DELETE = _respond
 
         self._server = ThreadingHTTPServer((HOST, 0), Handler)
         self._thread = threading.Thread(target=self._server.serve_forever)
@@ -132,12 +132,12 @@ class DockerEngine:
         self._thread.join()
         self._server.server_close()
 
-    def answer(self, method: str, target: str, body: Any) -> tuple[int, Any]:
+    def respond(self, method: str, target: str, body: Any) -> tuple[int, Any]:
         """The status and the body with which a request is answered."""
         parts = urlsplit(target)
         path = re.sub(r"^/v[\d.]+", "", parts.path)
         if method != "GET":
-            self.asked.append(Asked(method, path, parse_qs(parts.query)))
+            self.asked.append(HttpRequest(method, path, parse_qs(parts.query)))
         if re.search(self.refused_path, path):
             return 500, {"message": "refused by the test"}
         what, *rest = path.strip("/").split("/")

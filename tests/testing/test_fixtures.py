@@ -42,7 +42,7 @@ def run_pytest(folder: Path, *arguments: str, **variables: str) -> tuple[int, st
         "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1",
         **variables,
     }
-    answer = subprocess.run(
+    completed = subprocess.run(
         [sys.executable, "-c", BARE_MACHINE, "-p", "no:cacheprovider", "-rA", *arguments, folder],
         cwd=folder,
         env=environ,
@@ -52,7 +52,7 @@ def run_pytest(folder: Path, *arguments: str, **variables: str) -> tuple[int, st
         check=False,
         text=True,
     )
-    return answer.returncode, answer.stdout
+    return completed.returncode, completed.stdout
 
 
 @pytest.fixture

@@ -147,7 +147,7 @@ def test_unharmed_streams_are_not_changed(
     assert b"".join(event for event in passed if isinstance(event, bytes)) == data
 
 
-ANSWER = FrameHead(Direction.RESPONSE, ApiKey.PRODUCE, 100)
+RESPONSE = FrameHead(Direction.RESPONSE, ApiKey.PRODUCE, 100)
 SEED = 7
 THROWS = 2000
 
@@ -172,7 +172,7 @@ def plan_of(*faults: Fault, seed: int = SEED) -> FaultPlan:
 )
 def test_which_frames_a_fault_strikes(fault: Fault, is_struck: bool) -> None:
     plan = plan_of(fault)
-    strike = plan.strike_frame(ANSWER)
+    strike = plan.strike_frame(RESPONSE)
     assert (strike is not None) is is_struck
     assert plan.counts["Lose"] == is_struck
 
@@ -185,14 +185,14 @@ def test_an_answer_to_no_known_request_is_struck_by_faults_for_any_api() -> None
 
 def test_a_fault_strikes_as_often_as_it_may() -> None:
     plan = plan_of(Lose(count_max=3))
-    struck = [plan.strike_frame(ANSWER) is not None for _ in range(6)]
+    struck = [plan.strike_frame(RESPONSE) is not None for _ in range(6)]
     assert struck == [True] * 3 + [False] * 3
     assert plan.counts == {"Lose": 3}
 
 
 def test_the_first_fault_that_strikes_is_the_one() -> None:
     plan = plan_of(Cut(count_max=1), Lose())
-    kinds = [type(strike.fault) for _ in range(2) if (strike := plan.strike_frame(ANSWER))]
+    kinds = [type(strike.fault) for _ in range(2) if (strike := plan.strike_frame(RESPONSE))]
     assert kinds == [Cut, Lose]
 
 
@@ -200,7 +200,7 @@ def test_a_probability_is_kept_and_the_seed_repeats_it() -> None:
     runs = []
     for seed in (SEED, SEED, SEED + 1):
         plan = plan_of(Flip(probability=0.2), seed=seed)
-        runs.append([plan.strike_frame(ANSWER) for _ in range(THROWS)])
+        runs.append([plan.strike_frame(RESPONSE) for _ in range(THROWS)])
     struck = sum(strike is not None for strike in runs[0])
     assert THROWS * 0.15 < struck < THROWS * 0.25
     assert runs[0] == runs[1] != runs[2]
@@ -236,10 +236,10 @@ def test_connections_are_refused_by_the_same_dice() -> None:
 @pytest.mark.promise("the fault proxy forges a length, doubles a response, and counts its faults")
 def test_new_faults_count_anew_and_the_counts_go_on() -> None:
     plan = plan_of(Lose(count_max=1))
-    assert plan.strike_frame(ANSWER)
+    assert plan.strike_frame(RESPONSE)
     plan.replace([Lose(count_max=1)])
-    assert plan.strike_frame(ANSWER)
-    assert not plan.strike_frame(ANSWER)
+    assert plan.strike_frame(RESPONSE)
+    assert not plan.strike_frame(RESPONSE)
     assert plan.counts == {"Lose": 2}
 
 
@@ -263,11 +263,11 @@ def metadata(correlation_id: int) -> bytes:
     return bytes(encode_request(MetadataRequest(), 1, correlation_id, "client"))
 
 
-def api_versions_answer(correlation_id: int) -> bytes:
+def api_versions_response(correlation_id: int) -> bytes:
     return bytes(encode_response(ApiVersionsResponse(), 0, correlation_id))
 
 
-def metadata_answer(correlation_id: int) -> bytes:
+def metadata_response(correlation_id: int) -> bytes:
     return bytes(encode_response(MetadataResponse(), 1, correlation_id))
 
 
@@ -281,14 +281,16 @@ def test_only_answers_of_the_api_are_lost(piece_bytes: int) -> None:
         for event in exchange.requests.feed(requests[start : start + piece_bytes])
     ]
     assert b"".join(event for event in passed if isinstance(event, bytes)) == requests
-    answers = api_versions_answer(1) + metadata_answer(2)
+    responses = api_versions_response(1) + metadata_response(2)
     events = [
         event
-        for start in range(0, len(answers), piece_bytes)
-        for event in exchange.responses.feed(answers[start : start + piece_bytes])
+        for start in range(0, len(responses), piece_bytes)
+        for event in exchange.responses.feed(responses[start : start + piece_bytes])
     ]
     assert events[-1] is Ending.CLOSE
-    assert b"".join(event for event in events if isinstance(event, bytes)) == api_versions_answer(1)
+    assert b"".join(event for event in events if isinstance(event, bytes)) == api_versions_response(
+        1
+    )
 
 
 def test_a_request_can_be_struck_before_the_broker_sees_it() -> None:
@@ -303,16 +305,16 @@ def test_a_request_can_be_struck_before_the_broker_sees_it() -> None:
 def test_a_request_without_an_answer_is_passed_over() -> None:
     exchange = exchange_with(Lose(api=ApiKey.METADATA))
     exchange.requests.feed(api_versions(1) + metadata(2) + api_versions(3))
-    assert exchange.responses.feed(api_versions_answer(3)) == [api_versions_answer(3)]
+    assert exchange.responses.feed(api_versions_response(3)) == [api_versions_response(3)]
     # The second one can no longer be answered, so this answers nothing that is known.
-    assert exchange.responses.feed(metadata_answer(2)) == [metadata_answer(2)]
+    assert exchange.responses.feed(metadata_response(2)) == [metadata_response(2)]
 
 
 def test_an_answer_to_nothing_leaves_the_others_alone() -> None:
     exchange = exchange_with(Lose(api=ApiKey.METADATA))
     exchange.requests.feed(metadata(2))
-    assert exchange.responses.feed(metadata_answer(7)) == [metadata_answer(7)]
-    assert exchange.responses.feed(metadata_answer(2)) == [Ending.CLOSE]
+    assert exchange.responses.feed(metadata_response(7)) == [metadata_response(7)]
+    assert exchange.responses.feed(metadata_response(2)) == [Ending.CLOSE]
 
 
 def test_requests_that_are_never_answered_are_forgotten_in_the_end() -> None:
@@ -320,7 +322,7 @@ def test_requests_that_are_never_answered_are_forgotten_in_the_end() -> None:
     exchange.requests.feed(metadata(0))
     for correlation_id in range(1, IN_FLIGHT_COUNT_MAX + 1):
         exchange.requests.feed(api_versions(correlation_id))
-    assert exchange.responses.feed(metadata_answer(0)) == [metadata_answer(0)]
+    assert exchange.responses.feed(metadata_response(0)) == [metadata_response(0)]
 
 
 RATE = 1000

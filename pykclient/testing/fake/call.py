@@ -1,8 +1,8 @@
 """One request that a fake broker has got, and what becomes of it.
 
-A call is *open*, then ended in one of three ways: *answered*; *silent*, when nothing is to be sent;
-or *closed*, when its connection is to be closed. A handler may end it at once or much later; what
-comes after the end is dropped, since the client has gone.
+A call is *open*, then ended in one of three ways: *responded*; *silent*, when nothing is to be
+sent; or *closed*, when its connection is to be closed. A handler may end it at once or much later;
+what comes after the end is dropped, since the client has gone.
 
 Owner: the cluster.
 """
@@ -26,7 +26,7 @@ class CallState(Enum):
     """What has become of a call."""
 
     OPEN = "open"
-    ANSWERED = "answered"
+    RESPONDED = "responded"
     SILENT = "silent"
     CLOSED = "closed"
 
@@ -34,7 +34,7 @@ class CallState(Enum):
 class Call:
     """A request's way through a broker.
 
-    `response` and `frame` are set once it is answered. `client_host` is where it came from.
+    `response` and `frame` are set once there is a response. `client_host` is where it came from.
     """
 
     def __init__(
@@ -49,7 +49,7 @@ class Call:
         self.response_version = header.api_version
         self.response_delay_ms = 0
         """How long a response is held back: a fault."""
-        self.ending = CallState.ANSWERED
+        self.ending = CallState.RESPONDED
         """What a response makes of the call; a fault makes it silence or a closed connection."""
         self._timers = timers
         self._on_end: Callable[[int], None] | None = None
@@ -69,15 +69,17 @@ class Call:
         assert not self.is_ended
         self._on_end = callback
 
-    def answered(self) -> Message:
+    def require_response(self) -> Message:
         """The response. Raises `UsageError` if there is none, or none yet."""
         if self.response is None:
             raise UsageError(f"there is no response: the call is {self.state.value}")
         return self.response
 
+    answered = require_response  # The name of before.
+
     def respond(self, response: Message, now_ms: int) -> None:
         """Send this response; what faults make of it is decided here."""
-        if self.ending is not CallState.ANSWERED:
+        if self.ending is not CallState.RESPONDED:
             self._end(self.ending, now_ms)
         elif self.response_delay_ms:
             late_ms = now_ms + self.response_delay_ms
@@ -88,7 +90,7 @@ class Call:
             self.frame = encode_response(
                 response, self.response_version, self.header.correlation_id
             )
-            self._end(CallState.ANSWERED, now_ms)
+            self._end(CallState.RESPONDED, now_ms)
 
     def silence(self, now_ms: int) -> None:
         """Send nothing."""

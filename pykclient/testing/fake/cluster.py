@@ -68,7 +68,7 @@ class FakeCluster(ClusterState):
         self._dispatch(call, request)
         return call
 
-    def ask(
+    def handle_request(
         self,
         broker_id: int,
         request: Request,
@@ -77,13 +77,15 @@ class FakeCluster(ClusterState):
         version: int | None = None,
         client_id: str | None = "test",
     ) -> Call:
-        """Take a request that is no bytes yet; `version` None means the newest."""
+        """Handle a request that is not encoded; `version` None means the newest."""
         self.advance(now_ms)
         api_version = request.max_version if version is None else version
         header = RequestHeader(request.api_key, api_version, 0, client_id)
         call = Call(broker_id, header, client_host="fake", timers=self.timers)
         self._dispatch(call, request)
         return call
+
+    ask = handle_request  # The name of before.
 
     def _is_spoken(self, call: Call) -> bool:
         try:

@@ -133,7 +133,7 @@ class FakeConnection:
     def _finish(self, call: Call) -> None:
         if call.state is CallState.CLOSED:
             self.close()
-        elif call.state is CallState.ANSWERED:
+        elif call.state is CallState.RESPONDED:
             self._output.append(call.frame)
             self._output_bytes += len(call.frame)
             self._on_change()

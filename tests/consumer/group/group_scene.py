@@ -46,9 +46,9 @@ from tests.consumer.known_cluster import (
     START_MS,
     TOPIC_ID,
     ReachableNetwork,
-    know,
     make_metadata,
     topic,
+    update_metadata,
 )
 
 if TYPE_CHECKING:
@@ -68,7 +68,7 @@ MessageT = TypeVar("MessageT")
 
 
 class GroupScene:
-    """A group under a protocol, `classic` or `consumer`. `diary` has what the listener heard."""
+    """A group under a protocol, `classic` or `consumer`. `events` has what the listener heard."""
 
     def __init__(self, protocol: str, assignors: Sequence[Assignor] | None = None) -> None:
         self.now_ms = START_MS
@@ -77,7 +77,7 @@ class GroupScene:
         self.coordinators = Coordinators(
             self.metadata, ReachableNetwork(), retry_backoff=RETRY_BACKOFF
         )
-        self.diary: list[str] = []
+        self.events: list[str] = []
         self.sent: list[Request] = []
         self._user_calls: deque[UserCall] = deque()
         self.is_classic = protocol == "classic"
@@ -96,14 +96,16 @@ class GroupScene:
             lambda partitions: self._write("revoked", partitions),
             lambda partitions: self._write("lost", partitions),
         )
-        self.know()
+        self.update_metadata()
         self._find_coordinator()
 
     # The cluster.
 
-    def know(self, *topics: TopicInfo, errors: Mapping[str, BrokerError] | None = None) -> None:
+    def update_metadata(
+        self, *topics: TopicInfo, errors: Mapping[str, BrokerError] | None = None
+    ) -> None:
         """Have a broker tell which topics there are."""
-        know(self.metadata, *topics, errors=errors)
+        update_metadata(self.metadata, *topics, errors=errors)
         self.group.on_cluster(self.metadata.cluster)
 
     def start_over(self) -> None:
@@ -143,12 +145,12 @@ class GroupScene:
 
     def join(self, *partitions: TopicPartition) -> None:
         """Subscribe to what the subscription says, and get these partitions of ``t``."""
-        self.know(topic("t", [1, 1]))
+        self.update_metadata(topic("t", [1, 1]))
         self.group.on_subscribed(self.listener)
         self.poll()
         self.assign(partitions)
         assert self.subscription.partitions == set(partitions)
-        self.diary.clear()
+        self.events.clear()
 
     def lead(self, members: Mapping[str, Iterable[str]]) -> None:
         """Make the member, which has asked to join, the leader of these, by their topics."""
@@ -222,4 +224,4 @@ class GroupScene:
             call.on_done(None)
 
     def _write(self, what: str, partitions: Sequence[TopicPartition]) -> None:
-        self.diary.append(" ".join([what, *map(str, partitions)]))
+        self.events.append(" ".join([what, *map(str, partitions)]))

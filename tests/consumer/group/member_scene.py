@@ -40,7 +40,7 @@ from pykclient.protocol.messages.join_group import (
 )
 from pykclient.protocol.messages.sync_group import SyncGroupRequest, SyncGroupResponse
 from pykclient.types import TopicPartition
-from tests.consumer.known_cluster import know, make_metadata, refresh, topic
+from tests.consumer.known_cluster import make_metadata, refresh, topic, update_metadata
 
 if TYPE_CHECKING:
     from pykclient.consumer.group.kip848.membership import MemberState
@@ -115,7 +115,7 @@ class CarriedOut:
     """Carries out intents, at once unless `is_slow`, and writes them down."""
 
     def __init__(self) -> None:
-        self.diary: list[str] = []
+        self.events: list[str] = []
         self.is_slow = False
         self.pending: list[Intent] = []
 
@@ -125,10 +125,10 @@ class CarriedOut:
             return
         if isinstance(intent, Assign):
             shown = (f"{each.topic}{each.partition}" for each in intent.partitions)
-            self.diary.append(f"assign {' '.join(shown) or 'nothing'}")
+            self.events.append(f"assign {' '.join(shown) or 'nothing'}")
         else:
             names = {RevokeToJoin: "revoke to join", RevokeAll: "revoke all", LoseAll: "lose all"}
-            self.diary.append(names[type(intent)])
+            self.events.append(names[type(intent)])
         if self.is_slow:
             self.pending.append(intent)
         else:
@@ -193,7 +193,7 @@ class ClassicScene(MemberScene):
     def __init__(self, group_instance_id: str | None = None) -> None:
         super().__init__()
         self.subscription.subscribe(["t"])
-        self.know()
+        self.update_metadata()
         self.membership = ClassicMembership(
             group_config(
                 session_timeout_ms=SESSION_MS,
@@ -205,9 +205,9 @@ class ClassicScene(MemberScene):
             [RangeAssignor()],
         )
 
-    def know(self) -> None:
+    def update_metadata(self) -> None:
         """Have metadata know the topic."""
-        know(self.metadata, topic("t", [1, 1]))
+        update_metadata(self.metadata, topic("t", [1, 1]))
 
     def respond(self, response: Message) -> None:
         """Answer the oldest request."""
@@ -253,7 +253,7 @@ class ClassicScene(MemberScene):
         self.respond_to_sync()
         self.poll()
         assert not self.sent
-        self.carried_out.diary.clear()
+        self.carried_out.events.clear()
 
     def beat(self, error_code: int = 0) -> None:
         """Let a heartbeat fall due, and answer it."""
@@ -270,7 +270,7 @@ class Kip848Scene(MemberScene):
     def __init__(self, group_instance_id: str | None = None, server_assignor: str = "") -> None:
         super().__init__()
         self.subscription.subscribe(["a", "b"])
-        self.know("a", "b")
+        self.update_metadata("a", "b")
         self.membership = Kip848Membership(
             group_config(
                 group_protocol="consumer",
@@ -282,10 +282,10 @@ class Kip848Scene(MemberScene):
             self.history,
         )
 
-    def know(self, *names: str) -> None:
+    def update_metadata(self, *names: str) -> None:
         """Have metadata know these topics."""
         ids = {"a": A, "b": B}
-        know(self.metadata, *(topic(name, [1, 1], topic_id=ids[name]) for name in names))
+        update_metadata(self.metadata, *(topic(name, [1, 1], topic_id=ids[name]) for name in names))
 
     def is_in(self, state: MemberState) -> bool:
         """Whether the member is as far as this."""
@@ -333,4 +333,4 @@ class Kip848Scene(MemberScene):
         self.poll()
         if assigned:
             self.respond(1)
-        self.carried_out.diary.clear()
+        self.carried_out.events.clear()

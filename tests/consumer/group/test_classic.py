@@ -44,7 +44,7 @@ from tests.consumer.group.member_scene import (
     SESSION_MS,
     ClassicScene,
 )
-from tests.consumer.known_cluster import know
+from tests.consumer.known_cluster import update_metadata
 
 if TYPE_CHECKING:
     from pykclient.errors import BrokerError
@@ -84,17 +84,17 @@ def test_a_member_joins_with_its_settings_and_takes_its_assignment(scene: Classi
     scene.respond_to_sync()
     scene.poll()
     assert scene.membership.state is ClassicState.STABLE
-    assert scene.carried_out.diary == ["lose all", "assign t0"]
+    assert scene.carried_out.events == ["lose all", "assign t0"]
 
 
 @pytest.mark.promise("a member joins, assigns as the leader, syncs and stays")
 def test_the_leader_assigns_before_it_syncs_and_only_in_a_poll(scene: ClassicScene) -> None:
     scene.start_joining()
-    know(scene.metadata)
+    update_metadata(scene.metadata)
     scene.respond_to_join(leader="m-1")
     scene.poll()
     assert not scene.sent, "not all topics are known yet"
-    scene.know()
+    scene.update_metadata()
     scene.wait(1)
     assert not scene.sent
     scene.poll()
@@ -117,18 +117,18 @@ def test_a_follower_syncs_while_the_application_is_away_but_takes_when_it_polls(
     scene.respond_to_sync()
     scene.wait(1)
     assert scene.membership.state is ClassicState.ASSIGNING
-    assert scene.carried_out.diary == ["lose all"]
+    assert scene.carried_out.events == ["lose all"]
     scene.poll()
-    assert scene.carried_out.diary == ["lose all", "assign t0"]
+    assert scene.carried_out.events == ["lose all", "assign t0"]
 
 
 @pytest.mark.promise("nothing is revoked while the application is at work")
 def test_nothing_is_given_up_while_the_application_is_away(joined: ClassicScene) -> None:
     joined.beat(RebalanceInProgressError.code)
     joined.wait(1)
-    assert joined.carried_out.diary == []
+    assert joined.carried_out.events == []
     joined.poll()
-    assert joined.carried_out.diary == ["revoke to join"]
+    assert joined.carried_out.events == ["revoke to join"]
     assert joined.take(JoinGroupRequest).reason == "group is already rebalancing"
 
 
@@ -252,7 +252,7 @@ def test_a_round_that_another_one_overtook_is_begun_again_at_once(
     scene.poll()
     again = scene.take(JoinGroupRequest)
     assert again.reason == "rebalance failed due to RebalanceInProgressError"
-    assert scene.carried_out.diary == ["lose all"], "nothing is given up twice"
+    assert scene.carried_out.events == ["lose all"], "nothing is given up twice"
 
 
 @pytest.mark.promise("every error of a group's responses is handled as in Java")
@@ -264,9 +264,9 @@ def test_one_that_is_no_member_any_more_joins_anew(
 ) -> None:
     joined.beat(error.code)
     assert not joined.membership.can_commit
-    assert joined.carried_out.diary == [], "the application gets it when it polls"
+    assert joined.carried_out.events == [], "the application gets it when it polls"
     joined.poll()
-    assert joined.carried_out.diary == ["lose all"]
+    assert joined.carried_out.events == ["lose all"]
     again = joined.take(JoinGroupRequest)
     assert (again.member_id, again.reason) == (
         member_id,
@@ -280,7 +280,7 @@ def test_a_sync_of_no_member_leads_to_joining_anew(
 ) -> None:
     refuse(scene, error, is_syncing=True)
     scene.poll()
-    assert scene.carried_out.diary == ["lose all", "lose all"]
+    assert scene.carried_out.events == ["lose all", "lose all"]
     scene.take(JoinGroupRequest)
 
 
@@ -518,14 +518,14 @@ def test_a_refused_commit_counts_for_the_membership(joined: ClassicScene) -> Non
     assert not joined.sent, "it was about another generation"
     joined.membership.on_commit_refused(member, RebalanceInProgressError("g"))
     joined.poll()
-    assert joined.carried_out.diary == ["revoke to join"]
+    assert joined.carried_out.events == ["revoke to join"]
 
 
 def test_a_commit_of_a_stranger_ends_the_membership(joined: ClassicScene) -> None:
     joined.membership.on_commit_refused(joined.membership.member, UnknownMemberIdError("g"))
     assert not joined.membership.can_commit
     joined.poll()
-    assert joined.carried_out.diary == ["lose all"]
+    assert joined.carried_out.events == ["lose all"]
 
 
 @pytest.mark.parametrize("field", ["type", "name"])
@@ -557,7 +557,7 @@ def test_a_member_that_is_late_leaves_the_group(joined: ClassicScene) -> None:
     assert not joined.sent, "it joins when the application polls"
     assert not joined.membership.can_commit
     joined.poll()
-    assert joined.carried_out.diary == ["lose all"]
+    assert joined.carried_out.events == ["lose all"]
     assert joined.take(JoinGroupRequest).member_id == ""
 
 
@@ -584,9 +584,9 @@ def test_a_member_whose_rebalance_was_interrupted_leaves_when_it_is_late(
     [identity] = joined.take(LeaveGroupRequest).members
     assert identity.member_id == "m-1"
     joined.respond(LeaveGroupResponse())
-    joined.carried_out.diary.clear()
+    joined.carried_out.events.clear()
     joined.poll()
-    assert joined.carried_out.diary == ["lose all"]
+    assert joined.carried_out.events == ["lose all"]
 
 
 def test_what_a_late_member_was_about_to_revoke_is_lost(joined: ClassicScene) -> None:
@@ -597,7 +597,7 @@ def test_what_a_late_member_was_about_to_revoke_is_lost(joined: ClassicScene) ->
     joined.membership.leave_late()
     assert revoking.is_cancelled
     joined.poll()
-    assert joined.carried_out.diary == ["revoke to join", "lose all"]
+    assert joined.carried_out.events == ["revoke to join", "lose all"]
 
 
 def test_leaving_gives_up_everything_first(joined: ClassicScene) -> None:
@@ -615,7 +615,7 @@ def test_leaving_gives_up_everything_first(joined: ClassicScene) -> None:
     joined.respond(LeaveGroupResponse())
     assert not was_left
     assert left.is_done
-    assert joined.carried_out.diary == ["revoke all"]
+    assert joined.carried_out.events == ["revoke all"]
     joined.poll(passed_ms=60_000)
     assert not joined.sent
 
@@ -647,7 +647,7 @@ def test_leaving_in_the_middle_of_a_round_loses_what_is_held(joined: ClassicScen
     late = joined.sent.pop()
     late.on_response(JoinGroupResponse(generation_id=2, member_id="m-1"), joined.now_ms)
     joined.poll()
-    assert joined.carried_out.diary == ["revoke to join", "lose all"]
+    assert joined.carried_out.events == ["revoke to join", "lose all"]
     joined.take(LeaveGroupRequest)
 
 

@@ -56,13 +56,13 @@ def test_a_member_whose_application_polls_too_seldom_leaves_and_joins_again(
     assert scene.group.member() == scene.group.identity
     scene.wait(1)
     assert not scene.group.identity.is_member
-    assert scene.diary == [], "the application is away"
+    assert scene.events == [], "the application is away"
     assert "max_poll_interval_ms" in caplog.text
     (rebalance,) = scene.group.history.rebalances(scene.now_ms, START)[-1:]
     assert rebalance.error == "the application did not poll for max_poll_interval_ms"
     scene.sent.clear()
     scene.poll()
-    assert scene.diary == [f"lost {A}"]
+    assert scene.events == [f"lost {A}"]
     assert len(scene.sent) == 1, "it joins"
 
 
@@ -86,7 +86,7 @@ def test_a_topic_that_may_not_be_read_is_raised_by_poll(scene: GroupScene) -> No
     scene.subscription.subscribe(["t", "secret"])
     scene.join(A)
     refusal = TopicAuthorizationFailedError("secret")
-    scene.know(T, errors={"secret": refusal})
+    scene.update_metadata(T, errors={"secret": refusal})
     assert scene.group.has_error
     assert [scene.group.take_error(), scene.group.take_error()] == [refusal, None]
     assert scene.subscription.partitions == {A}
@@ -101,7 +101,7 @@ def test_a_topic_of_others_and_one_that_is_waited_for_are_not_raised(
 ) -> None:
     scene.subscription.subscribe(["t"])
     scene.join(A)
-    scene.know(errors={name: error("said")})
+    scene.update_metadata(errors={name: error("said")})
     assert not scene.group.has_error
 
 
@@ -111,7 +111,7 @@ def test_a_topic_that_is_not_wanted_any_more_is_not_raised(
 ) -> None:
     scene.subscription.subscribe(["t", "secret"])
     scene.join(A)
-    scene.know(T, errors={"secret": TopicAuthorizationFailedError("secret")})
+    scene.update_metadata(T, errors={"secret": TopicAuthorizationFailedError("secret")})
     if is_leaving:
         scene.group.begin_leave(
             "done", sends=True, now_ms=scene.now_ms, commit_deadline_ms=scene.now_ms
@@ -128,19 +128,19 @@ def test_a_topic_that_is_not_wanted_any_more_is_not_raised(
 def test_metadata_that_starts_over_takes_nothing_away(scene: GroupScene) -> None:
     scene.subscription.subscribe_pattern(re.compile("t"))
     scene.group.on_subscribed(scene.listener)
-    scene.know(T)
+    scene.update_metadata(T)
     scene.poll()
     scene.assign([A])
-    scene.diary.clear()
+    scene.events.clear()
     scene.start_over()
     scene.poll(INTERVAL_MS)
     assert scene.subscription.wanted_topics == {"t"}
     scene.beat()
     scene.poll()
-    scene.know(T)
+    scene.update_metadata(T)
     scene.poll()
     assert scene.sent == []
-    assert scene.diary == []
+    assert scene.events == []
 
 
 # Patterns.
@@ -149,13 +149,13 @@ def test_metadata_that_starts_over_takes_nothing_away(scene: GroupScene) -> None
 @pytest.fixture
 def matched(scene: GroupScene) -> GroupScene:
     """A member by a pattern, which has both partitions."""
-    scene.know(T)
+    scene.update_metadata(T)
     scene.subscription.subscribe_pattern(re.compile("t"))
     scene.group.on_subscribed(scene.listener)
-    scene.know(T)
+    scene.update_metadata(T)
     scene.poll()
     scene.assign([A, B])
-    scene.diary.clear()
+    scene.events.clear()
     return scene
 
 
@@ -180,7 +180,7 @@ def test_a_new_pattern_keeps_the_member_while_no_metadata_comes(
     assert beat_count > MAX_POLL_MS // INTERVAL_MS
     assert matched.group.identity.is_member
     assert matched.subscription.partitions == {A, B}
-    assert matched.diary == []
+    assert matched.events == []
     assert not matched.group.has_error
 
 
@@ -198,10 +198,10 @@ def test_a_new_pattern_that_matches_the_same_changes_nothing(matched: GroupScene
     matched.subscription.subscribe_pattern(re.compile("t+"))
     matched.group.on_subscribed(matched.listener)
     matched.poll()
-    matched.know(T)
+    matched.update_metadata(T)
     matched.poll()
     assert matched.sent == []
-    assert matched.diary == []
+    assert matched.events == []
 
 
 # Who commits.
@@ -218,7 +218,7 @@ def test_no_member_commits_before_it_has_joined(scene: GroupScene) -> None:
     with pytest.raises(CommitFailedError, match="max_poll_interval_ms"):
         scene.group.member()
     scene.poll()
-    scene.know(T)
+    scene.update_metadata(T)
     scene.assign([A])
     assert scene.group.member() == scene.group.identity
     assert scene.group.identity.generation == 1
@@ -244,23 +244,23 @@ def topics_in(message: JoinGroupRequest) -> frozenset[str]:
 
 
 def test_a_pattern_is_joined_with_when_its_topics_are_known(classic: GroupScene) -> None:
-    classic.know(T)
+    classic.update_metadata(T)
     classic.subscription.subscribe_pattern(re.compile("t|u"))
     classic.group.on_subscribed(classic.listener)
     classic.poll()
     assert classic.sent == []
     assert not classic.group.wants_turn(classic.now_ms)
-    classic.know(T, U)
+    classic.update_metadata(T, U)
     assert classic.group.wants_turn(classic.now_ms)
     classic.poll()
     assert topics_in(classic.sent_request(JoinGroupRequest)) == {"t", "u"}
 
 
 def test_a_new_pattern_begins_a_round_with_its_topics(classic: GroupScene) -> None:
-    classic.know(T, U)
+    classic.update_metadata(T, U)
     classic.subscription.subscribe_pattern(re.compile("t"))
     classic.group.on_subscribed(classic.listener)
-    classic.know(T, U)
+    classic.update_metadata(T, U)
     classic.poll()
     classic.assign([A])
     classic.subscription.subscribe_pattern(re.compile("u"))
@@ -268,7 +268,7 @@ def test_a_new_pattern_begins_a_round_with_its_topics(classic: GroupScene) -> No
     classic.poll(INTERVAL_MS)
     classic.beat()
     assert classic.subscription.partitions == {A}
-    classic.know(T, U)
+    classic.update_metadata(T, U)
     classic.poll()
     assert topics_in(classic.sent_request(JoinGroupRequest)) == {"u"}
 
@@ -282,14 +282,14 @@ def test_a_leader_assigns_what_a_pattern_matches_however_metadata_came(
     """
     classic.subscription.subscribe_pattern(re.compile("t"))
     classic.group.on_subscribed(classic.listener)
-    classic.know(T)
+    classic.update_metadata(T)
     classic.poll()
     classic.lead({"m-1": ["t"], "m-2": ["t", "gone"]})
     classic.poll()
     classic.start_over()
     classic.poll()
     assert classic.sent == []
-    classic.know(T)
+    classic.update_metadata(T)
     classic.poll()
     given = classic.sent_request(SyncGroupRequest).assignments
     assert {
@@ -303,7 +303,7 @@ def test_a_leader_assigns_what_a_pattern_matches_however_metadata_came(
 def test_a_leader_requests_the_topics_of_the_others_in_each_round(classic: GroupScene) -> None:
     classic.subscription.subscribe_pattern(re.compile("t"))
     classic.group.on_subscribed(classic.listener)
-    classic.know(T)
+    classic.update_metadata(T)
     classic.poll()
     classic.lead({"m-1": ["t"], "m-2": ["gone"]})
     classic.poll()
@@ -311,12 +311,12 @@ def test_a_leader_requests_the_topics_of_the_others_in_each_round(classic: Group
     classic.group.begin_leave("a test", sends=False, now_ms=classic.now_ms, commit_deadline_ms=0)
     classic.poll()
     classic.group.on_subscribed(classic.listener)
-    classic.know(T)
+    classic.update_metadata(T)
     classic.poll()
     classic.lead({"m-1": ["t"], "m-2": ["come"]})
     classic.poll()
     assert classic.sent == [], "metadata may tell of this one, too"
-    classic.know(T, topic("come", [1]))
+    classic.update_metadata(T, topic("come", [1]))
     classic.poll()
     given = classic.sent_request(SyncGroupRequest).assignments
     assert [each.member_id for each in given if read_assignment(each.assignment).partitions] == [
@@ -360,7 +360,7 @@ def test_user_data_that_cannot_be_sent_is_the_assignors_fault(data: object) -> N
             return data  # type: ignore[return-value]
 
     classic = GroupScene("classic", [Own()])
-    classic.know(T)
+    classic.update_metadata(T)
     classic.subscription.subscribe(["t"])
     classic.group.on_subscribed(classic.listener)
     with pytest.raises(UsageError, match=r"'roundrobin' (failed: .*mistake|gave user data)"):
@@ -370,7 +370,7 @@ def test_user_data_that_cannot_be_sent_is_the_assignors_fault(data: object) -> N
 @pytest.mark.promise("a leader's mistake causes no storm of rebalances")
 def test_a_leader_that_assigns_what_is_not_read_is_reported(classic: GroupScene) -> None:
     """Once may be what a static member had before; to join for ever would be a storm."""
-    classic.know(T)
+    classic.update_metadata(T)
     classic.subscription.subscribe(["t"])
     classic.group.on_subscribed(classic.listener)
     classic.poll()
@@ -385,7 +385,7 @@ def test_a_leader_that_assigns_what_is_not_read_is_reported(classic: GroupScene)
 
 @pytest.mark.promise("a leader's mistake causes no storm of rebalances")
 def test_what_was_read_when_it_joined_is_no_fault_of_the_leader(classic: GroupScene) -> None:
-    classic.know(T, U)
+    classic.update_metadata(T, U)
     classic.subscription.subscribe(["t"])
     classic.group.on_subscribed(classic.listener)
     classic.poll()
@@ -441,11 +441,11 @@ def test_a_topic_that_metadata_loses_sight_of_stays(joined: GroupScene, starts_o
     if starts_over:
         joined.start_over()
     else:
-        joined.know()
+        joined.update_metadata()
     joined.poll(INTERVAL_MS)
     joined.beat([A, B], 2)
     joined.poll()
-    assert joined.diary == [f"assigned {B}"]
+    assert joined.events == [f"assigned {B}"]
     assert joined.subscription.partitions == {A, B}
 
 
@@ -453,7 +453,7 @@ def test_what_is_taken_away_is_revoked_before_the_rest_is_assigned(joined: Group
     joined.poll(INTERVAL_MS)
     joined.beat([B], 2)
     joined.poll()
-    assert joined.diary == [f"revoked {A}", f"assigned {B}"]
+    assert joined.events == [f"revoked {A}", f"assigned {B}"]
 
 
 @pytest.mark.parametrize(
@@ -463,7 +463,7 @@ def test_a_pattern_of_pythons_is_sent_as_topics_and_one_of_the_brokers_as_it_is(
     is_of_brokers: bool, topics: list[str], regex: str | None
 ) -> None:
     scene = GroupScene("consumer")
-    scene.know(T, U)
+    scene.update_metadata(T, U)
     if is_of_brokers:
         scene.subscription.subscribe_broker_pattern("t.*")
     else:

@@ -89,7 +89,7 @@ def test_what_is_assigned_is_taken_and_acknowledged_at_once(scene: Kip848Scene) 
     scene.respond(3, {A: (0, 1)})
     assert scene.is_in(MemberState.RECONCILING)
     scene.poll()
-    assert scene.carried_out.diary == ["assign a0 a1"]
+    assert scene.carried_out.events == ["assign a0 a1"]
     heartbeat = scene.heartbeat()
     assert (heartbeat.member_epoch, heartbeat.subscribed_topic_names) == (3, None)
     assert heartbeat.topic_partitions == [RequestTopicPartitions(A, [0, 1])]
@@ -208,7 +208,7 @@ def test_what_is_given_up_is_acknowledged_only_when_it_is_gone(stable: Kip848Sce
     stable.wait(INTERVAL_MS)
     stable.respond(2, {A: (0,)})
     stable.poll()
-    assert stable.carried_out.diary == ["assign a0"]
+    assert stable.carried_out.events == ["assign a0"]
     assert stable.sent == []
     stable.wait(INTERVAL_MS)
     assert stable.heartbeat().topic_partitions is None
@@ -224,10 +224,10 @@ def test_nothing_is_revoked_or_assigned_while_the_application_is_away(stable: Ki
     stable.wait(INTERVAL_MS)
     stable.respond(2, {A: (0,)})
     stable.wait(10)
-    assert stable.carried_out.diary == []
+    assert stable.carried_out.events == []
     assert stable.membership.wants_turn(stable.now_ms)
     stable.poll()
-    assert stable.carried_out.diary == ["assign a0"]
+    assert stable.carried_out.events == ["assign a0"]
 
 
 def test_a_target_that_changes_meanwhile_is_reconciled_after_the_first(
@@ -246,26 +246,26 @@ def test_a_target_that_changes_meanwhile_is_reconciled_after_the_first(
     stable.poll()
     stable.carried_out.finish()
     stable.poll()
-    assert stable.carried_out.diary == ["assign a0", "assign a0 b5"]
+    assert stable.carried_out.events == ["assign a0", "assign a0 b5"]
     assert len(stable.heartbeat().topic_partitions or ()) == 2
 
 
 def test_a_topic_without_a_name_waits_for_metadata_and_the_others_do_not(
     stable: Kip848Scene,
 ) -> None:
-    stable.know("a")
+    stable.update_metadata("a")
     stable.wait(INTERVAL_MS)
     stable.respond(2, {A: (0,), B: (5,)})
     stable.poll()
-    assert stable.carried_out.diary == ["assign a0"]
+    assert stable.carried_out.events == ["assign a0"]
     assert is_outdated(stable.metadata)
     assert stable.heartbeat().topic_partitions == [RequestTopicPartitions(A, [0])]
     stable.respond(2)
     assert stable.is_in(MemberState.RECONCILING)
     assert not stable.membership.wants_turn(stable.now_ms)
-    stable.know("a", "b")
+    stable.update_metadata("a", "b")
     stable.poll()
-    assert stable.carried_out.diary[-1] == "assign a0 b5"
+    assert stable.carried_out.events[-1] == "assign a0 b5"
     assert stable.is_in(MemberState.STABLE)
 
 
@@ -273,7 +273,7 @@ def test_the_same_assignment_again_changes_nothing(stable: Kip848Scene) -> None:
     stable.wait(INTERVAL_MS)
     stable.respond(2, {A: (1, 0)})
     stable.poll()
-    assert stable.carried_out.diary == []
+    assert stable.carried_out.events == []
     assert stable.sent == []
 
 
@@ -290,12 +290,12 @@ def test_what_was_taken_back_before_it_was_taken_is_acknowledged_all_the_same(
     stable.wait(INTERVAL_MS)
     assert stable.heartbeat().topic_partitions is None
     # What comes in its stead has no name yet, perhaps.
-    stable.know("a")
+    stable.update_metadata("a")
     stable.respond(2, {A: (0, 1)} if is_known else {A: (0, 1), C: (0,)})
     stable.wait(0)
     assert stable.heartbeat().topic_partitions == [RequestTopicPartitions(A, [0, 1])]
     stable.respond(3)
-    assert stable.carried_out.diary == []
+    assert stable.carried_out.events == []
     stable.wait(0)
     assert stable.sent == [], "it is sent once"
 
@@ -314,9 +314,9 @@ def test_a_fenced_member_loses_everything_and_joins_again_under_its_id(
     assert not stable.membership.can_commit
     stable.wait(INTERVAL_MS)
     assert stable.sent == []
-    assert stable.carried_out.diary == []
+    assert stable.carried_out.events == []
     stable.poll()
-    assert stable.carried_out.diary == ["lose all"]
+    assert stable.carried_out.events == ["lose all"]
     heartbeat = stable.heartbeat()
     assert (heartbeat.member_epoch, heartbeat.member_id, heartbeat.topic_partitions) == (
         0,
@@ -371,7 +371,7 @@ def test_a_member_fenced_while_it_gives_up_acknowledges_nothing(stable: Kip848Sc
     stable.poll()
     stable.carried_out.finish()
     stable.poll()
-    assert stable.carried_out.diary == ["assign a0", "lose all"]
+    assert stable.carried_out.events == ["assign a0", "lose all"]
     assert stable.heartbeat().member_epoch == 0
 
 
@@ -384,7 +384,7 @@ def test_a_member_that_is_late_leaves_and_joins_again(stable: Kip848Scene) -> No
     stable.wait(INTERVAL_MS)
     assert stable.sent == []
     stable.poll()
-    assert stable.carried_out.diary == ["lose all"]
+    assert stable.carried_out.events == ["lose all"]
     assert stable.heartbeat().member_epoch == 0
 
 
@@ -397,7 +397,7 @@ def test_what_no_attempt_cures_is_raised_and_costs_the_partitions(
     stable.wait(INTERVAL_MS)
     stable.respond(code=error.code)
     stable.poll()
-    assert stable.carried_out.diary == ["lose all"]
+    assert stable.carried_out.events == ["lose all"]
     raised = stable.membership.take_error()
     assert isinstance(raised, error)
     assert "group 'g'" in str(raised)
@@ -494,7 +494,7 @@ def test_heartbeats_go_on_while_everything_is_given_up(stable: Kip848Scene) -> N
     assert stable.membership.can_commit
     stable.carried_out.finish()
     stable.poll()
-    assert stable.carried_out.diary == ["revoke all"]
+    assert stable.carried_out.events == ["revoke all"]
     assert stable.heartbeat().member_epoch == -1
 
 
@@ -555,7 +555,7 @@ def test_one_fenced_while_it_gives_up_has_nothing_to_leave(stable: Kip848Scene) 
 
 @pytest.mark.promise("a member that leaves before its first response leaves all the same")
 @pytest.mark.parametrize("has_answer", [False, True])
-def test_one_whose_first_heartbeat_has_no_response_yet_leaves(has_answer: bool) -> None:
+def test_one_whose_first_heartbeat_has_no_response_yet_leaves(has_response: bool) -> None:
     """The coordinator has it, and would keep its partitions for a whole session."""
     scene = Kip848Scene()
     scene.carried_out.is_slow = True
@@ -563,8 +563,8 @@ def test_one_whose_first_heartbeat_has_no_response_yet_leaves(has_answer: bool) 
     scene.poll()
     assert scene.heartbeat().member_epoch == 0
     left = scene.leave()
-    assert scene.carried_out.diary == ["lose all"]
-    if has_answer:
+    assert scene.carried_out.events == ["lose all"]
+    if has_response:
         scene.respond(1, {A: (0,)})
     scene.carried_out.finish()
     scene.poll()

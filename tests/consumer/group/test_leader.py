@@ -206,8 +206,8 @@ def described(*shares: bytes, state: str = "Stable", error_code: int = 0) -> Des
 def test_a_partition_that_no_member_has_is_unassigned(
     scene: Scene, second: list[TopicPartition], has_found: bool
 ) -> None:
-    answer = described(encode_assignment([P0]), encode_assignment(second))
-    scene.sent().on_response(answer, 0)
+    response = described(encode_assignment([P0]), encode_assignment(second))
+    scene.sent().on_response(response, 0)
     assert scene.unassigned.has_found == has_found
     assert scene.is_idle()
 
@@ -243,9 +243,9 @@ def test_what_passes_is_requested_again(
     ],
 )
 def test_what_no_attempt_cures_leaves_the_group_as_it_is(
-    scene: Scene, answer: DescribeGroupsResponse
+    scene: Scene, response: DescribeGroupsResponse
 ) -> None:
-    scene.sent().on_response(answer, 0)
+    scene.sent().on_response(response, 0)
     assert not scene.unassigned.has_found
     assert scene.is_idle()
 

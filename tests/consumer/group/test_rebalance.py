@@ -36,10 +36,10 @@ LEAVE_MS = 9_000
 
 
 class Scene:
-    """A `Reconciliation` that has A and B; buffer, commits and listener write to `diary`."""
+    """A `Reconciliation` that has A and B; buffer, commits and listener write to `events`."""
 
     def __init__(self) -> None:
-        self.diary: list[str] = []
+        self.events: list[str] = []
         self.held: set[TopicPartition] = set()
         """What the buffer returns no records of."""
         self.subscription = SubscriptionState()
@@ -64,7 +64,7 @@ class Scene:
         )
         self.change_to(A, B)
         self.call()
-        self.diary.clear()
+        self.events.clear()
 
     def change_to(self, *partitions: TopicPartition) -> Intent:
         """Have these partitions, in place of an intent before."""
@@ -84,21 +84,21 @@ class Scene:
         return intent
 
     def write(self, what: str, partitions: Sequence[TopicPartition]) -> None:
-        self.diary.append(" ".join([what, *map(str, partitions)]))
+        self.events.append(" ".join([what, *map(str, partitions)]))
 
     def drop(self, assigned: AssignedPartition) -> None:
-        self.diary.append(f"drop {assigned.partition}")
+        self.events.append(f"drop {assigned.partition}")
 
     def refresh(self, assigned: AssignedPartition) -> None:
         if assigned.is_held:
-            self.diary.append(f"hold {assigned.partition}")
+            self.events.append(f"hold {assigned.partition}")
             self.held.add(assigned.partition)
         else:
             self.held.discard(assigned.partition)
 
     def _commit(self, deadline_ms: int) -> Operation[None]:
         assert deadline_ms == self.commit_deadline_ms
-        self.diary.append("commit")
+        self.events.append("commit")
         operation: Operation[None] = Operation()
         if self.commit_error is not None:
             operation.fail(self.commit_error)
@@ -138,26 +138,26 @@ def test_what_can_be_committed_is_held_committed_reported_and_dropped(scene: Sce
     intent = scene.change_to(B, C)
     assert A in scene.subscription.partitions, "the listener may still commit it"
     scene.call()
-    assert scene.diary == ["hold t-0", "commit", "revoked t-0", "drop t-0"]
+    assert scene.events == ["hold t-0", "commit", "revoked t-0", "drop t-0"]
     assert scene.subscription.partitions == {B, C}
     was_done = intent.is_done
     scene.call()
     assert (was_done, intent.is_done) == (False, True)
-    assert scene.diary[4:] == ["assigned t-2"]
+    assert scene.events[4:] == ["assigned t-2"]
 
 
 def test_what_is_lost_is_reported_and_dropped_without_a_commit(scene: Scene) -> None:
     intent = scene.give_up(LoseAll())
     scene.call()
     assert intent.is_done
-    assert scene.diary == ["lost t-0 t-1", "drop t-0", "drop t-1"]
+    assert scene.events == ["lost t-0 t-1", "drop t-0", "drop t-1"]
 
 
 def test_a_member_that_leaves_revokes_everything(scene: Scene) -> None:
     intent = scene.give_up(RevokeAll())
     scene.call()
     assert intent.is_done
-    assert scene.diary[2:4] == ["commit", "revoked t-0 t-1"]
+    assert scene.events[2:4] == ["commit", "revoked t-0 t-1"]
     assert not scene.subscription.partitions
 
 
@@ -167,9 +167,9 @@ def test_before_joining_an_eager_group_everything_is_revoked_even_if_it_is_nothi
     for revoked in ("revoked t-0 t-1", "revoked"):
         scene.before_join(RebalanceProtocol.EAGER)
         scene.call_all()
-        assert [line for line in scene.diary if line.startswith("revoked")] == [revoked]
+        assert [line for line in scene.events if line.startswith("revoked")] == [revoked]
         assert not scene.subscription.partitions
-        scene.diary.clear()
+        scene.events.clear()
 
 
 def test_before_joining_a_cooperative_group_only_what_is_not_wanted_is_revoked(
@@ -178,10 +178,10 @@ def test_before_joining_a_cooperative_group_only_what_is_not_wanted_is_revoked(
     gone = TopicPartition("gone", 0)
     scene.change_to(A, gone)
     scene.call_all()
-    scene.diary.clear()
+    scene.events.clear()
     scene.before_join(RebalanceProtocol.COOPERATIVE)
     scene.call_all()
-    assert scene.diary[2:] == ["commit", "revoked gone-0", "drop gone-0"]
+    assert scene.events[2:] == ["commit", "revoked gone-0", "drop gone-0"]
     assert scene.subscription.partitions == {A}
     assert A not in scene.held
 
@@ -195,7 +195,7 @@ def test_before_joining_a_cooperative_group_what_is_kept_is_held_while_it_is_com
     scene.commits[0].succeed(None)
     assert intent.is_done
     assert scene.held == set()
-    assert scene.diary == ["hold t-0", "hold t-1", "commit"]
+    assert scene.events == ["hold t-0", "hold t-1", "commit"]
 
 
 def test_without_callbacks_nothing_waits(scene: Scene) -> None:
@@ -253,7 +253,7 @@ def test_without_a_callback_of_its_own_lost_is_revoked(scene: Scene) -> None:
     )
     scene.give_up(LoseAll())
     scene.call()
-    assert scene.diary[0] == "revoked t-0 t-1"
+    assert scene.events[0] == "revoked t-0 t-1"
 
 
 def test_what_a_listener_raises_is_kept_and_the_rebalance_goes_on(scene: Scene) -> None:
@@ -317,7 +317,7 @@ def test_what_was_begun_before_a_restart_is_reported_once(scene: Scene) -> None:
     again = scene.change_to(B, C)
     scene.call_all()
     assert again.is_done
-    assert [line for line in scene.diary if "drop" not in line and "hold" not in line] == [
+    assert [line for line in scene.events if "drop" not in line and "hold" not in line] == [
         "commit",
         "commit",
         "revoked t-0",
@@ -330,7 +330,7 @@ def test_what_was_taken_but_not_reported_before_a_restart_is_reported_then(scene
     scene.reconciliation.restart()
     scene.change_to(A, B, C)
     scene.call()
-    assert scene.diary == ["assigned t-2"]
+    assert scene.events == ["assigned t-2"]
 
 
 def test_what_is_kept_in_the_end_is_held_no_more(scene: Scene) -> None:
@@ -347,7 +347,7 @@ def test_what_is_reported_as_revoked_is_not_reported_again(scene: Scene) -> None
     again = scene.give_up(RevokeAll())
     scene.call_all()
     assert again.is_done
-    assert [line for line in scene.diary if line.startswith("revoked")] == [
+    assert [line for line in scene.events if line.startswith("revoked")] == [
         "revoked t-0",
         "revoked t-1",
     ]
@@ -374,6 +374,6 @@ def test_of_an_intent_that_is_cancelled_nothing_more_is_done(
     assert scene.reconciliation.deadline_ms == NEVER_MS
     assert caplog.text == "", "its commit is not missed"
     scene.commits[0].succeed(None)
-    assert scene.diary == ["hold t-0", "commit"]
+    assert scene.events == ["hold t-0", "commit"]
     assert not scene.user_calls
     assert scene.subscription.partitions == {A, B}

@@ -31,7 +31,7 @@ M = TypeVar("M", bound=Message)
 
 def response_of(call: Call, kind: type[M]) -> M:
     """The response, which is of this type."""
-    response = call.answered()
+    response = call.require_response()
     assert isinstance(response, kind)
     return response
 
@@ -45,7 +45,9 @@ def response_to(
     version: int | None = None,
 ) -> M:
     """The response that comes at once, of this type."""
-    return response_of(cluster.ask(broker_id, request, cluster.now_ms, version=version), kind)
+    return response_of(
+        cluster.handle_request(broker_id, request, cluster.now_ms, version=version), kind
+    )
 
 
 def coordinator_id(cluster: FakeCluster, name: str = "g", kind: int = 0) -> int:
@@ -96,7 +98,7 @@ def produce(
             TopicProduceData(name="t", partition_data=[PartitionProduceData(records=data)])
         ],
     )
-    return cluster.ask(broker_id, request, now_ms, version=9)
+    return cluster.handle_request(broker_id, request, now_ms, version=9)
 
 
 def produced(call: Call) -> PartitionProduceResponse:
@@ -137,7 +139,7 @@ def fetch(
         topics=[FetchTopic(topic="t", partitions=[partition])] if is_named else [],
         rack_id=rack_id,
     )
-    return cluster.ask(broker_id, request, now_ms, version=12)
+    return cluster.handle_request(broker_id, request, now_ms, version=12)
 
 
 def fetched(call: Call) -> PartitionData:

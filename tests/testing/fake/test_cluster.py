@@ -257,7 +257,7 @@ def test_what_a_session_forgets_while_a_fetch_of_it_waits_may_have_records(
         session_epoch=2,
         forgotten_topics_data=[ForgottenTopic(topic="t", partitions=[0])],
     )
-    cluster.ask(0, forget, 0, version=12)
+    cluster.handle_request(0, forget, 0, version=12)
     assert produced(produce(cluster, 0, batch_of(b"v"))).error_code == 0
     assert fetched_bytes(waiting) > 0
 
@@ -289,16 +289,16 @@ def test_a_reader_in_another_rack_is_sent_to_a_follower_that_serves_it() -> None
 def test_a_missing_topic_is_made_for_those_who_may() -> None:
     cluster = FakeCluster(1, default_partition_count=4)
 
-    def ask(*, may_create: bool) -> MetadataResponse:
+    def request_metadata(*, may_create: bool) -> MetadataResponse:
         request = MetadataRequest(
             topics=[MetadataRequestTopic(name="new")], allow_auto_topic_creation=may_create
         )
         return response_to(cluster, request, MetadataResponse)
 
-    assert ask(may_create=False).topics[0].error_code
+    assert request_metadata(may_create=False).topics[0].error_code
     assert not cluster.topics
-    assert ask(may_create=True).topics[0].error_code
-    assert len(ask(may_create=True).topics[0].partitions) == 4
+    assert request_metadata(may_create=True).topics[0].error_code
+    assert len(request_metadata(may_create=True).topics[0].partitions) == 4
 
 
 @pytest.mark.parametrize(
@@ -359,7 +359,7 @@ def test_an_answer_can_be_late_or_another(cluster: FakeCluster) -> None:
     assert produced(call).base_offset == 0
     other = MetadataResponse(cluster_id="other")
     cluster.faults.add(faults.respond_with(other), ApiKey.METADATA)
-    assert cluster.ask(0, MetadataRequest(), 400).answered() is other
+    assert cluster.handle_request(0, MetadataRequest(), 400).require_response() is other
 
 
 @faults_by_api

@@ -64,9 +64,9 @@ def versions_in(frame: bytes) -> ApiVersionsResponse:
 @pytest.mark.promise("a fake broker handles bytes without a socket or a thread")
 def test_a_request_byte_by_byte_is_answered_once_it_is_whole(cluster: FakeCluster) -> None:
     client = Client(cluster)
-    answers = [client.send(VERSIONS[index : index + 1]) for index in range(len(VERSIONS))]
-    assert not any(answers[:-1])
-    spoken = {api.api_key for api in versions_in(answers[-1]).api_keys}
+    responses = [client.send(VERSIONS[index : index + 1]) for index in range(len(VERSIONS))]
+    assert not any(responses[:-1])
+    spoken = {api.api_key for api in versions_in(responses[-1]).api_keys}
     assert spoken == set(HANDLERS)
 
 
@@ -147,9 +147,9 @@ def test_requests_wait_for_the_one_before_them(cluster: FakeCluster) -> None:
     client = Client(cluster)
     assert client.send(VERSIONS * 3) == b""
     cluster.advance(50)
-    answers = b"".join(client.connection.take_output())
-    assert len(answers) % 3 == 0
-    assert versions_in(answers[: len(answers) // 3])
+    responses = b"".join(client.connection.take_output())
+    assert len(responses) % 3 == 0
+    assert versions_in(responses[: len(responses) // 3])
 
 
 @pytest.mark.promise("a flooding or unreading client takes little memory, and others are served")
@@ -189,12 +189,12 @@ def test_large_requests_are_read_ahead_by_their_bytes(
 def test_a_client_that_takes_no_answer_is_served_no_more(
     cluster: FakeCluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    answer_bytes = len(Client(cluster).send(VERSIONS))
-    monkeypatch.setattr(connection, "OUTPUT_BYTES_MAX", 2 * answer_bytes)
+    response_bytes = len(Client(cluster).send(VERSIONS))
+    monkeypatch.setattr(connection, "OUTPUT_BYTES_MAX", 2 * response_bytes)
     client = Client(cluster)
-    assert len(client.send(VERSIONS * 7)) == 2 * answer_bytes
+    assert len(client.send(VERSIONS * 7)) == 2 * response_bytes
     taken = [sum(map(len, client.connection.take_output())) for _ in range(4)]
-    assert taken == [2 * answer_bytes, 2 * answer_bytes, answer_bytes, 0]
+    assert taken == [2 * response_bytes, 2 * response_bytes, response_bytes, 0]
 
 
 @pytest.mark.promise("a flooding or unreading client takes little memory, and others are served")

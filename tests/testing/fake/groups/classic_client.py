@@ -175,7 +175,7 @@ class ClassicClient:
     def _send(self, request: Request, version: int, broker_id: int | None = None) -> Call:
         if broker_id is None:
             broker_id = coordinator_id(self.cluster)
-        return self.cluster.ask(broker_id, request, self.cluster.now_ms, version=version)
+        return self.cluster.handle_request(broker_id, request, self.cluster.now_ms, version=version)
 
 
 def begin(cluster: FakeCluster) -> None:

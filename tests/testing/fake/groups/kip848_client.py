@@ -55,8 +55,8 @@ class Kip848Client:
         self._regex = regex
         self._assignor = assignor
 
-    def beat(self, *, is_heard: bool = True) -> ConsumerGroupHeartbeatResponse:
-        """Tell what it has, and hear what it shall have; not `is_heard`: the answer is lost."""
+    def beat(self, *, has_response: bool = True) -> ConsumerGroupHeartbeatResponse:
+        """Send a heartbeat with what it owns; its response is lost if not `has_response`."""
         joins = self.epoch == 0
         request = ConsumerGroupHeartbeatRequest(
             rebalance_timeout_ms=REBALANCE_MS if joins else -1,
@@ -68,17 +68,17 @@ class Kip848Client:
                 for topic_id, partition in sorted(self.owned)
             ],
         )
-        answer = self._ask(request)
-        if is_heard:
-            self._hear(answer)
-        return answer
+        response = self._send(request)
+        if has_response:
+            self._on_response(response)
+        return response
 
     def subscribe(self, topics: Iterable[str]) -> ConsumerGroupHeartbeatResponse:
         """Have other topics, with a heartbeat that says nothing else."""
         self.topics = list(topics)
-        answer = self._ask(ConsumerGroupHeartbeatRequest(subscribed_topic_names=self.topics))
-        self._hear(answer)
-        return answer
+        response = self._send(ConsumerGroupHeartbeatRequest(subscribed_topic_names=self.topics))
+        self._on_response(response)
+        return response
 
     def reconcile(self) -> None:
         """Give up and take what it was told to; the next heartbeat tells."""
@@ -88,29 +88,29 @@ class Kip848Client:
         """Heartbeat, do as told, and tell; the last answer."""
         self.beat()
         self.reconcile()
-        answer = self.beat()
+        response = self.beat()
         self.reconcile()
-        return answer
+        return response
 
     def leave(self, epoch: int = -1) -> ConsumerGroupHeartbeatResponse:
         """Leave; with the epoch -2 for a while."""
         self.epoch = epoch
-        answer = self._ask(ConsumerGroupHeartbeatRequest())
+        response = self._send(ConsumerGroupHeartbeatRequest())
         self._lose_all()
-        return answer
+        return response
 
-    def _hear(self, answer: ConsumerGroupHeartbeatResponse) -> None:
-        if answer.error_code in _FENCING:
+    def _on_response(self, response: ConsumerGroupHeartbeatResponse) -> None:
+        if response.error_code in _FENCING:
             self._lose_all()
             return
-        if answer.error_code == UnreleasedInstanceIdError.code:
+        if response.error_code == UnreleasedInstanceIdError.code:
             return
-        assert answer.error_code == 0, answer.error_message
-        self.epoch = answer.member_epoch
-        if answer.assignment is not None:
+        assert response.error_code == 0, response.error_message
+        self.epoch = response.member_epoch
+        if response.assignment is not None:
             self.assigned = {
                 (topic.topic_id, partition)
-                for topic in answer.assignment.topic_partitions
+                for topic in response.assignment.topic_partitions
                 for partition in topic.partitions
             }
 
@@ -119,7 +119,7 @@ class Kip848Client:
         self.owned = set()
         self.assigned = set()
 
-    def _ask(self, request: ConsumerGroupHeartbeatRequest) -> ConsumerGroupHeartbeatResponse:
+    def _send(self, request: ConsumerGroupHeartbeatRequest) -> ConsumerGroupHeartbeatResponse:
         request.group_id = GROUP
         request.member_id = self.member_id
         request.member_epoch = self.epoch

@@ -332,7 +332,7 @@ def test_a_sync_must_name_the_protocol_that_was_chosen(cluster: FakeCluster) -> 
     [client] = settled(cluster, None)
     request = SyncGroupRequest(group_id="g", generation_id=1, member_id=client.member_id)
     for version, code in ((5, InconsistentGroupProtocolError.code), (4, 0)):
-        call = cluster.ask(coordinator_id(cluster), request, 0, version=version)
+        call = cluster.handle_request(coordinator_id(cluster), request, 0, version=version)
         assert synced(call).error_code == code
     client.protocols = {"other": b""}
     assert synced(client.sync()).error_code == InconsistentGroupProtocolError.code

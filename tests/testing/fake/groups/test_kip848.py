@@ -258,8 +258,8 @@ def test_a_new_coordinator_gives_everybody_a_session_anew(cluster: FakeCluster) 
     assert first.beat().error_code == second.beat().error_code == 0
     assert (first.epoch, group_of(cluster).epoch) == (epoch, epoch)
     request = ConsumerGroupHeartbeatRequest(group_id=GROUP, member_id="m1", member_epoch=epoch)
-    answer = response_to(cluster, request, ConsumerGroupHeartbeatResponse, broker_id=old_id)
-    assert answer.error_code == NotCoordinatorError.code
+    response = response_to(cluster, request, ConsumerGroupHeartbeatResponse, broker_id=old_id)
+    assert response.error_code == NotCoordinatorError.code
 
 
 @pytest.mark.promise("fake KIP-848 groups fence commits and reads of offsets by member epoch")

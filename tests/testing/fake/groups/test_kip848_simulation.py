@@ -64,10 +64,10 @@ class Group(RuleBasedStateMachine):
         client.beat()
 
     @precondition(lambda self: self.clients)
-    @rule(number=st.integers(0, 9), is_heard=st.booleans())
-    def beat(self, number: int, is_heard: bool) -> None:
+    @rule(number=st.integers(0, 9), has_response=st.booleans())
+    def beat(self, number: int, has_response: bool) -> None:
         client = self.chosen(number)
-        client.beat(is_heard=is_heard)
+        client.beat(has_response=has_response)
 
     @precondition(lambda self: self.clients)
     @rule(number=st.integers(0, 9))

@@ -103,7 +103,7 @@ class Walk:
                 *[JoinGroupRequestProtocol(name, b"") for name in names],
             ],
         )
-        self.ask(request, versions=[3, 5, 8, 9])
+        self.handle_request(request, versions=[3, 5, 8, 9])
 
     def sync(self) -> None:
         members = self.known_ids()
@@ -118,10 +118,12 @@ class Walk:
                 for each in members[::2]
             ],
         )
-        self.ask(request, versions=[0, 3, 5])
+        self.handle_request(request, versions=[0, 3, 5])
 
     def heartbeat(self) -> None:
-        self.ask(HeartbeatRequest("g", self.generation(), self.member_id()), versions=[0, 4])
+        self.handle_request(
+            HeartbeatRequest("g", self.generation(), self.member_id()), versions=[0, 4]
+        )
 
     def commit(self) -> None:
         partition = OffsetCommitRequestPartition(
@@ -131,11 +133,11 @@ class Walk:
         )
         topic = OffsetCommitRequestTopic(name=self.mostly("t", "none"), partitions=[partition])
         request = OffsetCommitRequest("g", self.generation(), self.member_id(), topics=[topic])
-        self.ask(request, versions=[2, 7, 9])
+        self.handle_request(request, versions=[2, 7, 9])
 
     def leave(self) -> None:
         identity = MemberIdentity(self.member_id(), self.random.choice([None, None, "i", "j"]))
-        self.ask(LeaveGroupRequest("g", members=[identity, identity]), versions=[3, 5])
+        self.handle_request(LeaveGroupRequest("g", members=[identity, identity]), versions=[3, 5])
 
     def administer(self) -> None:
         names = ["g", self.random.choice(OTHER_NAMES)]
@@ -153,7 +155,7 @@ class Walk:
             ]
         )
         low = 8 if isinstance(request, OffsetFetchRequest) else request.min_version
-        self.ask(request, versions=[low, request.max_version])
+        self.handle_request(request, versions=[low, request.max_version])
 
     def wait(self) -> None:
         duration_ms = self.random.choice([0, 50, 50, 1_000, 5_000, SESSION_MS])
@@ -162,7 +164,7 @@ class Walk:
     def move(self) -> None:
         self.cluster.move_coordinator(0, "g", self.random.randrange(3))
 
-    def ask(self, request: Request, *, versions: list[int]) -> None:
+    def handle_request(self, request: Request, *, versions: list[int]) -> None:
         name = getattr(request, "group_id", "g")
         broker_id = self.mostly(coordinator_id(self.cluster, name), 0, 1, 2)
         version = self.random.choice(versions)
@@ -170,7 +172,7 @@ class Walk:
         if version < 5 and isinstance(request, JoinGroupRequest):
             request.group_instance_id = None
         before = set(self.present())
-        call = self.cluster.ask(broker_id, request, self.cluster.now_ms, version=version)
+        call = self.cluster.handle_request(broker_id, request, self.cluster.now_ms, version=version)
         self.calls.append(call)
         member_id = getattr(request, "member_id", "") or next(
             iter(set(self.present()) - before), ""

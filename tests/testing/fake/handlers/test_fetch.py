@@ -36,7 +36,9 @@ def append(cluster: FakeCluster, number: int, data: bytes) -> None:
     cluster.replication.on_append(partition, cluster.now_ms)
 
 
-def ask(cluster: FakeCluster, request: FetchRequest) -> tuple[int, list[PartitionData]]:
+def fetch_partitions(
+    cluster: FakeCluster, request: FetchRequest
+) -> tuple[int, list[PartitionData]]:
     """The session's id, and the partitions of the one topic."""
     response = response_to(cluster, request, FetchResponse, version=12)
     assert response.error_code == 0
@@ -53,11 +55,15 @@ def test_of_a_session_a_partition_that_was_read_comes_last_the_next_time(
     """KIP-74: answers with room for one batch serve the partitions in turns."""
     both = [FetchPartition(partition=n, partition_max_bytes=10_000) for n in range(2)]
     topics = [FetchTopic(topic="t", partitions=both)]
-    session_id, responded = ask(cluster, FetchRequest(max_bytes=1, session_epoch=0, topics=topics))
+    session_id, responded = fetch_partitions(
+        cluster, FetchRequest(max_bytes=1, session_epoch=0, topics=topics)
+    )
     read = [[each.partition_index for each in responded if each.records]]
     for epoch in range(1, 4):
         later = FetchRequest(max_bytes=1, session_id=session_id, session_epoch=epoch)
-        read.append([each.partition_index for each in ask(cluster, later)[1] if each.records])
+        read.append(
+            [each.partition_index for each in fetch_partitions(cluster, later)[1] if each.records]
+        )
     assert read == [[0], [1], [0], [1]]
 
 

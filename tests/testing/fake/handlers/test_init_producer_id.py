@@ -26,7 +26,7 @@ def cluster() -> FakeCluster:
     return FakeCluster(3)
 
 
-def ask(
+def init_producer_id(
     cluster: FakeCluster,
     name: str | None,
     *,
@@ -46,7 +46,7 @@ def ask(
 @pytest.mark.promise("the fake cluster serves InitProducerId: ids and epochs")
 def test_an_idempotent_producer_gets_an_id_of_its_own_from_any_broker(cluster: FakeCluster) -> None:
     told = [
-        ask(cluster, None, broker_id=broker_id, version=version)
+        init_producer_id(cluster, None, broker_id=broker_id, version=version)
         for version in VERSIONS
         for broker_id in range(3)
     ]
@@ -56,22 +56,22 @@ def test_an_idempotent_producer_gets_an_id_of_its_own_from_any_broker(cluster: F
 
 @pytest.mark.promise("the fake cluster serves InitProducerId: ids and epochs")
 def test_a_transactional_producer_keeps_its_id_in_a_new_epoch(cluster: FakeCluster) -> None:
-    told = [ask(cluster, "a") for _ in range(EPOCH_MAX + 2)]
+    told = [init_producer_id(cluster, "a") for _ in range(EPOCH_MAX + 2)]
     assert [each.producer_epoch for each in told] == [*range(EPOCH_MAX + 1), 0]
     *same, other = [each.producer_id for each in told]
     assert len(set(same)) == 1
-    assert ask(cluster, "b").producer_id not in (same[0], other), "epochs are used up"
+    assert init_producer_id(cluster, "b").producer_id not in (same[0], other), "epochs are used up"
 
 
 @pytest.mark.promise("the fake cluster serves InitProducerId: ids and epochs")
 def test_what_no_coordinator_gives_an_id_for_is_refused(cluster: FakeCluster) -> None:
     elsewhere = (coordinator_id(cluster, "a", TRANSACTIONAL_ID) + 1) % 3
     for told, error in (
-        (ask(cluster, ""), InvalidRequestError),
-        (ask(cluster, "a", timeout_ms=0), InvalidTransactionTimeoutError),
-        (ask(cluster, "a", timeout_ms=2**31 - 1), InvalidTransactionTimeoutError),
-        (ask(cluster, "a", broker_id=elsewhere), NotCoordinatorError),
+        (init_producer_id(cluster, ""), InvalidRequestError),
+        (init_producer_id(cluster, "a", timeout_ms=0), InvalidTransactionTimeoutError),
+        (init_producer_id(cluster, "a", timeout_ms=2**31 - 1), InvalidTransactionTimeoutError),
+        (init_producer_id(cluster, "a", broker_id=elsewhere), NotCoordinatorError),
     ):
         assert (told.error_code, told.producer_id, told.producer_epoch) == (error.code, -1, -1)
     cluster.move_coordinator(TRANSACTIONAL_ID, "a", elsewhere)
-    assert ask(cluster, "a", broker_id=elsewhere).error_code == 0
+    assert init_producer_id(cluster, "a", broker_id=elsewhere).error_code == 0

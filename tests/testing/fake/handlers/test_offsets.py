@@ -58,7 +58,7 @@ if TYPE_CHECKING:
 T0 = TopicPartition("t", 0)
 COMMITTED = CommittedOffset(5, 3, "note")
 
-Answer = tuple[int, int, int, str | None]
+PartitionResult = tuple[int, int, int, str | None]
 """Error code, offset, leader epoch, metadata."""
 
 
@@ -103,7 +103,7 @@ def fetch(
     *,
     is_stable: bool = False,
     broker_id: int | None = None,
-) -> tuple[int, dict[int, Answer]]:
+) -> tuple[int, dict[int, PartitionResult]]:
     """Ask for partitions of ``t``, None for all; the group's error code, and what is told."""
     topic_id = cluster.topics["t"].topic_id
     if version >= 8:
@@ -117,9 +117,9 @@ def fetch(
         older = None if numbers is None else [OffsetFetchRequestTopic("t", numbers)]
         request = OffsetFetchRequest(group_id="g", topics=older, require_stable=is_stable)
     asked_id = coordinator_id(cluster) if broker_id is None else broker_id
-    call = cluster.ask(asked_id, request, cluster.now_ms, version=version)
+    call = cluster.handle_request(asked_id, request, cluster.now_ms, version=version)
     # What the wire has, since fields that a version lacks do not count.
-    frame = encode_response(call.answered(), version, 0)
+    frame = encode_response(call.require_response(), version, 0)
     response = decode_response(OffsetFetchResponse, version, memoryview(frame)[4:])
     assert isinstance(response, OffsetFetchResponse)
     group_or_response = response.groups[0] if version >= 8 else response
@@ -286,7 +286,7 @@ def delete(
     """The error codes of the request and of the partition; 0 for one that is not told."""
     named = OffsetDeleteRequestTopic(topic, [OffsetDeleteRequestPartition(number)])
     request = OffsetDeleteRequest(group_id=group, topics=[named])
-    call = cluster.ask(coordinator_id(cluster, group), request, cluster.now_ms)
+    call = cluster.handle_request(coordinator_id(cluster, group), request, cluster.now_ms)
     response = response_of(call, OffsetDeleteResponse)
     told = response.topics[0].partitions[0].error_code if response.topics else 0
     return response.error_code, told

@@ -94,6 +94,6 @@ def metadata_response(*topics: MetadataResponseTopic) -> MetadataResponse:
     )
 
 
-def learn(metadata: Metadata, now_ms: int, *topics: MetadataResponseTopic) -> None:
+def respond_with(metadata: Metadata, now_ms: int, *topics: MetadataResponseTopic) -> None:
     """Poll it, and respond with these topics."""
     due_request(metadata, now_ms).on_response(metadata_response(*topics), now_ms)
