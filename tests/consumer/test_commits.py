@@ -457,7 +457,7 @@ def test_what_was_refused_is_told_by_partition() -> None:
 
 
 @pytest.mark.parametrize(
-    "answer",
+    "response",
     [
         commit_response(t={0: 0, 1: 0}),
         commit_response(t={0: 0, 1: 0, 2: 0}, u={1: 0}),

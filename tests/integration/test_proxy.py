@@ -150,7 +150,7 @@ def test_a_cut_answer_comes_in_part(proxy: FaultProxy) -> None:
 
 @pytest.mark.promise("the fault proxy forges a length, doubles a response, and counts its faults")
 @pytest.mark.parametrize(
-    ("fault", "answers"),
+    ("fault", "responses"),
     [
         pytest.param(Double(), REQUEST * 2, id="double"),
         pytest.param(ForgeLength(length_bytes=1), b"\0\0\0\1" + REQUEST[4:], id="forge"),

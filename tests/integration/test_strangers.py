@@ -264,7 +264,7 @@ def metadata_frame(message: Message, correlation_id: int) -> bytes:
 
 
 @pytest.mark.parametrize(
-    ("answer", "what"),
+    ("response", "what"),
     [
         (lambda number: metadata_frame(MetadataResponse(), number + 1), "is due; the stream"),
         (lambda number: b"\x00\x00\x00\x05" + number.to_bytes(4) + b"Z", "cannot be read"),

@@ -554,7 +554,7 @@ def test_one_fenced_while_it_gives_up_has_nothing_to_leave(stable: Kip848Scene) 
 
 
 @pytest.mark.promise("a member that leaves before its first response leaves all the same")
-@pytest.mark.parametrize("has_answer", [False, True])
+@pytest.mark.parametrize("has_response", [False, True])
 def test_one_whose_first_heartbeat_has_no_response_yet_leaves(has_response: bool) -> None:
     """The coordinator has it, and would keep its partitions for a whole session."""
     scene = Kip848Scene()

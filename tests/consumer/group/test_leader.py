@@ -235,7 +235,7 @@ def test_what_passes_is_requested_again(
 
 
 @pytest.mark.parametrize(
-    "answer",
+    "response",
     [
         described(error_code=GroupAuthorizationFailedError.code),
         described(b"\x00"),
