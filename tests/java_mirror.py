@@ -74,12 +74,12 @@ class JavaMirror:
         self._process.communicate(timeout=EXIT_TIMEOUT_S)
 
     def call(self, line: str) -> str:
-        """Return the answer; what Java raised is the test's failure."""
+        """Return the line that Java prints; what it raised is the test's failure."""
         assert self._process.stdin is not None
         assert self._process.stdout is not None
         self._process.stdin.write(f"{line}\n")
         self._process.stdin.flush()
         response = self._process.stdout.readline().rstrip("\n")
         assert response, "the Java process has ended"
-        assert not response.startswith("error "), f"{response}; the question was {line[:200]}"
+        assert not response.startswith("error "), f"{response}; the line was {line[:200]}"
         return response

@@ -69,7 +69,7 @@ def test_the_bytes_are_javas_and_come_back(java: JavaMirror, case: tuple[str, An
     name, value = case
     serializer = getattr(serialization, f"{name}Serializer")()
     deserializer = getattr(serialization, f"{name}Deserializer")()
-    in_java, read_by_java = java.ask(f"{JAVA_NAMES.get(name, name)} {written(value)}").split(" ")
+    in_java, read_by_java = java.call(f"{JAVA_NAMES.get(name, name)} {written(value)}").split(" ")
     data = serializer.serialize("t", value)
     assert written(data) == in_java
     # A NaN reads as one of ours, whichever it was.
