@@ -44,7 +44,7 @@ def run(*command: str | Path, cwd: Path = ROOT, text: str = "") -> tuple[int, st
         ("X = " + "1 + " * 30 + "1\n", "E501"),
     ],
 )
-def test_ruff_sees_a_breach_of_style(code: str, rule: str) -> None:
+def test_ruff_finds_a_breach_of_style(code: str, rule: str) -> None:
     status, output = run(
         *(sys.executable, "-m", "ruff", "check", "--no-cache"),
         *("--stdin-filename", "pykclient/breach.py", "-"),
@@ -55,7 +55,7 @@ def test_ruff_sees_a_breach_of_style(code: str, rule: str) -> None:
 
 
 @pytest.mark.promise("`make check` finds breaches of style, types and import rules")
-def test_ruff_sees_another_format() -> None:
+def test_ruff_finds_another_format() -> None:
     command = (sys.executable, "-m", "ruff", "format", "--check", "--no-cache")
     status, _ = run(*command, "--stdin-filename", "pykclient/breach.py", "-", text="x = 'a'\n")
     assert status == 1

@@ -242,7 +242,7 @@ def test_what_a_member_raises_is_raised_by_its_group() -> None:
         list(group.records(1, SILENCE_S))
 
 
-def test_equal_answers_do_not_differ_and_the_last_bit_is_rounding() -> None:
+def test_equal_results_do_not_differ_and_the_last_bit_is_rounding() -> None:
     ours = [AirlineDelay("AA", "American", 3, 3, 0.1 + 0.2), AirlineDelay("B6", "B", 1, 0, None)]
     spark = [AirlineDelay("B6", "B", 1, 0, None), AirlineDelay("AA", "American", 3, 3, 0.3)]
     assert differences(ours, spark) == []
@@ -259,7 +259,7 @@ def test_equal_answers_do_not_differ_and_the_last_bit_is_rounding() -> None:
         AirlineDelay("AA", "American", 3, 2, None),
     ],
 )
-def test_another_answer_differs(other: AirlineDelay) -> None:
+def test_another_result_differs(other: AirlineDelay) -> None:
     (line,) = differences([AirlineDelay("AA", "American", 3, 2, 0.5)], [other])
     assert line.startswith("AA: the data set gives")
 
@@ -318,7 +318,7 @@ def test_every_step_is_timed_also_one_that_fails() -> None:
     assert ["│", "all", "steps", "│", "3.5", "│"] in lines
 
 
-def test_a_machine_without_java_is_told_how_to_get_spark(
+def test_without_java_the_error_names_how_to_get_spark(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.delenv("JAVA_HOME", raising=False)

@@ -277,7 +277,7 @@ def test_what_exists_is_found(text: str) -> None:
         *("VanishedAccumulator", "Engine.vanished", "pykclient.vanished", "BufferPool.seal"),
     ],
 )
-def test_what_is_gone_is_seen(text: str) -> None:
+def test_what_is_gone_is_found(text: str) -> None:
     (span,) = spans_of("a.md", f"see\n\n```\n`not_looked_at`\n```\n    `nor_this`\nsee `{text}`")
     assert span == Span("a.md", 7, text)
     assert not exists(span)

@@ -58,7 +58,7 @@ def test_an_error_is_caught_like_what_it_is_a_kind_of(
     assert issubclass(kind, parent)
 
 
-def test_a_truncated_log_is_an_offset_out_of_range_that_says_more() -> None:
+def test_a_truncated_log_is_an_offset_out_of_range_with_the_diverging_offset() -> None:
     error = errors.LogTruncationError("cut", topic="t", partition=0, offset=5, diverging_offset=3)
     assert (error.code, error.offset, error.diverging_offset) == (1, 5, 3)
     assert not error.retriable
@@ -73,7 +73,7 @@ def test_both_ways_in_which_a_rebalance_ends_a_commit_have_one_parent() -> None:
 SECRET = b"\xffa secret that belongs in no log"
 
 
-def test_a_value_that_could_not_be_decoded_is_not_told() -> None:
+def test_a_value_that_could_not_be_decoded_is_not_in_the_error() -> None:
     with pytest.raises(UnicodeDecodeError) as raised:
         SECRET.decode()
     assert "secret" in repr(raised.value)
@@ -171,7 +171,7 @@ def test_every_public_error_is_among_those_that_are_tried() -> None:
 
 
 @pytest.mark.parametrize("kind", CLASSES, ids=lambda kind: kind.__name__)
-def test_an_error_comes_back_with_all_that_it_says(kind: type[KafkaError]) -> None:
+def test_an_error_comes_back_with_all_its_attributes(kind: type[KafkaError]) -> None:
     error = raised(made(kind))
     for way in WAYS:
         assert said(way(error)) == said(error)
@@ -199,7 +199,7 @@ class LockedError(Exception):
 
 
 @pytest.mark.parametrize("cause", [OddError("a", "b"), LockedError()])
-def test_a_cause_that_cannot_be_pickled_is_replaced_by_what_it_says(cause: Exception) -> None:
+def test_a_cause_that_cannot_be_pickled_is_replaced_by_its_message(cause: Exception) -> None:
     error = errors.SerializationError("value_serializer failed")
     error.__cause__ = cause
     found = pickle.loads(pickle.dumps(error))
@@ -287,7 +287,7 @@ def test_each_code_gives_its_error() -> None:
         (-1, errors.UnknownServerError, ""),
     ],
 )
-def test_flags_say_what_may_be_done(code: int, kind: type[BrokerError], flags: str) -> None:
+def test_flags_show_what_may_be_done(code: int, kind: type[BrokerError], flags: str) -> None:
     error = error_for_code(code)
     assert type(error) is kind
     names = ("retriable", "refresh_metadata", "fatal")

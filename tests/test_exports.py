@@ -137,7 +137,7 @@ def test_what_the_signatures_of_an_assignor_have_is_exported() -> None:
     assert named - foreign <= set(pykclient.__all__)
 
 
-def test_every_public_function_says_what_it_returns() -> None:
+def test_every_public_function_declares_what_it_returns() -> None:
     silent = [name for name, function in public_functions() if not annotations_of(function)]
     assert silent == []
 

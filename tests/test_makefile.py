@@ -243,7 +243,7 @@ def test_a_python_that_is_too_old_or_only_a_name_is_passed_over(tmp_path: Path) 
         ('[ "$1" = -c ]', "apt-get install python3-venv"),
     ],
 )
-def test_without_a_python_or_its_venv_the_cure_is_said(
+def test_without_a_python_or_its_venv_the_error_names_the_cure(
     tmp_path: Path, python3: str | None, cure: str
 ) -> None:
     if python3 is not None:

@@ -10,7 +10,7 @@ START_MS = 1_000_000
 WINDOW_MS = WINDOWS.window_ms
 
 
-def test_of_nothing_nothing_is_told() -> None:
+def test_without_values_there_is_no_average() -> None:
     recent = Recent()
     assert (recent.average(START_MS), recent.maximum(START_MS)) == (None, None)
     assert recent.rate(START_MS) == 0
@@ -43,14 +43,14 @@ def test_what_was_measured_long_ago_is_forgotten_without_a_new_measurement() -> 
     assert recent.maximum(START_MS + 2 * WINDOW_MS + 1) is None
 
 
-def test_a_steady_rate_is_told_as_it_is() -> None:
+def test_a_steady_rate_is_reported_as_it_is() -> None:
     recent = Recent()
     for number in range(2_000):
         recent.add(5, START_MS + number * 100)
     assert recent.rate(START_MS + 200_000) == pytest.approx(50, rel=0.01)
 
 
-def test_windows_are_as_many_and_as_long_as_was_said() -> None:
+def test_windows_are_as_many_and_as_long_as_set() -> None:
     recent = Recent(Windows(3, 100))
     for number, value in enumerate((9, 1, 2, 3)):
         recent.add(value, START_MS + number * 100)
@@ -60,7 +60,7 @@ def test_windows_are_as_many_and_as_long_as_was_said() -> None:
     assert recent.maximum(START_MS + 601) is None
 
 
-def test_windows_without_length_tell_of_this_moment() -> None:
+def test_windows_without_length_have_this_moment() -> None:
     recent = Recent(Windows(1, 0))
     recent.add(4, START_MS)
     recent.add(5, START_MS)

@@ -169,7 +169,7 @@ def test_the_sdist_holds_what_a_build_needs(dist: Path) -> None:
 
 
 @pytest.mark.promise("the package names its Python, its license, its dependencies and its extras")
-def test_the_wheel_says_what_it_needs_and_offers(wheel: Path) -> None:
+def test_the_wheels_metadata_has_what_it_needs_and_offers(wheel: Path) -> None:
     with zipfile.ZipFile(wheel) as archive:
         name = f"pykclient-{__version__}.dist-info"
         metadata = message_from_string(archive.read(f"{name}/METADATA").decode())

@@ -40,7 +40,7 @@ def test_a_setting_that_cannot_be_sent_is_refused(make: Callable[[str], object],
 
 
 @pytest.mark.parametrize("text", [LONG, BROKEN, ""], ids=["long", "no text", "empty"])
-def test_a_topic_that_cannot_be_asked_about_is_refused(text: str) -> None:
+def test_a_topic_that_fits_in_no_request_is_refused(text: str) -> None:
     partition = TopicPartition(text, 0)
     with (
         Producer(bootstrap_servers=SERVERS) as producer,

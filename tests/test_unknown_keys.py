@@ -49,7 +49,7 @@ def refusal(config: type[ClientConfig], key: str, value: object) -> str:
         (AdminConfig, "retires", "retries"),
     ],
 )
-def test_a_misspelled_key_is_answered_with_the_right_one(
+def test_the_error_of_a_misspelled_key_names_the_right_one(
     config: type[ClientConfig], key: str, suggestion: str
 ) -> None:
     assert refusal(config, key, 1) == (
@@ -78,7 +78,7 @@ def test_a_key_like_no_other_is_refused_without_a_guess() -> None:
         (ConsumerConfig, "fetch.wait.max.ms", "fetch.max.wait.ms"),
     ],
 )
-def test_a_name_of_old_releases_and_other_libraries_is_answered_with_kafkas(
+def test_the_error_of_a_name_of_old_releases_and_other_libraries_names_kafkas(
     config: type[ClientConfig], key: str, now: str
 ) -> None:
     assert f"Kafka's is now {now}" in refusal(config, key, "1")
@@ -119,7 +119,7 @@ def test_a_key_that_only_looks_like_another_is_not_taken_for_it(
         ("my.module.MySerializer", "Put a colon before the class"),
     ],
 )
-def test_a_serializer_named_as_in_java_or_by_a_word_is_answered_with_ours(
+def test_the_error_of_a_serializer_named_as_in_java_or_in_short_names_ours(
     value: str, cure: str
 ) -> None:
     text = refusal(ProducerConfig, "value.serializer", value)
@@ -179,7 +179,7 @@ def test_all_wrong_settings_of_a_call_are_in_one_error() -> None:
         (AdminConfig, "auto.offset.reset", "the consumer"),
     ],
 )
-def test_a_key_of_another_client_is_refused_with_whose_it_is(
+def test_a_key_of_another_client_is_refused_with_the_name_of_that_client(
     config: type[ClientConfig], key: str, owner: str
 ) -> None:
     assert refusal(config, key, "1") == (
@@ -250,7 +250,7 @@ def test_a_refused_secret_is_not_shown(key: str) -> None:
         (ProducerConfig, "partitioner.class", "murmur2_random", NOT_VALID, SPREAD),
     ],
 )
-def test_a_refusal_says_why_and_what_to_do_instead(
+def test_a_refusal_has_its_reason_and_what_to_do_instead(
     config: type[ClientConfig], key: str, value: str, start: str, end: str
 ) -> None:
     text = refusal(config, key, value)
@@ -270,7 +270,7 @@ def test_a_refusal_says_why_and_what_to_do_instead(
         (ProducerConfig, "ssl.enabled.protocols", ["TLSv1.2", "TLSv1.3"]),
     ],
 )
-def test_a_setting_that_is_not_built_may_say_what_happens_anyway(
+def test_an_unsupported_setting_may_have_the_value_of_what_happens_anyway(
     config: type[ClientConfig], key: str, value: object
 ) -> None:
     given = config.from_settings({"bootstrap.servers": "h1:9092", key: value})

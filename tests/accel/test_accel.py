@@ -40,7 +40,7 @@ def test_an_unknown_implementation_is_refused_with_the_choices() -> None:
 
 @one_is_chosen
 @pytest.mark.parametrize("wanted", [None, ""])
-def test_the_fastest_core_there_is_is_used_unless_another_is_asked_for(
+def test_the_fastest_core_there_is_is_used_unless_another_is_set(
     core: ModuleType, wanted: str | None
 ) -> None:
     implementation, note = accel.choose(wanted)
@@ -74,7 +74,7 @@ def unbuilt(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def test_a_build_without_a_compiled_core_runs_on_the_pure_one_and_says_so_when_asked(
+def test_a_build_without_a_compiled_core_runs_on_the_pure_one_and_reports_it(
     unbuilt: Path,
 ) -> None:
     done = run(SHOW, unbuilt)
@@ -114,7 +114,7 @@ def test_a_compiled_core_of_an_older_build_that_lacks_a_name_is_a_warning(unbuil
 
 
 @one_is_chosen
-def test_asking_for_a_compiled_core_that_is_not_built_is_an_error_with_the_cure(
+def test_a_setting_of_a_compiled_core_that_is_not_built_is_an_error_with_the_cure(
     unbuilt: Path,
 ) -> None:
     failed = run(SHOW, unbuilt, PYKCLIENT_ACCEL="compiled")

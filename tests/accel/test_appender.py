@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 @pytest.mark.promise("every batch is read back as it was written, in five codecs")
-def test_a_record_has_the_bytes_that_the_protocol_says(core: ModuleType) -> None:
+def test_a_record_has_the_bytes_of_the_protocol(core: ModuleType) -> None:
     appender = new_appender(core)
     appender.append(1000, b"key", b"value", [("h", b"x"), ("null", None)])
     appender.append(1001, None, None)
@@ -39,7 +39,7 @@ def test_lengths_take_as_many_bytes_as_they_need(core: ModuleType) -> None:
         assert decoded(core, sealed_bytes(appender)).values == [b"v" * size]
 
 
-def test_a_delivery_tells_the_place_in_the_batch(core: ModuleType) -> None:
+def test_a_delivery_has_its_place_in_the_batch(core: ModuleType) -> None:
     appender = new_appender(core)
     deliveries = [appender.append(0, None, b"") for _ in range(3)]
     assert [delivery and delivery.index for delivery in deliveries] == [0, 1, 2]

@@ -94,7 +94,7 @@ def test_contiguous_batches_may_end_with_the_last_offset_of_all(core: ModuleType
 
 
 @pytest.mark.parametrize("attribute", [TRANSACTIONAL, APPEND_TIME])
-def test_what_is_special_is_said_by_the_caller(core: ModuleType, attribute: int) -> None:
+def test_the_caller_chooses_the_special_attributes(core: ModuleType, attribute: int) -> None:
     data = header_changed(plain(0), ATTRIBUTES_AT, attribute, 2)
     assert core.find_contiguous(data, 0, 0) is not None
     assert core.find_contiguous(data, 0, attribute) is None

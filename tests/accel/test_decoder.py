@@ -42,7 +42,7 @@ ROWS = st.lists(
 
 
 @pytest.mark.promise("more than a million headers at once are refused before they are made")
-def test_more_headers_than_anybody_has_are_refused_before_they_are_made(core: ModuleType) -> None:
+def test_an_impossible_count_of_headers_is_refused_before_they_are_made(core: ModuleType) -> None:
     """Goal: kilobytes of a compressed batch cannot become gigabytes of headers."""
     count = HEADER_COUNT_MAX + 1
     with pytest.raises(DecodeError, match=f"a record claims {count} headers, .*limit"):

@@ -50,7 +50,7 @@ class Batch:
         return f"record {index}"
 
 
-def test_it_shows_what_its_batch_knows(core: ModuleType) -> None:
+def test_it_shows_the_state_of_its_batch(core: ModuleType) -> None:
     assert repr(core.Delivery(Batch(), 7)) == "<Delivery: record 7>"
     assert repr(core.Delivery(None, 7)) == "<Delivery: without a batch>"
 
@@ -63,7 +63,7 @@ def test_it_refuses_to_be_pickled_or_copied(
         send(core.Delivery(Batch(), 7))
 
 
-def test_each_method_asks_the_batch_about_its_record(core: ModuleType) -> None:
+def test_each_method_calls_the_batch_with_its_index(core: ModuleType) -> None:
     batch = Batch()
     delivery = core.Delivery(batch, 7)
     assert delivery.done() is True
@@ -135,7 +135,7 @@ def test_the_time_of_the_log_is_that_of_all_records(result: BatchResult[Place]) 
     assert {result.where(index).timestamp_ms for index in range(5)} == {99}
 
 
-def test_an_offset_that_nobody_told_is_none(result: BatchResult[Place]) -> None:
+def test_an_offset_that_the_response_lacks_is_none(result: BatchResult[Place]) -> None:
     result.base_offset = None
     assert result.where(4) == Place("t", 3, None, 60)
 
@@ -151,7 +151,7 @@ def test_offsets_that_a_broker_lets_run_out_of_64_bits_do_not_begin_again(
 
 
 @pytest.mark.promise("deliveries and callbacks report each record's own offset and time")
-def test_callbacks_hear_where_their_records_stand_in_order(
+def test_callbacks_get_the_offsets_of_their_records_in_order(
     core: ModuleType, result: BatchResult[Place]
 ) -> None:
     reported: list[tuple[Place, Exception | None]] = []
@@ -172,7 +172,7 @@ def test_callbacks_hear_where_their_records_stand_in_order(
     "error",
     [ZeroDivisionError, SystemExit, KeyboardInterrupt, GeneratorExit, asyncio.CancelledError],
 )
-def test_a_callback_that_raises_anything_is_told_of_and_keeps_nobody_from_hearing(
+def test_a_callback_that_raises_is_logged_and_does_not_keep_others_from_being_called(
     result: BatchResult[Place], error: type[BaseException]
 ) -> None:
     heard: list[int | None] = []
@@ -193,7 +193,7 @@ def test_a_callback_that_raises_anything_is_told_of_and_keeps_nobody_from_hearin
 
 
 @pytest.mark.promise("deliveries and callbacks report each record's own offset and time")
-def test_a_delivery_asks_no_further_once_all_is_well(
+def test_a_delivery_of_a_successful_batch_needs_no_other_call(
     core: ModuleType, result: BatchResult[Place]
 ) -> None:
     delivery = core.Delivery(result, 2)

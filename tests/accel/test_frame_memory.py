@@ -60,7 +60,7 @@ def test_a_frame_that_is_kept_is_not_overwritten_by_the_next(core: ModuleType) -
     assert [(piece[0], piece[-1]) for piece in kept] == [(0, 0), (2, 2), (4, 4)]
 
 
-def test_memory_that_somebody_looks_at_does_not_move(core: ModuleType) -> None:
+def test_memory_with_a_view_on_it_does_not_move(core: ModuleType) -> None:
     memory = core.FrameMemory(ANNOUNCED_BYTES)
     space = memory.space(0)
     held = space[:10]

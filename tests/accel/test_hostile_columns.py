@@ -201,7 +201,7 @@ def not_refused(cases: Iterator[Case]) -> list[str]:
     return found
 
 
-def test_columns_that_are_not_what_they_say_are_refused(core: ModuleType) -> None:
+def test_columns_with_impossible_buffers_are_refused(core: ModuleType) -> None:
     assert not_refused(core_cases(core)) == []
 
 

@@ -114,7 +114,7 @@ def test_a_record_made_from_a_frame_is_whole_when_the_frame_is_gone(core: Module
 
 
 @pytest.mark.promise("no reference cycle through a deserialized value lasts")
-def test_a_deserialized_value_that_knows_its_record_is_freed(core: ModuleType) -> None:
+def test_a_deserialized_value_that_refers_to_its_record_is_freed(core: ModuleType) -> None:
     class Value:
         record: ConsumerRecord
 

@@ -382,13 +382,13 @@ def test_sizes_are_never_less_than_what_is_encoded(
     assert (run.size_bytes_estimate, run.next_size_bytes_max) == (0, 0)
 
 
-def test_the_largest_partition_of_each_topic_is_told(core: ModuleType) -> None:
+def test_the_largest_partition_of_each_topic_is_returned(core: ModuleType) -> None:
     partitions = array("i", [3, -1, 9, 0])
     assert core.largest_partitions(partitions, None, 1) == [9]
     assert core.largest_partitions(partitions, array("i", [0, 1, 0, 2]), 4) == [9, -1, 0, -1]
 
 
-def test_many_rows_are_appended_in_stretches_until_all_are_in(core: ModuleType) -> None:
+def test_many_rows_are_appended_in_spans_until_all_are_in(core: ModuleType) -> None:
     values = [b"%d" % number for number in range(2000)]
     run = block_of(core, values).all_rows()
     appender = new_appender(core)

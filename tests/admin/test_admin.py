@@ -62,7 +62,9 @@ def test_a_creation_waits_until_it_has_reached_every_broker(admin: Admin, port: 
 
 
 @pytest.mark.promise("`Admin` creates, deletes, lists and describes topics")
-def test_a_deletion_waits_until_no_broker_knows_the_topic(admin: Admin, port: TopicPort) -> None:
+def test_a_deletion_waits_until_the_topic_is_in_no_brokers_metadata(
+    admin: Admin, port: TopicPort
+) -> None:
     admin.create_topics(new("a"))
     port.lag_count = 3
     admin.delete_topics(["a"])

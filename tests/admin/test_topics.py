@@ -247,7 +247,7 @@ def test_a_creation_has_reached_a_broker_when_all_partitions_have_leaders() -> N
     assert dict(TopicsPresent(["a", "b"]).results(message, [4])) == {4: 4}
 
 
-def test_a_deletion_has_reached_a_broker_when_it_knows_none_of_the_topics() -> None:
+def test_a_deletion_has_reached_a_broker_when_its_metadata_has_none_of_the_topics() -> None:
     handler = TopicsAbsent(["a", "b"])
     left = MetadataResponse(topics=[found("a", 1), found("b", error_code=UNKNOWN)])
     gone = MetadataResponse(topics=[found("a", error_code=UNKNOWN), found("b", error_code=UNKNOWN)])

@@ -27,7 +27,7 @@ def test_the_chunks_are_all_records_but_the_one_that_goes_ahead(record_count: in
     assert all(0 < count <= CHUNK_COUNT for count in chunks)
 
 
-def test_keys_come_only_when_they_are_asked_for() -> None:
+def test_keys_come_only_when_they_are_requested() -> None:
     assert set(islice(job_of(5).keys(), 5)) == {None}
     keys = list(islice(job_of(5, has_keys=True).keys(), 20_000))
     assert len(set(keys)) == 10_000
@@ -68,7 +68,7 @@ def test_each_acknowledgement_has_its_latency() -> None:
     assert slices
 
 
-def test_it_tells_from_when_until_when_it_computed() -> None:
+def test_it_reports_from_when_until_when_it_computed() -> None:
     before_s = time.monotonic()
     figures = BusyLoop(2).compute()
     after_s = time.monotonic()

@@ -67,7 +67,9 @@ def test_a_target_is_met_up_to_its_ratio_or_limit(
 
 
 @pytest.mark.parametrize(("socket", "is_met"), [(1_000.0, True), (1_200.0, False)])
-def test_who_reaches_the_bare_socket_is_limited_by_the_broker(socket: float, is_met: bool) -> None:
+def test_a_client_as_fast_as_the_bare_socket_is_limited_by_the_broker(
+    socket: float, is_met: bool
+) -> None:
     turns = [
         *measured(LARGE, "pykclient", RATE, 900),
         *measured(LARGE, "rival", RATE, 300),
@@ -111,11 +113,11 @@ def test_each_has_as_many_turns_and_each_goes_first() -> None:
     assert [turns[start] for start in (0, 3, 6)] == ["a", "b", "c"]
 
 
-def test_nobody_has_no_turns() -> None:
+def test_no_clients_have_no_turns() -> None:
     assert list(in_turns([], 3)) == []
 
 
-def test_the_machine_is_told_with_the_versions() -> None:
+def test_the_machine_is_printed_with_the_versions() -> None:
     completed = describe(["pykclient", "rich"])
     assert completed["pykclient"] == __version__
     assert {"cores", "memory", "system", "Python", "rich"} <= completed.keys()
@@ -220,7 +222,7 @@ def test_a_target_that_no_run_measured_stays_in_the_table() -> None:
     assert {row.verdict for row in target_rows([run_of()])} == {"not measured"}
 
 
-def test_a_questions_rows_are_its_cases_and_clients() -> None:
+def test_a_comparisons_rows_are_its_cases_and_clients() -> None:
     run = run_of(measured(LARGE, "pykclient", RATE, 3, 1_000, 20), measured(SMALL, "Java", RATE, 7))
     headings, *rows = figures_rows("produce", run.measurements)
     assert headings == ["case", "client", "records/s", "runs"]
@@ -258,7 +260,7 @@ def test_every_panel_has_a_title_and_axes_with_units() -> None:
     assert {axes.get_ylabel() for axes in panels} == {"client"}
 
 
-def test_a_bar_stands_for_each_client_and_what_is_missing_is_said() -> None:
+def test_a_chart_has_a_bar_for_each_client_and_names_what_is_missing() -> None:
     produced, _, consumed, _ = figure_of(RUN).axes
     assert [bar.get_width() for bar in produced.patches if isinstance(bar, Rectangle)] == [
         1_000_000,

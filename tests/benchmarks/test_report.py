@@ -90,7 +90,7 @@ def test_each_row_of_the_readme_is_a_target() -> None:
 @pytest.mark.promise(
     "runs are side by side; a missed row says why and what was tried; the floor is shown"
 )
-def test_a_row_that_is_missed_tells_what_is_in_the_way() -> None:
+def test_a_row_that_is_missed_has_its_cause() -> None:
     place = ("busy neighbour", "a record each 10 ms")
     lines = "\n".join(report.missed_lines([run_of(measured(place, "pykclient", "ack_p99_ms", 21))]))
     name = "busy neighbour, a record each 10 ms, acknowledged, p99, ms (<= 20)"
@@ -101,14 +101,16 @@ def test_a_row_that_is_missed_tells_what_is_in_the_way() -> None:
     "runs are side by side; a missed row says why and what was tried; the floor is shown"
 )
 @pytest.mark.parametrize("target", TARGETS, ids=lambda target: f"{target.what} {target.wanted}")
-def test_each_row_that_may_be_missed_has_a_word(target: Target) -> None:
+def test_each_row_that_may_be_missed_has_an_explanation(target: Target) -> None:
     assert obstacle(target.what, target.wanted)
 
 
 @pytest.mark.promise(
     "runs are side by side; a missed row says why and what was tried; the floor is shown"
 )
-def test_a_row_that_is_missed_without_a_word_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_row_that_is_missed_without_an_explanation_is_an_error(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr(obstacles, "OBSTACLES", ())
     slow = run_of(
         measured(LARGE, "pykclient", "records_per_second", 1),
@@ -121,7 +123,7 @@ def test_a_row_that_is_missed_without_a_word_is_an_error(monkeypatch: pytest.Mon
 @pytest.mark.promise(
     "runs are side by side; a missed row says why and what was tried; the floor is shown"
 )
-def test_the_distance_to_the_floor_is_told() -> None:
+def test_the_distance_to_the_floor_is_printed() -> None:
     run = run_of(
         measured(("floor", "in"), "pykclient, poll", "cpu_s_per_million", 0.3),
         measured(("floor", "in"), "raw socket", "cpu_s_per_million", 0.02),
@@ -161,5 +163,5 @@ def test_without_a_run_there_is_no_report(
 @pytest.mark.promise(
     "README and `benchmarks/RESULTS.md` say what the kept runs measured, each with its command"
 )
-def test_our_documents_say_what_the_kept_runs_say() -> None:
+def test_our_documents_have_the_figures_of_the_kept_runs() -> None:
     assert report.main(["--check"], ROOT) == 0

@@ -68,7 +68,7 @@ def test_records_that_did_not_arrive_end_the_benchmark(arena: Arena) -> None:
 @pytest.mark.promise("what arrived is counted at the broker; any error ends the run")
 @pytest.mark.kafka
 @pytest.mark.parametrize("client", [PYKCLIENT, CONFLUENT], ids=lambda client: client.name)
-def test_a_client_that_fails_ends_the_benchmark_with_its_own_words(
+def test_a_client_that_fails_ends_the_benchmark_with_its_own_output(
     arena: Arena, client: Client
 ) -> None:
     job = Job("localhost:1", "t", 1, 10, value_bytes=-1)

@@ -155,7 +155,7 @@ def test_no_message_can_command_the_terminal() -> None:
     assert r"\u001b[2Jhost" in line
 
 
-def test_a_snapshot_says_up_to_where_it_goes(tmp_path: Path) -> None:
+def test_the_head_of_a_snapshot_has_its_end_offset(tmp_path: Path) -> None:
     dump = TextDump(escapes=False)
     snapshot = tmp_path / f"{12:020}-{3:010}.checkpoint"
     assert dump.head(snapshot) == f"Dumping {snapshot}\nSnapshot end offset: 12, epoch: 3\n"

@@ -27,7 +27,7 @@ def test_columns_are_aligned_numbers_to_the_right(capsys: pytest.CaptureFixture[
     ]
 
 
-def test_each_object_says_what_it_is(capsys: pytest.CaptureFixture[str]) -> None:
+def test_each_object_has_its_type(capsys: pytest.CaptureFixture[str]) -> None:
     write_rows("row", ROWS, is_json=True)
     first, second = map(json.loads, capsys.readouterr().out.splitlines())
     parts = {"t": [0, 1], "u": [2]}

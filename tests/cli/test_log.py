@@ -123,21 +123,21 @@ def test_the_same_as_json(log: Path, run: Run) -> None:
     assert "value" not in run(log, "--records", "--json").lines[1]
 
 
-def test_it_begins_where_it_is_told(log: Path, run: Run) -> None:
+def test_it_begins_at_the_given_offset(log: Path, run: Run) -> None:
     for search in (("--offset", 8), ("--time", 1001)):
         result = run(log, *search, "--records", "--json", "--no-index")
         assert (result.status, result.complaint) == (0, "")
         assert [line["offset"] for line in result.lines if line["type"] == "record"] == [8, 9]
 
 
-def test_a_missing_index_is_told_and_does_no_harm(log: Path, run: Run) -> None:
+def test_a_missing_index_is_reported_and_the_log_is_read(log: Path, run: Run) -> None:
     result = run(log, "--offset", 9, "--json")
     assert result.status == 0
     assert [line["base_offset"] for line in result.lines] == [9]
     assert f"there is no {log.with_suffix('.index')}" in result.complaint
 
 
-def test_what_is_after_the_end_is_told(log: Path, run: Run) -> None:
+def test_what_is_after_the_end_is_reported(log: Path, run: Run) -> None:
     for search in (("--offset", 10), ("--time", 2001)):
         result = run(log, *search, "--json", "--no-index")
         assert (result.status, result.output) == (0, "")
@@ -222,7 +222,7 @@ def test_a_file_that_is_no_index_or_has_no_offset_is_refused(
 @pytest.mark.promise(
     "corrupt indexes and control records are reported; what unfolds beyond the limit is refused"
 )
-def test_an_index_that_points_beyond_the_log_is_told(log: Path, run: Run) -> None:
+def test_an_index_that_points_beyond_the_log_is_reported(log: Path, run: Run) -> None:
     entry = (1).to_bytes(4, "big") + (9999).to_bytes(4, "big")
     log.with_suffix(".index").write_bytes(entry)
     log.with_suffix(".timeindex").write_bytes(b"")
@@ -257,7 +257,7 @@ def test_an_empty_segment_is_fine(log: Path, run: Run) -> None:
     assert result.output == f"Dumping {log}\nLog starting offset: 7\n"
 
 
-def test_what_cannot_be_opened_is_told(tmp_path: Path, run: Run) -> None:
+def test_what_cannot_be_opened_is_reported(tmp_path: Path, run: Run) -> None:
     missing = run(tmp_path / NAME)
     assert missing.status == 1
     assert "No such file or directory" in missing.complaint

@@ -118,7 +118,7 @@ def test_batches_larger_than_a_window_and_across_its_end_are_read(
         assert read_all(LOG) == (list(POSITIONS), None)
 
 
-def test_no_more_than_a_window_is_asked_for_at_once() -> None:
+def test_no_more_than_a_window_is_read_at_once() -> None:
     asked: list[int] = []
 
     def read_at(position: int, size_bytes: int) -> bytes:
@@ -249,7 +249,7 @@ def test_a_record_that_compaction_took_the_latest_time_of_is_passed_over() -> No
         ((5, POSITIONS[3]), "where offset 1009 is"),
     ],
 )
-def test_an_index_that_points_elsewhere_is_told(entry: tuple[int, int], reason: str) -> None:
+def test_an_index_that_points_elsewhere_is_reported(entry: tuple[int, int], reason: str) -> None:
     wrong = segment(offset_index=offset_index([entry]))
     with pytest.raises(CorruptIndexError, match=reason) as caught:
         wrong.find_offset(BASE_OFFSET + 30)
@@ -352,7 +352,7 @@ _INTS = st.integers(-(2**31), 2**31 - 1)
     st.lists(st.tuples(st.integers(-(2**63), 2**63 - 1), _INTS), max_size=6),
     st.integers(-5, END_OFFSET + 5),
 )
-def test_whatever_the_indexes_say_only_our_errors_come(
+def test_whatever_the_indexes_hold_only_our_errors_come(
     offsets: list[tuple[int, int]], times: list[tuple[int, int]], sought: int
 ) -> None:
     for find in ("find_offset", "find_time"):

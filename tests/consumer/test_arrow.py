@@ -73,7 +73,7 @@ def test_a_time_beyond_microseconds_is_null_and_the_others_stay(time_ms: int) ->
     assert table.column("timestamp").cast(pa.int64()).to_pylist() == [None, 7000]
 
 
-def test_without_pyarrow_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_pyarrow_the_error_names_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "pyarrow", None)
     with pytest.raises(UsageError, match=r"pip install 'pykclient\[arrow\]'"):
         arrow_batch([], PLAIN)

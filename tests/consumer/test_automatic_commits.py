@@ -239,7 +239,7 @@ def test_a_revocation_commits_nothing_where_nothing_is_automatic(scene: CommitSc
 
 
 @pytest.mark.promise("repeated failures are logged once for each reason, then now and then")
-def test_failures_of_one_kind_are_told_once_in_a_while(
+def test_failures_of_one_kind_are_logged_once_in_a_while(
     automatic: CommitScene, caplog: pytest.LogCaptureFixture
 ) -> None:
     """A member that was thrown out fails at each interval until its application polls."""

@@ -90,7 +90,7 @@ def test_a_typing_error_in_a_topic_does_not_cost_the_whole_time_out(
     assert time.monotonic() - started_s < LONG_S / 2
 
 
-def test_a_query_without_a_response_says_what_it_waited_for(
+def test_the_timeout_of_a_query_names_what_it_waited_for(
     consumer: Consumer, port: ServingPort
 ) -> None:
     port.is_silent = True

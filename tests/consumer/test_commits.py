@@ -74,7 +74,7 @@ def commit_async(scene: CommitScene, offset: int, heard: Heard) -> None:
 # Waiting for success.
 
 
-def test_a_commit_goes_to_the_coordinator_and_ends_with_its_answer(scene: CommitScene) -> None:
+def test_a_commit_goes_to_the_coordinator_and_ends_with_its_response(scene: CommitScene) -> None:
     commit = scene.commits.commit({P0: OffsetAndMetadata(5, "note", 3), P1: at(6)}, LATER_MS)
     (request,) = scene.sent()
     assert request.node_id == scene.node_id
@@ -85,7 +85,7 @@ def test_a_commit_goes_to_the_coordinator_and_ends_with_its_answer(scene: Commit
     assert commit.operation.result() is None
 
 
-def test_interceptors_hear_of_what_was_committed(scene: CommitScene) -> None:
+def test_interceptors_get_what_was_committed(scene: CommitScene) -> None:
     scene.commits.commit({P0: at(5)}, LATER_MS)
     scene.commits.commit_async({P0: at(6)}, LATER_MS)
     (first,) = scene.sent()
@@ -148,7 +148,7 @@ def test_what_may_pass_is_tried_again_after_a_back_off(
     assert commit.operation.error is None
 
 
-def test_a_lost_connection_has_the_coordinator_looked_up_and_asked_again(
+def test_after_a_lost_connection_the_coordinator_is_looked_up_and_gets_the_request_again(
     scene: CommitScene,
 ) -> None:
     commit = scene.commits.commit({P0: at(5)}, LATER_MS)
@@ -161,7 +161,7 @@ def test_a_lost_connection_has_the_coordinator_looked_up_and_asked_again(
     assert commit.operation.error is None
 
 
-def test_what_runs_out_of_time_while_it_waits_says_why() -> None:
+def test_what_times_out_while_it_waits_has_the_cause() -> None:
     scene = CommitScene(finds_coordinator=False)
     commit = scene.commits.commit({P0: at(5)}, START_MS + 1_000)
     assert scene.commits.poll(START_MS).next_poll_ms == START_MS + 1_000
@@ -198,7 +198,9 @@ def test_what_no_attempt_cures_ends_it(scene: CommitScene, error: type[BrokerErr
     assert scene.membership.refusals == []
 
 
-def test_what_concerns_the_group_is_told_before_what_concerns_a_topic(scene: CommitScene) -> None:
+def test_what_concerns_the_group_is_reported_before_what_concerns_a_topic(
+    scene: CommitScene,
+) -> None:
     commit = scene.commits.commit({P0: at(5), P1: at(6)}, LATER_MS)
     (request,) = scene.sent()
     scene.respond(request, TopicAuthorizationFailedError.code, GroupAuthorizationFailedError.code)
@@ -211,7 +213,7 @@ def test_what_concerns_the_group_is_told_before_what_concerns_a_topic(scene: Com
 @pytest.mark.parametrize(
     "error", [UnknownMemberIdError, IllegalGenerationError, StaleMemberEpochError]
 )
-def test_a_member_that_is_none_any_more_hears_so(
+def test_a_former_member_that_commits_gets_commit_failed(
     scene: CommitScene, error: type[BrokerError]
 ) -> None:
     commit = scene.commits.commit({P0: at(5)}, LATER_MS)
@@ -238,21 +240,23 @@ def test_a_coordinator_that_was_replaced_ends_no_membership(scene: CommitScene) 
     assert commit.operation.error is None
 
 
-def test_a_fenced_instance_is_told_as_such(scene: CommitScene) -> None:
+def test_a_fenced_instance_is_reported_as_such(scene: CommitScene) -> None:
     commit = scene.commits.commit({P0: at(5)}, LATER_MS)
     (request,) = scene.sent()
     scene.respond(request, FencedInstanceIdError.code)
     assert isinstance(commit.operation.error, FencedInstanceIdError)
 
 
-def test_who_may_not_commit_now_is_told_without_asking(scene: CommitScene) -> None:
+def test_a_member_that_may_not_commit_now_gets_the_error_without_a_request(
+    scene: CommitScene,
+) -> None:
     scene.membership.trouble = RebalanceInProgressError("poll first")
     commit = scene.commits.commit({P0: at(5)}, LATER_MS)
     assert scene.sent() == []
     assert commit.operation.error is scene.membership.trouble
 
 
-def test_an_answer_that_cannot_be_read_twice_ends_it(scene: CommitScene) -> None:
+def test_a_second_unreadable_response_ends_it(scene: CommitScene) -> None:
     lost = DisconnectedError("given up")
     lost.__cause__ = DecodeError("nonsense")
     commit = scene.commits.commit({P0: at(5)}, LATER_MS)
@@ -358,7 +362,7 @@ def test_what_a_callback_raises_comes_out_of_the_call(scene: CommitScene) -> Non
         call.on_done(ValueError("the application's own"))
 
 
-def test_a_failure_that_nobody_listens_to_is_logged(
+def test_a_failure_without_a_callback_is_logged(
     scene: CommitScene, caplog: pytest.LogCaptureFixture
 ) -> None:
     scene.commits.commit_async({P0: at(1)}, LATER_MS)
@@ -423,7 +427,7 @@ def test_a_broker_takes_the_offsets_in_every_version(version: int) -> None:
     assert epoch == (3 if version >= LEADER_EPOCH_FROM_VERSION else -1)
 
 
-def test_it_is_sent_as_the_member_says() -> None:
+def test_a_request_has_the_ids_and_the_generation_of_the_member() -> None:
     call = made({"t": TOPIC_ID, "u": TOPIC_ID[::-1]}, GroupMetadata("g", 7, "m-1", "i"))
     message = call.message
     assert (message.group_id, message.generation_id_or_member_epoch) == ("g", 7)
@@ -448,7 +452,7 @@ def commit_response(**codes: dict[int, int]) -> OffsetCommitResponse:
     )
 
 
-def test_what_was_refused_is_told_by_partition() -> None:
+def test_what_was_refused_is_reported_by_partition() -> None:
     call = made({"t": TOPIC_ID, "u": TOPIC_ID[::-1]}, GroupMetadata("g"))
     unknown, gone = UnknownTopicOrPartitionError.code, UnknownMemberIdError.code
     response = commit_response(t={0: unknown, 1: 0}, u={1: gone})
@@ -465,7 +469,7 @@ def test_what_was_refused_is_told_by_partition() -> None:
         OffsetCommitResponse(),
     ],
 )
-def test_an_answer_about_other_partitions_is_refused(response: OffsetCommitResponse) -> None:
+def test_a_response_about_other_partitions_is_refused(response: OffsetCommitResponse) -> None:
     call = made({"t": TOPIC_ID, "u": TOPIC_ID[::-1]}, GroupMetadata("g"))
     with pytest.raises(DecodeError):
         call.check(response)

@@ -45,7 +45,7 @@ def sent(scene: CommitScene, now_ms: int = START_MS) -> list[Request]:
 
 
 @pytest.mark.parametrize("offset", [0, 5])
-def test_what_is_committed_is_told_and_none_where_nothing_is(
+def test_what_is_committed_is_returned_and_none_where_nothing_is(
     scene: CommitScene, offset: int
 ) -> None:
     lookup = scene.committed.start([P0, P1])
@@ -84,7 +84,7 @@ def test_a_coordinator_that_is_refused_fails_it() -> None:
         (CoordinatorNotAvailableError, True),
     ],
 )
-def test_what_may_pass_is_asked_again(
+def test_what_may_pass_is_requested_again(
     scene: CommitScene, error: type[BrokerError], forgets_coordinator: bool
 ) -> None:
     lookup = scene.committed.start([P0])
@@ -99,7 +99,7 @@ def test_what_may_pass_is_asked_again(
 
 
 @pytest.mark.parametrize("error", [UnstableOffsetCommitError, UnknownTopicIdError])
-def test_a_partition_that_cannot_be_told_yet_is_asked_about_again(
+def test_a_partition_without_offsets_yet_is_requested_again(
     scene: CommitScene, error: type[BrokerError]
 ) -> None:
     refresh(scene.metadata)
@@ -127,7 +127,7 @@ def test_a_lost_connection_has_the_coordinator_looked_up(scene: CommitScene) -> 
     assert scene.node_id is None
 
 
-def test_an_answer_that_cannot_be_read_twice_ends_it(scene: CommitScene) -> None:
+def test_a_second_unreadable_response_ends_it(scene: CommitScene) -> None:
     lost = DisconnectedError("given up")
     lost.__cause__ = DecodeError("nonsense")
     lookup = scene.committed.start([P0])
@@ -136,7 +136,7 @@ def test_an_answer_that_cannot_be_read_twice_ends_it(scene: CommitScene) -> None
     assert lookup.operation.error is lost.__cause__
 
 
-def test_one_that_was_given_up_is_not_asked_again(scene: CommitScene) -> None:
+def test_one_that_was_given_up_is_not_requested_again(scene: CommitScene) -> None:
     lookup = scene.committed.start([P0])
     (request,) = sent(scene)
     scene.committed.cancel(lookup)
@@ -160,7 +160,7 @@ def test_offsets_of_open_transactions_are_waited_for() -> None:
     "offsets are committed with metadata and leader epochs, and read back, in every version"
 )
 @pytest.mark.parametrize("version", range(1, 11))
-def test_a_broker_understands_the_question_in_every_version(version: int) -> None:
+def test_a_broker_reads_the_request_in_every_version(version: int) -> None:
     """Method: a fake broker that speaks only this version answers about two topics."""
     cluster = FakeCluster()
     for name in ("t", "u"):
@@ -180,7 +180,7 @@ def test_a_broker_understands_the_question_in_every_version(version: int) -> Non
 @pytest.mark.parametrize(
     "change", ["another group", "another partition", "a partition twice", "a partition less"]
 )
-def test_an_answer_that_contradicts_the_question_ends_the_connection(
+def test_a_response_that_contradicts_its_request_ends_the_connection(
     scene: CommitScene, change: str
 ) -> None:
     scene.committed.start([P0, P1])

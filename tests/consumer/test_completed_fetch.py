@@ -113,7 +113,7 @@ def test_one_take_stays_where_times_and_epoch_are_the_same() -> None:
     ]
 
 
-def test_asking_twice_gives_the_same() -> None:
+def test_two_calls_return_the_same() -> None:
     partition = fetched(batch(range(4)))
     first, second = partition.peek(1, 2), partition.peek(1, 2)
     assert first is not None

@@ -101,7 +101,7 @@ def test_nothing_assigned_is_an_error(port: ServingPort) -> None:
 
 
 @pytest.mark.promise("`auto_offset_reset` is earliest, latest or none")
-def test_without_a_reset_a_poll_says_that_there_is_no_position(port: ServingPort) -> None:
+def test_without_a_reset_a_poll_without_a_position_raises(port: ServingPort) -> None:
     with consumer_over(port, A, auto_offset_reset="none") as consumer:
         for _ in range(2):
             with pytest.raises(NoOffsetForPartitionError, match="t-0"):
@@ -223,7 +223,7 @@ def test_a_seek_with_a_leader_epoch_is_held_against_the_log_of_the_leader(
 
 
 @pytest.mark.promise("`seek` moves the position, and drops what was fetched before")
-def test_seeks_to_the_ends_ask_the_broker(consumer: Consumer, port: ServingPort) -> None:
+def test_seeks_to_the_ends_send_a_request(consumer: Consumer, port: ServingPort) -> None:
     port.logs[0].append(10)
     consumer.seek_to_end()
     assert consumer.position(A) == 10
@@ -285,7 +285,7 @@ def test_subscribe_is_refused_with_what_to_use_instead(consumer: Consumer) -> No
 # Arrow.
 
 
-def test_a_bounded_scan_ends_at_its_limits_and_says_so(port: ServingPort) -> None:
+def test_a_bounded_scan_ends_at_its_limits_and_reports_it(port: ServingPort) -> None:
     port.logs[0].append(5)
     port.logs[1].append(2)
     port.logs[1].append(1, marker(2, 9))

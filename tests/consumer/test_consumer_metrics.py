@@ -86,7 +86,9 @@ def test_lag_is_reported_by_partition_and_moves_with_the_position(
 
 
 @pytest.mark.parametrize("level", ["read_uncommitted", "read_committed"])
-def test_asking_for_the_end_brings_the_lag_up_to_date(port: ServingPort, level: str) -> None:
+def test_a_request_of_the_end_offset_brings_the_lag_up_to_date(
+    port: ServingPort, level: str
+) -> None:
     port.logs[0].append(10)
     with consumer_over(port, A, isolation_level=level) as consumer:
         poll_until(consumer, 10)
@@ -105,7 +107,7 @@ def test_what_was_passed_over_is_counted(port: ServingPort) -> None:
 
 
 @pytest.mark.promise("metrics, lag by partition among them, are what `docs/metrics.md` says")
-def test_another_thread_may_ask(consumer: Consumer) -> None:
+def test_another_thread_may_call(consumer: Consumer) -> None:
     reported: list[object] = []
     with consumer._wiring.guard:
         other = threading.Thread(target=lambda: reported.append(consumer.metrics()))
@@ -124,7 +126,7 @@ def test_polls_are_timed_from_one_to_the_next() -> None:
     assert metrics_now[MetricName("last-poll-seconds-ago", CONSUMER)] == 1
 
 
-def test_lag_is_counted_to_the_end_that_the_reader_sees() -> None:
+def test_lag_is_counted_to_the_end_of_the_isolation_level() -> None:
     subscription = SubscriptionState()
     subscription.assign([A])
     assigned = subscription.require(A)

@@ -60,7 +60,7 @@ def test_it_follows_the_topics_that_are_assigned_and_no_others() -> None:
 
 
 @pytest.mark.parametrize("allows", [True, False])
-def test_brokers_may_create_topics_as_the_setting_says(allows: bool) -> None:
+def test_brokers_may_create_topics_where_the_setting_allows_it(allows: bool) -> None:
     core = make(allow_auto_create_topics=allows)
     core.assign([A])
     message = metadata_request(core).message

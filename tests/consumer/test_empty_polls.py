@@ -105,7 +105,7 @@ def test_no_response_at_all_is_an_error_after_a_while_over_all_polls() -> None:
 
 
 @pytest.mark.parametrize("address_count", [1, 3])
-def test_when_every_address_refused_the_first_empty_poll_says_so(address_count: int) -> None:
+def test_when_every_address_refused_the_first_empty_poll_reports_it(address_count: int) -> None:
     scene = Scene(A, address_count=address_count)
     scene.refuse_all()
     error = scene.poll(START_MS, 0)
@@ -114,7 +114,7 @@ def test_when_every_address_refused_the_first_empty_poll_says_so(address_count: 
         assert f"{node.host}:{node.port}" in str(error)
 
 
-def test_a_broker_that_hangs_up_after_the_handshake_may_want_authentication() -> None:
+def test_a_broker_that_hangs_up_after_the_handshake_may_require_authentication() -> None:
     scene = Scene(A)
     scene.refuse_all()
     assert "SASL" not in str(scene.poll(START_MS, 0))
@@ -296,7 +296,7 @@ def member() -> Scene:
     return scene
 
 
-def test_a_member_that_is_not_taken_in_learns_where_to_see_the_attempts() -> None:
+def test_the_error_of_a_member_that_cannot_join_names_the_log_of_the_attempts() -> None:
     scene = member()
     scene.refusal = CoordinatorLoadInProgressError("JoinGroup")
     error = scene.poll(START_MS, SESSION_MS)

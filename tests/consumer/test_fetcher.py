@@ -48,7 +48,7 @@ def test_each_leader_is_fetched_from_once_for_all_its_partitions() -> None:
     }
 
 
-def test_a_fetch_says_what_the_settings_say() -> None:
+def test_a_fetch_request_has_the_limits_of_the_settings() -> None:
     scene = Scene(A, isolation_level=IsolationLevel.READ_COMMITTED, rack="r1")
     request = scene.fetch()
     message = message_of(request)
@@ -171,7 +171,7 @@ def test_a_node_in_back_off_is_left_alone_until_it_is_over() -> None:
     assert named(scene.fetch(START_MS + 50)) == [("t", 0, 0)]
 
 
-def test_a_partition_that_the_topic_lacks_asks_for_metadata() -> None:
+def test_a_partition_that_the_topic_lacks_requests_metadata() -> None:
     scene = Scene()
     scene.read(TopicPartition("t", 9))
     assert scene.poll() == []
@@ -377,7 +377,7 @@ def begun() -> Scene:
     return scene
 
 
-def test_a_partition_that_a_session_says_nothing_of_is_not_left_alone() -> None:
+def test_a_partition_that_a_session_leaves_out_is_named_when_it_changes() -> None:
     scene = begun()
     reply(scene.fetch(), session_id=9)
     reply(scene.fetch(), part(1, batch(range(3))), session_id=9)

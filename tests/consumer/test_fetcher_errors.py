@@ -60,7 +60,7 @@ PASSING = [
 
 @pytest.mark.promise("metadata is refreshed after errors")
 @pytest.mark.parametrize("kind", PASSING)
-def test_what_newer_metadata_may_cure_is_tried_again_in_silence_after_a_back_off(
+def test_what_newer_metadata_may_cure_is_tried_again_unreported_after_a_back_off(
     kind: type[BrokerError],
 ) -> None:
     scene = Scene(A, C)
@@ -112,7 +112,7 @@ def test_a_brokers_own_corrupt_log_is_reported_with_its_place() -> None:
 
 
 @pytest.mark.parametrize("reset", list(OffsetReset))
-def test_a_position_outside_the_log_is_reset_as_the_setting_says(reset: OffsetReset) -> None:
+def test_a_position_outside_the_log_is_reset_by_the_setting(reset: OffsetReset) -> None:
     scene = Scene(reset=reset)
     assigned = scene.read(A, offset=5)
     reply(scene.fetch(), part(0, code=OffsetOutOfRangeError.code))
@@ -130,7 +130,7 @@ def test_a_fetch_ahead_that_is_out_of_range_waits_until_reading_gets_there() -> 
     assert (assigned.state, assigned.lost_offset) == (PositionState.AWAITING_RESET, 3)
 
 
-def test_a_lost_connection_backs_off_and_asks_who_leads_now() -> None:
+def test_a_lost_connection_backs_off_and_requests_metadata() -> None:
     scene = Scene(A)
     scene.fetch().on_failure(DisconnectedError("gone"), START_MS)
     assert is_outdated(scene.metadata)

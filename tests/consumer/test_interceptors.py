@@ -42,7 +42,7 @@ class WithoutClose:
         return records
 
 
-def test_each_sees_what_the_one_before_returned() -> None:
+def test_each_gets_what_the_one_before_returned() -> None:
     first, second = Returning(FEWER), Returning(RECORDS)
     assert ConsumerInterceptors([first, second]).on_consume(RECORDS) is RECORDS
     assert first.seen == [RECORDS]
@@ -92,7 +92,7 @@ def test_what_cannot_intercept_is_refused() -> None:
         ConsumerInterceptors.from_setting([object()])
 
 
-def test_those_that_want_it_hear_of_commits_also_after_one_failed(
+def test_those_with_on_commit_get_commits_also_after_one_failed(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     noted: list[object] = []

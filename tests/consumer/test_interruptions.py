@@ -139,7 +139,7 @@ def test_an_interrupt_in_an_interceptor_that_polls_loses_nothing(port: ServingPo
         assert poll_until(consumer, 4) == [0, 1, 2, 3]
 
 
-def test_after_close_every_call_says_so(port: ServingPort) -> None:
+def test_after_close_every_call_raises(port: ServingPort) -> None:
     consumer = consumer_over(port, A)
     consumer.close()
     consumer.close()

@@ -96,7 +96,7 @@ def refused(partition: int, code: int) -> ListOffsetsPartitionResponse:
     return ListOffsetsPartitionResponse(partition_index=partition, error_code=code)
 
 
-def test_one_request_asks_a_leader_about_all_its_partitions(lookups: OffsetLookups) -> None:
+def test_one_request_to_a_leader_has_all_its_partitions(lookups: OffsetLookups) -> None:
     lookups.start(A, EARLIEST)
     lookups.start(B, LATEST)
     lookups.start(C, 123)
@@ -110,13 +110,13 @@ def test_one_request_asks_a_leader_about_all_its_partitions(lookups: OffsetLooku
     assert (message.replica_id, message.isolation_level) == (-1, IsolationLevel.READ_COMMITTED)
 
 
-def test_nothing_is_asked_twice(lookups: OffsetLookups) -> None:
+def test_nothing_is_requested_twice(lookups: OffsetLookups) -> None:
     lookups.start(A, EARLIEST)
     assert len(poll(lookups)) == 1
     assert poll(lookups) == []
 
 
-def test_two_questions_about_a_partition_go_in_two_requests(lookups: OffsetLookups) -> None:
+def test_two_lookups_of_a_partition_go_in_two_requests(lookups: OffsetLookups) -> None:
     first, second = lookups.start(A, EARLIEST), lookups.start(A, LATEST)
     requests = poll(lookups)
     assert [asked(request) for request in requests] == [
@@ -129,7 +129,7 @@ def test_two_questions_about_a_partition_go_in_two_requests(lookups: OffsetLooku
     assert second.operation.result() == OffsetAndTimestamp(9, -1, 4)
 
 
-def test_an_answer_ends_the_lookup(lookups: OffsetLookups) -> None:
+def test_a_response_ends_the_lookup(lookups: OffsetLookups) -> None:
     lookup = lookups.start(A, 100)
     poll(lookups)[0].on_response(response(found(0, 7, 105)), START_MS)
     assert lookup.operation.result() == OffsetAndTimestamp(7, 105, 4)
@@ -151,7 +151,7 @@ def test_an_end_of_the_log_without_an_offset_makes_no_sense(
     assert isinstance(lookup.operation.error, DecodeError)
 
 
-def test_a_moved_leader_is_asked_after_new_metadata_and_a_back_off(
+def test_a_moved_leader_gets_the_request_after_new_metadata_and_a_back_off(
     lookups: OffsetLookups, metadata: Metadata
 ) -> None:
     lookup = lookups.start(A, LATEST)
@@ -189,7 +189,7 @@ def test_what_trying_again_does_not_cure_ends_all_of_a_request(
     assert [lookup.operation.error for lookup in both] == [error, error]
 
 
-def test_one_partition_refused_does_not_hurt_the_others(lookups: OffsetLookups) -> None:
+def test_one_refused_partition_does_not_affect_the_others(lookups: OffsetLookups) -> None:
     bad, good = lookups.start(A, LATEST), lookups.start(C, LATEST)
     poll(lookups)[0].on_response(response(refused(0, NOT_AUTHORIZED), found(2, 5)), START_MS)
     assert isinstance(bad.operation.error, TopicAuthorizationFailedError)
@@ -198,7 +198,7 @@ def test_one_partition_refused_does_not_hurt_the_others(lookups: OffsetLookups) 
 
 
 @pytest.mark.promise("a response that cannot be read twice in a row is reported")
-def test_an_answer_that_cannot_be_read_is_asked_for_again_and_then_told_as_such(
+def test_an_unreadable_response_is_requested_again_and_then_reported(
     lookups: OffsetLookups,
 ) -> None:
     lookup = lookups.start(A, LATEST)
@@ -215,7 +215,7 @@ def test_an_answer_that_cannot_be_read_is_asked_for_again_and_then_told_as_such(
     "a response that contradicts its request is retried on a new connection, and fails no batch"
 )
 @pytest.mark.parametrize("indexes", [[], [0], [0, 2, 0], [0, 2, 1]])
-def test_an_answer_that_contradicts_its_request_counts_as_none(
+def test_a_response_that_contradicts_its_request_counts_as_none(
     lookups: OffsetLookups, indexes: list[int]
 ) -> None:
     both = [lookups.start(A, LATEST), lookups.start(C, LATEST)]
@@ -262,7 +262,7 @@ def test_a_topic_that_cannot_exist_ends_the_lookup(
     assert isinstance(lookup.operation.error, InvalidTopicError)
 
 
-def test_a_cancelled_lookup_is_not_asked_again(lookups: OffsetLookups) -> None:
+def test_a_cancelled_lookup_is_not_requested_again(lookups: OffsetLookups) -> None:
     lookup = lookups.start(A, LATEST)
     (request,) = poll(lookups)
     lookups.cancel(lookup)
@@ -292,7 +292,7 @@ PARTITIONS = st.builds(
         max_size=3,
     )
 )
-def test_whatever_a_broker_answers_each_lookup_ends_or_is_tried_again(
+def test_whatever_a_broker_responds_each_lookup_ends_or_is_tried_again(
     topics: list[ListOffsetsTopicResponse],
 ) -> None:
     metadata = make_metadata()

@@ -136,14 +136,14 @@ def reply(request: Request, epoch: int, end_offset: int, *, index: int = 0, code
     )
 
 
-def test_nothing_is_asked_while_leaders_stay() -> None:
+def test_nothing_is_requested_while_leaders_stay() -> None:
     scene = Scene()
     scene.read(A, B)
     update_metadata(scene.metadata, topic("t", [1, 2], leader_epoch=OLD))
     assert scene.requests() == []
 
 
-def test_each_new_leader_is_asked_about_its_positions_which_are_not_read_meanwhile() -> None:
+def test_each_new_leader_validates_its_positions_which_are_not_read_meanwhile() -> None:
     scene = Scene()
     scene.read(A, B)
     scene.elect()
@@ -163,7 +163,7 @@ def test_a_position_that_the_log_reaches_is_read_on_from() -> None:
     assert scene.requests() == []
 
 
-def test_where_the_log_was_cut_reading_goes_back_and_says_so(
+def test_where_the_log_was_cut_reading_goes_back_and_logs_it(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     scene = Scene()
@@ -175,7 +175,7 @@ def test_where_the_log_was_cut_reading_goes_back_and_says_so(
     assert scene.requests() == []
 
 
-def test_without_a_reset_it_is_told_each_time_until_the_user_seeks() -> None:
+def test_without_a_reset_it_is_raised_each_time_until_the_user_seeks() -> None:
     scene = Scene(OffsetReset.NONE)
     assigned, request = scene.asked_after_election()
     for number in (1, 2):
@@ -204,7 +204,7 @@ def test_without_a_reset_it_is_told_each_time_until_the_user_seeks() -> None:
     [(3, 60, OLD), (3, 50, OLD), (-1, -1, None), (3, -1, None)],
 )
 @pytest.mark.parametrize("reset", [OffsetReset.LATEST, OffsetReset.EARLIEST, OffsetReset.NONE])
-def test_a_position_stays_where_the_log_knows_nothing_of_its_epoch(
+def test_a_position_stays_where_the_log_has_nothing_of_its_epoch(
     epoch: int,
     end_offset: int,
     belongs_to: int | None,
@@ -222,7 +222,7 @@ def test_a_position_stays_where_the_log_knows_nothing_of_its_epoch(
     assert scene.requests() == []
 
 
-def test_a_position_that_moved_while_its_leader_was_asked_is_asked_about_anew() -> None:
+def test_a_position_that_moved_during_the_request_is_validated_anew() -> None:
     scene = Scene()
     assigned, request = scene.asked_after_election()
     assigned.offset, assigned.leader_epoch = 51, 5  # an iteration had one more record at hand
@@ -269,7 +269,7 @@ def test_what_a_former_leader_sent_is_dropped_where_no_epoch_is_known() -> None:
     assert (assigned.is_fetching, assigned.offset, assigned.epoch) == (True, 50, 1)
 
 
-def test_an_answer_from_before_a_seek_or_an_unassign_changes_nothing() -> None:
+def test_a_response_from_before_a_seek_or_an_unassign_changes_nothing() -> None:
     scene = Scene()
     assigned, request = scene.asked_after_election()
     scene.subscription.seek(assigned, 7)
@@ -283,7 +283,7 @@ def test_an_answer_from_before_a_seek_or_an_unassign_changes_nothing() -> None:
 
 
 @pytest.mark.parametrize("kind", [FencedLeaderEpochError, NotLeaderOrFollowerError])
-def test_what_newer_metadata_may_cure_is_asked_again(kind: type[BrokerError]) -> None:
+def test_what_newer_metadata_may_cure_is_requested_again(kind: type[BrokerError]) -> None:
     scene = Scene()
     assigned, request = scene.asked_after_election()
     reply(request, -1, -1, code=kind.code)
@@ -296,7 +296,7 @@ def test_what_newer_metadata_may_cure_is_asked_again(kind: type[BrokerError]) ->
     assert assigned.is_fetching
 
 
-def test_a_lost_connection_is_asked_again() -> None:
+def test_a_request_on_a_lost_connection_is_sent_again() -> None:
     scene = Scene()
     _, request = scene.asked_after_election()
     request.on_failure(DisconnectedError("gone"), START_MS)
@@ -304,7 +304,7 @@ def test_a_lost_connection_is_asked_again() -> None:
     assert asked(scene.ask(START_MS + RETRY_MS)) == [(0, NEW, OLD)]
 
 
-def test_a_refusal_is_told() -> None:
+def test_a_refusal_is_reported() -> None:
     scene = Scene()
     assigned, request = scene.asked_after_election()
     reply(request, -1, -1, code=TopicAuthorizationFailedError.code)
@@ -315,7 +315,7 @@ def test_a_refusal_is_told() -> None:
 @pytest.mark.parametrize(
     "error", [ClusterAuthorizationFailedError("no"), UnsupportedVersionError()]
 )
-def test_a_broker_too_old_to_tell_is_read_from_all_the_same(error: KafkaError) -> None:
+def test_a_broker_without_epoch_end_offsets_is_read_from_all_the_same(error: KafkaError) -> None:
     scene = Scene()
     assigned, request = scene.asked_after_election()
     request.on_failure(error, START_MS)
@@ -324,7 +324,7 @@ def test_a_broker_too_old_to_tell_is_read_from_all_the_same(error: KafkaError) -
 
 
 @pytest.mark.parametrize("indexes", [[], [1], [0, 0], [0, 1]])
-def test_an_answer_that_contradicts_its_question_counts_as_none(indexes: list[int]) -> None:
+def test_a_response_that_contradicts_its_request_counts_as_none(indexes: list[int]) -> None:
     scene = Scene()
     assigned, request = scene.asked_after_election()
     responses = [EpochEndOffset(partition=i, leader_epoch=OLD, end_offset=80) for i in indexes]
@@ -338,7 +338,7 @@ def test_an_answer_that_contradicts_its_question_counts_as_none(indexes: list[in
 
 
 @pytest.mark.promise("a deposed leader validates nothing that its successor wrote")
-def test_a_leader_that_was_deposed_is_not_asked_about_what_its_successor_wrote() -> None:
+def test_a_former_leader_gets_no_request_about_what_its_successor_wrote() -> None:
     scene = Scene()
     scene.read(A)
     assigned = scene.subscription.require(A)
@@ -355,7 +355,7 @@ def test_a_leader_that_was_deposed_is_not_asked_about_what_its_successor_wrote()
 
 
 @pytest.mark.promise("a deposed leader validates nothing that its successor wrote")
-def test_when_nobody_knows_of_a_newer_leader_who_leads_is_asked() -> None:
+def test_without_a_newer_leader_the_known_one_gets_the_request() -> None:
     scene = Scene()
     scene.read(A)
     scene.subscription.seek(scene.subscription.require(A), 70, NEW)
@@ -401,7 +401,7 @@ def trouble(scene: Scene) -> str:
     return str(found[1].reason)
 
 
-def test_a_position_that_nobody_can_be_asked_about_stalls() -> None:
+def test_a_position_without_a_leader_stalls() -> None:
     scene = Scene()
     scene.read(A)
     update_metadata(scene.metadata, topic("t", [None, None], leader_epoch=NEW))
@@ -529,7 +529,7 @@ def test_ids_of_former_topics_are_forgotten_in_the_end() -> None:
     assert assigned.state is PositionState.AWAITING_RESET
 
 
-def test_without_ids_nobody_can_tell() -> None:
+def test_without_ids_a_topic_made_anew_is_not_noticed() -> None:
     scene = Scene()
     assigned = scene.read(A)
     update_metadata(scene.metadata, topic("t", [1, 2], topic_id=NO_TOPIC_ID, leader_epoch=OLD))
@@ -546,7 +546,7 @@ def test_a_partition_that_comes_later_stands_in_the_new_topic() -> None:
 
 
 @pytest.mark.parametrize("is_being_asked_about", [False, True])
-def test_without_a_reset_a_topic_made_anew_is_told_until_a_seek(
+def test_without_a_reset_a_topic_made_anew_is_raised_until_a_seek(
     is_being_asked_about: bool,
 ) -> None:
     scene = Scene(OffsetReset.NONE)

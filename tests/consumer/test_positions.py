@@ -101,7 +101,9 @@ def reply(request: Request, offsets: dict[int, int], *, code: int = 0) -> None:
 @pytest.mark.parametrize(
     ("reset", "timestamp"), [(OffsetReset.EARLIEST, EARLIEST), (OffsetReset.LATEST, LATEST)]
 )
-def test_a_new_partition_begins_where_the_setting_says(reset: OffsetReset, timestamp: int) -> None:
+def test_a_new_partition_begins_where_the_setting_has_it(
+    reset: OffsetReset, timestamp: int
+) -> None:
     scene = Scene(reset)
     assigned = scene.assign()
     (request,) = scene.step()
@@ -137,7 +139,7 @@ def test_partitions_are_looked_up_together_and_each_goes_on_by_itself() -> None:
 
 
 @pytest.mark.promise("`auto_offset_reset` is earliest, latest or none")
-def test_none_tells_the_user_at_each_poll_and_asks_no_broker() -> None:
+def test_reset_none_raises_at_each_poll_and_sends_no_request() -> None:
     scene = Scene(OffsetReset.NONE)
     scene.assign()
     for _ in range(2):
@@ -155,7 +157,7 @@ def test_a_seek_goes_before_the_setting() -> None:
     assert scene.subscription.take_error() is None
 
 
-def test_an_answer_from_before_a_seek_is_void() -> None:
+def test_a_response_from_before_a_seek_is_ignored() -> None:
     scene = Scene(OffsetReset.EARLIEST)
     assigned = scene.assign()
     (request,) = scene.step()
@@ -164,7 +166,7 @@ def test_an_answer_from_before_a_seek_is_void() -> None:
     assert assigned.offset == 99
 
 
-def test_an_answer_from_before_another_reset_is_void() -> None:
+def test_a_response_from_before_another_reset_is_ignored() -> None:
     scene = Scene(OffsetReset.EARLIEST)
     assigned = scene.assign()
     (first,) = scene.step()
@@ -176,7 +178,7 @@ def test_an_answer_from_before_another_reset_is_void() -> None:
     assert assigned.offset == 50
 
 
-def test_an_answer_after_an_unassign_is_void() -> None:
+def test_a_response_after_an_unassign_is_ignored() -> None:
     scene = Scene(OffsetReset.EARLIEST)
     assigned = scene.assign()
     (request,) = scene.step()
@@ -199,7 +201,7 @@ def test_a_failure_that_passes_is_tried_again() -> None:
     assert assigned.offset == 3
 
 
-def test_a_refusal_is_told_and_asked_again_by_the_next_poll() -> None:
+def test_a_refusal_is_raised_and_the_next_poll_sends_the_request_again() -> None:
     scene = Scene(OffsetReset.EARLIEST)
     assigned = scene.assign()
     for _ in range(2):
@@ -238,7 +240,7 @@ def test_an_ordinary_start_warns_of_nothing(caplog: pytest.LogCaptureFixture) ->
     assert caplog.records == []
 
 
-def test_without_a_reset_a_lost_position_is_told_with_the_range_of_the_log() -> None:
+def test_without_a_reset_a_lost_position_is_raised_with_the_range_of_the_log() -> None:
     scene = Scene(OffsetReset.NONE)
     assigned = scene.assign()
     scene.subscription.seek(assigned, 100)
@@ -316,7 +318,7 @@ def test_what_is_sought_meanwhile_stays_there(scene: PositionScene) -> None:
     assert scene.assigned(A).offset == 7
 
 
-def test_a_new_assignment_is_asked_about_and_the_old_answer_does_not_count(
+def test_a_new_assignment_is_requested_and_the_old_response_does_not_count(
     scene: PositionScene,
 ) -> None:
     (old,) = scene.asked()
@@ -329,7 +331,7 @@ def test_a_new_assignment_is_asked_about_and_the_old_answer_does_not_count(
     assert [scene.assigned(each).offset for each in (A, C)] == [2, 3]
 
 
-def test_a_smaller_assignment_waits_for_the_question_under_way(scene: PositionScene) -> None:
+def test_a_smaller_assignment_waits_for_the_request_in_flight(scene: PositionScene) -> None:
     (request,) = scene.asked()
     scene.subscription.assign([A])
     assert scene.asked() == []
@@ -338,7 +340,7 @@ def test_a_smaller_assignment_waits_for_the_question_under_way(scene: PositionSc
     assert scene.assigned(A).offset == 2
 
 
-def test_what_no_attempt_cures_is_told_once_and_asked_again_after_that(
+def test_what_no_attempt_cures_is_raised_once_and_requested_again_after_that(
     scene: PositionScene,
 ) -> None:
     (request,) = scene.asked()
@@ -349,7 +351,7 @@ def test_what_no_attempt_cures_is_told_once_and_asked_again_after_that(
     assert len(scene.asked()) == 1
 
 
-def test_nothing_committed_and_no_reset_is_told_and_not_asked_at_full_speed() -> None:
+def test_nothing_committed_and_no_reset_is_raised_and_requested_with_a_back_off() -> None:
     scene = PositionScene(OffsetReset.NONE)
     scene.subscription.assign([A])
     (request,) = scene.asked()
@@ -360,7 +362,7 @@ def test_nothing_committed_and_no_reset_is_told_and_not_asked_at_full_speed() ->
     assert len(scene.asked()) == 1
 
 
-def test_why_there_is_no_position_yet_can_be_told(scene: PositionScene) -> None:
+def test_the_reason_for_no_position_yet_is_available(scene: PositionScene) -> None:
     (request,) = scene.asked()
     code = CoordinatorLoadInProgressError.code
     request.on_response(offset_fetch_response(request, group_error=code), START_MS)

@@ -38,7 +38,7 @@ def test_a_refused_partition_stalls_until_it_is_served() -> None:
     assert oldest(scene) is None
 
 
-def test_the_first_reason_says_when_and_the_last_one_why() -> None:
+def test_the_first_reason_has_the_time_and_the_last_one_the_cause() -> None:
     scene = Scene()
     assigned = scene.read(A)
     scene.stalls.note(assigned, "first", START_MS)

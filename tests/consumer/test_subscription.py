@@ -118,7 +118,7 @@ def test_a_reset_takes_its_position_from_the_broker(subscription: SubscriptionSt
         lambda s, a: s.await_reset(a, OffsetReset.LATEST),
     ],
 )
-def test_the_version_says_when_other_partitions_may_be_fetched(change: object) -> None:
+def test_the_version_changes_when_other_partitions_may_be_fetched(change: object) -> None:
     subscription = SubscriptionState()
     subscription.assign([A, B])
     before = subscription.version

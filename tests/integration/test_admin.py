@@ -82,7 +82,7 @@ def test_every_topic_of_a_call_is_tried(admin: Admin) -> None:
         (NewTopic("bad-setting", 1, 1, config={"no.such.setting": 1}), InvalidConfigError),
     ],
 )
-def test_what_the_broker_refuses_is_told_with_its_own_words(
+def test_what_the_broker_refuses_is_raised_with_its_message(
     admin: Admin, topic: NewTopic, error: type[Exception]
 ) -> None:
     with pytest.raises(error, match=topic.name):

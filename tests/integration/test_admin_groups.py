@@ -95,7 +95,7 @@ def test_members_are_described_and_protect_their_group(
 @pytest.mark.promise(
     "groups of both protocols are listed and described with members, on both broker versions"
 )
-def test_groups_of_both_protocols_and_missing_ones_are_told_apart(
+def test_groups_of_both_protocols_and_missing_ones_are_distinguished(
     admin: Admin, fake_kafka: FakeKafka
 ) -> None:
     admin.alter_group_offsets("empty", {PARTITIONS[0]: 1})

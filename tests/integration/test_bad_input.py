@@ -195,7 +195,7 @@ def test_a_record_larger_than_the_broker_takes_fails_its_delivery(
 
 @pytest.mark.promise("`send` waits for memory, up to `max_block_ms`")
 @pytest.mark.kafka
-def test_a_send_without_memory_waits_as_long_as_set_and_says_so(
+def test_a_send_without_memory_waits_max_block_ms_and_raises(
     kafka_cluster: KafkaCluster, topic: str
 ) -> None:
     """Method: a callback keeps the sender thread, so that no memory comes back."""
@@ -228,7 +228,7 @@ def test_a_send_without_memory_waits_as_long_as_set_and_says_so(
 
 @pytest.mark.promise("use after close is refused")
 @pytest.mark.kafka
-def test_a_closed_client_says_so_at_once(kafka_cluster: KafkaCluster, topic: str) -> None:
+def test_a_closed_client_raises_at_once(kafka_cluster: KafkaCluster, topic: str) -> None:
     servers = kafka_cluster.bootstrap_servers
     producer = Producer(bootstrap_servers=servers)
     consumer = Consumer(bootstrap_servers=servers)

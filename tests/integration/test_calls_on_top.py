@@ -251,7 +251,7 @@ class Blocking(logging.Handler):
 
 
 @pytest.mark.promise("a log handler that blocks the heartbeat thread blocks no other thread")
-def test_a_log_handler_that_blocks_the_heartbeat_thread_blocks_nobody_else(
+def test_a_log_handler_that_blocks_the_heartbeat_thread_blocks_no_other(
     servers: str, fake_kafka: FakeKafka
 ) -> None:
     consumer = member(servers, heartbeat_interval_ms=20, session_timeout_ms=6_000)
@@ -294,7 +294,7 @@ def lose(servers: str) -> threading.Thread:
     return consumer._wiring.heartbeats.thread._thread
 
 
-def test_a_consumer_that_nobody_closed_says_so_and_gives_everything_back(servers: str) -> None:
+def test_a_consumer_that_was_not_closed_warns_and_closes_everything(servers: str) -> None:
     gc.collect()
     descriptor_count = open_descriptors()
     thread_count = threading.active_count()
@@ -313,7 +313,7 @@ def lose_admin(servers: str) -> None:
     gc.collect()
 
 
-def test_an_admin_that_nobody_closed_says_so_and_gives_everything_back(servers: str) -> None:
+def test_an_admin_that_was_not_closed_warns_and_closes_everything(servers: str) -> None:
     gc.collect()
     descriptor_count = open_descriptors()
     with pytest.warns(ResourceWarning, match=r"Admin lost.*close") as told:
@@ -360,7 +360,7 @@ sys.exit(status)
 
 
 @pytest.mark.promise("a child process may leave a client's `with` block")
-def test_a_child_process_gives_the_parents_connections_back_and_ends_in_silence(
+def test_a_child_process_closes_the_parents_connections_and_warns_of_nothing(
     servers: str,
 ) -> None:
     done = run(FORKS, servers)

@@ -302,7 +302,7 @@ def test_without_a_group_there_is_nowhere_to_commit_to(call: Callable[[Consumer]
 
 
 @pytest.mark.promise("`close` ends in time, whatever becomes of the last commit")
-def test_close_ends_in_time_when_nobody_takes_the_last_commit(
+def test_close_ends_in_time_when_the_last_commit_gets_no_response(
     fake_kafka: FakeKafka, servers: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     with fake_kafka.control() as cluster:
@@ -328,7 +328,7 @@ def topic(kafka_cluster: KafkaCluster) -> str:
 
 @pytest.mark.kafka
 @pytest.mark.promise("Java and we see each other's commits")
-def test_javas_tool_sees_what_is_committed_here(kafka_cluster: KafkaCluster, topic: str) -> None:
+def test_javas_tool_reads_what_is_committed_here(kafka_cluster: KafkaCluster, topic: str) -> None:
     group = uuid.uuid4().hex
     first, second = TopicPartition(topic, 0), TopicPartition(topic, 1)
     with reader(

@@ -474,7 +474,7 @@ SCRIPTS = [
 
 @pytest.mark.promise("fake KIP-848 groups respond as Kafka 4.3.1 does")
 @pytest.mark.parametrize("script", SCRIPTS, ids=lambda script: script.__name__)
-def test_a_fake_group_answers_as_kafkas_does(
+def test_a_fake_group_responds_as_kafkas_does(
     script: Script, kafka: RealExchange, fake: FakeExchange
 ) -> None:
     outcomes = []

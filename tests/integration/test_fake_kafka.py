@@ -208,7 +208,7 @@ def test_javas_producers_write_and_its_console_consumer_reads(
 
 @pytest.mark.promise("idempotent clients lose and double nothing on the fake cluster")
 @pytest.mark.parametrize("write", [write_pykclient, write_confluent, write_aiokafka])
-def test_idempotent_clients_survive_lost_answers_and_moved_leaders(
+def test_idempotent_clients_survive_lost_responses_and_moved_leaders(
     write: Callable[[str], None], fake_kafka: FakeKafka, servers: str
 ) -> None:
     with fake_kafka.control() as cluster:
@@ -310,7 +310,7 @@ def test_garbage_on_a_socket_closes_it_and_serves_the_others(data: bytes, server
 
 
 @pytest.mark.promise("a flooding or unreading client takes little memory, and others are served")
-def test_who_asks_and_never_reads_holds_little_and_others_are_served(
+def test_a_client_that_sends_and_never_reads_holds_little_memory_and_others_are_served(
     fake_kafka: FakeKafka, servers: str
 ) -> None:
     """Method: 60 fetches of a megabyte each on one connection whose answers nobody takes."""
@@ -352,7 +352,7 @@ def test_more_connections_than_there_may_be_are_closed_until_others_have_gone(
 
 
 @pytest.mark.promise("a failure in the fake brokers' thread is reported to the test")
-def test_what_fails_in_its_thread_is_told_by_control_and_close() -> None:
+def test_what_fails_in_its_thread_is_raised_by_control_and_close() -> None:
     def fail(_: int) -> None:
         raise ZeroDivisionError("a timer of a test")
 
@@ -371,7 +371,7 @@ def test_what_fails_in_its_thread_is_told_by_control_and_close() -> None:
 
 
 @pytest.mark.promise("a failure in the fake brokers' thread is reported to the test")
-def test_nobody_controls_what_is_closed() -> None:
+def test_a_closed_fake_cannot_be_controlled() -> None:
     fake = FakeKafka()
     fake.close()
     fake.close()

@@ -200,7 +200,7 @@ def test_partitions_take_turns_or_the_one_furthest_behind_comes_first(server: st
 
 
 @pytest.mark.promise("the replica in the same rack is read, and the leader when that fails")
-def test_the_leader_is_asked_once_and_then_the_replica_in_the_same_rack(servers: str) -> None:
+def test_the_leader_gets_one_fetch_and_then_the_replica_in_the_same_rack(servers: str) -> None:
     topic, partition = "near", TopicPartition("near", 0)
     with Admin(bootstrap_servers=servers) as admin, Producer(bootstrap_servers=servers) as producer:
         admin.create_topics([NewTopic(topic, 1, 3)])

@@ -105,7 +105,7 @@ def test_close_has_one_deadline_for_all_that_it_does(consumer: Consumer, fake: F
 )
 @pytest.mark.parametrize("inner", ["close", "unsubscribe"])
 @pytest.mark.parametrize("outer", ["close", "unsubscribe"])
-def test_a_listener_that_hears_of_an_end_may_end_it_itself(
+def test_a_listener_may_close_or_unsubscribe_at_a_revocation(
     outer: str, inner: str, consumer: Consumer
 ) -> None:
     told: list[int] = []
@@ -128,7 +128,7 @@ def test_a_listener_that_hears_of_an_end_may_end_it_itself(
 @pytest.mark.promise(
     "`close` has one deadline, in both protocols; a listener may close or unsubscribe"
 )
-def test_a_poll_whose_listener_closes_the_consumer_says_so(consumer: Consumer) -> None:
+def test_a_poll_whose_listener_closes_the_consumer_raises(consumer: Consumer) -> None:
     def on_assigned(partitions: Sequence[TopicPartition]) -> None:
         consumer.close()
 
@@ -141,7 +141,7 @@ def test_a_poll_whose_listener_closes_the_consumer_says_so(consumer: Consumer) -
 @pytest.mark.promise(
     "`close` has one deadline, in both protocols; a listener may close or unsubscribe"
 )
-def test_a_listener_that_hears_of_a_revocation_may_unsubscribe(fake: FakeKafka) -> None:
+def test_a_listener_may_unsubscribe_at_a_revocation(fake: FakeKafka) -> None:
     told: list[int] = []
     with member(fake) as leaving, member(fake) as staying:
 

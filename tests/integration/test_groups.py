@@ -131,7 +131,7 @@ def test_what_a_listener_raises_is_raised_by_poll_after_the_rebalance(fake: Fake
 @pytest.mark.promise(
     "what is revoked is committed, passed to the listener and dropped before it is acknowledged"
 )
-def test_what_is_revoked_is_committed_and_told_before_others_get_it(fake: FakeKafka) -> None:
+def test_what_is_revoked_is_committed_and_reported_before_others_get_it(fake: FakeKafka) -> None:
     write(fake, COUNT)
     seen: list[tuple[int, dict[TopicPartition, OffsetAndMetadata | None]]] = []
     with (

@@ -159,7 +159,7 @@ def test_offsets_come_with_ends_and_lag(admin: Admin, command: Command) -> None:
         (("--by-duration", "P36500D"), 0),
     ],
 )
-def test_a_reset_tells_the_new_offsets_and_moves_nothing_unless_told_to(
+def test_a_reset_prints_the_new_offsets_and_moves_nothing_without_execute(
     admin: Admin, command: Command, target: tuple[str, ...], expected: int
 ) -> None:
     admin.alter_group_offsets(GROUP, {FIRST: 5})
@@ -181,7 +181,7 @@ def test_a_reset_tells_the_new_offsets_and_moves_nothing_unless_told_to(
     assert admin.list_group_offsets(GROUP)[FIRST].offset == expected
 
 
-def test_an_offset_beyond_the_partition_is_told(admin: Admin, command: Command) -> None:
+def test_an_offset_beyond_the_partition_is_reported(admin: Admin, command: Command) -> None:
     command("reset", GROUP, "--topic", f"{TOPIC}:0", "--to-offset", "99")
     assert f"{FIRST} holds offsets 0 to {COUNT}; {COUNT} is taken instead of 99" in command.told
 
@@ -209,7 +209,7 @@ def test_a_group_in_use_is_not_moved(
         assert admin.list_group_offsets(GROUP) == before
 
 
-def test_members_without_a_client_id_are_told_by_their_own(
+def test_members_without_a_client_id_are_shown_by_their_member_id(
     admin: Admin, command: Command, fake_kafka: FakeKafka, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # As other clients may be; ours always have one.
@@ -234,7 +234,7 @@ def test_members_without_a_client_id_are_told_by_their_own(
         (("list", "-F", "no-such-file"), "no-such-file"),
     ],
 )
-def test_what_cannot_be_done_is_told_with_status_1(
+def test_what_cannot_be_done_is_reported_with_status_1(
     admin: Admin, command: Command, arguments: tuple[str, ...], told: str
 ) -> None:
     assert command(*arguments, status=1) == ""
@@ -315,7 +315,7 @@ def test_a_coordinator_is_the_leader_of_the_groups_partition(
 
 @pytest.mark.promise("`groups coordinator` names the broker that real brokers name")
 @pytest.mark.kafka
-def test_real_brokers_coordinate_what_the_hash_says(
+def test_real_brokers_coordinate_the_groups_of_the_hash(
     kafka_cluster_factory: Callable[..., KafkaCluster], capsys: pytest.CaptureFixture[str]
 ) -> None:
     with kafka_cluster_factory(brokers=3) as cluster:
@@ -334,7 +334,7 @@ def test_real_brokers_coordinate_what_the_hash_says(
 
 @pytest.mark.promise("`groups describe` and `groups offsets` print what Kafka's own tool prints")
 @pytest.mark.kafka
-def test_kafkas_own_tool_says_the_same(
+def test_kafkas_own_tool_prints_the_same(
     kafka_cluster: KafkaCluster, capsys: pytest.CaptureFixture[str]
 ) -> None:
     command = Command(kafka_cluster.bootstrap_servers, capsys)

@@ -145,7 +145,7 @@ def test_a_stopped_leader_has_handed_over_when_it_is_gone(three: KafkaCluster) -
 
 
 @pytest.mark.promise("a broker is paused and resumed")
-def test_a_paused_broker_accepts_and_does_not_answer_until_it_is_resumed(
+def test_a_paused_broker_accepts_and_does_not_respond_until_it_is_resumed(
     three: KafkaCluster,
 ) -> None:
     paused = addresses(three)[1]
@@ -233,7 +233,7 @@ def test_a_cluster_vanishes_with_the_process_that_owns_it() -> None:
         pytest.param({"metric.reporters": "no.such.Reporter"}, id="refused by the broker"),
     ],
 )
-def test_a_broker_that_dies_at_its_start_tells_why_and_leaves_nothing(
+def test_a_broker_that_exits_at_its_start_is_reported_with_the_cause_and_leaves_nothing(
     kafka_cluster_factory: KafkaClusterFactory,
     monkeypatch: pytest.MonkeyPatch,
     tmp_path: Path,

@@ -41,7 +41,7 @@ def logged_waits(caplog: pytest.LogCaptureFixture) -> list[str]:
     return [message for message in messages if "still waiting for" in message]
 
 
-def test_a_send_says_that_it_waits_for_memory(
+def test_a_send_shows_that_it_waits_for_memory(
     fake_kafka: FakeKafka, caplog: pytest.LogCaptureFixture
 ) -> None:
     with Producer(
@@ -77,7 +77,7 @@ def test_a_send_says_that_it_waits_for_memory(
         (Admin, ADMIN, lambda a: a.delete_topics(["t"]), "DeleteTopics of t"),
     ],
 )
-def test_a_call_says_what_it_waits_for_and_why(
+def test_a_call_that_times_out_reports_what_it_waited_for_and_why(
     client: type[Any],
     settings: dict[str, object],
     call: Callable[[Any], object],

@@ -112,7 +112,9 @@ def test_the_newest_version_of_kafka_2_1_is_spoken(key: ApiKey) -> None:
 
 @pytest.mark.promise("every version from brokers 2.1 to 4.3 is spoken, with its headers")
 @pytest.mark.kafka
-def test_all_clients_work_with_a_broker_that_speaks_as_2_1_did(kafka_cluster: KafkaCluster) -> None:
+def test_all_clients_work_with_a_broker_that_has_the_versions_of_2_1(
+    kafka_cluster: KafkaCluster,
+) -> None:
     old = OldBroker(kafka_cluster.bootstrap_servers)
     with LoopbackServer(old) as server, Admin(bootstrap_servers=server.address) as admin:
         for codec in CODECS:

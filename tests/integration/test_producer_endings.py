@@ -157,7 +157,7 @@ def stalled(fake: FakeKafka) -> Iterator[Producer]:
 
 
 @pytest.mark.promise("`close` reports how many records it leaves")
-def test_close_says_how_many_records_it_leaves(
+def test_close_reports_how_many_records_it_leaves(
     stalled: Producer, caplog: pytest.LogCaptureFixture
 ) -> None:
     deliveries = [stalled.send("t", b"v", partition=number % 2) for number in range(5)]
@@ -187,7 +187,7 @@ def test_a_producer_that_is_dropped_warns_and_gives_everything_back(fake: FakeKa
     assert descriptor_count() <= before
 
 
-def test_a_closed_producer_is_dropped_in_silence(fake: FakeKafka) -> None:
+def test_a_closed_producer_is_dropped_without_a_warning(fake: FakeKafka) -> None:
     Producer(bootstrap_servers=fake.bootstrap_servers).close()
     gc.collect()
 
@@ -362,7 +362,7 @@ def unseen(caplog: pytest.LogCaptureFixture) -> list[str]:
 
 
 @pytest.mark.promise("failures that the application has not looked at are one warning")
-def test_failures_that_nobody_saw_are_one_warning(caplog: pytest.LogCaptureFixture) -> None:
+def test_unseen_failures_are_one_warning(caplog: pytest.LogCaptureFixture) -> None:
     producer, deliveries = lost(50)
     deliveries.clear()
     producer.close()

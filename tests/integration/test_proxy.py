@@ -118,7 +118,7 @@ def test_a_large_frame_passes_and_a_slow_reader_makes_the_sender_wait(proxy: Fau
         assert not sender.is_alive()
 
 
-def test_the_servers_last_words_arrive(proxy: FaultProxy) -> None:
+def test_the_servers_last_bytes_arrive(proxy: FaultProxy) -> None:
     with connect(proxy) as connection:
         connection.sendall(REQUEST[:5])
         connection.shutdown(socket.SHUT_WR)
@@ -127,7 +127,7 @@ def test_the_servers_last_words_arrive(proxy: FaultProxy) -> None:
 
 
 @pytest.mark.promise("the fault proxy loses the response after the broker acted")
-def test_a_lost_answer_ends_the_connection_and_a_new_one_works(proxy: FaultProxy) -> None:
+def test_a_lost_response_ends_the_connection_and_a_new_one_works(proxy: FaultProxy) -> None:
     proxy.inject(Lose(count_max=1))
     with connect(proxy) as connection:
         connection.sendall(REQUEST)
@@ -138,7 +138,7 @@ def test_a_lost_answer_ends_the_connection_and_a_new_one_works(proxy: FaultProxy
 
 
 @pytest.mark.promise("the fault proxy cuts a frame in the middle")
-def test_a_cut_answer_comes_in_part(proxy: FaultProxy) -> None:
+def test_a_cut_response_comes_in_part(proxy: FaultProxy) -> None:
     proxy.inject(Cut())
     with connect(proxy) as connection:
         connection.sendall(REQUEST)
@@ -156,7 +156,7 @@ def test_a_cut_answer_comes_in_part(proxy: FaultProxy) -> None:
         pytest.param(ForgeLength(length_bytes=1), b"\0\0\0\1" + REQUEST[4:], id="forge"),
     ],
 )
-def test_an_answer_is_changed_as_told_and_counted(
+def test_a_response_is_changed_by_the_fault_and_counted(
     proxy: FaultProxy, fault: Fault, responses: bytes
 ) -> None:
     proxy.inject(fault)
@@ -167,7 +167,7 @@ def test_an_answer_is_changed_as_told_and_counted(
 
 
 @pytest.mark.promise("the fault proxy flips a bit")
-def test_one_bit_of_an_answer_is_flipped_and_counted(proxy: FaultProxy) -> None:
+def test_one_bit_of_a_response_is_flipped_and_counted(proxy: FaultProxy) -> None:
     proxy.inject(Flip())
     with connect(proxy) as connection:
         connection.sendall(REQUEST)
@@ -203,7 +203,7 @@ def test_a_rate_is_kept(proxy: FaultProxy) -> None:
 
 
 @pytest.mark.promise("the fault proxy swallows bytes without a reset")
-def test_a_blackhole_stays_open_and_says_nothing(proxy: FaultProxy) -> None:
+def test_a_blackhole_stays_open_and_sends_nothing(proxy: FaultProxy) -> None:
     proxy.inject(Blackhole(direction=Direction.REQUEST, count_max=1))
     with connect(proxy) as connection, connect(proxy) as other:
         connection.sendall(REQUEST)
@@ -279,7 +279,7 @@ def test_connections_beyond_the_limit_are_reset(
     assert proxy.counts == {"Crowded": 1}
 
 
-def test_where_no_broker_listens_a_client_is_told_at_once() -> None:
+def test_where_no_broker_listens_a_client_is_refused_at_once() -> None:
     with FaultProxy(address_of(unused_address())) as proxy:
         assert is_ended_at_once(proxy)
 

@@ -52,14 +52,14 @@ def test_a_connection_opens_once_and_carries_bytes_both_ways(
     assert stream.opened_count == 1
 
 
-def test_nothing_is_told_from_within_open(port: SelectorPort) -> None:
+def test_open_calls_no_callback_itself(port: SelectorPort) -> None:
     stream = RecordingStream()
     port.open(stream, HOST, free_port(), attempt=0)
     assert not stream.errors
     assert not stream.opened_count
 
 
-def test_a_refused_connection_is_told_with_address_and_reason(port: SelectorPort) -> None:
+def test_a_refused_connection_is_reported_with_address_and_reason(port: SelectorPort) -> None:
     stream, number = RecordingStream(), free_port()
     port.open(stream, HOST, number, attempt=0)
     wait_until(port, lambda: bool(stream.errors))
@@ -68,7 +68,7 @@ def test_a_refused_connection_is_told_with_address_and_reason(port: SelectorPort
     assert isinstance(stream.errors[0].__cause__, OSError)
 
 
-def test_a_socket_that_cannot_be_made_is_told(
+def test_a_socket_that_cannot_be_made_is_reported(
     port: SelectorPort, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def fail(*_: object) -> socket.socket:
@@ -173,7 +173,7 @@ def test_a_reader_that_never_reads_holds_up_neither_write_nor_wait(
     peer.close()
 
 
-def test_a_large_answer_arrives_whole_through_a_small_buffer(
+def test_a_large_response_arrives_whole_through_a_small_buffer(
     port: SelectorPort, listener: socket.socket
 ) -> None:
     stream = RecordingStream(buffer_bytes=1_000)
@@ -228,7 +228,7 @@ def test_what_came_before_the_end_is_delivered_before_it(
     assert stream.error == f"{HOST}:{port_of(listener)} closed the connection"
 
 
-def test_a_reset_is_told_with_its_reason(port: SelectorPort, listener: socket.socket) -> None:
+def test_a_reset_is_logged_with_its_reason(port: SelectorPort, listener: socket.socket) -> None:
     stream, peer = connect(port, listener)
     peer.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, RESET_ON_CLOSE)
     peer.close()
@@ -239,7 +239,7 @@ def test_a_reset_is_told_with_its_reason(port: SelectorPort, listener: socket.so
     assert isinstance(stream.errors[0].__cause__, ConnectionResetError)
 
 
-def test_writing_to_a_stream_that_broke_tells_its_end_in_the_next_wait_only(
+def test_writing_to_a_stream_that_broke_reports_its_end_in_the_next_wait_only(
     port: SelectorPort, listener: socket.socket
 ) -> None:
     stream, peer = connect(port, listener)
@@ -285,7 +285,7 @@ def test_a_peer_that_is_gone_is_an_error_and_no_signal_that_ends_the_program() -
     assert child.stdout.split() == ["BrokenPipeError", "BrokenPipeError"]
 
 
-def test_closing_is_not_told_and_drops_what_was_queued(
+def test_closing_calls_no_callback_and_drops_what_was_queued(
     port: SelectorPort, listener: socket.socket
 ) -> None:
     stream, peer = connect(port, listener)
@@ -322,7 +322,7 @@ def test_a_wake_up_before_a_wait_ends_it_at_once_and_counts_once(port: SelectorP
     assert time.monotonic() - start_s >= 0.029
 
 
-def test_wake_ups_that_nobody_takes_never_block(port: SelectorPort) -> None:
+def test_wake_ups_that_no_wait_takes_never_block(port: SelectorPort) -> None:
     def wake_often() -> None:
         for _ in range(5_000):
             port.wakeup()

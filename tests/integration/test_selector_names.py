@@ -59,7 +59,7 @@ def test_a_host_whose_first_address_refuses_is_reached_at_the_next(
     assert not stream.errors
 
 
-def test_a_host_that_refuses_at_every_address_is_told_once(
+def test_a_host_that_refuses_at_every_address_is_reported_once(
     port: SelectorPort, names: Names
 ) -> None:
     names.addresses = [(HOST, free_port()), (HOST, free_port())]
@@ -82,7 +82,7 @@ def test_each_attempt_begins_at_another_address(port: SelectorPort, names: Names
             expected.accept()[0].close()
 
 
-def test_a_host_without_addresses_is_told(port: SelectorPort, names: Names) -> None:
+def test_a_host_without_addresses_is_reported(port: SelectorPort, names: Names) -> None:
     names.addresses = []
     stream = RecordingStream()
     port.open(stream, "broker", 9092, attempt=3)
@@ -90,7 +90,7 @@ def test_a_host_without_addresses_is_told(port: SelectorPort, names: Names) -> N
     assert stream.error == "cannot connect to broker:9092: no address"
 
 
-def test_an_answer_for_a_stream_that_was_closed_meanwhile_is_dropped(
+def test_a_response_for_a_stream_that_was_closed_meanwhile_is_dropped(
     port: SelectorPort, names: Names, listener: socket.socket
 ) -> None:
     names.gate.clear()
@@ -105,7 +105,7 @@ def test_an_answer_for_a_stream_that_was_closed_meanwhile_is_dropped(
     assert not given_up.errors
 
 
-def test_a_resolver_that_answers_after_the_shutdown_does_no_harm(names: Names) -> None:
+def test_a_resolver_that_returns_after_the_shutdown_does_no_harm(names: Names) -> None:
     names.gate.clear()
     port = SelectorPort()
     port.open(RecordingStream(), "broker", 9092, attempt=0)

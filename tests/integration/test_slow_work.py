@@ -131,7 +131,7 @@ def test_a_deserializer_that_takes_longer_than_the_poll_interval_is_given_up(
 @pytest.mark.promise("a slow deserializer keeps its membership; `max_poll_interval_ms` covers it")
 @pytest.mark.parametrize("read", READERS)
 @each_protocol
-def test_who_always_finds_records_at_hand_is_not_late(
+def test_a_consumer_that_always_has_records_buffered_is_not_late(
     protocol: str, read: Callable[[Consumer, int], list[object]], fake: FakeKafka
 ) -> None:
     """One record a call, all of which are there after the first: each call counts as a poll."""
@@ -279,7 +279,7 @@ def test_they_take_no_time(filled: FakeKafka) -> None:
 
 
 @pytest.mark.promise("polls with timeout 0 join, read, commit and raise what is wrong")
-def test_they_tell_what_no_waiting_cures(filled: FakeKafka) -> None:
+def test_they_raise_what_no_waiting_cures(filled: FakeKafka) -> None:
     with member_of(filled, allow_auto_create_topics=False) as consumer:
         consumer.subscribe(["absent"])
         with pytest.raises(UnknownTopicOrPartitionError):

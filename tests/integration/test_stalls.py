@@ -84,7 +84,7 @@ def poll_until_it_reads(consumer: Consumer) -> None:
 @pytest.mark.promise(
     "brokers that are lost or never help are reported by `poll` in time, and read again when back"
 )
-def test_a_cluster_that_is_gone_is_told_and_read_again_when_it_is_back(
+def test_a_cluster_that_is_gone_is_reported_and_read_again_when_it_is_back(
     servers: str, fake_kafka: FakeKafka
 ) -> None:
     with reader(servers) as consumer:
@@ -107,7 +107,7 @@ def test_a_cluster_that_is_gone_is_told_and_read_again_when_it_is_back(
 )
 @pytest.mark.parametrize("api_key", [ApiKey.LIST_OFFSETS, ApiKey.FETCH])
 @pytest.mark.parametrize("fault", [faults.fail_with(KafkaStorageError), faults.drop()])
-def test_a_broker_that_never_helps_is_told(
+def test_a_broker_that_only_refuses_or_never_responds_is_reported(
     servers: str, fake_kafka: FakeKafka, api_key: ApiKey, fault: faults.Fault
 ) -> None:
     """It refuses for reasons that should pass, or never answers, though it is there."""
@@ -125,7 +125,7 @@ def test_a_broker_that_never_helps_is_told(
     "a stalled group is raised by empty polls; a group that waits for its members is not"
 )
 @pytest.mark.parametrize("is_member", [True, False])
-def test_offsets_of_a_transaction_that_does_not_end_are_told(
+def test_offsets_of_a_transaction_that_does_not_end_are_reported(
     servers: str, fake_kafka: FakeKafka, is_member: bool
 ) -> None:
     with fake_kafka.control() as cluster:
@@ -143,7 +143,7 @@ def test_offsets_of_a_transaction_that_does_not_end_are_told(
 )
 @pytest.mark.promise("joins that are refused again and again back off, and are reported")
 @pytest.mark.parametrize("error", [CoordinatorLoadInProgressError, RebalanceInProgressError])
-def test_a_coordinator_that_takes_nobody_in_is_told(
+def test_a_coordinator_that_accepts_no_member_is_reported(
     servers: str, fake_kafka: FakeKafka, error: type[BrokerError]
 ) -> None:
     with fake_kafka.control() as cluster:

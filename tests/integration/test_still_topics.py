@@ -228,7 +228,7 @@ def test_java_reads_the_same_from_the_same_commit(story: Story) -> None:
 @pytest.mark.promise(
     "an idle topic whose leaders change loses no position; each batch gives it its epoch"
 )
-def test_who_was_there_all_the_time_skips_nothing_and_reads_nothing_again(story: Story) -> None:
+def test_a_consumer_that_never_left_skips_nothing_and_reads_nothing_again(story: Story) -> None:
     for name, consumer, values in story.living:
         while len(values) < len(NEW):
             records = consumer.poll(TIMEOUT_S)

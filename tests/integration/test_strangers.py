@@ -209,7 +209,9 @@ def test_one_address_that_works_is_enough(
 
 
 @pytest.mark.promise("the look-up of a name blocks no call")
-def test_a_resolver_that_hangs_is_told_and_holds_no_call(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_resolver_that_hangs_is_reported_and_holds_no_call(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     gate = threading.Event()
 
     def hang(host: str, port: int, **options: int) -> object:
@@ -272,7 +274,7 @@ def metadata_frame(message: Message, correlation_id: int) -> bytes:
     ],
     ids=["wrong correlation id", "cut", "negative size"],
 )
-def test_a_broker_that_answers_wrongly_is_told_and_tried_again(
+def test_a_broker_with_wrong_responses_is_reported_and_tried_again(
     response: Callable[[int], bytes], what: str
 ) -> None:
     with LoopbackServer(ScriptedBroker(response)) as server:
@@ -282,7 +284,7 @@ def test_a_broker_that_answers_wrongly_is_told_and_tried_again(
 
 
 @pytest.mark.promise("a frame has a size limit")
-def test_an_answer_over_the_limit_is_refused_before_memory_is_taken_for_it() -> None:
+def test_a_response_over_the_limit_is_refused_before_memory_is_taken_for_it() -> None:
     def announce(_: int) -> bytes:
         return (2**31 - 1).to_bytes(4) + bytes(1_000)
 
@@ -293,7 +295,7 @@ def test_an_answer_over_the_limit_is_refused_before_memory_is_taken_for_it() -> 
         assert "receive_max_bytes is 100000000" in text_of(server.address)
 
 
-def test_a_flood_of_answers_that_nobody_asked_for_fills_nothing() -> None:
+def test_a_flood_of_responses_without_requests_takes_no_memory() -> None:
     flood = metadata_frame(MetadataResponse(cluster_id="x" * 30_000), 99) * 100
 
     def serve(connection: socket.socket) -> None:

@@ -62,7 +62,7 @@ def shared_by(*members: VerifiableMember) -> bool:
     "the verifiable consumer has the options, events and order of Kafka's, beside Java's"
 )
 @pytest.mark.parametrize("protocol", PROTOCOLS)
-def test_it_tells_what_it_does_and_leaves_when_it_is_told_to(servers: str, protocol: str) -> None:
+def test_it_prints_what_it_does_and_leaves_at_a_signal(servers: str, protocol: str) -> None:
     options = (*GROUP, "--verbose", "--group-protocol", protocol)
     with VerifiableMember(servers, *options) as member:
         wait_until(lambda: len(member.values()) == COUNT, member)
@@ -93,7 +93,7 @@ def test_it_ends_after_so_many_records_and_commits_no_more(servers: str) -> None
     assert sum(each.offset for each in offsets.values()) == 25
 
 
-def test_with_autocommit_it_tells_no_commits_and_makes_them(servers: str) -> None:
+def test_with_autocommit_it_reports_no_commits_and_makes_them(servers: str) -> None:
     with VerifiableMember(servers, *GROUP, "--verbose", "--enable-autocommit") as member:
         wait_until(lambda: len(member.values()) == COUNT, member)
         member.terminate()
@@ -130,7 +130,7 @@ def test_members_take_over_from_one_that_was_killed(servers: str) -> None:
         ((*GROUP, "--command-config", "no-such-file"), "no-such-file"),
     ],
 )
-def test_a_wrong_call_is_told(options: tuple[str, ...], told: str) -> None:
+def test_a_wrong_call_is_reported(options: tuple[str, ...], told: str) -> None:
     with VerifiableMember("localhost:1", *options) as member:
         assert member.wait() != 0
     assert told in member.errors
@@ -149,7 +149,7 @@ def test_an_error_ends_it_with_a_status_and_a_reason(servers: str) -> None:
 )
 @pytest.mark.kafka
 @pytest.mark.parametrize("protocol", PROTOCOLS)
-def test_ours_and_javas_share_a_group_and_tell_the_same_things(
+def test_ours_and_javas_share_a_group_and_report_the_same_events(
     kafka_cluster: KafkaCluster, protocol: str
 ) -> None:
     servers = kafka_cluster.bootstrap_servers

@@ -45,7 +45,7 @@ def test_there_are_enough_and_each_once() -> None:
         ({"tests": ("test_b.py::test_b",)}, "there is no test test_b.py::test_b"),
     ],
 )
-def test_what_is_out_of_date_is_told(
+def test_what_is_out_of_date_is_reported(
     change: dict[str, Any], complaint: str, tmp_path: Path
 ) -> None:
     (tmp_path / "a.py").write_text("def f(a, b):\n    return a - b\n")

@@ -436,7 +436,7 @@ def test_a_bad_metadata_response_is_reported(network: ScriptedNetwork) -> None:
     )
 
 
-def test_a_large_cluster_that_is_down_is_described_in_few_words() -> None:
+def test_a_large_cluster_that_is_down_is_described_in_one_short_message() -> None:
     network = ScriptedNetwork(*(Node(number, f"broker-{number}", 9092) for number in range(100)))
     for number in range(100):
         network.client.connect(number, network.now_ms)

@@ -91,7 +91,7 @@ def test_requests_are_sent_in_the_same_step_and_responses_taken_in_complete_alon
     assert outcome.is_done()
 
 
-def test_a_request_that_fails_at_once_wants_no_wait(bench: Bench) -> None:
+def test_a_request_that_fails_at_once_needs_no_wait(bench: Bench) -> None:
     request, outcome = bench.request(node_id=77)
     bench.first.result = PollResult(requests=[request])
     assert bench.step() == bench.now_ms

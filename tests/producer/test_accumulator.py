@@ -94,7 +94,7 @@ def test_a_batch_that_comes_back_goes_in_front_of_the_younger_ones() -> None:
     assert order == sorted(order)
 
 
-def test_a_batch_that_is_answered_before_it_was_looked_at_is_done() -> None:
+def test_a_batch_whose_response_comes_first_is_done() -> None:
     bench = SenderBench(batch_size=100)
     bench.send(bytes(60))
     bench.accumulator.look(bench.now_ms)
@@ -155,7 +155,7 @@ def test_a_topic_that_shrinks_keeps_what_waits_and_takes_nothing_new_there() -> 
     assert sorted(batch.partition.partition for batch in bench.drain()) == [0, 1]
 
 
-def test_somebody_who_waits_for_memory_makes_every_batch_ready() -> None:
+def test_a_thread_that_waits_for_memory_makes_every_batch_ready() -> None:
     bench = SenderBench(leaders=(1, 1), linger_ms=1_000, buffer_memory=2 * CHUNK_BYTES)
     for partition in (0, 1):
         bench.send(partition=partition)
@@ -246,7 +246,7 @@ def test_a_flush_waits_for_the_batches_of_its_moment_only() -> None:
 
 
 @pytest.mark.promise("a flush that timed out leaves nothing behind")
-def test_a_flush_that_nobody_waits_for_is_forgotten() -> None:
+def test_a_flush_without_a_waiting_call_is_dropped() -> None:
     flushes = Flushes()
     batch = new_batch(1)
     forgotten, awaited = wanted(flushes), wanted(flushes)

@@ -62,7 +62,7 @@ def test_a_batch_can_be_encoded_again_under_another_identity() -> None:
     assert after.codec is Codec.GZIP
 
 
-def test_a_sealed_batch_takes_no_more_and_knows_its_size() -> None:
+def test_a_sealed_batch_takes_no_more_and_has_its_size() -> None:
     batch = new_batch(3)
     batch.seal()
     batch.seal()

@@ -96,7 +96,7 @@ def test_waiters_are_served_in_order_and_a_small_one_does_not_pass_a_large_one(
     assert pool.free_bytes == 0
 
 
-def test_nobody_reserves_past_those_who_wait(pool: BufferPool) -> None:
+def test_a_reservation_does_not_overtake_those_that_wait(pool: BufferPool) -> None:
     assert reserved(pool, 60)
     waiter = waiting(pool, 70)
     assert not reserved(pool, 10)

@@ -75,7 +75,7 @@ def test_batches_may_end_while_rows_are_still_appended() -> None:
 
 
 @pytest.mark.promise("a bulk delivery holds its ranges, and no memory per row")
-def test_stretches_in_a_row_are_one_part() -> None:
+def test_contiguous_spans_are_one_part() -> None:
     result = batch()
     stretches = [AppendedRows(result, start, range(start, start + 10)) for start in (0, 10, 20)]
     bulk = filled(30, *stretches)
@@ -91,7 +91,7 @@ def test_ranges_without_offsets_are_not_joined() -> None:
     assert bulk.result(0, None) == [RecordMetadataRange("t", 0, None, 1)] * 2
 
 
-def test_what_failed_is_told_by_its_rows() -> None:
+def test_what_failed_is_reported_by_its_rows() -> None:
     good, bad = batch(0), batch(1)
     rows = array("q", [1, 2, 5, 9])
     bulk = filled(
@@ -212,7 +212,7 @@ def test_a_done_callback_that_fails_is_logged_and_the_next_is_called(
 
 
 @pytest.mark.promise("a bulk delivery holds its ranges, and no memory per row")
-def test_a_part_that_is_told_keeps_no_batch_and_no_row_numbers() -> None:
+def test_a_part_that_is_reported_keeps_no_batch_and_no_row_numbers() -> None:
     result = batch()
     bulk = filled(3, AppendedRows(result, 0, array("q", [0, 1, 2])))
     end(result)

@@ -265,7 +265,7 @@ def test_of_a_batch_that_is_split_only_the_culprit_fails() -> None:
 
 
 @pytest.mark.promise("a bulk call that stops midway loses nothing; one that cannot begin raises")
-def test_a_call_that_gets_stuck_midway_tells_by_the_delivery(
+def test_a_call_that_times_out_midway_reports_by_the_delivery(
     producer: ScriptedBulkProducer,
 ) -> None:
     producer = new(buffer_memory=40_000)
@@ -319,7 +319,7 @@ def test_done_callbacks_are_called_once_when_all_is_known(
 
 
 @WORKS_WITH_THE_APPLICATIONS_CODE
-def test_serializers_are_asked_for_each_record() -> None:
+def test_serializers_are_called_for_each_record() -> None:
     producer = new(value_serializer=str.encode, key_serializer=lambda number: b"%d" % number)
     producer.send_batch("t", ["a", None], [1, 2], partition=0)
     settle(producer)
@@ -329,7 +329,7 @@ def test_serializers_are_asked_for_each_record() -> None:
 
 
 @WORKS_WITH_THE_APPLICATIONS_CODE
-def test_an_own_partitioner_is_asked_for_each_record() -> None:
+def test_an_own_partitioner_is_called_for_each_record() -> None:
     asked: list[tuple[object, ...]] = []
 
     def partitioner(
@@ -397,7 +397,7 @@ def test_interceptors_see_each_record(is_arrow: bool) -> None:
     assert [(metadata.offset, error) for metadata, error in witness.heard] == [(0, None), (1, None)]
 
 
-def test_interceptors_hear_of_all_when_one_is_refused() -> None:
+def test_interceptors_are_called_for_all_when_one_is_refused() -> None:
     witness = Witness()
     producer = new(interceptors=[witness], max_request_size=1_000)
     with pytest.raises(RecordTooLargeError) as raised:

@@ -23,7 +23,7 @@ def test_a_producer_is_idempotent_by_default() -> None:
     "setting",
     [{"acks": 1}, {"acks": "0"}, {"retries": 0}, {"max_in_flight_requests_per_connection": 6}],
 )
-def test_idempotence_gives_way_when_it_was_not_asked_for(setting: dict[str, object]) -> None:
+def test_idempotence_is_switched_off_where_it_was_not_set(setting: dict[str, object]) -> None:
     assert not make_config(**setting).enable_idempotence
 
 
@@ -35,7 +35,7 @@ def test_idempotence_gives_way_when_it_was_not_asked_for(setting: dict[str, obje
         ({"max_in_flight_requests_per_connection": 6}, "=6 contradicts .* to be at most 5"),
     ],
 )
-def test_idempotence_that_was_asked_for_cannot_be_contradicted(
+def test_idempotence_that_was_set_cannot_be_contradicted(
     setting: dict[str, object], complaint: str
 ) -> None:
     with pytest.raises(ConfigError, match=complaint):

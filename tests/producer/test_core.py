@@ -56,9 +56,7 @@ def codec_and_size(producer: ScriptedProducer) -> tuple[Codec, int]:
 
 @pytest.mark.promise("acks 0, 1 and all are supported")
 @pytest.mark.parametrize(("acks", "number"), [(0, 0), (1, 1), ("all", -1)])
-def test_the_broker_is_asked_for_the_acknowledgements_that_are_set(
-    acks: object, number: int
-) -> None:
+def test_a_produce_request_has_the_acknowledgements_that_are_set(acks: object, number: int) -> None:
     producer = ScriptedProducer(acks=acks)
     producer.await_metadata("t")
     producer.send("t", b"v")
@@ -101,7 +99,7 @@ def test_what_has_to_see_each_record_makes_every_send_slow(settings: dict[str, o
 
 
 @pytest.mark.parametrize("name", ["none", "gzip", "snappy", "lz4", "zstd"])
-def test_batches_are_compressed_as_the_setting_says(name: str) -> None:
+def test_batches_are_compressed_by_the_setting(name: str) -> None:
     producer = ScriptedProducer(compression_type=name)
     producer.await_metadata("t")
     producer.send("t", bytes(5_000), partition=0)
@@ -170,7 +168,9 @@ def test_what_cannot_be_used_is_refused_before_anything_is_opened(
     assert producer.port.peers == []
 
 
-def test_a_record_waits_for_metadata_and_waiters_hear_of_news(producer: ScriptedProducer) -> None:
+def test_a_record_waits_for_metadata_and_an_update_wakes_its_thread(
+    producer: ScriptedProducer,
+) -> None:
     with pytest.raises(BufferExhaustedError, match="metadata of topic 'other'"):
         producer.send("other", b"v")
     news = watched(producer)
@@ -182,7 +182,7 @@ def test_a_record_waits_for_metadata_and_waiters_hear_of_news(producer: Scripted
     producer.send("other", b"v")
 
 
-def test_waiting_in_vain_is_told_apart_from_waiting() -> None:
+def test_a_refused_topic_fails_and_an_absent_one_times_out() -> None:
     producer = ScriptedBulkProducer()
     producer.topic_errors = {"forbidden": 29, "absent": 3}
     with pytest.raises(TopicAuthorizationFailedError, match="forbidden"):
@@ -222,7 +222,7 @@ def error_of_waiting(
     return caught.value
 
 
-def test_the_error_of_having_waited_says_for_what_and_why() -> None:
+def test_the_error_of_a_timeout_names_what_it_waited_for_and_why() -> None:
     producer = ScriptedBulkProducer(max_block_ms=500)
     producer.await_metadata("t")
     producer.await_metadata("absent")
@@ -244,7 +244,7 @@ def test_the_error_of_having_waited_says_for_what_and_why() -> None:
     assert "not responded yet" in str(error_of_waiting(silent, "t"))
 
 
-def test_what_all_brokers_refuse_is_raised_by_those_who_wait_and_ends_nothing(
+def test_what_all_brokers_refuse_is_raised_by_waiting_calls_and_ends_nothing(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     producer = ScriptedBulkProducer()

@@ -63,7 +63,7 @@ def batch() -> OpenBatch:
 
 @pytest.mark.promise("a negative timeout is refused by every call")
 @pytest.mark.parametrize("timeout", [-1, -0.001, float("nan")])
-def test_nobody_waits_for_a_time_below_zero(batch: OpenBatch, timeout: float) -> None:
+def test_a_timeout_below_zero_does_not_wait(batch: OpenBatch, timeout: float) -> None:
     delivery = batch.append()
     for wait in (delivery.result, delivery.exception):
         with pytest.raises(UsageError, match="give seconds, from 0"):
@@ -169,7 +169,7 @@ def test_one_callback_that_fails_is_logged_and_the_others_are_called(
 
 
 @pytest.mark.promise("a callback that raises keeps no other callback from running")
-def test_a_callback_that_exits_keeps_nobody_from_hearing(
+def test_a_callback_that_exits_does_not_keep_others_from_being_called(
     batch: OpenBatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     def leave(metadata: RecordMetadata, error: Exception | None) -> None:
@@ -203,14 +203,14 @@ def test_a_waker_that_comes_late_is_called_at_once_and_one_removed_never(batch: 
     assert woken == ["late"]
 
 
-def test_nothing_has_to_be_called_when_nobody_asked(batch: OpenBatch) -> None:
+def test_without_callbacks_nothing_has_to_be_called(batch: OpenBatch) -> None:
     delivery = batch.append()
     batch.result.succeed(10, None)
     assert batch.result.take_call() is None
     assert delivery.done()
 
 
-def test_the_parts_of_a_split_batch_tell_each_their_own_records() -> None:
+def test_the_parts_of_a_split_batch_report_each_their_own_records() -> None:
     heard: list[object] = []
     whole, first, second = OpenBatch(), OpenBatch(), OpenBatch()
     deliveries = [whole.append() for _ in range(3)]
@@ -266,7 +266,7 @@ def test_it_shows_a_failure_and_an_offset_that_is_not_known() -> None:
 
 
 @pytest.mark.parametrize("is_seen", [False, True])
-def test_a_failure_that_nobody_has_seen_is_reported_when_nobody_can_see_it_any_more(
+def test_an_unseen_failure_is_reported_when_its_delivery_is_dropped(
     caplog: pytest.LogCaptureFixture, is_seen: bool
 ) -> None:
     batch = OpenBatch()

@@ -52,7 +52,7 @@ def test_callbacks_that_fail_are_counted_named_and_logged_now_and_then(
 
 
 @pytest.mark.promise("failures that the application has not looked at are one warning")
-def test_what_nobody_saw_is_one_warning_for_each_partition_and_reason(
+def test_unseen_failures_are_one_warning_for_each_partition_and_reason(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     reports = FailureReports("", Clock())
@@ -83,7 +83,7 @@ def test_a_logging_filter_that_fails_ends_nothing(monkeypatch: pytest.MonkeyPatc
 
 
 @pytest.mark.promise("failures that the application has not looked at are one warning")
-def test_what_goes_on_failing_is_counted_and_told_now_and_then_and_at_the_end(
+def test_what_goes_on_failing_is_counted_and_reported_now_and_then_and_at_the_end(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     clock = Clock()

@@ -139,7 +139,7 @@ def new_idempotence(failures: list[KafkaError]) -> Idempotence:
     )
 
 
-def test_the_id_is_asked_for_once_from_any_broker_without_a_transaction() -> None:
+def test_the_id_is_requested_once_from_any_broker_without_a_transaction() -> None:
     idempotence = new_idempotence([])
     (request,) = idempotence.poll(0).requests
     assert isinstance(request.message, InitProducerIdRequest)
@@ -149,7 +149,7 @@ def test_the_id_is_asked_for_once_from_any_broker_without_a_transaction() -> Non
 
 
 @pytest.mark.parametrize("code", [14, 15, 51])
-def test_a_coordinator_that_is_busy_is_asked_again_after_a_growing_pause(code: int) -> None:
+def test_a_busy_coordinator_gets_the_request_again_after_a_growing_back_off(code: int) -> None:
     failures: list[KafkaError] = []
     idempotence = new_idempotence(failures)
     now_ms = 0
@@ -162,7 +162,7 @@ def test_a_coordinator_that_is_busy_is_asked_again_after_a_growing_pause(code: i
 
 
 @pytest.mark.parametrize("error", [DisconnectedError("lost"), DecodeError("damaged")])
-def test_a_lost_or_damaged_answer_is_asked_for_again(error: KafkaError) -> None:
+def test_a_request_whose_response_is_lost_or_damaged_is_sent_again(error: KafkaError) -> None:
     failures: list[KafkaError] = []
     idempotence = new_idempotence(failures)
     (request,) = idempotence.poll(0).requests
@@ -171,7 +171,7 @@ def test_a_lost_or_damaged_answer_is_asked_for_again(error: KafkaError) -> None:
     assert failures == []
 
 
-def test_a_refusal_for_good_is_told() -> None:
+def test_a_final_refusal_is_raised() -> None:
     failures: list[KafkaError] = []
     (request,) = new_idempotence(failures).poll(0).requests
     request.on_response(InitProducerIdResponse(error_code=31), 0)
@@ -270,7 +270,7 @@ def test_a_gap_that_turns_out_to_be_none_changes_nothing(running: Sequence) -> N
     assert place(batch) == (3, 30)
 
 
-def test_a_batch_given_up_in_flight_keeps_its_place_until_its_answer(running: Sequence) -> None:
+def test_a_batch_given_up_in_flight_keeps_its_place_until_its_response(running: Sequence) -> None:
     slow = running.send()
     slow.fail(KafkaError("out of time"))
     second = running.send()
@@ -347,7 +347,9 @@ def test_what_is_on_its_way_when_a_topic_is_made_anew_is_awaited_first(sequence:
     assert [place(refused), place(sequence.send(lost))] == [(4, 0), (4, 10)]
 
 
-def test_what_was_lost_on_its_way_to_either_log_is_asked_about(sequence: Sequence) -> None:
+def test_what_was_lost_on_its_way_to_either_log_is_sent_again_under_its_numbers(
+    sequence: Sequence,
+) -> None:
     lost = sequence.send()
     anew(sequence, 2)
     sequence.retry(lost, may_be_written=True)
@@ -444,7 +446,9 @@ def test_parts_take_the_place_of_the_whole(running: Sequence) -> None:
     assert place(running.send()) == (3, 30)
 
 
-def test_a_split_as_the_last_answer_of_a_broken_run_begins_the_next_one(running: Sequence) -> None:
+def test_a_split_as_the_last_response_of_a_broken_run_begins_the_next_one(
+    running: Sequence,
+) -> None:
     whole, behind = running.send(), running.send()
     running.give_up(behind)
     part = running.batch()

@@ -84,7 +84,7 @@ def test_one_that_returns_no_record_is_logged_and_skipped(
     assert "secret" not in caplog.text
 
 
-def test_interceptors_hear_before_the_callback_does() -> None:
+def test_interceptors_are_called_before_the_callback() -> None:
     heard: list[object] = []
     chain = ProducerInterceptors([Tagging(b"1", heard)])
     error = KafkaError("no")

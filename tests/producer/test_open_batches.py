@@ -168,7 +168,7 @@ def test_send_finds_the_open_batch_until_it_is_drained() -> None:
 # SenderMailbox: who wakes the sender, and who need not.
 
 
-def test_the_sender_is_woken_once_and_only_for_what_it_would_not_see_in_time() -> None:
+def test_the_sender_is_woken_once_and_only_for_what_it_would_not_send_in_time() -> None:
     bench = SenderBench(leaders=(1, 1), batch_size=500, linger_ms=10)
     bench.accumulator.look(bench.now_ms)
     bench.send(partition=0)

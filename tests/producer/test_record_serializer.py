@@ -58,7 +58,7 @@ def test_other_buffers_are_copied_into_bytes(value: object) -> None:
 
 
 @pytest.mark.promise("serializers turn keys and values into bytes")
-def test_serializers_see_the_topic_and_never_null() -> None:
+def test_serializers_get_the_topic_and_never_null() -> None:
     def serialize(topic: str, value: object) -> bytes:
         return f"{topic}:{value}".encode()
 
@@ -127,7 +127,7 @@ def test_a_serializer_that_fails_is_the_cause() -> None:
 
 
 @pytest.mark.parametrize("topic", ["", None, 5, b"t", "t" * 250, "half of a pair: \ud800"])
-def test_a_topic_is_text_that_brokers_can_be_asked_about(topic: object) -> None:
+def test_a_topic_is_text_that_fits_in_a_request(topic: object) -> None:
     with pytest.raises(UsageError, match="topic"):
         serialized(topic)
 

@@ -86,7 +86,7 @@ def test_send_in_a_handler_that_interrupted_send_goes_through(
 
 
 @pytest.mark.promise("the sender waits for no lock for long")
-def test_the_sender_goes_on_with_others_while_somebody_holds_a_lock() -> None:
+def test_the_sender_goes_on_with_others_while_a_thread_holds_a_lock() -> None:
     bench = SenderBench(leaders=(1, 1), delivery_timeout_ms=1_000)
     held, free = bench.send(partition=0), bench.send(partition=1)
     lock: Lock = bench.accumulator._topics.get("t").queues[0].lock  # type: ignore[union-attr]
@@ -102,7 +102,7 @@ def test_the_sender_goes_on_with_others_while_somebody_holds_a_lock() -> None:
 
 
 @pytest.mark.promise("the sender waits for no lock for long")
-def test_what_somebody_holds_does_not_keep_others_from_expiring() -> None:
+def test_a_held_batch_does_not_keep_others_from_expiring() -> None:
     bench = SenderBench(leaders=(None, None), delivery_timeout_ms=1_000)
     held, free = bench.send(partition=0), bench.send(partition=1)
     with bench.accumulator._topics.get("t").queues[0].lock:  # type: ignore[union-attr]

@@ -47,7 +47,7 @@ def test_any_iterable_of_bytes_is_taken(make: type) -> None:
     assert list(columns.keys) == [None, b"k"]
 
 
-def test_a_table_knows_its_topic_and_partition() -> None:
+def test_a_table_has_its_topic_and_partition() -> None:
     made = table([b"a"], partition=4)
     assert (made.topics, made.row_count) == (("t",), 1)
     assert made.blocks[0].partitions == 4

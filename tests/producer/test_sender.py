@@ -83,7 +83,7 @@ def test_what_is_sent_keeps_its_topic_from_being_forgotten() -> None:
     assert bench.metadata.added == [TOPIC]
 
 
-def test_a_node_that_is_not_ready_is_connected_to_and_asked_again() -> None:
+def test_a_node_that_is_not_ready_is_connected_to_and_gets_the_request_again() -> None:
     bench = SenderBench()
     bench.client.unready.add(1)
     bench.send()
@@ -114,7 +114,7 @@ def test_what_lingers_behind_a_full_batch_is_sent_when_its_own_time_has_come() -
     assert [values_of(request) for request in bench.poll(after_ms=10)] == [[b"behind"]]
 
 
-def test_a_partition_without_a_leader_asks_for_metadata_and_goes_when_it_has_one() -> None:
+def test_a_partition_without_a_leader_requests_metadata_and_is_sent_when_it_has_one() -> None:
     bench = SenderBench(leaders=(None,))
     bench.send()
     assert bench.poll() == []
@@ -177,7 +177,7 @@ def test_a_node_that_takes_nothing_keeps_its_records_without_adaptive_partitioni
 # Success.
 
 
-def test_a_written_batch_tells_its_records_their_offsets() -> None:
+def test_the_records_of_a_written_batch_get_their_offsets() -> None:
     bench = SenderBench()
     deliveries = [bench.send() for _ in range(3)]
     (request,) = bench.poll()
@@ -188,7 +188,7 @@ def test_a_written_batch_tells_its_records_their_offsets() -> None:
     assert bench.pool.free_bytes == bench.pool.size_bytes
 
 
-def test_the_brokers_time_is_told_where_it_counts() -> None:
+def test_the_brokers_time_is_reported_where_it_counts() -> None:
     bench = SenderBench()
     delivery = bench.send_batch()
     response = PartitionProduceResponse(index=0, base_offset=4, log_append_time_ms=9_999)
@@ -219,7 +219,7 @@ def test_a_duplicate_is_a_success_at_an_unknown_offset() -> None:
 # Time.
 
 
-def test_what_is_not_sent_in_time_fails_and_says_why() -> None:
+def test_what_is_not_sent_in_time_fails_with_the_cause() -> None:
     bench = SenderBench(leaders=(1, None), delivery_timeout_ms=1_000)
     bench.client.unready.add(1)
     bench.client.failures = "localhost:9001: connection refused"
@@ -288,7 +288,7 @@ def test_a_response_that_has_come_meanwhile_counts_before_its_batch_is_given_up(
     assert isinstance(waiting.exception(0), DeliveryTimeoutError)
 
 
-def test_a_late_answer_to_a_failed_batch_still_counts_for_the_sequence() -> None:
+def test_a_late_response_to_a_failed_batch_still_counts_for_the_sequence() -> None:
     bench = SenderBench(delivery_timeout_ms=1_000)
     bench.send_batch()
     bench.respond(bench.requests[0])
@@ -420,7 +420,7 @@ def test_a_batch_that_cannot_be_split_fails_alone_and_keeps_no_memory(
     assert bench.pool.free_bytes == bench.pool.size_bytes
 
 
-def test_refused_records_are_told_apart_from_those_refused_with_them() -> None:
+def test_refused_records_are_distinguished_from_those_refused_with_them() -> None:
     bench = SenderBench()
     deliveries = [bench.send() for _ in range(3)]
     bench.poll()
@@ -461,7 +461,7 @@ def test_a_topic_without_an_id_is_named_in_a_version_that_has_names() -> None:
         ([], "lacks t-0"),
     ],
 )
-def test_an_answer_that_contradicts_its_request_counts_as_none_and_is_sent_again(
+def test_a_request_whose_response_contradicts_it_is_sent_again(
     indexes: list[int], complaint: str
 ) -> None:
     """A flipped bit would otherwise fail a batch that a new connection delivers."""
@@ -478,7 +478,7 @@ def test_an_answer_that_contradicts_its_request_counts_as_none_and_is_sent_again
     assert [delivery.result().offset for delivery in deliveries] == [100, 100]
 
 
-def test_an_answer_of_a_topic_id_that_was_not_asked_for_contradicts_its_request() -> None:
+def test_a_response_with_a_topic_id_that_was_not_requested_contradicts_its_request() -> None:
     bench = SenderBench()
     bench.send()
     (request,) = bench.poll()

@@ -83,7 +83,7 @@ def test_only_errors_before_the_append_are_certain_not_to_be_written(code: int) 
 @pytest.mark.parametrize(
     "error", [DisconnectedError("lost"), KafkaTimeoutError("late"), DisconnectedError("again")]
 )
-def test_a_request_without_an_answer_is_sent_again(error: KafkaError) -> None:
+def test_a_request_without_a_response_is_sent_again(error: KafkaError) -> None:
     bench = SenderBench()
     delivery = bench.send_batch()
     bench.lose(bench.requests[0], error)
@@ -93,7 +93,7 @@ def test_a_request_without_an_answer_is_sent_again(error: KafkaError) -> None:
 
 
 @pytest.mark.promise("metadata is refreshed after errors")
-def test_a_new_leader_is_asked_without_a_pause() -> None:
+def test_a_new_leader_gets_the_request_without_a_back_off() -> None:
     bench = SenderBench(leaders=(1,))
     bench.send_batch()
     bench.respond(bench.requests[0], error_code=6)
@@ -104,7 +104,7 @@ def test_a_new_leader_is_asked_without_a_pause() -> None:
 
 
 @pytest.mark.promise("a response that names the new leader is followed at once (KIP-951)")
-def test_a_leader_that_the_refusal_names_is_asked_at_once() -> None:
+def test_the_leader_that_a_refusal_names_gets_the_request_at_once() -> None:
     """KIP-951: no wait for metadata, nor for a back-off."""
     bench = SenderBench(leaders=(1, 2))
     delivery = bench.send_batch()
@@ -129,7 +129,7 @@ def test_retries_end_when_their_number_is_up() -> None:
 
 
 @pytest.mark.promise("retries keep the order")
-def test_retried_batches_keep_their_order_however_their_answers_come() -> None:
+def test_retried_batches_keep_their_order_however_their_responses_come() -> None:
     bench = SenderBench(leaders=(1,), batch_size=100)
     bench.send(b"0" * 50)
     (request,) = bench.poll()
@@ -220,7 +220,7 @@ def made_anew(bench: SenderBench) -> None:
 @pytest.mark.promise("a producer loses nothing of a topic that is created again")
 @pytest.mark.parametrize("code", [3, 100, 103])
 @pytest.mark.parametrize("is_told_first", [False, True])
-def test_a_leader_that_knows_a_new_topic_late_loses_no_record(
+def test_a_leader_whose_metadata_gets_a_new_topic_late_loses_no_record(
     code: int, *, is_told_first: bool
 ) -> None:
     """The topic is made anew; the leader refuses one batch, learns of it, and takes the next.

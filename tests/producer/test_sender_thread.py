@@ -141,7 +141,7 @@ def new_result(thread: SenderThread) -> ProduceResult:
 
 
 @pytest.mark.promise("a sender thread does the sending, and its failure fails every delivery")
-def test_it_runs_until_told_and_closes_its_port_before_it_says_so(running: Running) -> None:
+def test_it_runs_until_its_end_and_closes_its_port_before_it_has_ended(running: Running) -> None:
     assert not running.thread.join(0)
     running.end()
     assert running.order == ["shut down: True"]

@@ -56,7 +56,7 @@ def test_table_and_classes_agree() -> None:
 
 
 @pytest.mark.promise("every message that a full client uses can be written")
-def test_what_a_full_client_says_can_be_said() -> None:
+def test_every_request_of_a_full_client_is_built() -> None:
     assert {name for name in FULL_CLIENT if ApiKey[name] not in APIS} == set()
 
 

@@ -111,7 +111,7 @@ def test_rest_of_a_large_frame_lands_in_its_own_buffer() -> None:
     assert frame[-1] == data[-1] ^ 0xFF
 
 
-def test_a_large_frame_asks_for_no_byte_beyond_its_end() -> None:
+def test_a_large_frame_reads_no_byte_beyond_its_end() -> None:
     buffer = FrameBuffer()
     data = framed([content(LARGE_BYTES)])
     list(feed(buffer, data[:-5]))

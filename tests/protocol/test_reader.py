@@ -252,7 +252,7 @@ def test_forged_tags_are_a_decode_error(data: bytes) -> None:
         Reader(data).skip_tags()
 
 
-def test_tag_must_end_where_it_said() -> None:
+def test_tag_must_end_at_its_size() -> None:
     reader = Reader(b"\x05\x02abc")
     tag, end = reader.tag()
     reader.int8()

@@ -148,7 +148,7 @@ def test_a_cut_off_last_batch_is_left_for_the_next_fetch_wherever_it_is_cut() ->
     assert len(read(data)) == 2
 
 
-def test_an_incomplete_first_batch_tells_how_much_it_needs() -> None:
+def test_an_incomplete_first_batch_has_the_size_that_it_needs() -> None:
     data = build(THREE)
     for end in range(len(data)):
         assert read(data[:end]) == []

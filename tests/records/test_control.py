@@ -57,7 +57,7 @@ def records(offset: int, producer_id: int, *, is_transactional: bool = True) -> 
         (b"\x00\x05\x00\x01 later versions may go on", ControlType.COMMIT),
     ],
 )
-def test_a_marker_says_its_type(key: bytes, kind: ControlType) -> None:
+def test_a_marker_has_its_type(key: bytes, kind: ControlType) -> None:
     assert control_type(marker(key)) is kind
 
 
@@ -81,7 +81,7 @@ def test_a_control_batch_that_decompresses_to_more_than_a_marker_is_corrupt() ->
         control_type(read(bomb)[0])
 
 
-def test_a_control_batch_that_compaction_emptied_says_nothing() -> None:
+def test_a_control_batch_that_compaction_emptied_has_no_type() -> None:
     data = build([(0, ABORT, VALUE, ())], is_control=True)
     (batch,) = read(resealed(header_changed(data, 57, 0, 4)[:HEADER_SIZE_BYTES]))
     assert control_type(batch) is ControlType.OTHER

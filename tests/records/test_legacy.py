@@ -136,7 +136,7 @@ def test_memory_is_that_of_a_piece_however_many_messages_there_are() -> None:
 @pytest.mark.promise(
     "a batch of the old formats is decoded piece by piece, like a batch of version 2"
 )
-def test_damage_behind_good_messages_is_told_when_it_is_reached() -> None:
+def test_damage_behind_good_messages_is_reported_when_it_is_reached() -> None:
     bad = bytearray(message(3, None, b"v"))
     bad[-1] ^= 1
     inner = b"".join(message(n, None, b"v") for n in range(3)) + bytes(bad)

@@ -33,7 +33,7 @@ there are two reasons."""
 )
 @pytest.mark.parametrize("protocol", PROTOCOLS)
 @pytest.mark.parametrize("has_joined", [True, False])
-def test_a_coordinator_that_is_found_but_out_of_reach_is_told(
+def test_a_coordinator_that_is_found_but_out_of_reach_is_reported(
     protocol: str, has_joined: bool
 ) -> None:
     with LivingGroup(protocol) as group:
@@ -57,7 +57,7 @@ def test_a_coordinator_that_is_found_but_out_of_reach_is_told(
     "a stalled group is raised by empty polls; a group that waits for its members is not"
 )
 @pytest.mark.parametrize("protocol", PROTOCOLS)
-def test_a_coordinator_that_takes_nobody_in_is_told(protocol: str) -> None:
+def test_a_coordinator_that_accepts_no_member_is_reported(protocol: str) -> None:
     with LivingGroup(protocol) as group:
         fault = faults.fail_with(CoordinatorLoadInProgressError)
         group.cluster.faults.add(fault, JOINING[protocol], times=None)
@@ -72,7 +72,7 @@ def test_a_coordinator_that_takes_nobody_in_is_told(protocol: str) -> None:
 @pytest.mark.promise(
     "a stalled group is raised by empty polls; a group that waits for its members is not"
 )
-def test_a_group_that_waits_for_another_member_is_not_told() -> None:
+def test_a_group_that_waits_for_another_member_is_not_reported() -> None:
     """Its JoinGroup is taken, and answered when the other one has joined again, or is gone."""
     with LivingGroup("classic") as group:
         fault = faults.fail_with(CoordinatorLoadInProgressError)
@@ -84,7 +84,7 @@ def test_a_group_that_waits_for_another_member_is_not_told() -> None:
 @pytest.mark.promise("repeated failures are logged once for each reason, then now and then")
 @pytest.mark.parametrize("protocol", PROTOCOLS)
 @pytest.mark.parametrize("has_joined", [True, False])
-def test_a_coordinator_out_of_reach_is_told_now_and_then(
+def test_a_coordinator_out_of_reach_is_reported_now_and_then(
     protocol: str, has_joined: bool, caplog: pytest.LogCaptureFixture
 ) -> None:
     with LivingGroup(protocol) as group:
@@ -106,7 +106,7 @@ def test_a_coordinator_out_of_reach_is_told_now_and_then(
 @pytest.mark.promise(
     "what was revoked before it was taken is acknowledged; an old coordinator fences no member"
 )
-def test_what_was_taken_back_from_one_who_is_away_is_read_by_another_at_once() -> None:
+def test_what_was_taken_from_a_member_that_is_away_is_read_by_another_at_once() -> None:
     """One at work gets a target with more partitions, and then one without them.
 
     Until it acknowledges that, the coordinator assigns them to no other member: for

@@ -27,7 +27,7 @@ class CountingConsumer(SimulatedConsumer):
 
 
 @pytest.mark.parametrize("is_sought", [False, True], ids=["lookup", "fetch"])
-def test_metadata_is_asked_less_and_less_often(is_sought: bool) -> None:
+def test_metadata_is_requested_less_and_less_often(is_sought: bool) -> None:
     """Each answer is complete, and none is news."""
     clock = ManualClock(1_000)
     world = SimulatedWorld(Random(1), clock, FakeCluster(1, now_ms=clock.now_ms))

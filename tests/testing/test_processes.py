@@ -108,7 +108,7 @@ def test_a_server_that_goes_on_is_left_alone(make: MakeServer) -> None:
     assert server.state is BrokerState.RUNNING
 
 
-def test_a_server_that_will_not_stop_is_killed_and_that_is_said(
+def test_a_server_that_does_not_stop_is_killed_and_reported(
     make: MakeServer, tmp_path: Path
 ) -> None:
     deaf = tmp_path / "deaf"

@@ -177,7 +177,7 @@ def test_which_frames_a_fault_strikes(fault: Fault, is_struck: bool) -> None:
     assert plan.counts["Lose"] == is_struck
 
 
-def test_an_answer_to_no_known_request_is_struck_by_faults_for_any_api() -> None:
+def test_a_response_to_no_known_request_is_struck_by_faults_for_any_api() -> None:
     head = FrameHead(Direction.RESPONSE, None, 100)
     assert plan_of(Lose(api=ApiKey.PRODUCE)).strike_frame(head) is None
     assert plan_of(Lose()).strike_frame(head) is not None
@@ -272,7 +272,7 @@ def metadata_response(correlation_id: int) -> bytes:
 
 
 @pytest.mark.parametrize("piece_bytes", [1, 5, 1000])
-def test_only_answers_of_the_api_are_lost(piece_bytes: int) -> None:
+def test_only_responses_of_the_api_are_lost(piece_bytes: int) -> None:
     exchange = exchange_with(Lose(api=ApiKey.METADATA))
     requests = api_versions(1) + metadata(2)
     passed = [
@@ -293,7 +293,7 @@ def test_only_answers_of_the_api_are_lost(piece_bytes: int) -> None:
     )
 
 
-def test_a_request_can_be_struck_before_the_broker_sees_it() -> None:
+def test_a_request_can_be_struck_before_the_broker_receives_it() -> None:
     exchange = exchange_with(Cut(api=ApiKey.METADATA, direction=Direction.REQUEST))
     *passed, end = exchange.requests.feed(api_versions(1) + metadata(2))
     data = b"".join(event for event in passed if isinstance(event, bytes))
@@ -302,7 +302,7 @@ def test_a_request_can_be_struck_before_the_broker_sees_it() -> None:
     assert len(api_versions(1)) < len(data) < len(api_versions(1) + metadata(2))
 
 
-def test_a_request_without_an_answer_is_passed_over() -> None:
+def test_a_request_without_a_response_is_passed_over() -> None:
     exchange = exchange_with(Lose(api=ApiKey.METADATA))
     exchange.requests.feed(api_versions(1) + metadata(2) + api_versions(3))
     assert exchange.responses.feed(api_versions_response(3)) == [api_versions_response(3)]
@@ -310,14 +310,14 @@ def test_a_request_without_an_answer_is_passed_over() -> None:
     assert exchange.responses.feed(metadata_response(2)) == [metadata_response(2)]
 
 
-def test_an_answer_to_nothing_leaves_the_others_alone() -> None:
+def test_a_response_without_a_request_leaves_the_others_alone() -> None:
     exchange = exchange_with(Lose(api=ApiKey.METADATA))
     exchange.requests.feed(metadata(2))
     assert exchange.responses.feed(metadata_response(7)) == [metadata_response(7)]
     assert exchange.responses.feed(metadata_response(2)) == [Ending.CLOSE]
 
 
-def test_requests_that_are_never_answered_are_forgotten_in_the_end() -> None:
+def test_requests_without_a_response_are_dropped_in_the_end() -> None:
     exchange = exchange_with(Lose(api=ApiKey.METADATA))
     exchange.requests.feed(metadata(0))
     for correlation_id in range(1, IN_FLIGHT_COUNT_MAX + 1):
@@ -354,7 +354,7 @@ def test_a_pause_begins_when_its_turn_has_come() -> None:
     assert channel.ready(1050, None) == FRAME
 
 
-def test_a_rate_is_kept_whatever_the_pace_of_asking() -> None:
+def test_a_rate_is_kept_whatever_the_pace_of_calls() -> None:
     for step_ms in (1, 7, 20):
         channel = channel_with()
         channel.feed(b"\xff" * 50_000)
@@ -368,7 +368,7 @@ def test_a_rate_is_kept_whatever_the_pace_of_asking() -> None:
         assert 0.95 * 10 * RATE < sent_bytes <= 10 * RATE
 
 
-def test_it_says_when_the_rate_allows_more() -> None:
+def test_it_returns_when_the_rate_allows_more() -> None:
     channel = channel_with()
     channel.feed(b"\xff" * 100)
     assert channel.ready(0, RATE) == b""

@@ -124,13 +124,15 @@ def test_a_master_and_a_worker_come_back_and_close_ends_what_is_paused() -> None
     assert not folder.exists()
 
 
-def test_without_pyspark_the_cure_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_pyspark_the_error_names_the_cure(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(importlib.util, "find_spec", lambda _: None)
     with pytest.raises(MissingPrerequisiteError, match=r"pip install 'pykclient\[spark\]'"):
         SparkCluster()
 
 
-def test_without_java_the_cure_is_said(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_without_java_the_error_names_the_cure(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     assert (find_spark_home() / "bin" / "spark-class").exists()
     monkeypatch.setenv("JAVA_HOME", str(tmp_path))
     with pytest.raises(MissingPrerequisiteError, match="Spark needs a full Java 17 or newer"):

@@ -62,7 +62,7 @@ def emitted(*fields: dict[str, object]) -> str:
     return emit_module([message("MetadataResponse", *fields)], '"""For a test."""')
 
 
-def test_structures_of_one_name_are_told_apart_by_their_side() -> None:
+def test_structures_of_one_name_are_distinguished_by_their_side() -> None:
     pair = [
         message("MetadataResponse", struct("Topic", ID), struct("Broker", ID)),
         message("MetadataRequest", struct("Topic", ID)),
@@ -130,7 +130,7 @@ def test_no_secret_shows_in_what_is_generated(message: Message) -> None:
     assert SECRET not in repr(message)
 
 
-def test_data_structures_of_one_name_are_told_apart_by_their_schema() -> None:
+def test_data_structures_of_one_name_are_distinguished_by_their_schema() -> None:
     def data(name: str) -> Schema:
         return replace(message(name, struct("Topic", ID)), kind="data", api_key=None)
 

@@ -38,7 +38,7 @@ def test_the_document_is_up_to_date(tool: ModuleType, capsys: pytest.CaptureFixt
 
 
 @BOTH
-def test_check_tells_what_differs_and_writing_cures_it(
+def test_check_reports_what_differs_and_writing_cures_it(
     tool: ModuleType, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     into = ["--into", str(tmp_path)]

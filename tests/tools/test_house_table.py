@@ -73,7 +73,7 @@ def test_a_private_name_of_another_file_is_counted_at_each_use(checkout: Checkou
     assert checkout.private_names_across() == {"_engine": 1, "_owned": 1}
 
 
-def test_circles_of_types_are_told_from_those_of_imports(checkout: Checkout) -> None:
+def test_circles_of_types_are_distinguished_from_those_of_imports(checkout: Checkout) -> None:
     real = {"pykclient.left", "pykclient.right"}
     assert checkout.circles(with_types=False) == [real]
     circles = checkout.circles(with_types=True)

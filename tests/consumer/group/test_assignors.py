@@ -158,7 +158,7 @@ def test_partitions_of_all_topics_go_round() -> None:
     }
 
 
-def test_a_member_that_does_not_want_a_topic_is_passed_over() -> None:
+def test_a_member_without_a_subscription_to_the_topic_is_passed_over() -> None:
     topics = {"t": [ANYWHERE] * 2, "u": [ANYWHERE]}
     members = {"a": GroupMember(frozenset({"u"})), "b": GroupMember(frozenset({"t", "u"}))}
     assert RoundRobinAssignor().assign(topics, members) == {

@@ -370,7 +370,7 @@ def test_no_heartbeat_waits_behind_a_sync(scene: ClassicScene) -> None:
     scene.take(SyncGroupRequest)
 
 
-def test_an_old_broker_that_knows_no_static_members_is_reported() -> None:
+def test_an_old_broker_without_static_membership_is_reported() -> None:
     scene = ClassicScene(group_instance_id="i")
     scene.start_joining()
     scene.fail(UnsupportedVersionError("group_instance_id needs version 5"))
@@ -561,7 +561,7 @@ def test_a_member_that_is_late_leaves_the_group(joined: ClassicScene) -> None:
     assert joined.take(JoinGroupRequest).member_id == ""
 
 
-def test_a_static_member_that_does_not_poll_says_nothing() -> None:
+def test_a_static_member_that_does_not_poll_sends_nothing() -> None:
     scene = ClassicScene(group_instance_id="i")
     scene.join()
     scene.membership.leave_late()
@@ -633,7 +633,7 @@ def test_a_leave_that_is_refused_or_lost_ends_well(joined: ClassicScene) -> None
         joined.join()
 
 
-def test_leaving_without_a_word_keeps_the_membership_elsewhere(joined: ClassicScene) -> None:
+def test_leaving_without_a_request_keeps_the_membership(joined: ClassicScene) -> None:
     left = joined.leave(sends=False)
     joined.poll()
     assert left.is_done

@@ -224,7 +224,7 @@ def test_no_member_commits_before_it_has_joined(scene: GroupScene) -> None:
     assert scene.group.identity.generation == 1
 
 
-def test_a_commit_of_no_member_says_that_the_group_has_members(scene: GroupScene) -> None:
+def test_a_commit_without_membership_fails_because_the_group_has_members(scene: GroupScene) -> None:
     error = scene.group.on_commit_refused(GroupMetadata(GROUP), UnknownMemberIdError("no"))
     assert isinstance(error, CommitFailedError)
     assert "assign()" in str(error)
@@ -395,7 +395,9 @@ def test_what_was_read_when_it_joined_is_no_fault_of_the_leader(classic: GroupSc
     assert topics_in(classic.sent_request(JoinGroupRequest)) == {"u"}
 
 
-def test_a_refused_commit_says_that_others_may_read(classic: GroupScene) -> None:
+def test_the_error_of_a_refused_commit_warns_that_others_may_read_again(
+    classic: GroupScene,
+) -> None:
     classic.subscription.subscribe(["t"])
     classic.join(A)
     error = classic.group.on_commit_refused(classic.group.member(), StaleMemberEpochError("old"))

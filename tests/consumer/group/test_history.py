@@ -17,7 +17,7 @@ NOW = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
 @pytest.mark.promise(
     "a rebalance is enforced with a reason (KIP-568, KIP-800), and shown by `group_history`"
 )
-def test_a_rebalance_says_when_why_what_moved_and_how_long() -> None:
+def test_a_rebalance_has_its_time_reason_moves_and_duration() -> None:
     history = GroupHistory()
     history.begin("subscription has changed", 10_000)
     history.note_revoked([A, B], 10_001)
@@ -32,7 +32,7 @@ def test_a_rebalance_says_when_why_what_moved_and_how_long() -> None:
     assert (rebalance.member_id, rebalance.assignor) == ("m", "range")
 
 
-def test_one_that_goes_on_and_one_that_failed_say_so() -> None:
+def test_a_rebalance_that_goes_on_and_one_that_failed_show_it() -> None:
     history = GroupHistory()
     history.begin("first", 1_000)
     history.fail("GROUP_AUTHORIZATION_FAILED", 1_500)

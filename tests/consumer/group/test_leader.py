@@ -81,7 +81,7 @@ def cluster() -> Cluster:
     )
 
 
-def test_topics_are_known_when_the_brokers_have_said_something_of_each() -> None:
+def test_topics_are_known_when_a_response_had_each() -> None:
     assert is_known(cluster(), ["a", "gone"])
     assert not is_known(cluster(), ["a", "b"])
 

@@ -87,7 +87,7 @@ def test_acks_all_waits_for_the_replicas_and_moves_the_high_watermark() -> None:
     assert fetched_bytes(reader) > 0
 
 
-def test_acks_one_is_answered_at_once_and_acks_zero_not_at_all() -> None:
+def test_acks_one_gets_a_response_at_once_and_acks_zero_none() -> None:
     cluster = FakeCluster(3, replication_delay_ms=40)
     cluster.create_topic("t")
     assert produced(produce(cluster, 0, batch_of(b"v"), acks=1)).base_offset == 0
@@ -212,7 +212,7 @@ def test_a_fetch_waits_for_bytes_or_its_time(cluster: FakeCluster) -> None:
     assert cluster.purgatory.waiting_count() == 0
 
 
-def test_a_fetch_is_told_at_once_what_is_wrong(cluster: FakeCluster) -> None:
+def test_a_fetch_gets_an_error_at_once(cluster: FakeCluster) -> None:
     cluster.move_leader(T0, 0)
     for call, error in (
         (fetch(cluster, 0, 5), OffsetOutOfRangeError),
@@ -225,7 +225,7 @@ def test_a_fetch_is_told_at_once_what_is_wrong(cluster: FakeCluster) -> None:
 @pytest.mark.promise(
     "the fake cluster's Fetch waits for bytes or its time, has sessions, and rotates partitions"
 )
-def test_a_session_tells_only_what_is_new(cluster: FakeCluster) -> None:
+def test_a_session_responds_with_what_is_new_only(cluster: FakeCluster) -> None:
     produce(cluster, 0, batch_of(b"v"))
     first = response_of(fetch(cluster, 0, 1, max_wait_ms=0, session_epoch=0), FetchResponse)
     assert first.session_id > 0
@@ -262,7 +262,7 @@ def test_what_a_session_forgets_while_a_fetch_of_it_waits_may_have_records(
     assert fetched_bytes(waiting) > 0
 
 
-def test_an_answer_is_no_larger_than_brokers_answer(
+def test_a_fetch_response_is_no_larger_than_that_of_brokers(
     cluster: FakeCluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     size_bytes = len(batch_of(b"v"))
@@ -286,7 +286,7 @@ def test_a_reader_in_another_rack_is_sent_to_a_follower_that_serves_it() -> None
 
 
 @pytest.mark.promise("the fake cluster creates missing topics on Metadata")
-def test_a_missing_topic_is_made_for_those_who_may() -> None:
+def test_a_missing_topic_is_created_where_the_request_allows_it() -> None:
     cluster = FakeCluster(1, default_partition_count=4)
 
     def request_metadata(*, may_create: bool) -> MetadataResponse:
@@ -334,7 +334,7 @@ def test_faults_are_used_as_often_as_they_are_meant(cluster: FakeCluster) -> Non
 
 
 @faults_by_api
-def test_a_lost_answer_has_been_acted_on_and_a_dropped_request_has_not(
+def test_a_request_whose_response_is_lost_was_carried_out_and_a_dropped_one_was_not(
     cluster: FakeCluster,
 ) -> None:
     log = cluster.partition(T0).log
@@ -350,7 +350,7 @@ def test_a_lost_answer_has_been_acted_on_and_a_dropped_request_has_not(
 
 
 @faults_by_api
-def test_an_answer_can_be_late_or_another(cluster: FakeCluster) -> None:
+def test_a_response_can_be_delayed_or_replaced(cluster: FakeCluster) -> None:
     cluster.faults.add(faults.delay_response(300))
     call = produce(cluster, 0, batch_of(b"v"), now_ms=100)
     cluster.advance(399)

@@ -62,7 +62,7 @@ def versions_in(frame: bytes) -> ApiVersionsResponse:
 
 
 @pytest.mark.promise("a fake broker handles bytes without a socket or a thread")
-def test_a_request_byte_by_byte_is_answered_once_it_is_whole(cluster: FakeCluster) -> None:
+def test_a_request_byte_by_byte_gets_its_response_once_it_is_whole(cluster: FakeCluster) -> None:
     client = Client(cluster)
     responses = [client.send(VERSIONS[index : index + 1]) for index in range(len(VERSIONS))]
     assert not any(responses[:-1])
@@ -71,7 +71,7 @@ def test_a_request_byte_by_byte_is_answered_once_it_is_whole(cluster: FakeCluste
 
 
 @pytest.mark.promise("the fake cluster serves ApiVersions, and limits versions on request")
-def test_a_version_of_api_versions_that_is_not_spoken_is_told_the_range(
+def test_an_unsupported_version_of_api_versions_gets_the_range(
     cluster: FakeCluster,
 ) -> None:
     cluster.limit_versions({ApiKey.API_VERSIONS: (0, 2), ApiKey.METADATA: None})
@@ -186,7 +186,7 @@ def test_large_requests_are_read_ahead_by_their_bytes(
 
 
 @pytest.mark.promise("a flooding or unreading client takes little memory, and others are served")
-def test_a_client_that_takes_no_answer_is_served_no_more(
+def test_a_client_that_reads_no_response_is_served_no_more(
     cluster: FakeCluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     response_bytes = len(Client(cluster).send(VERSIONS))
@@ -220,7 +220,7 @@ def test_calls_that_end_each_other_do_not_pile_up(cluster: FakeCluster) -> None:
     assert cluster.partition(TopicPartition("t", 0)).log.log_end_offset == len(clients) + 1
 
 
-def test_after_a_lost_answer_the_connection_stays_silent(cluster: FakeCluster) -> None:
+def test_after_a_lost_response_nothing_comes_on_the_connection(cluster: FakeCluster) -> None:
     cluster.faults.add(faults.lose_response())
     client = Client(cluster)
     assert client.send(VERSIONS) == b""
@@ -238,7 +238,7 @@ def test_a_broker_that_stops_closes_its_connections(cluster: FakeCluster) -> Non
     "a malformed request gets Kafka's error or a closed connection, never an exception"
 )
 @pytest.mark.parametrize("seed", range(10))
-def test_any_well_formed_request_is_answered_or_closes(seed: int) -> None:
+def test_any_well_formed_request_gets_a_response_or_closes(seed: int) -> None:
     """Method: random values in every field of every API and version, most of them nonsense."""
     jar_or_skip()
     random = Random(seed)

@@ -103,7 +103,7 @@ def test_a_read_is_bounded_but_has_its_first_batch_whole() -> None:
 @pytest.mark.promise(
     "the fake cluster checks sequences and epochs on Produce, and recognises a repeated batch"
 )
-def test_a_batch_that_comes_again_is_answered_as_before_and_not_appended() -> None:
+def test_a_duplicate_batch_gets_the_first_response_and_is_not_appended() -> None:
     log = PartitionLog()
     numbered = [
         batch_of(b"a", b"b", producer_id=7, base_sequence=2 * number) for number in range(7)
@@ -174,7 +174,7 @@ def whole(log: PartitionLog) -> bytes:
     return data
 
 
-def test_leader_epochs_tell_where_each_ended() -> None:
+def test_leader_epochs_have_their_end_offsets() -> None:
     log = PartitionLog()
     for epoch, count in ((0, 3), (2, 2), (5, 1)):
         append(log, batch_of(*[b"v"] * count), leader_epoch=epoch)
@@ -246,7 +246,7 @@ def test_deleted_and_old_records_are_gone_and_the_rest_is_not() -> None:
 
 
 @pytest.mark.promise("high watermark and log end of the fake cluster are Kafka's")
-def test_open_transactions_hold_the_last_stable_offset_and_aborted_ones_are_told() -> None:
+def test_open_transactions_hold_the_last_stable_offset_and_aborted_ones_are_returned() -> None:
     log = PartitionLog()
 
     append(log, batch_of(b"plain"))

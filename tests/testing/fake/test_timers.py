@@ -48,7 +48,7 @@ def test_a_thousand_timers_fire_as_from_a_sorted_list(seed: int) -> None:
 
 
 @pytest.mark.promise("a thousand timers expire in the wheel as in a sorted list")
-def test_a_timer_is_told_its_own_time_however_far_the_clock_jumps() -> None:
+def test_a_timer_gets_its_own_time_however_far_the_clock_jumps() -> None:
     wheel = TimingWheel()
     times: list[int] = []
     for deadline_ms in (90_000, 5, 700):
@@ -96,7 +96,7 @@ def test_walking_from_deadline_to_deadline_reaches_every_timer() -> None:
 DEADLINE_MS = 10
 
 
-def test_an_operation_whose_answer_moves_the_clock_does_not_run_out_of_time_as_well() -> None:
+def test_an_operation_whose_response_moves_the_clock_does_not_time_out_as_well() -> None:
     """The answer has a connection serve its next request, which advances the cluster."""
     timers = TimingWheel()
     purgatory = Purgatory(timers)
@@ -116,7 +116,7 @@ def test_an_operation_whose_answer_moves_the_clock_does_not_run_out_of_time_as_w
     assert purgatory.waiting_count() == 0
 
 
-def test_each_waits_for_the_one_before_and_is_told_the_time() -> None:
+def test_each_waits_for_the_one_before_and_gets_the_time() -> None:
     turns = Turns()
     noted: list[tuple[str, int]] = []
 
@@ -135,7 +135,7 @@ def test_each_waits_for_the_one_before_and_is_told_the_time() -> None:
     assert noted == [("first", 7), ("second", 7), ("third", 7)]
 
 
-def test_what_one_raises_keeps_nobody_from_a_later_turn() -> None:
+def test_what_one_raises_keeps_no_other_from_a_later_turn() -> None:
     turns = Turns()
     noted: list[int] = []
 

@@ -96,7 +96,7 @@ def test_a_member_joins_and_is_assigned_in_every_version(
 @pytest.mark.promise(
     "classic groups: first member ids, static members, fencing, a leader that need not assign"
 )
-def test_an_id_that_was_asked_for_and_not_used_is_forgotten(cluster: FakeCluster) -> None:
+def test_an_id_that_was_requested_and_not_used_is_dropped(cluster: FakeCluster) -> None:
     client = ClassicClient(cluster)
     client.member_id = joined(client.join()).member_id
     pause(cluster, SESSION_MS)
@@ -113,7 +113,7 @@ def test_a_member_that_was_given_an_id_is_waited_for(cluster: FakeCluster) -> No
     assert cluster.group("g").generation == 2
 
 
-def test_only_the_leader_is_told_the_members(cluster: FakeCluster) -> None:
+def test_only_the_leader_receives_the_members(cluster: FakeCluster) -> None:
     clients = [ClassicClient(cluster) for _ in range(3)]
     response = begun(*clients)
     assert [len(each.members) for each in response] == [3, 0, 0]
@@ -138,7 +138,7 @@ def test_a_group_that_was_empty_waits_for_more_members_each_time_one_comes() -> 
     assert [joined(call).generation_id for call in calls] == [1, 1, 1]
 
 
-def test_the_initial_delay_is_not_prolonged_when_nobody_comes() -> None:
+def test_the_initial_delay_is_not_prolonged_without_another_member() -> None:
     settings = GroupSettings(group_initial_rebalance_delay_ms=3_000)
     cluster = FakeCluster(1, group_settings=settings)
     call = ClassicClient(cluster).join_by_id()
@@ -207,7 +207,7 @@ def test_changed_metadata_of_a_follower_makes_a_rebalance(cluster: FakeCluster) 
     assert leader.heartbeat() == RebalanceInProgressError.code
 
 
-def test_an_answer_that_was_lost_is_given_again(cluster: FakeCluster) -> None:
+def test_a_response_that_was_lost_is_sent_again(cluster: FakeCluster) -> None:
     client = ClassicClient(cluster)
     client.join_by_id()
     begin(cluster)
@@ -229,7 +229,7 @@ def test_an_answer_that_was_lost_is_given_again(cluster: FakeCluster) -> None:
         (["ab", "bc", "cb"], "b"),
     ],
 )
-def test_the_protocol_with_most_votes_that_all_speak_is_chosen(
+def test_the_protocol_with_most_votes_that_all_support_is_chosen(
     wishes: list[str], chosen: str, cluster: FakeCluster
 ) -> None:
     clients = [ClassicClient(cluster, protocols=dict.fromkeys(wish, b"")) for wish in wishes]
@@ -348,7 +348,7 @@ def test_a_member_that_joins_while_the_leader_assigns_begins_again(cluster: Fake
 
 
 @pytest.mark.promise("classic groups: first delay, rebalance, session and sync timeouts")
-def test_members_that_never_ask_for_their_share_are_lost(cluster: FakeCluster) -> None:
+def test_members_that_never_request_their_assignment_are_removed(cluster: FakeCluster) -> None:
     leader = ClassicClient(cluster, rebalance_ms=4_000)
     follower = ClassicClient(cluster, rebalance_ms=4_000)
     begun(leader, follower)

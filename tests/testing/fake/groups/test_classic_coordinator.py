@@ -74,7 +74,7 @@ def test_members_have_a_whole_session_from_the_move_on(cluster: FakeCluster) -> 
 
 
 @pytest.mark.promise("a coordinator that moves or stops keeps what was written to the log")
-def test_who_waits_is_sent_to_the_new_coordinator(cluster: FakeCluster) -> None:
+def test_a_waiting_member_is_sent_to_the_new_coordinator(cluster: FakeCluster) -> None:
     leader, follower = ClassicClient(cluster), ClassicClient(cluster)
     calls = [leader.join_by_id(), follower.join_by_id()]
     move(cluster)

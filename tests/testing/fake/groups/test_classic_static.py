@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from pykclient.testing import FakeCluster
 
 
-def test_a_static_member_joins_without_asking_for_an_id_first(cluster: FakeCluster) -> None:
+def test_a_static_member_joins_without_requesting_an_id_first(cluster: FakeCluster) -> None:
     [client] = settled(cluster, "i")
     [member] = cluster.group("g").members
     assert (member.instance_id, member.member_id) == ("i", client.member_id)

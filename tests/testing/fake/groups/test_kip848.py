@@ -276,7 +276,7 @@ def test_a_new_coordinator_gives_everybody_a_session_anew(cluster: FakeCluster) 
         ("", -99, 0, 9, UnknownMemberIdError),
     ],
 )
-def test_who_may_commit_depends_on_the_epoch_in_which_a_partition_was_got(
+def test_a_commit_is_checked_against_the_epoch_in_which_its_partition_was_assigned(
     cluster: FakeCluster,
     member_id: str,
     epoch_change: int,

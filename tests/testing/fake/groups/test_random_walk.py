@@ -223,7 +223,7 @@ def walked(seed: int) -> Walk:
     "a malformed request gets Kafka's error or a closed connection, never an exception"
 )
 @pytest.mark.parametrize("seed", range(SEED_COUNT))
-def test_nobody_is_left_waiting_and_the_group_ends_empty(seed: int) -> None:
+def test_no_member_is_left_waiting_and_the_group_ends_empty(seed: int) -> None:
     walk = walked(seed)
     walk.end()
     assert [call.header for call in walk.last.values() if not call.is_ended] == []

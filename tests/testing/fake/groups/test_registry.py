@@ -16,7 +16,7 @@ from pykclient.types import TopicPartition
 from tests.testing.fake.requests import coordinator_id
 
 
-def test_a_groups_coordinator_and_nobody_else_serves_it(cluster: FakeCluster) -> None:
+def test_only_a_groups_coordinator_serves_it(cluster: FakeCluster) -> None:
     registry = cluster.groups
     refusals = [registry.check_named(broker_id, "g") for broker_id in cluster.brokers]
     assert sorted(map(str, refusals)) == sorted(map(str, [None, *[NotCoordinatorError] * 2]))

@@ -81,7 +81,7 @@ def test_a_reader_of_committed_records_gets_none_of_an_open_transaction(
 
 @pytest.mark.promise("the fake cluster's Fetch serves read_committed and diverging logs")
 @pytest.mark.parametrize(("epoch", "diverging"), [(0, None), (1, None), (2, (1, 2)), (3, (3, 2))])
-def test_a_reader_whose_log_is_another_is_told_where_they_part(
+def test_a_reader_of_a_diverged_log_gets_the_end_offset_of_the_epoch(
     epoch: int, diverging: tuple[int, int] | None, cluster: FakeCluster
 ) -> None:
     """KIP-595; the leader wrote in epochs 0 and 1, and none wrote in 2, where it leads by now."""
@@ -96,7 +96,7 @@ def test_a_reader_whose_log_is_another_is_told_where_they_part(
     assert (responded.epoch, responded.end_offset) == (diverging or (-1, -1))
 
 
-def test_a_session_names_a_topic_by_the_id_that_it_was_asked_for_by(cluster: FakeCluster) -> None:
+def test_a_session_names_a_topic_by_the_id_of_its_request(cluster: FakeCluster) -> None:
     """Whatever has become of the topic; a client that learns another id cannot read that."""
     old_id = cluster.topics["t"].topic_id
     session_id = 0

@@ -74,7 +74,7 @@ def test_a_stable_group_is_described_in_every_version(version: int, client: Clas
         assert group.authorized_operations == ALL_OPERATIONS
 
 
-def test_a_group_that_rebalances_has_members_without_what_they_said(client: ClassicClient) -> None:
+def test_a_group_that_rebalances_has_members_without_their_metadata(client: ClassicClient) -> None:
     ClassicClient(client.cluster).join_by_id()
     group = described(client.cluster, "g", 6)
     assert (group.group_state, group.protocol_data) == ("PreparingRebalance", "")
@@ -185,7 +185,7 @@ def test_a_member_that_was_given_an_id_may_leave_without_having_joined(
 
 @pytest.mark.promise("classic groups: members join, are assigned, stay and leave, in every version")
 @pytest.mark.parametrize("version", range(HeartbeatRequest.max_version + 1))
-def test_heartbeats_are_answered_in_every_version(version: int, client: ClassicClient) -> None:
+def test_heartbeats_get_a_response_in_every_version(version: int, client: ClassicClient) -> None:
     assert client.heartbeat(version) == 0
     ClassicClient(client.cluster).join_by_id()
     assert client.heartbeat(version) == RebalanceInProgressError.code

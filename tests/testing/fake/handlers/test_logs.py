@@ -146,7 +146,7 @@ def test_an_epoch_ends_where_the_next_one_with_records_begins(
     assert (end.error_code, end.leader_epoch, end.end_offset) == (0, *found_response)
 
 
-def test_who_believes_in_another_leader_is_told(led: FakeCluster) -> None:
+def test_a_request_with_another_leader_epoch_is_refused(led: FakeCluster) -> None:
     for end, error in (
         (epoch_end(led, 0, believed=2), FencedLeaderEpochError),
         (epoch_end(led, 0, believed=4), UnknownLeaderEpochError),

@@ -139,7 +139,7 @@ def fetch(
 @pytest.mark.parametrize(
     "version", range(OffsetCommitRequest.min_version, OffsetCommitRequest.max_version + 1)
 )
-def test_anybody_commits_to_a_group_without_members_in_every_version(
+def test_a_commit_to_a_group_without_members_needs_no_membership_in_every_version(
     version: int, cluster: FakeCluster
 ) -> None:
     assert commit(cluster, version) == 0
@@ -152,7 +152,7 @@ def test_anybody_commits_to_a_group_without_members_in_every_version(
 @pytest.mark.parametrize(
     ("version", "error"), [(8, IllegalGenerationError), (9, GroupIdNotFoundError)]
 )
-def test_a_member_of_a_group_that_is_not_there_is_told(
+def test_a_member_of_a_group_that_is_not_there_gets_an_error(
     version: int, error: type[GroupIdNotFoundError], cluster: FakeCluster
 ) -> None:
     assert commit(cluster, version, generation=1) == error.code
@@ -216,7 +216,9 @@ def test_a_note_that_is_too_long_is_refused_alone(cluster: FakeCluster) -> None:
 @pytest.mark.parametrize(
     "version", range(OffsetFetchRequest.min_version, OffsetFetchRequest.max_version + 1)
 )
-def test_committed_offsets_are_told_in_every_version(version: int, cluster: FakeCluster) -> None:
+def test_committed_offsets_are_returned_in_every_version(
+    version: int, cluster: FakeCluster
+) -> None:
     nothing = (0, -1, -1, "")
     assert fetch(cluster, version, [0]) == (0, {0: nothing}), "no such group is no error"
     assert commit(cluster, 9) == 0
@@ -227,7 +229,7 @@ def test_committed_offsets_are_told_in_every_version(version: int, cluster: Fake
 
 
 @pytest.mark.parametrize("version", range(1, OffsetFetchRequest.max_version + 1))
-def test_a_broker_that_does_not_coordinate_says_so_in_every_version(
+def test_a_broker_that_does_not_coordinate_refuses_in_every_version(
     version: int, cluster: FakeCluster
 ) -> None:
     other_id = (coordinator_id(cluster) + 1) % 3
@@ -237,7 +239,7 @@ def test_a_broker_that_does_not_coordinate_says_so_in_every_version(
     assert code == NotCoordinatorError.code
 
 
-def test_an_unknown_topic_id_is_told(cluster: FakeCluster) -> None:
+def test_an_unknown_topic_id_gets_its_error(cluster: FakeCluster) -> None:
     topic = OffsetFetchRequestTopics(topic_id=b"\x01" * 16, partition_indexes=[0])
     request = OffsetFetchRequest(groups=[OffsetFetchRequestGroup(group_id="g", topics=[topic])])
     response = response_to(
@@ -248,7 +250,7 @@ def test_an_unknown_topic_id_is_told(cluster: FakeCluster) -> None:
 
 @every_version
 @pytest.mark.parametrize("version", [7, 9])
-def test_offsets_of_open_transactions_are_unstable_for_those_who_ask_for_stable_ones(
+def test_offsets_of_open_transactions_are_unstable_where_require_stable_is_set(
     version: int, cluster: FakeCluster
 ) -> None:
     assert commit(cluster, 9) == 0
@@ -313,7 +315,7 @@ def test_only_topics_that_consumers_do_not_read_are_forgotten(cluster: FakeClust
 
 
 @pytest.mark.parametrize("metadata", [b"", b"\0\0\xff"])
-def test_consumers_that_do_not_say_what_they_read_may_read_anything(
+def test_a_member_with_unreadable_metadata_may_read_any_topic(
     metadata: bytes, cluster: FakeCluster
 ) -> None:
     settle(ClassicClient(cluster, protocols={"range": metadata}))
