@@ -44,6 +44,14 @@ POLL_TIMEOUT_MS: Final = 120_000
 BATCH_ROWS: Final = 10_000
 """Rows of an Arrow batch: with fewer Spark's own cost for each shows, with more nothing is won."""
 
+READ_DEFAULTS: Final[Mapping[str, object]] = {
+    "allow.auto.create.topics": False,
+    # The system's own grows with what comes. Kafka's default of 64 KiB takes a dozen turns for a
+    # response, which costs a task more than to decode it.
+    "receive.buffer.bytes": -1,
+}
+"""Settings of the consumer, where the user gives none, in place of Kafka's."""
+
 TRIGGER_DELAY_MS_MAX: Final = 15 * 60 * 1_000
 OFFSET_RETRIES: Final = 3
 OFFSET_RETRY_MS: Final = 1_000
@@ -210,8 +218,9 @@ class KafkaOptions:
         settings = self.client.of(ConsumerConfig)
         if (group := self.client.spelling_of("group.id")) is not None:
             del settings[group]
-        if self.client.spelling_of("allow.auto.create.topics") is None:
-            settings["allow.auto.create.topics"] = False
+        for name, value in READ_DEFAULTS.items():
+            if self.client.spelling_of(name) is None:
+                settings[name] = value
         return {**settings, "auto.offset.reset": "none"}
 
     def admin_settings(self) -> dict[str, object]:

@@ -3,7 +3,8 @@
 It lives as long as the query, in a process of the driver, and keeps a `Cluster` open. Spark asks
 for the latest offset every ten milliseconds while nothing comes, and again to report it: brokers
 are asked for ends at most every `offsetPollIntervalMs`, for topics when metadata would be
-refreshed, and a report repeats what was learnt last.
+refreshed, and a report repeats what was learnt last. Where there is nothing new the call waits
+until ends may be requested again, so that an idle query costs the driver no more than brokers.
 
 A query that begins at `latest` has an empty first batch. Spark asks a new process for the initial
 offset again when the first batch was planned but not finished; the empty batch puts the first
@@ -17,7 +18,7 @@ from __future__ import annotations
 
 import logging
 import time
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from pykclient.errors import KafkaError, UnknownTopicOrPartitionError
 from spark_connector.admission import Admission
@@ -41,20 +42,28 @@ if TYPE_CHECKING:
 _LOG = logging.getLogger(__name__)
 
 
+PAUSE_MS_MAX: Final = 100
+"""The longest that Spark is kept waiting where there is nothing new: it stops queries between two
+calls."""
+
+
 class StreamPlanner:
-    """Plans the micro-batches of one stream. `now_ms` is a clock that never goes back."""
+    """Plans the micro-batches of one stream. `now_ms` is a clock that never goes back, `sleep`
+    takes seconds."""
 
     def __init__(
         self,
         options: KafkaOptions,
         cluster: Cluster,
         now_ms: Callable[[], float] = lambda: time.monotonic() * 1_000,
+        sleep: Callable[[float], None] = time.sleep,
     ) -> None:
         self._options = options
         self._limits = options.stream
         self._topics_age_ms_max = options.metadata_age_ms_max
         self._cluster = cluster
         self._now_ms = now_ms
+        self._sleep = sleep
         self._admission = Admission(options.stream, now_ms())
         self._topics: ChosenTopics | None = None
         self._topics_ms = 0.0
@@ -98,16 +107,12 @@ class StreamPlanner:
         if self._begins_at_latest and starts == self._initial:
             self._begins_at_latest = False
             return starts
-        ends = self._ends_of_query(starts)
-        if not is_limited:
-            return ends
-        begins = {**self._beginnings_of_new(starts, ends), **starts}
-        return self._admission.admit(
-            {partition: begins[partition] for partition in ends},
-            ends,
-            self._now_ms(),
-            may_wait=self._target is None,
-        )
+        ends = self._admitted(starts, is_limited=is_limited)
+        if ends == starts and self._target is None:
+            self._pause()
+            self._learn(starts)
+            ends = self._admitted(starts, is_limited=is_limited)
+        return ends
 
     def known_ends(self) -> Offsets:
         """The ends that were learnt last."""
@@ -151,6 +156,18 @@ class StreamPlanner:
 
     # Topics and ends.
 
+    def _admitted(self, starts: Offsets, *, is_limited: bool) -> Offsets:
+        ends = self._ends_of_query(starts)
+        if not is_limited:
+            return ends
+        begins = {**self._beginnings_of_new(starts, ends), **starts}
+        return self._admission.admit(
+            {partition: begins[partition] for partition in ends},
+            ends,
+            self._now_ms(),
+            may_wait=self._target is None,
+        )
+
     def _learn(self, starts: Offsets) -> None:
         """Ask for topics and ends, where it is time."""
         now = self._now_ms()
@@ -159,6 +176,12 @@ class StreamPlanner:
         if now - self._ends_ms >= self._limits.offset_poll_interval_ms:
             self._refresh_ends()
             self._ask_again_for_ends_behind(starts)
+
+    def _pause(self) -> None:
+        """Wait until brokers may be asked for ends again."""
+        due_ms = self._ends_ms + self._limits.offset_poll_interval_ms - self._now_ms()
+        if due_ms > 0:
+            self._sleep(min(due_ms, PAUSE_MS_MAX) / 1_000)
 
     def _refreshed_topics(self, *, missing_ok: bool) -> ChosenTopics:
         before, found = self._topics, self._cluster.topics(missing_ok=missing_ok)
@@ -191,7 +214,7 @@ class StreamPlanner:
             if not behind:
                 return
             self._refreshed_topics(missing_ok=True)
-            time.sleep(self._limits.offset_retry_ms / 1_000)
+            self._sleep(self._limits.offset_retry_ms / 1_000)
             self._refresh_ends()
 
     def _ends_of_query(self, starts: Offsets) -> Offsets:

@@ -137,6 +137,12 @@ def test_reading_makes_no_topics_and_needs_offsets_that_exist() -> None:
     assert config.auto_offset_reset == "none"
 
 
+def test_the_system_sizes_the_receive_buffer_unless_the_user_does() -> None:
+    assert ConsumerConfig.from_settings(read().consumer_settings()).receive_buffer_bytes == -1
+    given = read(kafka_receive_buffer_bytes="1000").consumer_settings()
+    assert ConsumerConfig.from_settings(given).receive_buffer_bytes == 1000
+
+
 @pytest.mark.parametrize("key", ["max.poll.records", "max_poll_records", "max.poll_records"])
 def test_records_of_a_poll_make_arrow_batches_larger_but_not_smaller(key: str) -> None:
     given = {"kafka.bootstrap.servers": "h1:9092", "subscribe": "a"}

@@ -29,6 +29,7 @@ class World:
     def __init__(self, kafka: FakeKafka) -> None:
         self.kafka = kafka
         self.now_ms = 0.0
+        self.slept_ms: list[float] = []
         self._open: list[StreamPlanner] = []
         with kafka.control() as cluster:
             cluster.create_topic(TOPIC, 2)
@@ -41,8 +42,14 @@ class World:
             "fetchOffset.retryIntervalMs": "1",
         } | {name.replace("_", "."): str(value) for name, value in options.items()}
         checked = KafkaOptions.from_spark(given, Use.STREAM)
-        self._open.append(StreamPlanner(checked, Cluster(checked), lambda: self.now_ms))
-        return self._open[-1]
+        planner = StreamPlanner(checked, Cluster(checked), lambda: self.now_ms, self.sleep)
+        self._open.append(planner)
+        return planner
+
+    def sleep(self, seconds: float) -> None:
+        """The time passes of which a planner waits."""
+        self.slept_ms.append(seconds * 1_000)
+        self.now_ms += seconds * 1_000
 
     def send(self, count: int, partition: TopicPartition = A0) -> None:
         """Send records, and let the time pass in which brokers are not asked again."""
@@ -133,11 +140,30 @@ def test_brokers_are_asked_for_ends_no_more_often_than_is_set(world: World) -> N
     planner = world.planner(startingOffsets="earliest", offsetPollIntervalMs=500)
     first = planner.initial_offsets()
     known = planner.next_offsets(first, is_limited=False)
-    world.now_ms += 449
+    world.now_ms += 300
     world.send(1)
     assert planner.next_offsets(known, is_limited=False) == known == planner.known_ends()
-    world.now_ms += 1
     assert planner.next_offsets(known, is_limited=False) == {A0: 6, A1: 0} == planner.known_ends()
+
+
+def test_an_idle_query_is_kept_waiting_until_brokers_may_be_asked_again(world: World) -> None:
+    planner = world.planner(startingOffsets="earliest", offsetPollIntervalMs=80)
+    known = planner.next_offsets(planner.initial_offsets(), is_limited=False)
+    assert world.slept_ms == []
+    world.now_ms += 20
+    assert planner.next_offsets(known, is_limited=False) == known
+    assert world.slept_ms == [60]
+    # What comes while it waits is in the next batch.
+    world.send(1)
+    assert planner.next_offsets(known, is_limited=False) == {A0: 6, A1: 0}
+
+
+def test_a_query_with_an_end_is_not_kept_waiting(world: World) -> None:
+    planner = world.planner(startingOffsets="earliest", offsetPollIntervalMs=80)
+    planner.stop_at_present_ends()
+    known = planner.next_offsets(planner.initial_offsets(), is_limited=False)
+    assert planner.next_offsets(known, is_limited=False) == known
+    assert world.slept_ms == []
 
 
 def test_new_partitions_are_found_when_metadata_are_old_and_read_from_their_beginning(
