@@ -106,7 +106,7 @@ def times_by_partition(
     """Return times in milliseconds since 1970, those between two of them rounded up."""
     each = "milliseconds since 1970 or to a datetime"
     return {
-        partition: _time_ms(time, f"{call}: the time for {partition}")
+        partition: checked_time_ms(time, f"{call}: the time for {partition}")
         for partition, time in _items(times, f"{call}: timestamps_ms", each)
     }
 
@@ -124,7 +124,8 @@ def _items(
         yield partition, value
 
 
-def _time_ms(time: object, where: str) -> int:
+def checked_time_ms(time: object, where: str) -> int:
+    """Return a time in milliseconds since 1970, one between two of them rounded up."""
     if isinstance(time, datetime):
         if time.utcoffset() is None:
             raise UsageError(

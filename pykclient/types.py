@@ -9,7 +9,10 @@ Source: Java classes ``org.apache.kafka.common.TopicPartition``, ``Node`` and
 from __future__ import annotations
 
 from enum import IntEnum
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from datetime import datetime
 
 TOPIC_LENGTH_MAX = 249
 """Brokers refuse longer names, and a request with one gets an error for all others as well."""
@@ -74,6 +77,22 @@ class Node(NamedTuple):
         if self.id < 0:
             return f"bootstrap server {self.host}:{self.port}"
         return f"{self.host}:{self.port} (id {self.id})"
+
+
+def utc_datetime(timestamp_ms: int) -> datetime | None:
+    """Return a time in milliseconds since 1970 as a datetime with its zone, UTC.
+
+    None for the -1 of a record without a timestamp, and for what a datetime cannot hold.
+    """
+    # Imported here: few applications look at times, and it takes its share of the import budget.
+    from datetime import UTC, datetime, timedelta
+
+    if timestamp_ms < 0:
+        return None
+    try:
+        return datetime(1970, 1, 1, tzinfo=UTC) + timedelta(milliseconds=timestamp_ms)
+    except OverflowError:
+        return None
 
 
 class TimestampType(IntEnum):

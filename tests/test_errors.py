@@ -21,10 +21,10 @@ if TYPE_CHECKING:
 TREE = {
     base.KafkaError: (
         *("ConfigError", "UsageError", "WakeupError", "RebalanceListenerError"),
-        *("GroupRebalancedError", "EncodeError", "DecodeError", "BufferExhaustedError"),
-        *("BatchDeliveryError", "ConnectionFailedError", "AdminCallError", "KafkaTimeoutError"),
-        "BrokerError",
+        *("GroupRebalancedError", "EncodeError", "DecodeError", "RetriableError"),
+        *("BatchDeliveryError", "TlsError", "AuthenticationError", "AdminCallError", "BrokerError"),
     ),
+    base.RetriableError: ("BufferExhaustedError", "ConnectionFailedError", "KafkaTimeoutError"),
     base.UsageError: (
         *("ClosedError", "ConcurrentModificationError", "NotSubscribedError", "ForkedClientError"),
         *("NoOffsetForPartitionError", "TransactionStateError", "UnsupportedVersionError"),
@@ -32,7 +32,7 @@ TREE = {
     base.GroupRebalancedError: ("CommitFailedError",),
     base.EncodeError: ("RecordTooLargeError", "SerializationError"),
     base.DecodeError: ("CorruptRecordError", "FrameTooLargeError", "RecordDeserializationError"),
-    base.ConnectionFailedError: ("DisconnectedError", "TlsError", "AuthenticationError"),
+    base.ConnectionFailedError: ("DisconnectedError",),
     base.KafkaTimeoutError: ("DeliveryTimeoutError",),
 }
 
@@ -118,6 +118,15 @@ def every_class(kind: type[KafkaError] = KafkaError) -> Iterator[type[KafkaError
 
 
 CLASSES = sorted(set(every_class()), key=lambda kind: kind.__name__)
+
+
+@pytest.mark.promise("what goes on by itself is a `RetriableError`, and nothing else is")
+def test_an_error_is_retriable_if_its_class_says_so_in_both_ways() -> None:
+    by_class = {kind for kind in CLASSES if issubclass(kind, errors.RetriableError)}
+    assert by_class == {kind for kind in CLASSES if kind.retriable}
+    assert {errors.KafkaTimeoutError, errors.UnknownTopicOrPartitionError} <= by_class
+    assert {errors.AuthenticationError, errors.CommitFailedError}.isdisjoint(by_class)
+
 
 WAYS: list[Callable[[KafkaError], KafkaError]] = [
     *(

@@ -114,6 +114,17 @@ class Calls:
             return assigned.offset
         raise self._subscription.take_error_of(assigned)
 
+    def positions(self, timeout_ms: int) -> Decisions[dict[TopicPartition, int]]:
+        """Return the positions of all that is assigned."""
+        deadline_ms = now_ms() + timeout_ms
+        found: dict[TopicPartition, int] = {}
+        for partition in self._subscription.partitions:
+            # A wait for one of them may see another one revoked.
+            if self._subscription.find(partition) is not None:
+                left_ms = max(0, deadline_ms - now_ms())
+                found[partition] = yield from self.position(partition, left_ms)
+        return found
+
     def beginning_offsets(
         self, partitions: Sequence[TopicPartition], timeout_ms: int
     ) -> Decisions[dict[TopicPartition, int]]:

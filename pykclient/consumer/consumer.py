@@ -8,13 +8,14 @@ Source: Java class ``KafkaConsumer``.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, overload
 
 from pykclient.arguments import (
     check_callable,
     check_count,
     check_partition,
     check_topic,
+    checked_time_ms,
     limits_by_partition,
     offsets_by_partition,
     partition_list,
@@ -26,8 +27,9 @@ from pykclient.consumer.arrow import arrow_batch, wanted_columns
 from pykclient.consumer.config import ConsumerConfig
 from pykclient.consumer.core import ConsumerCore, public_call
 from pykclient.consumer.poll import NO_LIMITS
-from pykclient.consumer.record import ConsumerRecords
-from pykclient.network.drive import drive
+from pykclient.consumer.record import ConsumerRecord, ConsumerRecords
+from pykclient.network.drive import drive, now_ms
+from pykclient.types import OffsetAndMetadata
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -35,13 +37,13 @@ if TYPE_CHECKING:
 
     import pyarrow
 
-    from pykclient.consumer.record import ConsumerRecord, RecordSpan
+    from pykclient.consumer.record import RecordSpan
     from pykclient.consumer.subscription import AssignedPartition
     from pykclient.errors import KafkaError
     from pykclient.network.cluster.cluster import PartitionInfo
-    from pykclient.types import OffsetAndMetadata, OffsetAndTimestamp, TopicPartition
+    from pykclient.types import OffsetAndTimestamp, TopicPartition
 
-    Offsets = Mapping[TopicPartition, OffsetAndMetadata | int]
+    Offsets = Mapping[TopicPartition, OffsetAndMetadata | int] | ConsumerRecord | ConsumerRecords
     CommitCallback = Callable[[dict[TopicPartition, OffsetAndMetadata], KafkaError | None], object]
 
 NEVER_LOOKED: Final = -1
@@ -204,10 +206,12 @@ class Consumer(ConsumerCore):
     def commit(self, offsets: Offsets | None = None, timeout: float | None = None) -> None:
         """Commit offsets and wait until the group's coordinator has them.
 
-        None commits the positions: everything that was returned counts as processed. Otherwise
-        the offset is that of the next record to read, and may bring metadata and a leader epoch
-        along. `timeout` is in seconds, None means `default_api_timeout_ms`; what may help is tried
-        again until then. Callbacks of earlier `commit_async` calls are called before it returns.
+        None commits the positions: everything that was returned counts as processed. A record
+        commits itself and all before it in its partition, what `poll` returned all of that.
+        Otherwise the offset is that of the next record to read, and may bring metadata and a leader
+        epoch along. `timeout` is in seconds, None means `default_api_timeout_ms`; what may help is
+        tried again until then. Callbacks of earlier `commit_async` calls are called before it
+        returns.
 
         Raises:
             UsageError: there is no `group_id`, or the offsets are malformed.
@@ -220,7 +224,7 @@ class Consumer(ConsumerCore):
             WakeupError: `wakeup` was called.
         """
         commits = self._wiring.require_commits("commit")
-        checked = None if offsets is None else offsets_by_partition(offsets, "commit")
+        checked = None if offsets is None else _checked(offsets, "commit")
         self._drive(self._calls.commit(commits, checked, self._timeout_ms(timeout)))
 
     @public_call
@@ -234,7 +238,7 @@ class Consumer(ConsumerCore):
 
         `callback(offsets, error)` is called from a later call of this consumer on the same thread,
         in the order of these calls; `error` is None after success. What it raises comes out of that
-        call. None for `offsets` commits the positions.
+        call. `offsets` are those of `commit`.
 
         A failure that another commit may cure has `error.retriable`; trying the same again could
         undo a later commit. Without a callback a failure is logged.
@@ -244,17 +248,18 @@ class Consumer(ConsumerCore):
         """
         commits = self._wiring.require_commits("commit_async")
         check_callable(callback, "commit_async: callback", "offsets and error")
-        checked = None if offsets is None else offsets_by_partition(offsets, "commit_async")
+        checked = None if offsets is None else _checked(offsets, "commit_async")
         self._drive(self._calls.commit_async(commits, checked, callback))
 
     @public_call
     def committed(
-        self, partitions: Iterable[TopicPartition], timeout: float | None = None
+        self, partitions: Iterable[TopicPartition] | None = None, timeout: float | None = None
     ) -> dict[TopicPartition, OffsetAndMetadata | None]:
         """Return what the group has committed for partitions, None where that is nothing.
 
-        They need not be assigned. Offsets that an open transaction commits are waited for.
-        `timeout` is in seconds, None means `default_api_timeout_ms`.
+        They need not be assigned; None for `partitions` means all that are. Offsets that an open
+        transaction commits are waited for. `timeout` is in seconds, None means
+        `default_api_timeout_ms`.
 
         Raises:
             UsageError: there is no `group_id`, or something is no partition.
@@ -263,26 +268,75 @@ class Consumer(ConsumerCore):
             WakeupError: `wakeup` was called.
         """
         self._wiring.require_commits("committed")
-        wanted = partition_list(partitions, "committed")
+        wanted = list(self._wiring.subscription.partitions)
+        if partitions is not None:
+            wanted = partition_list(partitions, "committed")
         if not wanted:
             return {}
         return self._drive(self._calls.committed(wanted, self._timeout_ms(timeout)))
 
     # Offsets and topics.
 
+    @overload
     @public_call
-    def position(self, partition: TopicPartition, timeout: float | None = None) -> int:
+    def position(self, partition: TopicPartition, timeout: float | None = None) -> int: ...
+    @overload
+    @public_call
+    def position(
+        self, partition: None = None, timeout: float | None = None
+    ) -> dict[TopicPartition, int]: ...
+    @public_call
+    def position(
+        self, partition: TopicPartition | None = None, timeout: float | None = None
+    ) -> int | dict[TopicPartition, int]:
         """Return the offset of the next record to be returned, looking it up if need be.
 
-        `timeout` is in seconds, None means `default_api_timeout_ms`.
+        Without `partition` it returns those of all that are assigned. `timeout` is in seconds, None
+        means `default_api_timeout_ms`.
 
         Raises:
             UsageError: the partition is not assigned.
             KafkaTimeoutError: no broker reported it in time.
             NoOffsetForPartitionError, UnknownTopicOrPartitionError and others: as in `poll`.
         """
+        if partition is None:
+            return self._drive(self._calls.positions(self._timeout_ms(timeout)))
         check_partition(partition, "position")
         return self._drive(self._calls.position(partition, self._timeout_ms(timeout)))
+
+    @public_call
+    def seek_to_time(
+        self,
+        time: int | datetime,
+        partitions: Iterable[TopicPartition] | None = None,
+        timeout: float | None = None,
+    ) -> None:
+        """Read from the first record at or after a time, or from the end where none is.
+
+        The time is in milliseconds since 1970, or a datetime with a time zone. None for
+        `partitions` means all that are assigned. `timeout` is in seconds, None means
+        `default_api_timeout_ms`.
+
+        Raises:
+            UsageError: a partition is not assigned, or the time is none.
+            KafkaTimeoutError: not all brokers responded in time; the positions stay.
+            BrokerError: a broker refuses.
+        """
+        listed = None if partitions is None else partition_list(partitions, "seek_to_time")
+        subscription = self._wiring.subscription
+        chosen = [assigned.partition for assigned in subscription.require_all(listed)]
+        time_ms = checked_time_ms(time, "seek_to_time: time")
+        timeout_ms = self._timeout_ms(timeout)
+        deadline_ms = now_ms() + timeout_ms
+        # First: what is written between the two look-ups is at or after the time, and is read.
+        ends = self._drive(self._calls.end_offsets(chosen, timeout_ms))
+        left_ms = max(0, deadline_ms - now_ms())
+        times = dict.fromkeys(chosen, time_ms)
+        found = self._drive(self._calls.offsets_for_times(times, left_ms))
+        for partition, first in found.items():
+            assigned = subscription.find(partition)
+            if assigned is not None:
+                self._seek(assigned, ends[partition] if first is None else first.offset, None)
 
     @public_call
     def beginning_offsets(
@@ -372,3 +426,13 @@ class Consumer(ConsumerCore):
 
     def _timeout_ms(self, timeout: float | None) -> int:
         return milliseconds(timeout, self._wiring.config.default_api_timeout_ms)
+
+
+def _checked(offsets: Offsets, call: str) -> dict[TopicPartition, OffsetAndMetadata]:
+    """Return offsets in the form in which they are committed."""
+    if isinstance(offsets, ConsumerRecord):
+        behind = OffsetAndMetadata(offsets.offset + 1, leader_epoch=offsets.leader_epoch)
+        offsets = {offsets.topic_partition: behind}
+    elif isinstance(offsets, ConsumerRecords):
+        offsets = offsets.next_offsets
+    return offsets_by_partition(offsets, call)

@@ -54,6 +54,7 @@ if TYPE_CHECKING:
     from pykclient.consumer.config import ConsumerConfig
     from pykclient.consumer.group.history import Rebalance
     from pykclient.consumer.group.metadata import GroupMetadata
+    from pykclient.consumer.subscription import AssignedPartition
     from pykclient.metrics import MetricName
     from pykclient.network.drive import Decisions
     from pykclient.network.io.port import Port
@@ -348,6 +349,9 @@ class ConsumerCore(LiveClient):
             leader_epoch = offset.leader_epoch
             offset = offset.offset
         check_offset(offset, f"seek({partition}): offset")
+        self._seek(assigned, offset, leader_epoch)
+
+    def _seek(self, assigned: AssignedPartition, offset: int, leader_epoch: int | None) -> None:
         if self._wiring.commits is not None:
             self._wiring.commits.unprocessed.forget(assigned)
         if leader_epoch is None and self._wiring.buffer.can_skip_to(assigned, offset):

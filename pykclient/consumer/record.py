@@ -10,8 +10,8 @@ Source: Java class ``ConsumerRecords``.
 
 from __future__ import annotations
 
-from itertools import chain
-from typing import TYPE_CHECKING, NamedTuple
+from itertools import chain, islice
+from typing import TYPE_CHECKING, NamedTuple, overload
 
 from pykclient.accel import ConsumerRecord, iterate_records
 from pykclient.accel.pure.decoder import ListColumns
@@ -89,19 +89,38 @@ class ConsumerRecords:
         partitions = ", ".join(str(partition) for partition in self.partitions)
         return f"<ConsumerRecords: {self._count} of {partitions or 'no partition'}>"
 
-    def __getitem__(self, partition: TopicPartition) -> list[ConsumerRecord]:
-        """Return the records of one partition, in order of their offsets; none is no error.
+    @overload
+    def __getitem__(self, key: int, /) -> ConsumerRecord: ...
+    @overload
+    def __getitem__(self, key: TopicPartition | slice, /) -> list[ConsumerRecord]: ...
+    def __getitem__(
+        self, key: TopicPartition | int | slice, /
+    ) -> list[ConsumerRecord] | ConsumerRecord:
+        """Return the records of a partition, in order of their offsets; none is no error.
+
+        A number or a slice chooses among all records, in the order in which they are iterated.
 
         Raises:
-            UsageError: it is not a `TopicPartition`.
+            IndexError: there are not as many records.
+            UsageError: it is none of these.
         """
-        if not isinstance(partition, TopicPartition):
+        if isinstance(key, TopicPartition):
+            spans = (span.records() for span in self._spans if span.partition == key)
+            return list(chain.from_iterable(spans))
+        if isinstance(key, slice):
+            return list(self)[key]
+        if not isinstance(key, int):
             raise UsageError(
-                f"ConsumerRecords[...] takes a TopicPartition, not {type(partition).__name__}; for "
-                f"records by number make a list of them"
+                f"ConsumerRecords[...] takes a TopicPartition, a number or a slice, not "
+                f"{type(key).__name__}"
             )
-        spans = (span.records() for span in self._spans if span.partition == partition)
-        return list(chain.from_iterable(spans))
+        row = key if key >= 0 else self._count + key
+        if 0 <= row < self._count:
+            for span in self._spans:
+                if row < span.record_count:
+                    return next(islice(span.records(), row, None))
+                row -= span.record_count
+        raise IndexError(f"record {key} of {self._count}")
 
     def __reduce__(self) -> tuple[object, ...]:
         """Say how it is made anew elsewhere: from the fields of its records, batch by batch."""

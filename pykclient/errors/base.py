@@ -4,7 +4,9 @@ Every error is a `KafkaError`. Class attributes say what a caller may do about i
 `retriable` (the same call may succeed later), `refresh_metadata` (our view of the cluster was
 stale), `fatal` (the client can do no more; close it) and `not_written` (nothing of a batch whose
 request ended so is in the log; after any other error it may be). They are attributes rather than
-base classes because one error is often several of these at once.
+base classes because one error is often several of these at once. All that are retriable, and no
+others, are also a `RetriableError`, for applications to catch; among them are most of `BrokerError`
+and those marked with a star.
 
     KafkaError
     |- ConfigError                    a bad or unknown setting, before anything is opened
@@ -18,16 +20,18 @@ base classes because one error is often several of these at once.
     |  '- RecordTooLargeError, SerializationError
     |- DecodeError                    the bytes are wrong
     |  '- CorruptRecordError, FrameTooLargeError, RecordDeserializationError
-    |- BufferExhaustedError           no memory within max_block_ms
+    |- RetriableError                 the same call may succeed later
+    |- BufferExhaustedError *         no memory within max_block_ms
     |- BatchDeliveryError             part of a send_batch failed
-    |- ConnectionFailedError          no connection, or it was lost
-    |  '- DisconnectedError, TlsError, AuthenticationError
+    |- ConnectionFailedError *        no connection, or it was lost
+    |  '- DisconnectedError *
+    |- TlsError, AuthenticationError  no connection, and trying again does not help
     |- GroupRebalancedError           the group did not take offsets: it rebalances, or has done so
     |  |- CommitFailedError           ... and will not take them
     |  '- RebalanceInProgressError    ... and may, after a poll (a `BrokerError` as well)
     |- AdminCallError                 several of the things that one admin call asked for failed
-    |- KafkaTimeoutError              says what it waited for and how long
-    |  '- DeliveryTimeoutError
+    |- KafkaTimeoutError *            says what it waited for and how long
+    |  '- DeliveryTimeoutError *
     '- BrokerError                    one subclass per code in errors/broker.py
 """
 
@@ -64,6 +68,7 @@ __all__ = [
     "RebalanceListenerError",
     "RecordDeserializationError",
     "RecordTooLargeError",
+    "RetriableError",
     "SerializationError",
     "TlsError",
     "TransactionStateError",
@@ -103,6 +108,17 @@ class KafkaError(Exception):
             "__suppress_context__": self.__suppress_context__,
         }
         return remade, (type(self), self.args), state
+
+
+class RetriableError(KafkaError):
+    """The same call may succeed later, and what failed here goes on by itself meanwhile.
+
+    What `poll` raises of this kind has changed nothing: polling again is all that a service needs
+    to do. A record whose delivery failed so may be in the log all the same: sending it again may
+    double it. Java has a class of this meaning, ``RetriableException``.
+    """
+
+    retriable = True
 
 
 class ConfigError(KafkaError, ValueError):
@@ -232,10 +248,8 @@ class RecordDeserializationError(DecodeError):
         self.headers = headers
 
 
-class BufferExhaustedError(KafkaError):
+class BufferExhaustedError(RetriableError):
     """No memory became free in time, or waiting for it would block the sender thread itself."""
-
-    retriable = True
 
 
 class BatchDeliveryError(KafkaError):
@@ -278,10 +292,9 @@ class AdminCallError(KafkaError):
         self.errors = errors
 
 
-class ConnectionFailedError(KafkaError):
+class ConnectionFailedError(RetriableError):
     """A connection to a broker could not be made."""
 
-    retriable = True
     refresh_metadata = True
 
 
@@ -289,29 +302,28 @@ class DisconnectedError(ConnectionFailedError):
     """The connection ended before the response came."""
 
 
-class TlsError(ConnectionFailedError):
+class TlsError(KafkaError):
     """TLS could not be agreed on."""
 
-    retriable = False
+    refresh_metadata = True
 
 
-class AuthenticationError(ConnectionFailedError):
+class AuthenticationError(KafkaError):
     """The broker refused who we say we are."""
 
-    retriable = False
+    refresh_metadata = True
     fatal = True
 
 
-class KafkaTimeoutError(KafkaError, TimeoutError):
+class KafkaTimeoutError(RetriableError, TimeoutError):
     """A call's time ran out; the message says what it waited for, and how many milliseconds."""
-
-    retriable = True
 
 
 class DeliveryTimeoutError(KafkaTimeoutError):
-    """A record could not be delivered within `delivery_timeout_ms`."""
+    """A record could not be delivered within `delivery_timeout_ms`.
 
-    retriable = False
+    It may be in the log all the same: sending it again may double it.
+    """
 
 
 class BrokerError(KafkaError):

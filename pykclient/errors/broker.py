@@ -10,7 +10,12 @@ kafka-clients-4.3.1.jar. Do not edit: change the tool and run it.
 
 from __future__ import annotations
 
-from pykclient.errors.base import BrokerError, GroupRebalancedError, UnsupportedVersionError
+from pykclient.errors.base import (
+    BrokerError,
+    GroupRebalancedError,
+    RetriableError,
+    UnsupportedVersionError,
+)
 
 __all__ = [
     "BrokerIdNotRegisteredError",
@@ -168,18 +173,17 @@ class OffsetOutOfRangeError(BrokerError):
     name = "OFFSET_OUT_OF_RANGE"
 
 
-class CorruptMessageError(BrokerError):
+class CorruptMessageError(BrokerError, RetriableError):
     """The broker refused a record batch whose checksum, size or form is wrong, or a record
     without a key for a compacted topic.
     """
 
     code = 2
     name = "CORRUPT_MESSAGE"
-    retriable = True
     not_written = True
 
 
-class UnknownTopicOrPartitionError(BrokerError):
+class UnknownTopicOrPartitionError(BrokerError, RetriableError):
     """The broker does not know this topic or partition.
 
     Right after the topic was created this passes; otherwise check the name, create the topic, or
@@ -188,7 +192,6 @@ class UnknownTopicOrPartitionError(BrokerError):
 
     code = 3
     name = "UNKNOWN_TOPIC_OR_PARTITION"
-    retriable = True
     refresh_metadata = True
     not_written = True
 
@@ -200,34 +203,31 @@ class InvalidFetchSizeError(BrokerError):
     name = "INVALID_FETCH_SIZE"
 
 
-class LeaderNotAvailableError(BrokerError):
+class LeaderNotAvailableError(BrokerError, RetriableError):
     """The partition has no leader at the moment; an election is going on, or all its replicas
     are down.
     """
 
     code = 5
     name = "LEADER_NOT_AVAILABLE"
-    retriable = True
     refresh_metadata = True
 
 
-class NotLeaderOrFollowerError(BrokerError):
+class NotLeaderOrFollowerError(BrokerError, RetriableError):
     """This broker is not the partition's leader (any more), or no replica of it; the metadata
     used was out of date.
     """
 
     code = 6
     name = "NOT_LEADER_OR_FOLLOWER"
-    retriable = True
     refresh_metadata = True
 
 
-class RequestTimedOutError(BrokerError):
+class RequestTimedOutError(BrokerError, RetriableError):
     """The broker could not finish the request within the time that the request allowed."""
 
     code = 7
     name = "REQUEST_TIMED_OUT"
-    retriable = True
 
 
 class BrokerNotAvailableError(BrokerError):
@@ -237,12 +237,11 @@ class BrokerNotAvailableError(BrokerError):
     name = "BROKER_NOT_AVAILABLE"
 
 
-class ReplicaNotAvailableError(BrokerError):
+class ReplicaNotAvailableError(BrokerError, RetriableError):
     """The replica that was asked for is not available on this broker."""
 
     code = 9
     name = "REPLICA_NOT_AVAILABLE"
-    retriable = True
     refresh_metadata = True
 
 
@@ -273,24 +272,22 @@ class OffsetMetadataTooLargeError(BrokerError):
     name = "OFFSET_METADATA_TOO_LARGE"
 
 
-class NetworkError(BrokerError):
+class NetworkError(BrokerError, RetriableError):
     """The connection broke before the response was there."""
 
     code = 13
     name = "NETWORK_EXCEPTION"
-    retriable = True
     refresh_metadata = True
 
 
-class CoordinatorLoadInProgressError(BrokerError):
+class CoordinatorLoadInProgressError(BrokerError, RetriableError):
     """The coordinator has just taken over and still reads its state; it will answer soon."""
 
     code = 14
     name = "COORDINATOR_LOAD_IN_PROGRESS"
-    retriable = True
 
 
-class CoordinatorNotAvailableError(BrokerError):
+class CoordinatorNotAvailableError(BrokerError, RetriableError):
     """There is no coordinator yet.
 
     If it stays so, the internal topic cannot be made: its replication factor may exceed the number
@@ -299,15 +296,13 @@ class CoordinatorNotAvailableError(BrokerError):
 
     code = 15
     name = "COORDINATOR_NOT_AVAILABLE"
-    retriable = True
 
 
-class NotCoordinatorError(BrokerError):
+class NotCoordinatorError(BrokerError, RetriableError):
     """This broker is not, or no longer, the coordinator; it must be looked up."""
 
     code = 16
     name = "NOT_COORDINATOR"
-    retriable = True
 
 
 class InvalidTopicError(BrokerError):
@@ -331,23 +326,21 @@ class RecordListTooLargeError(BrokerError):
     not_written = True
 
 
-class NotEnoughReplicasError(BrokerError):
+class NotEnoughReplicasError(BrokerError, RetriableError):
     """Fewer replicas are in sync than min.insync.replicas asks for; nothing was written."""
 
     code = 19
     name = "NOT_ENOUGH_REPLICAS"
-    retriable = True
     not_written = True
 
 
-class NotEnoughReplicasAfterAppendError(BrokerError):
+class NotEnoughReplicasAfterAppendError(BrokerError, RetriableError):
     """The records were written, but fewer replicas are in sync than min.insync.replicas asks
     for.
     """
 
     code = 20
     name = "NOT_ENOUGH_REPLICAS_AFTER_APPEND"
-    retriable = True
 
 
 class InvalidRequiredAcksError(BrokerError):
@@ -509,12 +502,11 @@ class InvalidConfigError(BrokerError):
     name = "INVALID_CONFIG"
 
 
-class NotControllerError(BrokerError):
+class NotControllerError(BrokerError, RetriableError):
     """This broker is not the controller; another one must be asked."""
 
     code = 41
     name = "NOT_CONTROLLER"
-    retriable = True
 
 
 class InvalidRequestError(BrokerError):
@@ -588,12 +580,11 @@ class InvalidTransactionTimeoutError(BrokerError):
     name = "INVALID_TRANSACTION_TIMEOUT"
 
 
-class ConcurrentTransactionsError(BrokerError):
+class ConcurrentTransactionsError(BrokerError, RetriableError):
     """The previous transaction of this producer is still being completed; try again soon."""
 
     code = 51
     name = "CONCURRENT_TRANSACTIONS"
-    retriable = True
 
 
 class TransactionCoordinatorFencedError(BrokerError):
@@ -624,12 +615,11 @@ class OperationNotAttemptedError(BrokerError):
     name = "OPERATION_NOT_ATTEMPTED"
 
 
-class KafkaStorageError(BrokerError):
+class KafkaStorageError(BrokerError, RetriableError):
     """The broker cannot use the disk on which the partition's log lies."""
 
     code = 56
     name = "KAFKA_STORAGE_ERROR"
-    retriable = True
     refresh_metadata = True
 
 
@@ -730,28 +720,25 @@ class GroupIdNotFoundError(BrokerError):
     name = "GROUP_ID_NOT_FOUND"
 
 
-class FetchSessionIdNotFoundError(BrokerError):
+class FetchSessionIdNotFoundError(BrokerError, RetriableError):
     """The broker dropped the fetch session; a new one is needed."""
 
     code = 70
     name = "FETCH_SESSION_ID_NOT_FOUND"
-    retriable = True
 
 
-class InvalidFetchSessionEpochError(BrokerError):
+class InvalidFetchSessionEpochError(BrokerError, RetriableError):
     """The fetch session is out of step; a new one is needed."""
 
     code = 71
     name = "INVALID_FETCH_SESSION_EPOCH"
-    retriable = True
 
 
-class ListenerNotFoundError(BrokerError):
+class ListenerNotFoundError(BrokerError, RetriableError):
     """The partition's leader has no listener of the name that this connection uses."""
 
     code = 72
     name = "LISTENER_NOT_FOUND"
-    retriable = True
     refresh_metadata = True
 
 
@@ -762,21 +749,19 @@ class TopicDeletionDisabledError(BrokerError):
     name = "TOPIC_DELETION_DISABLED"
 
 
-class FencedLeaderEpochError(BrokerError):
+class FencedLeaderEpochError(BrokerError, RetriableError):
     """The leader epoch sent is older than the broker's; refresh and retry."""
 
     code = 74
     name = "FENCED_LEADER_EPOCH"
-    retriable = True
     refresh_metadata = True
 
 
-class UnknownLeaderEpochError(BrokerError):
+class UnknownLeaderEpochError(BrokerError, RetriableError):
     """The leader epoch sent is newer than the broker's; it will catch up."""
 
     code = 75
     name = "UNKNOWN_LEADER_EPOCH"
-    retriable = True
 
 
 class UnsupportedCompressionTypeError(BrokerError):
@@ -794,12 +779,11 @@ class StaleBrokerEpochError(BrokerError):
     name = "STALE_BROKER_EPOCH"
 
 
-class OffsetNotAvailableError(BrokerError):
+class OffsetNotAvailableError(BrokerError, RetriableError):
     """A newly elected leader does not know the end of its log for sure yet; try again."""
 
     code = 78
     name = "OFFSET_NOT_AVAILABLE"
-    retriable = True
 
 
 class MemberIdRequiredError(BrokerError):
@@ -809,12 +793,11 @@ class MemberIdRequiredError(BrokerError):
     name = "MEMBER_ID_REQUIRED"
 
 
-class PreferredLeaderNotAvailableError(BrokerError):
+class PreferredLeaderNotAvailableError(BrokerError, RetriableError):
     """The preferred leader of the partition is not available."""
 
     code = 80
     name = "PREFERRED_LEADER_NOT_AVAILABLE"
-    retriable = True
     refresh_metadata = True
 
 
@@ -836,21 +819,19 @@ class FencedInstanceIdError(BrokerError):
     fatal = True
 
 
-class EligibleLeadersNotAvailableError(BrokerError):
+class EligibleLeadersNotAvailableError(BrokerError, RetriableError):
     """No replica of the partition may become its leader now."""
 
     code = 83
     name = "ELIGIBLE_LEADERS_NOT_AVAILABLE"
-    retriable = True
     refresh_metadata = True
 
 
-class ElectionNotNeededError(BrokerError):
+class ElectionNotNeededError(BrokerError, RetriableError):
     """The partition has the wanted leader already."""
 
     code = 84
     name = "ELECTION_NOT_NEEDED"
-    retriable = True
     refresh_metadata = True
 
 
@@ -878,20 +859,18 @@ class InvalidRecordError(BrokerError):
     not_written = True
 
 
-class UnstableOffsetCommitError(BrokerError):
+class UnstableOffsetCommitError(BrokerError, RetriableError):
     """Offsets of an open transaction are pending; they will be known when it ends."""
 
     code = 88
     name = "UNSTABLE_OFFSET_COMMIT"
-    retriable = True
 
 
-class ThrottlingQuotaExceededError(BrokerError):
+class ThrottlingQuotaExceededError(BrokerError, RetriableError):
     """A quota is used up; wait for the time that the broker asked for."""
 
     code = 89
     name = "THROTTLING_QUOTA_EXCEEDED"
-    retriable = True
 
 
 class ProducerFencedError(BrokerError):
@@ -968,12 +947,11 @@ class PositionOutOfRangeError(BrokerError):
     name = "POSITION_OUT_OF_RANGE"
 
 
-class UnknownTopicIdError(BrokerError):
+class UnknownTopicIdError(BrokerError, RetriableError):
     """The broker does not know this topic id: the topic is new, or was deleted and made again."""
 
     code = 100
     name = "UNKNOWN_TOPIC_ID"
-    retriable = True
     refresh_metadata = True
     not_written = True
 
@@ -992,12 +970,11 @@ class BrokerIdNotRegisteredError(BrokerError):
     name = "BROKER_ID_NOT_REGISTERED"
 
 
-class InconsistentTopicIdError(BrokerError):
+class InconsistentTopicIdError(BrokerError, RetriableError):
     """The topic id does not belong to this topic."""
 
     code = 103
     name = "INCONSISTENT_TOPIC_ID"
-    retriable = True
     refresh_metadata = True
     not_written = True
 
@@ -1016,12 +993,11 @@ class TransactionalIdNotFoundError(BrokerError):
     name = "TRANSACTIONAL_ID_NOT_FOUND"
 
 
-class FetchSessionTopicIdError(BrokerError):
+class FetchSessionTopicIdError(BrokerError, RetriableError):
     """The fetch session mixes topic names and topic ids; a new one is needed."""
 
     code = 106
     name = "FETCH_SESSION_TOPIC_ID_ERROR"
-    retriable = True
 
 
 class IneligibleReplicaError(BrokerError):
@@ -1133,20 +1109,18 @@ class InvalidRecordStateError(BrokerError):
     name = "INVALID_RECORD_STATE"
 
 
-class ShareSessionNotFoundError(BrokerError):
+class ShareSessionNotFoundError(BrokerError, RetriableError):
     """The broker dropped the share session; a new one is needed."""
 
     code = 122
     name = "SHARE_SESSION_NOT_FOUND"
-    retriable = True
 
 
-class InvalidShareSessionEpochError(BrokerError):
+class InvalidShareSessionEpochError(BrokerError, RetriableError):
     """The share session is out of step; a new one is needed."""
 
     code = 123
     name = "INVALID_SHARE_SESSION_EPOCH"
-    retriable = True
 
 
 class FencedStateEpochError(BrokerError):
@@ -1212,12 +1186,11 @@ class StreamsTopologyFencedError(BrokerError):
     name = "STREAMS_TOPOLOGY_FENCED"
 
 
-class ShareSessionLimitReachedError(BrokerError):
+class ShareSessionLimitReachedError(BrokerError, RetriableError):
     """The broker has as many share sessions as it takes."""
 
     code = 133
     name = "SHARE_SESSION_LIMIT_REACHED"
-    retriable = True
 
 
 _BY_CODE: dict[int, type[BrokerError]] = {

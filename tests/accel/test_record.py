@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import pickle
 import weakref
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 import pytest
@@ -46,6 +47,20 @@ def made(core: ModuleType, **changed: object) -> ConsumerRecord:
     }
     record: ConsumerRecord = core.ConsumerRecord(**fields | changed)
     return record
+
+
+def test_a_header_is_had_by_its_name_the_last_one_first(core: ModuleType) -> None:
+    record = made(core, headers=(("a", b"1"), ("b", None), ("a", b"2")))
+    assert record.header("a") == b"2"
+    assert record.header("b", b"default") is None
+    assert record.header("c") is None
+    assert record.header("c", b"default") == b"default"
+
+
+def test_a_timestamp_is_a_datetime_in_utc_if_there_is_one(core: ModuleType) -> None:
+    record = made(core, timestamp_ms=1_700_000_000_123)
+    assert record.timestamp == datetime(2023, 11, 14, 22, 13, 20, 123_000, tzinfo=UTC)
+    assert [made(core, timestamp_ms=ms).timestamp for ms in (-1, 2**62)] == [None, None]
 
 
 def test_records_have_the_fields_of_their_columns(core: ModuleType) -> None:

@@ -28,6 +28,7 @@ from tests.consumer.serving_port import (
     A,
     B,
     KeepEven,
+    Log,
     ServingPort,
     consumer_over,
     offsets,
@@ -56,6 +57,18 @@ def test_a_poll_returns_what_there_is_and_moves_the_position(
     ]
     assert consumer.position(A) == 3
     assert consumer.current_lag(A) == 0
+
+
+def test_without_a_partition_the_positions_of_all_are_returned(port: ServingPort) -> None:
+    port.logs[1] = Log()
+    port.logs[0].append(3)
+    port.logs[1].append(2)
+    with consumer_over(port, A, B, auto_offset_reset="latest") as consumer:
+        assert consumer.position() == {A: 3, B: 2}
+        consumer.seek(B, 1)
+        assert consumer.position() == {A: 3, B: 1}
+        consumer.assign([])
+        assert consumer.position() == {}
 
 
 def test_the_next_fetch_is_sent_before_records_are_returned(

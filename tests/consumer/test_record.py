@@ -78,8 +78,20 @@ def test_it_shows_what_it_has() -> None:
 def test_the_records_of_one_partition_are_had_by_its_name() -> None:
     assert [record.offset for record in RECORDS[A]] == [1, 2, 3]
     assert RECORDS[TopicPartition("t", 9)] == []
-    with pytest.raises(UsageError, match=r"takes a TopicPartition, not int"):
-        RECORDS[0]  # type: ignore[index]
+    with pytest.raises(UsageError, match=r"takes a TopicPartition, a number or a slice, not str"):
+        RECORDS["t"]  # type: ignore[call-overload]
+
+
+def test_the_records_are_had_by_number_in_the_order_of_an_iteration() -> None:
+    listed = list(RECORDS)
+    assert [RECORDS[number] for number in range(-4, 4)] == [*listed, *listed]
+    assert RECORDS[1:3] == listed[1:3]
+    assert RECORDS[::-1] == listed[::-1]
+    for number in (4, -5):
+        with pytest.raises(IndexError, match=f"record {number} of 4"):
+            RECORDS[number]
+    with pytest.raises(IndexError):
+        ConsumerRecords()[0]
 
 
 def test_a_record_names_its_partition() -> None:

@@ -16,7 +16,12 @@ _WIDTH = 96  # of a docstring's text
 _HEAD = """
 from __future__ import annotations
 
-from pykclient.errors.base import BrokerError, GroupRebalancedError, UnsupportedVersionError
+from pykclient.errors.base import (
+    BrokerError,
+    GroupRebalancedError,
+    RetriableError,
+    UnsupportedVersionError,
+)
 """
 _TAIL = '''
 
@@ -74,8 +79,9 @@ def _class(error: ErrorFacts) -> list[str]:
     bases = "BrokerError"
     if error.name in KIND:
         bases += ", " + KIND[error.name]
+    if error.is_retriable:
+        bases += ", RetriableError"
     flags = {
-        "retriable": error.is_retriable,
         "refresh_metadata": error.is_metadata_stale,
         "fatal": error.name in FATAL,
         "not_written": error.name in NOT_WRITTEN,

@@ -12,7 +12,7 @@ from pykclient.accel.compiled.decoder cimport FrameColumns, Place, bytes_at, hea
 
 from itertools import repeat
 
-from pykclient.types import TopicPartition
+from pykclient.types import TopicPartition, utc_datetime
 
 __all__ = ["ConsumerRecord", "iterate_records"]
 
@@ -126,6 +126,21 @@ cdef class ConsumerRecord:
     def topic_partition(self):
         """The partition that it was read from."""
         return TopicPartition(self.origin.topic, self.origin.partition)
+
+    @property
+    def timestamp(self):
+        """The timestamp in UTC; None if there is none, or it is beyond the year 9999."""
+        return utc_datetime(self.timestamp_ms)
+
+    def header(self, name, default=None):
+        """Return the value of the last header of that name, None if it is null.
+
+        `default` is returned where no header has the name.
+        """
+        for each, value in reversed(self.headers):
+            if each == name:
+                return value
+        return default
 
     @property
     def timestamp_type(self):

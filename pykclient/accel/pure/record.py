@@ -9,10 +9,11 @@ from __future__ import annotations
 from itertools import repeat
 from typing import TYPE_CHECKING, NamedTuple
 
-from pykclient.types import TopicPartition
+from pykclient.types import TopicPartition, utc_datetime
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
+    from datetime import datetime
 
     from pykclient.accel.abc import RecordColumns
     from pykclient.types import Headers, TimestampType
@@ -42,6 +43,21 @@ class ConsumerRecord(NamedTuple):
     def topic_partition(self) -> TopicPartition:
         """The partition that it was read from."""
         return TopicPartition(self.topic, self.partition)
+
+    @property
+    def timestamp(self) -> datetime | None:
+        """The timestamp in UTC; None if there is none, or it is beyond the year 9999."""
+        return utc_datetime(self.timestamp_ms)
+
+    def header(self, name: str, default: bytes | None = None) -> bytes | None:
+        """Return the value of the last header of that name, None if it is null.
+
+        `default` is returned where no header has the name.
+        """
+        for each, value in reversed(self.headers):
+            if each == name:
+                return value
+        return default
 
 
 def iterate_records(
