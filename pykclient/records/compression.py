@@ -1,10 +1,11 @@
 """The codecs of a record batch: codec -> compress, decompress.
 
-The libraries are imported when their codec is first used; gzip is in the standard library. What
-comes from outside is decompressed piece by piece up to the limit that the caller gives: a bomb
-costs that limit; in zstd, whose library bounds no output, up to 32 MiB more, and the window that
-the frame asks for (128 MiB at most). What is not compressed has no limit here, being as large as
-what was fetched. Truncated input and bytes after the end are errors.
+gzip is in the standard library; cramjam has the others, on every platform. Where zstandard, an
+extra, is installed, it does zstd: small batches cost less with it (`benchmarks/codecs.py`). The
+libraries are imported when their codec is first used. What comes from outside is decompressed up
+to the limit that the caller gives: a bomb costs that limit, in zstandard up to 32 MiB more, and in
+zstd the window that the frame asks for (128 MiB at most). What is not compressed has no limit
+here, being as large as what was fetched. Truncated input and bytes after the end are errors.
 
 Owner: idle zstd contexts lie in lists that any thread may pop from; one in use is in none of them.
 Source: Kafka protocol guide, "Record Batch", attributes bits 0-2; KIP-110 (zstd); KIP-390 (levels);
@@ -15,8 +16,9 @@ from __future__ import annotations
 
 import zlib
 from enum import IntEnum
+from functools import cache
 from importlib import import_module
-from typing import TYPE_CHECKING, Final, Protocol, TypeVar
+from typing import TYPE_CHECKING, Final, TypeVar
 
 from pykclient.errors.base import ConfigError, DecodeError
 
@@ -34,8 +36,8 @@ DECOMPRESSED_SIZE_BYTES_MAX: Final = 64 * 1_048_576
 GZIP_WINDOW_BITS: Final = 31
 """zlib's code for a gzip header around the largest window."""
 
-FURTHER_FRAMES_SLICE_SIZE_BYTES: Final = 4096
-"""How much is fed at once of the gzip or lz4 frames behind the first one."""
+FURTHER_MEMBERS_SLICE_SIZE_BYTES: Final = 4096
+"""How much is fed at once of the gzip members behind the first one."""
 
 LZ4_LEVEL_FAST: Final = 9
 """KIP-390's default level; as in Java it stands for the fast compressor, every other for HC."""
@@ -50,7 +52,13 @@ ZSTD_LEVEL: Final = 3
 ZSTD_WINDOW_SIZE_BYTES_MAX: Final = 1 << 27
 """What the highest level of Java's producer asks for; a frame that wants more is refused."""
 ZSTD_SLICE_SIZE_BYTES: Final = 1024
-"""How much is fed at once: a block of 4 bytes may yield 128 KiB, so this may yield 32 MiB."""
+"""How much zstandard takes at once: 4 bytes may yield 128 KiB, so this may yield 32 MiB."""
+
+BUFFER_SIZE_BYTES_MIN: Final = 64 * 1024
+BUFFER_GROWTH: Final = 16
+"""How many times its input, then its last try, the buffer is that lz4 or zstd goes into."""
+BUFFER_FULL: Final = "failed to write whole buffer"
+"""Rust's words for it; there is no exception of its own."""
 
 
 class Codec(IntEnum):
@@ -89,26 +97,26 @@ def require_library(codec: Codec) -> None:
     Raises:
         ConfigError: it is not installed.
     """
-    if codec in _LIBRARY:
-        _library(codec)
+    if codec not in (Codec.NONE, Codec.GZIP) and not (codec is Codec.ZSTD and zstandard()):
+        _cramjam(codec)
 
 
-# The import name and the name to install of what each codec needs.
-_LIBRARY: Final = {
-    Codec.SNAPPY: ("cramjam", "cramjam"),
-    Codec.LZ4: ("lz4.frame", "lz4"),
-    Codec.ZSTD: ("zstandard", "zstandard"),
-}
-
-
-def _library(codec: Codec) -> ModuleType:
-    name, package = _LIBRARY[codec]
+@cache
+def zstandard() -> ModuleType | None:
+    """Return the library that compresses small batches with zstd faster; None: not installed."""
     try:
-        return import_module(name)
+        return import_module("zstandard")
+    except ImportError:
+        return None
+
+
+def _cramjam(codec: Codec) -> ModuleType:
+    try:
+        return import_module("cramjam")
     except ImportError as error:
         raise ConfigError(
-            f"compression {codec.name.lower()} needs the package {package}, which cannot be "
-            f"imported ({error}): pip install {package}"
+            f"compression {codec.name.lower()} needs the package cramjam, which cannot be "
+            f"imported ({error}): pip install cramjam"
         ) from error
 
 
@@ -134,56 +142,7 @@ def _as_is(data: Data, size_bytes_max: int) -> Data:
     return data
 
 
-# gzip and lz4: the same shape of decompressor -----------------------------------------------------
-
-
-class _StreamDecompressor(Protocol):
-    """What `zlib.decompressobj` and `lz4.frame.LZ4FrameDecompressor` have in common."""
-
-    @property
-    def eof(self) -> bool: ...
-
-    @property
-    def unused_data(self) -> bytes | None: ...
-
-    def decompress(self, data: Data, max_length: int, /) -> bytes: ...
-
-
-def _decompress_stream(
-    codec: Codec,
-    data: Data,
-    size_bytes_max: int,
-    new_decompressor: Callable[[], _StreamDecompressor],
-    library_error: type[Exception],
-) -> bytes:
-    """Decompress one frame after the other until `data` is used up."""
-    parts: list[bytes] = []
-    room_bytes = size_bytes_max
-    view = memoryview(data)
-    position = 0
-    # All at once, since nearly always there is one frame. What is behind a frame's end comes back
-    # as a copy, so that of many tiny frames each would cost as much as all that follow.
-    slice_size_bytes = len(view)
-    while True:
-        decompressor = new_decompressor()
-        while not decompressor.eof:
-            piece = view[position : position + slice_size_bytes]
-            if not piece:
-                raise _malformed(codec, "they end in the middle of the stream")
-            try:
-                # One byte more than there is room for tells "exactly full" from "too large".
-                part = decompressor.decompress(piece, room_bytes + 1)
-            except library_error as error:
-                raise _malformed(codec, error) from error
-            position += len(piece)
-            room_bytes -= len(part)
-            if room_bytes < 0:
-                raise _too_large(codec, size_bytes_max)
-            parts.append(part)
-        position -= len(decompressor.unused_data or b"")
-        if position == len(view):
-            return parts[0] if len(parts) == 1 else b"".join(parts)
-        slice_size_bytes = FURTHER_FRAMES_SLICE_SIZE_BYTES
+# gzip ---------------------------------------------------------------------------------------------
 
 
 def _gzip(data: Data, level: int | None) -> bytes:
@@ -192,37 +151,79 @@ def _gzip(data: Data, level: int | None) -> bytes:
 
 
 def _gunzip(data: Data, size_bytes_max: int) -> bytes:
-    return _decompress_stream(
-        Codec.GZIP, data, size_bytes_max, lambda: zlib.decompressobj(GZIP_WINDOW_BITS), zlib.error
-    )
+    """Decompress one member after the other until `data` is used up."""
+    parts: list[bytes] = []
+    room_bytes = size_bytes_max
+    view = memoryview(data)
+    position = 0
+    # All at once, since nearly always there is one member. What is behind a member's end comes back
+    # as a copy, so that of many tiny members each would cost as much as all that follow.
+    slice_size_bytes = len(view)
+    while True:
+        decompressor = zlib.decompressobj(GZIP_WINDOW_BITS)
+        while not decompressor.eof:
+            piece = view[position : position + slice_size_bytes]
+            if not piece:
+                raise _malformed(Codec.GZIP, "they end in the middle of the stream")
+            try:
+                # One byte more than there is room for tells "exactly full" from "too large".
+                part = decompressor.decompress(piece, room_bytes + 1)
+            except zlib.error as error:
+                raise _malformed(Codec.GZIP, error) from error
+            position += len(piece)
+            room_bytes -= len(part)
+            if room_bytes < 0:
+                raise _too_large(Codec.GZIP, size_bytes_max)
+            parts.append(part)
+        position -= len(decompressor.unused_data)
+        if position == len(view):
+            return parts[0] if len(parts) == 1 else b"".join(parts)
+        slice_size_bytes = FURTHER_MEMBERS_SLICE_SIZE_BYTES
+
+
+# lz4 and zstd of cramjam: all frames of the input at once, into a buffer of limited size ---------
+
+
+def _decompress_into(codec: Codec, data: Data, size_bytes_max: int) -> bytes:
+    cramjam = _cramjam(codec)
+    library = cramjam.lz4 if codec is Codec.LZ4 else cramjam.zstd
+    buffer_size_bytes = max(BUFFER_SIZE_BYTES_MIN, len(data) * BUFFER_GROWTH)
+    while True:
+        # One byte more than is allowed tells "exactly full" from "too large".
+        buffer = bytearray(min(buffer_size_bytes, size_bytes_max + 1))
+        try:
+            size_bytes = library.decompress_into(data, buffer)
+        except cramjam.DecompressionError as error:
+            if str(error) != BUFFER_FULL:
+                raise _malformed(codec, error) from error
+            size_bytes = len(buffer) + 1
+        if size_bytes > size_bytes_max:
+            raise _too_large(codec, size_bytes_max)
+        if size_bytes <= len(buffer):
+            return bytes(memoryview(buffer)[:size_bytes])
+        buffer_size_bytes *= BUFFER_GROWTH
 
 
 def _lz4(data: Data, level: int | None) -> bytes:
-    frame = _library(Codec.LZ4)
-    # Java reads blocks that do not refer to each other, and none above 64 KiB is expected of us.
-    compressed: bytes = frame.compress(
-        data,
-        compression_level=0 if level in (None, LZ4_LEVEL_FAST) else level,
-        block_size=frame.BLOCKSIZE_MAX64KB,
-        block_linked=False,
+    # Java reads blocks that do not refer to each other, and of 64 KiB, which is the default here.
+    compressor = _cramjam(Codec.LZ4).lz4.Compressor(
+        level=0 if level in (None, LZ4_LEVEL_FAST) else level,
         content_checksum=False,
-        store_size=False,
+        block_linked=False,
     )
-    return compressed
+    compressor.compress(bytes(data))  # it takes nothing else
+    return bytes(compressor.finish())
 
 
 def _unlz4(data: Data, size_bytes_max: int) -> bytes:
-    frame = _library(Codec.LZ4)
-    return _decompress_stream(
-        Codec.LZ4, data, size_bytes_max, frame.LZ4FrameDecompressor, RuntimeError
-    )
+    return _decompress_into(Codec.LZ4, data, size_bytes_max)
 
 
 # snappy: blocks in the framing of snappy-java, or one bare block ----------------------------------
 
 
 def _snappy(data: Data, level: int | None) -> bytes:
-    compress_raw = _library(Codec.SNAPPY).snappy.compress_raw
+    compress_raw = _cramjam(Codec.SNAPPY).snappy.compress_raw
     parts = [SNAPPY_HEADER]
     with memoryview(data) as view:
         for start in range(0, len(view), SNAPPY_BLOCK_SIZE_BYTES):
@@ -251,7 +252,7 @@ def _unsnappy(data: Data, size_bytes_max: int) -> bytes:
 
 
 def _unsnappy_block(block: memoryview, room_bytes: int, size_bytes_max: int) -> bytes:
-    cramjam = _library(Codec.SNAPPY)
+    cramjam = _cramjam(Codec.SNAPPY)
     try:
         if cramjam.snappy.decompress_raw_len(block) > room_bytes:
             raise _too_large(Codec.SNAPPY, size_bytes_max)
@@ -278,8 +279,10 @@ def _take(idle: list[T], make: Callable[[], T]) -> T:
 
 
 def _zstd(data: Data, level: int | None) -> bytes:
-    library = _library(Codec.ZSTD)
     wanted = ZSTD_LEVEL if level is None else level
+    library = zstandard()
+    if library is None:
+        return bytes(_cramjam(Codec.ZSTD).zstd.compress(data, wanted))
     idle = _idle_compressors.setdefault(wanted, [])
     compressor = _take(idle, lambda: library.ZstdCompressor(level=wanted))
     try:
@@ -289,7 +292,9 @@ def _zstd(data: Data, level: int | None) -> bytes:
 
 
 def _unzstd(data: Data, size_bytes_max: int) -> bytes:
-    library = _library(Codec.ZSTD)
+    library = zstandard()
+    if library is None:
+        return _decompress_into(Codec.ZSTD, data, size_bytes_max)
     decompressor = _take(
         _idle_decompressors,
         lambda: library.ZstdDecompressor(max_window_size=ZSTD_WINDOW_SIZE_BYTES_MAX),
