@@ -19,6 +19,7 @@ from spark_connector.cluster import Cluster
 from spark_connector.offsets import batch_ranges, split_ranges
 from spark_connector.range_reader import read_range
 from spark_connector.schema import check_projection
+from spark_connector.sent_to_tasks import SentToTasks
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
     from spark_connector.options import KafkaOptions
 
 
-class KafkaBatchReader(DataSourceReader):
+class KafkaBatchReader(SentToTasks, DataSourceReader):
     """Reads what `options` choose, in the columns of `schema`.
 
     Raises: `ConfigError` when `schema` has a column that records do not have.

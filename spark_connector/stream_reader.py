@@ -26,6 +26,7 @@ from spark_connector.offsets import offsets_as_json, offsets_from_json
 from spark_connector.options import KafkaOptions, Use
 from spark_connector.range_reader import read_range
 from spark_connector.schema import check_projection
+from spark_connector.sent_to_tasks import SentToTasks
 from spark_connector.stream_planner import StreamPlanner
 
 if TYPE_CHECKING:
@@ -36,7 +37,7 @@ if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
 
-class KafkaStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+class KafkaStreamReader(SentToTasks, DataSourceStreamReader, SupportsTriggerAvailableNow):
     """A stream of what `given`, the options of one ``load()``, choose. The checkpoint has the form
     of Spark's own Kafka source, so that a query may move between both."""
 

@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowWriter
 
+from spark_connector.sent_to_tasks import SentToTasks
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
@@ -22,7 +24,7 @@ if TYPE_CHECKING:
     from spark_connector.sink import Sink, WrittenRows
 
 
-class KafkaBatchWriter(DataSourceArrowWriter):
+class KafkaBatchWriter(SentToTasks, DataSourceArrowWriter):
     """``df.write.format("pykafka").mode("append")``."""
 
     def __init__(self, sink: Sink) -> None:
@@ -33,7 +35,7 @@ class KafkaBatchWriter(DataSourceArrowWriter):
         return self._sink.write(iterator)
 
 
-class KafkaStreamWriter(DataSourceStreamArrowWriter):
+class KafkaStreamWriter(SentToTasks, DataSourceStreamArrowWriter):
     """``df.writeStream.format("pykafka")``."""
 
     def __init__(self, sink: Sink) -> None:

@@ -1,0 +1,60 @@
+"""What a driver pickles is taken by executors of its own version, and by no other."""
+
+from __future__ import annotations
+
+import pickle
+import subprocess
+import sys
+from typing import TYPE_CHECKING
+
+import pytest
+from pyspark.sql.types import BinaryType, StructType
+
+from pykclient.version import __version__
+from spark_connector.source import KafkaDataSource
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from spark_connector.sent_to_tasks import SentToTasks
+
+VALUES = StructType().add("value", BinaryType())
+READ = {"kafka.bootstrap.servers": "h1:9092", "subscribe": "a"}
+WRITE = {"kafka.bootstrap.servers": "h1:9092", "topic": "a"}
+OLD_EXECUTOR = """
+import pickle, sys
+from pykclient import version
+version.__version__ = "0.0.9"
+pickle.load(sys.stdin.buffer)
+"""
+
+MADE: dict[str, Callable[[], SentToTasks]] = {
+    "reader": lambda: KafkaDataSource(READ).reader(VALUES),
+    "streamReader": lambda: KafkaDataSource(READ).streamReader(VALUES),
+    "writer": lambda: KafkaDataSource(WRITE).writer(VALUES, overwrite=False),
+    "streamWriter": lambda: KafkaDataSource(WRITE).streamWriter(VALUES, overwrite=False),
+}
+
+
+@pytest.mark.promise("an executor with another version of the wheel names both versions")
+@pytest.mark.parametrize("name", MADE)
+def test_another_version_is_named_before_anything_else(name: str) -> None:
+    ended = subprocess.run(
+        [sys.executable, "-c", OLD_EXECUTOR],
+        input=pickle.dumps(MADE[name]()),
+        capture_output=True,
+        check=False,
+    )
+    assert ended.returncode == 1
+    assert (
+        f"The driver has version {__version__} of pykclient, and this executor 0.0.9: install"
+        in ended.stderr.decode().splitlines()[-1]
+    )
+
+
+@pytest.mark.parametrize("name", MADE)
+def test_the_same_version_gets_the_object(name: str) -> None:
+    made = MADE[name]()
+    again = pickle.loads(pickle.dumps(made))
+    assert type(again) is type(made)
+    assert repr(again.__dict__) == repr(made.__dict__)
