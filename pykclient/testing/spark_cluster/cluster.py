@@ -128,7 +128,6 @@ class SparkCluster(Closing):
             "spark.driver.memory": "1g",
             "spark.executor.extraJavaOptions": self._jvm_options(),
             "spark.executor.memory": "600m",
-            "spark.local.dir": str(self.folder / "local"),
             "spark.sql.warehouse.dir": str(self.folder / "warehouse"),
             "spark.ui.enabled": "false",
         }

@@ -1,0 +1,325 @@
+"""One query on the Spark cluster, from a topic of numbered records to another, to do things to.
+
+Partition p of the source has the numbers 0, 1, 2 ... in order. The query writes them on, or keeps
+them all in its state and writes that. Faults strike when frames pass the brokers' proxies: while an
+acknowledgement is held back, its task is in `write`.
+
+Owner: the thread of the scenario that made it.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import time
+import uuid
+from collections import defaultdict
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+from confluent_kafka import OFFSET_BEGINNING, Consumer, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient
+from confluent_kafka.cimpl import NewTopic
+
+from pykclient.protocol.api_keys import ApiKey
+from pykclient.testing import Blackhole
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from pykclient.testing import KafkaCluster, SparkApplication, SparkCluster
+
+PARTITION_COUNT = 3
+ROWS_OF_BATCH = 20
+"""In each partition."""
+BATCH_COUNT = 12
+CORE_COUNT = 4
+REPLICATION = 3
+TIMEOUT_S = 300.0
+LOOK_S = 0.05
+LOG_TAIL = 3_000
+QUERY = Path(__file__).with_name("query.py")
+BROKERS = (1, 2, 3)
+
+BROKER_SETTINGS = {
+    "broker.session.timeout.ms": 3_000,
+    "broker.heartbeat.interval.ms": 500,
+    "min.insync.replicas": 2,
+}
+
+
+class Result(NamedTuple):
+    """What a query has left in its sink. So many numbers were lost, are more than once in a state,
+    and were written to the sink again: numbers, or states."""
+
+    record_count: int
+    lost_count: int
+    twice_count: int
+    again_count: int
+    violations: list[str]
+
+
+class SparkArena:
+    """`settings` are Spark's, and `read` are options of the source: those of a scenario."""
+
+    def __init__(
+        self, kafka: KafkaCluster, spark: SparkCluster, *, is_stateful: bool, batch_count: int
+    ) -> None:
+        self.kafka = kafka
+        self.spark = spark
+        self.is_stateful = is_stateful
+        self.batch_count = batch_count
+        name = f"chaos-{uuid.uuid4().hex[:8]}"
+        self.source, self.sink = f"{name}-in", f"{name}-out"
+        self.checkpoint = spark.folder / name
+        self.stop_file = spark.folder / f"{name}.stop"
+        self.drivers: list[SparkApplication] = []
+        self.settings: dict[str, str] = {}
+        self.read: dict[str, str] = {}
+        self.killed_brokers: set[int] = set()
+        """Their proxies stay shut."""
+        self._sent_count = 0
+        self._swallowed_before = 0
+        self._servers = kafka.bootstrap_servers
+        topics = [
+            NewTopic(topic, PARTITION_COUNT, REPLICATION) for topic in (self.source, self.sink)
+        ]
+        admin = AdminClient({"bootstrap.servers": self._servers})
+        for made in admin.create_topics(topics).values():
+            made.result(TIMEOUT_S)
+
+    def send(self, batch_count: int) -> None:
+        """Write the next numbers into each partition of the source, enough for so many batches."""
+        producer = Producer({"bootstrap.servers": self._servers})
+        first, end = self._sent_count, self._sent_count + batch_count * ROWS_OF_BATCH
+        for number in range(first, end):
+            for partition in range(PARTITION_COUNT):
+                producer.produce(self.source, b"%d" % number, partition=partition)
+        assert producer.flush(TIMEOUT_S) == 0
+        self._sent_count = end
+
+    def start(self, *, is_live: bool = False) -> SparkApplication:
+        """Start a driver of the query; on its checkpoint, where there is one already."""
+        servers = {"kafka.bootstrap.servers": self._servers}
+        job = {
+            "is_live": is_live,
+            "is_stateful": self.is_stateful,
+            "checkpoint": str(self.checkpoint),
+            "stop": str(self.stop_file),
+            "read": {
+                **servers,
+                "subscribe": self.source,
+                "startingOffsets": "earliest",
+                "maxOffsetsPerTrigger": str(PARTITION_COUNT * ROWS_OF_BATCH),
+                **self.read,
+            },
+            "write": {**servers, "topic": self.sink},
+        }
+        settings = {
+            "spark.cores.max": str(CORE_COUNT),
+            # No batch begins before both hosts are there.
+            "spark.scheduler.minRegisteredResourcesRatio": "1.0",
+            "spark.scheduler.maxRegisteredResourcesWaitingTime": "180s",
+            "spark.sql.shuffle.partitions": "2",
+            **self.settings,
+        }
+        driver = self.spark.submit(QUERY, json.dumps(job), settings=settings)
+        self.drivers.append(driver)
+        return driver
+
+    def await_batch(self, driver: SparkApplication, number: int) -> None:
+        """Wait until the driver has reported batch `number`, or a later one."""
+        self._await_running(
+            lambda: self.reported_batch(driver) >= number, f"no batch {number}", driver
+        )
+
+    def reported_batch(self, driver: SparkApplication) -> int:
+        """The last batch that the driver has reported; -1 without one."""
+        found = re.findall(r"^BATCH (\d+)$", driver.log_text(), re.MULTILINE)
+        return max(map(int, found), default=-1)
+
+    def await_log(self, driver: SparkApplication, pattern: str, *, behind: int = 0) -> None:
+        """Wait until Spark's driver has logged what matches, behind so many characters."""
+        self._await_running(
+            lambda: re.search(pattern, driver.log_text()[behind:]) is not None,
+            f"the driver did not log {pattern}",
+            driver,
+        )
+
+    def await_death(self, driver: SparkApplication) -> int:
+        """Wait until the driver has ended in whatever way, and return its status."""
+        self.await_true(lambda: not driver.is_alive, "the driver does not end", driver)
+        return driver.wait(TIMEOUT_S)
+
+    def await_end(self, driver: SparkApplication) -> None:
+        """Wait until the driver has read all and ended."""
+        status = self.await_death(driver)
+        assert status == 0, f"the driver ended with {status}:\n{driver.log_text()[-LOG_TAIL:]}"
+
+    def swallow(self, api: ApiKey, *, at_most: int | None = None) -> None:
+        """Swallow the responses of an API from now on, after brokers have done what was requested.
+
+        They never arrive, and their connections hang until `heal`. With `at_most` it is so many,
+        of the leader of the sink's first partition.
+        """
+        leader = self.kafka.leader(self.sink, 0)
+        self._swallowed_before = self._swallowed_count()
+        for broker in BROKERS if at_most is None else (leader,):
+            self.kafka.proxy(broker).inject(Blackhole(api=api, count_max=at_most))
+
+    def await_swallowed(self, count: int) -> None:
+        """Wait until so many responses have been swallowed."""
+        self._await_running(
+            lambda: self._swallowed_count() - self._swallowed_before >= count,
+            f"{count} responses did not come",
+            self.drivers[-1],
+        )
+
+    def hold_writes(self) -> None:
+        """Hold back the acknowledgements of a batch: then all of its tasks are in `write`.
+
+        Brokers have written what was sent, so a task that is repeated writes it again.
+        """
+        self.swallow(ApiKey.PRODUCE)
+        self.await_swallowed(1 if self.is_stateful else PARTITION_COUNT)
+
+    def heal(self) -> None:
+        """Swallow nothing more. What hung is reset, and clients send again."""
+        for broker in BROKERS:
+            if broker not in self.killed_brokers:
+                self.kafka.proxy(broker).heal()
+
+    def kill_broker(self, broker: int) -> None:
+        self.killed_brokers.add(broker)
+        self.kafka.kill(broker)
+
+    def start_broker(self, broker: int) -> None:
+        self.kafka.start(broker)
+        self.killed_brokers.discard(broker)
+
+    def logged_batches(self, folder: str) -> list[int]:
+        """The batches in ``offsets``, which Spark has begun, or ``commits``, which it has ended."""
+        return sorted(
+            int(path.name) for path in (self.checkpoint / folder).glob("*") if path.name.isdigit()
+        )
+
+    def ends(self, topic: str) -> int:
+        """How many records the topic holds."""
+        consumer = Consumer({"bootstrap.servers": self._servers, "group.id": "ends"})
+        try:
+            return sum(
+                consumer.get_watermark_offsets(TopicPartition(topic, partition), TIMEOUT_S)[1]
+                for partition in range(PARTITION_COUNT)
+            )
+        finally:
+            consumer.close()
+
+    def planned_count(self) -> int:
+        """How many records the sink holds when the batch that was begun last is written."""
+        batches = self.logged_batches("offsets")
+        return (
+            PARTITION_COUNT * len(batches) if self.is_stateful else self._planned_end(batches[-1])
+        )
+
+    def has_read_all(self) -> bool:
+        """Whether Spark's commit log has the batch that ends where the source does."""
+        ended = self.logged_batches("commits")
+        return bool(ended) and self._planned_end(ended[-1]) == PARTITION_COUNT * self._sent_count
+
+    def _planned_end(self, batch: int) -> int:
+        """How many records of the source are read when this batch is."""
+        text = (self.checkpoint / "offsets" / str(batch)).read_text()
+        return sum(json.loads(text.splitlines()[-1])[self.source].values())
+
+    def await_true(
+        self, is_so: Callable[[], bool], trouble: str, driver: SparkApplication | None = None
+    ) -> None:
+        deadline_s = time.monotonic() + TIMEOUT_S
+        while not is_so():
+            late = time.monotonic() > deadline_s
+            tail = driver.log_text()[-LOG_TAIL:] if driver is not None else ""
+            assert not late, f"{trouble} within {TIMEOUT_S} s\n{tail}"
+            time.sleep(LOOK_S)
+
+    def _await_running(
+        self, is_so: Callable[[], bool], trouble: str, driver: SparkApplication
+    ) -> None:
+        """Wait for what a driver does, as long as it runs."""
+        self.await_true(lambda: not driver.is_alive or is_so(), trouble, driver)
+        assert is_so(), f"{trouble}, and the driver ended:\n{driver.log_text()[-LOG_TAIL:]}"
+
+    def close(self) -> None:
+        """End what runs, and heal the network."""
+        for driver in self.drivers:
+            if driver.is_alive:
+                driver.kill()
+        for broker in tuple(self.killed_brokers):
+            self.start_broker(broker)
+        self.heal()
+
+    def result(self) -> Result:
+        """Read the sink, and judge it."""
+        wanted = [str(number) for number in range(self._sent_count)]
+        judge = judged_state if self.is_stateful else judged_rows
+        return judge(wanted, self._read_sink())
+
+    def _read_sink(self) -> Mapping[int, list[str]]:
+        consumer = Consumer({"bootstrap.servers": self._servers, "group.id": "judge"})
+        found: dict[int, list[str]] = defaultdict(list)
+        end = self.ends(self.sink)
+        deadline_s = time.monotonic() + TIMEOUT_S
+        try:
+            consumer.assign(
+                [
+                    TopicPartition(self.sink, partition, OFFSET_BEGINNING)
+                    for partition in range(PARTITION_COUNT)
+                ]
+            )
+            while sum(map(len, found.values())) < end:
+                assert time.monotonic() < deadline_s, "the sink cannot be read"
+                for message in consumer.consume(1_000, 1.0):
+                    assert message.error() is None, message.error()
+                    found[message.partition() or 0].append((message.value() or b"").decode())
+        finally:
+            consumer.close()
+        return found
+
+    def _swallowed_count(self) -> int:
+        return sum(self.kafka.proxy(broker).counts["Blackhole"] for broker in BROKERS)
+
+
+def judged_rows(wanted: list[str], found: Mapping[int, list[str]]) -> Result:
+    """Each number must be there, in order where it comes first."""
+    lost = again = 0
+    violations = []
+    for partition in range(PARTITION_COUNT):
+        rows = found.get(partition, [])
+        first = list(dict.fromkeys(rows))
+        lost += len(set(wanted) - set(first))
+        again += len(rows) - len(first)
+        if first != sorted(first, key=int):
+            violations.append(f"partition {partition} is out of order: {first}")
+        if strange := set(first) - set(wanted):
+            violations.append(f"partition {partition} has what was never read: {strange}")
+    if lost:
+        violations.append(f"{lost} records were lost")
+    return Result(PARTITION_COUNT * len(wanted), lost, 0, again, violations)
+
+
+def judged_state(wanted: list[str], found: Mapping[int, list[str]]) -> Result:
+    """No state may hold a number twice, and the last one must hold each."""
+    lost = twice = again = 0
+    violations = []
+    for partition in range(PARTITION_COUNT):
+        states: list[list[str]] = [json.loads(value) for value in found.get(partition, [])]
+        # A batch that is repeated, or a late attempt, writes an older state behind a newer one.
+        again += len(states) - len({len(state) for state in states})
+        last = max(states, key=len, default=[])
+        lost += len(set(wanted) - set(last))
+        for state in states:
+            if len(state) != len(set(state)):
+                twice += len(state) - len(set(state))
+                violations.append(f"the state of partition {partition} has a number twice: {state}")
+    if lost:
+        violations.append(f"{lost} records were lost")
+    return Result(PARTITION_COUNT * len(wanted), lost, twice, again, violations)

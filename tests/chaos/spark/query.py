@@ -1,0 +1,85 @@
+"""A driver: one query from Kafka to Kafka over numbered records, as its only argument says in JSON.
+
+It runs to the end of its input, or, when it is live, until the file `stop` is there. After each
+batch it prints a line.
+
+Owner: the process itself.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from pyspark.sql import SparkSession
+from pyspark.sql import functions as F
+from pyspark.sql.streaming.listener import StreamingQueryListener
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+    from pyspark.sql.streaming.listener import (
+        QueryIdleEvent,
+        QueryProgressEvent,
+        QueryStartedEvent,
+        QueryTerminatedEvent,
+    )
+
+LOOK_S = 1
+
+
+class Reporter(StreamingQueryListener):
+    def onQueryStarted(self, event: QueryStartedEvent) -> None:
+        report("STARTED", event.runId)
+
+    def onQueryProgress(self, event: QueryProgressEvent) -> None:
+        report("BATCH", event.progress.batchId)
+
+    def onQueryIdle(self, event: QueryIdleEvent) -> None:
+        pass
+
+    def onQueryTerminated(self, event: QueryTerminatedEvent) -> None:
+        pass
+
+
+def report(what: str, value: object) -> None:
+    sys.stdout.write(f"{what} {value}\n")
+    sys.stdout.flush()
+
+
+def written(records: DataFrame, *, is_stateful: bool) -> DataFrame:
+    """What is written: each number into the partition that it is read from, or the state."""
+    number = F.col("value").cast("string")
+    if not is_stateful:
+        return records.select(number.alias("value"), "partition")
+    # All numbers that were read are in the state, so that one that is in it twice is seen.
+    numbers = records.groupBy("partition").agg(F.collect_list(number).alias("numbers"))
+    return numbers.select(F.to_json("numbers").alias("value"), "partition")
+
+
+def main() -> None:
+    job: dict[str, Any] = json.loads(sys.argv[1])
+    spark = SparkSession.builder.getOrCreate()
+    spark.streams.addListener(Reporter())
+    records = spark.readStream.format("pykafka").options(**job["read"]).load()
+    writer = (
+        written(records, is_stateful=job["is_stateful"])
+        .writeStream.format("pykafka")
+        .options(**job["write"])
+        .option("checkpointLocation", job["checkpoint"])
+        .outputMode("complete" if job["is_stateful"] else "append")
+    )
+    stop = Path(job["stop"])
+    if not job["is_live"]:
+        writer.trigger(availableNow=True).start().awaitTermination()
+        return
+    query = writer.start()
+    while not stop.exists():
+        query.awaitTermination(LOOK_S)
+    query.processAllAvailable()
+    query.stop()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,301 @@
+"""What is done to a query on the Spark cluster. Each scenario starts it, shows that its fault has
+struck, and returns when the query has read all. What is in the sink is judged afterwards.
+
+Owner: none; the arena has the state.
+"""
+
+from __future__ import annotations
+
+from contextlib import closing
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from pykclient import Admin
+from pykclient.protocol.api_keys import ApiKey
+from pykclient.testing.cluster.processes import BrokerState
+from tests.chaos.spark.arena import BATCH_COUNT, SparkArena
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from pykclient.testing import KafkaCluster, SparkApplication, SparkCluster
+    from tests.chaos.spark.arena import Result
+
+SIGKILLED: Final = (-9, 137)
+EARLY: Final = 1
+"""The batch after which faults strike: both executors have run tasks by then."""
+GROUP: Final = "chaos-progress"
+
+
+@dataclass(frozen=True, slots=True)
+class Scenario:
+    """`stateless` and `stateful` say with which queries it is done."""
+
+    act: Callable[[SparkArena], None]
+    is_stateless: bool = True
+    is_stateful: bool = True
+
+    @property
+    def name(self) -> str:
+        return self.act.__name__
+
+    @property
+    def title(self) -> str:
+        """What happens in it, for people."""
+        first, *_ = (self.act.__doc__ or self.name).splitlines()
+        return f"{first[0].lower()}{first[1:].removesuffix('.')}"
+
+    @property
+    def kinds(self) -> list[bool]:
+        """Whether the query has state, for each query that it is done to."""
+        return [kind for kind in (False, True) if (self.is_stateful if kind else self.is_stateless)]
+
+    def run(
+        self,
+        kafka: KafkaCluster,
+        spark: SparkCluster,
+        *,
+        is_stateful: bool,
+        batch_count: int = BATCH_COUNT,
+    ) -> Result:
+        """Do it to a query of its own; what the query left behind, judged."""
+        made = SparkArena(kafka, spark, is_stateful=is_stateful, batch_count=batch_count)
+        with closing(made) as arena:
+            self.act(arena)
+            arena.heal()
+            return arena.result()
+
+
+def begun(arena: SparkArena) -> SparkApplication:
+    """The driver of a query that has ended some batches and has all its input before it."""
+    arena.send(arena.batch_count)
+    driver = arena.start()
+    arena.await_batch(driver, EARLY)
+    return driver
+
+
+def go_on(arena: SparkArena, driver: SparkApplication) -> None:
+    """Heal the network, and wait until the batch that was held is written."""
+    held = arena.reported_batch(driver)
+    arena.heal()
+    arena.await_batch(driver, held + 1)
+
+
+def python_worker_killed(arena: SparkArena) -> None:
+    """An executor's Python workers are killed while they write."""
+    driver = begun(arena)
+    arena.hold_writes()
+    writing = [worker for each in driver.executors() for worker in each.python_workers()]
+    assert writing, "there are no Python workers"
+    if not arena.is_stateful:
+        # Tasks of three partitions run on both.
+        writing = driver.executors()[0].python_workers()
+    for worker in writing:
+        worker.kill()
+    arena.await_log(driver, r"Lost task .*Python worker exited unexpectedly")
+    arena.heal()
+    arena.await_end(driver)
+
+
+def executor_killed(arena: SparkArena) -> None:
+    """An executor is killed while its tasks write."""
+    driver = begun(arena)
+    arena.hold_writes()
+    executor = driver.executors()[0]
+    executor.kill()
+    arena.await_log(driver, rf"Lost executor {executor.executor_id} on {executor.host}")
+    arena.heal()
+    arena.await_end(driver)
+
+
+def map_output_lost(arena: SparkArena) -> None:
+    """The executor that holds map output is killed: Spark runs the stage before again."""
+    driver = begun(arena)
+    arena.hold_writes()
+    # Each has run some of the three map tasks, and the tasks that write have read their output.
+    for executor in driver.executors():
+        executor.kill()
+        arena.await_log(driver, rf"Lost executor {executor.executor_id} on {executor.host}")
+    arena.await_log(driver, r"Resubmitting ShuffleMapStage|Resubmitted ShuffleMapTask")
+    arena.heal()
+    arena.await_end(driver)
+
+
+def executor_paused(arena: SparkArena) -> None:
+    """An executor is paused past its time-out, replaced, and writes on when it is resumed."""
+    arena.settings = {
+        "spark.network.timeout": "10s",
+        "spark.network.timeoutInterval": "2s",
+        "spark.executor.heartbeatInterval": "1s",
+    }
+    driver = begun(arena)
+    arena.hold_writes()
+    executor = driver.executors()[0]
+    executor.pause()
+    go_on(arena, driver)
+    arena.await_log(driver, rf"Removing executor {executor.executor_id} with no recent heartbeats")
+    executor.resume()
+    arena.await_end(driver)
+
+
+def task_copied(arena: SparkArena) -> None:
+    """A task whose Produce is not acknowledged is slow, and Spark runs a copy on the other host."""
+    arena.settings = {
+        "spark.speculation": "true",
+        "spark.speculation.interval": "100ms",
+        "spark.speculation.minTaskRuntime": "100ms",
+        "spark.speculation.multiplier": "1.1",
+        "spark.speculation.quantile": "0.5",
+    }
+    driver = begun(arena)
+    # Brokers have written what this task sent; the copy writes the same again.
+    arena.swallow(ApiKey.PRODUCE, at_most=1)
+    arena.await_swallowed(1)
+    held = len(driver.log_text())
+    arena.await_log(driver, r"Marking task .* as speculatable", behind=held)
+    arena.await_end(driver)
+    assert arena.result().again_count, "only one attempt wrote"
+
+
+def driver_killed_in_write(arena: SparkArena) -> None:
+    """The driver is killed while tasks write, and started again."""
+    driver = begun(arena)
+    arena.hold_writes()
+    kill(driver)
+    arena.heal()
+    assert_unfinished(arena)
+    arena.await_end(arena.start())
+
+
+def driver_killed_before_the_commit_log(arena: SparkArena) -> None:
+    """The driver is killed when a batch is written, before Spark's commit log has it."""
+    driver = begun(arena)
+    arena.hold_writes()
+    driver.pause()
+    arena.heal()
+    planned = arena.planned_count()
+    arena.await_true(lambda: arena.ends(arena.sink) >= planned, "the batch is not written")
+    kill(driver)
+    assert_unfinished(arena)
+    arena.await_end(arena.start())
+    assert arena.result().again_count, "the batch was not written again"
+
+
+def driver_killed_in_the_first_batch(arena: SparkArena) -> None:
+    """The driver of a query that begins at latest is killed in its first batch with records."""
+    arena.read = {"startingOffsets": "latest"}
+    driver = arena.start(is_live=True)
+    arena.await_true(lambda: arena.logged_batches("offsets") == [0], "no batch 0", driver)
+    arena.swallow(ApiKey.FETCH)
+    arena.send(arena.batch_count // 2)
+    arena.await_swallowed(1)
+    kill(driver)
+    arena.heal()
+    # The first has no records.
+    assert arena.logged_batches("commits") == [0]
+    assert arena.logged_batches("offsets") == [0, 1]
+    arena.send(arena.batch_count // 2)
+    arena.await_end(arena.start())
+
+
+def executors_come_and_go(arena: SparkArena) -> None:
+    """Dynamic allocation ends all executors of an idle query, and starts new ones for records."""
+    arena.settings = {
+        "spark.dynamicAllocation.enabled": "true",
+        "spark.dynamicAllocation.shuffleTracking.enabled": "true",
+        "spark.dynamicAllocation.shuffleTracking.timeout": "2s",
+        "spark.dynamicAllocation.minExecutors": "0",
+        "spark.dynamicAllocation.executorIdleTimeout": "2s",
+        "spark.scheduler.minRegisteredResourcesRatio": "0",
+    }
+    driver = arena.start(is_live=True)
+    for _ in range(2):
+        arena.send(arena.batch_count // 2)
+        arena.await_true(lambda: bool(driver.executors()), "there is no executor", driver)
+        arena.await_true(arena.has_read_all, "not all is read", driver)
+        workers = [worker for each in driver.executors() for worker in each.python_workers()]
+        arena.await_true(lambda: not driver.executors(), "the executors stay", driver)
+        assert not any(worker.is_alive for worker in workers)
+    arena.stop_file.touch()
+    arena.await_end(driver)
+
+
+def master_killed(arena: SparkArena) -> None:
+    """The master is killed while tasks write, and started again."""
+    driver = begun(arena)
+    arena.hold_writes()
+    arena.spark.master.kill()
+    assert arena.spark.master.state is BrokerState.STOPPED
+    arena.await_log(driver, "waiting for master to reconnect")
+    go_on(arena, driver)
+    arena.spark.start_master()
+    arena.await_end(driver)
+
+
+def leader_killed(arena: SparkArena) -> None:
+    """The broker that leads a partition of source and sink is killed while tasks write."""
+    driver = begun(arena)
+    arena.hold_writes()
+    leader = arena.kafka.leader(arena.sink, 0)
+    arena.kill_broker(leader)
+    go_on(arena, driver)
+    arena.start_broker(leader)
+    arena.await_end(driver)
+
+
+def group_coordinator_killed(arena: SparkArena) -> None:
+    """The coordinator of the group that shows the progress is killed at a commit."""
+    arena.read = {"commitGroup": GROUP}
+    driver = begun(arena)
+    with Admin(bootstrap_servers=arena.kafka.bootstrap_servers) as admin:
+        coordinator = admin.describe_groups([GROUP])[GROUP].coordinator.id
+    arena.swallow(ApiKey.OFFSET_COMMIT)
+    arena.await_swallowed(1)
+    arena.kill_broker(coordinator)
+    go_on(arena, driver)
+    arena.start_broker(coordinator)
+    arena.await_end(driver)
+
+
+def two_drivers(arena: SparkArena) -> None:
+    """A second driver is started on the checkpoint of one that runs."""
+    arena.settings = {"spark.cores.max": "2"}
+    first = begun(arena)
+    arena.swallow(ApiKey.PRODUCE)
+    arena.await_swallowed(1)
+    second = arena.start()
+    arena.await_log(second, "(?m)^STARTED")
+    assert first.is_alive
+    arena.heal()
+    # Spark ends one when it finds the other's files.
+    statuses = [arena.await_death(driver) for driver in (first, second)]
+    assert any(statuses), "Spark let both end"
+    arena.await_end(arena.start())
+
+
+def kill(driver: SparkApplication) -> None:
+    driver.kill()
+    assert not driver.is_alive
+    assert driver.wait(0.0) in SIGKILLED
+
+
+def assert_unfinished(arena: SparkArena) -> None:
+    """The last batch that was begun is not in Spark's commit log."""
+    assert arena.logged_batches("offsets")[-1] not in arena.logged_batches("commits")
+
+
+SCENARIOS: Final = (
+    Scenario(python_worker_killed),
+    Scenario(executor_killed),
+    Scenario(map_output_lost, is_stateless=False),
+    Scenario(executor_paused),
+    Scenario(task_copied, is_stateful=False),
+    Scenario(driver_killed_in_write),
+    Scenario(driver_killed_before_the_commit_log),
+    Scenario(driver_killed_in_the_first_batch),
+    Scenario(executors_come_and_go),
+    Scenario(master_killed),
+    Scenario(leader_killed),
+    Scenario(group_coordinator_killed),
+    Scenario(two_drivers),
+)

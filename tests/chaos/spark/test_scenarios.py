@@ -1,0 +1,110 @@
+"""Queries of the connector on a Spark cluster of two hosts, under fire: no record is lost, and none
+is twice in what a query's state holds.
+
+Three scenarios are in `make test`; `make chaos` has all, with more batches.
+"""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING
+
+import pytest
+
+from pykclient.testing.cluster.cluster import BOOTSTRAP_VARIABLE
+from tests.chaos.spark.arena import BROKER_SETTINGS, judged_rows, judged_state
+from tests.chaos.spark.campaign import Row, chosen, markdown
+from tests.chaos.spark.scenarios import (
+    SCENARIOS,
+    Scenario,
+    driver_killed_before_the_commit_log,
+    python_worker_killed,
+    task_copied,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from pykclient.testing import KafkaCluster, SparkCluster
+    from pykclient.testing.fixtures import KafkaClusterFactory
+
+BATCH_COUNT = 4
+IN_EVERY_RUN = (
+    (python_worker_killed, False),
+    (task_copied, False),
+    (driver_killed_before_the_commit_log, True),
+)
+
+
+@pytest.fixture(scope="module")
+def chaos_cluster(kafka_cluster_factory: KafkaClusterFactory) -> Iterator[KafkaCluster]:
+    """Three brokers behind proxies."""
+    if os.environ.get(BOOTSTRAP_VARIABLE):
+        pytest.skip(f"needs brokers of its own; {BOOTSTRAP_VARIABLE} names others")
+    with kafka_cluster_factory(brokers=3, config=BROKER_SETTINGS, proxied=True) as cluster:
+        yield cluster
+
+
+@pytest.mark.kafka
+@pytest.mark.spark
+@pytest.mark.slow
+@pytest.mark.timeout(900)
+@pytest.mark.promise("a Spark query under fire loses no record and has none twice in its state")
+@pytest.mark.parametrize(
+    ("scenario", "is_stateful"),
+    [
+        pytest.param(Scenario(act), is_stateful, id=act.__name__)
+        for act, is_stateful in IN_EVERY_RUN
+    ],
+)
+def test_a_query_under_fire_loses_nothing(
+    chaos_cluster: KafkaCluster, spark_cluster: SparkCluster, scenario: Scenario, is_stateful: bool
+) -> None:
+    result = scenario.run(
+        chaos_cluster, spark_cluster, is_stateful=is_stateful, batch_count=BATCH_COUNT
+    )
+    assert result.violations == []
+    assert result.record_count > 0
+
+
+def test_the_judge_sees_what_is_lost_out_of_order_or_strange() -> None:
+    wanted = ["0", "1", "2"]
+    good = {key: ["0", "1", "0", "1", "2"] for key in range(3)}
+    assert judged_rows(wanted, good) == (9, 0, 0, 6, [])
+    lost, swapped, strange = (
+        judged_rows(wanted, {**good, 1: rows})
+        for rows in (["0", "2"], ["0", "2", "1"], ["0", "1", "2", "3"])
+    )
+    assert lost.lost_count == 1
+    assert lost.violations == ["1 records were lost"]
+    assert "partition 1 is out of order" in swapped.violations[0]
+    assert "partition 1 has what was never read" in strange.violations[0]
+
+
+def test_the_judge_sees_what_a_state_lacks_or_has_twice() -> None:
+    wanted = ["0", "1"]
+    good = {key: ['["0"]', '["0"]', '["1","0"]', '["0"]'] for key in range(3)}
+    assert judged_state(wanted, good) == (6, 0, 0, 6, [])
+    assert judged_state(wanted, {**good, 0: ['["0"]']}).lost_count == 1
+    twice = judged_state(wanted, {**good, 0: ['["0","0"]', '["0","1"]']})
+    assert twice.twice_count == 1
+    assert "the state of partition 0 has a number twice" in twice.violations[0]
+    assert judged_state(wanted, {}).lost_count == 6
+
+
+def test_scenarios_are_chosen_by_name() -> None:
+    assert chosen({}) == list(SCENARIOS)
+    assert [one.name for one in chosen({"CHAOS_SPARK_SCENARIOS": "task_copied"})] == ["task_copied"]
+    with pytest.raises(ValueError, match=r"\['volcano'\] are none of \w+, \w+"):
+        chosen({"CHAOS_SPARK_SCENARIOS": "volcano"})
+
+
+def test_the_table_has_a_row_for_each_query() -> None:
+    rows = [
+        Row("task_copied", "stateless", 60, records=1_440, lost=0, twice=0, again=20, violations=0),
+        Row("two_drivers", "stateful", 30),
+    ]
+    lines = markdown(rows).splitlines()
+    assert lines[2].endswith("| stateless | 1,440 | 0 | 0 | 20 | 60 |")
+    assert lines[3].endswith("| stateful | ? | ? | ? | ? | 30 |")
+    assert lines[-1] == "2 queries, 2 min; violations: 1"
