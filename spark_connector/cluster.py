@@ -76,6 +76,8 @@ class Cluster:
         if choice.partitions and not missing_ok:
             _check_assigned(choice, existing)
         chosen = existing.intersection(choice.partitions) if choice.partitions else existing
+        # Metadata of what is not assigned are requested with each call.
+        self._consumer.assign(chosen)
         return ChosenTopics(
             tuple(sorted(chosen)),
             {topic: description.topic_id for topic, description in described.items()},

@@ -146,12 +146,16 @@ NEEDS_TRANSACTIONS: Final = (
     "(dropDuplicatesWithinWatermark in Spark)."
 )
 
+_TABLES: Final = (
+    "Spark gives a Python source none of the options of CREATE TABLE ... USING: write CREATE "
+    "TEMPORARY VIEW ... USING pykafka OPTIONS (...)."
+)
+
 REFUSED: Final = {
     "sinkId": NEEDS_TRANSACTIONS,
     "atomic": NEEDS_TRANSACTIONS,
     "path": "Kafka has no paths: give subscribe.",
-    "provider": "Spark gives a Python source none of the options of CREATE TABLE ... USING: "
-    "write CREATE TEMPORARY VIEW ... USING pykafka OPTIONS (...).",
+    "provider": _TABLES,
 }
 _REFUSED_BY_NAME: Final = {name.lower(): name for name in REFUSED}
 
@@ -256,8 +260,11 @@ def effective_options(
     """The options that have an effect in this use, by name in lower case, and the client's
     settings; a warning names the others.
 
-    Raises: `ConfigError` for an unknown option, and for the end of a stream, which has none.
+    Raises: `ConfigError` for an unknown option, for the end of a stream, which has none, and where
+    there are no options at all, which is how Spark reads and writes a table.
     """
+    if not options:
+        raise ConfigError(f"There are no options. {_TABLES}")
     given, settings = _divided(options)
     _check_names(given)
     client = ClientSettings(settings)

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import DataFrame, DataFrameReader, SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
+    from pyspark.sql.streaming.readwriter import DataStreamWriter
 
     from pykclient.testing import KafkaCluster
 
@@ -47,15 +48,19 @@ class Stream:
             reader = reader.option(name, str(value))
         return reader.load()
 
+    def writer(self, **options: object) -> DataStreamWriter:
+        """What writes this stream, with its one checkpoint."""
+        writer = self.frame(**options).writeStream
+        return writer.option("checkpointLocation", str(self._path / "checkpoint"))
+
     def start(self, is_available_now: bool = True, /, **options: object) -> StreamingQuery:
-        """A query on this stream's one checkpoint."""
+        """A query that notes its batches."""
 
         def note(frame: DataFrame, number: int) -> None:
             rows = frame.select("partition", "offset").collect()
             self.batches[number] = sorted((row["partition"], row["offset"]) for row in rows)
 
-        writer = self.frame(**options).writeStream.foreachBatch(note)
-        writer = writer.option("checkpointLocation", str(self._path / "checkpoint"))
+        writer = self.writer(**options).foreachBatch(note)
         if is_available_now:
             return writer.trigger(availableNow=True).start()
         return writer.trigger(processingTime="0 seconds").start()
@@ -113,6 +118,20 @@ def test_a_stream_that_begins_at_latest_logs_its_beginning_before_it_reads(strea
     assert stream.logged(0) == {stream.topic: {"0": 5, "1": 3}}
     stream.send(1, 1)
     assert stream.run() == {1: [(0, 5), (1, 3)]}
+
+
+@pytest.mark.promise("A stream that begins at the latest offset loses nothing from then on")
+def test_a_first_batch_that_failed_is_repeated_from_where_the_query_began(stream: Stream) -> None:
+    """Spark then asks where the query begins a second time, and brokers would say: behind that."""
+
+    def fail(frame: DataFrame, number: int) -> None:
+        raise ValueError(f"batch {number} fails")
+
+    writer = stream.writer().foreachBatch(fail).trigger(availableNow=True)
+    with pytest.raises(StreamingQueryException, match="batch 0 fails"):
+        writer.start().awaitTermination(120)
+    stream.send(1, 1)
+    assert stream.run() == {0: [], 1: [(0, 5), (1, 3)]}
 
 
 @pytest.mark.promise("A stream's progress is committed to a group that lag tools see")

@@ -137,11 +137,11 @@ print(group.folder, *(member.pid for member in members), flush=True)
 """
 
 
-def await_true(condition: Callable[[], bool], what: str) -> None:
+def await_true(condition: Callable[[], bool], what: str, timeout_s: float = TIMEOUT_S) -> None:
     """Other processes end in their own time, and tell nobody."""
-    deadline_s = time.monotonic() + TIMEOUT_S
+    deadline_s = time.monotonic() + timeout_s
     while not condition():
-        assert time.monotonic() < deadline_s, f"after {TIMEOUT_S} s still not true: {what}"
+        assert time.monotonic() < deadline_s, f"after {timeout_s} s still not true: {what}"
         time.sleep(0.02)
 
 

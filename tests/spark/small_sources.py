@@ -1,0 +1,160 @@
+"""Small sources that note in a file what Spark calls: they show what Spark does, not what we do.
+
+Spark's Python processes import them from here, by name.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+from pyspark.sql.datasource import (
+    DataSource,
+    DataSourceReader,
+    DataSourceStreamReader,
+    EqualTo,
+    InputPartition,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+    from pyspark.sql.datasource import Filter
+    from pyspark.sql.types import StructType
+
+PARTITION_COUNT = 2
+ROW_COUNT = 3
+
+
+class Call(NamedTuple):
+    """One call that a source noted: what was called, with what, by which process, and when."""
+
+    name: str
+    argument: object
+    process: int
+    time_s: float
+
+
+class Calls:
+    """What was called, one line of a file for each; `path` is shared by processes."""
+
+    def __init__(self, path: str | Path) -> None:
+        self._path = Path(path)
+
+    def note(self, name: str, argument: object = None) -> None:
+        line = json.dumps((name, argument, os.getpid(), time.monotonic()))
+        with self._path.open("a", encoding="utf-8") as file:
+            file.write(f"{line}\n")
+
+    def read(self) -> list[Call]:
+        """All calls so far; a line that is being written is left out."""
+        if not self._path.exists():
+            return []
+        whole, _, _ = self._path.read_text(encoding="utf-8").rpartition("\n")
+        return [Call(*json.loads(line)) for line in whole.splitlines()]
+
+    def of(self, name: str) -> list[Call]:
+        return [call for call in self.read() if call.name == name]
+
+
+class NotedSource(DataSource):
+    """A batch of two partitions of three rows, and a stream of one row for each offset.
+
+    The options: `calls`, the file that calls are noted in; `first`, a file with the initial
+    offset of a stream, and `end`, its last; `fails`, a file that makes tasks fail while it exists;
+    `raises`, with which `streamReader` raises.
+    """
+
+    @classmethod
+    def name(cls) -> str:
+        return "noted"
+
+    def schema(self) -> str:
+        given = {key: value for key, value in self.options.items() if key != "calls"}
+        Calls(self.options["calls"]).note("schema", given)
+        return "p INT, n INT"
+
+    def reader(self, schema: StructType) -> DataSourceReader:
+        return NotedReader(self.options)
+
+    def streamReader(self, schema: StructType) -> DataSourceStreamReader:
+        if "raises" in self.options:
+            raise ValueError("the reason that the source gives")
+        return NotedStreamReader(self.options)
+
+
+class NotedReader(DataSourceReader):
+    def __init__(self, options: Mapping[str, str]) -> None:
+        self._calls = Calls(options["calls"])
+
+    def partitions(self) -> Sequence[InputPartition]:
+        self._calls.note("partitions")
+        return [InputPartition(partition) for partition in range(PARTITION_COUNT)]
+
+    def read(self, partition: InputPartition) -> Iterator[tuple[int, int]]:
+        return iter([(partition.value, number) for number in range(ROW_COUNT)])
+
+
+class FilteredSource(NotedSource):
+    """The same batch, with a reader that takes `p = ...` off Spark."""
+
+    @classmethod
+    def name(cls) -> str:
+        return "filtered"
+
+    def reader(self, schema: StructType) -> DataSourceReader:
+        return FilteredReader(self.options)
+
+
+class FilteredReader(NotedReader):
+    def __init__(self, options: Mapping[str, str]) -> None:
+        super().__init__(options)
+        self._wanted = range(PARTITION_COUNT)
+
+    def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:
+        for one in filters:
+            if isinstance(one, EqualTo) and one.attribute == ("p",):
+                self._wanted = range(one.value, one.value + 1)
+            else:
+                yield one
+
+    def partitions(self) -> Sequence[InputPartition]:
+        return [InputPartition(partition) for partition in self._wanted]
+
+
+class NotedStreamReader(DataSourceStreamReader):
+    def __init__(self, options: Mapping[str, str]) -> None:
+        self._options = dict(options)
+        self._calls = Calls(options["calls"])
+
+    def initialOffset(self) -> dict[str, int]:
+        first = int(Path(self._options["first"]).read_text(encoding="utf-8"))
+        self._calls.note("initialOffset", first)
+        return {"at": first}
+
+    def latestOffset(self, start: dict[str, int], limit: object) -> dict[str, int]:
+        """One more than `start`, until the stream is at its end."""
+        self._calls.note("latestOffset", start["at"])
+        return {"at": min(start["at"] + 1, int(self._options["end"]))}
+
+    def reportLatestOffset(self) -> dict[str, int]:
+        self._calls.note("reportLatestOffset")
+        return {"at": 1_000}
+
+    def partitions(self, start: dict[str, int], end: dict[str, int]) -> Sequence[InputPartition]:
+        self._calls.note("partitions", [start["at"], end["at"]])
+        return [InputPartition(start["at"])]
+
+    def read(self, partition: InputPartition) -> Iterator[tuple[int, int]]:
+        if Path(self._options["fails"]).exists():
+            raise ValueError("this task fails")
+        return iter([(0, partition.value)])
+
+    def commit(self, end: dict[str, int]) -> None:
+        self._calls.note("commit", end["at"])
+
+    def stop(self) -> None:
+        self._calls.note("stop")

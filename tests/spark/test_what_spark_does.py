@@ -1,0 +1,312 @@
+"""What Spark does with Python sources, and what follows for ours.
+
+Each rule is shown with a small source, so that a Spark that does otherwise fails here; beside it
+stands what "pykafka" makes of it.
+"""
+
+from __future__ import annotations
+
+import time
+from itertools import pairwise
+from typing import TYPE_CHECKING, NamedTuple
+
+import pytest
+from pyspark.errors import PySparkException, StreamingQueryException
+
+from pykclient import Producer
+from pykclient.testing.fake import faults
+from tests.spark.small_sources import (
+    PARTITION_COUNT,
+    ROW_COUNT,
+    Call,
+    Calls,
+    FilteredSource,
+    NotedSource,
+)
+from tests.testing.test_processes import await_true, is_alive
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from pyspark.sql import DataFrame, DataFrameReader, SparkSession
+    from pyspark.sql.streaming.readwriter import DataStreamWriter
+
+    from pykclient.protocol.message import Request
+    from pykclient.testing import FakeKafka, KafkaCluster
+
+pytestmark = pytest.mark.spark
+
+SPARK_S = 120
+IDLE_CALLS = 20
+REQUESTS = 20
+FEWEST_S = 0.7
+"""What 20 requests take at least, if there are 20 a second; the rest is for a busy machine."""
+
+PLAIN = {"processingTime": "0 seconds"}
+
+
+@pytest.fixture(scope="module")
+def small(spark: SparkSession) -> SparkSession:
+    """A session that knows the small sources, with Spark's filter push-down on."""
+    session = spark.newSession()
+    session.dataSource.register(NotedSource)
+    session.dataSource.register(FilteredSource)
+    session.conf.set("spark.sql.python.filterPushdown.enabled", "true")
+    return session
+
+
+@pytest.fixture
+def calls(tmp_path: Path) -> Calls:
+    return Calls(tmp_path / "calls")
+
+
+def batch_of(session: SparkSession, name: str, folder: Path) -> DataFrame:
+    return session.read.format(name).option("calls", str(folder / "calls")).load()
+
+
+# One frame, one plan.
+
+
+def test_spark_plans_a_frame_once_for_all_its_actions(
+    small: SparkSession, calls: Calls, tmp_path: Path
+) -> None:
+    frame = batch_of(small, "noted", tmp_path)
+    frame.createOrReplaceTempView("planned_once")
+    counts = [frame.count(), frame.count(), small.table("planned_once").count()]
+    assert counts == [PARTITION_COUNT * ROW_COUNT] * 3
+    assert len(calls.of("partitions")) == 1
+    batch_of(small, "noted", tmp_path).collect()
+    assert len(calls.of("partitions")) == 2
+
+
+@pytest.mark.kafka
+def test_a_partition_that_is_added_is_seen_by_a_new_load(
+    read: DataFrameReader, kafka_cluster: KafkaCluster, new_topic: Callable[[int], str]
+) -> None:
+    from confluent_kafka.admin import AdminClient
+    from confluent_kafka.cimpl import NewPartitions
+
+    topic = new_topic(1)
+    reader = read.option("subscribe", topic)
+    frame = reader.load()
+    assert frame.count() == 0
+    witness = AdminClient({"bootstrap.servers": kafka_cluster.bootstrap_servers})
+    witness.create_partitions([NewPartitions(topic, 2)])[topic].result(30)
+    with Producer(bootstrap_servers=kafka_cluster.bootstrap_servers) as producer:
+        for partition in range(2):
+            producer.send(topic, b"v", partition=partition)
+    assert (frame.count(), reader.load().count()) == (1, 2)
+
+
+def test_spark_gives_the_rows_of_one_pushed_filter_to_every_query_of_a_frame(
+    small: SparkSession, tmp_path: Path
+) -> None:
+    """Why our reader takes no filters off Spark."""
+    frame = batch_of(small, "filtered", tmp_path)
+    both = frame.where("p = 0").union(frame.where("p = 1")).collect()
+    assert sorted(row["p"] for row in both) == [1] * 2 * ROW_COUNT
+
+
+@pytest.mark.promise("Spark's filter push-down changes no result")
+def test_filters_on_one_frame_give_their_own_rows_with_push_down_on(
+    small: SparkSession, fake_kafka: FakeKafka
+) -> None:
+    with fake_kafka.control() as cluster:
+        cluster.create_topic("a", 2)
+    with Producer(bootstrap_servers=fake_kafka.bootstrap_servers) as producer:
+        for number in range(6):
+            producer.send("a", b"v", partition=number % 2)
+    reader = small.read.format("pykafka").option("subscribe", "a")
+    frame = reader.option("kafka.bootstrap.servers", fake_kafka.bootstrap_servers).load()
+    both = frame.where("partition = 0").union(frame.where("partition = 1"))
+    found = sorted((row["partition"], row["offset"]) for row in both.collect())
+    assert found == [(partition, offset) for partition in range(2) for offset in range(3)]
+    assert frame.count() == 6
+
+
+# What a stream is called with.
+
+
+class Lives(NamedTuple):
+    """A query whose first batch failed, and the same query started again, until it was idle."""
+
+    first: list[Call]
+    second: list[Call]
+    metrics: object
+
+
+@pytest.fixture(scope="module")
+def lives(small: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Lives:
+    """The stream begins at 100 and, when it is asked again, at 150."""
+    folder = tmp_path_factory.mktemp("lives")
+    first, fails, noted = folder / "first", folder / "fails", Calls(folder / "calls")
+    reader = small.readStream.format("noted").option("calls", str(folder / "calls"))
+    reader = reader.option("first", str(first)).option("fails", str(fails)).option("end", "103")
+    writer = reader.load().writeStream.format("noop")
+    writer = writer.option("checkpointLocation", str(folder / "checkpoint"))
+    first.write_text("100")
+    fails.touch()
+    with pytest.raises(StreamingQueryException, match="this task fails"):
+        writer.start().awaitTermination(SPARK_S)
+    before = noted.read()
+    first.write_text("150")
+    fails.unlink()
+
+    def idle_calls() -> list[Call]:
+        return [call for call in noted.of("latestOffset") if call.argument == 103]
+
+    query = writer.start()
+    await_true(lambda: len(idle_calls()) >= IDLE_CALLS, "the query is idle", SPARK_S)
+    progress = query.lastProgress
+    query.stop()
+    assert progress is not None
+    process = idle_calls()[-1].process
+    await_true(lambda: not is_alive(process), "Spark has ended the source's process", SPARK_S)
+    return Lives(before, noted.read()[len(before) :], progress["sources"][0]["metrics"])
+
+
+def arguments(calls: list[Call], name: str) -> list[object]:
+    return [call.argument for call in calls if call.name == name]
+
+
+def test_spark_asks_twice_where_a_query_begins_and_again_if_its_first_batch_failed(
+    lives: Lives,
+) -> None:
+    assert arguments(lives.first, "initialOffset") == [100, 100]
+    assert arguments(lives.first, "partitions") == [[100, 101]]
+    assert arguments(lives.second, "initialOffset") == [150]
+    # The batch is repeated from the new beginning to the end that was planned before.
+    assert arguments(lives.second, "partitions") == [[150, 101], [101, 102], [102, 103]]
+
+
+def test_spark_commits_a_batch_with_the_next_one_and_never_stops_a_reader(lives: Lives) -> None:
+    named = [(call.name, call.argument) for call in lives.second]
+    assert arguments(lives.second, "commit") == [101, 102]
+    assert named.index(("latestOffset", 102)) < named.index(("commit", 102))
+    assert named.index(("commit", 102)) < named.index(("partitions", [102, 103]))
+    assert "stop" not in {name for name, _ in named}
+
+
+def test_spark_asks_an_idle_stream_for_its_end_more_often_than_brokers_should_be(
+    lives: Lives,
+) -> None:
+    idle = [call for call in lives.second if call.name == "latestOffset" and call.argument == 103]
+    assert min(after.time_s - before.time_s for before, after in pairwise(idle)) < 0.05
+    assert len(arguments(lives.second, "reportLatestOffset")) >= IDLE_CALLS
+
+
+def test_spark_takes_no_metrics_from_a_python_source(lives: Lives) -> None:
+    """Why there is a `LagListener`."""
+    assert lives.metrics == {}
+
+
+def test_spark_asks_for_the_schema_of_batches_and_streams_alike(
+    small: SparkSession, calls: Calls, tmp_path: Path
+) -> None:
+    for reader in (small.read, small.readStream):
+        reader.format("noted").option("calls", str(tmp_path / "calls")).option("end", "1").load()
+    batch, stream = arguments(calls.read(), "schema")
+    assert batch == stream == {"end": "1"}
+
+
+def test_spark_hides_what_stream_reader_raises_behind_an_error_of_its_own(
+    small: SparkSession, tmp_path: Path
+) -> None:
+    reader = small.readStream.format("noted").option("calls", str(tmp_path / "calls"))
+    writer = reader.option("raises", "true").load().writeStream.format("noop")
+    query = writer.option("checkpointLocation", str(tmp_path / "checkpoint")).start()
+    with pytest.raises(StreamingQueryException) as caught:
+        query.awaitTermination(SPARK_S)
+    said = str(caught.value)
+    assert 0 < said.find("the source gives") < said.find("UnboundLocalError")
+
+
+@pytest.mark.promise("An idle stream sends each broker at most 20 requests a second")
+def test_an_idle_stream_sends_a_broker_at_most_20_requests_a_second(
+    small: SparkSession, fake_kafka: FakeKafka, tmp_path: Path
+) -> None:
+    arrivals: list[tuple[float, str]] = []
+
+    def note(request: Request) -> bool:
+        arrivals.append((time.monotonic(), type(request).__name__))
+        return False
+
+    with fake_kafka.control() as cluster:
+        cluster.create_topic("a", 1)
+    reader = small.readStream.format("pykafka").option("subscribe", "a")
+    reader = reader.option("kafka.bootstrap.servers", fake_kafka.bootstrap_servers)
+    writer = reader.load().writeStream.format("noop")
+    query = writer.option("checkpointLocation", str(tmp_path / "checkpoint")).start()
+    try:
+        # Its first batch is behind it, so that nothing but its ends is asked for.
+        query.processAllAvailable()
+        with fake_kafka.control() as cluster:
+            cluster.faults.add(faults.delay_response(0), times=None, when=note)
+        await_true(lambda: len(arrivals) >= REQUESTS, "the stream has sent requests", SPARK_S)
+    finally:
+        query.stop()
+    assert arrivals[REQUESTS - 1][0] - arrivals[0][0] > FEWEST_S, arrivals
+
+
+# What Spark refuses.
+
+
+@pytest.fixture
+def writer(small: SparkSession, fake_kafka: FakeKafka, tmp_path: Path) -> DataStreamWriter:
+    """What copies one topic to another."""
+    with fake_kafka.control() as cluster:
+        cluster.create_topic("a", 1)
+    servers = {"kafka.bootstrap.servers": fake_kafka.bootstrap_servers}
+    stream = small.readStream.format("pykafka").option("subscribe", "a").options(**servers).load()
+    writer = stream.writeStream.format("pykafka").option("topic", "b").options(**servers)
+    return writer.option("checkpointLocation", str(tmp_path / "checkpoint"))
+
+
+@pytest.mark.parametrize(
+    ("trigger", "options", "mode", "complaint"),
+    [
+        ({"continuous": "1 second"}, {}, "append", "does not support continuous processing"),
+        ({"realTime": "5 seconds"}, {}, "update", "STREAMING_REAL_TIME_MODE"),
+        (PLAIN, {"asyncProgressTrackingEnabled": "true"}, "append", "async progress tracking"),
+        (PLAIN, {}, "update", "does not support Update mode"),
+    ],
+)
+def test_spark_refuses_what_it_has_for_no_python_sink(
+    writer: DataStreamWriter,
+    trigger: dict[str, str],
+    options: dict[str, str],
+    mode: str,
+    complaint: str,
+) -> None:
+    query = writer.options(**options).outputMode(mode).trigger(**trigger)
+    with pytest.raises((PySparkException, StreamingQueryException), match=complaint):
+        query.start().awaitTermination(SPARK_S)
+
+
+@pytest.mark.parametrize("mode", [None, "errorifexists", "ignore"])
+def test_spark_refuses_other_save_modes_than_append(small: SparkSession, mode: str | None) -> None:
+    writer = small.sql("SELECT 'v' AS value").write.format("pykafka").option("topic", "b")
+    with pytest.raises(PySparkException, match='use either the "Append" or "Overwrite" mode'):
+        (writer if mode is None else writer.mode(mode)).save()
+
+
+def test_tables_lose_their_options_and_temporary_views_keep_them(
+    small: SparkSession, fake_kafka: FakeKafka
+) -> None:
+    with fake_kafka.control() as cluster:
+        cluster.create_topic("a", 1)
+    servers = fake_kafka.bootstrap_servers
+    options = f"USING pykafka OPTIONS ('kafka.bootstrap.servers' '{servers}', 'subscribe' 'a')"
+    with pytest.raises(PySparkException, match="CREATE TEMPORARY VIEW"):
+        small.sql(f"CREATE TABLE lost {options}")
+    small.sql(f"CREATE TABLE lost (value BINARY) {options}")
+    try:
+        with pytest.raises(PySparkException, match="CREATE TEMPORARY VIEW"):
+            small.table("lost").collect()
+        with pytest.raises(PySparkException, match="CREATE TEMPORARY VIEW"):
+            small.sql("INSERT INTO lost VALUES (CAST('v' AS BINARY))")
+    finally:
+        small.sql("DROP TABLE lost")
+    small.sql(f"CREATE TEMPORARY VIEW kept {options}")
+    assert small.table("kept").count() == 0
