@@ -103,6 +103,7 @@ LAG: Final = "lag"
 
 RAISE: Final = "raise"
 SKIP: Final = "skip"
+LOG: Final = "log"
 
 _BY_DURATION: Final = "by_duration:"
 
@@ -270,6 +271,14 @@ class ConsumerConfig(ClientConfig):
         "What becomes of a record that cannot be read: raise stops there, skip goes on behind it, "
         "and a function is called with the error (which has the raw bytes) and goes on when it "
         "returns.",
+        is_ours=True,
+    )
+    on_stall = Setting(
+        choice({word: word for word in (RAISE, LOG)}),
+        RAISE,
+        "What an empty poll does where nothing can be read for long, though trying again may help "
+        "(brokers or a coordinator out of reach, no leader, an unknown topic): raise the error, as "
+        "is right for scripts, or log it and go on, as a service wants it and Java does.",
         is_ours=True,
     )
     isolation_level = Setting(

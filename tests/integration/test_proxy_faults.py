@@ -7,12 +7,18 @@ in which too few faults struck does not count.
 
 from __future__ import annotations
 
+import signal
 import socket
+import subprocess
+import sys
+import threading
 import time
+import uuid
 import zlib
 from collections import defaultdict
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from pathlib import Path
+from typing import IO, TYPE_CHECKING
 
 import pytest
 from confluent_kafka import Consumer as ConfluentConsumer
@@ -36,6 +42,7 @@ pytestmark = [
     OWN_BROKERS,
 ]
 
+GUIDE = Path(__file__).parents[2] / "docs" / "consumer.md"
 PARTITION_COUNT = 4
 ROUND_RECORDS = 400
 RECORDS_MAX = 40_000
@@ -277,3 +284,60 @@ def test_flipped_bits_give_no_corrupt_value_and_no_end(
             assert time.monotonic() < deadline_s, (len(numbers), errors)
             numbers.update(number for _, number in poll_numbers(consumer, errors))
     assert numbers == set(range(CONSUMED_RECORDS))
+
+
+def read_until(stream: IO[str], text: str) -> None:
+    """Read lines until one has the text."""
+    while text not in (line := stream.readline()):
+        assert line, f"it ended without {text!r}"
+
+
+@pytest.mark.promise(
+    "with `on_stall=log` a consumer lives through outages, from before its start, and raises what "
+    "lasts"
+)
+def test_the_guides_service_lives_through_outages_and_ends_when_told(
+    kafka: KafkaCluster, proxy: FaultProxy
+) -> None:
+    topic = f"orders-{uuid.uuid4().hex[:8]}"
+    with Producer(bootstrap_servers=kafka.bootstrap_servers) as producer:
+        producer.send(topic, b"one").result(TIMEOUT_S)
+        proxy.refuse_connections()
+        proxy.disconnect_all()
+        program = GUIDE.read_text(encoding="utf-8").split("```python\n")[1].split("```")[0]
+        for written, here in (
+            ("localhost:9092", kafka.bootstrap_servers),
+            ('"orders"', f'"{topic}"'),
+            ('"service"', f'"{topic}"'),
+        ):
+            assert written in program
+            program = program.replace(written, here)
+        with subprocess.Popen(
+            [sys.executable, "-c", program],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            cwd=GUIDE.parents[1],
+        ) as service:
+            watchdog = threading.Timer(TIMEOUT_S, service.kill)
+            watchdog.start()
+            assert service.stdout is not None
+            assert service.stderr is not None
+            read_until(service.stderr, "this goes on by itself")
+            proxy.accept_connections()
+            assert service.stdout.readline() == "one\n"
+            proxy.refuse_connections()
+            proxy.disconnect_all()
+            read_until(service.stderr, "could not connect")
+            proxy.accept_connections()
+            producer.send(topic, b"two").result(TIMEOUT_S)
+            assert service.stdout.readline() == "two\n"
+            service.send_signal(signal.SIGTERM)
+            assert service.wait() == 0
+            watchdog.cancel()
+    with Consumer(bootstrap_servers=kafka.bootstrap_servers, group_id=topic) as consumer:
+        partitions = [
+            TopicPartition(topic, each.partition) for each in consumer.partitions_for(topic)
+        ]
+        offsets = consumer.committed(partitions).values()
+    assert sum(offset.offset for offset in offsets if offset is not None) == 2

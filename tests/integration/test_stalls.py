@@ -5,6 +5,7 @@ Brokers are lost, or never help; or a group gets nowhere though its brokers are 
 
 from __future__ import annotations
 
+import logging
 import time
 from typing import TYPE_CHECKING
 
@@ -18,6 +19,7 @@ from pykclient.errors import (
     KafkaTimeoutError,
     OffsetOutOfRangeError,
     RebalanceInProgressError,
+    TopicAuthorizationFailedError,
     UnstableOffsetCommitError,
 )
 from pykclient.protocol.api_keys import ApiKey
@@ -100,6 +102,75 @@ def test_a_cluster_that_is_gone_is_reported_and_read_again_when_it_is_back(
         with Producer(bootstrap_servers=servers) as producer:
             producer.send("t", b"w", partition=0).result(TIMEOUT_S)
         assert [record.value for record in consumer.poll(TIMEOUT_S)] == [b"w"]
+
+
+LIVES_ON = pytest.mark.promise(
+    "with `on_stall=log` a consumer lives through outages, from before its start, and raises what "
+    "lasts"
+)
+
+
+def poll_until_it_logs(consumer: Consumer, caplog: pytest.LogCaptureFixture, match: str) -> None:
+    """Polls that find nothing and raise nothing, until one logs why."""
+    started_s = time.monotonic()
+    while not any(
+        match in text and "this goes on by itself" in text
+        for text in map(logging.LogRecord.getMessage, caplog.records)
+    ):
+        assert not consumer.poll(0.1)
+        assert time.monotonic() - started_s < TIMEOUT_S
+
+
+@LIVES_ON
+@pytest.mark.parametrize("subscribes", [False, True])
+def test_a_service_starts_before_its_brokers_and_lives_through_their_outage(
+    servers: str, fake_kafka: FakeKafka, caplog: pytest.LogCaptureFixture, *, subscribes: bool
+) -> None:
+    with fake_kafka.control() as cluster:
+        for broker_id in cluster.brokers:
+            cluster.stop_broker(broker_id)
+    settings = {"group_id": "service", "session_timeout_ms": SESSION_MIN_MS} if subscribes else {}
+    with reader(servers, subscribes=subscribes, on_stall="log", **settings) as consumer:
+        poll_until_it_logs(consumer, caplog, "no broker could be reached")
+        with fake_kafka.control() as cluster:
+            for broker_id in cluster.brokers:
+                cluster.start_broker(broker_id)
+        poll_until_it_reads(consumer)
+        with fake_kafka.control() as cluster:
+            for broker_id in cluster.brokers:
+                cluster.stop_broker(broker_id)
+        why = "the coordinator of group" if subscribes else "t-0 could not be read for"
+        poll_until_it_logs(consumer, caplog, why)
+        with fake_kafka.control() as cluster:
+            for broker_id in cluster.brokers:
+                cluster.start_broker(broker_id)
+        with Producer(bootstrap_servers=servers) as producer:
+            producer.send("t", b"w", partition=0).result(TIMEOUT_S)
+        poll_until_it_reads(consumer)
+
+
+@LIVES_ON
+def test_a_service_waits_for_its_topic(
+    fake_kafka: FakeKafka, caplog: pytest.LogCaptureFixture
+) -> None:
+    servers = fake_kafka.bootstrap_servers
+    with reader(servers, on_stall="log", allow_auto_create_topics=False) as consumer:
+        poll_until_it_logs(consumer, caplog, "topic 't' does not exist")
+        with Producer(bootstrap_servers=servers) as producer:
+            producer.send("t", b"v", partition=0).result(TIMEOUT_S)
+        poll_until_it_reads(consumer)
+
+
+@LIVES_ON
+def test_a_service_is_told_what_no_waiting_cures(servers: str, fake_kafka: FakeKafka) -> None:
+    with fake_kafka.control() as cluster:
+        refused = faults.fail_with(TopicAuthorizationFailedError)
+        cluster.faults.add(refused, ApiKey.LIST_OFFSETS, times=None)
+    with (
+        reader(servers, on_stall="log") as consumer,
+        pytest.raises(TopicAuthorizationFailedError),
+    ):
+        poll_until_it_reads(consumer)
 
 
 @pytest.mark.promise(

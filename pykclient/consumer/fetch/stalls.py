@@ -2,7 +2,7 @@
 
 A cluster may be away for a moment, but a wrong address or a misspelled topic never ends by itself.
 So each of these has a time after which an empty poll raises what is known. What was raised is not
-raised again while it lasts, but logged now and then.
+raised again while it lasts, but logged now and then. With `on_stall` log it is only logged.
 
 Owner: the core lock.
 Source: ours. Java's consumer retries and reports nothing.
@@ -13,6 +13,7 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+from pykclient.consumer.config import RAISE
 from pykclient.consumer.subscription import PositionState, SubscriptionMode
 from pykclient.errors import DisconnectedError, KafkaTimeoutError, UnknownTopicOrPartitionError
 from pykclient.network.coordinators import CoordinatorType
@@ -40,6 +41,8 @@ ABSENCE_CHARGED_MS: Final = UNKNOWN_TOPIC_MS // 2
 """What counts of the time between two empty polls, less than each of the times above: two polls
 that are far apart are not enough. Were nothing counted, an application that polls for a moment now
 and then would never get an error."""
+
+GOES_ON: Final = "%s; this goes on by itself"
 
 _FIND_COORDINATOR: Final = "check that the brokers run, and that __consumer_offsets has leaders"
 _JOIN_GROUP: Final = "it goes on trying; Consumer.group_history() lists the last attempts"
@@ -78,7 +81,8 @@ class EmptyPolls:
         why_no_member: Callable[[], KafkaError | None],
     ) -> None:
         self._config = config
-        self._repeated = RateLimitedLog(ClientLog("pykclient.consumer", config.client_id))
+        self._log = ClientLog("pykclient.consumer", config.client_id)
+        self._repeated = RateLimitedLog(self._log)
         self._metadata = metadata
         self._client = client
         self._subscription = subscription
@@ -99,6 +103,13 @@ class EmptyPolls:
 
         `started_ms` is when that poll began.
         """
+        error = self._found(started_ms, now_ms)
+        if error is None or self._config.on_stall == RAISE:
+            return error
+        self._log.warning(GOES_ON, error)  # as seldom as it would be raised
+        return None
+
+    def _found(self, started_ms: int, now_ms: int) -> KafkaError | None:
         self._excuse_absence(started_ms)
         self._ended_ms = now_ms
         if self._first_poll_ms is None:
@@ -125,9 +136,7 @@ class EmptyPolls:
             if reason not in self._raised:
                 self._raised.add(reason)
                 return error
-            self._repeated.log(
-                logging.WARNING, now_ms, (reason,), "%s; this goes on by itself", error
-            )
+            self._repeated.log(logging.WARNING, now_ms, (reason,), GOES_ON, error)
         return None
 
     def _excuse_absence(self, started_ms: int) -> None:
