@@ -234,7 +234,6 @@ def test_a_refused_secret_is_not_shown(key: str) -> None:
         (ProducerConfig, "debug", "1", NO_SETTING, "logger 'pykclient'."),
         (ProducerConfig, "error_cb", "1", NO_SETTING, "the call that they concern."),
         (ProducerConfig, "producer.type", "1", NO_SETTING, "delivery.result() does."),
-        (ConsumerConfig, "enable.auto.offset.store", "1", NO_SETTING, "and commit(offsets)."),
         *(
             (
                 config,

@@ -217,8 +217,6 @@ _GONE: Final[dict[str, str]] = {
             "stats_cb statistics_interval_ms"
         ),
         "current_lag() of a Consumer is 0 at a partition's end.": "enable_partition_eof",
-        "What poll() has returned counts as processed when the next one begins; to say so record"
-        " by record, set enable.auto.commit=false and commit(offsets).": "enable_auto_offset_store",
         "Remove it: the group's coordinator keeps the offsets.": (
             "offset_store_method offset_store_path offset_store_sync_interval_ms"
         ),

@@ -245,6 +245,14 @@ class ConsumerConfig(ClientConfig):
     auto_commit_interval_ms = Setting(
         integer(0), 5_000, "How often offsets are committed automatically."
     )
+    enable_auto_offset_store = Setting(
+        boolean(),
+        True,
+        "Count as finished what came before the latest poll. Without it, commits go up to the "
+        "first record that was not given to Consumer.store_offset.",
+        key="enable.auto.offset.store",
+        is_ours=True,
+    )
     auto_offset_reset = Setting(
         _offset_reset(),
         "latest",

@@ -2,7 +2,8 @@
 
 What they do is in `PollLoop`, `Calls` and `Closing`, as decisions that `drive` runs.
 
-Owner: one thread at a time, whichever calls; `wakeup` and `metrics` may come from any.
+Owner: one thread at a time, whichever calls; `wakeup`, `store_offset` and `metrics` may come from
+any.
 Source: Java class ``KafkaConsumer``.
 """
 
@@ -54,8 +55,8 @@ class Consumer(ConsumerCore):
     """Reads records of partitions.
 
     One thread at a time may use it: another one gets `ConcurrentModificationError` at once, and
-    only `wakeup` and `metrics` may be called from anywhere. It does not survive a fork. Use it in a
-    ``with`` block, or call `close`.
+    only `wakeup`, `store_offset` and `metrics` may be called from anywhere. It does not survive a
+    fork. Use it in a ``with`` block, or call `close`.
     """
 
     def __init__(self, settings: Mapping[str, object] | None = None, /, **keywords: object) -> None:
@@ -206,7 +207,8 @@ class Consumer(ConsumerCore):
     def commit(self, offsets: Offsets | None = None, timeout: float | None = None) -> None:
         """Commit offsets and wait until the group's coordinator has them.
 
-        None commits the positions: everything that was returned counts as processed. A record
+        None commits the positions: everything that was returned counts as processed; or what is
+        stored, with `enable_auto_offset_store` off. A record
         commits itself and all before it in its partition, what `poll` returned all of that.
         Otherwise the offset is that of the next record to read, and may bring metadata and a leader
         epoch along. `timeout` is in seconds, None means `default_api_timeout_ms`; what may help is

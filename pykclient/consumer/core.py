@@ -9,7 +9,8 @@ CPython looks for signals at the start of a function, at a jump back and after a
 plain stores that follow each other, and a `return` after them, are one: a handler spans before all
 of them or after.
 
-Owner: the thread guard, which each public method takes; `wakeup` and `metrics` alone do not.
+Owner: the thread guard, which each public method takes; `wakeup`, `store_offset` and `metrics`
+alone do not.
 Source: Java class ``KafkaConsumer``; of `public_call` ours, see `network.interrupts`.
 """
 
@@ -36,6 +37,7 @@ from pykclient.consumer.closing import Closing
 from pykclient.consumer.fetch.buffer import NOT_BEGUN
 from pykclient.consumer.group.rebalance import RebalanceListener
 from pykclient.consumer.poll import PollLoop
+from pykclient.consumer.record import ConsumerRecord
 from pykclient.consumer.subscription import OffsetReset
 from pykclient.consumer.wiring import Wiring
 from pykclient.errors import UsageError
@@ -353,7 +355,7 @@ class ConsumerCore(LiveClient):
 
     def _seek(self, assigned: AssignedPartition, offset: int, leader_epoch: int | None) -> None:
         if self._wiring.commits is not None:
-            self._wiring.commits.unprocessed.forget(assigned)
+            self._wiring.commits.forget(assigned)
         if leader_epoch is None and self._wiring.buffer.can_skip_to(assigned, offset):
             # Past a bad record, say: what is behind it need not be fetched again.
             self._wiring.subscription.skip_to(assigned, offset)
@@ -450,6 +452,30 @@ class ConsumerCore(LiveClient):
         """
         self._wiring.guard.check_process()
         self._wiring.waiting.wakeup()
+
+    def store_offset(self, record: ConsumerRecord) -> None:
+        """Note that the application has finished with a record, in whatever order it does.
+
+        With `enable_auto_offset_store` off, automatic commits and `commit` without offsets go up to
+        the first record that was returned and is not stored. A record of a partition that was given
+        up since does not count, as its next owner reads it again. This may be called from any
+        thread, and sends no request.
+
+        Raises:
+            UsageError: there is no `group_id`, `enable_auto_offset_store` is on, or it is no
+                record.
+            ForkedClientError: this is a child process.
+        """
+        self._wiring.guard.check_process()
+        stored = self._wiring.require_commits("store_offset").stored
+        if stored is None:
+            raise UsageError(
+                "store_offset() is for consumers with enable_auto_offset_store=False: this one "
+                "counts as finished what came before the latest poll"
+            )
+        if not isinstance(record, ConsumerRecord):
+            raise UsageError(f"store_offset takes a record, not {shown_argument(record)}")
+        stored.note(record.topic_partition, record.offset)
 
     def metrics(self) -> dict[MetricName, float]:
         """Return what the consumer has measured, by name; lag per partition is among it.

@@ -84,7 +84,7 @@ class PollLoop:
                 for span in spans:
                     assigned = self._subscription.find(span.partition)
                     if assigned is not None:
-                        self._commits.unprocessed.add(assigned, span.columns.first_offset)
+                        self._commits.on_returned(assigned, span)
             return spans
 
         return self._run(take, timeout_ms, step_ms=timeout_ms)
@@ -104,7 +104,7 @@ class PollLoop:
             assigned, span = next_span
             found.append((assigned, span, assigned.fetch_epoch))
             if self._commits is not None:
-                self._commits.unprocessed.add_by_record(assigned, span.columns.first_offset)
+                self._commits.on_returned_by_record(assigned, span)
             return [span]
 
         timeout_ms = self._consumer_timeout_ms

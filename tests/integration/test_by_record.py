@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import threading
+import time
 import uuid
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
@@ -18,6 +20,7 @@ if TYPE_CHECKING:
     from pykclient.testing import FakeKafka, KafkaCluster
 
 START_MS = 1_700_000_000_000
+TIMEOUT_S = 20.0
 
 
 @pytest.fixture(params=["fake", pytest.param("real", marks=pytest.mark.kafka)])
@@ -83,6 +86,49 @@ def test_records_are_committed_by_one_of_them_and_by_what_a_poll_returned(
         consumer.commit_async(records, lambda offsets, error: reported.append((offsets, error)))
         consumer.commit({})  # behind it
         assert reported == [(records.next_offsets, None)]
+
+
+@pytest.mark.promise("commits go up to the first record that is not stored")
+def test_automatic_commits_cover_what_is_stored_without_a_gap(servers: str, topic: str) -> None:
+    one, two = partitions_of(topic)
+    settings = {"enable_auto_commit": True, "enable_auto_offset_store": False}
+    with member(servers, topic, **settings, auto_commit_interval_ms=0) as consumer:
+        consumer.subscribe([topic])
+        by_place = {(each.partition, each.offset): each for each in read(consumer, 20)}
+
+        def store(*places: tuple[int, int]) -> None:
+            for place in places:
+                consumer.store_offset(by_place[place])
+
+        worker = threading.Thread(target=store, args=((0, 2), (0, 0), (0, 1), (0, 5), (1, 3)))
+        worker.start()
+        worker.join()
+        expected = {one: 3, two: 0}
+        deadline_s = time.monotonic() + TIMEOUT_S
+        while {each: found and found.offset for each, found in consumer.committed().items()} != (
+            expected
+        ):
+            assert time.monotonic() < deadline_s
+            consumer.poll(0.1)
+        store((0, 3), (0, 4))
+        consumer.commit()
+        store((1, 0), (1, 1))
+    with member(servers, topic, **settings) as consumer:
+        consumer.assign([one, two])
+        assert consumer.position() == {one: 6, two: 2}
+
+
+def test_storing_is_refused_where_it_has_no_effect(fake_kafka: FakeKafka) -> None:
+    with (
+        member(fake_kafka.bootstrap_servers, "t") as consumer,
+        pytest.raises(UsageError, match="enable_auto_offset_store=False"),
+    ):
+        consumer.store_offset(None)  # type: ignore[arg-type]
+    with (
+        member(fake_kafka.bootstrap_servers, "t", enable_auto_offset_store=False) as consumer,
+        pytest.raises(UsageError, match="store_offset takes a record, not 5"),
+    ):
+        consumer.store_offset(5)  # type: ignore[arg-type]
 
 
 @pytest.mark.promise("a consumer can begin at a time")

@@ -19,6 +19,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from pykclient.consumer.group.metadata import MEMBERSHIP_ERRORS, commit_refused
+from pykclient.consumer.offsets.stored import StoredOffsets
 from pykclient.consumer.subscription import describe_partitions
 from pykclient.errors import (
     BrokerError,
@@ -62,6 +63,7 @@ if TYPE_CHECKING:
     from pykclient.consumer.config import ConsumerConfig
     from pykclient.consumer.group.group import ConsumerGroup
     from pykclient.consumer.group.metadata import GroupMetadata
+    from pykclient.consumer.record import RecordSpan
     from pykclient.consumer.subscription import AssignedPartition, SubscriptionState
     from pykclient.network.cluster.cluster import Cluster
     from pykclient.network.cluster.metadata import Metadata
@@ -125,6 +127,8 @@ class Commits:
         on_commit: Callable[[Offsets], object] | None = None,
     ) -> None:
         self.unprocessed = Unprocessed()
+        self.stored = None if config.enable_auto_offset_store else StoredOffsets(subscription)
+        """What the application has stored, where it says itself what it has finished with."""
         self._log = ClientLog("pykclient.consumer", config.client_id)
         self._repeated = RateLimitedLog(self._log)
         self._subscription = subscription
@@ -164,9 +168,10 @@ class Commits:
     def consumed(self) -> Offsets:
         """Return the positions: all that was returned is behind them.
 
-        In a poll, what it has taken by now is not returned yet, and left out.
+        In a poll, what it has taken by now is not returned yet, and left out. Where the application
+        stores offsets, these count.
         """
-        if self._is_in_poll:
+        if self._is_in_poll or self.stored is not None:
             return self.processed()
         return {
             assigned.partition: position_of(assigned)
@@ -175,11 +180,40 @@ class Commits:
         }
 
     def processed(self) -> Offsets:
+        if self.stored is not None:
+            self.stored.update()
         return {
-            assigned.partition: self.unprocessed.processed(assigned)
+            assigned.partition: self._processed(assigned)
             for assigned in self._subscription
             if assigned.has_offset
         }
+
+    def _processed(self, assigned: AssignedPartition) -> OffsetAndMetadata:
+        if self.stored is None:
+            return self.unprocessed.processed(assigned)
+        stored = self.stored.processed(assigned)
+        if not self._is_in_poll:
+            return stored
+        # What this poll has taken is not known to be returned yet.
+        return min(stored, self.unprocessed.processed(assigned), key=lambda each: each.offset)
+
+    def on_returned(self, assigned: AssignedPartition, span: RecordSpan) -> None:
+        """Note that a poll returns records."""
+        self.unprocessed.add(assigned, span.columns.first_offset)
+        if self.stored is not None:
+            self.stored.add(assigned, span)
+
+    def on_returned_by_record(self, assigned: AssignedPartition, span: RecordSpan) -> None:
+        """Note that an iteration yields records; each moves the position."""
+        self.unprocessed.add_by_record(assigned, span.columns.first_offset)
+        if self.stored is not None:
+            self.stored.add(assigned, span)
+
+    def forget(self, assigned: AssignedPartition) -> None:
+        """Note that the user set a position: what was returned before does not matter."""
+        self.unprocessed.forget(assigned)
+        if self.stored is not None:
+            self.stored.forget(assigned)
 
     def commit(self, offsets: Offsets, deadline_ms: int) -> Commit:
         """Commit, trying again until the deadline where that may help."""
@@ -243,6 +277,8 @@ class Commits:
     def begin_poll(self, now_ms: int) -> None:
         """Note that the application polls: what it had is processed."""
         self.unprocessed.clear()
+        if self.stored is not None:
+            self.stored.update()
         self._is_in_poll = True
         interval_ms = self._auto_interval_ms
         if self._auto_due_ms is None and interval_ms is not None:
