@@ -34,7 +34,9 @@ def __getattr__(name: str) -> object:
 
 
 def register(spark: SparkSession) -> None:
-    """Make format "pykafka" known to one session.
+    """Make format "pykafka" known to one session, classic or of Spark Connect.
+
+    It may be called again. It is needed only where Spark does not find the format by itself.
 
     Raises:
         UsageError: the Python that Spark's workers run on this machine does not have this package.

@@ -18,8 +18,14 @@ if TYPE_CHECKING:
 def foreach_batch(options: Mapping[str, str]) -> Callable[[DataFrame, int], None]:
     """Return a function that writes a micro-batch with these options, for `foreachBatch`.
 
-    The options are those of a write (docs/spark.md). It works with every output mode, update too,
-    and delivers at least once: a batch that Spark repeats is written again.
+    The options are those of a write (docs/spark.md); names are not case-sensitive. It works with
+    every output mode, update too, and delivers at least once: a batch that Spark repeats is written
+    again. The function returns when every row is acknowledged. It takes the batch's number, as
+    Spark passes it, and does not use it.
+
+    Raises: nothing here. The function raises what ``DataFrameWriter.save`` does, PySpark's
+    exceptions with the connector's reason: a bad option or column (`ConfigError`), or the first row
+    that failed, which ends the query.
     """
     given = dict(options)
 

@@ -42,6 +42,7 @@ HISTORY_MAX: Final = 10_000
 """Reports that are kept for drawing: some three hours of a report a second."""
 
 FIRST_UNREAD_S_MAX: Final = 5.0
+"""How long one report waits for the first records that were not read."""
 
 
 class PartitionLag(NamedTuple):
@@ -56,7 +57,11 @@ class PartitionLag(NamedTuple):
 
 
 class QueryLag(NamedTuple):
-    """How far a query was behind after one micro-batch. `query` is its name, or its id."""
+    """How far a query was behind after one micro-batch.
+
+    `query` is its name, or its id; `batch` the number of the micro-batch; `time_s` the time of the
+    report in seconds since 1970.
+    """
 
     query: str
     batch: int
@@ -64,7 +69,11 @@ class QueryLag(NamedTuple):
     partitions: Mapping[TopicPartition, PartitionLag]
 
     def metrics(self) -> dict[str, float]:
-        """The lag of all partitions under the names of Spark's own source, and in seconds."""
+        """The lag of all partitions under the names of Spark's own source, and in seconds.
+
+        ``minOffsetsBehindLatest``, ``avgOffsetsBehindLatest`` and ``maxOffsetsBehindLatest`` count
+        offsets; ``minSecondsBehindLatest`` and so on are there where seconds are known.
+        """
         return {
             **_spread("OffsetsBehindLatest", [lag.offsets for lag in self.partitions.values()]),
             **_spread(
@@ -81,10 +90,13 @@ class QueryLag(NamedTuple):
 class LagListener(StreamingQueryListener):
     """Reports the lag of every query of a session that reads Kafka.
 
-    Add it with ``spark.streams.addListener(LagListener(...))``. Every report is a log line (INFO);
-    `on_lag` is called with each, and what it raises is logged. With `options`, those of a read,
-    brokers are asked for the time of the first record that was not read. With `registry` the lag is
-    a gauge for Prometheus (``pip install 'pykclient[prometheus]'``).
+    Add it with ``spark.streams.addListener(LagListener(...))``, of Spark Connect too. After each
+    micro-batch it logs one line (INFO) and calls `on_lag`, on the listener's thread; what that
+    raises is logged. With `options`, those of a read, the time of the first record that was not
+    read is fetched from the brokers, for `FIRST_UNREAD_S_MAX` seconds at most; without them, and
+    where brokers do not respond, lag in seconds is None. With `registry` lag is in the gauges
+    ``pykafka_lag_offsets`` and ``pykafka_lag_seconds``, labelled by query, topic and partition
+    (``pip install 'pykclient[prometheus]'``). A query that reads something else has no lag.
 
     Raises: `ConfigError` for a bad option, and ImportError where prometheus_client is missing.
     """
@@ -104,7 +116,7 @@ class LagListener(StreamingQueryListener):
 
     @property
     def history(self) -> tuple[QueryLag, ...]:
-        """The last reports, oldest first."""
+        """The last reports, oldest first; `HISTORY_MAX` at most. Any thread may read it."""
         return tuple(self._history)
 
     def onQueryStarted(self, event: QueryStartedEvent) -> None:
@@ -166,7 +178,10 @@ class LagListener(StreamingQueryListener):
         return found
 
     def table(self) -> Table:
-        """The last report of each query as a table for a terminal (needs rich)."""
+        """The last report of each query as a table for a terminal.
+
+        Raises: ImportError where rich is missing.
+        """
         from rich.table import Table
 
         shown = Table("query", "batch", "topic", "partition", "offsets behind", "seconds behind")
@@ -183,7 +198,10 @@ class LagListener(StreamingQueryListener):
         return shown
 
     def plot(self, path: str | Path) -> None:
-        """Draw the largest lag of each query over time into an image file (needs matplotlib)."""
+        """Draw the largest lag of each query over time into an image file, such as ``lag.png``.
+
+        Raises: ImportError where matplotlib is missing, and OSError.
+        """
         from matplotlib.figure import Figure
 
         figure = Figure(figsize=(9, 4.5), layout="constrained")

@@ -76,6 +76,10 @@ class Option(NamedTuple):
     uses: frozenset[Use]
     meaning: str
 
+    def is_refused_in(self, use: Use) -> bool:
+        """Whether it is refused, not ignored: the end of a stream, which has none."""
+        return use is Use.STREAM and self.uses == _BATCH
+
 
 _READS: Final = frozenset({Use.BATCH, Use.STREAM})
 _BATCH: Final = frozenset({Use.BATCH})
@@ -84,6 +88,11 @@ _SINK: Final = frozenset({Use.SINK})
 _NOWHERE: Final[frozenset[Use]] = frozenset()
 
 OPTIONS: Final = (
+    Option(
+        "kafka.bootstrap.servers",
+        frozenset(Use),
+        "addresses of brokers, separated by commas; it must be given",
+    ),
     Option("subscribe", _READS, "topics to read, separated by commas"),
     Option("subscribePattern", _READS, "a pattern (of Java) that is found in the topics' names"),
     Option("assign", _READS, 'partitions to read, as JSON: {"topicA":[0,1]}'),
@@ -270,7 +279,7 @@ def effective_options(
     client = ClientSettings(settings)
     client.check(REFUSED_BY_WRITES if use is Use.SINK else REFUSED_BY_READS)
     idle = [_BY_NAME[name] for name in given if use not in _BY_NAME[name].uses]
-    if use is Use.STREAM and (ends := [option.name for option in idle if option.uses == _BATCH]):
+    if ends := [option.name for option in idle if option.is_refused_in(use)]:
         raise ConfigError(f"A streaming read has no end: leave out {', '.join(ends)}.")
     if client.spelling_of("group.id") is not None:
         idle.append(_BY_NAME["kafka.group.id"])
@@ -299,9 +308,7 @@ def _check_names(given: Mapping[str, str]) -> None:
             continue
         if (refused := _REFUSED_BY_NAME.get(name)) is not None:
             raise ConfigError(f"Option {refused!r} cannot be used here. {REFUSED[refused]}")
-        guess = did_you_mean(
-            name, [*(one.name for one in OPTIONS), f"{CLIENT_PREFIX}bootstrap.servers"]
-        )
+        guess = did_you_mean(name, [one.name for one in OPTIONS])
         raise ConfigError(
             f"Format 'pykafka' has no option {name!r}.{guess} Settings of the client begin with "
             f"'kafka.'."

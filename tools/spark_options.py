@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Final
 
 from spark_connector.client_settings import REFUSED_BY_READS, REFUSED_BY_WRITES
-from spark_connector.options import OPTIONS, REFUSED, Use
+from spark_connector.options import OPTIONS, REFUSED, Option, Use
 from tools.generated_document import write_or_compare
 
 PATH: Final = Path("docs/spark.md")
@@ -31,19 +31,23 @@ def document(path: Path) -> str:
 
 def table() -> str:
     """Return the table, a row for each option."""
-    lines = ["", "| option | batch | stream | write | meaning |", "| --- | --- | --- | --- | --- |"]
-    for option in OPTIONS:
-        cells = ["yes" if use in option.uses else "-" for use in Use]
-        meaning = option.meaning if option.uses else f"without effect: {option.meaning}"
-        lines.append(f"| `{option.name}` | {' | '.join(cells)} | {meaning} |")
-    for key, advice in REFUSED_BY_READS.items():
-        lines.append(f"| `kafka.{key}` | refused | refused | - | {advice} |")
-    for key, advice in REFUSED_BY_WRITES.items():
-        lines.append(f"| `kafka.{key}` | - | - | refused | {advice} |")
-    for name, advice in REFUSED.items():
-        lines.append(f"| `{name}` | refused | refused | refused | {advice} |")
-    lines.append("| `kafka.*` | yes | yes | yes | a setting of the consumer or the producer |")
+    rows = [
+        (option.name, *(_effect(option, use) for use in Use), option.meaning) for option in OPTIONS
+    ]
+    refused, idle = "refused", "no effect"
+    rows += [(f"kafka.{key}", refused, refused, idle, why) for key, why in REFUSED_BY_READS.items()]
+    rows += [(f"kafka.{key}", idle, idle, refused, why) for key, why in REFUSED_BY_WRITES.items()]
+    rows += [(name, refused, refused, refused, why) for name, why in REFUSED.items()]
+    rows.append(("kafka.*", *["yes"] * len(Use), "a setting of the consumer or the producer"))
+    lines = ["", "| option | batch | stream | write | meaning, or why |", "| --- " * 5 + "|"]
+    lines += [f"| `{name}` | {' | '.join(cells)} |" for name, *cells in rows]
     return "\n".join([*lines, "", ""])
+
+
+def _effect(option: Option, use: Use) -> str:
+    if use in option.uses:
+        return "yes"
+    return "refused" if option.is_refused_in(use) else "no effect"
 
 
 if __name__ == "__main__":

@@ -15,6 +15,7 @@ from pykclient.types import IsolationLevel
 from spark_connector.limits import OffsetLimit
 from spark_connector.offsets import EARLIEST, LATEST
 from spark_connector.options import KafkaOptions, StreamLimits, TopicChoice, Use, includes_headers
+from tools.spark_options import table
 
 A0, A1 = TopicPartition("a", 0), TopicPartition("a", 1)
 
@@ -465,3 +466,28 @@ def test_values_of_client_settings_are_not_shown() -> None:
 def test_options_survive_pickling() -> None:
     options = read(startingOffsets='{"a":{"0":5}}')
     assert pickle.loads(pickle.dumps(options)) == options
+
+
+OFFICIAL = (
+    *("assign", "subscribe", "subscribePattern", "kafka.bootstrap.servers", "includeHeaders"),
+    *("startingTimestamp", "startingOffsetsByTimestamp", "startingOffsets"),
+    *("endingTimestamp", "endingOffsetsByTimestamp", "endingOffsets", "failOnDataLoss"),
+    *("startingOffsetsByTimestampStrategy", "kafkaConsumer.pollTimeoutMs"),
+    *("fetchOffset.numRetries", "fetchOffset.retryIntervalMs", "maxTriggerDelay"),
+    *("maxOffsetsPerTrigger", "minOffsetsPerTrigger", "minPartitions", "maxRecordsPerPartition"),
+    *("groupIdPrefix", "kafka.group.id", "topic", "kafka.auto.offset.reset"),
+    *("kafka.key.deserializer", "kafka.value.deserializer", "kafka.key.serializer"),
+    *("kafka.value.serializer", "kafka.enable.auto.commit", "kafka.interceptor.classes"),
+)
+"""Of Spark's Structured Streaming + Kafka Integration Guide, and of the connector's code."""
+
+
+def test_the_table_has_every_option_of_the_official_connector_and_what_becomes_of_it() -> None:
+    rows = [line.split(" | ") for line in table().splitlines() if line.startswith("| `")]
+    shown = {name.strip("| `"): cells for name, *cells in rows}
+    assert [name for name in OFFICIAL if name not in shown] == []
+    for name, cells in shown.items():
+        assert len(cells) == 4, name
+        assert set(cells[:3]) <= {"yes", "no effect", "refused"}, name
+        assert cells[3], name
+    assert shown["endingOffsets"][:3] == ["yes", "refused", "no effect"]
