@@ -9,6 +9,9 @@ Source: Java class ``KafkaConsumer``.
 
 from __future__ import annotations
 
+import sys
+from inspect import currentframe
+from opcode import opmap
 from typing import TYPE_CHECKING, Final, overload
 
 from pykclient.arguments import (
@@ -35,6 +38,7 @@ from pykclient.types import OffsetAndMetadata
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
     from datetime import datetime
+    from types import FrameType
 
     import pyarrow
 
@@ -49,6 +53,14 @@ if TYPE_CHECKING:
 
 NEVER_LOOKED: Final = -1
 """No version of a subscription: its partitions are to be looked at."""
+
+LOOKS_AHEAD: Final = (
+    "records are taken ahead of what works on them, and an automatic commit counts each as "
+    "finished when the next one is taken: use poll(max_records=...), or "
+    "enable_auto_offset_store=False with store_offset(), or commit by yourself"
+)
+
+GET_ITER: Final = opmap["GET_ITER"]
 
 
 class Consumer(ConsumerCore):
@@ -149,14 +161,25 @@ class Consumer(ConsumerCore):
         The position moves record by record: one that was not returned, because the loop was left
         or the consumer sought elsewhere, is not skipped.
 
+        A warning is logged where records are taken ahead (`list`, `itertools.batched`, the `map` of
+        an executor) and committed automatically: a record counts as finished when the next one is
+        taken.
+
         Raises: what `poll` raises.
         """
+        commits = self._wiring.commits
+        is_watched = commits is not None and commits.commits_what_was_returned
+        return self._iterate(is_watched=is_watched and not _is_called_by_loop(currentframe()))
+
+    def _iterate(self, *, is_watched: bool) -> Iterator[ConsumerRecord]:
+        record: ConsumerRecord | None = None
         subscription = self._wiring.subscription  # looked up once, not for each record
         while (found := self._next_span()) is not None:
             assigned, span, fetch_epoch = found
             if assigned.fetch_epoch != fetch_epoch:
                 continue  # the leader is another one, which may have lost what was found
             first_offset, last_offset = span.columns.first_offset, span.columns.last_offset
+            last_record = record
             assigned.leader_epoch = span.leader_epoch
             version = NEVER_LOOKED
             for record in self._records_of(span):
@@ -172,6 +195,12 @@ class Consumer(ConsumerCore):
                     if not assigned.is_fetching:
                         break
                     version = subscription.version
+                    if is_watched and last_record is not None:
+                        # Two records later nobody has one, unless they are taken ahead.
+                        other = object()
+                        if sys.getrefcount(last_record) > sys.getrefcount(other):
+                            is_watched = False
+                            self._wiring.log.warning(LOOKS_AHEAD)
             else:
                 assigned.offset = last_offset + 1
 
@@ -428,6 +457,12 @@ class Consumer(ConsumerCore):
 
     def _timeout_ms(self, timeout: float | None) -> int:
         return milliseconds(timeout, self._wiring.config.default_api_timeout_ms)
+
+
+def _is_called_by_loop(frame: FrameType | None) -> bool:
+    """Whether a loop or a comprehension called the function of a frame, and not another call."""
+    caller = None if frame is None else frame.f_back
+    return caller is None or caller.f_code.co_code[caller.f_lasti] == GET_ITER
 
 
 def _checked(offsets: Offsets, call: str) -> dict[TopicPartition, OffsetAndMetadata]:

@@ -72,14 +72,14 @@ class Wiring:
         if config.check_crcs:
             # Its package takes 20 ms to import: now, rather than when the first records come.
             accel.crc32c(b"")
-        self._log = ClientLog("pykclient.consumer", config.client_id)
+        self.log = ClientLog("pykclient.consumer", config.client_id)
         self._retry_backoff = Backoff(config.retry_backoff_ms, config.retry_backoff_max_ms)
         self.guard = ThreadGuard("consumer", self.recover)
         self.metadata = Metadata(config, allow_auto_topic_creation=config.allow_auto_create_topics)
         self.client = NetworkClient(config, port, self.metadata)
-        self.waiting = Waiting(self.metadata, self.client, self._log)
+        self.waiting = Waiting(self.metadata, self.client, self.log)
         self.subscription = SubscriptionState()
-        self.topics = FollowedTopics(self.metadata, self.subscription, self._log)
+        self.topics = FollowedTopics(self.metadata, self.subscription, self.log)
         self.buffer = FetchBuffer(self._retry_backoff, parked_max_bytes=config.fetch_max_bytes)
         windows = Windows(config.metrics_num_samples, config.metrics_sample_window_ms)
         self.metrics = ConsumerMetrics(self.subscription, config.isolation_level, windows)
@@ -266,7 +266,7 @@ class Wiring:
         anew, and what was half changed is made anew from what cannot be. Requires the core lock.
         """
         recovered_ms = now_ms()
-        self._log.info("a call was interrupted; connecting anew")
+        self.log.info("a call was interrupted; connecting anew")
         if not self.guard.is_in_user_code:  # else a call is under way that has called user code
             self._forget_calls()
         self.subscription.restart()

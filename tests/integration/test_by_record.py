@@ -6,6 +6,7 @@ import threading
 import time
 import uuid
 from datetime import UTC, datetime
+from itertools import islice
 from typing import TYPE_CHECKING
 
 import pytest
@@ -14,7 +15,7 @@ from pykclient import Admin, Consumer, NewTopic, OffsetAndMetadata, Producer, To
 from pykclient.errors import UsageError
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from pykclient import ConsumerRecord
     from pykclient.testing import FakeKafka, KafkaCluster
@@ -32,9 +33,8 @@ def servers(request: pytest.FixtureRequest) -> str:
     return real.bootstrap_servers
 
 
-@pytest.fixture
-def topic(servers: str) -> str:
-    """A topic of two partitions, each with ten records that are a second apart."""
+def topic_of_two_partitions(servers: str) -> str:
+    """Each has ten records that are a second apart."""
     name = f"records-{uuid.uuid4().hex[:8]}"
     with Admin(bootstrap_servers=servers) as admin:
         admin.create_topics([NewTopic(name, 2, 1)])
@@ -43,6 +43,11 @@ def topic(servers: str) -> str:
             partition, second = number % 2, number // 2
             producer.send(name, b"v", partition=partition, timestamp_ms=START_MS + second * 1_000)
     return name
+
+
+@pytest.fixture
+def topic(servers: str) -> str:
+    return topic_of_two_partitions(servers)
 
 
 def member(servers: str, topic: str, **settings: object) -> Consumer:
@@ -153,3 +158,75 @@ def test_reading_begins_at_a_time_or_at_the_end_where_nothing_is_so_late(
         assert consumer.position() == {one: 10, two: 10}
         with pytest.raises(UsageError, match=r"seek_to_time: time is 1\.5"):
             consumer.seek_to_time(1.5)  # type: ignore[arg-type]
+
+
+def by_loop(consumer: Consumer) -> None:
+    for number, record in enumerate(each for each in consumer):
+        assert record.value == b"v"
+        if number == 19:
+            break
+
+
+def by_loop_that_keeps(consumer: Consumer) -> None:
+    """It may have finished with what it keeps."""
+    kept = []
+    for record in consumer:
+        kept.append(record)
+        if len(kept) == 20:
+            break
+
+
+def by_enumeration(consumer: Consumer) -> None:
+    for number, record in enumerate(filter(None, consumer)):
+        assert record.value == b"v"
+        if number == 19:
+            break
+
+
+def by_hand(consumer: Consumer) -> None:
+    records = iter(consumer)
+    for _ in range(20):
+        record = next(records)
+        assert record.value == b"v"
+
+
+def by_slices(consumer: Consumer) -> None:
+    while batch := list(islice(consumer, 15)):
+        assert batch[0].value == b"v"
+
+
+def by_list(consumer: Consumer) -> None:
+    assert len([*consumer]) == 20
+
+
+@pytest.mark.promise("a look-ahead iteration with automatic commits is warned of, and no other is")
+@pytest.mark.parametrize(
+    ("reads", "settings", "is_warned"),
+    [
+        (by_loop, {}, False),
+        (by_loop_that_keeps, {}, False),
+        (by_enumeration, {}, False),
+        (by_hand, {}, False),
+        (by_slices, {}, True),
+        (by_list, {}, True),
+        (by_list, {"enable_auto_commit": False}, False),
+        (by_list, {"enable_auto_offset_store": False}, False),
+        (by_list, {"value_deserializer": bytes.strip}, True),
+    ],
+)
+def test_what_takes_records_ahead_is_warned_of(
+    fake_kafka: FakeKafka,
+    caplog: pytest.LogCaptureFixture,
+    reads: Callable[[Consumer], None],
+    settings: dict[str, object],
+    *,
+    is_warned: bool,
+) -> None:
+    servers = fake_kafka.bootstrap_servers
+    topic = topic_of_two_partitions(servers)
+    settings = {"enable_auto_commit": True, "consumer_timeout_ms": 300} | settings
+    with member(servers, topic, **settings) as consumer:
+        consumer.assign(partitions_of(topic))
+        reads(consumer)
+    warnings = [text for text in caplog.messages if "records are taken ahead" in text]
+    assert len(warnings) == is_warned

@@ -162,6 +162,11 @@ class Commits:
         return self._auto_interval_ms is not None
 
     @property
+    def commits_what_was_returned(self) -> bool:
+        """Whether a record is committed once another one is taken."""
+        return self.is_automatic and self.stored is None
+
+    @property
     def has_unreported(self) -> bool:
         return bool(self._unreported)
 
