@@ -52,6 +52,10 @@ READ_DEFAULTS: Final[Mapping[str, object]] = {
 }
 """Settings of the consumer, where the user gives none, in place of Kafka's."""
 
+LARGE_READ: Final[Mapping[str, object]] = {"max.partition.fetch.bytes": 8 * 2**20}
+"""The same for ranges of more than an Arrow batch: each request costs a task a third of a
+millisecond. For a small range more would be fetched than is read."""
+
 TRIGGER_DELAY_MS_MAX: Final = 15 * 60 * 1_000
 OFFSET_RETRIES: Final = 3
 OFFSET_RETRY_MS: Final = 1_000
@@ -226,12 +230,17 @@ class KafkaOptions:
             stream=_stream_limits(given),
         )
 
-    def consumer_settings(self) -> dict[str, object]:
-        """The user's settings, and what follows from ranges being fixed before they are read."""
+    def consumer_settings(self, *, offset_count: int = 0) -> dict[str, object]:
+        """The user's settings, and what follows from ranges being fixed before they are read.
+
+        With `offset_count`, how many offsets one task reads, large ranges are fetched in large
+        parts.
+        """
         settings = self.client.of(ConsumerConfig)
         if (group := self.client.spelling_of("group.id")) is not None:
             del settings[group]
-        for name, value in READ_DEFAULTS.items():
+        defaults = {**READ_DEFAULTS, **(LARGE_READ if offset_count > BATCH_ROWS else {})}
+        for name, value in defaults.items():
             if self.client.spelling_of(name) is None:
                 settings[name] = value
         return {**settings, "auto.offset.reset": "none"}

@@ -41,7 +41,8 @@ def read_range(
     Raises: `DataLossError`, `KafkaTimeoutError` when nothing came for
     `kafkaConsumer.pollTimeoutMs`, and what `Consumer.poll_arrow` raises.
     """
-    with worker_consumer(options.consumer_settings()) as consumer:
+    settings = options.consumer_settings(offset_count=wanted.size)
+    with worker_consumer(settings) as consumer:
         yield from _RangeReader(consumer, wanted, options).batches(RecordColumns(schema))
 
 

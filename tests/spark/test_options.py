@@ -144,6 +144,17 @@ def test_the_system_sizes_the_receive_buffer_unless_the_user_does() -> None:
     assert ConsumerConfig.from_settings(given).receive_buffer_bytes == 1000
 
 
+@pytest.mark.parametrize(
+    ("offset_count", "fetch_bytes"), [(10_000, 1_048_576), (10_001, 8_388_608)]
+)
+def test_a_large_range_is_fetched_in_large_parts(offset_count: int, fetch_bytes: int) -> None:
+    settings = read().consumer_settings(offset_count=offset_count)
+    assert ConsumerConfig.from_settings(settings).max_partition_fetch_bytes == fetch_bytes
+    given = read(kafka_max_partition_fetch_bytes="1000")
+    settings = given.consumer_settings(offset_count=offset_count)
+    assert ConsumerConfig.from_settings(settings).max_partition_fetch_bytes == 1000
+
+
 @pytest.mark.parametrize("key", ["max.poll.records", "max_poll_records", "max.poll_records"])
 def test_records_of_a_poll_make_arrow_batches_larger_but_not_smaller(key: str) -> None:
     given = {"kafka.bootstrap.servers": "h1:9092", "subscribe": "a"}
