@@ -27,7 +27,7 @@ COMPILED_FROM := setup.py \
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test soak check chaos bench fuzz mutants sanitize protocol docs build clean java kafka
+.PHONY: help demo test soak check chaos bench bench-spark fuzz mutants sanitize protocol docs build clean java kafka
 
 help:
 	@echo "make demo      336,776 flights through Kafka into Spark"
@@ -36,6 +36,7 @@ help:
 	@echo "make check     style, types, import rules, generated code"
 	@echo "make chaos     groups of consumers and Spark queries under fire, some forty minutes; CHAOS_ROUNDS=1 is shorter"
 	@echo "make bench     the benchmarks beside other clients, a quarter of an hour; into bench-output"
+	@echo "make bench-spark  the Spark connector beside Spark's own, a quarter of an hour"
 	@echo "make fuzz      both cores beside each other on made-up input; FUZZ_CASES=100000 of each kind"
 	@echo "make mutants   plants one defect after the other in a copy: tests must notice; MUTANTS_JOBS=4 at a time"
 	@echo "make sanitize  the compiled core's tests under GCC's address and undefined-behaviour sanitizers"
@@ -67,6 +68,9 @@ chaos: java kafka
 
 bench: java kafka $(BENCH_INSTALLED)
 	$(PYTHON) benchmarks/suite.py --output bench-output
+
+bench-spark: java kafka
+	PYTHONPATH=. $(PYTHON) benchmarks/spark_suite.py --json bench-output/spark.json
 
 fuzz: $(COMPILED)
 	PYKCLIENT_FUZZ_CASES=$(FUZZ_CASES) $(PYTHON) -m pytest --timeout 0 $(FUZZ_TARGETS)

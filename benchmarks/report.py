@@ -81,16 +81,16 @@ def main(arguments: Sequence[str] | None = None, root: Path = ROOT) -> int:
     return 0
 
 
-def replaced(document: str, block: str) -> str:
+def replaced(document: str, block: str, *, begin: str = BEGIN, end: str = END) -> str:
     """The document with another block between the markers.
 
     Raises:
         ValueError: it has no such markers.
     """
-    if BEGIN not in document or END not in document:
-        raise ValueError(f"the document has no lines {BEGIN} and {END}")
-    before, rest = document.split(BEGIN)
-    return f"{before}{BEGIN}\n{block}\n{END}{rest.split(END)[1]}"
+    if begin not in document or end not in document:
+        raise ValueError(f"the document has no lines {begin} and {end}")
+    before, rest = document.split(begin)
+    return f"{before}{begin}\n{block}\n{end}{rest.split(end)[1]}"
 
 
 def readme_lines(runs: Sequence[Run]) -> Iterator[str]:

@@ -172,7 +172,7 @@ def names() -> Names:
 @cache
 def make_targets() -> frozenset[str]:
     text = (ROOT / "Makefile").read_text(encoding="utf-8")
-    return frozenset(re.findall(r"^(\w+):", text, re.MULTILINE))
+    return frozenset(re.findall(r"^([\w-]+):", text, re.MULTILINE))
 
 
 def exists(span: Span) -> bool:

@@ -33,6 +33,15 @@ FIGURES = {
     "heartbeat_gap_ms": Figure("longest between heartbeats, ms", ",.0f"),
     "growth_mib": Figure("resident growth, MiB", ".1f"),
     "import_ms": Figure("import, ms", ".1f"),
+    "wall_ms": Figure("wall time, ms", ",.0f"),
+    "batch_ms": Figure("batch, ms", ",.0f"),
+    "spark_cpu_s": Figure("Spark's CPU, s", ".2f"),
+    "broker_cpu_s": Figure("brokers' CPU, s", ".2f"),
+    "requests": Figure("requests", ",.0f"),
+    "list_offsets": Figure("ListOffsets requests", ",.1f"),
+    "connections": Figure("new connections", ",.0f"),
+    "worker_mib": Figure("Python worker, resident, MiB", ",.0f"),
+    "direct_mib": Figure("JVM direct memory, MiB", ",.0f"),
     "optional_modules": Figure("optional dependencies loaded", ".0f"),
 }
 

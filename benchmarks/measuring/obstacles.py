@@ -7,7 +7,10 @@ Owner: none; the table is constant.
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
 
 
 class Obstacle(NamedTuple):
@@ -130,15 +133,15 @@ OBSTACLES = (
 """The first that fits is reported."""
 
 
-def obstacle(what: str, wanted: str) -> str:
-    """Return what is known about a row.
+def obstacle(what: str, wanted: str, known: Iterable[Obstacle] | None = None) -> str:
+    """Return what is known about a row; `known` None means `OBSTACLES`.
 
     Raises:
         ValueError: nothing is.
     """
-    for known in OBSTACLES:
-        if what.startswith(known.what) and known.rival in wanted:
-            return known.text
+    for one in OBSTACLES if known is None else known:
+        if what.startswith(one.what) and one.rival in wanted:
+            return one.text
     raise ValueError(
         f"{what} ({wanted}) is missed, and measuring/obstacles.py does not say what is in the way"
     )

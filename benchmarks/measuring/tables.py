@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from measuring.measurement import Measurement, Run, Series
     from measuring.question import Question
-    from measuring.targets import Judgement
+    from measuring.targets import Judgement, Target
 
 TARGET_HEADINGS = ("what", "pykclient", "rival", "result", "target", "verdict")
 NOT_MEASURED = "not measured"
@@ -41,11 +41,11 @@ class TargetRow(NamedTuple):
     verdict: str
 
 
-def target_rows(runs: Sequence[Run]) -> list[TargetRow]:
+def target_rows(runs: Sequence[Run], targets: Iterable[Target] = TARGETS) -> list[TargetRow]:
     """Each target, judged by each run that measured it."""
     of_runs = [grouped(run.measurements) for run in runs]
     rows = []
-    for target in TARGETS:
+    for target in targets:
         judged = [judgement for groups in of_runs if (judgement := target.judge(groups))]
         rows.append(
             TargetRow(
@@ -60,10 +60,10 @@ def target_rows(runs: Sequence[Run]) -> list[TargetRow]:
     return rows
 
 
-def targets_table(runs: Sequence[Run]) -> Table:
+def targets_table(runs: Sequence[Run], targets: Iterable[Target] = TARGETS) -> Table:
     """The targets that were measured, for the terminal."""
     table = Table(*TARGET_HEADINGS, title="Medians, and the targets")
-    for row in target_rows(runs):
+    for row in target_rows(runs, targets):
         if row.verdict != NOT_MEASURED:
             table.add_row(*row, style="red" if MISSED in row.verdict else None)
     return table

@@ -1,0 +1,1 @@
+"""The questions of ``make bench-spark``: the connector beside Spark's own Kafka source and sink."""

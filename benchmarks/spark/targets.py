@@ -1,0 +1,58 @@
+"""The targets of the Spark connector.
+
+Owner: none; targets are immutable.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from measuring.targets import LimitTarget, RatioTarget, Relation
+from spark.contender import CEILING, CEILING_VALUE, OFFICIAL, OURS, OURS_VALUE, TUNED
+from spark.reading import CODECS, QUERIES
+
+if TYPE_CHECKING:
+    from measuring.targets import Target
+
+AT_LEAST, AT_MOST = Relation.AT_LEAST, Relation.AT_MOST
+RATE = "records_per_second"
+READS = tuple(("read", f"{codec}, {query}") for codec in CODECS for query in QUERIES)
+FEEDS = {"dense": 1.0, "sparse": 1 / 3}
+COUNTS = ("1 partition", "6 partitions")
+STREAM = ("stream requests", "a warm batch of 6 tasks")
+IDLE = ("idle query", "a minute")
+MEMORY = ("memory", "records of 500 kB, lz4")
+EXECUTORS = ("executors", "noop")
+TWO_EXECUTORS, ONE_EXECUTOR = "pykclient", "pykclient, one executor"
+
+TARGETS: tuple[Target, ...] = (
+    *(
+        target
+        for place in READS
+        for target in (
+            RatioTarget(place, RATE, AT_LEAST, 3, OFFICIAL.name),
+            RatioTarget(place, RATE, AT_LEAST, 2, TUNED.name),
+            RatioTarget(place, RATE, AT_LEAST, 0.8, CEILING.name),
+            RatioTarget(place, RATE, AT_LEAST, 1.5, OURS.name, OURS_VALUE.name),
+            RatioTarget(place, RATE, AT_LEAST, 0.8, CEILING_VALUE.name, OURS_VALUE.name),
+        )
+    ),
+    RatioTarget(("small topic", "300 records, count"), "wall_ms", AT_MOST, 1, OFFICIAL.name),
+    RatioTarget(("write", "none"), RATE, AT_LEAST, 1.5, OFFICIAL.name),
+    RatioTarget(("write", "lz4"), RATE, AT_LEAST, 1.2, OFFICIAL.name),
+    *(
+        RatioTarget(
+            ("micro-batch", f"{feed} feed, {count}"), "batch_ms", AT_MOST, limit, OFFICIAL.name
+        )
+        for count in COUNTS
+        for feed, limit in FEEDS.items()
+    ),
+    LimitTarget(STREAM, "list_offsets", 0),
+    LimitTarget(STREAM, "connections", 0),
+    RatioTarget(IDLE, "requests", AT_MOST, 0.25, OFFICIAL.name),
+    RatioTarget(IDLE, "spark_cpu_s", AT_MOST, 0.5, OFFICIAL.name),
+    LimitTarget(MEMORY, "worker_mib", 256),
+    LimitTarget(MEMORY, "direct_mib", 128),
+    RatioTarget(EXECUTORS, RATE, AT_LEAST, 0.9, ONE_EXECUTOR, TWO_EXECUTORS),
+)
+"""In the order of the table. Exactly once beside at least once comes with transactions."""

@@ -1,0 +1,149 @@
+"""Write what a run of `spark_suite.py` has measured into the README and `RESULTS.md`.
+
+The run is `benchmarks/results/spark/run.json` (``spark_suite.py --json``). The README gets a few
+rows between its markers, `RESULTS.md` the whole table of targets, what is in the way of those that
+were missed, and every median. A row that is missed without a word about it in `spark/obstacles.py`
+is an error. ``--check`` tells whether the documents say what the run says.
+
+    python benchmarks/spark_report.py [--check]
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from measuring.measurement import read_run
+from measuring.obstacles import obstacle
+from measuring.tables import (
+    MISSED,
+    NOT_MEASURED,
+    TARGET_HEADINGS,
+    figures_rows,
+    markdown,
+    target_rows,
+)
+from report import replaced
+from spark.contender import CEILING, OFFICIAL, TUNED
+from spark.obstacles import OBSTACLES
+from spark.targets import TARGETS
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from measuring.measurement import Run
+    from measuring.tables import TargetRow
+
+ROOT = Path(__file__).parents[1]
+RUN = Path("benchmarks", "results", "spark", "run.json")
+BEGIN = "<!-- Spark benchmarks: written by benchmarks/spark_report.py -->"
+END = "<!-- Spark benchmarks: end -->"
+NOT_YET = "Exactly once beside at least once is not measured: it comes with transactions."
+SUMMARY = (
+    ("read, none, noop, records/s", OFFICIAL.name),
+    ("read, none, noop, records/s", TUNED.name),
+    ("read, none, noop, records/s", CEILING.name),
+    ("read, lz4, sum, records/s", TUNED.name),
+    ("write, none, records/s", OFFICIAL.name),
+    ("write, lz4, records/s", OFFICIAL.name),
+    ("micro-batch, dense feed, 6 partitions, batch, ms", OFFICIAL.name),
+    ("micro-batch, sparse feed, 1 partition, batch, ms", OFFICIAL.name),
+    ("idle query, a minute, requests", OFFICIAL.name),
+)
+"""The rows of the README: what is measured, and how the rival's name ends."""
+
+
+def main(arguments: Sequence[str] | None = None, root: Path = ROOT) -> int:
+    """Write the documents, or with ``--check`` say which of them differ; 1 when any does."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--check", action="store_true", help="write nothing")
+    options = parser.parse_args(arguments)
+    run = read_run(root / RUN)
+    blocks = {
+        root / "README.md": "\n".join(readme_lines(run)),
+        root / "benchmarks" / "RESULTS.md": "\n".join(results_lines(run)),
+    }
+    wanted = {
+        path: replaced(path.read_text("utf-8"), block, begin=BEGIN, end=END)
+        for path, block in blocks.items()
+    }
+    stale = [path for path, text in wanted.items() if path.read_text("utf-8") != text]
+    for path in stale:
+        if options.check:
+            sys.stderr.write(f"{path.name} does not say what the run of Spark says\n")
+        else:
+            path.write_text(wanted[path], "utf-8")
+    return 1 if stale and options.check else 0
+
+
+def readme_lines(run: Run) -> Iterator[str]:
+    """A few targets, and how many of all are met."""
+    yield f"Spark, beside its own Kafka source and sink (`make bench-spark`), on {_machine(run)}:"
+    yield ""
+    rows = target_rows([run], TARGETS)
+    chosen = [
+        row
+        for what, rival in SUMMARY
+        for row in rows
+        if row.what == what and row.wanted.endswith(f"x {rival}")
+    ]
+    yield from markdown(TARGET_HEADINGS, chosen)
+    judged = [row for row in rows if row.verdict != NOT_MEASURED]
+    met_count = sum(row.verdict != MISSED for row in judged)
+    yield ""
+    yield (
+        f"{met_count} of {len(judged)} targets are met. All of them, and what is in the way of the "
+        f"others: [benchmarks/RESULTS.md](benchmarks/RESULTS.md)."
+    )
+
+
+def results_lines(run: Run) -> Iterator[str]:
+    """The table of targets, why some are missed, and every median."""
+    yield f"    {run.command}"
+    yield ""
+    yield f"{run.date}, {_machine(run)}."
+    yield ""
+    rows = target_rows([run], TARGETS)
+    yield from markdown(TARGET_HEADINGS, rows)
+    yield ""
+    yield NOT_YET
+    yield from missed_lines(rows)
+    yield ""
+    yield "Medians, with the smallest and the largest value."
+    for question in dict.fromkeys(one.question for one in run.measurements):
+        headings, *figures = figures_rows(question, run.measurements)
+        yield ""
+        yield f"### Spark: {question}"
+        yield ""
+        yield from markdown(headings, figures)
+
+
+def missed_lines(rows: Sequence[TargetRow]) -> Iterator[str]:
+    """What is in the way of the rows that were missed.
+
+    Raises:
+        ValueError: nothing is said about one.
+    """
+    names_of_text: dict[str, list[str]] = {}
+    for row in rows:
+        if row.verdict == MISSED:
+            text = obstacle(row.what, row.wanted, OBSTACLES)
+            names_of_text.setdefault(text, []).append(f"{row.what} ({row.wanted})")
+    if names_of_text:
+        yield ""
+        yield "What is in the way of the rows that were missed:"
+        yield ""
+    for text, names in names_of_text.items():
+        yield f"- **{'; '.join(names)}**: {text}"
+
+
+def _machine(run: Run) -> str:
+    return ", ".join(f"{name} {value}" for name, value in run.machine.items())
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,167 @@
+"""The Spark connector beside Spark's own Kafka source and sink: what ``make bench-spark`` runs.
+
+One broker for all that is timed and one behind a proxy for what is counted, a session of two
+local threads with Unix sockets to its Python workers, then sessions with executors of their own. It
+prints what it measures and the table of targets. The full form takes a quarter of an hour on two
+quiet cores; ``--quick`` is for development: fewer records, fewer turns.
+
+    python benchmarks/spark_suite.py [--quick] [--questions ...] [--records N] [--json FILE]
+"""
+
+from __future__ import annotations
+
+import argparse
+import shlex
+import sys
+import time
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from rich.console import Console
+from rich.table import Table
+
+from measuring.figures import figures_text
+from measuring.machine import describe
+from measuring.measurement import Run, write_run
+from measuring.question import KAFKA_VERSION
+from measuring.tables import figures_rows, targets_table
+from pykclient import accel
+from pykclient.testing import KafkaCluster
+from pykclient.testing.cluster.java import find_spark_java
+from spark.arena import Settings, SparkArena, start_session
+from spark.ceiling import CeilingDataSource
+from spark.executors import MASTERS, executors
+from spark.reading import read, small_topic
+from spark.streaming import idle, micro_batch, stream_requests
+from spark.targets import TARGETS
+from spark.writing import write
+from spark_report import NOT_YET
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+    from measuring.measurement import Measurement
+
+    Question = Callable[[SparkArena, Settings], Iterator[Measurement]]
+
+TIMED: dict[str, Question] = {
+    "read": read,
+    "small topic": small_topic,
+    "write": write,
+    "micro-batch": micro_batch,
+}
+COUNTED: dict[str, Question] = {"stream requests": stream_requests, "idle query": idle}
+EXECUTORS = "executors"
+QUESTIONS = (*TIMED, *COUNTED, EXECUTORS)
+FULL = Settings(5_000_000, 1_000_000, 5, 30, 60)
+QUICK = Settings(1_000_000, 300_000, 2, 9, 10)
+
+
+class Measuring:
+    """Asks questions, prints what comes, and keeps it in the run."""
+
+    def __init__(self, settings: Settings, run: Run, json: Path | None) -> None:
+        self._settings = settings
+        self._run = run
+        self._json = json
+        self._console = Console()
+
+    def ask(self, name: str, measurements: Iterator[Measurement]) -> None:
+        """Keep the measurements of one question."""
+        self._console.rule(name)
+        found, started = [], time.perf_counter()
+        for measurement in measurements:
+            found.append(measurement)
+            text = figures_text(measurement.figures)
+            self._console.print(
+                f"{measurement.case}: {measurement.client}: {text}", highlight=False
+            )
+        self._console.print(f"[{name}: {time.perf_counter() - started:.0f} s]", markup=False)
+        self._run.measurements.extend(found)
+        if self._json:  # after each question, so that a failure later loses only its own
+            write_run(self._json, self._run)
+
+    def ask_all(self, questions: dict[str, Question], arena: SparkArena) -> None:
+        """Ask several at one arena."""
+        for name, question in questions.items():
+            self.ask(name, question(arena, self._settings))
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Measure, print the tables, write the JSON if asked."""
+    options = _parsed(arguments)
+    chosen = QUICK if options.quick else FULL
+    settings = Settings(
+        options.records or chosen.record_count,
+        chosen.written_count,
+        options.turns or chosen.turn_count,
+        chosen.batch_count,
+        chosen.idle_s,
+    )
+    run = Run(
+        shlex.join(["python", "benchmarks/spark_suite.py", *(arguments or sys.argv[1:])]),
+        f"{datetime.now(UTC):%Y-%m-%d %H:%M} UTC",
+        {
+            **describe(["pykclient", "pyspark", "pyarrow"]),
+            "Spark's own source": "4.2.0",
+            "Kafka": KAFKA_VERSION,
+            "Java": str(find_spark_java().major_version),
+            "pykclient.accel": accel.implementation,
+        },
+        [],
+    )
+    measuring = Measuring(settings, run, options.json)
+    timed = {name: TIMED[name] for name in TIMED if name in options.questions}
+    counted = {name: COUNTED[name] for name in COUNTED if name in options.questions}
+    if timed:
+        with _arena("local[2]") as arena:
+            measuring.ask_all(timed, arena)
+    if counted:
+        with _arena("local[2]", proxied=True) as arena:
+            measuring.ask_all(counted, arena)
+    for name, master in MASTERS.items() if EXECUTORS in options.questions else ():
+        with _arena(master) as arena:
+            measuring.ask(EXECUTORS, executors(arena, settings, name))
+    _report(run)
+    return 0
+
+
+@contextmanager
+def _arena(master: str, *, proxied: bool = False) -> Iterator[SparkArena]:
+    with KafkaCluster(version=KAFKA_VERSION, proxied=proxied) as kafka:
+        spark = start_session(master)
+        spark.dataSource.register(CeilingDataSource)
+        try:
+            yield SparkArena(spark, kafka)
+        finally:
+            spark.stop()
+
+
+def _report(run: Run) -> None:
+    console = Console(width=160)
+    for question in dict.fromkeys(one.question for one in run.measurements):
+        headings, *rows = figures_rows(question, run.measurements)
+        table = Table(*headings, title=f"{question}: medians (smallest to largest)")
+        for row in rows:
+            table.add_row(*row)
+        console.print(table)
+    console.print(targets_table([run], TARGETS))
+    console.print(NOT_YET)
+
+
+def _parsed(arguments: Sequence[str] | None) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--quick", action="store_true", help="fewer records and turns")
+    parser.add_argument("--records", type=int, help="records that a read has, 5,000,000")
+    parser.add_argument("--turns", type=int, help="turns of each contender, 5")
+    parser.add_argument("--questions", nargs="+", choices=QUESTIONS, default=QUESTIONS)
+    parser.add_argument("--json", type=Path, help="write every figure, the machine and versions")
+    return parser.parse_args(arguments)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
