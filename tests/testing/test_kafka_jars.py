@@ -16,7 +16,14 @@ import pytest
 
 from pykclient.errors.base import ConfigError
 from pykclient.testing.cluster import jars as module
-from pykclient.testing.cluster.jars import KafkaJars, cache_folder, kafka_jars
+from pykclient.testing.cluster.jars import (
+    Artifact,
+    JarSet,
+    KafkaJars,
+    cache_folder,
+    cached_jars,
+    kafka_jars,
+)
 from pykclient.testing.cluster.java import Java, MissingPrerequisiteError
 from tests.testing.test_jvm import fake_java
 
@@ -164,6 +171,17 @@ def test_without_maven_the_ivy_of_pyspark_is_used(machine: Machine, tmp_path: Pa
     )
     jars = kafka_jars("4.3.1", environ=machine.environ)
     assert {path.name for path in jars.folder.iterdir()} == set(JARS)
+
+
+def test_jars_are_fetched_without_what_they_depend_on_where_that_is_meant(machine: Machine) -> None:
+    artifact = Artifact("org.example", "one", "1.0")
+    wanted = JarSet("One", "one-1.0", (artifact,), required=("one-1.0.jar",), is_alone=True)
+    pom = machine.cache / "pom"
+    machine.add_maven(jars=wanted.required, before=f'cp "${{5}}" {pom}')
+    assert [path.name for path in cached_jars(wanted, environ=machine.environ).iterdir()] == [
+        artifact.jar
+    ]
+    assert "<groupId>*</groupId><artifactId>*</artifactId></exclusion>" in pom.read_text()
 
 
 @pytest.mark.promise("what cannot be installed is named, with its cure")

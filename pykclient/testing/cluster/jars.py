@@ -1,12 +1,12 @@
-"""Kafka's own jars, fetched once into the user's cache folder.
+"""Kafka's own jars, and other sets of jars, fetched once into the user's cache folder.
 
-A version's folder ``$XDG_CACHE_HOME/pykclient/kafka-<version>`` (``~/.cache`` where that is unset)
-either does not exist or is complete: the jars are fetched into a folder beside it, checked, and
-moved into place in one step, under a file lock so that several processes fetch once. Once it is
-there no network is needed.
+The folder of a set, such as ``$XDG_CACHE_HOME/pykclient/kafka-<version>`` (``~/.cache`` where that
+is unset), either does not exist or is complete: the jars are fetched into a folder beside it,
+checked, and moved into place in one step, under a file lock so that several processes fetch once.
+Once it is there no network is needed.
 
 They come from Maven Central, through ``mvn`` where it is on the PATH, else through the Ivy that the
-PyPI package ``pyspark`` carries; both read the registry that they were set up for. The set is
+PyPI package ``pyspark`` carries; both read the registry that they were set up for. Kafka's set is
 ``kafka_2.13`` and ``kafka-tools`` with their dependencies, and slf4j-simple as the one logger,
 since it is set by system properties and needs no file.
 
@@ -31,7 +31,7 @@ import time
 import zipfile
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from pykclient.errors.base import ConfigError, KafkaTimeoutError
 from pykclient.testing.clock import Deadline
@@ -57,13 +57,35 @@ _TRUST_CURE = (
 )
 
 _SCALA = "2.13"
-_DEPENDENCIES = (
-    ("org.apache.kafka", f"kafka_{_SCALA}", "{version}"),
-    ("org.apache.kafka", "kafka-tools", "{version}"),
-    ("org.slf4j", "slf4j-simple", "1.7.36"),
-)
-# Kafka 3.9 brings a logger of its own; two at once log a complaint and choose by chance.
-_EXCLUDED = (("org.slf4j", "slf4j-reload4j"),)
+
+
+class Artifact(NamedTuple):
+    """One jar as Maven names it."""
+
+    group: str
+    name: str
+    version: str
+
+    @property
+    def jar(self) -> str:
+        """The name of its file."""
+        return f"{self.name}-{self.version}.jar"
+
+
+@dataclass(frozen=True, slots=True)
+class JarSet:
+    """Jars that are fetched together into one folder of the cache, all or none.
+
+    `title` is what messages call the set. `artifacts` come with what they depend on, but for
+    `excluded` (groups and names), or alone. The folder is complete when it holds `required`.
+    """
+
+    title: str
+    folder_name: str
+    artifacts: tuple[Artifact, ...]
+    required: tuple[str, ...]
+    excluded: tuple[tuple[str, str], ...] = ()
+    is_alone: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,16 +138,39 @@ def kafka_jars(
         MissingPrerequisiteError: there is no way to fetch them, or fetching failed; says the cure.
         KafkaTimeoutError: another process has been fetching them for more than ten minutes.
     """
-    environment = os.environ if environ is None else environ
     check_version(version)
-    folder = cache_folder(environment) / f"kafka-{version}"
-    jars = KafkaJars(version, folder)
-    if _lacking(jars):
+    kafka, tools, clients = (
+        Artifact("org.apache.kafka", name, version)
+        for name in (f"kafka_{_SCALA}", "kafka-tools", "kafka-clients")
+    )
+    wanted = JarSet(
+        title=f"Kafka {version}",
+        folder_name=f"kafka-{version}",
+        artifacts=(kafka, tools, Artifact("org.slf4j", "slf4j-simple", "1.7.36")),
+        required=(kafka.jar, tools.jar, clients.jar),
+        # Kafka 3.9 brings a logger of its own; two at once log a complaint and choose by chance.
+        excluded=(("org.slf4j", "slf4j-reload4j"),),
+    )
+    return KafkaJars(version, cached_jars(wanted, environ=environ))
+
+
+def cached_jars(wanted: JarSet, *, environ: Mapping[str, str] | None = None) -> Path:
+    """Give the folder with a set of jars, fetching them if they are not cached yet.
+
+    `environ` None means this process's environment (``XDG_CACHE_HOME``, ``PATH``, ``JAVA_HOME``).
+
+    Raises:
+        MissingPrerequisiteError: there is no way to fetch them, or fetching failed; says the cure.
+        KafkaTimeoutError: another process has been fetching them for more than ten minutes.
+    """
+    environment = os.environ if environ is None else environ
+    folder = cache_folder(environment) / wanted.folder_name
+    if _lacking(wanted, folder):
         folder.parent.mkdir(parents=True, exist_ok=True)
         with _lock(folder.with_name(f"{folder.name}.lock")):
-            if _lacking(jars):
-                _fetch(jars, environment)
-    return jars
+            if _lacking(wanted, folder):
+                _fetch(wanted, folder, environment)
+    return folder
 
 
 def check_version(version: str) -> None:
@@ -139,14 +184,9 @@ def check_version(version: str) -> None:
         )
 
 
-def _lacking(jars: KafkaJars) -> list[str]:
-    """The jars without which nothing here works and which are absent or not whole."""
-    names = [
-        f"kafka_{_SCALA}-{jars.version}.jar",
-        f"kafka-tools-{jars.version}.jar",
-        jars.clients_jar.name,
-    ]
-    return [name for name in names if not zipfile.is_zipfile(jars.folder / name)]
+def _lacking(wanted: JarSet, folder: Path) -> list[str]:
+    """The jars that have to be there and are absent or not whole."""
+    return [name for name in wanted.required if not zipfile.is_zipfile(folder / name)]
 
 
 @contextlib.contextmanager
@@ -162,92 +202,97 @@ def _lock(path: Path) -> Iterator[None]:
                 if deadline.has_passed():
                     raise KafkaTimeoutError(
                         f"another process has held {path} for {deadline.timeout_ms} ms; "
-                        "if it hangs while it fetches Kafka's jars, end it"
+                        "if it hangs while it fetches the jars, end it"
                     ) from None
                 time.sleep(LOCK_PAUSE_S)
         yield
 
 
-def _fetch(jars: KafkaJars, environ: Mapping[str, str]) -> None:
-    """Requires the version's lock, so that whatever lies beside the folder is left over."""
-    for leftover in jars.folder.parent.glob(f"{jars.folder.name}.partial-*"):
+def _fetch(wanted: JarSet, folder: Path, environ: Mapping[str, str]) -> None:
+    """Requires the set's lock, so that whatever lies beside the folder is left over."""
+    for leftover in folder.parent.glob(f"{folder.name}.partial-*"):
         shutil.rmtree(leftover)
-    partial = Path(tempfile.mkdtemp(prefix=f"{jars.folder.name}.partial-", dir=jars.folder.parent))
+    partial = Path(tempfile.mkdtemp(prefix=f"{folder.name}.partial-", dir=folder.parent))
     try:
-        fetched = KafkaJars(jars.version, partial / "jars")
-        _way_to_fetch(environ)(fetched, environ)
-        lacking = _lacking(fetched)
+        fetched = partial / "jars"
+        _way_to_fetch(wanted, environ)(wanted, fetched, environ)
+        lacking = _lacking(wanted, fetched)
         if lacking:
             raise MissingPrerequisiteError(
-                f"Kafka {jars.version} was fetched without {', '.join(lacking)}; "
+                f"{wanted.title} was fetched without {', '.join(lacking)}; "
                 "check the Maven mirror that this machine is set up for"
             )
-        if jars.folder.exists():  # An earlier one was damaged.
-            shutil.rmtree(jars.folder)
-        fetched.folder.rename(jars.folder)
+        if folder.exists():  # An earlier one was damaged.
+            shutil.rmtree(folder)
+        fetched.rename(folder)
     finally:
         shutil.rmtree(partial)
 
 
 def _way_to_fetch(
-    environ: Mapping[str, str],
-) -> Callable[[KafkaJars, Mapping[str, str]], None]:
+    wanted: JarSet, environ: Mapping[str, str]
+) -> Callable[[JarSet, Path, Mapping[str, str]], None]:
     if shutil.which("mvn", path=environ.get("PATH", "")) is not None:
         return _fetch_with_maven
     if _ivy_jar() is not None:
         return _fetch_with_ivy
     raise MissingPrerequisiteError(
-        "Kafka's jars are not cached, and there is nothing to fetch them with: mvn is not on the "
-        "PATH, and the PyPI package pyspark, whose Ivy would do, is not installed. To cure it, "
-        "install Maven (Debian, Ubuntu: apt-get install maven), or: pip install pyspark; or copy "
-        f"the folder kafka-<version> from another machine's cache into {cache_folder(environ)}."
+        f"the jars of {wanted.title} are not cached, and there is nothing to fetch them with: mvn "
+        "is not on the PATH, and the PyPI package pyspark, whose Ivy would do, is not installed. "
+        "To cure it, install Maven (Debian, Ubuntu: apt-get install maven), or: pip install "
+        f"pyspark; or copy the folder {wanted.folder_name} from another machine's cache into "
+        f"{cache_folder(environ)}."
     )
 
 
-def _fetch_with_maven(target: KafkaJars, environ: Mapping[str, str]) -> None:
+def _fetch_with_maven(wanted: JarSet, folder: Path, environ: Mapping[str, str]) -> None:
+    excluded = (("*", "*"),) if wanted.is_alone else wanted.excluded
     exclusions = "".join(
         f"<exclusion><groupId>{group}</groupId><artifactId>{name}</artifactId></exclusion>"
-        for group, name in _EXCLUDED
+        for group, name in excluded
     )
     dependencies = "".join(
-        f"<dependency><groupId>{group}</groupId><artifactId>{name}</artifactId>"
-        f"<version>{revision.format(version=target.version)}</version>"
+        f"<dependency><groupId>{one.group}</groupId><artifactId>{one.name}</artifactId>"
+        f"<version>{one.version}</version>"
         f"<exclusions>{exclusions}</exclusions></dependency>\n"
-        for group, name, revision in _DEPENDENCIES
+        for one in wanted.artifacts
     )
-    pom = target.folder.parent / "pom.xml"
+    pom = folder.parent / "pom.xml"
     pom.write_text(
         '<project xmlns="http://maven.apache.org/POM/4.0.0">\n'
         "<modelVersion>4.0.0</modelVersion>\n"
-        "<groupId>pykclient</groupId><artifactId>kafka</artifactId><version>0</version>\n"
+        "<groupId>pykclient</groupId><artifactId>jars</artifactId><version>0</version>\n"
         f"<dependencies>\n{dependencies}</dependencies>\n</project>\n"
     )
     command = [
         *("mvn", "-q", "-B", "-Dstyle.color=never", "-f", str(pom)),
-        *("dependency:copy-dependencies", f"-DoutputDirectory={target.folder}"),
+        *("dependency:copy-dependencies", f"-DoutputDirectory={folder}"),
     ]
-    _run(command, target.version, environ)
+    _run(command, wanted.title, environ)
 
 
-def _fetch_with_ivy(target: KafkaJars, environ: Mapping[str, str]) -> None:
+def _fetch_with_ivy(wanted: JarSet, folder: Path, environ: Mapping[str, str]) -> None:
+    transitive = str(not wanted.is_alone).lower()
     dependencies = "".join(
-        f'<dependency org="{group}" name="{name}" '
-        f'rev="{revision.format(version=target.version)}" conf="default->default"/>\n'
-        for group, name, revision in _DEPENDENCIES
+        f'<dependency org="{one.group}" name="{one.name}" '
+        f'rev="{one.version}" conf="default->default" transitive="{transitive}"/>\n'
+        for one in wanted.artifacts
     )
-    exclusions = "".join(f'<exclude org="{group}" module="{name}"/>\n' for group, name in _EXCLUDED)
-    module = target.folder.parent / "ivy.xml"
+    exclusions = "".join(
+        f'<exclude org="{group}" module="{name}"/>\n' for group, name in wanted.excluded
+    )
+    module = folder.parent / "ivy.xml"
     module.write_text(
-        '<ivy-module version="2.0">\n<info organisation="pykclient" module="kafka"/>\n'
+        '<ivy-module version="2.0">\n<info organisation="pykclient" module="jars"/>\n'
         f"<dependencies>\n{dependencies}{exclusions}</dependencies>\n</ivy-module>\n"
     )
     command = [
         *(str(find_java(environ).executable), "-cp", str(_ivy_jar()), "org.apache.ivy.Main"),
-        *("-ivy", str(module), "-cache", str(target.folder.parent / "ivy-cache")),
+        *("-ivy", str(module), "-cache", str(folder.parent / "ivy-cache")),
         *("-confs", "default", "-types", "jar", "bundle"),
-        *("-retrieve", f"{target.folder}/[artifact]-[revision].[ext]"),
+        *("-retrieve", f"{folder}/[artifact]-[revision].[ext]"),
     ]
-    _run(command, target.version, environ)
+    _run(command, wanted.title, environ)
 
 
 def _ivy_jar() -> Path | None:
@@ -258,7 +303,7 @@ def _ivy_jar() -> Path | None:
     return found[-1] if found else None
 
 
-def _run(command: Sequence[str], version: str, environ: Mapping[str, str]) -> None:
+def _run(command: Sequence[str], title: str, environ: Mapping[str, str]) -> None:
     try:
         ended = subprocess.run(
             command,
@@ -271,14 +316,14 @@ def _run(command: Sequence[str], version: str, environ: Mapping[str, str]) -> No
         )
     except (OSError, subprocess.TimeoutExpired) as error:
         raise MissingPrerequisiteError(
-            f"fetching the jars of Kafka {version} failed: {error}; it needs a registry of Maven "
+            f"fetching the jars of {title} failed: {error}; it needs a registry of Maven "
             "packages once, and nothing after that"
         ) from error
     if ended.returncode != 0:
         output = ended.stdout.decode(errors="replace")
         tail = "\n".join(output.splitlines()[-OUTPUT_TAIL_LINES:])
         raise MissingPrerequisiteError(
-            f"fetching the jars of Kafka {version} failed: {command[0]} ended with status "
+            f"fetching the jars of {title} failed: {command[0]} ended with status "
             f"{ended.returncode}; it needs a registry of Maven packages once, and nothing after "
             f"that.{_TRUST_CURE if 'PKIX' in output else ''} Its last lines:\n{tail}"
         )
