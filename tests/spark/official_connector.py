@@ -1,0 +1,44 @@
+"""Spark's own Kafka connector, the oracle of this format's tests.
+
+Run as ``python -m tests.spark.official_connector`` it fetches the jars into the user's cache.
+
+Owner: none, it holds no state.
+"""
+
+from __future__ import annotations
+
+import os
+from typing import Final
+
+from pykclient.testing.cluster.jars import Artifact, JarSet, cached_jars
+
+VERSION: Final = "4.2.0"
+"""The newest version that Maven has; it runs on the engines of Spark 4.2 and 4.3."""
+
+_ARTIFACTS: Final = (
+    Artifact("org.apache.spark", "spark-sql-kafka-0-10_2.13", VERSION),
+    Artifact("org.apache.spark", "spark-token-provider-kafka-0-10_2.13", VERSION),
+    Artifact("org.apache.kafka", "kafka-clients", "3.9.2"),
+    Artifact("org.apache.commons", "commons-pool2", "2.12.1"),
+)
+# What else they depend on is in Spark itself.
+_JARS: Final = JarSet(
+    title=f"Spark's Kafka connector {VERSION}",
+    folder_name=f"spark-sql-kafka-{VERSION}",
+    artifacts=_ARTIFACTS,
+    required=tuple(one.jar for one in _ARTIFACTS),
+    is_alone=True,
+)
+
+
+def official_classpath() -> str:
+    """The jars as ``spark.driver.extraClassPath`` takes them, fetched if they are not cached yet.
+
+    Raises: `MissingPrerequisiteError` when they cannot be fetched.
+    """
+    folder = cached_jars(_JARS)
+    return os.pathsep.join(str(folder / one.jar) for one in _ARTIFACTS)
+
+
+if __name__ == "__main__":
+    official_classpath()
