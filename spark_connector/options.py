@@ -44,6 +44,10 @@ POLL_TIMEOUT_MS: Final = 120_000
 BATCH_ROWS: Final = 10_000
 """Rows of an Arrow batch: with fewer Spark's own cost for each shows, with more nothing is won."""
 
+BATCH_SIZE_BYTES_MAX: Final = 16 * 1024 * 1024
+"""Bytes of an Arrow batch, which the worker, the socket and the JVM each hold: large records come
+in batches of fewer rows, and one that is larger than this alone."""
+
 READ_DEFAULTS: Final[Mapping[str, object]] = {
     "allow.auto.create.topics": False,
     # The system's own grows with what comes. Kafka's default of 64 KiB takes a dozen turns for a

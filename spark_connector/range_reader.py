@@ -18,6 +18,7 @@ from pyspark.sql.pandas.types import to_arrow_schema
 from pykclient.errors import KafkaTimeoutError, OffsetOutOfRangeError
 from spark_connector.cluster import log_bounds
 from spark_connector.offsets import report_data_loss
+from spark_connector.options import BATCH_SIZE_BYTES_MAX
 from spark_connector.worker_clients import worker_consumer
 
 if TYPE_CHECKING:
@@ -67,6 +68,7 @@ class _RangeReader:
                     batch_rows,
                     until={partition: end},
                     columns=columns.names,
+                    max_bytes=BATCH_SIZE_BYTES_MAX,
                 )
             except OffsetOutOfRangeError as error:
                 self._skip_lost(position, end, error)

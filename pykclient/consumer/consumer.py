@@ -131,11 +131,13 @@ class Consumer(ConsumerCore):
         *,
         include_headers: bool = False,
         columns: Iterable[str] | None = None,
+        max_bytes: int | None = None,
     ) -> pyarrow.RecordBatch:
         """Return the next records as one Arrow record batch; empty when nothing came in time.
 
         `max_records` None means all that are at hand, whatever `max_poll_records` is: that is up to
-        `fetch_max_bytes`.
+        `fetch_max_bytes`. `max_bytes` bounds what keys, values and headers take together; a record
+        that is larger comes alone. None means 256 MiB, and there are never more.
 
         Columns: `key` and `value` binary, `topic` string, `partition` int32, `offset` int64,
         `timestamp` timestamp(us, UTC), `timestamp_type` int32, and with `include_headers` also
@@ -152,7 +154,9 @@ class Consumer(ConsumerCore):
         """
         wanted = wanted_columns(columns, include_headers=include_headers)
         limits = NO_LIMITS if until is None else limits_by_partition(until)
-        spans = self._poll(timeout, max_records, limits, is_raw=True)
+        if max_bytes is not None:
+            check_count(max_bytes, "poll_arrow: max_bytes")
+        spans = self._poll(timeout, max_records, limits, is_raw=True, max_bytes=max_bytes)
         return arrow_batch(spans, wanted)
 
     def __iter__(self) -> Iterator[ConsumerRecord]:
@@ -220,6 +224,7 @@ class Consumer(ConsumerCore):
         limits: Mapping[TopicPartition, int],
         *,
         is_raw: bool,
+        max_bytes: int | None = None,
     ) -> list[RecordSpan]:
         wiring = self._wiring
         count_max = max_records
@@ -227,7 +232,9 @@ class Consumer(ConsumerCore):
             count_max = INT_MAX if is_raw else wiring.config.max_poll_records
         check_count(count_max, "poll_arrow: max_records" if is_raw else "poll: max_records")
         timeout_ms = milliseconds(timeout, wiring.config.default_api_timeout_ms)
-        decisions = self._poll_loop.poll(count_max, timeout_ms, limits, is_raw=is_raw)
+        decisions = self._poll_loop.poll(
+            count_max, timeout_ms, limits, is_raw=is_raw, size_bytes_max=max_bytes
+        )
         return drive(wiring.engine, wiring.port, decisions)
 
     # What the group has committed. All of these need `group_id`; a subscription they do not.

@@ -74,12 +74,19 @@ class PollLoop:
         limits: Mapping[TopicPartition, int] = NO_LIMITS,
         *,
         is_raw: bool = False,
+        size_bytes_max: int | None = None,
     ) -> Decisions[list[RecordSpan]]:
         """Return records as soon as there are any; none when the time is up."""
         self._set_limits(limits)
 
         def take(taken_ms: int, is_over: Callable[[], bool]) -> list[RecordSpan]:
-            spans = self._records.take(count_max, taken_ms, is_over=is_over, is_raw=is_raw)
+            spans = self._records.take(
+                count_max,
+                taken_ms,
+                is_over=is_over,
+                is_raw=is_raw,
+                size_bytes_max=size_bytes_max,
+            )
             if self._commits is not None:
                 for span in spans:
                     assigned = self._subscription.find(span.partition)

@@ -280,13 +280,14 @@ def test_rows_of_rows_count_from_their_own_start(columns: RecordColumns) -> None
 
 
 def test_the_size_bounds_what_keys_values_and_headers_take(columns: RecordColumns) -> None:
-    taken_bytes = sum(
-        len(key or b"")
-        + len(value or b"")
-        + sum(len(n.encode()) + len(v or b"") for n, v in headers)
-        for _, _, key, value, headers in columns
-    )
-    assert taken_bytes <= columns.size_bytes <= 2 * taken_bytes
+    for rows in (columns, columns.rows(1), columns.rows(0, 1), columns.rows(1, 1)):
+        taken_bytes = sum(
+            len(key or b"")
+            + len(value or b"")
+            + sum(len(n.encode()) + len(v or b"") for n, v in headers)
+            for _, _, key, value, headers in rows
+        )
+        assert taken_bytes <= rows.size_bytes <= 2 * taken_bytes
 
 
 def test_a_record_is_found_by_its_offset_or_the_next_one_is(core: ModuleType) -> None:

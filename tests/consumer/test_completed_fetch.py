@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import chain
 from typing import TYPE_CHECKING
 
 import pytest
@@ -136,6 +137,22 @@ def test_a_limit_is_not_passed() -> None:
     assert partition.peek(4, ALL, 4) is None
     assert not partition.is_exhausted
     assert read_all(partition, 4) == ([4, 5], 6)
+
+
+@pytest.mark.parametrize("codec", [Codec.NONE, Codec.LZ4])
+def test_records_take_as_many_bytes_as_are_allowed_but_one_always_comes(codec: Codec) -> None:
+    partition = fetched(batch(range(3), codec=codec) + batch(range(3, 9), codec=codec))
+    taken = []
+    position = 0
+    while (rows := partition.peek(position, ALL, size_bytes_max=40)) is not None:
+        assert rows.columns.size_bytes <= 40
+        taken.append(list(rows.columns.offsets))
+        position = partition.settle(rows.columns.last_offset + 1)
+    assert [*chain(*taken)] == list(range(9))
+    assert max(map(len, taken)) == 2
+    one = fetched(batch(range(3))).peek(0, ALL, size_bytes_max=1)
+    assert one is not None
+    assert list(one.columns.offsets) == [0]
 
 
 def test_batches_behind_a_hole_may_go_beyond_the_high_watermark() -> None:

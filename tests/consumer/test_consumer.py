@@ -326,6 +326,18 @@ def test_an_arrow_batch_has_all_that_is_at_hand_unless_set_otherwise(port: Servi
         assert consumer.poll_arrow(LONG_S).num_rows == 3
 
 
+def test_an_arrow_batch_is_bounded_in_bytes(port: ServingPort) -> None:
+    port.logs[0].append(5)
+    with consumer_over(port, A) as consumer:
+        size_bytes = 2 * len(value_at(0)) + 20
+        batches = [consumer.poll_arrow(LONG_S, max_bytes=size_bytes) for _ in range(3)]
+        assert [batch.column("offset").to_pylist() for batch in batches] == [[0, 1], [2, 3], [4]]
+        consumer.seek(A, 0)
+        assert consumer.poll_arrow(LONG_S, max_bytes=1).num_rows == 1
+        with pytest.raises(UsageError, match="poll_arrow: max_bytes=0: give a number from 1"):
+            consumer.poll_arrow(0, max_bytes=0)
+
+
 def test_arrow_batches_are_not_deserialized(port: ServingPort) -> None:
     port.logs[0].append(4)
     with consumer_over(port, A, value_deserializer=refuse_twos) as consumer:

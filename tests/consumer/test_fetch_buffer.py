@@ -80,8 +80,10 @@ class Scene:
         self.subscription.resume(self[partition])
         self.buffer.refresh(self[partition])
 
-    def take(self, count_max: int = 100, read: Read | None = None) -> list[RecordSpan]:
-        return self.buffer.take(count_max, START_MS, read)
+    def take(
+        self, count_max: int = 100, read: Read | None = None, size_bytes_max: int | None = None
+    ) -> list[RecordSpan]:
+        return self.buffer.take(count_max, START_MS, read, size_bytes_max=size_bytes_max)
 
 
 def in_epoch(leader_epoch: int, data: bytes) -> bytes:
@@ -332,12 +334,16 @@ def test_a_take_ends_before_it_unfolds_too_much_and_the_next_goes_on(
     scene = Scene(A, B)
     compressed = batch(range(3, 6), codec=Codec.GZIP)
     scene.add((A, batch(range(3)) + compressed), (B, batch(range(3))))
-    monkeypatch.setattr(fetch_buffer, "TAKEN_SIZE_BYTES_MAX", 1)
+    monkeypatch.setattr(fetch_buffer, "TAKEN_SIZE_BYTES_MAX", 50)
     assert offsets_of(scene.take()) == [(0, [0, 1, 2])]
     assert scene[A].offset == 3
     assert offsets_of(scene.take()) == [(0, [3, 4, 5])]
+    monkeypatch.setattr(fetch_buffer, "TAKEN_SIZE_BYTES_MAX", 1)
+    assert offsets_of(scene.take()) == [(1, [0])]
     monkeypatch.undo()
-    assert offsets_of(scene.take()) == [(1, [0, 1, 2])]
+    assert offsets_of(scene.take(size_bytes_max=1)) == [(1, [1])]
+    assert scene[B].offset == 2
+    assert offsets_of(scene.take(size_bytes_max=50)) == [(1, [2])]
 
 
 RESPONSE_BYTES = 100

@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING
 
 import pytest
 from pyspark.sql.datasource import InputPartition
-from pyspark.sql.types import LongType, StructType
+from pyspark.sql.types import BinaryType, LongType, StructType
 
 from pykclient import Producer, TopicPartition
 from spark_connector.batch_reader import KafkaBatchReader
 from spark_connector.cluster import Cluster
 from spark_connector.offsets import OffsetRange
-from spark_connector.options import KafkaOptions, Use
+from spark_connector.options import BATCH_SIZE_BYTES_MAX, KafkaOptions, Use
 
 if TYPE_CHECKING:
     from pykclient.testing import FakeKafka
@@ -69,3 +69,19 @@ def test_a_range_is_read_up_to_its_end(fake: FakeKafka) -> None:
 
 def test_what_is_gone_since_the_plan_is_left_out_and_the_rest_is_read(fake: FakeKafka) -> None:
     assert offsets_of(fake, 5, 20, failOnDataLoss="false") == list(range(FIRST_LEFT, 20))
+
+
+@pytest.mark.promise("Spark receives Arrow batches")
+def test_large_records_come_in_batches_of_few_rows(fake_kafka: FakeKafka) -> None:
+    value_bytes = BATCH_SIZE_BYTES_MAX * 2 // 5
+    settings = {"compression_type": "lz4", "max_request_size": 2**27, "batch_size": 2**26}
+    with fake_kafka.control() as cluster:
+        cluster.create_topic(TOPIC, 1)
+    with Producer(bootstrap_servers=fake_kafka.bootstrap_servers, **settings) as producer:
+        for _ in range(5):
+            producer.send(TOPIC, bytes(value_bytes))
+    given = {"kafka.bootstrap.servers": fake_kafka.bootstrap_servers, "subscribe": TOPIC}
+    values = StructType().add("value", BinaryType())
+    reader = KafkaBatchReader(KafkaOptions.from_spark(given, Use.BATCH), values)
+    batches = list(reader.read(InputPartition(OffsetRange(PARTITION, 0, 5))))
+    assert [batch.num_rows for batch in batches] == [2, 2, 1]

@@ -10,7 +10,7 @@ Source: Kafka protocol guide, "Record Batch"; KIP-82 (headers); Java class ``Def
 from __future__ import annotations
 
 from bisect import bisect_left
-from itertools import pairwise
+from itertools import chain, pairwise
 from typing import TYPE_CHECKING, Final
 
 from pykclient.accel.pure.appender import HEADER_COUNT_MAX
@@ -31,10 +31,11 @@ RECORD_SIZE_BYTES_MIN: Final = 7
 class ListColumns:
     """Records of one batch, one sequence per field, all of the same length.
 
-    `size_bytes` is an upper bound of what keys, values and headers take together.
+    `size_bytes` is an upper bound of what keys, values and headers take together; None has it
+    added up when it is wanted.
     """
 
-    __slots__ = ("headers", "keys", "offsets", "size_bytes", "timestamps_ms", "values")
+    __slots__ = ("_size_bytes", "headers", "keys", "offsets", "timestamps_ms", "values")
 
     def __init__(
         self,
@@ -44,14 +45,14 @@ class ListColumns:
         values: Sequence[bytes | None],
         headers: Sequence[Headers],
         *,
-        size_bytes: int,
+        size_bytes: int | None,
     ) -> None:
         self.offsets = offsets
         self.timestamps_ms = timestamps_ms
         self.keys = keys
         self.values = values
         self.headers = headers
-        self.size_bytes = size_bytes
+        self._size_bytes = size_bytes
 
     def __len__(self) -> int:
         return len(self.offsets)
@@ -60,6 +61,17 @@ class ListColumns:
         return zip(
             self.offsets, self.timestamps_ms, self.keys, self.values, self.headers, strict=True
         )
+
+    @property
+    def size_bytes(self) -> int:
+        if self._size_bytes is None:
+            pairs = chain(*self.headers)
+            names_bytes, fields = 0, [*self.keys, *self.values]
+            for name, value in pairs:
+                names_bytes += len(name.encode())
+                fields.append(value)
+            self._size_bytes = names_bytes + sum(len(field) for field in fields if field)
+        return self._size_bytes
 
     @property
     def first_offset(self) -> int:
@@ -79,7 +91,7 @@ class ListColumns:
             self.keys[start:stop],
             self.values[start:stop],
             self.headers[start:stop],
-            size_bytes=self.size_bytes,
+            size_bytes=None,
         )
 
 

@@ -35,8 +35,8 @@ if TYPE_CHECKING:
     """
 
 TAKEN_SIZE_BYTES_MAX: Final = 256 * 1024 * 1024
-"""How much one take decompresses; the next one goes on. A single batch is bounded by its own limit,
-and both are below what a column of Arrow's can hold."""
+"""How much one take decompresses; the next one goes on. It is below what a column of Arrow's can
+hold, as a single record is by the limit of its batch."""
 
 
 class Start(NamedTuple):
@@ -165,10 +165,18 @@ class FetchBuffer:
 
     # Taking records.
 
-    def take(self, count_max: int, now_ms: int, read: Read | None = None) -> list[RecordSpan]:
+    def take(
+        self,
+        count_max: int,
+        now_ms: int,
+        read: Read | None = None,
+        *,
+        size_bytes_max: int | None = None,
+    ) -> list[RecordSpan]:
         """Take up to `count_max` records and move the positions past them.
 
-        Fewer are taken where they would exceed `TAKEN_SIZE_BYTES_MAX`, but for the first span.
+        Fewer are taken where they would exceed `size_bytes_max`, but for the first record; None is
+        `TAKEN_SIZE_BYTES_MAX`, and more than that is never taken.
         `read` makes of a span what is taken; None leaves keys and values as they are. An error is
         raised when nothing could be taken before it; the position of its partition stays.
 
@@ -179,7 +187,7 @@ class FetchBuffer:
         spans: list[RecordSpan] = []
         begun: dict[AssignedPartition, Start] = {}
         self.begun = begun
-        room_bytes = TAKEN_SIZE_BYTES_MAX
+        room_bytes = min(TAKEN_SIZE_BYTES_MAX, size_bytes_max or TAKEN_SIZE_BYTES_MAX)
         try:
             while count_max > 0 and self._ready:
                 assigned = next(iter(self._ready))
@@ -191,7 +199,7 @@ class FetchBuffer:
                         assigned.offset,
                         assigned.leader_epoch,
                     )
-                span = self._peek(assigned, count_max, read)
+                span = self._peek(assigned, count_max, read, room_bytes)
                 if span is not None:
                     room_bytes -= span.columns.size_bytes
                     if room_bytes < 0 and spans:
@@ -271,11 +279,15 @@ class FetchBuffer:
             raise next(iter(self._failed.values())).with_traceback(None)
 
     def _peek(
-        self, assigned: AssignedPartition, count_max: int, read: Read | None
+        self,
+        assigned: AssignedPartition,
+        count_max: int,
+        read: Read | None,
+        size_bytes_max: int | None = None,
     ) -> RecordSpan | None:
         """Return what comes next of a partition, `read`; None if that is not known yet."""
         fetched = self._chains[assigned][0]
-        span = fetched.peek(assigned.offset, count_max, assigned.limit)
+        span = fetched.peek(assigned.offset, count_max, assigned.limit, size_bytes_max)
         if span is None:
             if not fetched.is_exhausted:
                 # All that is left lies beyond the limit, so nothing before it is left to come.

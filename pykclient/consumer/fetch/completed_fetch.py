@@ -11,6 +11,7 @@ Source: Java class ``CompletedFetch``; KIP-74 (a first batch comes whole), KIP-9
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections import deque
 from typing import TYPE_CHECKING, Final
 
@@ -123,10 +124,17 @@ class CompletedFetch:
         """Whether reading it ends with an error, as far as is known by now."""
         return self._error is not None
 
-    def peek(self, position: int, count_max: int, limit: int | None = None) -> RecordSpan | None:
+    def peek(
+        self,
+        position: int,
+        count_max: int,
+        limit: int | None = None,
+        size_bytes_max: int | None = None,
+    ) -> RecordSpan | None:
         """Return records from `position` on and before `limit`; None if none are left.
 
-        Asking twice gives the same again. Positions must not go back from call to call.
+        They take `size_bytes_max` at most, but for a single record that is larger. Asking twice
+        gives the same again. Positions must not go back from call to call.
 
         Raises:
             CorruptRecordError: what comes next is malformed. It is raised again each time.
@@ -144,7 +152,7 @@ class CompletedFetch:
             assert self._batch is not None
             return RecordSpan(
                 self.partition,
-                columns.rows(start, stop),
+                _within(columns.rows(start, stop), size_bytes_max),
                 self._batch.timestamp_type,
                 _leader_epoch(self._batch),
             )
@@ -334,6 +342,16 @@ class CompletedFetch:
             partition=self.partition.partition,
             offset=self.fetch_offset,
         )
+
+
+def _within(columns: RecordColumns, size_bytes_max: int | None) -> RecordColumns:
+    """As many of the first records as take at most so many bytes together, but one at least."""
+    if size_bytes_max is None or columns.size_bytes <= size_bytes_max:
+        return columns
+    count = bisect_right(
+        range(len(columns)), size_bytes_max, lo=1, key=lambda at: columns.rows(0, at + 1).size_bytes
+    )
+    return columns.rows(0, count)
 
 
 def _leader_epoch(batch: RecordBatch | BatchSpan) -> int | None:

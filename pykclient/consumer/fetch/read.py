@@ -75,7 +75,13 @@ class RecordReader:
         """Where a batch was damaged, which is being fetched anew."""
 
     def take(
-        self, count_max: int, now_ms: int, *, is_over: Callable[[], bool], is_raw: bool = False
+        self,
+        count_max: int,
+        now_ms: int,
+        *,
+        is_over: Callable[[], bool],
+        is_raw: bool = False,
+        size_bytes_max: int | None = None,
     ) -> list[RecordSpan]:
         """Take records as `FetchBuffer.take`; raises what it does, and what the function raises.
 
@@ -83,7 +89,11 @@ class RecordReader:
         applied to what is taken raw.
         """
         read = None if is_raw else self._read
-        return self._past_bad(lambda: self._buffer.take(count_max, now_ms, read), is_over) or []
+
+        def take() -> list[RecordSpan]:
+            return self._buffer.take(count_max, now_ms, read, size_bytes_max=size_bytes_max)
+
+        return self._past_bad(take, is_over) or []
 
     def next_span(
         self, count_max: int, now_ms: int, *, is_over: Callable[[], bool]
