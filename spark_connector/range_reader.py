@@ -15,9 +15,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql.pandas.types import to_arrow_schema
 
-from pykclient.errors import KafkaTimeoutError, OffsetOutOfRangeError
+from pykclient.errors import CorruptRecordError, KafkaTimeoutError, OffsetOutOfRangeError
 from spark_connector.cluster import log_bounds
-from spark_connector.offsets import report_data_loss
+from spark_connector.offsets import DataLossError, report_data_loss
 from spark_connector.options import BATCH_SIZE_BYTES_MAX
 from spark_connector.worker_clients import worker_consumer
 
@@ -52,6 +52,8 @@ class _RangeReader:
         self._consumer = consumer
         self._wanted = wanted
         self._options = options
+        self._damaged_offset: int | None = None
+        """Where a batch was damaged that is being fetched anew."""
 
     def batches(self, columns: RecordColumns) -> Iterator[pa.RecordBatch]:
         consumer, wanted = self._consumer, self._bound()
@@ -72,6 +74,9 @@ class _RangeReader:
                 )
             except OffsetOutOfRangeError as error:
                 self._skip_lost(position, end, error)
+                continue
+            except CorruptRecordError as error:
+                self._skip_damaged(position, error)
                 continue
             if batch.num_rows:
                 yield columns.pick(batch)
@@ -112,6 +117,31 @@ class _RangeReader:
                 fail_on_data_loss=self._options.fail_on_data_loss,
             )
         self._consumer.seek(partition, held.beginning if is_behind else end)
+
+    def _skip_damaged(self, position: int, error: CorruptRecordError) -> None:
+        """Have a damaged batch fetched anew, as it may have been damaged on its way; the second
+        time go on behind it, or raise when that is not allowed or its end is not known."""
+        if self._damaged_offset != error.offset:
+            self._damaged_offset = error.offset
+            return
+        partition, end = self._wanted.partition, error.next_offset
+        if end is None or end <= position:
+            raise CorruptRecordError(
+                f"{partition} has a damaged batch at offset {error.offset}, and where it ends is "
+                f"not known, so that failOnDataLoss=false cannot pass it over: {error.__cause__}",
+                topic=error.topic,
+                partition=error.partition,
+                offset=error.offset,
+            ) from error
+        try:
+            report_data_loss(
+                f"{partition} has a damaged batch at offsets [{error.offset}, {end}), of which "
+                f"[{position}, {min(end, self._wanted.end)}) is to be read: {error.__cause__}.",
+                fail_on_data_loss=self._options.fail_on_data_loss,
+            )
+        except DataLossError as loss:
+            raise loss from error
+        self._consumer.seek(partition, end)
 
 
 class RecordColumns:

@@ -11,10 +11,12 @@ from pyspark.sql.datasource import InputPartition
 from pyspark.sql.types import BinaryType, LongType, StructType
 
 from pykclient import Producer, TopicPartition
+from pykclient.errors import CorruptRecordError
 from spark_connector.batch_reader import KafkaBatchReader
 from spark_connector.cluster import Cluster
-from spark_connector.offsets import OffsetRange
+from spark_connector.offsets import DataLossError, OffsetRange
 from spark_connector.options import BATCH_SIZE_BYTES_MAX, KafkaOptions, Use
+from spark_connector.stream_reader import KafkaStreamReader
 
 if TYPE_CHECKING:
     from pykclient.testing import FakeKafka
@@ -85,3 +87,91 @@ def test_large_records_come_in_batches_of_few_rows(fake_kafka: FakeKafka) -> Non
     reader = KafkaBatchReader(KafkaOptions.from_spark(given, Use.BATCH), values)
     batches = list(reader.read(InputPartition(OffsetRange(PARTITION, 0, 5))))
     assert [batch.num_rows for batch in batches] == [2, 2, 1]
+
+
+LAST_OFFSET_DELTA_AT = 26
+
+
+@pytest.fixture
+def damaged(fake_kafka: FakeKafka) -> FakeKafka:
+    """Brokers with a topic of five batches of three records, of which the third is damaged."""
+    with fake_kafka.control() as cluster:
+        cluster.create_topic(TOPIC, 1)
+    with Producer(bootstrap_servers=fake_kafka.bootstrap_servers, linger_ms=5_000) as producer:
+        for _ in range(5):
+            producer.send_batch(TOPIC, [b"v"] * 3)
+            producer.flush()
+    with fake_kafka.control() as cluster:
+        cluster.partition(PARTITION).log.damage(7)
+    return fake_kafka
+
+
+@pytest.mark.promise("Spark names a damaged batch with its topic, partition and offsets")
+@pytest.mark.parametrize("make", [KafkaBatchReader, KafkaStreamReader])
+def test_a_damaged_batch_fails_the_task_with_its_place(
+    damaged: FakeKafka, make: type[KafkaBatchReader] | type[KafkaStreamReader]
+) -> None:
+    reader = reader_of(make, damaged)
+    batches = reader.read(InputPartition(OffsetRange(PARTITION, 0, 15)))
+    read: list[int] = []
+    with pytest.raises(DataLossError) as caught:
+        read.extend(chain.from_iterable(batch.column("offset").to_pylist() for batch in batches))
+    assert str(caught.value).startswith(
+        "flights-0 has a damaged batch at offsets [6, 9), of which [6, 9) is to be read: "
+    )
+    assert "checksum" in str(caught.value)
+    assert "Set failOnDataLoss=false to read what is left" in str(caught.value)
+
+
+@pytest.mark.promise("Spark names a damaged batch with its topic, partition and offsets")
+@pytest.mark.parametrize("make", [KafkaBatchReader, KafkaStreamReader])
+@pytest.mark.parametrize(("start", "end", "passed"), [(0, 15, "[6, 9)"), (7, 8, "[7, 8)")])
+def test_a_damaged_batch_is_passed_over_if_that_is_allowed(
+    damaged: FakeKafka,
+    caplog: pytest.LogCaptureFixture,
+    make: type[KafkaBatchReader] | type[KafkaStreamReader],
+    start: int,
+    end: int,
+    passed: str,
+) -> None:
+    reader = reader_of(make, damaged, failOnDataLoss="false")
+    batches = reader.read(InputPartition(OffsetRange(PARTITION, start, end)))
+    found = [*chain.from_iterable(batch.column("offset").to_pylist() for batch in batches)]
+    assert found == [offset for offset in range(start, end) if offset not in range(6, 9)]
+    (warning,) = [one for one in caplog.records if one.name.startswith("spark_connector")]
+    assert f"at offsets [6, 9), of which {passed} is to be read" in warning.getMessage()
+
+
+def test_a_batch_that_was_damaged_on_its_way_is_fetched_again(damaged: FakeKafka) -> None:
+    reader = reader_of(KafkaBatchReader, damaged, kafka_max_partition_fetch_bytes="1")
+    batches = reader.read(InputPartition(OffsetRange(PARTITION, 3, 15)))
+    # The next fetch brings the third batch, and the one after that has it whole.
+    assert next(batches).column("offset").to_pylist() == [3, 4, 5]
+    with damaged.control() as cluster:
+        cluster.partition(PARTITION).log.damage(7)
+    rest = chain.from_iterable(batch.column("offset").to_pylist() for batch in batches)
+    assert [*rest] == list(range(6, 15))
+
+
+@pytest.mark.parametrize("allowed", ["true", "false"])
+def test_a_damaged_batch_whose_end_is_not_known_is_not_passed_over(
+    damaged: FakeKafka, allowed: str
+) -> None:
+    with damaged.control() as cluster:
+        cluster.partition(PARTITION).log.damage(4, LAST_OFFSET_DELTA_AT)
+    reader = reader_of(KafkaBatchReader, damaged, failOnDataLoss=allowed)
+    with pytest.raises(
+        CorruptRecordError, match=r"^flights-0 has a damaged batch at offset 3, and"
+    ):
+        list(reader.read(InputPartition(OffsetRange(PARTITION, 0, 15))))
+
+
+def reader_of(
+    make: type[KafkaBatchReader] | type[KafkaStreamReader], fake: FakeKafka, **options: str
+) -> KafkaBatchReader | KafkaStreamReader:
+    """The reader of a batch or a stream, of offsets."""
+    given = {"kafka.bootstrap.servers": fake.bootstrap_servers, "subscribe": TOPIC}
+    given |= {name.replace("_", "."): value for name, value in options.items()}
+    if issubclass(make, KafkaStreamReader):
+        return make(given, OFFSETS)
+    return make(KafkaOptions.from_spark(given, Use.BATCH), OFFSETS)

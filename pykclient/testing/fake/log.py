@@ -303,6 +303,10 @@ class PartitionLog:
         self._epochs = [each for each in self._epochs if each.epoch in epochs]
         self._store(self._segments[0].base_offset, kept)
 
+    def damage(self, offset: int, at: int = -1) -> None:
+        """Change the byte at index `at` of the batch that holds `offset`; its checksum stays."""
+        self._segments[self._segment_number(offset)].damage(offset, at)
+
     def _stored(self) -> list[tuple[RecordBatch, bytes]]:
         return [each for segment in self._segments for each in segment.batches()]
 

@@ -74,6 +74,13 @@ class Segment:
             if batch.last_offset >= offset:
                 yield batch, data
 
+    def damage(self, offset: int, at: int) -> None:
+        """Change the byte at index `at` of the batch that holds `offset`, as a bad disk does."""
+        start = self._position_of(offset)
+        while self._last_offset_at(start) < offset:
+            start += self._size_at(start)
+        self._data[start + at % self._size_at(start)] ^= 0x04
+
     def read(self, offset: int, end_offset: int, max_bytes: int, *, whole_first: bool) -> bytes:
         """Whole batches from the one with `offset` up to those that begin at `end_offset`.
 
