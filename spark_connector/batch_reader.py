@@ -55,7 +55,7 @@ class KafkaBatchReader(SentToTasks, DataSourceReader):
                 for limit in (options.starting, options.ending)
             )
             # After the times were looked up, so that what they found is held by now.
-            bounds = cluster.bounds(partitions)
+            bounds = cluster.bounds(ends)
         ranges = batch_ranges(
             options.starting.clamped(starts, bounds),
             options.ending.clamped(ends, bounds),

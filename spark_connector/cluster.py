@@ -44,6 +44,7 @@ class Cluster:
 
     def __init__(self, options: KafkaOptions) -> None:
         self._choice = options.choice
+        self._uncommitted_settings = options.uncommitted_settings()
         with ExitStack() as opened:
             self._consumer = opened.enter_context(Consumer(options.consumer_settings()))
             self._admin = opened.enter_context(Admin(options.admin_settings()))
@@ -83,9 +84,19 @@ class Cluster:
             {topic: description.topic_id for topic, description in described.items()},
         )
 
-    def bounds(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, LogBounds]:
-        """First and next offset of each partition, as the isolation level shows them."""
-        return log_bounds(self._consumer, partitions)
+    def bounds(self, ends: Mapping[TopicPartition, int]) -> dict[TopicPartition, LogBounds]:
+        """First and next offset of each partition of `ends`, as the isolation level shows them.
+
+        Where it hides what is to be read, up to an end, the high watermark is looked up as well.
+        """
+        found = log_bounds(self._consumer, ends)
+        hidden = [partition for partition, held in found.items() if ends[partition] > held.end]
+        if not hidden or self._uncommitted_settings is None:
+            return found
+        with Consumer(self._uncommitted_settings) as consumer:
+            for partition, watermark in consumer.end_offsets(hidden).items():
+                found[partition] = found[partition]._replace(high_watermark=watermark)
+        return found
 
     def beginnings(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int]:
         """The first offset that each partition holds."""

@@ -34,10 +34,15 @@ class DataLossError(KafkaError):
 
 
 class LogBounds(NamedTuple):
-    """What a partition holds: from `beginning` up to, not including, `end`."""
+    """What a partition holds: from `beginning` up to, not including, `end`.
+
+    For a reader of committed records an open transaction hides what lies behind `end`;
+    `high_watermark` is then where the log itself ends, where that was looked up.
+    """
 
     beginning: int
     end: int
+    high_watermark: int | None = None
 
 
 class OffsetRange(NamedTuple):
@@ -105,9 +110,15 @@ def _available(wanted: OffsetRange, held: LogBounds, *, fail_on_data_loss: bool)
     end = max(min(wanted.end, held.end), start)
     found = wanted._replace(start=start, end=end)
     if wanted.size and found != wanted:
+        reason = "records are aged out, or the topic was made again"
+        if wanted.start >= held.beginning and wanted.end <= (held.high_watermark or 0):
+            reason = (
+                f"an open transaction hides what lies behind, up to {held.high_watermark}, from "
+                f"readers of committed records; wait for its end, or end the read before it"
+            )
         report_data_loss(
             f"{wanted} was asked for, but {wanted.partition} holds "
-            f"[{held.beginning}, {held.end}): records are aged out, or the topic was made again.",
+            f"[{held.beginning}, {held.end}): {reason}.",
             fail_on_data_loss=fail_on_data_loss,
         )
     return found

@@ -22,6 +22,7 @@ from pykclient.admin.config import AdminConfig
 from pykclient.config.unknown_keys import did_you_mean
 from pykclient.consumer.config import ConsumerConfig
 from pykclient.errors import ConfigError
+from pykclient.types import IsolationLevel
 from spark_connector.client_settings import (
     CLIENT_PREFIX,
     REFUSED_BY_READS,
@@ -248,6 +249,15 @@ class KafkaOptions:
             if self.client.spelling_of(name) is None:
                 settings[name] = value
         return {**settings, "auto.offset.reset": "none"}
+
+    def uncommitted_settings(self) -> dict[str, object] | None:
+        """`consumer_settings` for reading uncommitted records; None where these do already."""
+        settings = self.consumer_settings()
+        level = ConsumerConfig.from_settings(settings).isolation_level
+        spelling = self.client.spelling_of("isolation.level")
+        if spelling is None or level is IsolationLevel.READ_UNCOMMITTED:
+            return None
+        return {**settings, spelling: "read_uncommitted"}
 
     def admin_settings(self) -> dict[str, object]:
         """Those of the user's settings that an admin client has too."""

@@ -15,7 +15,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql.pandas.types import to_arrow_schema
 
-from pykclient.errors import CorruptRecordError, KafkaTimeoutError, OffsetOutOfRangeError
+from pykclient.errors import (
+    CorruptRecordError,
+    KafkaTimeoutError,
+    LogTruncationError,
+    OffsetOutOfRangeError,
+)
 from spark_connector.cluster import log_bounds
 from spark_connector.offsets import DataLossError, report_data_loss
 from spark_connector.options import BATCH_SIZE_BYTES_MAX
@@ -29,6 +34,8 @@ if TYPE_CHECKING:
     from pykclient import Consumer
     from spark_connector.offsets import OffsetRange
     from spark_connector.options import KafkaOptions
+
+POLL_STEP_MS: Final = 1_000
 
 _CONSUMER_NAMES: Final = {"timestampType": "timestamp_type"}
 """Columns that the consumer calls otherwise."""
@@ -62,16 +69,9 @@ class _RangeReader:
         partition, end = wanted.partition, wanted.end
         consumer.assign([partition])
         consumer.seek(partition, wanted.start)
-        batch_rows = self._options.batch_rows
         while (position := consumer.position(partition)) < end:
             try:
-                batch = consumer.poll_arrow(
-                    self._options.poll_timeout_ms / 1_000,
-                    batch_rows,
-                    until={partition: end},
-                    columns=columns.names,
-                    max_bytes=BATCH_SIZE_BYTES_MAX,
-                )
+                batch = self._polled(end, columns)
             except OffsetOutOfRangeError as error:
                 self._skip_lost(position, end, error)
                 continue
@@ -80,11 +80,38 @@ class _RangeReader:
                 continue
             if batch.num_rows:
                 yield columns.pick(batch)
-            elif consumer.position(partition) == position:
-                raise KafkaTimeoutError(
-                    f"{wanted}: no record came from offset {position} on within "
-                    f"{self._options.poll_timeout_ms} ms (option kafkaConsumer.pollTimeoutMs)."
-                )
+
+    def _polled(self, end: int, columns: RecordColumns) -> pa.RecordBatch:
+        """The next records; none where the position has moved over offsets that hold none.
+
+        In steps, after each of which the consumer reports what has been wrong for as long as its
+        own time-outs allow.
+        """
+        options, partition = self._options, self._wanted.partition
+        position = self._consumer.position(partition)
+        left_ms = options.poll_timeout_ms
+        while left_ms > 0:
+            step_ms = min(left_ms, POLL_STEP_MS)
+            batch = self._consumer.poll_arrow(
+                step_ms / 1_000,
+                options.batch_rows,
+                until={partition: end},
+                columns=columns.names,
+                max_bytes=BATCH_SIZE_BYTES_MAX,
+            )
+            if batch.num_rows or self._consumer.position(partition) != position:
+                return batch
+            left_ms -= step_ms
+        raise KafkaTimeoutError(
+            f"{self._wanted}: no record came from offset {position} on within "
+            f"{options.poll_timeout_ms} ms (option kafkaConsumer.pollTimeoutMs)."
+            f"{self._hint_of_transactions()}"
+        )
+
+    def _hint_of_transactions(self) -> str:
+        if self._options.uncommitted_settings() is None:
+            return ""
+        return " An open transaction may hide them from a reader of committed records."
 
     def _bound(self) -> OffsetRange:
         """The range with the edges that the partition has now."""
@@ -107,7 +134,15 @@ class _RangeReader:
         wanted, partition = self._wanted, self._wanted.partition
         held = log_bounds(self._consumer, [partition])[partition]
         if held.beginning <= position < held.end:
-            raise error
+            if not isinstance(error, LogTruncationError):
+                raise error
+            report_data_loss(
+                f"{wanted} was read up to offset {position}, then the log was another one: the "
+                f"topic was made again, or brokers have lost records.",
+                fail_on_data_loss=self._options.fail_on_data_loss,
+            )
+            self._consumer.seek(partition, position)
+            return
         is_behind = position < held.beginning
         if not (is_behind and wanted.from_earliest):
             report_data_loss(

@@ -23,8 +23,10 @@ from pykclient.errors import (
     BatchDeliveryError,
     ConfigError,
     KafkaError,
+    KafkaTimeoutError,
     MessageTooLargeError,
     RecordTooLargeError,
+    UnknownTopicOrPartitionError,
 )
 from pykclient.producer.config import ProducerConfig
 from spark_connector.options import NEEDS_TRANSACTIONS, Use, effective_options
@@ -37,6 +39,10 @@ if TYPE_CHECKING:
 
     from pykclient import Delivery, Producer, RecordMetadataRange
     from spark_connector.client_settings import ClientSettings
+
+TOPIC_WAIT_S: Final = 1.5
+"""How long a task waits for a topic that the brokers do not know. Some make it when it is asked
+for; ``max.block.ms``, for which a producer waits, is a minute."""
 
 AT_LEAST_ONCE: Final = "at_least_once"
 
@@ -109,6 +115,8 @@ class _Write:
         self._sink = sink
         self._producer = producer
         self._under_way: deque[_Sent] = deque()
+        self._topics: set[str] = set()
+        """Those that exist."""
         self._row_count = 0
         self._too_large_count = 0
 
@@ -116,6 +124,7 @@ class _Write:
         for batch in batches:
             table = self._sink.table_of(batch)
             self._check_topics(table)
+            self._await_topics(table)
             self._send(table, self._row_count)
             self._row_count += batch.num_rows
             while len(self._under_way) > UNDER_WAY_MAX:
@@ -131,6 +140,31 @@ class _Write:
                 f"Row {row} of this task has no topic: fill the column 'topic', or give the "
                 f"option 'topic'."
             )
+
+    def _await_topics(self, table: pa.Table) -> None:
+        topic = self._sink.topic
+        for name in table["topic"].unique().to_pylist() if topic is None else [topic]:
+            self._await_topic(name)
+
+    def _await_topic(self, topic: str) -> None:
+        """Wait for a topic that is new to this task.
+
+        Raises: `UnknownTopicOrPartitionError` when the brokers do not know it. With no broker to
+        ask, what is sent next says so in its time.
+        """
+        if topic in self._topics:
+            return
+        try:
+            self._producer.partitions_for(topic, TOPIC_WAIT_S)
+        except KafkaTimeoutError as error:
+            if isinstance(error.__cause__, UnknownTopicOrPartitionError):
+                raise UnknownTopicOrPartitionError(
+                    f"Topic {topic!r} does not exist, and brokers did not make it within "
+                    f"{TOPIC_WAIT_S} s: create it, or see kafka.bootstrap.servers and the option "
+                    f"or column 'topic'."
+                ) from error
+        else:
+            self._topics.add(topic)
 
     def _send(self, table: pa.Table, first_row: int) -> None:
         if not len(table):
@@ -163,6 +197,7 @@ class _Write:
         topic = self._sink.too_large_topic
         if topic is None:
             raise self._named(table, 0, row, error) from error
+        self._await_topic(topic)
         record = table.to_pylist()[0]
         value = record["value"]
         note = {

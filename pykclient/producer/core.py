@@ -261,13 +261,17 @@ class ProducerCore:
         """Return until when what begins now may wait."""
         return min(self._clock_ms() + self.config.max_block_ms, NEVER_MS)
 
-    def partitions_for(self, topic: str) -> tuple[PartitionInfo, ...]:
+    def partitions_for(
+        self, topic: str, timeout_ms: int | None = None
+    ) -> tuple[PartitionInfo, ...]:
         deadline_ms = self.block_deadline_ms()
+        if timeout_ms is not None:
+            deadline_ms = min(self._clock_ms() + timeout_ms, NEVER_MS)
         while True:
             partitions = self.metadata.cluster.partitions_for(topic)
             if partitions:
                 return partitions
-            self.await_topic(topic, None, deadline_ms)
+            self.await_topic(topic, None, deadline_ms, timeout_ms)
 
     def has_partition(self, topic: str, partition: int | None) -> bool:
         count = self.accumulator.partition_count(topic)
@@ -275,7 +279,10 @@ class ProducerCore:
             return False  # a partitioner wants more than their number
         return count is not None and (partition is None or partition < count)
 
-    def await_topic(self, topic: str, partition: int | None, deadline_ms: int) -> None:
+    def await_topic(
+        self, topic: str, partition: int | None, deadline_ms: int, timeout_ms: int | None = None
+    ) -> None:
+        """Wait for a topic's metadata until a deadline, by `timeout_ms` or, if None, by setting."""
         self._check_may_wait(f"metadata of topic {topic!r}")
         requested_version = self.metadata.cluster.version
         before = self.metadata.cluster.topic_errors.get(topic)
@@ -299,7 +306,7 @@ class ProducerCore:
                     raise error.with_traceback(None)
                 started_ms = self._clock_ms()
                 if started_ms >= deadline_ms:
-                    raise self._no_metadata(topic, partition)
+                    raise self._no_metadata(topic, partition, timeout_ms)
                 if self.metadata.cluster.version > requested_version:
                     requested_version = self.metadata.cluster.version
                     self.want_topic(topic)  # that response did not have it; the next one may
@@ -330,18 +337,20 @@ class ProducerCore:
             return None
         return error
 
-    def _no_metadata(self, topic: str, partition: int | None) -> KafkaTimeoutError:
-        waited_ms = self.config.max_block_ms
+    def _no_metadata(
+        self, topic: str, partition: int | None, timeout_ms: int | None
+    ) -> KafkaTimeoutError:
+        waited = f"{self.config.max_block_ms} ms (max_block_ms)"
+        if timeout_ms is not None:
+            waited = f"{timeout_ms} ms"
         count = self.accumulator.partition_count(topic)
         if count is not None:
             return KafkaTimeoutError(
                 f"topic {topic!r} has no partition {partition}, only 0 to {count - 1}, also after "
-                f"waiting {waited_ms} ms (max_block_ms) for one to be added"
+                f"waiting {waited} for one to be added"
             )
         reason, cause = self._why_no_metadata(topic)
-        error = KafkaTimeoutError(
-            f"no metadata of topic {topic!r} within {waited_ms} ms (max_block_ms): {reason}"
-        )
+        error = KafkaTimeoutError(f"no metadata of topic {topic!r} within {waited}: {reason}")
         error.__cause__ = cause
         return error
 

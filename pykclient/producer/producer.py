@@ -206,16 +206,22 @@ class Producer(SendCore[RecordMetadata], LiveClient):
         """
         return self._bulk.send_arrow(topic, table)
 
-    def partitions_for(self, topic: str) -> tuple[PartitionInfo, ...]:
-        """Return a topic's partitions in order, waiting up to `max_block_ms` for them.
+    def partitions_for(self, topic: str, timeout: float | None = None) -> tuple[PartitionInfo, ...]:
+        """Return a topic's partitions in order.
+
+        `timeout` is in seconds, None means `max_block_ms`.
 
         Raises:
-            KafkaTimeoutError: no metadata in time; the message says why.
-            UsageError: no topic can have this name.
+            KafkaTimeoutError: no metadata in time; the message says why, and `__cause__` is the
+                brokers' last error for the topic, if there is one.
+            UsageError: no topic can have this name, or `timeout` is negative.
             KafkaError: as `send` does for topics.
         """
         self._lifecycle.check_usable()
-        return self._core.partitions_for(check_topic(topic, "partitions_for"))
+        checked = check_topic(topic, "partitions_for")
+        if timeout is None:
+            return self._core.partitions_for(checked)
+        return self._core.partitions_for(checked, milliseconds(timeout, 0))
 
     def flush(self, timeout: float | None = None) -> None:
         """Wait until everything that was sent before is delivered or has failed.

@@ -1,0 +1,328 @@
+"""Topics that are missing or go, brokers that go, times without records: what is said, and when.
+
+Without Spark, which calls the same methods and shows what they raise.
+"""
+
+from __future__ import annotations
+
+import time
+from contextlib import contextmanager
+from itertools import chain
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pytest
+from pyspark.sql.datasource import InputPartition
+from pyspark.sql.types import LongType, StringType, StructType
+
+from pykclient import Producer, TopicPartition
+from pykclient.errors import (
+    ConfigError,
+    KafkaError,
+    KafkaTimeoutError,
+    UnknownTopicOrPartitionError,
+)
+from pykclient.testing import FakeKafka
+from spark_connector.batch_reader import KafkaBatchReader
+from spark_connector.offsets import DataLossError, OffsetRange
+from spark_connector.options import KafkaOptions, Use
+from spark_connector.sink import Sink
+from spark_connector.stream_reader import KafkaStreamReader
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from pykclient.testing import KafkaCluster
+
+OFFSETS = StructType().add("offset", LongType())
+VALUES = StructType().add("value", StringType())
+TOPIC = "flights"
+PARTITION = TopicPartition(TOPIC, 0)
+LOADED_MACHINE = 5
+"""Deadlines are so much longer for a machine that does much else."""
+SHORT = {
+    "kafka.default.api.timeout.ms": "1500",
+    "kafka.request.timeout.ms": "1000",
+    "kafka.delivery.timeout.ms": "1500",
+    "kafka.max.block.ms": "1500",
+    "kafka.linger.ms": "0",
+}
+
+
+@contextmanager
+def within(seconds: float) -> Iterator[None]:
+    started = time.monotonic()
+    try:
+        yield
+    finally:
+        assert time.monotonic() - started < seconds * LOADED_MACHINE
+
+
+def reader_of(servers: str, topic: str = TOPIC, **options: str) -> KafkaBatchReader:
+    given = {"kafka.bootstrap.servers": servers, "subscribe": topic, **options}
+    return KafkaBatchReader(KafkaOptions.from_spark(given, Use.BATCH), OFFSETS)
+
+
+@contextmanager
+def stream_of(servers: str, topic: str = TOPIC, **options: str) -> Iterator[KafkaStreamReader]:
+    given = {"kafka.bootstrap.servers": servers, "subscribe": topic, **options}
+    stream = KafkaStreamReader(given, OFFSETS)
+    try:
+        yield stream
+    finally:
+        stream.stop()
+
+
+def begin(servers: str, topic: str = TOPIC, **options: str) -> None:
+    """Start a stream, as far as where it begins."""
+    with stream_of(servers, topic, **options) as stream:
+        stream.initialOffset()
+
+
+def begin_available_now(servers: str, topic: str = TOPIC, **options: str) -> None:
+    """Start a stream with the trigger of what is available."""
+    with stream_of(servers, topic, **options) as stream:
+        stream.prepareForTriggerAvailableNow()
+
+
+def sink_of(servers: str, **options: str) -> Sink:
+    given = {"kafka.bootstrap.servers": servers, "topic": TOPIC, **SHORT, **options}
+    return Sink.from_spark(given, VALUES)
+
+
+def rows(*values: str) -> pa.RecordBatch:
+    return pa.record_batch({"value": pa.array(values)})
+
+
+def read_all(reader: KafkaBatchReader) -> list[int]:
+    batches = chain.from_iterable(reader.read(part) for part in reader.partitions())
+    return [*chain.from_iterable(batch.column("offset").to_pylist() for batch in batches)]
+
+
+def send(servers: str, count: int, topic: str = TOPIC) -> None:
+    """Send records, each in a batch of its own."""
+    with Producer(bootstrap_servers=servers) as producer:
+        for _ in range(count):
+            producer.send(topic, b"v", partition=0)
+            producer.flush()
+
+
+def stop_brokers(fake: FakeKafka) -> None:
+    with fake.control() as cluster:
+        for broker_id in range(3):
+            cluster.stop_broker(broker_id)
+
+
+@pytest.fixture
+def fake(fake_kafka: FakeKafka) -> FakeKafka:
+    """Brokers with a topic of two partitions, of which the first has twenty records."""
+    with fake_kafka.control() as cluster:
+        cluster.create_topic(TOPIC, 2)
+    send(fake_kafka.bootstrap_servers, 20)
+    return fake_kafka
+
+
+# Topics.
+
+
+@pytest.mark.promise("Spark names a missing topic within two seconds")
+@pytest.mark.kafka
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda servers: reader_of(servers, "no-such-topic").partitions(),
+        lambda servers: begin(servers, "no-such-topic"),
+        lambda servers: begin_available_now(servers, "no-such-topic"),
+    ],
+)
+def test_a_missing_topic_is_named_before_anything_is_read(
+    kafka_cluster: KafkaCluster, call: Callable[[str], object]
+) -> None:
+    with pytest.raises(UnknownTopicOrPartitionError, match="no-such-topic"), within(2):
+        call(kafka_cluster.bootstrap_servers)
+
+
+@pytest.mark.promise("Spark names a missing topic within two seconds")
+@pytest.mark.parametrize("options", [{}, {"onRecordTooLarge": "aside"}])
+def test_a_missing_topic_is_named_by_the_task_that_writes(options: dict[str, str]) -> None:
+    with FakeKafka(brokers=1, auto_create_topics=False) as fake:
+        topic, row = TOPIC, "v"
+        if options:
+            with fake.control() as cluster:
+                cluster.create_topic(TOPIC, 1)
+            topic, row = "aside", "v" * 2_000_000
+        sink = sink_of(fake.bootstrap_servers, **options, **{"kafka.max.block.ms": "60000"})
+        expected = f"Topic '{topic}' does not exist"
+        with pytest.raises(UnknownTopicOrPartitionError, match=expected), within(2):
+            sink.write([rows(row)])
+
+
+def test_a_topic_that_brokers_make_on_demand_is_written(fake_kafka: FakeKafka) -> None:
+    assert sink_of(fake_kafka.bootstrap_servers).write([rows("v")]).row_count == 1
+
+
+def test_a_topic_that_is_deleted_while_it_is_read_is_named(fake: FakeKafka) -> None:
+    batches = one_by_one(fake)
+    assert next(batches).num_rows == 1
+    with fake.control() as cluster:
+        cluster.delete_topic(TOPIC)
+    with pytest.raises(UnknownTopicOrPartitionError, match=TOPIC), within(5):
+        list(batches)
+
+
+@pytest.mark.parametrize("allowed", ["true", "false"])
+def test_a_topic_that_is_made_again_while_it_is_read_is_data_loss(
+    fake: FakeKafka, allowed: str
+) -> None:
+    batches = one_by_one(fake, failOnDataLoss=allowed)
+    first = next(batches).num_rows
+    with fake.control() as cluster:
+        cluster.delete_topic(TOPIC)
+        cluster.create_topic(TOPIC, 2)
+    send(fake.bootstrap_servers, 20)
+    if allowed == "true":
+        with pytest.raises(
+            DataLossError, match=r"then the log was another one: the topic was made"
+        ):
+            list(batches)
+    else:
+        assert first + sum(batch.num_rows for batch in batches) == 20
+
+
+def one_by_one(fake: FakeKafka, **options: str) -> Iterator[pa.RecordBatch]:
+    """What a task reads of twenty records, one in each response."""
+    options |= {"kafka.max.partition.fetch.bytes": "1", "kafkaConsumer.pollTimeoutMs": "9000"}
+    reader = reader_of(fake.bootstrap_servers, **options)
+    return reader.read(InputPartition(OffsetRange(PARTITION, 0, 20)))
+
+
+def test_the_checkpoint_of_another_topic_is_named(fake: FakeKafka) -> None:
+    other = {"trains": {"0": 7}}
+    with stream_of(fake.bootstrap_servers) as stream:
+        end = stream.latestOffset(other, stream.getDefaultReadLimit())
+        with pytest.raises(DataLossError, match=r"trains-0: gone, with what was not read of it"):
+            stream.partitions(other, end)
+
+
+# Times and offsets.
+
+
+def test_a_time_that_a_partition_has_no_record_after_is_an_error_or_the_end(
+    fake: FakeKafka,
+) -> None:
+    """The second partition is empty; and all records are older than the other time."""
+    servers, strategy = fake.bootstrap_servers, "startingOffsetsByTimestampStrategy"
+    with pytest.raises(ConfigError, match=r"flights-1 has no record at or after 0 ms"):
+        reader_of(servers, startingTimestamp="0").partitions()
+    assert read_all(reader_of(servers, startingTimestamp="0", **{strategy: "latest"})) == [
+        *range(20)
+    ]
+    beyond = str(2**62)
+    with pytest.raises(ConfigError, match=rf"flights-0 has no record at or after {beyond} ms"):
+        reader_of(servers, startingTimestamp=beyond).partitions()
+    assert read_all(reader_of(servers, startingTimestamp=beyond, **{strategy: "latest"})) == []
+    assert read_all(reader_of(servers, endingTimestamp=beyond)) == [*range(20)]
+    assert read_all(reader_of(servers, endingTimestamp="0")) == []
+
+
+def test_offsets_out_of_range_fail_the_plan_or_are_left_out(fake: FakeKafka) -> None:
+    servers, offsets = fake.bootstrap_servers, '{"flights":{"0":25,"1":0}}'
+    with pytest.raises(ConfigError, match=r"flights-0: the read would begin at offset 25, behind"):
+        reader_of(servers, startingOffsets=offsets).partitions()
+    with pytest.raises(DataLossError, match=r"flights-0 \[0, 25\) was asked for, but .* \[0, 20\)"):
+        reader_of(servers, endingOffsets=offsets).partitions()
+    lenient = reader_of(servers, endingOffsets=offsets, failOnDataLoss="false")
+    assert read_all(lenient) == [*range(20)]
+
+
+@pytest.mark.kafka
+def test_an_end_behind_an_open_transaction_says_so(
+    kafka_cluster: KafkaCluster, new_topic: Callable[[int], str]
+) -> None:
+    from confluent_kafka import Producer as Witness
+
+    topic = new_topic(1)
+    witness = Witness(
+        {"bootstrap.servers": kafka_cluster.bootstrap_servers, "transactional.id": topic}
+    )
+    witness.init_transactions(30)
+    witness.begin_transaction()
+    for _ in range(5):
+        witness.produce(topic, b"v")
+    assert witness.flush(30) == 0
+    options: dict[str, Any] = {
+        "kafka.isolation.level": "read_committed",
+        "endingOffsets": f'{{"{topic}":{{"0":5}}}}',
+    }
+    reader = reader_of(kafka_cluster.bootstrap_servers, topic, **options)
+    with pytest.raises(DataLossError) as caught:
+        reader.partitions()
+    assert "an open transaction hides what lies behind, up to 5" in str(caught.value)
+    assert "aged out" not in str(caught.value)
+    task = reader_of(
+        kafka_cluster.bootstrap_servers, topic, **options, **{"kafkaConsumer.pollTimeoutMs": "500"}
+    )
+    with pytest.raises(KafkaTimeoutError, match="An open transaction may hide them"):
+        list(task.read(InputPartition(OffsetRange(TopicPartition(topic, 0), 0, 5))))
+    witness.commit_transaction(30)
+    assert read_all(reader) == [*range(5)]
+
+
+# Brokers.
+
+
+@pytest.mark.promise("Spark names brokers that are gone within the clients' time-outs")
+def test_brokers_that_cannot_be_reached_are_named_everywhere(unused_address: str) -> None:
+    calls: list[Callable[[], object]] = [
+        lambda: reader_of(unused_address, **SHORT).partitions(),
+        lambda: list(
+            reader_of(unused_address, **SHORT).read(InputPartition(OffsetRange(PARTITION, 0, 9)))
+        ),
+        lambda: begin(unused_address, **SHORT),
+        lambda: begin_available_now(unused_address, **SHORT),
+        lambda: sink_of(unused_address).write([rows("v")]),
+    ]
+    for call in calls:
+        with pytest.raises(KafkaTimeoutError, match=unused_address), within(3.5):
+            call()
+
+
+@pytest.mark.promise("Spark names brokers that are gone within the clients' time-outs")
+def test_brokers_that_go_while_a_task_reads_are_named(fake: FakeKafka) -> None:
+    options = {"kafka.max.partition.fetch.bytes": "1", **SHORT}
+    reader = reader_of(fake.bootstrap_servers, **options)
+    batches = reader.read(InputPartition(OffsetRange(PARTITION, 0, 20)))
+    assert next(batches).num_rows == 1
+    stop_brokers(fake)
+    with pytest.raises(KafkaTimeoutError, match=r"flights-0.*127\.0\.0\.1"), within(4):
+        list(batches)
+
+
+@pytest.mark.promise("Spark names brokers that are gone within the clients' time-outs")
+def test_brokers_that_go_before_rows_are_acknowledged_are_named(fake: FakeKafka) -> None:
+    def batches() -> Iterator[pa.RecordBatch]:
+        yield rows("a")
+        stop_brokers(fake)
+        yield rows("b")
+
+    expected = r"^Row \d of this task, for topic 'flights': .*127\.0\.0\.1"
+    with pytest.raises(KafkaError, match=expected), within(5):
+        sink_of(fake.bootstrap_servers).write(batches())
+
+
+# Clocks.
+
+
+def test_a_wall_clock_that_jumps_holds_up_no_stream(
+    fake: FakeKafka, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    options = {"startingOffsets": "earliest", "minOffsetsPerTrigger": "100"}
+    with stream_of(fake.bootstrap_servers, **options, maxTriggerDelay="1ms") as stream:
+        start = stream.initialOffset()
+        for jumped_s in (0.0, 2.0**33):
+            monkeypatch.setattr(time, "time", lambda jumped_s=jumped_s: jumped_s)
+            deadline_s = time.monotonic() + 5 * LOADED_MACHINE
+            end = start
+            while end == start and time.monotonic() < deadline_s:
+                end = stream.latestOffset(start, stream.getDefaultReadLimit())
+            assert end == {TOPIC: {"0": 20, "1": 0}}
