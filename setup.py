@@ -1,19 +1,20 @@
 """The compiled core, which is optional: everything else about the build is in pyproject.toml.
 
 The environment variable ``PYKCLIENT_BUILD`` chooses. Unset, the core is built where there is a C
-compiler; where that fails, the reason is written beside it, `pykclient.accel` shows it in a
-warning, and the pure core does the work. ``pure`` builds none, for a wheel that fits every
-platform; ``compiled`` fails where the core cannot be built.
+compiler; where that fails, the reason is written beside it, clients log it (INFO), the pure core
+does the work, and a wheel fits every platform, as one of ``pure`` does, which builds none.
+``compiled`` fails where the core cannot be built.
 """
 
 from __future__ import annotations
 
 import os
-import warnings
 from concurrent.futures import Future, ThreadPoolExecutor
+from logging import INFO
 from pathlib import Path
 
 from setuptools import Extension, setup
+from setuptools.command.bdist_wheel import bdist_wheel
 from setuptools.command.build_ext import build_ext
 from setuptools.errors import BaseError, CCompilerError
 
@@ -31,9 +32,15 @@ DIRECTIVES = {
     "freethreading_compatible": True,
 }
 
+choice = os.environ.get("PYKCLIENT_BUILD", "")
+if choice not in CHOICES:
+    raise SystemExit(f"PYKCLIENT_BUILD={choice}: the choices are pure and compiled, or leave it")
+
 
 class BuildCore(build_ext):
     """Builds the extensions, or notes why it could not."""
+
+    is_without_core = choice == "pure"
 
     def build_extensions(self) -> None:
         """Write the C files into the folder for passing things; one compiles as the next is made.
@@ -73,13 +80,27 @@ class BuildCore(build_ext):
         extension.optional = True
 
     def _fall_back(self, failure: Path, error: Exception) -> None:
+        self.is_without_core = True
         for extension in self.extensions:
             extension.optional = True
             Path(self.get_ext_fullpath(extension.name)).unlink(missing_ok=True)
         reason = f"{type(error).__name__}: {error}"
         failure.parent.mkdir(parents=True, exist_ok=True)
         failure.write_text(reason + "\n", encoding="utf-8")
-        warnings.warn(f"pykclient's compiled core was not built ({reason})", stacklevel=1)
+        self.announce(f"pykclient's compiled core was not built ({reason})", INFO)
+
+
+class TagWheel(bdist_wheel):
+    """Builds the extensions first, since the wheel's tag depends on whether there are any."""
+
+    def run(self) -> None:
+        """Build the wheel, for every platform where there is no compiled core in it."""
+        self.run_command("build_ext")
+        build: BuildCore = self.get_finalized_command("build_ext")
+        if build.is_without_core:
+            self.distribution.ext_modules = []
+            self.root_is_pure = True
+        super().run()
 
 
 def extensions() -> list[Extension]:
@@ -90,11 +111,7 @@ def extensions() -> list[Extension]:
     ]
 
 
-choice = os.environ.get("PYKCLIENT_BUILD", "")
-if choice not in CHOICES:
-    raise SystemExit(f"PYKCLIENT_BUILD={choice}: the choices are pure and compiled, or leave it")
-
 setup(
     ext_modules=[] if choice == "pure" else extensions(),
-    cmdclass={"build_ext": BuildCore},
+    cmdclass={"build_ext": BuildCore, "bdist_wheel": TagWheel},
 )

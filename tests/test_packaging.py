@@ -23,7 +23,10 @@ ROOT = Path(__file__).parents[1]
 PACKAGES = {"pykclient", "spark_connector", "pyspark_pykafka"}
 TIMEOUT_S = 240
 
-SHOW_CORE = "from pykclient import accel; print(accel.implementation)"
+SHOW_CORE = """
+from pykclient import accel
+print(accel.implementation, accel.implementation_note, sep="\\n")
+"""
 PIP = (sys.executable, "-m", "pip")
 INSTALL = ("install", "--no-compile")
 FROM_SOURCE = ("--no-index", "--no-deps", "--no-build-isolation")
@@ -131,7 +134,7 @@ def test_a_build_with_a_compiler_is_of_its_platform_and_has_the_compiled_core(
         f"pykclient-{__version__}.dist-info/{name}"
         for name in ("entry_points.txt", "top_level.txt")
     }
-    assert run(sys.executable, "-c", SHOW_CORE, cwd=tmp_path / "site") == "compiled\n"
+    assert run(sys.executable, "-c", SHOW_CORE, cwd=tmp_path / "site") == "compiled\nNone\n"
 
 
 @pytest.mark.promise(
@@ -185,7 +188,7 @@ def test_the_wheels_metadata_has_what_it_needs_and_offers(wheel: Path) -> None:
 
 
 @pytest.mark.promise(
-    "an install needs no compiler; a failed build of the core is a warning with reason and cure"
+    "an install needs no compiler; clients log on INFO why they run without the compiled core"
 )
 def test_an_install_from_source_needs_no_compiler(dist: Path, tmp_path: Path) -> None:
     """Method: the compiler's name leads nowhere, and there is no other program on the PATH."""
@@ -193,10 +196,29 @@ def test_an_install_from_source_needs_no_compiler(dist: Path, tmp_path: Path) ->
     no_compiler = {"CC": "no-such-compiler", "CXX": "no-such-compiler", "PATH": ""}
     run(*PIP, *INSTALL, *FROM_SOURCE, "--target", tmp_path, sdist, cwd=tmp_path, **no_compiler)
     assert (tmp_path / "pykclient" / "producer" / "producer.py").is_file()
-    *warning, implementation = run(sys.executable, "-c", SHOW_CORE, cwd=tmp_path).splitlines()
+    implementation, note = run(sys.executable, "-c", SHOW_CORE, cwd=tmp_path).splitlines()
     assert implementation == "pure"
-    assert "the compiled core was not built" in warning[0]
-    assert "no-such-compiler" in warning[0]
+    assert "the compiled core was not built" in note
+    assert "no-such-compiler" in note
+
+
+@pytest.mark.promise(
+    "a wheel and an sdist are built; the pure wheel fits every platform, and is typed"
+)
+def test_a_wheel_that_is_built_without_a_compiler_fits_every_platform(
+    dist: Path, tmp_path: Path
+) -> None:
+    (sdist,) = dist.glob("*.tar.gz")
+    no_compiler = {"CC": "no-such-compiler", "CXX": "no-such-compiler", "PATH": ""}
+    run(*PIP, "wheel", *FROM_SOURCE, "-w", tmp_path, sdist, cwd=tmp_path, **no_compiler)
+    (wheel,) = tmp_path.glob("*.whl")
+    assert wheel.name == f"pykclient-{__version__}-py3-none-any.whl"
+    with zipfile.ZipFile(wheel) as archive:
+        assert (
+            "Root-Is-Purelib: true"
+            in archive.read(f"pykclient-{__version__}.dist-info/WHEEL").decode()
+        )
+        assert "pykclient/accel/pure/send.py" in archive.namelist()
 
 
 def test_the_installed_package_imports_without_its_dependencies(installed: Path) -> None:

@@ -1,8 +1,8 @@
 """The hot loops, twice: chooses the compiled or the pure implementation, once, at import.
 
-`implementation` names the choice, `implementation_note` says why it is not the compiled one. The
-environment variable ``PYKCLIENT_ACCEL`` forces it: ``pure`` or ``compiled``. A compiled core that
-was to be built and is not there, or does not load, is a RuntimeWarning.
+`implementation` names the choice, `implementation_note` says why it is not the compiled one, which
+each client logs (INFO). The environment variable ``PYKCLIENT_ACCEL`` forces it: ``pure`` or
+``compiled``.
 
 Owner: no state after import.
 """
@@ -10,7 +10,6 @@ Owner: no state after import.
 from __future__ import annotations
 
 import os
-import warnings
 from importlib.machinery import EXTENSION_SUFFIXES
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -18,10 +17,7 @@ from typing import TYPE_CHECKING, Final
 from pykclient.errors.base import ConfigError
 
 CHOICES: Final = ("pure", "compiled")
-CURE: Final = (
-    "install a C compiler and pykclient again without pip's cache, "
-    "or set PYKCLIENT_ACCEL=pure to be content with the pure core"
-)
+CURE: Final = "install a C compiler and pykclient again without pip's cache"
 
 
 def choose(wanted: str | None) -> tuple[str, str | None]:
@@ -36,30 +32,28 @@ def choose(wanted: str | None) -> tuple[str, str | None]:
         raise ConfigError(f"PYKCLIENT_ACCEL={wanted}: the choices are pure and compiled")
     if wanted == "pure":
         return "pure", "PYKCLIENT_ACCEL=pure asks for the pure core"
-    flaw, is_surprise = flaw_of_compiled()
+    flaw = flaw_of_compiled()
     if flaw is None:
         return "compiled", None
     if wanted:
         raise ConfigError(f"PYKCLIENT_ACCEL=compiled: {flaw}; {CURE}")
-    if is_surprise:
-        warnings.warn(f"pykclient runs on its pure core: {flaw}; {CURE}", RuntimeWarning, 2)
     return "pure", flaw
 
 
-def flaw_of_compiled() -> tuple[str | None, bool]:
-    """Return why the compiled core cannot be used, None if it can, and whether it should be."""
+def flaw_of_compiled() -> str | None:
+    """Return why the compiled core cannot be used; None: it can."""
     folder = Path(__file__).with_name("compiled")
     if not any((folder / f"send{suffix}").exists() for suffix in EXTENSION_SUFFIXES):
         failure = folder / "build_failure.txt"  # setup.py writes it
         if failure.exists():
             reason = failure.read_text(encoding="utf-8").strip()
-            return f"the compiled core was not built ({reason})", True
-        return "this build has no compiled core", False
+            return f"the compiled core was not built ({reason})"
+        return "this build has no compiled core"
     try:
         from pykclient.accel import compiled  # noqa: F401  # whether it loads is the question
     except (ImportError, AttributeError) as error:  # an older build may lack a name
-        return f"the compiled core does not load ({error})", True
-    return None, False
+        return f"the compiled core does not load ({error})"
+    return None
 
 
 implementation, implementation_note = choose(os.environ.get("PYKCLIENT_ACCEL"))

@@ -73,6 +73,8 @@ class Wiring:
             # Its package takes 20 ms to import: now, rather than when the first records come.
             accel.crc32c(b"")
         self.log = ClientLog("pykclient.consumer", config.client_id)
+        if accel.implementation_note:
+            self.log.info("runs on the pure core: %s", accel.implementation_note)
         self._retry_backoff = Backoff(config.retry_backoff_ms, config.retry_backoff_max_ms)
         self.guard = ThreadGuard("consumer", self.recover)
         self.metadata = Metadata(config, allow_auto_topic_creation=config.allow_auto_create_topics)

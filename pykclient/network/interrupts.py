@@ -51,6 +51,9 @@ def call_masked(function: Callable[[], None]) -> None:
     takes no signals with handlers of Python's, either. Those that the system gives to threads of
     the application's own are handled at once all the same.
     """
+    if not hasattr(signal, "pthread_sigmask"):  # Windows has none
+        function()
+        return
     before = signal.pthread_sigmask(signal.SIG_BLOCK, ())
     handled = [number for number in signal.valid_signals() if callable(signal.getsignal(number))]
     try:

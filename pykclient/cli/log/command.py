@@ -11,7 +11,6 @@ Source: Java class ``DumpLogSegments``, whose lines it prints too.
 
 from __future__ import annotations
 
-import os
 import re
 import stat
 import sys
@@ -151,21 +150,14 @@ def _open_index(stack: ExitStack, path: Path, kind: type[AnyIndex]) -> AnyIndex:
 
 def _open(stack: ExitStack, path: Path) -> tuple[ReadAt, int]:
     """Open a regular file; return how it is read, and its size."""
-    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
-    stack.callback(os.close, descriptor)
-    status = os.fstat(descriptor)
+    status = path.stat()  # before it is opened, which for a pipe would wait
     if not stat.S_ISREG(status.st_mode):
         raise ConfigError(f"{path} is no regular file; give the file of a segment")
+    file = stack.enter_context(path.open("rb"))
 
     def read_at(position: int, size_bytes: int) -> bytes:
-        data = os.pread(descriptor, size_bytes, position)
-        # The system reads at most 2 GiB at once, and may be interrupted before.
-        while 0 < len(data) < size_bytes:
-            more = os.pread(descriptor, size_bytes - len(data), position + len(data))
-            if not more:
-                break
-            data += more
-        return data
+        file.seek(position)
+        return file.read(size_bytes)
 
     return read_at, status.st_size
 

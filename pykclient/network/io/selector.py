@@ -55,6 +55,9 @@ set that signal back to its default, as command line tools do. 0 where there is 
 _SO_NOSIGPIPE_OF_MACOS: Final = 0x1022
 """The same for all sends of a socket; `socket` does not name it."""
 
+HAS_SENDMSG: Final = hasattr(socket.socket, "sendmsg")
+"""Windows has none."""
+
 PART_COUNT_MAX: Final = 64
 """Buffers given to one sendmsg call; Linux takes 1,024, the least that POSIX promises is 16."""
 
@@ -308,7 +311,10 @@ class SelectorPort:
         try:
             while queue:
                 batch = [queue[index] for index in range(min(len(queue), PART_COUNT_MAX))]
-                sent_bytes = sock.sendmsg(batch, (), MSG_NOSIGNAL)
+                if HAS_SENDMSG:
+                    sent_bytes = sock.sendmsg(batch, (), MSG_NOSIGNAL)
+                else:
+                    sent_bytes = sock.send(batch[0], MSG_NOSIGNAL)
                 channel.queued_bytes -= sent_bytes
                 _consume(queue, sent_bytes)
         except BlockingIOError:
@@ -388,7 +394,8 @@ def _on_fork() -> None:
         port.on_fork()
 
 
-os.register_at_fork(after_in_child=_on_fork)
+if hasattr(os, "register_at_fork"):  # Windows has no fork
+    os.register_at_fork(after_in_child=_on_fork)
 
 
 @harmless

@@ -13,6 +13,7 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING
 
+from pykclient import accel
 from pykclient.errors import (
     ClosedError,
     ClusterAuthorizationFailedError,
@@ -79,6 +80,8 @@ class Sender:
     ) -> None:
         self._reports = reports
         self._log = ClientLog("pykclient.producer", config.client_id)
+        if accel.implementation_note:
+            self._log.info("runs on the pure core: %s", accel.implementation_note)
         self._repeated_log = RateLimitedLog(self._log)
         self._config = config
         self._accumulator = accumulator

@@ -220,6 +220,7 @@ def _end_all() -> None:
         thread.end_program()
 
 
-os.register_at_fork(after_in_child=_note_fork)
+if hasattr(os, "register_at_fork"):  # Windows has no fork
+    os.register_at_fork(after_in_child=_note_fork)
 # Daemon threads still run when this is called, and others have ended; after it none does.
 atexit.register(_end_all)

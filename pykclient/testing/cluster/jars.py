@@ -19,7 +19,6 @@ from __future__ import annotations
 
 import argparse
 import contextlib
-import fcntl
 import importlib.util
 import os
 import re
@@ -192,6 +191,8 @@ def _lacking(wanted: JarSet, folder: Path) -> list[str]:
 @contextlib.contextmanager
 def _lock(path: Path) -> Iterator[None]:
     """Hold the file's lock; the kernel frees it when the holder dies, however it dies."""
+    import fcntl  # which Windows has not, and no cluster either
+
     deadline = Deadline(FETCH_TIMEOUT_S)
     with path.open("w") as file:
         while True:
