@@ -46,7 +46,6 @@ _MASTER_SETTINGS: Final = {
     "spark.deploy.recoveryMode": "FILESYSTEM",
     # An application whose executors are killed again and again is not given up.
     "spark.deploy.maxExecutorRetries": "-1",
-    "spark.worker.timeout": "15",
     # It would listen on a port that is the same for every cluster.
     "spark.master.rest.enabled": "false",
 }

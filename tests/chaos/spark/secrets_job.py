@@ -1,0 +1,81 @@
+"""A driver: gives a secret to everything that takes an option, and prints plans and errors.
+
+Owner: the process itself.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import traceback
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from pyspark.sql import SparkSession
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+JAAS = "kafka.sasl.jaas.config"
+
+
+def failing(attempt: Callable[[], object]) -> None:
+    """Print the error, with all that is below it."""
+    try:
+        attempt()
+    except Exception:  # noqa: BLE001 - whatever Spark makes of it is what is looked at
+        sys.stdout.write(f"FAILED {traceback.format_exc()}\n")
+    else:
+        raise AssertionError("a secret was taken that no client can use yet")
+
+
+def main() -> None:
+    job = json.loads(sys.argv[1])
+    secret = Path(job["secret"]).read_text()
+    spark = SparkSession.builder.getOrCreate()
+    servers = {"kafka.bootstrap.servers": job["servers"]}
+    # A setting that reaches the tasks: what is in the plan would show it.
+    read = {**servers, "subscribe": job["source"], "kafka.client.rack": secret}
+    write = {**servers, "topic": job["sink"], "kafka.client.rack": secret}
+    frame = spark.read.format("pykafka").options(**read).load()
+    frame.explain(True)
+    frame.select("value").write.format("pykafka").mode("append").options(**write).save()
+    stream = (
+        spark.readStream.format("pykafka").options(**read).option("startingOffsets", "earliest")
+    )
+    query = stream.load().select("value").writeStream.format("pykafka").options(**write)
+    started = (
+        query.option("checkpointLocation", job["checkpoint"]).trigger(availableNow=True).start()
+    )
+    started.awaitTermination()
+    started.explain(True)
+
+    refused = spark.read.format("pykafka").options(**servers, subscribe=job["source"])
+    failing(lambda: refused.option(JAAS, secret).load().count())
+    failing(lambda: refused.option("kafka.ssl.keystore.key", secret).load().count())
+    failing(
+        lambda: (
+            frame.select("value")
+            .write.format("pykafka")
+            .mode("append")
+            .options(**servers, topic=job["sink"])
+            .option(JAAS, secret)
+            .save()
+        )
+    )
+    streamed = stream.option(JAAS, secret).load().writeStream.format("noop")
+    failing(lambda: streamed.trigger(availableNow=True).start().awaitTermination())
+    options = {
+        **servers,
+        "subscribe": job["source"],
+        "kafka.ssl.keystore.key": secret,
+        JAAS: secret,
+    }
+    listed = ", ".join(f"`{key}` '{value}'" for key, value in options.items())
+    spark.sql(f"CREATE TEMPORARY VIEW seen USING pykafka OPTIONS ({listed})")
+    failing(lambda: spark.table("seen").count())
+    sys.stdout.write("DONE\n")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,200 @@
+"""The connector on executors: how the wheel reaches them, in which version, and with what secrets.
+
+A driver of its own for each test, on a cluster whose executors have no package: `make soak`.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+import sysconfig
+import tomllib
+from importlib.metadata import distribution
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from pykclient import Producer
+from pykclient.testing.cluster.java import MissingPrerequisiteError
+from pykclient.testing.fixtures import skip_or_fail
+from pykclient.testing.spark_cluster.cluster import SparkCluster
+from pykclient.version import __version__
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from pykclient.testing import KafkaCluster
+
+pytestmark = [pytest.mark.kafka, pytest.mark.spark, pytest.mark.soak, pytest.mark.timeout(1200)]
+
+ROOT = Path(__file__).parents[3]
+SITE_PACKAGES = Path(sysconfig.get_path("purelib"))
+JOB = Path(__file__).with_name("executors_job.py")
+FOR_SPARK = ("pyarrow*", "numpy*", "pandas*", "dateutil", "six.py", "pytz", "tzdata")
+"""What PySpark needs, and a cluster has."""
+NO_SOURCE = shutil.ignore_patterns(
+    *(".git", ".venv", "build", "dist", "*.egg-info", "*.so", "__pycache__", ".*cache"),
+    *(".hypothesis", ".coverage*"),
+)
+TIMEOUT_S = 600.0
+COUNT = 30
+FOLDER = "environment"
+SECRET = "canary-5f0c6d1e"
+REDACTED = r"(?i)secret|password|passphrase|token|jaas|keystore[.]key"
+
+
+@pytest.fixture(scope="module")
+def python(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A Python of an executor: with what PySpark needs, and without this package."""
+    folder = tmp_path_factory.mktemp("executor")
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", folder], check=True)
+    (packages,) = folder.glob("lib/python*/site-packages")
+    for pattern in FOR_SPARK:
+        for found in SITE_PACKAGES.glob(pattern):
+            (packages / found.name).symlink_to(found)
+    return folder / "bin" / "python"
+
+
+@pytest.fixture(scope="module")
+def bare_cluster() -> Iterator[SparkCluster]:
+    """Executors that have the package only if the driver sends it along."""
+    try:
+        cluster = SparkCluster(environment={"PYTHONPATH": ""})
+    except MissingPrerequisiteError as error:
+        skip_or_fail(str(error))
+    with cluster:
+        yield cluster
+
+
+@pytest.fixture(scope="module")
+def packed(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with the package and what it depends on, as `pip install --target` leaves it."""
+    source, target = tmp_path_factory.mktemp("build") / "source", tmp_path_factory.mktemp("packed")
+    shutil.copytree(ROOT, source, ignore=NO_SOURCE)
+    command = [sys.executable, "-m", "pip", "install", "--quiet", "--no-index", "--no-deps"]
+    subprocess.run(
+        [*command, "--no-build-isolation", "--target", target, source],
+        env={**os.environ, "PYTHONPATH": "", "PYKCLIENT_BUILD": "pure"},
+        check=True,
+    )
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    for name in (re.split("[<>=~]", wanted)[0] for wanted in project["dependencies"]):
+        for file in distribution(name).files or ():
+            if ".." not in file.parts:
+                (target / file).parent.mkdir(parents=True, exist_ok=True)
+                shutil.copy(str(file.locate()), target / file)
+    return target
+
+
+@pytest.fixture(scope="module")
+def topic(kafka_cluster: KafkaCluster) -> str:
+    with Producer(bootstrap_servers=kafka_cluster.bootstrap_servers) as producer:
+        for number in range(COUNT):
+            producer.send("executors", b"%d" % number)
+    return "executors"
+
+
+def read_options(kafka: KafkaCluster, topic: str) -> dict[str, str]:
+    return {"kafka.bootstrap.servers": kafka.bootstrap_servers, "subscribe": topic}
+
+
+@pytest.mark.promise("the wheel reaches executors by spark.archives")
+def test_executors_have_the_package_from_an_archive(
+    bare_cluster: SparkCluster,
+    python: Path,
+    packed: Path,
+    kafka_cluster: KafkaCluster,
+    topic: str,
+    tmp_path: Path,
+) -> None:
+    archive = Path(shutil.make_archive(str(tmp_path / "packed"), "zip", packed))
+    driver = bare_cluster.submit(
+        JOB,
+        json.dumps(read_options(kafka_cluster, topic)),
+        settings={
+            "spark.archives": f"{archive}#{FOLDER}",
+            "spark.executorEnv.PYTHONPATH": FOLDER,
+        },
+        # Data sources are planned beside the driver, by the same Python.
+        environment={
+            "PYSPARK_PYTHON": str(python),
+            "PYTHONPATH": os.pathsep.join([str(ROOT), str(SITE_PACKAGES)]),
+        },
+    )
+    status, log = driver.wait(TIMEOUT_S), driver.log_text()
+    assert status == 0, log[-3_000:]
+    count, files = json.loads(log.partition("\nREAD ")[2].partition("\n")[0])
+    assert count == COUNT
+    assert files
+    work = f"{bare_cluster.folder}/work/"
+    assert all(
+        file.startswith((f"{FOLDER}/", work)) and f"{FOLDER}/spark_connector" in file
+        for file in files
+    )
+
+
+@pytest.mark.promise("an executor with another version of the wheel names both versions")
+def test_another_version_on_the_executors_is_named(
+    packed: Path, kafka_cluster: KafkaCluster, topic: str, tmp_path: Path
+) -> None:
+    """Not by an archive: what is planned beside the driver takes its wheel, too."""
+    other = shutil.copytree(packed, tmp_path / "other")
+    version = other / "pykclient" / "version.py"
+    version.write_text(version.read_text().replace(__version__, "0.0.9"))
+    with SparkCluster(environment={"PYTHONPATH": str(other)}) as cluster:
+        driver = cluster.submit(
+            JOB,
+            json.dumps(read_options(kafka_cluster, topic)),
+            environment={"PYTHONPATH": str(ROOT)},
+        )
+        status, log = driver.wait(TIMEOUT_S), driver.log_text()
+    assert status != 0, log[-3_000:]
+    assert f"The driver has version {__version__} of pykclient, and this executor 0.0.9" in log
+
+
+@pytest.mark.promise("no plan, log, event log or error of a Spark query shows a secret")
+def test_a_secret_is_nowhere_to_be_seen(
+    spark_cluster: SparkCluster, kafka_cluster: KafkaCluster, topic: str
+) -> None:
+    secret = spark_cluster.folder / "secret"
+    secret.write_text(SECRET)
+    events = spark_cluster.folder / "events"
+    events.mkdir()
+    checkpoint = spark_cluster.folder / "secrets-checkpoint"
+    job = {
+        "servers": kafka_cluster.bootstrap_servers,
+        "source": topic,
+        "sink": "secrets-written",
+        "secret": str(secret),
+        "checkpoint": str(checkpoint),
+    }
+    driver = spark_cluster.submit(
+        Path(__file__).with_name("secrets_job.py"),
+        json.dumps(job),
+        settings={
+            "spark.eventLog.enabled": "true",
+            "spark.eventLog.compress": "false",
+            "spark.eventLog.dir": str(events),
+            "spark.redaction.regex": REDACTED,
+        },
+    )
+    status, log = driver.wait(TIMEOUT_S), driver.log_text()
+    assert status == 0, log[-3_000:]
+    assert "\nDONE" in log
+    assert log.count("\nFAILED ") == 5
+    assert "<hidden> is refused" in log
+    written = {path: path.read_bytes() for path in (*files(events), *files(checkpoint))}
+    assert any(b"SparkListenerSQLExecutionStart" in text for text in written.values())
+    logs = {**spark_cluster.executor_logs(), driver.log: log}
+    shown = [path for path, text in logs.items() if SECRET in text]
+    shown += [path for path, content in written.items() if SECRET.encode() in content]
+    assert shown == []
+
+
+def files(folder: Path) -> list[Path]:
+    return [path for path in folder.rglob("*") if path.is_file()]
