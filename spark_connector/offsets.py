@@ -197,13 +197,16 @@ def offsets_from_json(value: object) -> dict[TopicPartition, int]:
     Raises: `ConfigError` when `value` is something else, so that the checkpoint of another source
     is refused.
     """
+    complaint = ConfigError(
+        f"The checkpoint has offsets of another source: {str(value)[:100]!r} is not "
+        f'{{"topic": {{"0": 23}}}}. Give this query a checkpointLocation of its own.'
+    )
     found: dict[TopicPartition, int] = {}
-    for topic, numbers in value.items() if isinstance(value, dict) else ((None, None),):
-        if not isinstance(topic, str) or not isinstance(numbers, dict):
-            raise ConfigError(
-                f"The checkpoint has offsets of another source: {str(value)[:100]!r} is not "
-                f'{{"topic": {{"0": 23}}}}. Give this query a checkpointLocation of its own.'
-            )
-        for number, offset in numbers.items():
-            found[TopicPartition(topic, int(number))] = int(offset)
+    if not isinstance(value, dict):
+        raise complaint
+    try:
+        for topic, numbers in value.items():
+            found |= {TopicPartition(topic, int(one)): int(at) for one, at in numbers.items()}
+    except (AttributeError, TypeError, ValueError) as error:
+        raise complaint from error
     return found

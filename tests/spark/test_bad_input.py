@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pytest
 from pyspark.sql.datasource import InputPartition
-from pyspark.sql.types import LongType, StringType, StructType
+from pyspark.sql.types import LongType, StringType, StructField, StructType
 
 from pykclient import Producer, TopicPartition
 from pykclient.errors import (
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from pykclient.testing import KafkaCluster
 
 OFFSETS = StructType().add("offset", LongType())
-VALUES = StructType().add("value", StringType())
+VALUES = StructType([StructField("value", StringType())])
 TOPIC = "flights"
 PARTITION = TopicPartition(TOPIC, 0)
 LOADED_MACHINE = 5
@@ -143,18 +143,24 @@ def test_a_missing_topic_is_named_before_anything_is_read(
 
 
 @pytest.mark.promise("Spark names a missing topic within two seconds")
-@pytest.mark.parametrize("options", [{}, {"onRecordTooLarge": "aside"}])
-def test_a_missing_topic_is_named_by_the_task_that_writes(options: dict[str, str]) -> None:
+@pytest.mark.parametrize(
+    ("options", "value"),
+    [({"topic": "b"}, "v"), ({}, "v"), ({"topic": "a", "onRecordTooLarge": "b"}, "v" * 2_000_000)],
+    ids=["by option", "by column", "for what is too large"],
+)
+def test_a_missing_topic_is_named_by_the_task_that_writes(
+    options: dict[str, str], value: str
+) -> None:
     with FakeKafka(brokers=1, auto_create_topics=False) as fake:
-        topic, row = TOPIC, "v"
-        if options:
-            with fake.control() as cluster:
-                cluster.create_topic(TOPIC, 1)
-            topic, row = "aside", "v" * 2_000_000
-        sink = sink_of(fake.bootstrap_servers, **options, **{"kafka.max.block.ms": "60000"})
-        expected = f"Topic '{topic}' does not exist"
-        with pytest.raises(UnknownTopicOrPartitionError, match=expected), within(2):
-            sink.write([rows(row)])
+        with fake.control() as cluster:
+            cluster.create_topic("a", 1)
+        given = {"kafka.bootstrap.servers": fake.bootstrap_servers, **options}
+        sink = Sink.from_spark(given, StructType([*VALUES, StructField("topic", StringType())]))
+        batch = pa.record_batch({"value": [value, value], "topic": ["a", "b"]})
+        expected = "Topic 'b' does not exist, and brokers did not make it within 1.5 s: create it"
+        with pytest.raises(UnknownTopicOrPartitionError, match=expected) as caught, within(2):
+            sink.write([batch])
+    assert "no metadata of topic 'b' within 1500 ms: " in str(caught.value.__cause__)
 
 
 def test_a_topic_that_brokers_make_on_demand_is_written(fake_kafka: FakeKafka) -> None:

@@ -204,7 +204,19 @@ def test_offsets_have_the_form_of_sparks_own_checkpoints() -> None:
     assert offsets_from_json(json.loads(written)) == offsets
 
 
-@pytest.mark.parametrize("text", ['{"offset": 5}', "[1]", '"x"', "7", "null"])
+@pytest.mark.parametrize(
+    "text",
+    [
+        '{"offset": 5}',
+        "[1]",
+        '"x"',
+        "7",
+        "null",
+        '{"a": {"b": 1}}',
+        '{"a": {"0": null}}',
+        '{"a": {"0": "x"}}',
+    ],
+)
 def test_the_checkpoint_of_another_source_is_refused(text: str) -> None:
     with pytest.raises(ConfigError, match="The checkpoint has offsets of another source"):
         offsets_from_json(json.loads(text))
