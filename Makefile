@@ -14,7 +14,7 @@ MUTANTS_JOBS ?= 2
 # rewritten, once; the processes of a run that begin side by side would each do so.
 CHECKS_BESIDE_MYPY := $(VENV)/bin/lint-imports && $(PYTHON) -m tools.protogen --check \
   && $(PYTHON) -m tools.config_reference --check && $(PYTHON) -m tools.state_tables --check \
-  && $(PYTHON) -m tools.spark_options --check \
+  && $(PYTHON) -m tools.spark_options --check && $(PYTHON) -m tools.keyword_types --check \
   && { $(VENV)/bin/pytest --collect-only -qq >/dev/null || { echo "pytest --collect-only fails"; false; }; }
 FUZZ_TARGETS := tests/accel/test_differential.py tests/accel/test_same_sends.py tests/accel/test_contiguous.py
 # Much of a test's time is waiting for brokers. A file's tests share what they start, so stay
@@ -90,6 +90,7 @@ docs: $(INSTALLED)
 	$(PYTHON) -m tools.config_reference
 	$(PYTHON) -m tools.state_tables
 	$(PYTHON) -m tools.spark_options
+	$(PYTHON) -m tools.keyword_types
 
 build: $(INSTALLED)
 	$(PYTHON) -m build

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from pykclient.admin.admin import Admin
     from pykclient.admin.groups import GroupDescription, GroupListing, MemberDescription
     from pykclient.admin.topics import CreatedTopic, NewTopic, TopicDescription, TopicListing
+    from pykclient.config.keywords import AdminSettings, ConsumerSettings, ProducerSettings
     from pykclient.consumer.consumer import Consumer
     from pykclient.consumer.group.assignors import (
         Assignment,
@@ -47,11 +48,13 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Admin",
+    "AdminSettings",
     "Assignment",
     "Assignor",
     "Consumer",
     "ConsumerRecord",
     "ConsumerRecords",
+    "ConsumerSettings",
     "CreatedTopic",
     "Delivery",
     "GroupDescription",
@@ -67,6 +70,7 @@ __all__ = [
     "PartitionInfo",
     "Producer",
     "ProducerRecord",
+    "ProducerSettings",
     "Rebalance",
     "RebalanceListener",
     "RebalanceProtocol",
@@ -88,6 +92,7 @@ _HOME = {
         ".admin.admin": "Admin",
         ".admin.groups": "GroupDescription GroupListing MemberDescription",
         ".admin.topics": "CreatedTopic NewTopic TopicDescription TopicListing",
+        ".config.keywords": "AdminSettings ConsumerSettings ProducerSettings",
         ".consumer.consumer": "Consumer",
         ".consumer.group.assignors": "Assignment Assignor GroupMember RebalanceProtocol TopicRacks",
         ".consumer.group.history": "Rebalance",

@@ -35,6 +35,7 @@ CLIENT_NAMES = {
     *("CreatedTopic", "NewTopic", "TopicDescription", "TopicListing"),
     *("Node", "PartitionInfo", "TopicPartition", "OffsetAndMetadata", "OffsetAndTimestamp"),
     *("MetricName", "TimestampType"),
+    *("AdminSettings", "ConsumerSettings", "ProducerSettings"),
 }
 # What a user may not have, or what would make the import slow.
 OPTIONAL_MODULES = {

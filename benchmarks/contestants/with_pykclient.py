@@ -222,11 +222,11 @@ def _producer(job: Job, linger_ms: int = LINGER_MS) -> Producer:
 def _consumer(job: Job, **settings: int) -> Consumer:
     """One that has all partitions from their beginning, and has spoken to the broker."""
     consumer = Consumer(
+        settings,
         bootstrap_servers=job.bootstrap_servers,
         auto_offset_reset="earliest",
         send_buffer_bytes=-1,
         receive_buffer_bytes=-1,
-        **settings,
     )
     partitions = [TopicPartition(job.topic, index) for index in range(job.partition_count)]
     consumer.assign(partitions)

@@ -89,7 +89,7 @@ class SparkArena:
         """A new topic with records of 8 and 100 bytes, evenly in its partitions."""
         with self.topic() as name:
             settings = {"batch.size": BATCH_BYTES, "compression.type": compression}
-            with Producer(bootstrap_servers=self.servers, **settings) as producer:
+            with Producer(settings, bootstrap_servers=self.servers) as producer:
                 for first in range(0, record_count, CHUNK_ROWS):
                     count = min(CHUNK_ROWS, record_count - first)
                     producer.send_arrow(name, records(first, count)).result()

@@ -41,11 +41,12 @@ from pykclient.network.live_client import LiveClient, describe_client
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
     from types import TracebackType
-    from typing import Self
+    from typing import Self, Unpack
 
     from pykclient.admin.call import AdminHandler
     from pykclient.admin.groups import GroupDescription, GroupListing
     from pykclient.admin.topics import CreatedTopic, TopicDescription, TopicListing
+    from pykclient.config.keywords import AdminSettings
     from pykclient.types import Node, OffsetAndMetadata, TopicPartition
 
 KeyT = TypeVar("KeyT", bound="Hashable")
@@ -63,7 +64,12 @@ class Admin(LiveClient):
     `default_api_timeout_ms`.
     """
 
-    def __init__(self, settings: Mapping[str, object] | None = None, /, **keywords: object) -> None:
+    def __init__(
+        self,
+        settings: Mapping[str, object] | None = None,
+        /,
+        **keywords: Unpack[AdminSettings],
+    ) -> None:
         """Take the settings of `AdminConfig`, as a mapping, as keywords, or both.
 
         Nothing is connected before the first call.

@@ -60,16 +60,23 @@ class Kind(Generic[T]):
 
     `parse` takes what a caller gave, `allowed` tells what that may be, and a `ValueError` of
     `parse` may add why a value is not; `written` is the text of a value in a properties file.
+    `annotation` is the type of a keyword, as `pykclient.config.keywords` has it: narrower than what
+    `parse` takes, which reads text of properties files, too.
     """
 
-    __slots__ = ("allowed", "parse", "written")
+    __slots__ = ("allowed", "annotation", "parse", "written")
 
     def __init__(
-        self, parse: Callable[[object], T], allowed: str, written: Callable[[T], str] = str
+        self,
+        parse: Callable[[object], T],
+        allowed: str,
+        written: Callable[[T], str] = str,
+        annotation: str = "object",
     ) -> None:
         self.parse = parse
         self.allowed = allowed
         self.written = written
+        self.annotation = annotation
 
 
 class Setting(Generic[T]):
@@ -154,7 +161,7 @@ def integer(minimum: int, maximum: int = INT_MAX, *, also: int | None = None) ->
             raise ValueError
         return number
 
-    return Kind(parse, f"an integer from {minimum} to {maximum}{extra}")
+    return Kind(parse, f"an integer from {minimum} to {maximum}{extra}", annotation="int")
 
 
 def boolean() -> Kind[bool]:
@@ -165,7 +172,7 @@ def boolean() -> Kind[bool]:
             return text == "true"
         raise ValueError
 
-    return Kind(parse, "true or false", lambda value: str(value).lower())
+    return Kind(parse, "true or false", lambda value: str(value).lower(), "bool")
 
 
 def string() -> Kind[str]:
@@ -174,7 +181,7 @@ def string() -> Kind[str]:
             return sendable_text(value.strip())
         raise ValueError
 
-    return Kind(parse, "a string")
+    return Kind(parse, "a string", annotation="str")
 
 
 def sendable_text(value: str) -> str:
@@ -210,12 +217,16 @@ def choice(
         raise ValueError(*([hints[word]] if hints and word in hints else []))
 
     words = {value: word for word, value in reversed(list(values.items()))}
-    return Kind(parse, f"one of {', '.join(values)}", words.__getitem__)
+    numbers = [word for word in values if word.lstrip("-").isdigit()]
+    literal = f"Literal[{', '.join([*map(repr, values), *numbers])}]".replace("'", '"')
+    return Kind(parse, f"one of {', '.join(values)}", words.__getitem__, literal)
 
 
 def optional(kind: Kind[T]) -> Kind[T | None]:
     return Kind(
-        lambda value: None if value is None else kind.parse(value), f"{kind.allowed}, or None"
+        lambda value: None if value is None else kind.parse(value),
+        f"{kind.allowed}, or None",
+        annotation=f"{kind.annotation} | None",
     )
 
 
@@ -232,7 +243,9 @@ def address_list() -> Kind[tuple[Address, ...]]:
         return tuple(dict.fromkeys(addresses))
 
     return Kind(
-        parse, "host:port addresses such as 'kafka1:9092,kafka2:9092' (IPv6 as '[::1]:9092')"
+        parse,
+        "host:port addresses such as 'kafka1:9092,kafka2:9092' (IPv6 as '[::1]:9092')",
+        annotation="str | tuple[str, int] | Sequence[str | tuple[str, int]]",
     )
 
 
@@ -265,7 +278,12 @@ def object_list() -> Kind[tuple[object, ...]]:
             raise ValueError
         return tuple(_checked_name(item) if isinstance(item, str) else item for item in value)
 
-    return Kind(parse, f"a list, each {_OBJECT_ALLOWED}", lambda value: ",".join(map(str, value)))
+    return Kind(
+        parse,
+        f"a list, each {_OBJECT_ALLOWED}",
+        lambda value: ",".join(map(str, value)),
+        "str | Sequence[object]",
+    )
 
 
 _OBJECT_ALLOWED: Final = "an object, a class, a callable or 'package.module:Name'"

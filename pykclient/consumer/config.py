@@ -76,7 +76,7 @@ def _group_name() -> Kind[str | None]:
             return sendable_text(value)
         raise ValueError("For no group, leave it out.")
 
-    return Kind(parse, "a name that is not empty", str)
+    return Kind(parse, "a name that is not empty", annotation="str")
 
 
 def _instance_name() -> Kind[str | None]:
@@ -95,7 +95,7 @@ def _instance_name() -> Kind[str | None]:
         raise ValueError
 
     allowed = f"1 to {GROUP_NAME_LENGTH_MAX} letters, digits, dots, underscores and hyphens"
-    return Kind(parse, allowed, str)
+    return Kind(parse, allowed, annotation="str")
 
 
 FAIR: Final = "fair"
@@ -127,7 +127,8 @@ def _offset_reset() -> Kind[str]:
         duration_ms(text.removeprefix(_BY_DURATION))
         return text
 
-    return Kind(parse, f"{words.allowed}, or by_duration: with a duration such as PT12H")
+    allowed = f"{words.allowed}, or by_duration: with a duration such as PT12H"
+    return Kind(parse, allowed, annotation="str")
 
 
 def _on_record_error() -> Kind[object]:
@@ -168,6 +169,7 @@ def _assignor_list() -> Kind[tuple[object, ...]]:
         parse,
         f"a list of {', '.join(_ASSIGNORS.values())}, or assignors of your own ({others.allowed})",
         lambda value: ",".join(map(_java_name, value)),
+        "str | Sequence[object]",
     )
 
 

@@ -39,9 +39,11 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
     from datetime import datetime
     from types import FrameType
+    from typing import Unpack
 
     import pyarrow
 
+    from pykclient.config.keywords import ConsumerSettings
     from pykclient.consumer.record import RecordSpan
     from pykclient.consumer.subscription import AssignedPartition
     from pykclient.errors import KafkaError
@@ -71,7 +73,12 @@ class Consumer(ConsumerCore):
     fork. Use it in a ``with`` block, or call `close`.
     """
 
-    def __init__(self, settings: Mapping[str, object] | None = None, /, **keywords: object) -> None:
+    def __init__(
+        self,
+        settings: Mapping[str, object] | None = None,
+        /,
+        **keywords: Unpack[ConsumerSettings],
+    ) -> None:
         """Take the settings of `ConsumerConfig`, as a mapping, as keywords, or both.
 
         Nothing is connected before the first call that needs a broker.

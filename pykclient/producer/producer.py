@@ -28,10 +28,11 @@ from pykclient.producer.sender.thread import SenderThread
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
     from types import TracebackType
-    from typing import Self
+    from typing import Self, Unpack
 
     from pykclient.accel import Delivery
     from pykclient.accel.abc import HeadersInput, OnDelivery
+    from pykclient.config.keywords import ProducerSettings
     from pykclient.network.cluster.cluster import PartitionInfo
     from pykclient.producer.bulk.delivery import RecordMetadataRange
     from pykclient.producer.bulk.table import BulkHeaders, Timestamps
@@ -80,7 +81,12 @@ class Producer(SendCore[RecordMetadata], LiveClient):
     `UsageError`.
     """
 
-    def __init__(self, settings: Mapping[str, object] | None = None, /, **keywords: object) -> None:
+    def __init__(
+        self,
+        settings: Mapping[str, object] | None = None,
+        /,
+        **keywords: Unpack[ProducerSettings],
+    ) -> None:
         """Take the settings of `ProducerConfig`, as a mapping, as keywords, or both.
 
         Connecting begins at once, in the background.

@@ -69,16 +69,14 @@ class ListenerRecording:
 
 def member(fake: FakeKafka, protocol: str = CLASSIC, **settings: object) -> Consumer:
     timing = {"heartbeat_interval_ms": 2 * INTERVAL_MS, "session_timeout_ms": 6_000}
-    return Consumer(
-        bootstrap_servers=fake.bootstrap_servers,
-        **{
-            "group_id": GROUP,
-            "group_protocol": protocol,
-            "auto_offset_reset": "earliest",
-            **(timing if protocol == CLASSIC else {}),
-            **settings,
-        },
-    )
+    given = {
+        "group_id": GROUP,
+        "group_protocol": protocol,
+        "auto_offset_reset": "earliest",
+        **(timing if protocol == CLASSIC else {}),
+        **settings,
+    }
+    return Consumer(given, bootstrap_servers=fake.bootstrap_servers)
 
 
 def write(fake: FakeKafka, count: int, partition_count: int = len(PARTITIONS)) -> None:

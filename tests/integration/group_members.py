@@ -125,11 +125,10 @@ class OurMember(GroupMember):
 
     def read(self) -> None:
         with Consumer(
+            {**self.timing, **self.settings},
             bootstrap_servers=self.servers,
             group_id=self.group_id,
             auto_offset_reset="earliest",
-            **self.timing,
-            **self.settings,
         ) as consumer:
             consumer.subscribe([self.topic])
             while not self._is_closing.is_set():

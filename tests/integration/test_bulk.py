@@ -68,7 +68,7 @@ def test_every_kind_of_record_arrives_with_every_codec(
         record._replace(timestamp_ms=record.timestamp_ms or EPOCH_MS) for record in SAMPLE_RECORDS
     ]
     with Producer(
-        bootstrap_servers=any_kafka_cluster.bootstrap_servers, compression_type=codec
+        {"compression_type": codec}, bootstrap_servers=any_kafka_cluster.bootstrap_servers
     ) as producer:
         if is_arrow:
             delivery = producer.send_arrow(topic, as_table(records))

@@ -52,10 +52,10 @@ def topic(servers: str) -> str:
 
 def member(servers: str, topic: str, **settings: object) -> Consumer:
     return Consumer(
+        {"enable_auto_commit": False} | settings,
         bootstrap_servers=servers,
         group_id=f"group-{topic}",
         auto_offset_reset="earliest",
-        **{"enable_auto_commit": False} | settings,
     )
 
 

@@ -50,7 +50,7 @@ def servers(fake_kafka: FakeKafka) -> str:
 
 def member(servers: str, **settings: object) -> Consumer:
     consumer = Consumer(
-        bootstrap_servers=servers, group_id="g", auto_offset_reset="earliest", **settings
+        settings, bootstrap_servers=servers, group_id="g", auto_offset_reset="earliest"
     )
     consumer.subscribe(["t"])
     return consumer

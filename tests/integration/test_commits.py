@@ -53,7 +53,7 @@ def write(servers: str, topic: str, partition_count: int, count: int = COUNT) ->
 def reader(servers: str, *partitions: TopicPartition, **settings: object) -> Consumer:
     """A consumer of group ``g`` that reads these partitions."""
     given = {"group_id": "g", "auto_offset_reset": "earliest", **settings}
-    consumer = Consumer(bootstrap_servers=servers, **given)
+    consumer = Consumer(given, bootstrap_servers=servers)
     consumer.assign(partitions)
     return consumer
 

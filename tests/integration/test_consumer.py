@@ -43,8 +43,8 @@ def partitions_of(topic: str, count: int = PARTITION_COUNT) -> list[TopicPartiti
 
 def open_consumer(cluster: KafkaCluster, **settings: object) -> Consumer:
     return Consumer(
+        {"auto_offset_reset": "earliest", **settings},
         bootstrap_servers=cluster.bootstrap_servers,
-        **{"auto_offset_reset": "earliest", **settings},
     )
 
 

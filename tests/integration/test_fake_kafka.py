@@ -228,8 +228,8 @@ def test_a_leader_that_moved_is_followed_by_the_hint_of_the_old_one(
     patient = {"retry_backoff_ms": 60_000, "retry_backoff_max_ms": 60_000}
     partition = TopicPartition("t", 0)
     with (
-        Producer(bootstrap_servers=servers, **patient) as producer,
-        Consumer(bootstrap_servers=servers, **patient) as consumer,
+        Producer(patient, bootstrap_servers=servers) as producer,
+        Consumer(patient, bootstrap_servers=servers) as consumer,
     ):
         consumer.assign([partition])
         consumer.seek(partition, 0)

@@ -172,9 +172,9 @@ def test_brokers_forget_a_reader_that_has_all_it_wanted(fake_kafka: FakeKafka) -
 def lag_when_the_other_is_read(servers: str, order: str) -> int:
     """Return how far one partition is behind when the one with less to read is at its end."""
     with Consumer(
+        {"fetch_order": order},
         bootstrap_servers=servers,
         auto_offset_reset="earliest",
-        fetch_order=order,
         fetch_max_bytes=RESPONSE_COUNT * SIZE_BYTES,
         max_partition_fetch_bytes=RESPONSE_COUNT * SIZE_BYTES,
         max_poll_records=RESPONSE_COUNT,

@@ -75,7 +75,9 @@ def our_produce(
 ) -> list[Record]:
     """Write with our producer; the records as they were acknowledged, in the order given."""
     with Producer(
-        bootstrap_servers=cluster.bootstrap_servers, compression_type=codec, linger_ms=LINGER_MS
+        {"compression_type": codec},
+        bootstrap_servers=cluster.bootstrap_servers,
+        linger_ms=LINGER_MS,
     ) as producer:
         deliveries = [
             producer.send(

@@ -240,9 +240,9 @@ def test_a_close_that_is_interrupted_ends_the_consumer_all_the_same(
         number += step
         threads_before = set(threading.enumerate())
         consumer = Consumer(
+            {"group_protocol": protocol},
             bootstrap_servers=fake_kafka.bootstrap_servers,
             group_id=f"g{number}",
-            group_protocol=protocol,
         )
         consumer.subscribe(["t"])
         while not consumer.assignment():

@@ -52,7 +52,7 @@ def mock_cluster() -> MockCluster:
 
 def produce(cluster: MockCluster, topic: str, **settings: object) -> list[Placed]:
     """Write the numbered records to a topic, which is made thereby."""
-    with Producer(bootstrap_servers=cluster.bootstrap_servers, **settings) as producer:
+    with Producer(settings, bootstrap_servers=cluster.bootstrap_servers) as producer:
         deliveries = [
             producer.send(topic, b"%d" % number, key=b"%d" % (number % 17), headers=HEADERS)
             for number in range(COUNT)

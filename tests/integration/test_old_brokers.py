@@ -131,7 +131,7 @@ def test_all_clients_work_with_a_broker_that_has_the_versions_of_2_1(
 
 def write(servers: str, topic: str, codec: str) -> None:
     """Send all values, acknowledged in order; idempotent, as is the default."""
-    with Producer(bootstrap_servers=servers, compression_type=codec) as producer:
+    with Producer({"compression_type": codec}, bootstrap_servers=servers) as producer:
         deliveries = [producer.send(topic, value) for value in VALUES]
         offsets = [delivery.result(timeout=TIMEOUT_S).offset for delivery in deliveries]
     assert offsets == list(range(len(VALUES)))

@@ -60,7 +60,7 @@ def test_every_kind_of_acknowledgement_is_waited_for(
     topic = confluent_create_topic(each_kafka_cluster, f"producer-acks-{acks}")
     _await_leader(each_kafka_cluster, topic)
     servers = each_kafka_cluster.bootstrap_servers
-    with Producer(bootstrap_servers=servers, acks=acks) as producer:
+    with Producer({"acks": acks}, bootstrap_servers=servers) as producer:
         deliveries = [producer.send(topic, b"%d" % number) for number in range(3)]
         offsets = [delivery.result(TIMEOUT_S).offset for delivery in deliveries]
     assert offsets == ([None] * 3 if acks == 0 else [0, 1, 2])

@@ -46,11 +46,11 @@ def servers(fake_kafka: FakeKafka) -> str:
 
 def reader(servers: str, *, subscribes: bool = False, **settings: object) -> Consumer:
     consumer = Consumer(
+        settings,
         bootstrap_servers=servers,
         auto_offset_reset="earliest",
         default_api_timeout_ms=PATIENCE_MS,
         reconnect_backoff_max_ms=100,
-        **settings,
     )
     if subscribes:
         consumer.subscribe(["t"])

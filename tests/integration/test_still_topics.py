@@ -86,7 +86,7 @@ class Story:
 
     def consumer(self, topic: str, **settings: str) -> Consumer:
         """Make a consumer, which goes on where its group has committed."""
-        consumer = Consumer(bootstrap_servers=self.servers, **settings)
+        consumer = Consumer(settings, bootstrap_servers=self.servers)
         self._stack.enter_context(consumer)
         consumer.assign([TopicPartition(topic, 0)])
         return consumer

@@ -79,7 +79,7 @@ def test_large_records_come_in_batches_of_few_rows(fake_kafka: FakeKafka) -> Non
     settings = {"compression_type": "lz4", "max_request_size": 2**27, "batch_size": 2**26}
     with fake_kafka.control() as cluster:
         cluster.create_topic(TOPIC, 1)
-    with Producer(bootstrap_servers=fake_kafka.bootstrap_servers, **settings) as producer:
+    with Producer(settings, bootstrap_servers=fake_kafka.bootstrap_servers) as producer:
         for _ in range(5):
             producer.send(TOPIC, bytes(value_bytes))
     given = {"kafka.bootstrap.servers": fake_kafka.bootstrap_servers, "subscribe": TOPIC}

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.test_config import CONFIGS, kafka_settings, unbuilt_keys
-from tools import config_reference, state_tables
+from tools import config_reference, keyword_types, state_tables
 from tools.config_reference import reference
 from tools.state_tables import MACHINES, document
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 ROOT = Path(__file__).parents[2]
 
-BOTH = pytest.mark.parametrize("tool", [config_reference, state_tables])
+EACH = pytest.mark.parametrize("tool", [config_reference, keyword_types, state_tables])
 
 
 def section(client: str) -> str:
@@ -32,12 +32,12 @@ def section(client: str) -> str:
 @pytest.mark.promise(
     "`docs/configuration.md` has every key of Kafka's clients, supported or refused with reason"
 )
-@BOTH
+@EACH
 def test_the_document_is_up_to_date(tool: ModuleType, capsys: pytest.CaptureFixture[str]) -> None:
     assert tool.main(["--check"]) == 0, capsys.readouterr().out
 
 
-@BOTH
+@EACH
 def test_check_reports_what_differs_and_writing_cures_it(
     tool: ModuleType, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -1,0 +1,458 @@
+"""The settings of each client as keywords, with their types.
+
+Written by `python -m tools.keyword_types` from the config classes. Do not edit.
+
+Owner: none; types only.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Literal, TypedDict
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+
+class AdminSettings(TypedDict, total=False):
+    """Keywords of `Admin`. Times are milliseconds, sizes bytes."""
+
+    bootstrap_servers: str | tuple[str, int] | Sequence[str | tuple[str, int]]
+    """Addresses to learn the cluster from; any broker will do, and some may be down. Required;
+    host:port addresses such as 'kafka1:9092,kafka2:9092' (IPv6 as '[::1]:9092').
+    """
+    client_id: str
+    """Name under which brokers log and limit this client's requests. When empty, it is
+    producer-1, consumer-GROUP-1, adminclient-1 and so on, as in Java. Default: empty; a
+    string.
+    """
+    connections_max_idle_ms: int
+    """A connection unused for so long is closed; -1 for never. Default: 300000; an integer from
+    -1 to 9223372036854775807.
+    """
+    default_api_timeout_ms: int
+    """How long a call without a timeout of its own may take. Default: 60000; an integer from 0
+    to 2147483647.
+    """
+    metadata_max_age_ms: int
+    """Metadata are requested again after this time. Default: 300000; an integer from 0 to
+    9223372036854775807.
+    """
+    metadata_recovery_rebootstrap_trigger_ms: int
+    """Time without metadata after which to start again (KIP-1102). Default: 300000; an integer
+    from 0 to 9223372036854775807.
+    """
+    metadata_recovery_strategy: Literal["rebootstrap", "none"]
+    """When no known broker responds: start again from bootstrap_servers, or keep trying
+    (KIP-899). Default: rebootstrap; one of rebootstrap, none.
+    """
+    receive_buffer_bytes: int
+    """Size of the socket's receive buffer; -1 leaves it to the system. Default: 65536; an
+    integer from -1 to 2147483647.
+    """
+    receive_max_bytes: int
+    """Largest response accepted from a broker; a larger one ends the connection before any
+    memory is taken for it. Default: 100000000; an integer from 1000 to 2147483647.
+    """
+    reconnect_backoff_max_ms: int
+    """Longest pause between two attempts to connect to a broker. Default: 1000; an integer from
+    0 to 9223372036854775807.
+    """
+    reconnect_backoff_ms: int
+    """Pause before a broker is connected to again; doubles each time. Given alone, it is also
+    the longest pause. Default: 50; an integer from 0 to 9223372036854775807.
+    """
+    request_timeout_ms: int
+    """How long a broker may take to respond until its connection is dropped. Default: 30000; an
+    integer from 0 to 2147483647.
+    """
+    retries: int
+    """Further attempts at a request, within the call's timeout. Default: 2147483647; an integer
+    from 0 to 2147483647.
+    """
+    retry_backoff_max_ms: int
+    """Longest pause between two attempts of a request. Default: 1000; an integer from 0 to
+    9223372036854775807.
+    """
+    retry_backoff_ms: int
+    """Pause before a failed request is sent again; doubles each time. Default: 100; an integer
+    from 0 to 9223372036854775807.
+    """
+    send_buffer_bytes: int
+    """Size of the socket's send buffer; -1 leaves it to the system. Default: 131072; an integer
+    from -1 to 2147483647.
+    """
+    socket_connection_setup_timeout_max_ms: int
+    """Longest time that a connection may take to open. Default: 30000; an integer from 0 to
+    9223372036854775807.
+    """
+    socket_connection_setup_timeout_ms: int
+    """How long a connection may take to open; doubles each time. Default: 10000; an integer from
+    0 to 9223372036854775807.
+    """
+
+
+class ConsumerSettings(TypedDict, total=False):
+    """Keywords of `Consumer`. Times are milliseconds, sizes bytes."""
+
+    allow_auto_create_topics: bool
+    """Let brokers create a topic that is requested, if they are set up so. Default: true; true
+    or false.
+    """
+    auto_commit_interval_ms: int
+    """How often offsets are committed automatically. Default: 5000; an integer from 0 to
+    2147483647.
+    """
+    auto_offset_reset: str
+    """Where to read a partition that has no position, or whose position is gone: its end, its
+    beginning, the first record that is no older than a duration (KIP-1106), or nowhere (none
+    raises an error). Default: latest; one of latest, earliest, none, or by_duration: with a
+    duration such as PT12H.
+    """
+    bootstrap_servers: str | tuple[str, int] | Sequence[str | tuple[str, int]]
+    """Addresses to learn the cluster from; any broker will do, and some may be down. Required;
+    host:port addresses such as 'kafka1:9092,kafka2:9092' (IPv6 as '[::1]:9092').
+    """
+    check_crcs: bool
+    """Check the checksum of every batch. Default: true; true or false."""
+    client_id: str
+    """Name under which brokers log and limit this client's requests. When empty, it is
+    producer-1, consumer-GROUP-1, adminclient-1 and so on, as in Java. Default: empty; a
+    string.
+    """
+    client_rack: str
+    """Where this client is, to read from a replica close by (KIP-392). Default: empty; a string."""
+    connections_max_idle_ms: int
+    """A connection unused for so long is closed; -1 for never. Default: 540000; an integer from
+    -1 to 9223372036854775807.
+    """
+    consumer_timeout_ms: int | None
+    """Iteration ends when no record came for so long; None for never. Default: None; an integer
+    from 0 to 9223372036854775807, or None.
+    """
+    decompressed_max_bytes: int
+    """Largest size that a compressed batch may decompress to; a larger one is corrupt. Default:
+    67108864; an integer from 1024 to 2147483647.
+    """
+    default_api_timeout_ms: int
+    """How long a call without a timeout of its own may take. Default: 60000; an integer from 0
+    to 2147483647.
+    """
+    enable_auto_commit: bool
+    """Commit what the application has finished with, every auto_commit_interval_ms and before
+    partitions are given up. Without group_id nothing is committed. Default: true; true or
+    false.
+    """
+    enable_auto_offset_store: bool
+    """Count as finished what came before the latest poll. Without it, commits go up to the first
+    record that was not given to Consumer.store_offset. Default: true; true or false.
+    """
+    exclude_internal_topics: bool
+    """A pattern matched here matches none of Kafka's own topics; one that brokers match may.
+    Default: true; true or false.
+    """
+    fetch_max_bytes: int
+    """Most data that is requested of all brokers at a time, each for its part; a first batch
+    that is larger comes whole. Default: 52428800; an integer from 0 to 2147483647.
+    """
+    fetch_max_wait_ms: int
+    """How long a broker waits for fetch_min_bytes. Less than request_timeout_ms: lowered to half
+    of that when it was not given. Default: 500; an integer from 0 to 2147483647.
+    """
+    fetch_min_bytes: int
+    """A broker waits for so much data before it responds to a fetch. Default: 1; an integer from
+    0 to 2147483647.
+    """
+    fetch_order: Literal["fair", "lag"]
+    """Which partitions come first where a fetch has no room for all: fair takes turns, lag puts
+    those first that are furthest behind, and does without fetch sessions, in which brokers
+    choose the order. Default: fair; one of fair, lag.
+    """
+    group_id: str | None
+    """The consumer group: what subscribe shares partitions in, and where offsets are committed.
+    Default: None; a name that is not empty.
+    """
+    group_instance_id: str | None
+    """Makes this a static member (KIP-345): it keeps its partitions over a restart that is
+    shorter than session_timeout_ms. Default: None; 1 to 249 letters, digits, dots,
+    underscores and hyphens.
+    """
+    group_protocol: Literal["classic", "consumer"]
+    """How members of a group agree: classic, where one of them assigns, or consumer, where the
+    coordinator does (KIP-848, Kafka 4.0 and newer). Default: classic; one of classic,
+    consumer.
+    """
+    group_remote_assignor: str
+    """The coordinator's assignor, uniform or range, with group_protocol=consumer; empty leaves
+    it to the group. Default: empty; a string.
+    """
+    heartbeat_interval_ms: int
+    """How often a member sends one; less than the session, mostly a third. Default: 3000; an
+    integer from 0 to 2147483647.
+    """
+    interceptors: str | Sequence[object]
+    """Called for records before the application. Default: empty; a list, each an object, a
+    class, a callable or 'package.module:Name'.
+    """
+    isolation_level: Literal["read_uncommitted", "read_committed"]
+    """Whether records of open and aborted transactions are seen (KIP-98). Default:
+    read_uncommitted; one of read_uncommitted, read_committed.
+    """
+    key_deserializer: object
+    """Turns bytes into keys; none leaves bytes as they are. Default: None; an object, a class, a
+    callable or 'package.module:Name', or org.apache.kafka.common.serialization.*Deserializer.
+    """
+    max_partition_fetch_bytes: int
+    """Most data of one partition in a Fetch response; a first batch that is larger comes whole.
+    Default: 1048576; an integer from 0 to 2147483647.
+    """
+    max_poll_interval_ms: int
+    """A member that does not poll for so long leaves the group, and others read on. Default:
+    300000; an integer from 1 to 2147483647.
+    """
+    max_poll_records: int
+    """Most records that one poll returns. Default: 500; an integer from 1 to 2147483647."""
+    metadata_max_age_ms: int
+    """Metadata are requested again after this time. Default: 300000; an integer from 0 to
+    9223372036854775807.
+    """
+    metadata_recovery_rebootstrap_trigger_ms: int
+    """Time without metadata after which to start again (KIP-1102). Default: 300000; an integer
+    from 0 to 9223372036854775807.
+    """
+    metadata_recovery_strategy: Literal["rebootstrap", "none"]
+    """When no known broker responds: start again from bootstrap_servers, or keep trying
+    (KIP-899). Default: rebootstrap; one of rebootstrap, none.
+    """
+    metrics_num_samples: int
+    """How many windows of time a metric covers, the running one among them. Default: 2; an
+    integer from 1 to 2147483647.
+    """
+    metrics_sample_window_ms: int
+    """How long a window of a metric is. Default: 30000; an integer from 0 to
+    9223372036854775807.
+    """
+    on_record_error: object
+    """What becomes of a record that cannot be read: raise stops there, skip goes on behind it,
+    and a function is called with the error (which has the raw bytes) and goes on when it
+    returns. Default: raise; raise, skip, a function or 'package.module:name'.
+    """
+    on_stall: Literal["raise", "log"]
+    """What an empty poll does where nothing can be read for long, though trying again may help
+    (brokers or a coordinator out of reach, no leader, an unknown topic): raise the error, as
+    is right for scripts, or log it and go on, as a service wants it and Java does. Default:
+    raise; one of raise, log.
+    """
+    partition_assignment_strategy: str | Sequence[object]
+    """How the group's leader shares partitions out, in order of preference: range, roundrobin,
+    sticky, cooperative-sticky, or an assignor of your own. Default: org.apache.kafka.clients.
+    consumer.RangeAssignor,org.apache.kafka.clients.consumer.CooperativeStickyAssignor; a list
+    of range, roundrobin, sticky, cooperative-sticky, or assignors of your own (a list, each
+    an object, a class, a callable or 'package.module:Name').
+    """
+    receive_buffer_bytes: int
+    """Size of the socket's receive buffer; -1 leaves it to the system. Default: 65536; an
+    integer from -1 to 2147483647.
+    """
+    receive_max_bytes: int
+    """Largest response accepted from a broker; a larger one ends the connection before any
+    memory is taken for it. Default: 100000000; an integer from 1000 to 2147483647.
+    """
+    reconnect_backoff_max_ms: int
+    """Longest pause between two attempts to connect to a broker. Default: 1000; an integer from
+    0 to 9223372036854775807.
+    """
+    reconnect_backoff_ms: int
+    """Pause before a broker is connected to again; doubles each time. Given alone, it is also
+    the longest pause. Default: 50; an integer from 0 to 9223372036854775807.
+    """
+    request_timeout_ms: int
+    """How long a broker may take to respond until its connection is dropped. Default: 30000; an
+    integer from 0 to 2147483647.
+    """
+    retry_backoff_max_ms: int
+    """Longest pause between two attempts of a request. Default: 1000; an integer from 0 to
+    9223372036854775807.
+    """
+    retry_backoff_ms: int
+    """Pause before a failed request is sent again; doubles each time. Default: 100; an integer
+    from 0 to 9223372036854775807.
+    """
+    send_buffer_bytes: int
+    """Size of the socket's send buffer; -1 leaves it to the system. Default: 131072; an integer
+    from -1 to 2147483647.
+    """
+    session_timeout_ms: int
+    """A member without a heartbeat for so long is out. Default: 45000; an integer from 0 to
+    2147483647.
+    """
+    socket_connection_setup_timeout_max_ms: int
+    """Longest time that a connection may take to open. Default: 30000; an integer from 0 to
+    9223372036854775807.
+    """
+    socket_connection_setup_timeout_ms: int
+    """How long a connection may take to open; doubles each time. Default: 10000; an integer from
+    0 to 9223372036854775807.
+    """
+    value_deserializer: object
+    """Turns bytes into values; none leaves bytes as they are. Default: None; an object, a class,
+    a callable or 'package.module:Name', or
+    org.apache.kafka.common.serialization.*Deserializer.
+    """
+
+
+class ProducerSettings(TypedDict, total=False):
+    """Keywords of `Producer`. Times are milliseconds, sizes bytes."""
+
+    acks: Literal["all", "-1", "0", "1", -1, 0, 1]
+    """Who must hold a record before it counts as sent: all in-sync replicas (all, -1), the
+    leader (1), nobody (0). Default: all; one of all, -1, 0, 1.
+    """
+    batch_size: int
+    """A batch of one partition is sent when it has reached this size, which is that before
+    compression. Java fills batches to the size that it expects after compression: for batches
+    as large as Java's, raise it by the ratio. Default: 16384; an integer from 0 to
+    2147483647.
+    """
+    bootstrap_servers: str | tuple[str, int] | Sequence[str | tuple[str, int]]
+    """Addresses to learn the cluster from; any broker will do, and some may be down. Required;
+    host:port addresses such as 'kafka1:9092,kafka2:9092' (IPv6 as '[::1]:9092').
+    """
+    buffer_memory: int
+    """Memory for records that are not delivered yet. Default: 33554432; an integer from 0 to
+    9223372036854775807.
+    """
+    client_id: str
+    """Name under which brokers log and limit this client's requests. When empty, it is
+    producer-1, consumer-GROUP-1, adminclient-1 and so on, as in Java. Default: empty; a
+    string.
+    """
+    compression_gzip_level: int
+    """Effort of gzip; -1 leaves it to the codec (KIP-390). Default: -1; an integer from 1 to 9,
+    or -1.
+    """
+    compression_lz4_level: int
+    """Effort of lz4 (KIP-390). Default: 9; an integer from 1 to 17."""
+    compression_type: Literal["none", "gzip", "snappy", "lz4", "zstd"]
+    """Codec of batches. zstd needs brokers from 2.1 (KIP-110). Default: none; one of none, gzip,
+    snappy, lz4, zstd.
+    """
+    compression_zstd_level: int
+    """Effort of zstd (KIP-390). Default: 3; an integer from -131072 to 22."""
+    connections_max_idle_ms: int
+    """A connection unused for so long is closed; -1 for never. Default: 540000; an integer from
+    -1 to 9223372036854775807.
+    """
+    delivery_timeout_ms: int
+    """Time from send to success or failure. At least linger_ms + request_timeout_ms: raised to
+    that when it was not given. Default: 120000; an integer from 0 to 2147483647.
+    """
+    enable_idempotence: bool
+    """Retries neither double nor reorder records (KIP-98). Needs acks=all, retries and at most 5
+    requests in flight; switched off when one of them says otherwise and this was not given.
+    After an unclean leader election, records that may be in the log fail rather than being
+    doubled. Default: true; true or false.
+    """
+    interceptors: str | Sequence[object]
+    """Called for every record and its delivery. Default: empty; a list, each an object, a class,
+    a callable or 'package.module:Name'.
+    """
+    key_serializer: object
+    """Turns keys into bytes; none takes bytes as they are. Default: None; an object, a class, a
+    callable or 'package.module:Name', or org.apache.kafka.common.serialization.*Serializer.
+    """
+    linger_ms: int
+    """How long a batch waits to be filled before it is sent. Default: 5; an integer from 0 to
+    9223372036854775807.
+    """
+    max_block_ms: int
+    """How long send may wait for memory or metadata. Default: 60000; an integer from 0 to
+    9223372036854775807.
+    """
+    max_in_flight_requests_per_connection: int
+    """Requests in flight that a connection may have. Default: 5; an integer from 1 to
+    2147483647.
+    """
+    max_request_size: int
+    """Largest request, and so largest record before compression. Default: 1048576; an integer
+    from 0 to 2147483647.
+    """
+    metadata_max_age_ms: int
+    """Metadata are requested again after this time. Default: 300000; an integer from 0 to
+    9223372036854775807.
+    """
+    metadata_max_idle_ms: int
+    """A topic unused for so long is forgotten. Default: 300000; an integer from 5000 to
+    9223372036854775807.
+    """
+    metadata_recovery_rebootstrap_trigger_ms: int
+    """Time without metadata after which to start again (KIP-1102). Default: 300000; an integer
+    from 0 to 9223372036854775807.
+    """
+    metadata_recovery_strategy: Literal["rebootstrap", "none"]
+    """When no known broker responds: start again from bootstrap_servers, or keep trying
+    (KIP-899). Default: rebootstrap; one of rebootstrap, none.
+    """
+    partitioner: object
+    """Chooses the partition of a record that names none; none hashes the key (murmur2), and
+    fills one partition after the other when there is no key. Default: None; an object, a
+    class, a callable or 'package.module:Name'.
+    """
+    partitioner_adaptive_partitioning_enable: bool
+    """Give faster brokers more of the records without keys (KIP-794). Default: true; true or
+    false.
+    """
+    partitioner_availability_timeout_ms: int
+    """Leave out partitions whose broker has taken nothing for so long; 0 for never. Without
+    effect unless partitioner.adaptive.partitioning.enable (KIP-794). Default: 0; an integer
+    from 0 to 9223372036854775807.
+    """
+    partitioner_ignore_keys: bool
+    """Spread records with keys as if they had none. Default: false; true or false."""
+    receive_buffer_bytes: int
+    """Size of the socket's receive buffer; -1 leaves it to the system. Default: 32768; an
+    integer from -1 to 2147483647.
+    """
+    receive_max_bytes: int
+    """Largest response accepted from a broker; a larger one ends the connection before any
+    memory is taken for it. Default: 100000000; an integer from 1000 to 2147483647.
+    """
+    reconnect_backoff_max_ms: int
+    """Longest pause between two attempts to connect to a broker. Default: 1000; an integer from
+    0 to 9223372036854775807.
+    """
+    reconnect_backoff_ms: int
+    """Pause before a broker is connected to again; doubles each time. Given alone, it is also
+    the longest pause. Default: 50; an integer from 0 to 9223372036854775807.
+    """
+    request_timeout_ms: int
+    """How long a broker may take to respond until its connection is dropped. Default: 30000; an
+    integer from 0 to 2147483647.
+    """
+    retries: int
+    """Further attempts at a request, within delivery_timeout_ms. Default: 2147483647; an integer
+    from 0 to 2147483647.
+    """
+    retry_backoff_max_ms: int
+    """Longest pause between two attempts of a request. Default: 1000; an integer from 0 to
+    9223372036854775807.
+    """
+    retry_backoff_ms: int
+    """Pause before a failed request is sent again; doubles each time. Default: 100; an integer
+    from 0 to 9223372036854775807.
+    """
+    send_buffer_bytes: int
+    """Size of the socket's send buffer; -1 leaves it to the system. Default: 131072; an integer
+    from -1 to 2147483647.
+    """
+    socket_connection_setup_timeout_max_ms: int
+    """Longest time that a connection may take to open. Default: 30000; an integer from 0 to
+    9223372036854775807.
+    """
+    socket_connection_setup_timeout_ms: int
+    """How long a connection may take to open; doubles each time. Default: 10000; an integer from
+    0 to 9223372036854775807.
+    """
+    value_serializer: object
+    """Turns values into bytes; none takes bytes as they are. Default: None; an object, a class,
+    a callable or 'package.module:Name', or org.apache.kafka.common.serialization.*Serializer.
+    """
