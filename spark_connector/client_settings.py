@@ -78,6 +78,9 @@ class ClientSettings:
         Raises: `ConfigError` for a class of Java's that has no equivalent here.
         """
         settings = self.of(ProducerConfig)
+        if self.spelling_of("send.buffer.bytes") is None:
+            # The system's own grows with what is sent: Kafka's 128 KiB hold half a batch.
+            settings["send.buffer.bytes"] = -1
         spelling = self.spelling_of("partitioner.class")
         if spelling is not None:
             found = partitioner_settings(self.given[spelling])

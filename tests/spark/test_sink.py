@@ -22,6 +22,7 @@ from pyspark.sql.types import (
 from pykclient import Consumer, PartitionInfo, TopicPartition
 from pykclient.accel import partition_of_key
 from pykclient.errors import ConfigError, KafkaError
+from pykclient.producer.config import ProducerConfig
 from spark_connector.java_partitioners import RoundRobinPartitioner
 from spark_connector.sink import Sink
 
@@ -230,6 +231,16 @@ def rows_by_partition(servers: str, **options: str) -> list[list[int]]:
         [int(cast("bytes", record.value)) for record in records_of(servers, ("a", partition))]
         for partition in range(2)
     ]
+
+
+@pytest.mark.parametrize(
+    ("given", "size"), [({}, -1), ({"kafka_send_buffer_bytes": "1000"}, 1_000)]
+)
+def test_the_system_sizes_the_send_buffer_unless_the_user_does(
+    given: dict[str, str], size: int
+) -> None:
+    settings = sink(topic="a", **given).client.of_producer()
+    assert ProducerConfig.from_settings(settings).send_buffer_bytes == size
 
 
 @pytest.mark.promise("Spark writes with the partitioners of Java's producer")
