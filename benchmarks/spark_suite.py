@@ -30,9 +30,9 @@ from measuring.tables import figures_rows, targets_table
 from pykclient import accel
 from pykclient.testing import KafkaCluster
 from pykclient.testing.cluster.java import find_spark_java
-from spark.arena import Settings, SparkArena, start_session
+from spark.arena import Settings, SparkArena, session
 from spark.ceiling import CeilingDataSource
-from spark.executors import MASTERS, executors
+from spark.executors import executors
 from spark.reading import read, small_topic
 from spark.streaming import idle, micro_batch, stream_requests
 from spark.targets import TARGETS
@@ -116,27 +116,26 @@ def main(arguments: Sequence[str] | None = None) -> int:
     timed = {name: TIMED[name] for name in TIMED if name in options.questions}
     counted = {name: COUNTED[name] for name in COUNTED if name in options.questions}
     if timed:
-        with _arena("local[2]") as arena:
+        with _arena() as arena:
             measuring.ask_all(timed, arena)
     if counted:
-        with _arena("local[2]", proxied=True) as arena:
+        with _arena(proxied=True) as arena:
             measuring.ask_all(counted, arena)
-    for name, master in MASTERS.items() if EXECUTORS in options.questions else ():
-        with _arena(master) as arena:
-            measuring.ask(EXECUTORS, executors(arena, settings, name))
+    if EXECUTORS in options.questions:
+        with KafkaCluster(version=KAFKA_VERSION) as kafka:
+            measuring.ask(EXECUTORS, executors(kafka, settings))
     _report(run)
     return 0
 
 
 @contextmanager
-def _arena(master: str, *, proxied: bool = False) -> Iterator[SparkArena]:
-    with KafkaCluster(version=KAFKA_VERSION, proxied=proxied) as kafka:
-        spark = start_session(master)
+def _arena(*, proxied: bool = False) -> Iterator[SparkArena]:
+    with (
+        KafkaCluster(version=KAFKA_VERSION, proxied=proxied) as kafka,
+        session("local[2]") as spark,
+    ):
         spark.dataSource.register(CeilingDataSource)
-        try:
-            yield SparkArena(spark, kafka)
-        finally:
-            spark.stop()
+        yield SparkArena(spark, kafka)
 
 
 def _report(run: Run) -> None:

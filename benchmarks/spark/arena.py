@@ -23,7 +23,7 @@ from spark.processes import CpuMeter
 from tests.spark.official_connector import official_classpath
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Mapping
 
     from pykclient.testing import KafkaCluster
 
@@ -39,6 +39,7 @@ SESSION_CONFIG = {
     "spark.sql.session.timeZone": "UTC",
     "spark.sql.streaming.numRecentProgressUpdates": "1000",
 }
+IMPORT_PATH = os.pathsep.join([str(ROOT), str(ROOT / "benchmarks")])
 CHUNK_ROWS = 100_000
 BATCH_BYTES = 1_000_000
 
@@ -54,18 +55,22 @@ class Settings:
     idle_s: float
 
 
-def start_session(master: str) -> SparkSession:
+@contextmanager
+def session(master: str, config: Mapping[str, str] | None = None) -> Iterator[SparkSession]:
     """A session with Unix sockets to its Python workers and the jars of Spark's own source."""
     # Its Python processes import this checkout, as they would the installed wheel.
-    os.environ["PYTHONPATH"] = os.pathsep.join([str(ROOT), str(ROOT / "benchmarks")])
+    os.environ["PYTHONPATH"] = IMPORT_PATH
     os.environ["PYSPARK_PYTHON"] = sys.executable
     builder = SparkSession.builder.master(master).appName("pykafka benchmark")
-    config = {**SESSION_CONFIG, "spark.driver.extraClassPath": official_classpath()}
-    for name, value in config.items():
+    jars = {"spark.driver.extraClassPath": official_classpath()}
+    for name, value in {**SESSION_CONFIG, **jars, **(config or {})}.items():
         builder = builder.config(name, value)
     spark = builder.getOrCreate()
     spark.sparkContext.setLogLevel("OFF")
-    return spark
+    try:
+        yield spark
+    finally:
+        spark.stop()
 
 
 class SparkArena:
