@@ -33,6 +33,7 @@ from pykclient.testing.cluster.java import find_spark_java
 from spark.arena import Settings, SparkArena, session
 from spark.ceiling import CeilingDataSource
 from spark.executors import executors
+from spark.memory import memory
 from spark.reading import read, small_topic
 from spark.streaming import idle, micro_batch, stream_requests
 from spark.targets import TARGETS
@@ -53,10 +54,10 @@ TIMED: dict[str, Question] = {
     "micro-batch": micro_batch,
 }
 COUNTED: dict[str, Question] = {"stream requests": stream_requests, "idle query": idle}
-EXECUTORS = "executors"
-QUESTIONS = (*TIMED, *COUNTED, EXECUTORS)
-FULL = Settings(5_000_000, 1_000_000, 5, 30, 60)
-QUICK = Settings(1_000_000, 300_000, 2, 9, 10)
+EXECUTORS, MEMORY = "executors", "memory"
+QUESTIONS = (*TIMED, *COUNTED, EXECUTORS, MEMORY)
+FULL = Settings(5_000_000, 1_000_000, 5, 20, 60)
+QUICK = Settings(1_000_000, 300_000, 2, 8, 10)
 
 
 class Measuring:
@@ -124,6 +125,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if EXECUTORS in options.questions:
         with KafkaCluster(version=KAFKA_VERSION) as kafka:
             measuring.ask(EXECUTORS, executors(kafka, settings))
+    if MEMORY in options.questions:
+        measuring.ask(MEMORY, memory())
     _report(run)
     return 0
 

@@ -40,8 +40,8 @@ FIGURES = {
     "requests": Figure("requests", ",.0f"),
     "list_offsets": Figure("ListOffsets requests", ",.1f"),
     "connections": Figure("new connections", ",.0f"),
-    "worker_mib": Figure("Python worker, resident, MiB", ",.0f"),
-    "direct_mib": Figure("JVM direct memory, MiB", ",.0f"),
+    "worker_mb": Figure("Python worker, resident, MB", ",.0f"),
+    "direct_mb": Figure("JVM direct memory, MB", ",.0f"),
     "optional_modules": Figure("optional dependencies loaded", ".0f"),
 }
 

@@ -31,8 +31,8 @@ if TYPE_CHECKING:
     from spark.contender import Contender
 
 FEEDS_S = {"dense": 0.15, "sparse": 1.2}
-SPARSE_SHARE = 3
-FIRST_BATCHES = 3
+SPARSE_SHARE = 4
+FIRST_BATCHES = 2
 BATCH_TIMEOUT_S = 180
 COUNTED_BATCHES = 50
 WARM_BATCHES = 5

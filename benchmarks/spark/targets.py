@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from measuring.targets import LimitTarget, RatioTarget, Relation
 from spark.contender import CEILING, CEILING_VALUE, OFFICIAL, OURS, OURS_VALUE, TUNED
 from spark.reading import CODECS, QUERIES
+from spark_memory import CASES
 
 if TYPE_CHECKING:
     from measuring.targets import Target
@@ -21,7 +22,7 @@ FEEDS = {"dense": 1.0, "sparse": 1 / 3}
 COUNTS = ("1 partition", "6 partitions")
 STREAM = ("stream requests", "a warm batch of 6 tasks")
 IDLE = ("idle query", "a minute")
-MEMORY = ("memory", "records of 500 kB, lz4")
+MEMORY = "memory, 500 kB a record, lz4"
 EXECUTORS = ("executors", "noop")
 TWO_EXECUTORS, ONE_EXECUTOR = "pykclient", "pykclient, one executor"
 
@@ -51,8 +52,11 @@ TARGETS: tuple[Target, ...] = (
     LimitTarget(STREAM, "connections", 0),
     RatioTarget(IDLE, "requests", AT_MOST, 0.25, OFFICIAL.name),
     RatioTarget(IDLE, "spark_cpu_s", AT_MOST, 0.5, OFFICIAL.name),
-    LimitTarget(MEMORY, "worker_mib", 256),
-    LimitTarget(MEMORY, "direct_mib", 128),
+    *(
+        LimitTarget((MEMORY, case.name), figure, limit)
+        for case in CASES
+        for figure, limit in (("worker_mb", 256), ("direct_mb", 128))
+    ),
     RatioTarget(EXECUTORS, RATE, AT_LEAST, 0.9, ONE_EXECUTOR, TWO_EXECUTORS),
 )
 """In the order of the table. Exactly once beside at least once comes with transactions."""
