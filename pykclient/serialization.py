@@ -118,10 +118,21 @@ def serialize_function(setting: str, serializer: object) -> Serialize | Serializ
         ConfigError: `serializer` is neither a `Serializer` nor a fitting callable.
     """
     call, takes_headers = _call_of(setting, serializer, "serialize")
+    if takes_headers:
+        return SerializeWithHeaders(
+            lambda topic, headers, value: _checked(
+                setting, lambda topic, value: call(topic, headers, value)
+            )(topic, value)
+        )
+    return _checked(setting, call)
 
-    def serialize(topic: str, value: object, headers: HeaderList | None = None) -> bytes | None:
+
+def _checked(setting: str, call: Callable[..., object]) -> Serialize:
+    """Return a function that returns what `call` does, if a record can have that."""
+
+    def serialize(topic: str, value: object) -> bytes | None:
         try:
-            data = call(topic, value) if headers is None else call(topic, headers, value)
+            data = call(topic, value)
         except SerializationError as error:
             raise SerializationError(f"{setting}: {error}") from error.__cause__
         except KafkaError:
@@ -139,8 +150,6 @@ def serialize_function(setting: str, serializer: object) -> Serialize | Serializ
             f"return bytes, or None for null"
         )
 
-    if takes_headers:
-        return SerializeWithHeaders(lambda topic, headers, value: serialize(topic, value, headers))
     return serialize
 
 

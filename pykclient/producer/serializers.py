@@ -8,7 +8,8 @@ Source: Java class ``KafkaProducer``, ``doSend`` therein.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Literal, cast
+from functools import partial
+from typing import TYPE_CHECKING, Literal
 
 from pykclient.accel import ByteColumn
 from pykclient.accel.batch_layout import HEADER_SIZE_BYTES
@@ -41,9 +42,12 @@ class RecordSerializer:
     """
 
     def __init__(self, config: ProducerConfig, clock_ms: Callable[[], int]) -> None:
-        self._key, key_takes_headers = _serialize("key_serializer", config.key_serializer)
-        self._value, value_takes_headers = _serialize("value_serializer", config.value_serializer)
-        self.takes_headers = key_takes_headers or value_takes_headers
+        key = _serialize("key_serializer", config.key_serializer)
+        value = _serialize("value_serializer", config.value_serializer)
+        self._serializers = key, value
+        self._key = None if isinstance(key, SerializeWithHeaders) else key
+        self._value = None if isinstance(value, SerializeWithHeaders) else value
+        self.takes_headers = (self._key, self._value) != self._serializers
         """Whether a serializer wants the headers of each record, and may add to them."""
         self._limits = {
             "max_request_size": config.max_request_size,
@@ -55,7 +59,7 @@ class RecordSerializer:
     @property
     def takes_bytes_only(self) -> bool:
         """Whether there is no serializer, so that bytes go as they are."""
-        return self._key is None and self._value is None
+        return self._serializers == (None, None)
 
     def serialize(
         self,
@@ -71,9 +75,10 @@ class RecordSerializer:
         """Return the record, ready to be appended."""
         topic = check_topic(topic, "send")
         if self.takes_headers:
-            headers = list(_headers(headers, topic)) if headers else []
-        key = _bytes(key, "key", topic, self._key, headers)
-        value = _bytes(value, "value", topic, self._value, headers)
+            key, value, headers = self._with_headers(topic, key, value, headers)
+        else:
+            key = _bytes(key, "key", topic, self._key)
+            value = _bytes(value, "value", topic, self._value)
         if partition is not None:
             partition = checked_number(partition, "partition", topic)
         if timestamp_ms is None:
@@ -92,8 +97,8 @@ class RecordSerializer:
         self, name: Literal["keys", "values"], topics: Iterable[str], objects: Iterable[object]
     ) -> ByteColumn:
         """Return the keys or the values of many records as bytes; `topics` has each one's topic."""
+        assert not self.takes_headers, "records go one by one"
         serialize = self._key if name == "keys" else self._value
-        assert not isinstance(serialize, SerializeWithHeaders), "records go one by one"
         if serialize is None:
             return ByteColumn.from_objects(objects, name)
         return ByteColumn.from_objects(
@@ -105,7 +110,22 @@ class RecordSerializer:
         )
 
     def has_serializer(self, name: Literal["keys", "values"]) -> bool:
-        return (self._key if name == "keys" else self._value) is not None
+        return self._serializers[name == "values"] is not None
+
+    def _with_headers(
+        self, topic: str, key: object, value: object, headers: HeadersInput | None
+    ) -> tuple[bytes | None, bytes | None, HeaderList]:
+        """Return key, value and headers where a serializer may add to these."""
+        listed = list(_headers(headers, topic)) if headers else []
+        serialize_key, serialize_value = (
+            partial(_call_with_headers, each, listed)
+            if isinstance(each, SerializeWithHeaders)
+            else each
+            for each in self._serializers
+        )
+        key = _bytes(key, "key", topic, serialize_key)
+        value = _bytes(value, "value", topic, serialize_value)
+        return key, value, listed
 
     def check_sizes(self, rows: RowBlock) -> None:
         if len(rows):
@@ -123,25 +143,21 @@ class RecordSerializer:
                 )
 
 
-def _serialize(name: str, setting: object) -> tuple[Serialize | SerializeWithHeaders | None, bool]:
-    """Return the function that a setting stands for, and whether it takes headers."""
+def _serialize(name: str, setting: object) -> Serialize | SerializeWithHeaders | None:
     if setting is None:
-        return None, False
-    function = serialize_function(name, resolve_class_setting(name, setting))
-    return function, isinstance(function, SerializeWithHeaders)
+        return None
+    return serialize_function(name, resolve_class_setting(name, setting))
 
 
-def _bytes(
-    field: object,
-    what: str,
-    topic: str,
-    serialize: Serialize | SerializeWithHeaders | None,
-    headers: HeadersInput | None,
+def _call_with_headers(
+    serialize: SerializeWithHeaders, headers: HeaderList, topic: str, value: object
 ) -> bytes | None:
+    return serialize.call(topic, headers, value)
+
+
+def _bytes(field: object, what: str, topic: str, serialize: Serialize | None) -> bytes | None:
     if field is None:
         return None
-    if isinstance(serialize, SerializeWithHeaders):
-        return serialize.call(topic, cast("HeaderList", headers), field)
     if serialize is not None:
         return serialize(topic, field)
     if isinstance(field, bytes):
