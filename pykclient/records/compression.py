@@ -56,7 +56,10 @@ ZSTD_SLICE_SIZE_BYTES: Final = 1024
 
 BUFFER_SIZE_BYTES_MIN: Final = 64 * 1024
 BUFFER_GROWTH: Final = 16
-"""How many times its input, then its last try, the buffer is that lz4 or zstd goes into."""
+"""How many times its input the buffer is that lz4 or zstd goes into."""
+BUFFER_GROWTH_AGAIN: Final = 4
+"""How many times its last try, if it was too small: large batches may compress well, and all of the
+buffer is memory that is touched."""
 BUFFER_FULL: Final = "failed to write whole buffer"
 """Rust's words for it; there is no exception of its own."""
 
@@ -184,7 +187,7 @@ def _gunzip(data: Data, size_bytes_max: int) -> bytes:
 # lz4 and zstd of cramjam: all frames of the input at once, into a buffer of limited size ---------
 
 
-def _decompress_into(codec: Codec, data: Data, size_bytes_max: int) -> bytes:
+def _decompress_into(codec: Codec, data: Data, size_bytes_max: int) -> bytearray:
     cramjam = _cramjam(codec)
     library = cramjam.lz4 if codec is Codec.LZ4 else cramjam.zstd
     buffer_size_bytes = max(BUFFER_SIZE_BYTES_MIN, len(data) * BUFFER_GROWTH)
@@ -200,8 +203,9 @@ def _decompress_into(codec: Codec, data: Data, size_bytes_max: int) -> bytes:
         if size_bytes > size_bytes_max:
             raise _too_large(codec, size_bytes_max)
         if size_bytes <= len(buffer):
-            return bytes(memoryview(buffer)[:size_bytes])
-        buffer_size_bytes *= BUFFER_GROWTH
+            del buffer[size_bytes:]
+            return buffer
+        buffer_size_bytes *= BUFFER_GROWTH_AGAIN
 
 
 def _lz4(data: Data, level: int | None) -> bytes:
@@ -215,7 +219,7 @@ def _lz4(data: Data, level: int | None) -> bytes:
     return bytes(compressor.finish())
 
 
-def _unlz4(data: Data, size_bytes_max: int) -> bytes:
+def _unlz4(data: Data, size_bytes_max: int) -> Data:
     return _decompress_into(Codec.LZ4, data, size_bytes_max)
 
 
@@ -291,7 +295,7 @@ def _zstd(data: Data, level: int | None) -> bytes:
         idle.append(compressor)
 
 
-def _unzstd(data: Data, size_bytes_max: int) -> bytes:
+def _unzstd(data: Data, size_bytes_max: int) -> Data:
     library = zstandard()
     if library is None:
         return _decompress_into(Codec.ZSTD, data, size_bytes_max)
