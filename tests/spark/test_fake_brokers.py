@@ -8,9 +8,11 @@ from typing import TYPE_CHECKING
 
 import pytest
 from pyspark.sql.datasource import InputPartition
+from pyspark.sql.streaming.datasource import ReadAllAvailable
 from pyspark.sql.types import BinaryType, LongType, StructType
 
 from pykclient import Producer, TopicPartition
+from pykclient.cli import main
 from pykclient.errors import CorruptRecordError
 from spark_connector.batch_reader import KafkaBatchReader
 from spark_connector.cluster import Cluster
@@ -175,3 +177,25 @@ def reader_of(
     if issubclass(make, KafkaStreamReader):
         return make(given, OFFSETS)
     return make(KafkaOptions.from_spark(given, Use.BATCH), OFFSETS)
+
+
+@pytest.mark.promise("A stream's progress is committed to a group that lag tools see")
+def test_the_group_of_a_stream_is_shown_by_the_command_line_and_may_be_begun_from(
+    fake: FakeKafka, capsys: pytest.CaptureFixture[str]
+) -> None:
+    servers = {"kafka.bootstrap.servers": fake.bootstrap_servers, "subscribe": TOPIC}
+    options = {"startingOffsets": "earliest", "commitGroup": "lag-tools", **servers}
+    stream = KafkaStreamReader(options, OFFSETS)
+    end = stream.latestOffset(stream.initialOffset(), ReadAllAvailable())
+    stream.latestOffset(end, ReadAllAvailable())
+    stream.stop()
+    given = ["lag-tools", "--bootstrap-servers", fake.bootstrap_servers, "--json"]
+    assert main(["groups", "offsets", *given]) == 0
+    shown = capsys.readouterr().out
+    assert TOPIC in shown
+    assert str(RECORD_COUNT) in shown
+    with Producer(bootstrap_servers=fake.bootstrap_servers) as producer:
+        producer.send(TOPIC, b"v").result(10)
+    follower = KafkaOptions.from_spark({"startingOffsets": "group:lag-tools", **servers}, Use.BATCH)
+    (task,) = KafkaBatchReader(follower, OFFSETS).partitions()
+    assert (task.value.start, task.value.end) == (RECORD_COUNT, RECORD_COUNT + 1)
