@@ -171,10 +171,11 @@ def _part_count(size: int, total: int, parts: int) -> int:
 
 def _cut(whole: OffsetRange, parts: int) -> list[OffsetRange]:
     """`parts` ranges of about the same size; fewer when there are not enough offsets."""
-    edges = [whole.start + whole.size * part // parts for part in range(parts + 1)]
-    found = [whole._replace(start=start, end=end) for start, end in pairwise(edges) if end > start]
-    if len(found) < 2:
+    parts = min(parts, whole.size)
+    if parts < 2:
         return [whole]
+    edges = [whole.start + whole.size * part // parts for part in range(parts + 1)]
+    found = [whole._replace(start=start, end=end) for start, end in pairwise(edges)]
     first, *inner, last = found
     return [
         first._replace(to_latest=False),

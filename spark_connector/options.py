@@ -66,6 +66,9 @@ OFFSET_RETRIES: Final = 3
 OFFSET_RETRY_MS: Final = 1_000
 OFFSET_POLL_INTERVAL_MS: Final = 50
 
+TASKS_MAX: Final = 2**31 - 1
+LONG_MAX: Final = 2**63 - 1
+
 _TRUTHS: Final = {"true": True, "false": False}
 _UNITS_MS: Final = {"ms": 1, "s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
 
@@ -227,7 +230,7 @@ class KafkaOptions:
             starting=starting_limit(given, is_stream=use is Use.STREAM),
             ending=ending_limit(given),
             client=client,
-            partitions_min=_positive(given, "minPartitions"),
+            partitions_min=_positive(given, "minPartitions", maximum=TASKS_MAX),
             records_per_partition_max=_positive(given, "maxRecordsPerPartition"),
             poll_timeout_ms=_positive(given, "kafkaConsumer.pollTimeoutMs") or POLL_TIMEOUT_MS,
             fail_on_data_loss=_truth(given, "failOnDataLoss", default=True),
@@ -289,8 +292,8 @@ def includes_headers(options: Mapping[str, str]) -> bool:
 def effective_options(
     options: Mapping[str, str], use: Use
 ) -> tuple[dict[str, str], ClientSettings]:
-    """The options that have an effect in this use, by name in lower case, and the client's
-    settings; a warning names the others.
+    """The options of reads or of writes, by name in lower case, and the client's settings; a
+    warning names those without an effect in this use.
 
     Raises: `ConfigError` for an unknown option, for the end of a stream, which has none, and where
     there are no options at all, which is how Spark reads and writes a table.
@@ -311,7 +314,9 @@ def effective_options(
             _LOG.warning("Option %r has no effect in %s.", option.name, use.value)
         elif option.name != "checkpointLocation":
             _LOG.warning("Option %r has no effect: %s.", option.name, option.meaning)
-    return {name: value for name, value in given.items() if use in _BY_NAME[name].uses}, client
+    # A batch checks what a stream's options say, though they have no effect in it.
+    uses = _SINK if use is Use.SINK else _READS
+    return {name: value for name, value in given.items() if uses & _BY_NAME[name].uses}, client
 
 
 def _divided(options: Mapping[str, str]) -> tuple[dict[str, str], dict[str, str]]:
@@ -401,15 +406,22 @@ def _checked_pattern(text: str) -> str:
     return pattern
 
 
-def _positive(given: Mapping[str, str], option: str) -> int | None:
-    return _integer(given, option, minimum=1) if option.lower() in given else None
+def _positive(given: Mapping[str, str], option: str, *, maximum: int = LONG_MAX) -> int | None:
+    if option.lower() not in given:
+        return None
+    return _integer(given, option, minimum=1, maximum=maximum)
 
 
-def _integer(given: Mapping[str, str], option: str, *, minimum: int) -> int:
+def _integer(
+    given: Mapping[str, str], option: str, *, minimum: int, maximum: int = LONG_MAX
+) -> int:
     text = given[option.lower()].strip()
-    if not (text.isascii() and text.isdigit() and len(text) < 20 and minimum <= int(text) < 2**63):
+    is_number = text.isascii() and text.isdigit() and len(text) < 20
+    if not (is_number and minimum <= int(text) <= maximum):
+        at_most = "" if maximum == LONG_MAX else f" and at most {maximum}"
         raise ConfigError(
-            f"Option '{option}' must be an integer of at least {minimum}, not {text[:100]!r}."
+            f"Option '{option}' must be an integer of at least {minimum}{at_most}, "
+            f"not {text[:100]!r}."
         )
     return int(text)
 

@@ -197,6 +197,11 @@ def test_an_empty_range_that_may_grow_keeps_its_task() -> None:
     assert split_ranges([grows], partitions_min=4, records_per_partition_max=1) == [grows]
 
 
+def test_no_more_tasks_are_planned_than_there_are_offsets() -> None:
+    parts = split_ranges([OffsetRange(A0, 5, 8)], partitions_min=2**31 - 1)
+    assert parts == [OffsetRange(A0, 5, 6), OffsetRange(A0, 6, 7), OffsetRange(A0, 7, 8)]
+
+
 def test_offsets_have_the_form_of_sparks_own_checkpoints() -> None:
     offsets = {TopicPartition("a", 10): 1, TopicPartition("a", 9): 2, TopicPartition("A", 0): 3}
     written = json.dumps(offsets_as_json(offsets))
