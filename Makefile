@@ -50,6 +50,7 @@ demo: java kafka
 
 # The second run is for those who have no C compiler.
 test: check
+	@$(PYTHON) -m tests.spark.official_connector
 	$(PYTHON) -m pytest $(SIDE_BY_SIDE) -m "not soak" --promises
 	PYKCLIENT_ACCEL=pure $(PYTHON) -m pytest --quiet $(SIDE_BY_SIDE) -m "not soak" $(TESTS_OF_PURE_CORE)
 

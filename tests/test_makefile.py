@@ -53,7 +53,7 @@ CHECKS = (
 @pytest.mark.parametrize(
     ("target", "steps"),
     [
-        ("test", (*SET_UP, "-m pytest")),
+        ("test", (*SET_UP, "tests.spark.official_connector", "-m pytest")),
         ("test", (*CHECKS, "-m pytest")),
         ("demo", (*SET_UP, "examples/flights_demo.py")),
     ],

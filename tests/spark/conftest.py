@@ -16,6 +16,7 @@ from pykclient.testing.cluster.java import MissingPrerequisiteError, find_spark_
 from pykclient.testing.fixtures import skip_or_fail
 from spark_connector.worker_clients import close_waiting
 from tests.quick_jvm import QUICK_JVM
+from tests.spark.official_connector import official_classpath
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -29,9 +30,13 @@ ROOT = Path(__file__).parents[2]
 
 @pytest.fixture(scope="session")
 def spark() -> Iterator[SparkSession]:
-    """A session of two local threads. The format is not registered: Spark has to find it."""
+    """A session of two local threads. The format is not registered: Spark has to find it.
+
+    The jars that it has are those of Spark's own connector, beside which this one is tested.
+    """
     try:
         find_spark_java()
+        official = official_classpath()
     except MissingPrerequisiteError as error:
         skip_or_fail(str(error))
     from pyspark.sql import SparkSession
@@ -49,6 +54,7 @@ def spark() -> Iterator[SparkSession]:
             .config("spark.driver.bindAddress", "127.0.0.1")
             .config("spark.driver.host", "127.0.0.1")
             .config("spark.driver.memory", "1g")
+            .config("spark.driver.extraClassPath", official)
             .config("spark.driver.extraJavaOptions", " ".join(QUICK_JVM))
             .config("spark.sql.shuffle.partitions", "2")
             .config("spark.sql.session.timeZone", "UTC")
