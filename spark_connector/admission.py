@@ -76,4 +76,5 @@ def limited(
 def _part(offsets_max: int, size: int, total: int) -> int:
     if size <= 0:
         return size
-    return max(math.floor(offsets_max * size / total), 1)
+    # In the order in which the official source multiplies, since the last bit may make a record.
+    return max(math.floor(offsets_max * (size / total)), 1)

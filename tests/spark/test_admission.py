@@ -28,6 +28,8 @@ def admission(offsets_max: int | None = None, offsets_min: int | None = None) ->
         (1, (5, 5), (1, 1)),
         (100, (30, 20), (30, 20)),
         (10, (0, 20), (0, 10)),
+        # 28.999999999999996, as the official source computes it.
+        (100, (58, 142), (28, 71)),
     ],
 )
 def test_the_limit_is_divided_in_proportion_to_what_is_waiting(
