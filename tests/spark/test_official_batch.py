@@ -532,8 +532,13 @@ class Oracle:
             self.frame(source, query.options).withColumn("query", lit(name))
             for name, query in EQUAL.items()
         ]
+        while len(frames) > 1:
+            # In pairs: Spark analyzes each union with all that is below it.
+            frames = [
+                reduce(DataFrame.union, frames[at : at + 2]) for at in range(0, len(frames), 2)
+            ]
         found = defaultdict(list)
-        for *columns, name in reduce(DataFrame.union, frames).collect():
+        for *columns, name in frames[0].collect():
             found[name].append(tuple(columns))
         return {name: sorted(rows, key=lambda row: row[2:5]) for name, rows in found.items()}
 
