@@ -1,4 +1,4 @@
-"""The connector on executors: how the wheel reaches them, in which version, and with what secrets.
+"""The connector on executors: how the wheel reaches them, and that no secret is shown.
 
 A driver of its own for each test, on a cluster whose executors have no package: `make soak`.
 """
@@ -23,7 +23,6 @@ from pykclient import Producer
 from pykclient.testing.cluster.java import MissingPrerequisiteError
 from pykclient.testing.fixtures import skip_or_fail
 from pykclient.testing.spark_cluster.cluster import SparkCluster
-from pykclient.version import __version__
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -136,25 +135,6 @@ def test_executors_have_the_package_from_an_archive(
         file.startswith((f"{FOLDER}/", work)) and f"{FOLDER}/spark_connector" in file
         for file in files
     )
-
-
-@pytest.mark.promise("an executor with another version of the wheel names both versions")
-def test_another_version_on_the_executors_is_named(
-    packed: Path, kafka_cluster: KafkaCluster, topic: str, tmp_path: Path
-) -> None:
-    """Not by an archive: what is planned beside the driver takes its wheel, too."""
-    other = shutil.copytree(packed, tmp_path / "other")
-    version = other / "pykclient" / "version.py"
-    version.write_text(version.read_text().replace(__version__, "0.0.9"))
-    with SparkCluster(environment={"PYTHONPATH": str(other)}) as cluster:
-        driver = cluster.submit(
-            JOB,
-            json.dumps(read_options(kafka_cluster, topic)),
-            environment={"PYTHONPATH": str(ROOT)},
-        )
-        status, log = driver.wait(TIMEOUT_S), driver.log_text()
-    assert status != 0, log[-3_000:]
-    assert f"The driver has version {__version__} of pykclient, and this executor 0.0.9" in log
 
 
 @pytest.mark.promise("no plan, log, event log or error of a Spark query shows a secret")
