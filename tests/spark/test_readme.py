@@ -1,20 +1,27 @@
-"""The README's example for Spark runs as it stands, in the session that is there."""
+"""The programs of README.md and docs/spark.md run as they stand, in the session that is there."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import re
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from pykclient import Producer
+from pykclient import Consumer, Producer, TopicPartition
 from tests.integration.test_readme import WRITTEN_ADDRESS, example
+from tests.testing.test_processes import await_true
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from pyspark.sql import SparkSession
+
     from pykclient.testing import KafkaCluster
 
+PAGE = Path(__file__).parents[2] / "docs" / "spark.md"
 COUNT = 1_001
+SPARK_S = 120
 
 
 @pytest.mark.usefixtures("spark")
@@ -30,3 +37,53 @@ def test_spark_counts_what_the_producer_sent(
     assert '"greetings"' in program
     exec(program.replace('"greetings"', f'"{topic}"'), {})  # the README is ours
     assert f"|[65 6E]| {COUNT}|" in capsys.readouterr().out
+
+
+@pytest.mark.soak
+@pytest.mark.spark
+def test_the_programs_of_the_connectors_page_run_one_after_the_other(
+    spark: SparkSession,
+    kafka_cluster: KafkaCluster,
+    new_topic: Callable[[int], str],
+    tmp_path: Path,
+) -> None:
+    servers, orders, totals = kafka_cluster.bootstrap_servers, new_topic(1), new_topic(1)
+    text = PAGE.read_text(encoding="utf-8")
+    programs = re.findall(r"```python\n(.*?)```", text, re.DOTALL)
+    assert len(programs) == 3
+    names: dict[str, Any] = {"spark": spark, "servers": servers, "folder": tmp_path}
+
+    def send(*keys: bytes) -> None:
+        with Producer(bootstrap_servers=servers) as producer:
+            for key in keys:
+                producer.send(orders, b"order", key)
+
+    def written() -> list[tuple[object, object]]:
+        with Consumer(bootstrap_servers=servers, auto_offset_reset="earliest") as consumer:
+            partition = TopicPartition(totals, 0)
+            consumer.assign([partition])
+            found: list[tuple[object, object]] = []
+            end = consumer.end_offsets([partition])[partition]
+            while consumer.position(partition) < end:
+                found += [(record.key, record.value) for record in consumer.poll(1)]
+        return found
+
+    send(b"a", b"b", b"a")
+    try:
+        for program in programs:
+            program = program.replace('"orders"', f'"{orders}"').replace('"totals"', f'"{totals}"')
+            exec(program, names)  # the page is ours
+        queries = spark.streams.active
+        assert len(queries) == 2
+        assert sorted(written()) == [(b"a", b"2"), (b"b", b"1")]
+        for query in queries:
+            query.processAllAvailable()
+        send(b"c")
+        await_true(lambda: len(written()) == 4, "both queries have written", SPARK_S)
+        assert sorted(written()[2:]) == [(b"c", b"1"), (b"c", b"order")]
+        listener = names["listener"]
+        await_true(lambda: len(listener.history) >= 2, "lag was reported", SPARK_S)
+        spark.streams.removeListener(listener)
+    finally:
+        for query in spark.streams.active:
+            query.stop()

@@ -1,0 +1,73 @@
+"""What an application does with Spark Connect, in a process of its own: `SERVERS TOPIC FOLDER`.
+
+A server and the classic session of other tests cannot live in one process. It writes what it found
+as one line of JSON.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from typing import TYPE_CHECKING
+
+from pyspark.errors import PySparkException
+from pyspark.sql import SparkSession
+
+from spark_connector import LagListener, foreach_batch
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+LAG_S = 60.0
+
+
+def main(servers: str, topic: str, folder: str) -> None:
+    spark = SparkSession.builder.remote("local[2]").getOrCreate()
+    options = {"kafka.bootstrap.servers": servers}
+    found: dict[str, object] = {"session": type(spark).__module__}
+    records = spark.read.format("pykafka").options(subscribe=topic, **options).load()
+    found["columns"] = records.columns
+    found["empty"] = records.count()
+    numbers = spark.range(10).selectExpr("CAST(id AS STRING) AS value")
+    numbers.write.format("pykafka").mode("append").options(topic=topic, **options).save()
+    found["written"] = records.count()
+
+    listener = LagListener({"subscribe": topic, **options})
+    spark.streams.addListener(listener)
+    stream = spark.readStream.format("pykafka").option("startingOffsets", "earliest")
+    counts = stream.options(subscribe=topic, **options).load().groupBy().count()
+    copy = counts.selectExpr("concat('count ', count) AS value").writeStream.outputMode("update")
+    query = (
+        copy.foreachBatch(foreach_batch({"topic": topic, **options}))
+        .option("checkpointLocation", f"{folder}/checkpoint")
+        .trigger(availableNow=True)
+        .start()
+    )
+    found["ended"] = query.awaitTermination(120)
+    found["copied"] = records.where("value LIKE 'count%'").count()
+    deadline_s = time.monotonic() + LAG_S
+    while not listener.history and time.monotonic() < deadline_s:
+        time.sleep(0.05)
+    found["lag"] = [lag.metrics()["maxOffsetsBehindLatest"] for lag in listener.history]
+    spark.streams.removeListener(listener)
+
+    wrong = spark.read.format("pykafka").options(subscrib=topic, **options)
+    found["option"] = message_of(lambda: wrong.load().columns)
+    found["mode"] = message_of(numbers.write.format("pykafka").options(topic=topic).save)
+    missing = spark.read.format("pykafka").options(subscribe="no-such-topic", **options).load()
+    found["topic"] = message_of(missing.count)
+    sys.stdout.write(f"{json.dumps(found)}\n")
+    spark.stop()
+
+
+def message_of(action: Callable[[], object]) -> str:
+    try:
+        action()
+    except PySparkException as error:
+        return str(error)
+    return "no error"
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

@@ -1,0 +1,62 @@
+"""Spark Connect: the same format, by a server that another process starts."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from pykclient.testing.cluster.java import MissingPrerequisiteError, find_spark_java
+from pykclient.testing.fixtures import skip_or_fail
+from tests.quick_jvm import quick_jvm_environ
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from pykclient.testing import KafkaCluster
+
+ROOT = Path(__file__).parents[2]
+CONNECT_S_MAX = 240
+
+
+@pytest.mark.soak
+@pytest.mark.promise("Spark Connect reads and writes by the format's name, batches and streams")
+@pytest.mark.spark
+def test_spark_connect_reads_and_writes_batches_and_streams_by_name(
+    kafka_cluster: KafkaCluster, new_topic: Callable[[int], str], tmp_path: Path
+) -> None:
+    try:
+        find_spark_java()
+    except MissingPrerequisiteError as error:
+        skip_or_fail(str(error))
+    if importlib.util.find_spec("grpc_status") is None:
+        skip_or_fail("Spark Connect needs grpcio-status: pip install 'pykclient[spark]'")
+    # Without it the server's port is always the same one.
+    environ = quick_jvm_environ() | {"SPARK_TESTING": "1", "SPARK_LOCAL_IP": "127.0.0.1"}
+    environ["PYTHONPATH"] = os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")])
+    environ["PYSPARK_PYTHON"] = sys.executable
+    program = [sys.executable, "-m", "tests.spark.connect_program"]
+    finished = subprocess.run(
+        [*program, kafka_cluster.bootstrap_servers, new_topic(2), str(tmp_path)],
+        env=environ,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=CONNECT_S_MAX,
+        cwd=tmp_path,
+    )
+    assert finished.returncode == 0, finished.stderr
+    found = json.loads(finished.stdout.splitlines()[-1])
+    assert found["session"] == "pyspark.sql.connect.session"
+    assert found["columns"][:4] == ["key", "value", "topic", "partition"]
+    assert (found["empty"], found["written"]) == (0, 10)
+    assert (found["ended"], found["copied"], found["lag"]) == (True, 1, [0])
+    assert "Did you mean 'subscribe'" in found["option"]
+    assert 'use either the "Append" or "Overwrite" mode' in found["mode"]
+    assert "no-such-topic" in found["topic"]
