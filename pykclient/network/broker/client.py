@@ -157,13 +157,15 @@ class NetworkClient:
 
         Any thread.
         """
-        troubles = [
-            trouble for node in self._selection.candidates() if (trouble := self._describe(node.id))
-        ]
+        troubles = self._troubles_of_nodes()
         error = self._metadata.last_error
         if error is not None:
             troubles.append(f"the last metadata update failed: {error}")
         return failures.listed(troubles)
+
+    def _troubles_of_nodes(self) -> list[str]:
+        described = [self._describe(node.id) for node in self._selection.candidates()]
+        return [trouble for trouble in described if trouble]
 
     # For the engine and its driver.
 
@@ -441,7 +443,8 @@ class NetworkClient:
     def _expire_pending(self, now_ms: int) -> None:
         for request in self._pending.take_overdue(now_ms):
             if request.node_id is ANY_NODE:
-                troubles = self.describe_failures()
+                # Without the last metadata update: it may have failed with this very text.
+                troubles = failures.listed(self._troubles_of_nodes())
                 self._report_verdict(self._selection.any_verdict())
             else:
                 troubles = self._describe(request.node_id)
