@@ -2,7 +2,7 @@
 
 Spark reports after each micro-batch where the query is (`endOffset`) and where its topics end
 (`latestOffset`); it has no place for metrics of a Python source. The listener makes lag of both, in
-offsets and, where it may ask the brokers for the next record's time, in seconds.
+offsets and, where it may request the next record's time, in seconds.
 
 Owner: Spark calls a listener from one thread; the history may be read by others.
 Source: Spark's ``StreamingQueryListener``; the metrics of its own Kafka source.

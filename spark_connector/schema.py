@@ -1,4 +1,4 @@
-"""The Spark schema of a Kafka record, and what part of it a query may ask for.
+"""The Spark schema of a Kafka record, and what part of it a query may select.
 
 Columns have the names, types and order of Spark's own Kafka source. A schema given by the user is a
 projection: the columns that it names are built, and no others.

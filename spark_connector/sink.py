@@ -172,7 +172,7 @@ class _Write:
         try:
             delivery = self._producer.send_arrow(self._sink.topic, table)
         except RecordTooLargeError as error:
-            # The client refuses the table for one row, before it sends any: the halves tell which.
+            # The client refuses the table for one row, before it sends any: the halves show which.
             if len(table) == 1:
                 self._put_aside(table, first_row, error)
                 return

@@ -1,14 +1,14 @@
 """StreamPlanner: where the micro-batches of one stream begin and end.
 
-It lives as long as the query, in a process of the driver, and keeps a `Cluster` open. Spark asks
-for the latest offset every ten milliseconds while nothing comes, and again to report it: brokers
-are asked for ends at most every `offsetPollIntervalMs`, for topics when metadata would be
-refreshed, and a report repeats what was learnt last. Where there is nothing new the call waits
-until ends may be requested again, so that an idle query costs the driver no more than brokers.
+It lives as long as the query, in a process of the driver, and keeps a `Cluster` open. Spark
+requests the latest offset every ten milliseconds while nothing comes, and again to report it: ends
+are requested from brokers at most every `offsetPollIntervalMs`, topics when metadata would be
+refreshed, and a report repeats the last result. Where there is nothing new the call waits until
+ends may be requested again, so that an idle query costs the driver no more than brokers.
 
-A query that begins at `latest` has an empty first batch. Spark asks a new process for the initial
-offset again when the first batch was planned but not finished; the empty batch puts the first
-answer into Spark's own log before a record is read.
+A query that begins at `latest` has an empty first batch. Spark requests the initial offset from a
+new process again when the first batch was planned but not finished; the empty batch puts the first
+one into Spark's own log before a record is read.
 
 Owner: the driver's process of one stream; Spark calls it from one thread.
 Source: Spark's Structured Streaming + Kafka Integration Guide (`failOnDataLoss`, triggers).
@@ -75,10 +75,10 @@ class StreamPlanner:
         self._target: Offsets | None = None
         self._committed: Offsets | None = None
 
-    # What Spark asks.
+    # What Spark calls.
 
     def initial_offsets(self) -> Offsets:
-        """Where a new query begins. It is found once: Spark asks for it twice."""
+        """Where a new query begins. It is found once: Spark requests it twice."""
         if self._initial is None:
             limit = self._options.starting
             partitions = self._refreshed_topics(missing_ok=False).partitions
@@ -169,7 +169,7 @@ class StreamPlanner:
         )
 
     def _learn(self, starts: Offsets) -> None:
-        """Ask for topics and ends, where it is time."""
+        """Request topics and ends, where it is time."""
         now = self._now_ms()
         if now - self._topics_ms >= self._topics_age_ms_max or self._topics is None:
             self._refreshed_topics(missing_ok=True)

@@ -85,7 +85,7 @@ class KafkaStreamReader(SentToTasks, DataSourceStreamReader, SupportsTriggerAvai
         return [InputPartition(part) for part in ranges]
 
     def commit(self, end: dict[str, dict[str, int]]) -> None:
-        """Nothing: Spark calls this with the next batch, `latestOffset` learns the same earlier."""
+        """Nothing: Spark calls this with the next batch, `latestOffset` gets the same earlier."""
 
     def stop(self) -> None:
         """Close the connections. Spark ends the process of a query without calling this."""

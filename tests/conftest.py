@@ -39,7 +39,7 @@ LONGEST_FIRST = ({"spark", "slow"}, {"kafka"})
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> Iterator[None]:
-    """Mark what asks for a broker, before marks choose; then begin with the files that take long.
+    """Mark what needs a broker, before marks choose; then begin with the files that take long.
 
     So no process ends with a long one while others idle. In what order the files of a kind come,
     and the tests of a file, stays random.

@@ -1,6 +1,6 @@
 """Programs in Java, run from their source, for tests that hold ours against Kafka's classes.
 
-The Java runtime that `make` may fetch runs Kafka and has no compiler, so these tests ask for more
+The Java runtime that `make` may fetch runs Kafka and has no compiler, so these tests need more
 than the brokers do. Where that cannot be had they are skipped with the cure, and in CI they fail.
 
 Owner: the test that made it.
@@ -26,7 +26,7 @@ EXIT_TIMEOUT_S: Final = 30.0
 
 
 def java_with_compiler() -> Java:
-    """Find it, or end the test that asks."""
+    """Find it, or end the test that needs it."""
     try:
         java = find_java()
     except MissingPrerequisiteError as error:
@@ -41,7 +41,7 @@ def java_with_compiler() -> Java:
 
 
 class JavaMirror:
-    """A long-lived process with Kafka's own classes: a question, and an answer, are a line each.
+    """A long-lived process with Kafka's own classes: a request, and a response, are a line each.
 
     A context manager that ends it. Where there is no Java, no compiler or no jar it ends the test.
     """

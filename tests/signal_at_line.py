@@ -42,7 +42,7 @@ _do_nothing = _in_c("getpid")
 
 
 class SignalAtLine:
-    """Raises `raised` at the `number`-th line; `place` tells where that was, None if not at all."""
+    """Raises `raised` at the `number`-th line; `place` is where that was, None if not at all."""
 
     def __init__(self, number: int, raised: BaseException) -> None:
         self.place: tuple[str, int] | None = None

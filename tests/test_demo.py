@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from pykclient.testing import FakeKafka
 
 ROOT = Path(__file__).parents[1]
-SILENCE_S = 30.0
+TIMEOUT_WITHOUT_RECORDS_S = 30.0
 
 FLIGHTS_CSV = """\
 year,dep_delay,carrier,tailnum,time_hour
@@ -247,7 +247,7 @@ def test_two_members_share_the_flights_and_one_leaves_half_way(fake_kafka: FakeK
             sent[partition].append(number)
     read: dict[int, list[int]] = {}
     with ReadingGroup(fake_kafka.bootstrap_servers, "flights", partition_count) as group:
-        for record in group.records(count, SILENCE_S):
+        for record in group.records(count, TIMEOUT_WITHOUT_RECORDS_S):
             assert isinstance(record.value, bytes)
             read.setdefault(record.partition, []).append(int(record.value))
     assert read == sent
@@ -276,7 +276,7 @@ def test_what_a_member_raises_is_raised_by_its_group() -> None:
         ReadingGroup("nobody:here", "flights", 2) as group,
         pytest.raises(ConfigError, match="bootstrap_servers"),
     ):
-        list(group.records(1, SILENCE_S))
+        list(group.records(1, TIMEOUT_WITHOUT_RECORDS_S))
 
 
 def test_equal_results_do_not_differ_and_the_last_bit_is_rounding() -> None:
@@ -308,7 +308,7 @@ def test_airlines_too_many_too_few_and_twice_differ() -> None:
     assert differences([], [two]) == [
         f"B6: Spark found {two}, but the data set has no such airline"
     ]
-    assert differences([one], [one, one]) == ["Spark answers 2 rows for 1 airlines"]
+    assert differences([one], [one, one]) == ["Spark returns 2 rows for 1 airlines"]
 
 
 @pytest.mark.promise("the chart is a PNG with titles, axes and units")

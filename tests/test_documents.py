@@ -1,6 +1,6 @@
 """Every name, path and command that a document has in back-ticks exists.
 
-A document that names what is gone misleads whoever looks for it. Blocks of code are left out: those
+A document that names what is gone misleads a reader. Blocks of code are left out: those
 of README and `docs/consumer.md` run as they stand, in `tests/integration`.
 """
 

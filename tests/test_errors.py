@@ -82,11 +82,11 @@ def test_a_value_that_could_not_be_decoded_is_not_in_the_error() -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "said_of_it"),
+    ("text", "described"),
     [("no twos", ": no twos"), ("", ""), ("x" * 10_000, ": " + "x" * CAUSE_LENGTH_MAX)],
 )
-def test_it_has_the_type_and_the_beginning_of_the_text(text: str, said_of_it: str) -> None:
-    assert describe_cause(ValueError(*filter(None, [text]))) == f"ValueError{said_of_it}"
+def test_it_has_the_type_and_the_beginning_of_the_text(text: str, described: str) -> None:
+    assert describe_cause(ValueError(*filter(None, [text]))) == f"ValueError{described}"
 
 
 PLACE = {"topic": "t", "partition": 3, "offset": 7}
@@ -138,20 +138,20 @@ WAYS: list[Callable[[KafkaError], KafkaError]] = [
 ]
 
 
-def said(error: BaseException | None) -> object:
-    """Everything that an error says, in a form that can be compared."""
+def content_of(error: BaseException | None) -> object:
+    """All attributes of an error, in a form that can be compared."""
     if error is None:
         return None
     fields = {
-        name: [said(item) for item in value]
+        name: [content_of(item) for item in value]
         if isinstance(value, tuple) and value and isinstance(value[0], KafkaError)
-        else {key: said(item) for key, item in value.items()}
+        else {key: content_of(item) for key, item in value.items()}
         if isinstance(value, dict)
         else value
         for name, value in vars(error).items()
     }
     suppressed = error.__suppress_context__
-    return type(error), error.args, str(error), fields, said(error.__cause__), suppressed
+    return type(error), error.args, str(error), fields, content_of(error.__cause__), suppressed
 
 
 def made(kind: type[KafkaError]) -> KafkaError:
@@ -183,7 +183,7 @@ def test_every_public_error_is_among_those_that_are_tried() -> None:
 def test_an_error_comes_back_with_all_its_attributes(kind: type[KafkaError]) -> None:
     error = raised(made(kind))
     for way in WAYS:
-        assert said(way(error)) == said(error)
+        assert content_of(way(error)) == content_of(error)
 
 
 def test_a_broker_code_that_is_not_known_comes_back_with_its_code() -> None:
@@ -250,7 +250,7 @@ def test_errors_cross_from_worker_processes() -> None:
             del caught.__notes__  # the pool has its own cause: the worker's traceback as text
             caught.__cause__ = None
             caught.__suppress_context__ = False
-            assert said(caught) == said(expected)
+            assert content_of(caught) == content_of(expected)
     with context.Pool(1) as workers, pytest.raises(errors.LogTruncationError) as raised_here:
         workers.apply(fail, ("LogTruncationError",))
     assert raised_here.value.offset == 7

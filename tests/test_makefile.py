@@ -1,4 +1,4 @@
-"""The two commands do their own set-up once, and say what cannot be had; CI runs one of them."""
+"""The two commands do their own set-up once, and report what cannot be had; CI runs one of them."""
 
 from __future__ import annotations
 

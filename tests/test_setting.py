@@ -1,4 +1,4 @@
-"""Kinds of settings: what they read, what they refuse, and what they say about it."""
+"""Kinds of settings: what they read, what they refuse, and their errors."""
 
 from __future__ import annotations
 

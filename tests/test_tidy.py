@@ -100,7 +100,7 @@ def machine_paths(files: Sequence[SourceFile]) -> Iterator[str]:
 
 
 def registry_hosts(files: Sequence[SourceFile]) -> Iterator[str]:
-    """Which registry packages come from is for the machine's own set-up to say."""
+    """Which registry packages come from is for the machine's own set-up."""
     yield from _lines_with(REGISTRY_HOST, files)
 
 
@@ -119,7 +119,7 @@ def undocumented(files: Sequence[SourceFile]) -> Iterator[str]:
 
 
 def ownerless(files: Sequence[SourceFile]) -> Iterator[str]:
-    """Modules whose objects change, and that do not say which thread or lock owns them."""
+    """Modules whose objects change, without the thread or lock that owns them."""
     for file in files:
         is_judged = file.is_product and not file.is_generated
         line = next(_changes_of_self(file.tree), None) if is_judged else None
@@ -141,13 +141,13 @@ def dead_modules(files: Sequence[SourceFile]) -> Iterator[str]:
             or file.module in packaging
             or '\nif __name__ == "__main__":\n' in file.text  # python -m
         )
-        # Which messages are generated, the generator's table says.
+        # The generator's table has the messages that are generated.
         if (
             not is_way_in
             and not file.is_generated
             and not named_in.get(file.module, set()) - {file.path}
         ):
-            yield f"{file.path}: imported by nobody"
+            yield f"{file.path}: imported by no module"
 
 
 def long_files(files: Sequence[SourceFile]) -> Iterator[str]:
@@ -167,7 +167,7 @@ def long_functions(files: Sequence[SourceFile]) -> Iterator[str]:
 
 
 def crowded_arguments(files: Sequence[SourceFile]) -> Iterator[str]:
-    """Public functions that take more arguments by position than a reader can tell apart."""
+    """Public functions that take more arguments by position than a reader can distinguish."""
     for file in files:
         # A keyword costs a call in the hot loops a tenth of its time.
         if not file.is_product or file.is_generated or file.is_hot_loop:
@@ -241,7 +241,10 @@ BREACHES: dict[Rule, tuple[SourceFile, str]] = {
         SourceFile("pykclient/a.py", "class A:\n  def b(self):\n    self.c = 1"),
         "a.py:3: changes an object without an owner",
     ),
-    dead_modules: (SourceFile("pykclient/a.py", "import pykclient.b"), "a.py: imported by nobody"),
+    dead_modules: (
+        SourceFile("pykclient/a.py", "import pykclient.b"),
+        "a.py: imported by no module",
+    ),
     long_files: (SourceFile("tests/a.py", "\n" * 901), "a.py: 901 lines"),
     long_functions: (SourceFile("tests/a.py", _method(71)), "a.py:1: long, 71 lines"),
     crowded_arguments: (
@@ -249,7 +252,7 @@ BREACHES: dict[Rule, tuple[SourceFile, str]] = {
         "a.py:1: a(b, c, d, e, f)",
     ),
 }
-"""Each rule with a file that breaks it, and what it says of that."""
+"""Each rule with a file that breaks it, and its message."""
 
 
 @pytest.mark.promise("every file keeps the conventions that a machine can check")

@@ -130,18 +130,18 @@ def test_the_error_of_a_serializer_named_as_in_java_or_in_short_names_ours(
 
 
 def test_suggestions_are_spelled_as_the_caller_spells() -> None:
-    def told(settings: dict[str, object] | None, **keywords: object) -> str:
+    def message_of(settings: dict[str, object] | None, **keywords: object) -> str:
         with pytest.raises(ConfigError) as caught:
             ConsumerConfig.from_settings(settings, **keywords)
         return str(caught.value)
 
     dotted, plain = {"bootstrap.servers": "h:1"}, {"bootstrap_servers": "h:1"}
-    assert "'fetch.min.bytes'?" in told({**dotted, "fetch.min.byte": 1})
-    assert "'fetch_min_bytes'?" in told({**plain, "fetch_min_byte": 1})
-    assert "'fetch_min_bytes'?" in told(None, fetch_min_byte=1)
-    assert "bootstrap_servers is missing" in told(None, group_id="g")
-    assert "bootstrap.servers is missing" in told({"group.id": "g"})
-    assert "fetch_max_wait_ms=9 must be below request_timeout_ms=9" in told(
+    assert "'fetch.min.bytes'?" in message_of({**dotted, "fetch.min.byte": 1})
+    assert "'fetch_min_bytes'?" in message_of({**plain, "fetch_min_byte": 1})
+    assert "'fetch_min_bytes'?" in message_of(None, fetch_min_byte=1)
+    assert "bootstrap_servers is missing" in message_of(None, group_id="g")
+    assert "bootstrap.servers is missing" in message_of({"group.id": "g"})
+    assert "fetch_max_wait_ms=9 must be below request_timeout_ms=9" in message_of(
         None, bootstrap_servers="h:1", fetch_max_wait_ms=9, request_timeout_ms=9
     )
 

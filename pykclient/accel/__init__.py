@@ -59,7 +59,7 @@ def flaw_of_compiled() -> str | None:
 implementation, implementation_note = choose(os.environ.get("PYKCLIENT_ACCEL"))
 
 if TYPE_CHECKING or implementation == "pure":
-    # Both have the same types; which one does the work, the types do not tell.
+    # Both have the same types, so that the types do not show which one does the work.
     from pykclient.accel import pure as chosen
     from pykclient.accel.pure import *  # noqa: F403
 else:

@@ -35,7 +35,7 @@ class Closing:
         self._group = wiring.group
         self._commits = wiring.commits
         self._left: Operation[None] | None = None
-        """Ends when the coordinator knows that this member leaves; None if it never left."""
+        """Ends when the coordinator has received that this member leaves; None if it never left."""
 
     def unsubscribe(self) -> Decisions[None]:
         if self._group is not None and self._subscription.is_by_group:

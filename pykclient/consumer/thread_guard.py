@@ -75,7 +75,7 @@ class ThreadGuard:
         self._recover = recover
         self._process_id = os.getpid()
         self._core_lock = threading.RLock()  # one that knows its owner; it is never taken twice
-        # As `threading.Condition` asks it.
+        # As `threading.Condition` calls it.
         self._is_owned: Callable[[], bool] = self._core_lock._is_owned  # type: ignore[attr-defined]  # noqa: SLF001
         self._owner: int | None = None
         """The thread that came in last, for messages."""

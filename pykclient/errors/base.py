@@ -29,7 +29,7 @@ and those marked with a star.
     |- GroupRebalancedError           the group did not take offsets: it rebalances, or has done so
     |  |- CommitFailedError           ... and will not take them
     |  '- RebalanceInProgressError    ... and may, after a poll (a `BrokerError` as well)
-    |- AdminCallError                 several of the things that one admin call asked for failed
+    |- AdminCallError                 several of the things that one admin call requested failed
     |- KafkaTimeoutError *            says what it waited for and how long
     |  '- DeliveryTimeoutError *
     '- BrokerError                    one subclass per code in errors/broker.py
@@ -190,7 +190,7 @@ class DecodeError(KafkaError):
 class CorruptRecordError(DecodeError):
     """A record batch is malformed or its checksum is wrong.
 
-    `topic`, `partition` and `offset` tell where; they are None while only bytes are known.
+    `topic`, `partition` and `offset` are where; they are None while only bytes are known.
     `next_offset` is the offset after the batch, None if that is not known; `raw` is the batch as it
     came, with whatever follows it where its end is not known, and None outside a consumer.
     """
@@ -282,7 +282,7 @@ class CommitFailedError(GroupRebalancedError):
 
 
 class AdminCallError(KafkaError):
-    """Several of the things that one admin call asked for failed; the others were done.
+    """Several of the things that one admin call requested failed; the others were done.
 
     `errors` has the error of each that failed, by its name.
     """

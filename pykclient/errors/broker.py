@@ -157,7 +157,7 @@ __all__ = [
 
 
 class UnknownServerError(BrokerError):
-    """The broker failed in a way that it has no code for; its log tells more."""
+    """The broker failed in a way that it has no code for; its log has more."""
 
     code = -1
     name = "UNKNOWN_SERVER_ERROR"
@@ -197,7 +197,7 @@ class UnknownTopicOrPartitionError(BrokerError, RetriableError):
 
 
 class InvalidFetchSizeError(BrokerError):
-    """The fetch asked for a size that makes no sense."""
+    """The fetch requested a size that makes no sense."""
 
     code = 4
     name = "INVALID_FETCH_SIZE"
@@ -231,14 +231,14 @@ class RequestTimedOutError(BrokerError, RetriableError):
 
 
 class BrokerNotAvailableError(BrokerError):
-    """The broker that was asked for is not running."""
+    """The requested broker is not running."""
 
     code = 8
     name = "BROKER_NOT_AVAILABLE"
 
 
 class ReplicaNotAvailableError(BrokerError, RetriableError):
-    """The replica that was asked for is not available on this broker."""
+    """The requested replica is not available on this broker."""
 
     code = 9
     name = "REPLICA_NOT_AVAILABLE"
@@ -281,7 +281,7 @@ class NetworkError(BrokerError, RetriableError):
 
 
 class CoordinatorLoadInProgressError(BrokerError, RetriableError):
-    """The coordinator has just taken over and still reads its state; it will answer soon."""
+    """The coordinator has just taken over and still reads its state; it will respond soon."""
 
     code = 14
     name = "COORDINATOR_LOAD_IN_PROGRESS"
@@ -327,7 +327,7 @@ class RecordListTooLargeError(BrokerError):
 
 
 class NotEnoughReplicasError(BrokerError, RetriableError):
-    """Fewer replicas are in sync than min.insync.replicas asks for; nothing was written."""
+    """Fewer replicas are in sync than min.insync.replicas requires; nothing was written."""
 
     code = 19
     name = "NOT_ENOUGH_REPLICAS"
@@ -335,8 +335,8 @@ class NotEnoughReplicasError(BrokerError, RetriableError):
 
 
 class NotEnoughReplicasAfterAppendError(BrokerError, RetriableError):
-    """The records were written, but fewer replicas are in sync than min.insync.replicas asks
-    for.
+    """The records were written, but fewer replicas are in sync than min.insync.replicas
+    requires.
     """
 
     code = 20
@@ -503,14 +503,14 @@ class InvalidConfigError(BrokerError):
 
 
 class NotControllerError(BrokerError, RetriableError):
-    """This broker is not the controller; another one must be asked."""
+    """This broker is not the controller; the request belongs to another one."""
 
     code = 41
     name = "NOT_CONTROLLER"
 
 
 class InvalidRequestError(BrokerError):
-    """The broker understood the request's bytes, but not what they ask for."""
+    """The broker understood the request's bytes, but not what they request."""
 
     code = 42
     name = "INVALID_REQUEST"
@@ -670,7 +670,7 @@ class DelegationTokenNotFoundError(BrokerError):
 
 
 class DelegationTokenOwnerMismatchError(BrokerError):
-    """The delegation token belongs to somebody else."""
+    """The delegation token belongs to another user."""
 
     code = 63
     name = "DELEGATION_TOKEN_OWNER_MISMATCH"
@@ -867,7 +867,7 @@ class UnstableOffsetCommitError(BrokerError, RetriableError):
 
 
 class ThrottlingQuotaExceededError(BrokerError, RetriableError):
-    """A quota is used up; wait for the time that the broker asked for."""
+    """A quota is used up; wait for the time that the broker set."""
 
     code = 89
     name = "THROTTLING_QUOTA_EXCEEDED"
@@ -1075,7 +1075,7 @@ class UnknownControllerIdError(BrokerError):
 
 
 class UnknownSubscriptionIdError(BrokerError):
-    """The telemetry subscription has changed; it must be asked for again."""
+    """The telemetry subscription has changed; it must be requested again."""
 
     code = 117
     name = "UNKNOWN_SUBSCRIPTION_ID"
@@ -1103,7 +1103,7 @@ class TransactionAbortableError(BrokerError):
 
 
 class InvalidRecordStateError(BrokerError):
-    """The record cannot be acknowledged (any more): its lock ran out, or somebody else holds it."""
+    """The record cannot be acknowledged (any more): its lock ran out, or another one has it."""
 
     code = 121
     name = "INVALID_RECORD_STATE"
@@ -1159,7 +1159,7 @@ class InvalidRegularExpressionError(BrokerError):
 
 
 class RebootstrapRequiredError(BrokerError):
-    """The broker asks the client to start over from its bootstrap_servers."""
+    """The broker requires the client to start over from its bootstrap_servers."""
 
     code = 129
     name = "REBOOTSTRAP_REQUIRED"

@@ -1,6 +1,6 @@
 """ProducerConfig: every setting of a producer, immutable and picklable.
 
-Idempotence that was not asked for gives way to settings that exclude it, as in Java.
+Idempotence that was not set gives way to settings that exclude it, as in Java.
 
 Source: Java class ``ProducerConfig`` of 4.3.1.
 """

@@ -5,7 +5,7 @@ the number of partitions. Those without a key, and all where keys are ignored, g
 until it has taken a batch's worth of bytes, then to another one, drawn at random. Where some
 partitions have longer queues than others, they are drawn less often, so that a slow broker gets
 less. `StickyPartitioner` decides this, for records and for rows; which brokers are slow the sender
-notes (`Sender`), and a partitioner of the application's is asked before any of it. The per-record
+notes (`Sender`), and a partitioner of the application's is called before any of it. The per-record
 core does the same with the open batches that it finds (`SendCore.send`), and divides rows where
 some may go anywhere and others not (`RowBlock.by_partition`): those take the turns one after the
 other, too.

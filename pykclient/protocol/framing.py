@@ -3,7 +3,7 @@
 A `FrameBuffer` is in one of two states: *small*, in which bytes arrive in a scratch buffer that
 holds many small frames at once; and *large*, in which the rest of one frame that does not fit there
 lands in a buffer of its own. It reads nothing itself: the caller receives into `get_buffer()` and
-tells `buffer_updated` how much came, which is the shape of ``asyncio.BufferedProtocol`` and of
+calls `buffer_updated` with how much came, which is the shape of ``asyncio.BufferedProtocol`` and of
 ``socket.recv_into``.
 
 A frame that was handed out owns its bytes; no later read changes them. A size is checked before
@@ -59,13 +59,13 @@ class FrameBuffer:
         try:
             return self._large.space(self._filled)
         except MemoryError:
-            # Ports have nowhere to tell of it: the next `buffer_updated` does.
+            # Ports have nowhere to report it: the next `buffer_updated` does.
             self._large = None
             self._filled = 0
             return self._scratch
 
     def buffer_updated(self, count: int) -> list[memoryview]:
-        """Say that `count` bytes were put where `get_buffer` said; the frames that are complete.
+        """Note that `count` bytes were put where `get_buffer` was; the frames that are complete.
 
         Raises:
             FrameTooLargeError: a size is negative or above the limit, or there is no memory for so
@@ -132,17 +132,17 @@ def _refusal(size: int, head: bytes, limit: int) -> str:
     """Why a frame is refused; often the peer is no Kafka broker."""
     if head == b"HTTP" or head[:1] == b"<":  # a page, as some send without a head
         return (
-            "the peer answered in HTTP: this looks like an HTTP server, not a Kafka broker; check"
+            "the peer responded in HTTP: this looks like an HTTP server, not a Kafka broker; check"
             " the port in bootstrap_servers"
         )
     if head[0] in _TLS_RECORDS and head[1] == 3:
         return (
-            f"the peer answered with a TLS {_TLS_RECORDS[head[0]]}: this looks like a TLS listener;"
-            " that is not built yet, use the broker's plaintext port"
+            f"the peer responded with a TLS {_TLS_RECORDS[head[0]]}: this looks like a TLS"
+            " listener; that is not built yet, use the broker's plaintext port"
         )
     if all(sign in _TEXT for sign in head):
         return (
-            f"the peer answered in text (it begins with {head.decode()!r}): this is no Kafka"
+            f"the peer responded in text (it begins with {head.decode()!r}): this is no Kafka"
             " broker; check the port in bootstrap_servers"
         )
     return (

@@ -1,7 +1,7 @@
 """One fetched record batch: its header, its checks, its records; and spans of plain ones.
 
 A batch is a view of the frame that it came in and never changes. Everything about it is checked
-before it is believed: the header when the batch is made, the records when they are decoded.
+before it is trusted: the header when the batch is made, the records when they are decoded.
 
 Owner: whoever iterates.
 Source: Kafka protocol guide, "Record Batch"; KIP-98; KIP-534; Java class ``DefaultRecordBatch``.
@@ -332,7 +332,7 @@ def first_batch_size_bytes(buffer: memoryview) -> int | None:
     """Return how many bytes the first batch of `buffer` needs, None when too few came to know.
 
     A result above ``len(buffer)`` means that the batch is incomplete: `iterate_batches` yields
-    nothing, and a fetch must ask for that much. Since version 3 of Fetch (KIP-74) brokers send the
+    nothing, and a fetch must request that much. Since version 3 of Fetch (KIP-74) brokers send the
     first batch whole, whatever its size.
     """
     if len(buffer) < LENGTH_END:

@@ -50,7 +50,7 @@ SNAPPY_BLOCK_SIZE_BYTES: Final = 32 * 1024
 
 ZSTD_LEVEL: Final = 3
 ZSTD_WINDOW_SIZE_BYTES_MAX: Final = 1 << 27
-"""What the highest level of Java's producer asks for; a frame that wants more is refused."""
+"""What the highest level of Java's producer requires; a frame that requires more is refused."""
 ZSTD_SLICE_SIZE_BYTES: Final = 1024
 """How much zstandard takes at once: 4 bytes may yield 128 KiB, so this may yield 32 MiB."""
 

@@ -102,7 +102,7 @@ class AbortedTransactions:
         return batch.is_transactional and batch.producer_id in self._aborting
 
     def on_control(self, batch: RecordBatch) -> None:
-        """Take note of a control batch; whatever it says, no application sees it.
+        """Take note of a control batch; no application gets it.
 
         Raises:
             CorruptRecordError: it holds no marker that can be read.

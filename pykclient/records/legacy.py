@@ -115,7 +115,7 @@ class LegacyBatch(RecordBatch):
         Raises:
             CorruptRecordError: the messages inside are malformed, or decompress to more than
                 `decompressed_size_bytes_max`. It comes behind the good pieces, but for what the
-                sizes and offsets of all messages tell at once.
+                sizes and offsets of all messages show at once.
             ConfigError: the codec's library is not installed.
         """
         piece: list[_Message] = []

@@ -5,13 +5,13 @@
 `fake_kafka`             brokers inside this process, new for each test; it needs no Java.
 `spark_cluster`          standalone Spark with two workers, shared by the whole run.
 
-Where Java, PySpark or Kafka's jars cannot be had, or the Docker engine that the environment asks
-for (``PYKCLIENT_KAFKA_PROVIDER=docker``), a test that asks for a cluster is skipped with the
+Where Java, PySpark or Kafka's jars cannot be had, or the Docker engine that the environment names
+for (``PYKCLIENT_KAFKA_PROVIDER=docker``), a test that needs a cluster is skipped with the
 reason, so that a project's other tests run on any machine. In CI (the environment variable ``CI``
 is set to anything but ``false`` or ``0``) it fails instead, since a skip there would go unnoticed.
 Nothing else is ever turned into a skip.
 
-pytest imports this at every start, so it imports nothing but pytest until a fixture is asked for.
+pytest imports this at every start, so it imports nothing but pytest until a fixture is used.
 
 Owner: pytest's session.
 """

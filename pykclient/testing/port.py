@@ -2,7 +2,7 @@
 
 A port is found by binding to port 0, and the socket stays bound without ever listening. On Linux
 another socket may bind the same port beside it if both set ``SO_REUSEADDR`` and neither listens
-yet, as Java's server sockets do; meanwhile the kernel gives the port to nobody who asks for just
+yet, as Java's server sockets do; meanwhile the kernel gives the port to no process that binds just
 any, neither to a listener nor as the near end of a connection. So a broker that is down for a while
 finds its port free when it comes back, and a client that knocks in between cannot be connected to
 itself. On other systems the port is given back just before the broker binds it.

@@ -1,6 +1,6 @@
 """How many made-up cases each test tries that compares both cores.
 
-`make test` runs a bounded number, the same each time; PYKCLIENT_FUZZ_CASES says another number, of
+`make test` runs a bounded number, the same each time; PYKCLIENT_FUZZ_CASES sets another number, of
 new ones (`make fuzz`).
 """
 

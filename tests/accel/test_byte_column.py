@@ -41,7 +41,7 @@ def from_views(core: ModuleType, array: pa.Array) -> ByteColumn:
 
 
 def values_of(core: ModuleType, column: ByteColumn) -> list[bytes | None]:
-    """Read a column as everybody does: by way of the records made of it."""
+    """Read a column by way of the records made of it, as applications do."""
     if not len(column):
         return []
     block = core.RowBlock(column, keys=None, headers=None, timestamps_ms=0, first_row=0)

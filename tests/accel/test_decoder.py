@@ -78,7 +78,7 @@ def test_records_with_too_many_headers_together_are_decoded_in_turn(core: Module
 def test_what_is_not_utf8_in_the_name_of_a_header_is_replaced(
     core: ModuleType, name: bytes, text: str
 ) -> None:
-    """Goal: a name that another client wrote in another encoding costs nobody the batch."""
+    """Goal: a name that another client wrote in another encoding does not cost the batch."""
     body = b"\x01\x01\x02" + encode_varint(len(name)) + name + b"\x02v"
     data = simple(0) + record(3 + len(body), 0, 1, body=body) + simple(2)
     columns = decoded(core, data, 3)

@@ -1,4 +1,4 @@
-"""A delivery asks its batch with its own index; what the records of a batch have in common."""
+"""A delivery calls its batch with its own index; what the records of a batch have in common."""
 
 from __future__ import annotations
 
@@ -27,23 +27,23 @@ class Batch:
     """A batch whose records all have the result "their index"."""
 
     def __init__(self) -> None:
-        self.asked: list[tuple[object, ...]] = []
+        self.received: list[tuple[object, ...]] = []
         self.calls: list[Callable[[], object]] = []
 
     def is_done(self, index: int) -> bool:
-        self.asked.append(("is_done", index))
+        self.received.append(("is_done", index))
         return True
 
     def result(self, index: int, timeout: float | None) -> str:
-        self.asked.append(("result", index, timeout))
+        self.received.append(("result", index, timeout))
         return f"record {index}"
 
     def exception(self, index: int, timeout: float | None) -> Exception | None:
-        self.asked.append(("exception", index, timeout))
+        self.received.append(("exception", index, timeout))
         return None
 
     def add_done_callback(self, index: int, function: Callable[[], object]) -> None:
-        self.asked.append(("add_done_callback", index))
+        self.received.append(("add_done_callback", index))
         self.calls.append(function)
 
     def describe(self, index: int) -> str:
@@ -71,7 +71,7 @@ def test_each_method_calls_the_batch_with_its_index(core: ModuleType) -> None:
     assert delivery.result(timeout=1.5) == "record 7"
     assert delivery.get(2) == "record 7"
     assert delivery.exception(0) is None
-    assert batch.asked == [
+    assert batch.received == [
         ("is_done", 7),
         ("result", 7, None),
         ("result", 7, 1.5),
@@ -175,20 +175,20 @@ def test_callbacks_get_the_offsets_of_their_records_in_order(
 def test_a_callback_that_raises_is_logged_and_does_not_keep_others_from_being_called(
     result: BatchResult[Place], error: type[BaseException]
 ) -> None:
-    heard: list[int | None] = []
+    offsets: list[int | None] = []
     failed: list[tuple[object, object]] = []
 
     def bad(_place: Place, _error: Exception | None) -> None:
         raise error
 
     def good(place: Place, _error: Exception | None) -> None:
-        heard.append(place.offset)
+        offsets.append(place.offset)
 
     result.report(
         [(0, good), (1, bad), (2, good)],
         lambda function: failed.append((function, sys.exc_info()[0])),
     )
-    assert heard == [2**40, 2**40 + 2]
+    assert offsets == [2**40, 2**40 + 2]
     assert failed == [(bad, error)]
 
 
@@ -197,7 +197,7 @@ def test_a_delivery_of_a_successful_batch_needs_no_other_call(
     core: ModuleType, result: BatchResult[Place]
 ) -> None:
     delivery = core.Delivery(result, 2)
-    # A result alone has no answers to these: a producer's result, derived from it, has.
+    # A result alone lacks these methods: a producer's result, derived from it, has them.
     with pytest.raises(AttributeError):
         delivery.done()
     result.is_well = True

@@ -86,7 +86,7 @@ def batches(draw: st.DrawFn) -> tuple[bytes, int]:
 
 
 def all_of(core: ModuleType, columns: RecordColumns) -> object:
-    """Everything that a core tells about records, in terms that can be compared."""
+    """Everything that a core returns about records, in terms that can be compared."""
     filled = core.arrow_buffers([columns], wanted=("key", "value", "headers"))
     assert filled.headers is not None
     return (
@@ -109,7 +109,7 @@ def as_bytes(part: object) -> object:
 
 
 def result(core: ModuleType, data: bytes, *arguments: int | None) -> object:
-    """What a core makes of `data`: all that it tells, or the error."""
+    """What a core makes of `data`: all that it returns, or the error."""
     try:
         columns, end = core.decode_records(
             core.record_bytes(memoryview(bytearray(data))), *arguments

@@ -1,4 +1,4 @@
-"""Columns that are not what they say: each has to be refused before it is looked up in memory.
+"""Columns whose buffers do not fit their type: each has to be refused before a lookup in memory.
 
 Run as a program with a core's name, it writes the cases that were not refused: under ``python -O``
 there are no asserts, and what guards memory has to hold all the same.

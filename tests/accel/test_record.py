@@ -1,4 +1,4 @@
-"""Record objects: every field in its place, made when they are asked for."""
+"""Record objects: every field in its place, made when they are read."""
 
 from __future__ import annotations
 

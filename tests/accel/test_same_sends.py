@@ -42,7 +42,7 @@ RECORDS = st.lists(st.tuples(TIMES_MS, FIELDS, FIELDS, HEADERS, st.booleans()), 
 
 
 def on_delivery(_place: object, _error: object) -> None:
-    pytest.fail("nobody delivers these records")
+    pytest.fail("no broker takes these records")
 
 
 def result_of(call: Any, *arguments: object, **keywords: object) -> tuple[object, ...]:

@@ -25,9 +25,9 @@ def reason_to_skip() -> str:
     gcc = shutil.which("gcc")
     if not sys.platform.startswith("linux") or gcc is None:
         return "needs GCC on Linux"
-    ask = [gcc, "-print-file-name=libasan.so"]
-    library = subprocess.run(ask, capture_output=True, text=True, check=True).stdout.strip()
-    # GCC answers with the bare name for what it does not have.
+    command = [gcc, "-print-file-name=libasan.so"]
+    library = subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
+    # GCC prints the bare name of what it does not have.
     return "" if Path(library).is_absolute() else "needs GCC's library libasan"
 
 

@@ -220,7 +220,7 @@ def test_a_description_that_makes_no_sense_is_an_error() -> None:
         dict(DescribeTopics().results(MetadataResponse(topics=[topic]), ["a"]))
 
 
-# Waiting for the word to spread.
+# Waiting until every broker has the change.
 
 
 @pytest.mark.parametrize(

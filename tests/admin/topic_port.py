@@ -40,7 +40,7 @@ INTERNAL = "__consumer_offsets"
 
 
 class TopicPort(ScriptedPort):
-    """The port. `topics` has the number of partitions of each topic, as the controller knows it."""
+    """The port. `topics` has the number of partitions of each topic, as the controller has it."""
 
     def __init__(self, broker_count: int = 1) -> None:
         super().__init__()
@@ -90,7 +90,7 @@ class TopicPort(ScriptedPort):
         )
 
     def _metadata_of(self, host: str) -> dict[str, int]:
-        """What a broker knows; the change reaches it with its last request in vain."""
+        """The topics of a broker; the change reaches it with its last request in vain."""
         if self._known.get(host) != self.topics:
             self._lags[host] = self._lags.get(host, self.lag_count) - 1
             if self._lags[host] < 0:

@@ -1,4 +1,4 @@
-"""`pykclient log` on files of every kind: what it prints, what it says, with which status."""
+"""`pykclient log` on files of every kind: what it prints to both outputs, with which status."""
 
 from __future__ import annotations
 

@@ -119,15 +119,15 @@ def test_batches_larger_than_a_window_and_across_its_end_are_read(
 
 
 def test_no_more_than_a_window_is_read_at_once() -> None:
-    asked: list[int] = []
+    read_sizes: list[int] = []
 
     def read_at(position: int, size_bytes: int) -> bytes:
-        asked.append(size_bytes)
+        read_sizes.append(size_bytes)
         return LOG[position : position + size_bytes]
 
     large = LogSegment(read_at, 10 * segment_module.WINDOW_BYTES, partition=PARTITION)
     assert len(list(islice(large.batches(), BATCH_COUNT))) == BATCH_COUNT
-    assert max(asked) <= segment_module.WINDOW_BYTES
+    assert max(read_sizes) <= segment_module.WINDOW_BYTES
 
 
 def test_an_empty_segment_has_no_batches() -> None:
@@ -219,7 +219,7 @@ def test_every_offset_and_time_is_found(indexes: Indexes) -> None:
 
 
 def test_with_an_index_what_is_before_the_entry_is_not_read() -> None:
-    """The only way to tell is that damage there goes unseen."""
+    """The only sign is that damage there goes unseen."""
     damaged = bytearray(LOG)
     damaged[POSITIONS[4] + 70] ^= 1
     indexed = segment(bytes(damaged), offset_index=offset_index(OFFSET_ENTRIES))

@@ -26,7 +26,7 @@ import org.apache.kafka.common.record.internal.MemoryRecords;
 import org.apache.kafka.common.requests.RequestUtils;
 
 /**
- * Reads messages with Kafka's own classes, and answers what they contain and how Kafka writes them.
+ * Reads messages with Kafka's own classes, and prints what they contain and how Kafka writes them.
  *
  * A line in: "request HEX" (header and message), "response KEY VERSION HEX" (the same),
  * "data NAME VERSION HEX", or "apis". A line out: "HEX JSON", or "error TEXT". In the JSON, strings
@@ -42,18 +42,18 @@ public class ProtocolMirror {
         BufferedReader in = new BufferedReader(new InputStreamReader(System.in));
         PrintStream out = new PrintStream(System.out, false, StandardCharsets.US_ASCII);
         for (String line = in.readLine(); line != null; line = in.readLine()) {
-            String answer;
+            String response;
             try {
-                answer = answer(line.split(" ", -1));
+                response = respond(line.split(" ", -1));
             } catch (Exception error) {
-                answer = "error " + error.toString().replace('\n', ' ');
+                response = "error " + error.toString().replace('\n', ' ');
             }
-            out.println(answer);
+            out.println(response);
             out.flush();
         }
     }
 
-    private static String answer(String[] words) throws Exception {
+    private static String respond(String[] words) throws Exception {
         switch (words[0]) {
             case "request":
                 return request(bytes(words[1]));
@@ -74,17 +74,17 @@ public class ProtocolMirror {
         short headerVersion = api.requestHeaderVersion(version);
         // Not RequestHeader.parse, which takes a null client id for an empty one.
         ApiMessage header = new RequestHeaderData(new ByteBufferAccessor(bytes), headerVersion);
-        return answer(header, headerVersion, api.newRequest(), version, bytes);
+        return respond(header, headerVersion, api.newRequest(), version, bytes);
     }
 
     private static String response(short key, short version, ByteBuffer bytes) throws Exception {
         ApiMessageType api = ApiMessageType.fromApiKey(key);
         short headerVersion = api.responseHeaderVersion(version);
         ApiMessage header = new ResponseHeaderData(new ByteBufferAccessor(bytes), headerVersion);
-        return answer(header, headerVersion, api.newResponse(), version, bytes);
+        return respond(header, headerVersion, api.newResponse(), version, bytes);
     }
 
-    private static String answer(
+    private static String respond(
         ApiMessage header, short headerVersion, ApiMessage message, short version, ByteBuffer bytes
     ) throws Exception {
         read(message, bytes, version);

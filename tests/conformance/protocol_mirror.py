@@ -1,6 +1,6 @@
 """Kafka's own classes, in a Java process that reads messages and writes them again.
 
-`ProtocolMirror.java` says in which form it is asked.
+`ProtocolMirror.java` describes its lines.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class ProtocolMirror(JavaMirror):
         return self._result_of(f"data {name} {version} {data.hex()}")
 
     def apis(self) -> list[dict[str, Any]]:
-        """Every API that Kafka knows: key, name, low, high, and header versions."""
+        """Every API of Kafka: key, name, low, high, and header versions."""
         apis: list[dict[str, Any]] = json.loads(self.call("apis"))
         return apis
 

@@ -47,7 +47,7 @@ class AssignorMirror(JavaMirror):
 
     def assign(self, name: str, topics: Topics, members: Members) -> Assignment:
         """Return what Java's assignor of that name gives each member."""
-        lines = [f"topic {topic} {' '.join(map(_word, racks))}" for topic, racks in topics.items()]
+        lines = [f"topic {topic} {' '.join(map(_field, racks))}" for topic, racks in topics.items()]
         for member_id, member in members.items():
             generation = "-" if member.generation is None else str(member.generation)
             user_data = member.user_data.hex() if member.user_data else "-"
@@ -56,7 +56,7 @@ class AssignorMirror(JavaMirror):
             ]
             lines.append(
                 f"member {member_id} {member.rack or '-'} {member.group_instance_id or '-'} "
-                f"{generation} {user_data} {_word(sorted(member.topics))} {_word(owned)}"
+                f"{generation} {user_data} {_field(sorted(member.topics))} {_field(owned)}"
             )
         lines.append(f"assign {name}")
         result = self.call("\n".join(lines))
@@ -66,7 +66,7 @@ class AssignorMirror(JavaMirror):
         }
 
 
-def _word(items: Iterable[str]) -> str:
+def _field(items: Iterable[str]) -> str:
     return ",".join(sorted(items)) or "-"
 
 
@@ -122,13 +122,13 @@ def groups(draw: st.DrawFn) -> Group:
 
 
 def with_user_data(assignor_type: type[StickyAssignor], members: Members) -> Members:
-    """The members as that assignor has them tell what they had."""
-    told = {}
+    """The members with the user data that the assignor has them send."""
+    with_data = {}
     for member_id, member in members.items():
         assignor = assignor_type()
         if member.generation is not None:
             assignor.on_assignment(member.owned_partitions, member.generation)
-        told[member_id] = GroupMember(
+        with_data[member_id] = GroupMember(
             member.topics,
             (),
             member.generation,
@@ -136,10 +136,10 @@ def with_user_data(assignor_type: type[StickyAssignor], members: Members) -> Mem
             member.rack,
             assignor.user_data(member.topics),
         )
-    return told
+    return with_data
 
 
-def _want_the_same(members: Members) -> bool:
+def _have_equal_subscriptions(members: Members) -> bool:
     return len({member.topics for member in members.values()}) == 1
 
 
@@ -175,7 +175,9 @@ def test_assignments_are_those_of_java(
     shares = assign_partitions(assignor, RebalanceProtocol.EAGER, topics, members)
     ours = {member_id: set(share.partitions) for member_id, share in shares.items()}
     javas = java.assign(assignor.name, topics, members)
-    if isinstance(assignor, RangeAssignor | RoundRobinAssignor) or _want_the_same(members):
+    if isinstance(assignor, RangeAssignor | RoundRobinAssignor) or _have_equal_subscriptions(
+        members
+    ):
         assert ours == javas
     else:
         # Which of several equal moves is made is up to a hash set in Java.

@@ -1,7 +1,7 @@
 """Kafka's own classes read what we write, and write what we read, byte for byte.
 
 Goal: every field stands at its place, in its form, under its name. Method: random messages of every
-API and version go to a Java process as whole frames; it answers how Kafka writes the same message,
+API and version go to a Java process as whole frames; it prints how Kafka writes the same message,
 which must be the same bytes, and the value of every field by its Java name, which must be ours. A
 few messages of Kafka's other schemas are compared likewise: to use another API is to name it in the
 generator's table.

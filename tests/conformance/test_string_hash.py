@@ -1,4 +1,4 @@
-"""Groups belong to the partitions that Java's hash says, for any string that a group may be called.
+"""Groups belong to the partitions of Java's hash, for any string that a group may be called.
 
 Java's strings are sequences of UTF-16 units, among them halves of surrogate pairs on their own.
 """

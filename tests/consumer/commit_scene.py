@@ -1,4 +1,4 @@
-"""What commits are tried out with: a group's coordinator that is known, and answers by numbers.
+"""What commits are tested with: a group's known coordinator, and its responses.
 
 Owner: the test that made it.
 """
@@ -77,7 +77,7 @@ def committed_in(request: Request) -> dict[TopicPartition, int]:
 
 
 def response_of_broker(cluster: FakeCluster, message: RequestMessage, version: int) -> Message:
-    """Ask a broker in a version, by its bytes, and read the bytes of its answer."""
+    """Return a broker's response in a version; both are encoded and decoded."""
     frame = memoryview(encode_request(message, version, 0, None))
     _, received = decode_request(frame[FRAME_SIZE_BYTES:])
     response = cluster.handle_request(0, received, START_MS, version=version).response
@@ -93,7 +93,7 @@ def offset_fetch_response(
     errors: Mapping[TopicPartition, int] = MappingProxyType({}),
     group_error: int = 0,
 ) -> OffsetFetchResponse:
-    """Answer an OffsetFetch request as the newest brokers do."""
+    """Return the response of the newest brokers to an OffsetFetch request."""
     assert request.build is not None
     message = request.build(OffsetFetchRequest.max_version)
     assert isinstance(message, OffsetFetchRequest)
@@ -122,20 +122,20 @@ def offset_fetch_response(
 
 
 class Member(ConsumerGroup):
-    """A group in whose name a test says how to commit."""
+    """A group as whose member a test commits."""
 
     def __init__(self) -> None:
         self.metadata = GroupMetadata(GROUP, 7, "m-1", "instance")
-        self.trouble: KafkaError | None = None
+        self.commit_error: KafkaError | None = None
         """What keeps it from committing."""
         self.refusals: list[BrokerError] = []
         self.has_newer_epoch = False
         """Whether it is a member still, of KIP-848, whose epoch has grown."""
 
     def member(self) -> GroupMetadata:
-        """As whom to commit."""
-        if self.trouble is not None:
-            raise self.trouble
+        """As which member to commit."""
+        if self.commit_error is not None:
+            raise self.commit_error
         return self.metadata
 
     def on_commit_refused(self, member: GroupMetadata, error: BrokerError) -> KafkaError:
@@ -166,7 +166,7 @@ class CommitScene:
         self.membership = Member()
         self.user_calls: deque[UserCall] = deque()
         self.intercepted: list[Mapping[TopicPartition, OffsetAndMetadata]] = []
-        """What interceptors would have heard."""
+        """What interceptors would have received."""
         auto = {"auto_commit_interval_ms": auto_commit_interval_ms}
         self.commits = Commits(
             ConsumerConfig.from_settings(
@@ -192,7 +192,7 @@ class CommitScene:
             self.find_coordinator()
 
     def find_coordinator(self, error_code: int = 0, now_ms: int = START_MS) -> None:
-        """Have the coordinator looked up, and answer that."""
+        """Have the coordinator looked up, and respond."""
         self.coordinator.node()
         (request,) = self.coordinators.poll(now_ms).requests
         place = (2, "broker-2", 9092) if error_code == 0 else (-1, "", -1)
@@ -220,7 +220,7 @@ class CommitScene:
         return list(self.commits.poll(now_ms).requests)
 
     def respond(self, request: Request, *codes: int, now_ms: int = START_MS) -> None:
-        """Answer a commit: the partitions get these codes in order, the rest 0."""
+        """Respond to a commit: the partitions get these codes in order, the rest 0."""
         message = request.message
         assert isinstance(message, OffsetCommitRequest)
         rest = iter(codes)

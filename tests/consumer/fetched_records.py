@@ -73,7 +73,7 @@ def empty_batch(base_offset: int, last_offset: int) -> bytes:
 
 
 def aborted_batch(offsets: Iterable[int], producer_id: int) -> bytes:
-    """A batch of a transaction; whether it was aborted, the Fetch response says."""
+    """A batch of a transaction; the Fetch response has whether it was aborted."""
     data = header_changed(batch(offsets), ATTRIBUTES_AT, TRANSACTIONAL, 2)
     return header_changed(data, PRODUCER_ID_AT, producer_id, 8)
 

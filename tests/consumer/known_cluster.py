@@ -1,4 +1,4 @@
-"""A cluster that a manager under test knows, and a retry back-off without jitter."""
+"""The metadata of a manager under test, and a retry back-off without jitter."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ def update_metadata(
     errors: Mapping[str, BrokerError] | None = None,
     nodes: Sequence[int] = (1, 2, 3),
 ) -> None:
-    """Let the cluster have these topics, as after a response."""
+    """Set the cluster to these topics, as after a response."""
     metadata.cluster = Cluster(
         version=metadata.cluster.version + 1,
         controller_id=nodes[0],

@@ -90,7 +90,7 @@ class ServingPort(ScriptedPort):
         super().__init__()
         self.logs = {number: Log() for number in range(partition_count)}
         self.topic_error: type[BrokerError] | None = None
-        """What Metadata says of topic ``t`` in place of its partitions."""
+        """The error of topic ``t`` in Metadata, in place of its partitions."""
         self.is_silent = False
         """Whether the broker responds to nothing."""
         self.on_wait: Callable[[int], None] = lambda timeout_ms: None

@@ -68,7 +68,7 @@ def test_positions_are_committed_when_the_interval_is_over(automatic: CommitScen
 def test_a_position_that_a_new_leader_has_yet_to_confirm_is_committed_too(
     automatic: CommitScene,
 ) -> None:
-    """Java's leaves it out, without a word: what was read there is read again after a restart."""
+    """Java's leaves it out and logs nothing: it is read again after a restart."""
     for assigned in automatic.subscription:
         automatic.subscription.await_validation(assigned)
     (request,) = automatic.sent(START_MS + INTERVAL_MS)
@@ -244,17 +244,17 @@ def test_failures_of_one_kind_are_logged_once_in_a_while(
 ) -> None:
     """A member that was thrown out fails at each interval until its application polls."""
     caplog.set_level(logging.INFO)
-    automatic.membership.trouble = CommitFailedError("no member any more")
+    automatic.membership.commit_error = CommitFailedError("no member any more")
     last_ms = START_MS + REPEAT_MS - INTERVAL_MS
     for now_ms in range(START_MS, last_ms, INTERVAL_MS):
         automatic.commits.begin_poll(now_ms)
         automatic.sent(now_ms)
-    told = [record.getMessage() for record in caplog.records]
-    assert told == ["an automatic commit failed: no member any more"]
-    automatic.membership.trouble = RebalanceInProgressError("poll on")
+    messages = [record.getMessage() for record in caplog.records]
+    assert messages == ["an automatic commit failed: no member any more"]
+    automatic.membership.commit_error = RebalanceInProgressError("poll on")
     automatic.commits.begin_poll(last_ms)
     automatic.sent(last_ms)
-    assert len(caplog.records) == 2, "another reason is told at once"
+    assert len(caplog.records) == 2, "another reason is logged at once"
 
 
 # What counts as processed.

@@ -54,7 +54,7 @@ P0, P1 = TopicPartition("t", 0), TopicPartition("t", 1)
 LATER_MS = START_MS + 60_000
 INTERVAL_MS = 5_000
 
-Heard = list[tuple[int, KafkaError | None]]
+Completions = list[tuple[int, KafkaError | None]]
 
 
 @pytest.fixture
@@ -62,11 +62,11 @@ def scene() -> CommitScene:
     return CommitScene()
 
 
-def commit_async(scene: CommitScene, offset: int, heard: Heard) -> None:
+def commit_async(scene: CommitScene, offset: int, completions: Completions) -> None:
     def callback(
         offsets: dict[TopicPartition, OffsetAndMetadata], error: KafkaError | None
     ) -> None:
-        heard.append((offsets[P0].offset, error))
+        completions.append((offsets[P0].offset, error))
 
     scene.commits.commit_async({P0: at(offset)}, LATER_MS, callback)
 
@@ -119,7 +119,7 @@ def test_a_coordinator_that_is_refused_fails_what_waits() -> None:
     "`commit` retries within its deadline, `commit_async` never; callbacks run in order"
 )
 @pytest.mark.parametrize(
-    ("error", "forgets_coordinator"),
+    ("error", "drops_coordinator"),
     [
         (CoordinatorLoadInProgressError, False),
         (UnknownTopicOrPartitionError, False),
@@ -129,7 +129,7 @@ def test_a_coordinator_that_is_refused_fails_what_waits() -> None:
     ],
 )
 def test_what_may_pass_is_tried_again_after_a_back_off(
-    scene: CommitScene, error: type[BrokerError], forgets_coordinator: bool
+    scene: CommitScene, error: type[BrokerError], drops_coordinator: bool
 ) -> None:
     refresh(scene.metadata)
     commit = scene.commits.commit({P0: at(5), P1: at(6)}, LATER_MS)
@@ -137,9 +137,9 @@ def test_what_may_pass_is_tried_again_after_a_back_off(
     scene.respond(request, error.code)
     assert isinstance(commit.attempt.last_error, error)
     assert "t-0 in group 'g'" in str(commit.attempt.last_error)
-    assert (scene.node_id is None) is forgets_coordinator
+    assert (scene.node_id is None) is drops_coordinator
     assert is_outdated(scene.metadata) == (error is UnknownTopicOrPartitionError)
-    if forgets_coordinator:
+    if drops_coordinator:
         scene.find_coordinator(now_ms=START_MS + RETRY_MS)
     assert scene.sent() == []
     (again,) = scene.sent(START_MS + RETRY_MS)
@@ -250,10 +250,10 @@ def test_a_fenced_instance_is_reported_as_such(scene: CommitScene) -> None:
 def test_a_member_that_may_not_commit_now_gets_the_error_without_a_request(
     scene: CommitScene,
 ) -> None:
-    scene.membership.trouble = RebalanceInProgressError("poll first")
+    scene.membership.commit_error = RebalanceInProgressError("poll first")
     commit = scene.commits.commit({P0: at(5)}, LATER_MS)
     assert scene.sent() == []
-    assert commit.operation.error is scene.membership.trouble
+    assert commit.operation.error is scene.membership.commit_error
 
 
 def test_a_second_unreadable_response_ends_it(scene: CommitScene) -> None:
@@ -270,8 +270,8 @@ def test_a_second_unreadable_response_ends_it(scene: CommitScene) -> None:
 
 
 def test_a_commit_of_nothing_ends_when_those_before_it_have(scene: CommitScene) -> None:
-    heard: Heard = []
-    commit_async(scene, 5, heard)
+    completions: Completions = []
+    commit_async(scene, 5, completions)
     empty = scene.commits.commit({}, LATER_MS)
     (request,) = scene.sent()
     assert not empty.operation.is_done
@@ -287,31 +287,31 @@ def test_a_commit_of_nothing_ends_when_those_before_it_have(scene: CommitScene) 
     "`commit` retries within its deadline, `commit_async` never; callbacks run in order"
 )
 def test_callbacks_come_in_the_order_of_the_calls(scene: CommitScene) -> None:
-    heard: Heard = []
+    completions: Completions = []
     for offset in (1, 2, 3):
-        commit_async(scene, offset, heard)
+        commit_async(scene, offset, completions)
     first, second, third = scene.sent()
     scene.respond(first)
     scene.respond(second, CoordinatorLoadInProgressError.code)
     scene.respond(third)
-    assert heard == []
+    assert completions == []
     scene.run_user_calls()
-    assert [offset for offset, _ in heard] == [1, 2, 3]
-    assert heard[0][1] is None
-    assert isinstance(heard[1][1], CoordinatorLoadInProgressError)
-    assert heard[2][1] is None
+    assert [offset for offset, _ in completions] == [1, 2, 3]
+    assert completions[0][1] is None
+    assert isinstance(completions[1][1], CoordinatorLoadInProgressError)
+    assert completions[2][1] is None
 
 
 @pytest.mark.promise(
     "`commit` retries within its deadline, `commit_async` never; callbacks run in order"
 )
 def test_one_without_waiting_is_never_sent_twice(scene: CommitScene) -> None:
-    heard: Heard = []
-    commit_async(scene, 1, heard)
+    completions: Completions = []
+    commit_async(scene, 1, completions)
     (request,) = scene.sent()
     request.on_failure(DisconnectedError("gone"), START_MS)
     scene.run_user_calls()
-    ((_, error),) = heard
+    ((_, error),) = completions
     assert error is not None
     assert error.retriable
     scene.find_coordinator(now_ms=START_MS + RETRY_MS)
@@ -319,26 +319,26 @@ def test_one_without_waiting_is_never_sent_twice(scene: CommitScene) -> None:
 
 
 def test_a_callback_is_held_back_until_those_before_it_were_called(scene: CommitScene) -> None:
-    heard: Heard = []
-    commit_async(scene, 1, heard)
+    completions: Completions = []
+    commit_async(scene, 1, completions)
     (request,) = scene.sent()
-    scene.membership.trouble = RebalanceInProgressError("poll first")
-    commit_async(scene, 2, heard)
+    scene.membership.commit_error = RebalanceInProgressError("poll first")
+    commit_async(scene, 2, completions)
     scene.sent()
     scene.run_user_calls()
-    assert heard == []
+    assert completions == []
     scene.respond(request)
     scene.run_user_calls()
-    assert [offset for offset, _ in heard] == [1, 2]
+    assert [offset for offset, _ in completions] == [1, 2]
 
 
 @pytest.mark.promise(
     "`commit` retries within its deadline, `commit_async` never; callbacks run in order"
 )
 def test_a_later_commit_does_not_overtake_one_that_is_tried_again(scene: CommitScene) -> None:
-    heard: Heard = []
+    completions: Completions = []
     scene.commits.commit({P0: at(1)}, LATER_MS)
-    commit_async(scene, 2, heard)
+    commit_async(scene, 2, completions)
     (first,) = scene.sent()
     assert scene.commits.poll(START_MS).next_poll_ms == LATER_MS
     scene.respond(first, CoordinatorLoadInProgressError.code)
@@ -441,7 +441,7 @@ def test_topics_are_named_where_the_id_of_one_is_not_known() -> None:
 
 
 def commit_response(**codes: dict[int, int]) -> OffsetCommitResponse:
-    """An answer that gives partitions by topic these codes."""
+    """A response that gives partitions by topic these codes."""
     return OffsetCommitResponse(
         topics=[
             OffsetCommitResponseTopic(

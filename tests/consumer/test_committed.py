@@ -1,4 +1,4 @@
-"""CommittedOffsets by numbers: asked in every version, tried again, or told."""
+"""CommittedOffsets by numbers: requested in every version, tried again, or reported."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ def test_a_coordinator_that_is_refused_fails_it() -> None:
 
 
 @pytest.mark.parametrize(
-    ("error", "forgets_coordinator"),
+    ("error", "drops_coordinator"),
     [
         (CoordinatorLoadInProgressError, False),
         (NotCoordinatorError, True),
@@ -85,15 +85,15 @@ def test_a_coordinator_that_is_refused_fails_it() -> None:
     ],
 )
 def test_what_may_pass_is_requested_again(
-    scene: CommitScene, error: type[BrokerError], forgets_coordinator: bool
+    scene: CommitScene, error: type[BrokerError], drops_coordinator: bool
 ) -> None:
     lookup = scene.committed.start([P0])
     (request,) = sent(scene)
     request.on_response(offset_fetch_response(request, group_error=error.code), START_MS)
     assert isinstance(lookup.attempt.last_error, error)
-    assert (scene.node_id is None) is forgets_coordinator
+    assert (scene.node_id is None) is drops_coordinator
     assert scene.committed.poll(START_MS).next_poll_ms == START_MS + RETRY_MS
-    if forgets_coordinator:
+    if drops_coordinator:
         scene.find_coordinator(now_ms=START_MS + RETRY_MS)
     assert len(sent(scene, START_MS + RETRY_MS)) == 1
 
@@ -145,7 +145,7 @@ def test_one_that_was_given_up_is_not_requested_again(scene: CommitScene) -> Non
 
 
 def test_offsets_of_open_transactions_are_waited_for() -> None:
-    """From version 7 on; older brokers tell what was committed last."""
+    """From version 7 on; older brokers return what was committed last."""
     scene = CommitScene()
     scene.committed.start([P0])
     (request,) = sent(scene)
@@ -161,7 +161,7 @@ def test_offsets_of_open_transactions_are_waited_for() -> None:
 )
 @pytest.mark.parametrize("version", range(1, 11))
 def test_a_broker_reads_the_request_in_every_version(version: int) -> None:
-    """Method: a fake broker that speaks only this version answers about two topics."""
+    """Method: a fake broker that has only this version responds about two topics."""
     cluster = FakeCluster()
     for name in ("t", "u"):
         cluster.create_topic(name, 2)

@@ -45,7 +45,7 @@ SESSION_MS = 45_000
 
 
 class Scene:
-    """A consumer's polls over a network that does what the test says."""
+    """A consumer's polls over a network that the test controls."""
 
     def __init__(
         self, *partitions: TopicPartition, address_count: int = 1, group_id: str | None = None
@@ -118,7 +118,7 @@ def test_a_broker_that_hangs_up_after_the_handshake_may_require_authentication()
     scene = Scene(A)
     scene.refuse_all()
     assert "SASL" not in str(scene.poll(START_MS, 0))
-    assert scene.poll(START_MS, 0) is None, "that was said"
+    assert scene.poll(START_MS, 0) is None, "that was reported"
     scene.network.metadata.last_error = DisconnectedError("the broker closed the connection")
     assert "SASL" in str(scene.poll(START_MS, 0))
 

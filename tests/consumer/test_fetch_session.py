@@ -123,7 +123,7 @@ def test_a_session_is_ended_once() -> None:
 def test_whatever_happens_the_broker_reads_what_is_wanted(
     fetches: list[tuple[dict[tuple[str, int], int], str]],
 ) -> None:
-    """A broker by KIP-227 beside the session: after each request it must know all, and no more."""
+    """A broker by KIP-227 beside the session: after each request it must have all, and no more."""
     session = FetchSession()
     sessions: dict[int, tuple[int, dict[tuple[str, int], PartitionFetch]]] = {}
     next_id = 1

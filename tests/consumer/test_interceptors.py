@@ -1,4 +1,4 @@
-"""ConsumerInterceptors: each sees what the one before it returned; one that fails is skipped."""
+"""ConsumerInterceptors: each gets what the one before it returned; one that fails is skipped."""
 
 from __future__ import annotations
 
@@ -97,12 +97,12 @@ def test_those_with_on_commit_get_commits_also_after_one_failed(
 ) -> None:
     noted: list[object] = []
 
-    class Listening(WithoutClose):
+    class WithOnCommit(WithoutClose):
         def on_commit(self, offsets: object) -> None:
             noted.append(offsets)
             raise ZeroDivisionError
 
     with caplog.at_level(logging.WARNING, "pykclient.consumer"):
-        ConsumerInterceptors([Listening(), WithoutClose(), Listening()]).on_commit({})
+        ConsumerInterceptors([WithOnCommit(), WithoutClose(), WithOnCommit()]).on_commit({})
     assert noted == [{}, {}]
     assert caplog.text.count("it is skipped") == 2

@@ -1,4 +1,4 @@
-"""OffsetLookups by numbers: whom it asks, what it takes from an answer, when it tries again."""
+"""OffsetLookups by numbers: where requests go, what responses do, and when they are sent again."""
 
 from __future__ import annotations
 
@@ -66,17 +66,17 @@ def poll(lookups: OffsetLookups, now_ms: int = START_MS) -> list[Request]:
     return list(lookups.poll(now_ms).requests)
 
 
-def asked(request: Request) -> list[tuple[str, int, int, int]]:
+def requested(request: Request) -> list[tuple[str, int, int, int]]:
     assert isinstance(request.message, ListOffsetsRequest)
     return [
         (
-            asked_topic.name,
+            topic_request.name,
             partition.partition_index,
             partition.timestamp,
             partition.current_leader_epoch,
         )
-        for asked_topic in request.message.topics
-        for partition in asked_topic.partitions
+        for topic_request in request.message.topics
+        for partition in topic_request.partitions
     ]
 
 
@@ -101,7 +101,7 @@ def test_one_request_to_a_leader_has_all_its_partitions(lookups: OffsetLookups) 
     lookups.start(B, LATEST)
     lookups.start(C, 123)
     requests = poll(lookups)
-    assert {request.node_id: asked(request) for request in requests} == {
+    assert {request.node_id: requested(request) for request in requests} == {
         1: [("t", 0, EARLIEST, 4), ("t", 2, 123, 4)],
         2: [("t", 1, LATEST, 4)],
     }
@@ -119,7 +119,7 @@ def test_nothing_is_requested_twice(lookups: OffsetLookups) -> None:
 def test_two_lookups_of_a_partition_go_in_two_requests(lookups: OffsetLookups) -> None:
     first, second = lookups.start(A, EARLIEST), lookups.start(A, LATEST)
     requests = poll(lookups)
-    assert [asked(request) for request in requests] == [
+    assert [requested(request) for request in requests] == [
         [("t", 0, EARLIEST, 4)],
         [("t", 0, LATEST, 4)],
     ]

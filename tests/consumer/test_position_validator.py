@@ -109,20 +109,20 @@ class Scene:
     def requests(self, now_ms: int = START_MS) -> list[Request]:
         return list(self.validator.poll(now_ms).requests)
 
-    def ask(self, now_ms: int = START_MS) -> Request:
+    def request(self, now_ms: int = START_MS) -> Request:
         (request,) = self.requests(now_ms)
         return request
 
-    def asked_after_election(self) -> tuple[AssignedPartition, Request]:
+    def request_after_election(self) -> tuple[AssignedPartition, Request]:
         assigned = self.read(A)
         self.elect()
-        return assigned, self.ask()
+        return assigned, self.request()
 
 
-def asked(request: Request) -> list[tuple[int, int, int]]:
+def requested(request: Request) -> list[tuple[int, int, int]]:
     assert isinstance(request.message, OffsetForLeaderEpochRequest)
-    (asked_topic,) = request.message.topics
-    return [(p.partition, p.current_leader_epoch, p.leader_epoch) for p in asked_topic.partitions]
+    (topic_request,) = request.message.topics
+    return [(p.partition, p.current_leader_epoch, p.leader_epoch) for p in topic_request.partitions]
 
 
 def reply(request: Request, epoch: int, end_offset: int, *, index: int = 0, code: int = 0) -> None:
@@ -148,7 +148,7 @@ def test_each_new_leader_validates_its_positions_which_are_not_read_meanwhile() 
     scene.read(A, B)
     scene.elect()
     requests = scene.requests()
-    assert {r.node_id: asked(r) for r in requests} == {2: [(0, NEW, OLD)], 3: [(1, NEW, OLD)]}
+    assert {r.node_id: requested(r) for r in requests} == {2: [(0, NEW, OLD)], 3: [(1, NEW, OLD)]}
     assert not any(assigned.is_fetching for assigned in scene.subscription)
     assert all(assigned.has_offset for assigned in scene.subscription)
     assert scene.requests() == []
@@ -156,7 +156,7 @@ def test_each_new_leader_validates_its_positions_which_are_not_read_meanwhile() 
 
 def test_a_position_that_the_log_reaches_is_read_on_from() -> None:
     scene = Scene()
-    assigned, request = scene.asked_after_election()
+    assigned, request = scene.request_after_election()
     reply(request, OLD, 50)
     assert (assigned.is_fetching, assigned.offset, assigned.leader_epoch) == (True, 50, OLD)
     assert assigned.epoch == 1
@@ -167,7 +167,7 @@ def test_where_the_log_was_cut_reading_goes_back_and_logs_it(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     scene = Scene()
-    assigned, request = scene.asked_after_election()
+    assigned, request = scene.request_after_election()
     with caplog.at_level(logging.WARNING, "pykclient.consumer"):
         reply(request, 3, 40)
     assert (assigned.is_fetching, assigned.offset, assigned.leader_epoch) == (True, 40, 3)
@@ -177,18 +177,18 @@ def test_where_the_log_was_cut_reading_goes_back_and_logs_it(
 
 def test_without_a_reset_it_is_raised_each_time_until_the_user_seeks() -> None:
     scene = Scene(OffsetReset.NONE)
-    assigned, request = scene.asked_after_election()
+    assigned, request = scene.request_after_election()
     for number in (1, 2):
         reply(request, 3, 40)
         error = scene.subscription.take_error()
         assert isinstance(error, LogTruncationError)
         assert isinstance(error, OffsetOutOfRangeError)
-        told = (error.topic, error.partition, error.offset, error.diverging_offset)
-        assert told == ("t", 0, 50, 40)
+        fields = (error.topic, error.partition, error.offset, error.diverging_offset)
+        assert fields == ("t", 0, 50, 40)
         assert "t-0: the position is 50" in str(error)
         assert "seek() to 40" in str(error)
         assert scene.requests() == []
-        request = scene.ask(START_MS + 10 * number * RETRY_MS)
+        request = scene.request(START_MS + 10 * number * RETRY_MS)
     scene.subscription.seek(assigned, 40)
     reply(request, 3, 40)
     assert scene.requests() == []
@@ -213,10 +213,10 @@ def test_a_position_stays_where_the_log_has_nothing_of_its_epoch(
 ) -> None:
     """An epoch in which nothing was written is known to its leader alone."""
     scene = Scene(reset)
-    assigned, request = scene.asked_after_election()
+    assigned, request = scene.request_after_election()
     reply(request, epoch, end_offset)
     assert (assigned.is_fetching, assigned.offset, assigned.epoch) == (True, 50, 1)
-    assert assigned.leader_epoch == belongs_to, "another replica may know an earlier one"
+    assert assigned.leader_epoch == belongs_to, "another replica may have an earlier one"
     assert scene.subscription.take_error() is None
     assert "t-0: the log has nothing of leader epoch 4, to which the position 50" in caplog.text
     assert scene.requests() == []
@@ -224,12 +224,12 @@ def test_a_position_stays_where_the_log_has_nothing_of_its_epoch(
 
 def test_a_position_that_moved_during_the_request_is_validated_anew() -> None:
     scene = Scene()
-    assigned, request = scene.asked_after_election()
+    assigned, request = scene.request_after_election()
     assigned.offset, assigned.leader_epoch = 51, 5  # an iteration had one more record at hand
     reply(request, OLD, 50)
     assert (assigned.is_fetching, assigned.offset) == (False, 51)
-    again = scene.ask()
-    assert asked(again) == [(0, NEW, 5)]
+    again = scene.request()
+    assert requested(again) == [(0, NEW, 5)]
     reply(again, 5, 51)
     assert (assigned.is_fetching, assigned.offset, assigned.leader_epoch) == (True, 51, 5)
 
@@ -238,7 +238,7 @@ def test_a_position_sought_with_its_epoch_is_held_against_the_log() -> None:
     scene = Scene()
     assigned = scene.read(A)
     scene.subscription.seek(assigned, 70, OLD)
-    assert asked(scene.ask()) == [(0, OLD, OLD)]
+    assert requested(scene.request()) == [(0, OLD, OLD)]
 
 
 def test_a_position_whose_epoch_is_not_known_is_taken_as_it_is() -> None:
@@ -271,12 +271,12 @@ def test_what_a_former_leader_sent_is_dropped_where_no_epoch_is_known() -> None:
 
 def test_a_response_from_before_a_seek_or_an_unassign_changes_nothing() -> None:
     scene = Scene()
-    assigned, request = scene.asked_after_election()
+    assigned, request = scene.request_after_election()
     scene.subscription.seek(assigned, 7)
     reply(request, 3, 5)
     assert assigned.offset == 7
     scene = Scene(OffsetReset.NONE)
-    assigned, request = scene.asked_after_election()
+    assigned, request = scene.request_after_election()
     scene.subscription.assign([])
     reply(request, 3, 5)
     assert scene.subscription.take_error() is None
@@ -285,28 +285,28 @@ def test_a_response_from_before_a_seek_or_an_unassign_changes_nothing() -> None:
 @pytest.mark.parametrize("kind", [FencedLeaderEpochError, NotLeaderOrFollowerError])
 def test_what_newer_metadata_may_cure_is_requested_again(kind: type[BrokerError]) -> None:
     scene = Scene()
-    assigned, request = scene.asked_after_election()
+    assigned, request = scene.request_after_election()
     reply(request, -1, -1, code=kind.code)
     assert is_outdated(scene.metadata)
     assert scene.validator.poll(START_MS).next_poll_ms == START_MS + RETRY_MS
     update_metadata(scene.metadata, topic("t", [3, 1], leader_epoch=NEW + 1))
-    again = scene.ask(START_MS + RETRY_MS)
-    assert (again.node_id, asked(again)) == (3, [(0, NEW + 1, OLD)])
+    again = scene.request(START_MS + RETRY_MS)
+    assert (again.node_id, requested(again)) == (3, [(0, NEW + 1, OLD)])
     reply(again, OLD, 80)
     assert assigned.is_fetching
 
 
 def test_a_request_on_a_lost_connection_is_sent_again() -> None:
     scene = Scene()
-    _, request = scene.asked_after_election()
+    _, request = scene.request_after_election()
     request.on_failure(DisconnectedError("gone"), START_MS)
     assert scene.requests() == []
-    assert asked(scene.ask(START_MS + RETRY_MS)) == [(0, NEW, OLD)]
+    assert requested(scene.request(START_MS + RETRY_MS)) == [(0, NEW, OLD)]
 
 
 def test_a_refusal_is_reported() -> None:
     scene = Scene()
-    assigned, request = scene.asked_after_election()
+    assigned, request = scene.request_after_election()
     reply(request, -1, -1, code=TopicAuthorizationFailedError.code)
     assert isinstance(scene.subscription.take_error(), TopicAuthorizationFailedError)
     assert not assigned.is_fetching
@@ -317,7 +317,7 @@ def test_a_refusal_is_reported() -> None:
 )
 def test_a_broker_without_epoch_end_offsets_is_read_from_all_the_same(error: KafkaError) -> None:
     scene = Scene()
-    assigned, request = scene.asked_after_election()
+    assigned, request = scene.request_after_election()
     request.on_failure(error, START_MS)
     assert (assigned.is_fetching, assigned.offset) == (True, 50)
     assert scene.requests() == []
@@ -326,7 +326,7 @@ def test_a_broker_without_epoch_end_offsets_is_read_from_all_the_same(error: Kaf
 @pytest.mark.parametrize("indexes", [[], [1], [0, 0], [0, 1]])
 def test_a_response_that_contradicts_its_request_counts_as_none(indexes: list[int]) -> None:
     scene = Scene()
-    assigned, request = scene.asked_after_election()
+    assigned, request = scene.request_after_election()
     responses = [EpochEndOffset(partition=i, leader_epoch=OLD, end_offset=80) for i in indexes]
     response = OffsetForLeaderEpochResponse(topics=[OffsetForLeaderTopicResult("t", responses)])
     assert respond_checked(request, response, START_MS) is not None
@@ -348,8 +348,8 @@ def test_a_former_leader_gets_no_request_about_what_its_successor_wrote() -> Non
     assert not assigned.is_fetching
     scene.elect()
     later_ms = START_MS + RETRY_MS
-    request = scene.ask(later_ms)
-    assert (request.node_id, asked(request)) == (2, [(0, NEW, NEW)])
+    request = scene.request(later_ms)
+    assert (request.node_id, requested(request)) == (2, [(0, NEW, NEW)])
     reply(request, NEW, 100)
     assert (assigned.is_fetching, assigned.offset) == (True, 70)
 
@@ -363,7 +363,7 @@ def test_without_a_newer_leader_the_known_one_gets_the_request() -> None:
     for _ in range(OLD_LEADER_LOOKS_MAX):
         assert scene.requests(now_ms) == []
         now_ms += 100 * RETRY_MS
-    assert asked(scene.ask(now_ms)) == [(0, OLD, NEW)]
+    assert requested(scene.request(now_ms)) == [(0, OLD, NEW)]
 
 
 class Shortest(Random):
@@ -391,10 +391,10 @@ def test_a_leader_that_was_deposed_has_a_session_to_find_it_out() -> None:
     assert 20_000 <= now_ms - START_MS <= 30_000
 
 
-# What is told.
+# What is reported.
 
 
-def trouble(scene: Scene) -> str:
+def stall_reason(scene: Scene) -> str:
     found = scene.stalls.oldest()
     assert found is not None
     assert found[1].since_ms == START_MS
@@ -406,17 +406,17 @@ def test_a_position_without_a_leader_stalls() -> None:
     scene.read(A)
     update_metadata(scene.metadata, topic("t", [None, None], leader_epoch=NEW))
     assert scene.requests() == []
-    assert trouble(scene) == "it has no leader"
+    assert stall_reason(scene) == "it has no leader"
     update_metadata(scene.metadata, errors={"t": LeaderNotAvailableError("no leader yet")})
     assert scene.requests(START_MS + RETRY_MS) == []
-    assert trouble(scene) == "no leader yet"
+    assert stall_reason(scene) == "no leader yet"
 
 
 def test_a_position_of_which_only_a_former_leader_is_known_stalls() -> None:
     scene = Scene()
     scene.subscription.seek(scene.read(A), 70, NEW)
     assert scene.requests() == []
-    assert trouble(scene) == "brokers name only a former leader"
+    assert stall_reason(scene) == "brokers name only a former leader"
 
 
 # Topics that were deleted and made anew, and brokers that lag.
@@ -462,7 +462,7 @@ def test_a_topic_that_is_unknown_for_a_while_is_the_same_one() -> None:
 
 
 def begin_anew(scene: Scene, assigned: AssignedPartition) -> None:
-    """Let the leader of the new topic say where it begins."""
+    """Let the leader of the new topic respond with its beginning."""
     scene.subscription.complete_reset(assigned, 0)
     assert scene.requests() == []
     assigned.offset, assigned.leader_epoch = 1, 0  # a record was read
@@ -479,9 +479,9 @@ def test_a_broker_that_lags_does_not_lose_the_position_again() -> None:
     begin_anew(scene, assigned)
     epoch = assigned.epoch
     update_metadata(scene.metadata, topic("t", [1, 2], leader_epoch=OLD))
-    assert scene.requests() == [], "the old topic's leaders know nothing of the new one"
+    assert scene.requests() == [], "the old topic's leaders have nothing of the new one"
     update_metadata(scene.metadata, topic("t", [1, 2], topic_id=OTHER_ID, leader_epoch=0))
-    reply(scene.ask(START_MS + RETRY_MS), 0, 10)
+    reply(scene.request(START_MS + RETRY_MS), 0, 10)
     assert (assigned.is_fetching, assigned.epoch) == (True, epoch)
 
 
@@ -508,7 +508,7 @@ def test_an_id_that_stays_is_that_of_the_newer_topic_whatever_came_first() -> No
     for _ in range(OLD_LEADER_LOOKS_MAX):
         assert scene.requests(now_ms) == []
         now_ms += 100 * RETRY_MS
-    scene.ask(now_ms)
+    scene.request(now_ms)
     update_metadata(scene.metadata, topic("t", [1, 2], leader_epoch=OLD))
     assert scene.requests(now_ms) == []
     assert assigned.state is PositionState.AWAITING_RESET
@@ -545,16 +545,16 @@ def test_a_partition_that_comes_later_stands_in_the_new_topic() -> None:
     assert scene.read(B).is_fetching
 
 
-@pytest.mark.parametrize("is_being_asked_about", [False, True])
+@pytest.mark.parametrize("has_request_in_flight", [False, True])
 def test_without_a_reset_a_topic_made_anew_is_raised_until_a_seek(
-    is_being_asked_about: bool,
+    has_request_in_flight: bool,
 ) -> None:
     scene = Scene(OffsetReset.NONE)
     assigned = scene.read(A)
     request = None
-    if is_being_asked_about:
+    if has_request_in_flight:
         scene.elect()
-        request = scene.ask()
+        request = scene.request()
     make_anew(scene)
     scene.requests()
     if request is not None:

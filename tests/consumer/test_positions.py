@@ -49,7 +49,7 @@ FROM_MS = 1_700_000_000_000
 
 
 class Scene:
-    """A subscription whose positions are looked after, and a broker that answers by hand."""
+    """A subscription whose positions are looked after, and a broker; the test responds."""
 
     def __init__(self, reset: OffsetReset) -> None:
         metadata = make_metadata()
@@ -75,10 +75,12 @@ class Scene:
         return list(self._lookups.poll(now_ms).requests)
 
 
-def questions(request: Request) -> list[tuple[int, int]]:
+def requested(request: Request) -> list[tuple[int, int]]:
     assert isinstance(request.message, ListOffsetsRequest)
-    (asked,) = request.message.topics
-    return [(partition.partition_index, partition.timestamp) for partition in asked.partitions]
+    (topic_request,) = request.message.topics
+    return [
+        (partition.partition_index, partition.timestamp) for partition in topic_request.partitions
+    ]
 
 
 def reply(request: Request, offsets: dict[int, int], *, code: int = 0) -> None:
@@ -107,7 +109,7 @@ def test_a_new_partition_begins_where_the_setting_has_it(
     scene = Scene(reset)
     assigned = scene.assign()
     (request,) = scene.step()
-    assert questions(request) == [(0, timestamp)]
+    assert requested(request) == [(0, timestamp)]
     reply(request, {0: 17})
     assert (assigned.state, assigned.offset) == (PositionState.FETCHING, 17)
     assert assigned.leader_epoch is None, "the leader may never have written anything in its epoch"
@@ -121,7 +123,7 @@ def test_a_new_partition_begins_where_the_setting_has_it(
 def test_a_reset_by_duration_begins_at_a_time_or_at_the_end(by_time: int, expected: int) -> None:
     scene = Scene(OffsetReset.BY_DURATION)
     assigned = scene.assign()
-    requests = {questions(request)[0][1]: request for request in scene.step()}
+    requests = {requested(request)[0][1]: request for request in scene.step()}
     assert requests.keys() == {FROM_MS, LATEST}
     reply(requests[FROM_MS], {0: by_time})
     assert not assigned.has_position
@@ -212,14 +214,14 @@ def test_a_refusal_is_raised_and_the_next_poll_sends_the_request_again() -> None
 
 
 @pytest.mark.parametrize(
-    ("reset", "offset", "said"),
+    ("reset", "offset", "expected"),
     [
         (OffsetReset.EARLIEST, 130, ("t-0", "100", "130", "30 offsets")),
         (OffsetReset.LATEST, 40, ("t-0", "100", "40", "beyond the end")),
     ],
 )
 def test_a_position_outside_the_log_is_logged_with_what_it_skips(
-    reset: OffsetReset, offset: int, said: tuple[str, ...], caplog: pytest.LogCaptureFixture
+    reset: OffsetReset, offset: int, expected: tuple[str, ...], caplog: pytest.LogCaptureFixture
 ) -> None:
     scene = Scene(reset)
     assigned = scene.assign()
@@ -229,7 +231,7 @@ def test_a_position_outside_the_log_is_logged_with_what_it_skips(
         reply(scene.step()[0], {0: offset})
     assert assigned.offset == offset
     (record,) = caplog.records
-    assert all(part in record.getMessage() for part in said)
+    assert all(part in record.getMessage() for part in expected)
 
 
 def test_an_ordinary_start_warns_of_nothing(caplog: pytest.LogCaptureFixture) -> None:
@@ -246,7 +248,7 @@ def test_without_a_reset_a_lost_position_is_raised_with_the_range_of_the_log() -
     scene.subscription.seek(assigned, 100)
     scene.subscription.lose_position(assigned, OffsetReset.NONE)
     first, second = scene.step()
-    assert [questions(first), questions(second)] == [[(0, EARLIEST)], [(0, LATEST)]]
+    assert [requested(first), requested(second)] == [[(0, EARLIEST)], [(0, LATEST)]]
     reply(first, {0: 130})
     assert not scene.subscription.has_error
     reply(second, {0: 180})
@@ -278,8 +280,8 @@ class PositionScene(CommitScene):
             committed=self.committed,
         )
 
-    def asked(self, now_ms: int = START_MS) -> list[Request]:
-        """What the coordinator is asked now."""
+    def offset_fetches(self, now_ms: int = START_MS) -> list[Request]:
+        """The requests to the coordinator now."""
         self.positions.poll(now_ms)
         return list(self.committed.poll(now_ms).requests)
 
@@ -300,19 +302,19 @@ def scene() -> PositionScene:
 def test_a_partition_goes_on_at_its_committed_offset_and_the_others_are_reset(
     scene: PositionScene,
 ) -> None:
-    (request,) = scene.asked()
-    assert scene.asked() == []
+    (request,) = scene.offset_fetches()
+    assert scene.offset_fetches() == []
     request.on_response(
         offset_fetch_response(request, {A: OffsetAndMetadata(42, leader_epoch=3)}), START_MS
     )
     first = scene.assigned(A)
     assert (first.has_offset, first.offset, first.leader_epoch) == (True, 42, 3)
     assert scene.assigned(B).state is PositionState.AWAITING_RESET
-    assert scene.asked() == []
+    assert scene.offset_fetches() == []
 
 
 def test_what_is_sought_meanwhile_stays_there(scene: PositionScene) -> None:
-    (request,) = scene.asked()
+    (request,) = scene.offset_fetches()
     scene.subscription.seek(scene.assigned(A), 7)
     request.on_response(offset_fetch_response(request, {A: OffsetAndMetadata(42)}), START_MS)
     assert scene.assigned(A).offset == 7
@@ -321,9 +323,9 @@ def test_what_is_sought_meanwhile_stays_there(scene: PositionScene) -> None:
 def test_a_new_assignment_is_requested_and_the_old_response_does_not_count(
     scene: PositionScene,
 ) -> None:
-    (old,) = scene.asked()
+    (old,) = scene.offset_fetches()
     scene.subscription.assign([A, C])
-    (new,) = scene.asked()
+    (new,) = scene.offset_fetches()
     old.on_response(offset_fetch_response(old, {A: OffsetAndMetadata(1)}), START_MS)
     assert not scene.assigned(A).has_offset
     response = offset_fetch_response(new, {A: OffsetAndMetadata(2), C: OffsetAndMetadata(3)})
@@ -332,9 +334,9 @@ def test_a_new_assignment_is_requested_and_the_old_response_does_not_count(
 
 
 def test_a_smaller_assignment_waits_for_the_request_in_flight(scene: PositionScene) -> None:
-    (request,) = scene.asked()
+    (request,) = scene.offset_fetches()
     scene.subscription.assign([A])
-    assert scene.asked() == []
+    assert scene.offset_fetches() == []
     response = offset_fetch_response(request, {A: OffsetAndMetadata(2), B: OffsetAndMetadata(3)})
     request.on_response(response, START_MS)
     assert scene.assigned(A).offset == 2
@@ -343,29 +345,29 @@ def test_a_smaller_assignment_waits_for_the_request_in_flight(scene: PositionSce
 def test_what_no_attempt_cures_is_raised_once_and_requested_again_after_that(
     scene: PositionScene,
 ) -> None:
-    (request,) = scene.asked()
+    (request,) = scene.offset_fetches()
     code = GroupAuthorizationFailedError.code
     request.on_response(offset_fetch_response(request, group_error=code), START_MS)
     assert isinstance(scene.subscription.take_error(), GroupAuthorizationFailedError)
     assert scene.subscription.take_error() is None
-    assert len(scene.asked()) == 1
+    assert len(scene.offset_fetches()) == 1
 
 
 def test_nothing_committed_and_no_reset_is_raised_and_requested_with_a_back_off() -> None:
     scene = PositionScene(OffsetReset.NONE)
     scene.subscription.assign([A])
-    (request,) = scene.asked()
+    (request,) = scene.offset_fetches()
     request.on_response(offset_fetch_response(request), START_MS)
-    assert scene.asked() == []
+    assert scene.offset_fetches() == []
     error = scene.subscription.take_error()
     assert isinstance(error, NoOffsetForPartitionError)
-    assert len(scene.asked()) == 1
+    assert len(scene.offset_fetches()) == 1
 
 
 def test_the_reason_for_no_position_yet_is_available(scene: PositionScene) -> None:
-    (request,) = scene.asked()
+    (request,) = scene.offset_fetches()
     code = CoordinatorLoadInProgressError.code
     request.on_response(offset_fetch_response(request, group_error=code), START_MS)
     error = scene.positions.last_error(scene.assigned(A))
     assert isinstance(error, CoordinatorLoadInProgressError)
-    assert len(scene.asked(START_MS + RETRY_MS)) == 1
+    assert len(scene.offset_fetches(START_MS + RETRY_MS)) == 1

@@ -1,4 +1,4 @@
-"""RecordReader: what becomes of records that cannot be read, as `on_record_error` says."""
+"""RecordReader: what becomes of records that cannot be read, by `on_record_error`."""
 
 from __future__ import annotations
 

@@ -36,7 +36,7 @@ MESSAGE_BYTES_MAX = 2**21
 def confluent_create_topic(
     cluster: KafkaCluster, stem: str, *, partition_count: int = 1, replication_factor: int = 1
 ) -> str:
-    """Create a topic whose name nobody else has, also on a cluster that outlives us; its name."""
+    """Create a topic with a name of its own, also on a cluster that outlives us; its name."""
     topic = f"{stem}-{uuid.uuid4().hex[:8]}"
     admin = AdminClient({"bootstrap.servers": cluster.bootstrap_servers})
     created = admin.create_topics([NewTopic(topic, partition_count, replication_factor)])

@@ -64,7 +64,7 @@ def port() -> Iterator[SelectorPort]:
 
 @pytest.fixture
 def listener() -> Iterator[socket.socket]:
-    """A server's socket that takes connections and says nothing."""
+    """A server's socket that takes connections and sends nothing."""
     with socket.create_server((HOST, 0)) as listener:
         listener.settimeout(PATIENCE_S)
         yield listener

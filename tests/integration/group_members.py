@@ -34,7 +34,7 @@ TOPIC = "t"
 GROUP = "g"
 POLL_MS = 50
 HEARTBEAT_MS = 200
-"""So often do members ask whether there is a rebalance; their default is 3 s."""
+"""So often do members send heartbeats; their default is 3 s."""
 SESSION_MS = 6_000
 """The least that Kafka takes. A client that gives up joining leaves a member behind, which the
 others wait for until its session ends."""
@@ -146,7 +146,7 @@ class OurCooperativeMember(OurMember):
 
 
 class OurKip848Member(OurMember):
-    """As before, with the protocol of KIP-848; the broker says how often it heartbeats."""
+    """As before, with the protocol of KIP-848; the broker sets its heartbeat interval."""
 
     settings: ClassVar[Mapping[str, object]] = {"group_protocol": "consumer"}
     timing: ClassVar[Mapping[str, object]] = {}
@@ -316,7 +316,7 @@ class OldestJavaMember(JavaMember):
 
 
 class ConfluentKip848Member(ConfluentMember):
-    """librdkafka with the protocol of KIP-848; the broker says how often it heartbeats."""
+    """librdkafka with the protocol of KIP-848; the broker sets its heartbeat interval."""
 
     settings: ClassVar[Mapping[str, PropertyValue]] = {"group.protocol": "consumer"}
 

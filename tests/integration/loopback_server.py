@@ -1,4 +1,4 @@
-"""LoopbackServer: listens where a client expects a broker, and behaves as it is told.
+"""LoopbackServer: listens where a client expects a broker, and behaves as it is set.
 
 Each connection gets a thread that runs the server's behaviour, a function of the connected socket.
 The behaviours here are what a wrong port may hold, a broker too old among them.
@@ -90,19 +90,19 @@ class LoopbackServer:
 
 
 def unused_address() -> str:
-    """An address of the loopback interface at which nobody listens."""
+    """An address of the loopback interface at which no server listens."""
     with socket.create_server((HOST, 0)) as listener:
         return f"{HOST}:{listener.getsockname()[1]}"
 
 
 def speaks_http(connection: socket.socket) -> None:
-    """Answer as web servers answer what they do not understand."""
+    """Respond as web servers do to what they do not understand."""
     if connection.recv(4096):
         connection.sendall(b"HTTP/1.1 400 Bad Request\r\nConnection: close\r\n\r\n")
 
 
 def expects_tls(connection: socket.socket) -> None:
-    """Answer as TLS listeners answer plain text: with the alert *protocol version*."""
+    """Respond as TLS listeners do to plain text: with the alert *protocol version*."""
     if connection.recv(4096):
         connection.sendall(b"\x15\x03\x03\x00\x02\x02\x46")
 
@@ -113,7 +113,7 @@ def hangs_up(connection: socket.socket) -> None:
 
 
 def is_silent(connection: socket.socket) -> None:
-    """Read everything, answer nothing."""
+    """Read everything, send nothing."""
     while connection.recv(4096):
         pass
 
@@ -126,7 +126,7 @@ def sends_random_bytes(connection: socket.socket) -> None:
 
 
 def is_kafka_before_2_1(connection: socket.socket) -> None:
-    """Tell the versions that Kafka 0.10.0 speaks; hang up, as it does, on anything else."""
+    """Send the versions of Kafka 0.10.0; hang up, as it does, on anything else."""
     stream = connection.makefile("rb")
     while size := stream.read(4):
         header = decode_request_header(stream.read(int.from_bytes(size)))

@@ -1,4 +1,4 @@
-"""RecordingStream: notes what a selector port tells it; and how tests wait for that.
+"""RecordingStream: notes the callbacks of a selector port; and how tests wait for them.
 
 Owner: the test that made it.
 """
@@ -20,7 +20,7 @@ PATIENCE_S = 10.0
 
 
 class RecordingStream:
-    """Notes what the port tells it."""
+    """Notes the port's callbacks."""
 
     def __init__(self, buffer_bytes: int = 65_536) -> None:
         self.opened_count = 0
@@ -70,7 +70,7 @@ def port_of(listener: socket.socket) -> int:
 
 
 def free_port() -> int:
-    """Return a port at which nobody listens."""
+    """Return a port at which no server listens."""
     with socket.create_server((HOST, 0)) as listener:
         return port_of(listener)
 

@@ -1,6 +1,6 @@
-"""Bad input, as whole journeys: what goes wrong is told by its own error, before any harm, in time.
+"""Bad input, as whole journeys: what goes wrong raises its own error, before any harm, in time.
 
-Each error says what is wrong, where, and how to cure it. The tests here go through the clients that
+Each error states what is wrong, where, and how to cure it. The tests here use the clients that
 users have; what each part makes of its own bad input is in the tests beside the part.
 """
 
@@ -95,7 +95,7 @@ def test_a_secret_is_not_shown_by_its_refusal(client: type[Producer | Consumer |
 
 @pytest.fixture(scope="module")
 def strict_kafka(kafka_cluster_factory: KafkaClusterFactory) -> Iterator[KafkaCluster]:
-    """A cluster that creates no topic because somebody asked for it."""
+    """A cluster that creates no topic because of a request for it."""
     with kafka_cluster_factory(config={"auto.create.topics.enable": False}) as cluster:
         yield cluster
 
@@ -252,5 +252,5 @@ def test_a_closed_client_raises_at_once(kafka_cluster: KafkaCluster, topic: str)
 
 
 def _is_about_the_topic(error: BaseException) -> bool:
-    """The broker's own word, or the time-out of waiting for the topic."""
+    """The broker's own message, or the time-out of waiting for the topic."""
     return isinstance(error, UnknownTopicOrPartitionError | KafkaTimeoutError)

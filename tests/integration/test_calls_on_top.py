@@ -102,7 +102,7 @@ def test_close_on_top_of_a_poll_ends_and_closes_it(servers: str) -> None:
     assert time.monotonic() - started_s < QUICK_S
     with pytest.raises(ClosedError):
         consumer.poll(LONG_S)
-    assert committed(servers) == COUNT, "by asking for more it had finished with them"
+    assert committed(servers) == COUNT, "by the next poll it had finished with them"
 
 
 @pytest.mark.promise(
@@ -298,10 +298,10 @@ def test_a_consumer_that_was_not_closed_warns_and_closes_everything(servers: str
     gc.collect()
     descriptor_count = open_descriptors()
     thread_count = threading.active_count()
-    with pytest.warns(ResourceWarning, match=r"lost.*group 'g'.*close") as told:
+    with pytest.warns(ResourceWarning, match=r"lost.*group 'g'.*close") as warned:
         heartbeat_thread = lose(servers)
-    assert len(told) == 1
-    gc.collect()  # the parts, which know each other
+    assert len(warned) == 1
+    gc.collect()  # the parts, which refer to each other
     heartbeat_thread.join(LONG_S)
     assert threading.active_count() <= thread_count
     gc.collect()
@@ -316,9 +316,9 @@ def lose_admin(servers: str) -> None:
 def test_an_admin_that_was_not_closed_warns_and_closes_everything(servers: str) -> None:
     gc.collect()
     descriptor_count = open_descriptors()
-    with pytest.warns(ResourceWarning, match=r"Admin lost.*close") as told:
+    with pytest.warns(ResourceWarning, match=r"Admin lost.*close") as warned:
         lose_admin(servers)
-    assert len(told) == 1
+    assert len(warned) == 1
     gc.collect()
     await_descriptors(descriptor_count)
 

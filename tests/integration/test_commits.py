@@ -40,7 +40,7 @@ P0, P1 = TopicPartition("t", 0), TopicPartition("t", 1)
 COUNT = 100
 TIMEOUT_S = 30.0
 FETCH_WAIT_MS = 20_000
-"""Longer than any call here may take: who waits for a fetch is found out."""
+"""Longer than any call here may take: a call that waits for a fetch fails."""
 
 
 def write(servers: str, topic: str, partition_count: int, count: int = COUNT) -> None:
@@ -101,11 +101,11 @@ def test_a_consumer_goes_on_where_its_group_has_committed(servers: str) -> None:
 
 
 def test_callbacks_that_are_still_due_are_called_by_close(servers: str) -> None:
-    heard: list[KafkaError | None] = []
+    errors: list[KafkaError | None] = []
     with reader(servers, enable_auto_commit=False) as consumer:
-        consumer.commit_async({P0: 1}, lambda _, error: heard.append(error))
-        consumer.commit_async({P0: 2}, lambda _, error: heard.append(error))
-    assert heard == [None, None]
+        consumer.commit_async({P0: 1}, lambda _, error: errors.append(error))
+        consumer.commit_async({P0: 2}, lambda _, error: errors.append(error))
+    assert errors == [None, None]
     assert committed(servers, P0) == [2]
 
 
@@ -113,7 +113,7 @@ def test_callbacks_that_are_still_due_are_called_by_close(servers: str) -> None:
 def test_a_callback_that_commits_does_not_commit_what_poll_is_about_to_return(
     servers: str,
 ) -> None:
-    write(servers, "t", 1, 50 * COUNT)  # more than are read before the answer comes
+    write(servers, "t", 1, 50 * COUNT)  # more than are read before the response comes
     with reader(servers, P0, enable_auto_commit=False) as consumer:
         consumer.commit({P0: 0})
         read(consumer, 10)
@@ -238,7 +238,7 @@ def test_a_refusal_is_raised_though_there_are_records_at_hand(
         def read_half() -> None:
             for _ in range(COUNT // 2):
                 assert consumer.poll(TIMEOUT_S)
-                consumer.committed([P0])  # answered after what was sent before
+                consumer.committed([P0])  # responded to after what was sent before
 
         with pytest.raises(TopicAuthorizationFailedError, match="t-0 in group 'g'"):
             read_half()
@@ -253,7 +253,7 @@ def offset_of(fake_kafka: FakeKafka, partition: TopicPartition) -> int | None:
     return None if found is None else found.offset
 
 
-# Trouble.
+# Errors.
 
 
 @pytest.mark.promise(

@@ -1,6 +1,6 @@
 """The programs of docs/consumer.md run as they stand, are killed in the middle, and run again.
 
-Goal: each keeps what its heading promises. Method: a program blocks when nobody reads what it
+Goal: each keeps what its heading promises. Method: a program blocks when no test reads what it
 prints, since a pipe holds only so much; there it is killed, with records in hand. What stands in
 the pipe then was handled. It is started again as the same static member, which need not wait for
 the dead one's session to end.

@@ -2,7 +2,7 @@
 
 Goal: whatever a user tests against `fake_kafka` with a group behaves as with Kafka. Method: each
 client reads alone, then shares with a second one, takes over from it, and goes on after a restart
-where its commits say; coordinators move and stop meanwhile. What a group has come to is looked at
+at its commits; coordinators move and stop meanwhile. What a group has come to is looked at
 in the broker; waiting is for that to be so, with a limit that no good run comes near.
 """
 
@@ -133,10 +133,10 @@ def wait_for_values(expected: list[bytes], *members: GroupMember) -> None:
     def read() -> list[bytes]:
         return sorted(value for member in members for value in member.values)
 
-    def told() -> str:
+    def progress() -> str:
         return f"{len(expected)} values are read, not {[len(each.values) for each in members]}"
 
-    wait_until(lambda: len(read()) >= len(expected), told, *members)
+    wait_until(lambda: len(read()) >= len(expected), progress, *members)
     assert read() == sorted(expected)
 
 
@@ -207,8 +207,8 @@ def test_members_follow_a_coordinator_that_moves_and_one_that_stops(
 ) -> None:
     with client(fake.bootstrap_servers) as first, client(fake.bootstrap_servers) as second:
         group = wait_for_members(fake, first, second)
-        # librdkafka never asks again for the offsets it begins with where NOT_COORDINATOR, as Kafka
-        # answers too, met its question: both must have begun.
+        # librdkafka never requests again the offsets it begins with where NOT_COORDINATOR, as Kafka
+        # responds too, met its request: both must have begun.
         values = write(fake, "before")
         wait_for_values(values, first, second)
         with fake.control() as cluster:
@@ -229,7 +229,7 @@ def test_members_follow_a_coordinator_that_moves_and_one_that_stops(
 @pytest.mark.parametrize("client", KIP848_CLIENTS)
 def test_a_fenced_member_joins_again(client: type[GroupMember], fake: FakeKafka) -> None:
     with client(fake.bootstrap_servers) as member:
-        # Java's consumer gives up when it is fenced before it knows where to begin.
+        # Java's consumer gives up when it is fenced before it has a position.
         wait_for_values(write(fake, "first"), member)
         group = wait_for_members(fake, member)
         with fake.control() as cluster:

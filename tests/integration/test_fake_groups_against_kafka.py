@@ -1,6 +1,6 @@
-"""The fake coordinator of KIP-848 groups answers as Kafka's own does.
+"""The fake coordinator of KIP-848 groups responds as Kafka's own does.
 
-Goal: what a client learns from a fake group holds for a real one. Method: each script of heartbeats
+Goal: what a client receives from a fake group holds for a real one. Method: each heartbeat script
 goes to Kafka and to the fake broker, and what came of each step has to be the same.
 """
 
@@ -72,7 +72,7 @@ class Exchange(Protocol):
     """A broker that coordinates every group."""
 
     def send(self, request: Request, response_type: type[M], version: int | None = None) -> M:
-        """Its answer; `version` None means the newest."""
+        """Its response; `version` None means the newest."""
         ...
 
 
@@ -84,7 +84,7 @@ class RealExchange:
         self._address = host, int(port)
 
     def send(self, request: Request, response_type: type[M], version: int | None = None) -> M:
-        """Its answer."""
+        """Its response."""
         api_version = request.max_version if version is None else version
         with socket.create_connection(self._address, TIMEOUT_S) as stream:
             stream.sendall(encode_request(request, api_version, 0, "test"))
@@ -94,13 +94,13 @@ class RealExchange:
 
 
 class FakeExchange:
-    """A fake broker, asked without a socket; each request comes a millisecond after the last."""
+    """A fake broker, without a socket; each request comes a millisecond after the last."""
 
     def __init__(self, cluster: FakeCluster) -> None:
         self._cluster = cluster
 
     def send(self, request: Request, response_type: type[M], version: int | None = None) -> M:
-        """Its answer."""
+        """Its response."""
         now_ms = self._cluster.now_ms + 1
         response = self._cluster.handle_request(
             0, request, now_ms, version=version
@@ -110,7 +110,7 @@ class FakeExchange:
 
 
 class HeartbeatResult(NamedTuple):
-    """What a heartbeat came to; `assigned` is None when the answer did not say."""
+    """What a heartbeat came to; `assigned` is None when the response had no assignment."""
 
     error: str
     epoch: int = 0
@@ -127,7 +127,7 @@ class GroupUser:
         self._names: dict[bytes, str] = {}
 
     def create_topics(self, partition_counts: Mapping[str, int]) -> None:
-        """Create those topics that are not there yet, and wait until the broker knows them."""
+        """Create those topics that are not there yet, and wait until the broker has them."""
         self._exchange.send(
             CreateTopicsRequest(
                 topics=[CreatableTopic(*each, 1) for each in partition_counts.items()],
@@ -255,13 +255,13 @@ def kafka(kafka_cluster_factory: KafkaClusterFactory) -> Iterator[RealExchange]:
         user = GroupUser(exchange, "warm-up")
         user.create_topics(TOPICS)
         user.wait_for_coordinator()
-        # The coordinator learns of topics by itself, and later than those who ask for metadata.
+        # The coordinator sees new topics by itself, and later than clients that request metadata.
         wait_until(
             lambda: (
                 user.join("m", TOPICS).assigned
                 == tuple((name, tuple(range(count))) for name, count in sorted(TOPICS.items()))
             ),
-            "the coordinator knows the topics",
+            "the coordinator has the topics",
         )
         yield exchange
 
@@ -444,7 +444,7 @@ def an_expression_and_names(user: GroupUser) -> Iterator[object]:
 
 
 def after_epoch(user: GroupUser, member_id: str, epoch: int) -> HeartbeatResult:
-    """The first answer in a later epoch: expressions are resolved beside the heartbeats."""
+    """The first response in a later epoch: expressions are resolved beside the heartbeats."""
     results: list[HeartbeatResult] = []
 
     def is_later() -> bool:
@@ -493,15 +493,15 @@ def test_the_feature_of_such_groups_is_named_as_kafka_names_it(
     request = ApiVersionsRequest(client_software_name="test", client_software_version="1")
 
     def named(exchange: Exchange) -> list[tuple[int, ...]]:
-        told = exchange.send(request, ApiVersionsResponse, version)
+        response = exchange.send(request, ApiVersionsResponse, version)
         supported = [
             (each.min_version, each.max_version)
-            for each in told.supported_features
+            for each in response.supported_features
             if each.name == "group.version"
         ]
         finalized = [
             (each.min_version_level, each.max_version_level)
-            for each in told.finalized_features
+            for each in response.finalized_features
             if each.name == "group.version"
         ]
         assert finalized

@@ -57,7 +57,7 @@ def first_address(servers: str) -> tuple[str, int]:
 
 
 def is_served(address: tuple[str, int]) -> bool:
-    """Whether a broker answers there."""
+    """Whether a broker responds there."""
     with (
         contextlib.suppress(ConnectionError),
         socket.create_connection(address, TIMEOUT_S) as stranger,
@@ -70,7 +70,7 @@ def is_served(address: tuple[str, int]) -> bool:
 def wait_until_served(address: tuple[str, int]) -> None:
     deadline_s = time.monotonic() + TIMEOUT_S
     while not is_served(address):
-        assert time.monotonic() < deadline_s, f"nobody answers at {address}"
+        assert time.monotonic() < deadline_s, f"no broker responds at {address}"
 
 
 def cluster_at(servers: str, version: str = KAFKA_VERSIONS[0]) -> KafkaCluster:
@@ -224,7 +224,7 @@ def test_idempotent_clients_survive_lost_responses_and_moved_leaders(
 def test_a_leader_that_moved_is_followed_by_the_hint_of_the_old_one(
     fake_kafka: FakeKafka, servers: str
 ) -> None:
-    """KIP-951. Every other way to learn of the new leader waits for a back-off of a minute here."""
+    """KIP-951. Every other way to find the new leader waits for a back-off of a minute here."""
     patient = {"retry_backoff_ms": 60_000, "retry_backoff_max_ms": 60_000}
     partition = TopicPartition("t", 0)
     with (
@@ -313,7 +313,7 @@ def test_garbage_on_a_socket_closes_it_and_serves_the_others(data: bytes, server
 def test_a_client_that_sends_and_never_reads_holds_little_memory_and_others_are_served(
     fake_kafka: FakeKafka, servers: str
 ) -> None:
-    """Method: 60 fetches of a megabyte each on one connection whose answers nobody takes."""
+    """Method: 60 fetches of a megabyte each on one connection whose responses are not read."""
     megabyte = 1_000_000
     with Producer(bootstrap_servers=servers) as producer:
         producer.send("t", bytes(megabyte), partition=0).result(timeout=TIMEOUT_S)
@@ -330,12 +330,12 @@ def test_a_client_that_sends_and_never_reads_holds_little_memory_and_others_are_
             consumer.seek(TopicPartition("t", 0), 0)
             assert [each.serialized_value_size for each in consumer.poll(TIMEOUT_S)] == [megabyte]
         with fake_kafka.control() as cluster:
-            (answered,) = (
+            (responded,) = (
                 sum(map(len, each.take_output()))
                 for each in leader.connections
                 if isinstance(each, FakeConnection) and each.has_output
             )
-        assert answered < 2 * OUTPUT_BYTES_MAX
+        assert responded < 2 * OUTPUT_BYTES_MAX
 
 
 @pytest.mark.promise("a flooding or unreading client takes little memory, and others are served")

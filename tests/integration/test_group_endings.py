@@ -1,7 +1,7 @@
 """Ends of members of groups, both protocols: in time, and from inside a listener.
 
 Goal: `close` and `unsubscribe` end whatever the brokers do, and wherever they are called. Method:
-real consumers, fake brokers that say nothing.
+real consumers, fake brokers that send nothing.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ def test_closing_leaves_the_group_or_remains(
     left_count: int,
     fake: FakeKafka,
 ) -> None:
-    """KIP-1092; a static member of KIP-848 that remains says that it will be back."""
+    """KIP-1092; a static member of KIP-848 that remains leaves with epoch -2."""
     consumer = member(fake, protocol, group_instance_id=instance_id)
     consumer.subscribe([TOPIC])
     poll_until(has_all(consumer), consumer)
@@ -108,10 +108,10 @@ def test_close_has_one_deadline_for_all_that_it_does(consumer: Consumer, fake: F
 def test_a_listener_may_close_or_unsubscribe_at_a_revocation(
     outer: str, inner: str, consumer: Consumer
 ) -> None:
-    told: list[int] = []
+    revoked_counts: list[int] = []
 
     def on_revoked(partitions: Sequence[TopicPartition]) -> None:
-        told.append(len(partitions))
+        revoked_counts.append(len(partitions))
         getattr(consumer, inner)()
 
     consumer.subscribe([TOPIC], listener=RebalanceListener(on_revoked=on_revoked))
@@ -121,7 +121,7 @@ def test_a_listener_may_close_or_unsubscribe_at_a_revocation(
     with pytest.raises(ClosedError) if is_closed_meanwhile else nullcontext():
         getattr(consumer, outer)()
     consumer.close()
-    assert told == [len(PARTITIONS)], "once"
+    assert revoked_counts == [len(PARTITIONS)], "once"
     assert time.monotonic() - started_s < TIMEOUT_S / 2
 
 
@@ -142,19 +142,19 @@ def test_a_poll_whose_listener_closes_the_consumer_raises(consumer: Consumer) ->
     "`close` has one deadline, in both protocols; a listener may close or unsubscribe"
 )
 def test_a_listener_may_unsubscribe_at_a_revocation(fake: FakeKafka) -> None:
-    told: list[int] = []
+    revoked_counts: list[int] = []
     with member(fake) as leaving, member(fake) as staying:
 
         def on_revoked(partitions: Sequence[TopicPartition]) -> None:
-            told.append(len(partitions))
+            revoked_counts.append(len(partitions))
             leaving.unsubscribe()
 
         leaving.subscribe([TOPIC], listener=RebalanceListener(on_revoked=on_revoked))
         poll_until(has_all(leaving), leaving)
         staying.subscribe([TOPIC])
-        poll_until(lambda: bool(told), leaving, staying)
+        poll_until(lambda: bool(revoked_counts), leaving, staying)
         poll_until(has_all(staying), staying)
-        assert told == [len(PARTITIONS)], "once"
+        assert revoked_counts == [len(PARTITIONS)], "once"
         assert not leaving.assignment()
 
 

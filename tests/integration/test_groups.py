@@ -121,9 +121,11 @@ def test_what_a_listener_raises_is_raised_by_poll_after_the_rebalance(fake: Fake
 
     with member(fake) as consumer:
         consumer.subscribe([TOPIC], listener=RebalanceListener(on_assigned=fail))
-        with pytest.raises(RebalanceListenerError, match=r"on_assigned failed: ValueError") as told:
+        with pytest.raises(
+            RebalanceListenerError, match=r"on_assigned failed: ValueError"
+        ) as raised:
             poll_until(lambda: False, consumer)
-        assert isinstance(told.value.__cause__, ValueError)
+        assert isinstance(raised.value.__cause__, ValueError)
         assert has_all(consumer)()
         consumer.poll(POLL_S)
 
@@ -256,13 +258,13 @@ def test_a_static_member_keeps_its_partitions_over_a_restart(
         with member(fake, protocol, group_instance_id="restarts") as restarts:
             restarts.subscribe([TOPIC])
             poll_until(have_counts({stays: 2, restarts: 2}), stays, restarts)
-            before, told_count = restarts.assignment(), len(recording.events)
+            before, event_count = restarts.assignment(), len(recording.events)
         for _ in range(SOME_POLLS):
             stays.poll(POLL_S)
         with member(fake, protocol, group_instance_id="restarts") as again:
             again.subscribe([TOPIC])
             poll_until(lambda: again.assignment() == before, stays, again)
-        assert len(recording.events) == told_count, "the other member is not concerned"
+        assert len(recording.events) == event_count, "the other member is not concerned"
 
 
 @pytest.mark.promise(
@@ -342,7 +344,7 @@ def test_a_pattern_of_pythons_follows_topics_that_appear(protocol: str, fake: Fa
 
 @pytest.mark.promise("assignors and patterns are the brokers'; what they refuse is raised")
 def test_brokers_match_a_pattern_that_is_a_string(fake: FakeKafka) -> None:
-    """RE2 knows classes that Python does not, and matches whole names."""
+    """RE2 has classes that Python does not, and matches whole names."""
     with fake.control() as cluster:
         cluster.create_topic("new-7", 1)
         cluster.create_topic("new-x", 1)
@@ -356,7 +358,7 @@ def test_brokers_match_a_pattern_that_is_a_string(fake: FakeKafka) -> None:
     "a leader by pattern waits for no missing topic; a second pattern is matched at once"
 )
 def test_a_leader_by_pattern_waits_for_no_topic_that_does_not_exist(fake: FakeKafka) -> None:
-    """It knows topics by the list of all alone."""
+    """It finds topics by the list of all alone."""
     with member(fake) as leader, member(fake, allow_auto_create_topics=False) as other:
         leader.subscribe(pattern=TOPIC)
         poll_until(has_all(leader), leader)

@@ -48,13 +48,13 @@ class Command:
     def __init__(self, servers: str, capsys: pytest.CaptureFixture[str]) -> None:
         self._servers = servers
         self._capsys = capsys
-        self.told = ""
+        self.stderr = ""
 
     def __call__(self, part: str, *arguments: str, status: int = 0) -> str:
-        """Return standard output; `told` has what went to standard error."""
+        """Return standard output; `stderr` has what went to standard error."""
         self._capsys.readouterr()
         assert main(["groups", part, "--bootstrap-servers", self._servers, *arguments]) == status
-        output, self.told = self._capsys.readouterr()
+        output, self.stderr = self._capsys.readouterr()
         return output
 
     def rows(self, part: str, *arguments: str) -> Rows:
@@ -107,8 +107,8 @@ def test_a_group_that_is_not_there_does_not_hide_the_others(
     admin.alter_group_offsets(GROUP, {FIRST: 3})
     lines = command(part, "absent", GROUP, "--json", status=1).splitlines()
     assert [json.loads(line)["group"] for line in lines] == [GROUP]
-    assert "GROUP_ID_NOT_FOUND" in command.told
-    assert "'absent'" in command.told
+    assert "GROUP_ID_NOT_FOUND" in command.stderr
+    assert "'absent'" in command.stderr
 
 
 def test_members_are_described_with_what_they_have(
@@ -130,12 +130,12 @@ def test_offsets_come_with_ends_and_lag(admin: Admin, command: Command) -> None:
     admin.alter_group_offsets(GROUP, {FIRST: 3, gone: 0})
     admin.delete_topics(["gone"])
     rows = command.rows("offsets", GROUP)
-    told = [
+    found = [
         (row["topic"], row["current_offset"], row["log_end_offset"], row["lag"]) for row in rows
     ]
-    assert (TOPIC, 3, COUNT, COUNT - 3) in told
+    assert (TOPIC, 3, COUNT, COUNT - 3) in found
     # A broker forgets the offsets of a topic that is deleted, some time later.
-    assert set(told) <= {(TOPIC, 3, COUNT, COUNT - 3), ("gone", 0, None, None)}
+    assert set(found) <= {(TOPIC, 3, COUNT, COUNT - 3), ("gone", 0, None, None)}
 
 
 @pytest.mark.promise(
@@ -175,7 +175,7 @@ def test_a_reset_prints_the_new_offsets_and_moves_nothing_without_execute(
     ]
     for scope in (("--all-topics",), ("--topic", f"{TOPIC}:0")):
         assert command.rows("reset", GROUP, *scope, *target) == planned
-        assert "nothing was changed; give --execute" in command.told
+        assert "nothing was changed; give --execute" in command.stderr
         assert admin.list_group_offsets(GROUP)[FIRST].offset == 5
     assert command.rows("reset", GROUP, "--all-topics", *target, "--execute") == planned
     assert admin.list_group_offsets(GROUP)[FIRST].offset == expected
@@ -183,7 +183,7 @@ def test_a_reset_prints_the_new_offsets_and_moves_nothing_without_execute(
 
 def test_an_offset_beyond_the_partition_is_reported(admin: Admin, command: Command) -> None:
     command("reset", GROUP, "--topic", f"{TOPIC}:0", "--to-offset", "99")
-    assert f"{FIRST} holds offsets 0 to {COUNT}; {COUNT} is taken instead of 99" in command.told
+    assert f"{FIRST} holds offsets 0 to {COUNT}; {COUNT} is taken instead of 99" in command.stderr
 
 
 def test_a_group_that_does_not_exist_is_given_offsets(admin: Admin, command: Command) -> None:
@@ -204,8 +204,8 @@ def test_a_group_in_use_is_not_moved(
         wait_for_members(fake_kafka, member)
         before = admin.list_group_offsets(GROUP)
         assert command("reset", GROUP, "--topic", TOPIC, "--to-latest", *execute, status=1) == ""
-        assert f"group {GROUP!r} is in use (Stable, 1 members: " in command.told
-        assert "stop them first" in command.told
+        assert f"group {GROUP!r} is in use (Stable, 1 members: " in command.stderr
+        assert "stop them first" in command.stderr
         assert admin.list_group_offsets(GROUP) == before
 
 
@@ -218,11 +218,11 @@ def test_members_without_a_client_id_are_shown_by_their_member_id(
         consumer.subscribe([TOPIC])
         poll_until(lambda: bool(consumer.assignment()), consumer)
         command("reset", GROUP, "--topic", TOPIC, "--to-latest", status=1)
-        assert consumer.group_metadata().member_id in command.told
+        assert consumer.group_metadata().member_id in command.stderr
 
 
 @pytest.mark.parametrize(
-    ("arguments", "told"),
+    ("arguments", "expected"),
     [
         (("describe", "absent"), "GROUP_ID_NOT_FOUND"),
         (("describe", "\udcff"), "half of a surrogate pair"),
@@ -235,14 +235,14 @@ def test_members_without_a_client_id_are_shown_by_their_member_id(
     ],
 )
 def test_what_cannot_be_done_is_reported_with_status_1(
-    admin: Admin, command: Command, arguments: tuple[str, ...], told: str
+    admin: Admin, command: Command, arguments: tuple[str, ...], expected: str
 ) -> None:
     assert command(*arguments, status=1) == ""
-    assert told in command.told
+    assert expected in command.stderr
 
 
 @pytest.mark.parametrize(
-    ("arguments", "told"),
+    ("arguments", "expected"),
     [
         (("reset", "g", "--to-latest"), "--topic --all-topics is required"),
         (("reset", "g", "--all-topics"), "is required"),
@@ -256,14 +256,14 @@ def test_what_cannot_be_done_is_reported_with_status_1(
     ],
 )
 def test_what_makes_no_sense_is_refused_with_status_2(
-    capsys: pytest.CaptureFixture[str], arguments: tuple[str, ...], told: str
+    capsys: pytest.CaptureFixture[str], arguments: tuple[str, ...], expected: str
 ) -> None:
     with pytest.raises(SystemExit) as raised:
         main(["groups", *arguments, "-b", "localhost:1"])
     assert raised.value.code == 2
     output = capsys.readouterr().err
     assert "usage: pykclient groups" in output
-    assert told in output
+    assert expected in output
 
 
 @pytest.mark.promise("a missing group hides no other; a terminal without the letters gets escapes")
@@ -301,7 +301,7 @@ def test_a_coordinator_is_the_leader_of_the_groups_partition(
     admin: Admin, command: Command, fake_kafka: FakeKafka
 ) -> None:
     assert command("coordinator", GROUP, status=1) == ""
-    assert f"no {OFFSETS_TOPIC} yet" in command.told
+    assert f"no {OFFSETS_TOPIC} yet" in command.stderr
     admin.alter_group_offsets(GROUP, {FIRST: 1})
     names = [GROUP, "polygenelubricants", "na\u00efve", "\U0001f600"]
     rows = command.rows("coordinator", *names)
@@ -325,7 +325,7 @@ def test_real_brokers_coordinate_the_groups_of_the_hash(
         with Admin(bootstrap_servers=cluster.bootstrap_servers) as admin:
             nodes = admin.find_coordinators(names)
             rows = command.rows("coordinator", *names)
-            assert command.told == ""
+            assert command.stderr == ""
             assert {row["group"]: row["leader"] for row in rows} == {
                 name: node.id for name, node in nodes.items()
             }

@@ -2,7 +2,7 @@
 
 Goal: the coordinator sees no difference, also while a group changes its protocol under its members
 (KIP-848, "upgrade" and "downgrade"). Method: two members read what is written after both have
-joined; then one leaves, and the other reads on alone. The brokers of KIP-848 groups ask for a
+joined; then one leaves, and the other reads on alone. The brokers of KIP-848 groups require a
 heartbeat twice a second.
 """
 

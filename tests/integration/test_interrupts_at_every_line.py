@@ -178,7 +178,7 @@ def test_nothing_is_skipped_read_twice_or_committed_unread(
 
 
 class Known:
-    """A listener that keeps what it was told to have."""
+    """A listener that keeps what it was assigned."""
 
     def __init__(self) -> None:
         self.partitions: set[TopicPartition] = set()

@@ -1,4 +1,4 @@
-"""Real clusters: ready when made, broken and repaired as told, gone when closed.
+"""Real clusters: ready when made, broken and repaired on command, gone when closed.
 
 Topics are made with librdkafka, so that the harness is not tested with the clients it is for.
 """
@@ -60,7 +60,7 @@ def addresses(cluster: KafkaCluster) -> list[Address]:
     return [Address(host, int(port)) for host, port in pairs]
 
 
-def known_brokers(address: Address) -> set[int]:
+def brokers_in_metadata(address: Address) -> set[int]:
     return {broker.node_id for broker in fetch_metadata(address, timeout=TIMEOUT_S).brokers}
 
 
@@ -99,7 +99,7 @@ def three(three_brokers: KafkaCluster) -> Iterator[KafkaCluster]:
 
 @pytest.mark.promise("`KafkaCluster` runs one broker of 4.3.1 or 3.9.2")
 def test_one_broker_of_each_version_is_ready_when_made(each_kafka_cluster: KafkaCluster) -> None:
-    assert known_brokers(*addresses(each_kafka_cluster)) == {1}
+    assert brokers_in_metadata(*addresses(each_kafka_cluster)) == {1}
 
 
 @pytest.mark.promise("several clusters run at once")
@@ -116,7 +116,7 @@ def test_several_clusters_run_at_once_and_share_nothing(
 def test_every_broker_lists_all_when_the_cluster_is_made(three: KafkaCluster) -> None:
     assert len(set(addresses(three))) == 3
     for address in addresses(three):
-        assert known_brokers(address) == {1, 2, 3}
+        assert brokers_in_metadata(address) == {1, 2, 3}
 
 
 @pytest.mark.promise("a broker is killed and started again")
@@ -125,10 +125,10 @@ def test_a_killed_leader_is_replaced_and_comes_back_with_its_data(three: KafkaCl
     leader = three.leader(topic, 0)
     three.kill(leader)
     with pytest.raises(ConnectionFailedError):
-        known_brokers(addresses(three)[leader - 1])
+        brokers_in_metadata(addresses(three)[leader - 1])
     assert three.leader(topic, 0) != leader
     three.start(leader)
-    assert known_brokers(addresses(three)[leader - 1]) == {1, 2, 3}
+    assert brokers_in_metadata(addresses(three)[leader - 1]) == {1, 2, 3}
     assert (three.data_folder(leader) / f"{topic}-0").is_dir()
 
 
@@ -153,7 +153,7 @@ def test_a_paused_broker_accepts_and_does_not_respond_until_it_is_resumed(
     with pytest.raises(ConnectionFailedError, match="timed out"):
         fetch_metadata(paused, timeout=0.5)
     three.resume(2)
-    await_true(lambda: known_brokers(paused) == {1, 2, 3}, "the broker is back")
+    await_true(lambda: brokers_in_metadata(paused) == {1, 2, 3}, "the broker is back")
 
 
 @pytest.mark.promise("a broker is killed and started again")
@@ -273,7 +273,7 @@ def test_an_existing_cluster_is_used_and_never_touched(
             existing.start(1)
         with pytest.raises(UsageError, match="PYKCLIENT_BOOTSTRAP_SERVERS"):
             existing.data_folder(1)
-    assert known_brokers(*addresses(kafka_cluster)) == {1}
+    assert brokers_in_metadata(*addresses(kafka_cluster)) == {1}
 
 
 def test_an_existing_cluster_that_is_too_small_or_silent_is_refused(

@@ -53,7 +53,7 @@ pytestmark = [
 SEED = 20_130_103
 TIMEOUT_S = 60.0
 COMPACTION_TIMEOUT_S = 180.0
-"""A broker's cleaner is the last whom a busy machine lets run."""
+"""A broker's cleaner is the last thread that a busy machine lets run."""
 FIRST_MS = 1_600_000_000_000
 STEP_MS = 1000
 SEGMENTED_COUNT = 1200
@@ -93,7 +93,7 @@ def cluster(
 def java_dump(version: str, path: Path, *arguments: str) -> list[str]:
     """The lines that the tool of a Kafka version prints; it may complain of gaps, and no more."""
     output, complaint = (each.decode() for each in dump_segments(version, path, options=arguments))
-    # It wants the offsets of every segment to begin at 0.
+    # It requires the offsets of every segment to begin at 0.
     gap = re.compile(r"Non-consecutive offsets in .*|  -?\d+ is followed by \d+")
     assert all(gap.fullmatch(line) for line in complaint.splitlines()), complaint
     # Only line feeds end a line: a record may hold any other character.
@@ -137,7 +137,7 @@ def copy_segments(cluster: KafkaCluster, topic: str, folder: Path) -> list[Path]
 
 
 def check_equal(cluster: KafkaCluster, topic: str, folder: Path) -> list[str]:
-    """All that both print of all segments of a topic; what ours say with records and data.
+    """All that both print of all segments of a topic; what ours prints with records and data.
 
     The segments are copied first: a broker may compact them once more at any time.
     """
@@ -230,7 +230,7 @@ def await_compaction(cluster: KafkaCluster, topic: str, *, below: int) -> int:
     """Wait until a consumer sees fewer records than `below`; how many it sees."""
     deadline_s = time.monotonic() + COMPACTION_TIMEOUT_S
     while (count := record_count(cluster, topic)) >= below:
-        # What has one segment was never due for it; that it is there says whose fault it was.
+        # What has one segment was never due for it; that it is there shows the cause.
         on_disk = {path.name: path.stat().st_size for path in segments(cluster, topic)}
         assert time.monotonic() < deadline_s, (
             f"{topic} is not compacted in {COMPACTION_TIMEOUT_S} s: {count} records in {on_disk}"

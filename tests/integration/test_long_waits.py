@@ -1,4 +1,4 @@
-"""Calls that wait long say for what, in a WARNING; the wait goes on."""
+"""Calls that wait long log a WARNING with what they wait for; the wait goes on."""
 
 from __future__ import annotations
 
@@ -36,12 +36,12 @@ def short_long_wait(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def logged_waits(caplog: pytest.LogCaptureFixture) -> list[str]:
-    """What was said of waits."""
+    """The log's lines on waits."""
     messages = [record.getMessage() for record in caplog.records]
     return [message for message in messages if "still waiting for" in message]
 
 
-def test_a_send_shows_that_it_waits_for_memory(
+def test_a_long_send_logs_that_it_waits_for_memory(
     fake_kafka: FakeKafka, caplog: pytest.LogCaptureFixture
 ) -> None:
     with Producer(
@@ -77,7 +77,7 @@ def test_a_send_shows_that_it_waits_for_memory(
         (Admin, ADMIN, lambda a: a.delete_topics(["t"]), "DeleteTopics of t"),
     ],
 )
-def test_a_call_that_times_out_reports_what_it_waited_for_and_why(
+def test_a_long_call_logs_what_it_waits_for_and_why(
     client: type[Any],
     settings: dict[str, object],
     call: Callable[[Any], object],
@@ -110,5 +110,5 @@ def test_what_brokers_have_responded_is_why_a_call_still_waits(
         pytest.raises(KafkaTimeoutError, match="COORDINATOR_LOAD_IN_PROGRESS"),
     ):
         consumer.commit({PARTITION: 0})
-    [said] = logged_waits(caplog)
-    assert "COORDINATOR_LOAD_IN_PROGRESS" in said
+    [logged] = logged_waits(caplog)
+    assert "COORDINATOR_LOAD_IN_PROGRESS" in logged

@@ -1,7 +1,7 @@
 """Our clients with brokers that are not Kafka: librdkafka's mock cluster.
 
 Goal: we keep to the protocol, and not to what Kafka's brokers happen to do. The mock is stricter in
-places (it knows no version that it does not list) and looser in others: it refuses our ApiVersions
+places (it has no version that it does not list) and looser in others: it refuses our ApiVersions
 in bytes that no version of the protocol has, and ends Metadata a byte too late. Groups come with
 the consumer's.
 """
@@ -44,7 +44,7 @@ class Placed(NamedTuple):
 
 @pytest.fixture(scope="module")
 def mock_cluster() -> MockCluster:
-    # The client that owns them also says, at level 5, that it does.
+    # The client that owns them also logs it, at level 5.
     owner = confluent_kafka.Producer({"test.mock.num.brokers": 3, "log_level": 3})
     known = owner.list_topics(timeout=TIMEOUT_S).brokers.values()
     return MockCluster(owner, ",".join(f"{broker.host}:{broker.port}" for broker in known))

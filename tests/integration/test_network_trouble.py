@@ -1,7 +1,7 @@
-"""Trouble that ends no client: an address that can never serve, brokers that move, and what the
+"""Failures that end no client: an address that can never serve, brokers that move, and what the
 system refuses, or the application's own logging raises.
 
-The bootstrap list is "controller:9093,broker:9092". What the controller says is fatal is its own
+The bootstrap list is "controller:9093,broker:9092". The controller's own errors are fatal for it
 matter.
 """
 
@@ -74,7 +74,7 @@ def start(fake: FakeKafka) -> None:
         cluster.start_broker(BROKER)
 
 
-def await_talk(controller: LoopbackServer, count: int) -> None:
+def await_requests(controller: LoopbackServer, count: int) -> None:
     """Wait until the client was refused by the controller once more."""
     deadline_s = time.monotonic() + TIMEOUT_S
     while controller.connection_count <= count:
@@ -91,7 +91,7 @@ def test_a_producer_loses_no_record(
         before = controller.connection_count
         stop(fake)
         deliveries.append(producer.send("t", b"meanwhile"))
-        await_talk(controller, before)
+        await_requests(controller, before)
         time.sleep(OUTAGE_S)
         deliveries.append(producer.send("t", b"meanwhile"))
         start(fake)
@@ -128,7 +128,7 @@ def test_an_admin_goes_on(servers: str, fake: FakeKafka) -> None:
 
 @pytest.fixture
 def wrong_password(monkeypatch: pytest.MonkeyPatch) -> pytest.MonkeyPatch:
-    """Let every broker refuse who we are, as SASL will."""
+    """Let every broker refuse authentication, as SASL will."""
 
     monkeypatch.setattr(handshake, "METADATA_VERSION_MIN", 1_000)
     monkeypatch.setattr(handshake, "UnsupportedVersionError", AuthenticationError)
@@ -224,7 +224,7 @@ def send_around_a_move(fault: Fault) -> list[int | None]:
                 pass
         with fake.control() as cluster:
             cluster.brokers[leader_id].host = "localhost"  # the same listener, by another address
-        producer.partitions_for("other")  # has the metadata asked for
+        producer.partitions_for("other")  # has the metadata requested
         assert log.has_come.wait(TIMEOUT_S)
         deliveries.append(producer.send("t", b"after the move"))
         offsets = [delivery.result(TIMEOUT_S).offset for delivery in deliveries]

@@ -46,18 +46,18 @@ VALUES = [b"%d" % number for number in range(100)]
 
 
 class OldBroker:
-    """A real broker that says, as Kafka 2.1 would, that it speaks nothing newer.
+    """A real broker whose ApiVersions has, as in Kafka 2.1, nothing newer.
 
     It relays each request to the broker at `address`, which still speaks all that 2.1 did. On the
     way back it cuts the ranges of ApiVersions down to those of 2.1 and puts its own address into
     Metadata. As 2.1 did (KIP-511), it refuses newer versions of ApiVersions in version 0 without a
-    list. `asked` holds each (API key, version) that was used.
+    list. `requested` holds each (API key, version) that was used.
     """
 
     def __init__(self, address: str) -> None:
         host, _, port = address.rpartition(":")
         self._address = (host, int(port))
-        self.asked: set[tuple[int, int]] = set()
+        self.requested: set[tuple[int, int]] = set()
 
     def __call__(self, connection: socket.socket) -> None:
         """Serve one connection."""
@@ -69,7 +69,7 @@ class OldBroker:
                     refusal = ApiVersionsResponse(error_code=UNSUPPORTED_VERSION)
                     connection.sendall(encode_response(refusal, 0, header.correlation_id))
                     continue
-                self.asked.add((header.api_key, header.api_version))
+                self.requested.add((header.api_key, header.api_version))
                 broker.sendall(frame)
                 response = aged(read_frame(responses), header, connection.getsockname())
                 connection.sendall(response)
@@ -86,7 +86,7 @@ def read_frame(stream: BinaryIO) -> bytes:
 
 
 def aged(frame: bytes, header: RequestHeader, address: tuple[str, int]) -> bytes | bytearray:
-    """An answer as the old broker at `address` would have given it."""
+    """A response as the old broker at `address` would have sent it."""
     version = header.api_version
     if header.api_key == ApiKey.API_VERSIONS:
         versions = decode_response(ApiVersionsResponse, version, frame[4:])
@@ -126,7 +126,7 @@ def test_all_clients_work_with_a_broker_that_has_the_versions_of_2_1(
             assert read(server.address, topic) == VALUES
             admin.delete_topics([topic])
     newest = {api for api in VERSIONS_OF_2_1.items() if api[0] in USED}
-    assert old.asked == newest | {(ApiKey.API_VERSIONS, 0)}
+    assert old.requested == newest | {(ApiKey.API_VERSIONS, 0)}
 
 
 def write(servers: str, topic: str, codec: str) -> None:

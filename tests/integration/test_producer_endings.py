@@ -55,7 +55,7 @@ def run(program: str, *arguments: str) -> subprocess.CompletedProcess[str]:
 
 @contextmanager
 def started(program: str, fake: FakeKafka) -> Iterator[subprocess.Popen[str]]:
-    """A program in a process of its own, which has said that it is ready."""
+    """A program in a process of its own, which has printed that it is ready."""
     with subprocess.Popen(
         [sys.executable, "-c", program, fake.bootstrap_servers],
         stdin=subprocess.PIPE,
@@ -146,7 +146,7 @@ def test_what_a_program_leaves_is_reported_with_its_number(fake: FakeKafka) -> N
 
 @pytest.fixture
 def stalled(fake: FakeKafka) -> Iterator[Producer]:
-    """A producer that knows its topic, and whose cluster is gone."""
+    """A producer with its topic's metadata, whose cluster is gone."""
     with fake.control() as cluster:
         cluster.create_topic("t", 2)
     producer = Producer(bootstrap_servers=fake.bootstrap_servers)
@@ -323,10 +323,10 @@ def test_threads_that_close_at_once_close_interceptors_once(counting: Producer) 
 def test_a_callback_that_leaves_the_program_ends_no_producer(
     fake: FakeKafka, error: type[BaseException], caplog: pytest.LogCaptureFixture
 ) -> None:
-    heard: list[int] = []
+    offsets: list[int] = []
 
     def callback(metadata: RecordMetadata, _: Exception | None) -> None:
-        heard.append(metadata.offset or 0)
+        offsets.append(metadata.offset or 0)
         raise error
 
     with Producer(bootstrap_servers=fake.bootstrap_servers) as producer:
@@ -334,7 +334,7 @@ def test_a_callback_that_leaves_the_program_ends_no_producer(
             producer.send("t", b"v", partition=0, on_delivery=callback)
         producer.flush(TIMEOUT_S)
         assert producer.send("t", b"v", partition=0).result(TIMEOUT_S).offset == 3
-    assert heard == [0, 1, 2]
+    assert offsets == [0, 1, 2]
     assert error.__name__ in caplog.text
 
 
@@ -411,20 +411,20 @@ def test_failures_whose_deliveries_are_held_to_the_end_of_the_program_are_one_wa
     assert "30 records for t-0 were not delivered" in done.stderr
 
 
-# Where no broker answers.
+# Where no broker responds.
 
 
 @pytest.fixture
-def unheard() -> Iterator[Producer]:
+def unconnected() -> Iterator[Producer]:
     with Producer(bootstrap_servers=unused_address(), max_block_ms=300) as producer:
         yield producer
 
 
-def test_flushing_and_closing_with_nothing_sent_do_not_wait(unheard: Producer) -> None:
-    unheard.flush(timeout=TIMEOUT_S)
-    unheard.close(timeout=TIMEOUT_S)
-    unheard.close()
-    for call in (lambda: unheard.send("t", b"v"), unheard.flush):
+def test_flushing_and_closing_with_nothing_sent_do_not_wait(unconnected: Producer) -> None:
+    unconnected.flush(timeout=TIMEOUT_S)
+    unconnected.close(timeout=TIMEOUT_S)
+    unconnected.close()
+    for call in (lambda: unconnected.send("t", b"v"), unconnected.flush):
         with pytest.raises(ClosedError):
             call()
 
@@ -441,7 +441,7 @@ def test_a_send_that_waits_is_ended_by_closing() -> None:
 
     thread = threading.Thread(target=send)
     thread.start()
-    while not producer._core.metadata._named_ms:  # until it has asked for the topic, and waits
+    while not producer._core.metadata._named_ms:  # until it has requested the topic, and waits
         time.sleep(0.001)
     producer.close()
     thread.join(TIMEOUT_S)
@@ -462,15 +462,15 @@ def test_an_interrupt_ends_the_wait_and_the_producer_still_closes() -> None:
         signal.signal(signal.SIGALRM, previous)
 
 
-def test_waiting_costs_few_turns(unheard: Producer) -> None:
-    step = unheard._core.engine.step
+def test_waiting_costs_few_turns(unconnected: Producer) -> None:
+    step = unconnected._core.engine.step
     turns: list[int] = []
 
     def counted(now_ms: int) -> int:
         turns.append(now_ms)
         return step(now_ms)
 
-    unheard._core.engine.step = counted  # type: ignore[method-assign]
+    unconnected._core.engine.step = counted  # type: ignore[method-assign]
     with pytest.raises(KafkaTimeoutError):
-        unheard.send("t", b"v")
+        unconnected.send("t", b"v")
     assert 0 < len(turns) < 100

@@ -42,7 +42,7 @@ REQUEST = (12).to_bytes(4, "big") + b"\x00\x03\x00\x01\x00\x00\x00\x2aabcd"
 
 
 def echoes(connection: socket.socket) -> None:
-    """Send everything back. An echoed request has API and version where an answer has its id."""
+    """Send everything back. An echoed request has API and version where a response has its id."""
     while data := connection.recv(65536):
         connection.sendall(data)
 
@@ -207,7 +207,7 @@ def test_a_blackhole_stays_open_and_sends_nothing(proxy: FaultProxy) -> None:
     proxy.inject(Blackhole(direction=Direction.REQUEST, count_max=1))
     with connect(proxy) as connection, connect(proxy) as other:
         connection.sendall(REQUEST)
-        # The other's answer says that the proxy has had its turn with the first.
+        # The other's response shows that the proxy has had its turn with the first.
         while proxy.counts.get("Blackhole", 0) == 0:
             time.sleep(0.001)
         exchange(other)

@@ -145,7 +145,7 @@ def test_acknowledged_is_kept_once_and_in_order(
 
 @pytest.mark.slow
 def test_replication_does_not_pass_the_proxies(kafka_cluster_factory: KafkaClusterFactory) -> None:
-    """A record is acknowledged when the follower has it too, and its proxy lets nobody in."""
+    """A record is acknowledged when the follower has it too, and its proxy accepts nothing."""
     config = {"default.replication.factor": 2, "min.insync.replicas": 2}
     with kafka_cluster_factory(brokers=2, config=config, proxied=True) as pair:
         topic = confluent_create_topic(pair, "replicated", replication_factor=2)
@@ -178,7 +178,7 @@ def test_a_cluster_without_proxies_has_none_to_give(
 
 
 def checked_value(number: int) -> bytes:
-    """A value that can tell whether it is whole."""
+    """A value that shows whether it is whole."""
     text = b"%d %s" % (number, b"x" * 80)
     return b"%08x %s" % (zlib.crc32(text), text)
 
@@ -265,7 +265,7 @@ def test_every_record_comes_once_and_in_order(
 def test_flipped_bits_give_no_corrupt_value_and_no_end(
     kafka: KafkaCluster, proxy: FaultProxy, filled: str
 ) -> None:
-    """A flip in an offset goes unseen: checksums do not cover it. So all that is asked is that
+    """A flip in an offset goes unseen: checksums do not cover it. So all that is required is that
     each value is whole, that every poll returns, and that a healed network is made use of."""
     before = proxy.counts.get("Flip", 0)
     errors: list[KafkaError] = []

@@ -113,7 +113,7 @@ def test_sockets_get_the_options_of_the_configuration(listener: socket.socket) -
     stream, peer = connect(port, listener)
     sock = port._channels[stream].sock
     assert sock is not None
-    # Linux doubles what it is told, for its own book-keeping.
+    # Linux doubles what is set, for its own book-keeping.
     assert sock.getsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF) == 100_000
     assert sock.getsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF) == 120_000
     assert sock.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)

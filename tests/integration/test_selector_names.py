@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 class Names:
-    """Stands in for the system's resolver, which knows one name with several addresses."""
+    """Stands in for the system's resolver, and has one name with several addresses."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.gate = threading.Event()

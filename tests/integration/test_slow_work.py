@@ -190,7 +190,7 @@ def test_what_a_deserializer_commits_leaves_out_what_it_has_in_hand(
 )
 @each_protocol
 def test_a_deserializer_may_have_the_consumer_leave(protocol: str, fake: FakeKafka) -> None:
-    """What it was called for is not handed out: it is for whoever has the partition next."""
+    """The records of that poll are not returned: they are for the next owner of the partition."""
     write(fake, COUNT, 1)
     values: list[bytes] = []
 

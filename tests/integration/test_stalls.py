@@ -1,4 +1,4 @@
-"""Polls that find nothing say why, once that has lasted, and reading goes on by itself.
+"""Polls that find nothing raise the cause, once that has lasted, and reading goes on by itself.
 
 Brokers are lost, or never help; or a group gets nowhere though its brokers are there.
 """
@@ -62,7 +62,7 @@ def reader(servers: str, *, subscribes: bool = False, **settings: object) -> Con
 def poll_until_it_raises(
     consumer: Consumer, match: str = "t-0 could not be read for", least_ms: int = PATIENCE_MS
 ) -> None:
-    """Polls that find nothing, until one says why, not before `least_ms`."""
+    """Polls that find nothing, until one raises the cause, not before `least_ms`."""
     started_s = time.monotonic()
 
     def poll_on() -> None:
@@ -77,7 +77,7 @@ def poll_until_it_raises(
 
 
 def poll_until_it_reads(consumer: Consumer) -> None:
-    """Polls that find nothing, until one has the record; the trouble is over."""
+    """Polls that find nothing, until one has the record; the stall is over."""
     started_s = time.monotonic()
     while not consumer.poll(0.5):
         assert time.monotonic() - started_s < TIMEOUT_S
@@ -95,7 +95,7 @@ def test_a_cluster_that_is_gone_is_reported_and_read_again_when_it_is_back(
             for broker_id in cluster.brokers:
                 cluster.stop_broker(broker_id)
         poll_until_it_raises(consumer)
-        assert len(consumer.poll(0.2)) == 0, "it is not told in each poll"
+        assert len(consumer.poll(0.2)) == 0, "it is not reported in each poll"
         with fake_kafka.control() as cluster:
             for broker_id in cluster.brokers:
                 cluster.start_broker(broker_id)
@@ -181,7 +181,7 @@ def test_a_service_is_told_what_no_waiting_cures(servers: str, fake_kafka: FakeK
 def test_a_broker_that_only_refuses_or_never_responds_is_reported(
     servers: str, fake_kafka: FakeKafka, api_key: ApiKey, fault: faults.Fault
 ) -> None:
-    """It refuses for reasons that should pass, or never answers, though it is there."""
+    """It refuses for reasons that should pass, or never responds, though it is there."""
     with fake_kafka.control() as cluster:
         cluster.faults.add(fault, api_key, times=None)
     with reader(servers) as consumer:

@@ -88,16 +88,16 @@ def group(request: pytest.FixtureRequest, fake: FakeKafka) -> Iterator[StaticGro
 @pytest.mark.promise("a static leader's restart moves nothing, and what came meanwhile is assigned")
 def test_a_leader_that_restarts_moves_nothing(group: StaticGroup, fake: FakeKafka) -> None:
     before = [each.assignment() for each in group.members]
-    told = [list(recording.events) for recording in group.recordings[1:]]
+    events = [list(recording.events) for recording in group.recordings[1:]]
     group.members[0].close()
     with fake.control() as cluster:
         joins = cluster.faults.add(faults.delay_response(0), ApiKey.JOIN_GROUP, times=None)
-        asked = cluster.faults.add(faults.delay_response(0), ApiKey.DESCRIBE_GROUPS, times=None)
+        fault = cluster.faults.add(faults.delay_response(0), ApiKey.DESCRIBE_GROUPS, times=None)
     group.restart_leader()
-    group.poll_until(lambda: asked.used_count == 1 and group.all_have_some)
+    group.poll_until(lambda: fault.used_count == 1 and group.all_have_some)
     group.poll_on()
     assert [each.assignment() for each in group.members] == before
-    assert [recording.events for recording in group.recordings[1:]] == told
+    assert [recording.events for recording in group.recordings[1:]] == events
     assert joins.used_count == 1, "the leader's own"
 
 

@@ -172,7 +172,7 @@ class Story:
         self._admin.alter_group_offsets(group, {TopicPartition(topic, 0): committed})
 
     def _look(self) -> None:
-        """Let everybody see that there is another leader, and that nothing has come."""
+        """Let every consumer find the other leader, and that nothing has come."""
         for living in self.living:
             living.values.extend(record.value for record in living.consumer.poll(POLL_S))
 
@@ -210,7 +210,7 @@ def new_from(first_offset: int) -> list[tuple[int, object]]:
 def test_what_came_while_it_was_away_is_read_whatever_the_policy(story: Story, policy: str) -> None:
     consumer = story.consumer(STILL, group_id=policy, auto_offset_reset=policy)
     (first, *_) = records = consumer.poll(TIMEOUT_S)
-    assert first.leader_epoch == LAST, "somebody wrote in between"
+    assert first.leader_epoch == LAST, "another producer wrote in between"
     found = [(record.offset, record.value) for record in records]
     assert found + read(consumer, len(NEW) - len(found)) == new_from(END)
 

@@ -243,7 +243,7 @@ def test_a_broker_too_old_is_reported_at_once_with_the_version_it_takes(journey:
 
 
 class ScriptedBroker:
-    """A broker of our own versions, whose Metadata answers are made by a function."""
+    """A broker of our own versions, whose Metadata responses are made by a function."""
 
     def __init__(self, response: Callable[[int], bytes]) -> None:
         self._respond = response

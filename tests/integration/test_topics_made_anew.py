@@ -1,7 +1,7 @@
 """A topic that is deleted and made anew under its name, while it is read: by real brokers and fake.
 
 Method: the new topic has more records than the old one, so that a position of the old log stands
-in the new one, too, and nothing but the topic's id tells that records would be left out.
+in the new one, too, and nothing but the topic's id shows that records would be left out.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ def id_of(admin: Admin, topic: str) -> bytes | None:
 
 
 def replace(admin: Admin, topic: str) -> None:
-    """Delete a topic and have it again under another id, by us or by what a producer asks for."""
+    """Delete a topic and have it again under another id, by us or by a producer's request."""
     old_id = id_of(admin, topic)
     admin.delete_topics([topic])
     deadline_s = time.monotonic() + TIMEOUT_S

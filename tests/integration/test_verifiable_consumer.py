@@ -44,8 +44,8 @@ def write(servers: str, topic: str, numbers: range) -> None:
 def wait_until(condition: Callable[[], object], *members: VerifiableMember) -> None:
     deadline_s = time.monotonic() + TIMEOUT_S
     while not condition():
-        told = [(member.events[-3:], member.errors) for member in members]
-        assert time.monotonic() < deadline_s, told
+        seen = [(member.events[-3:], member.errors) for member in members]
+        assert time.monotonic() < deadline_s, seen
         time.sleep(LOOK_S)
 
 
@@ -122,7 +122,7 @@ def test_members_take_over_from_one_that_was_killed(servers: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("options", "told"),
+    ("options", "expected"),
     [
         (("--group-id", "vg"), "--topic"),
         ((*GROUP, "--reset-policy", "sometimes"), "auto.offset.reset"),
@@ -130,10 +130,10 @@ def test_members_take_over_from_one_that_was_killed(servers: str) -> None:
         ((*GROUP, "--command-config", "no-such-file"), "no-such-file"),
     ],
 )
-def test_a_wrong_call_is_reported(options: tuple[str, ...], told: str) -> None:
+def test_a_wrong_call_is_reported(options: tuple[str, ...], expected: str) -> None:
     with VerifiableMember("localhost:1", *options) as member:
         assert member.wait() != 0
-    assert told in member.errors
+    assert expected in member.errors
     assert member.named("shutdown_complete") == []
 
 
@@ -185,5 +185,5 @@ def test_ours_and_javas_share_a_group_and_report_the_same_events(
 
 
 def parts_of(events: list[dict[str, Any]]) -> set[frozenset[str]]:
-    """What is told of a partition."""
+    """What is reported of a partition."""
     return {frozenset(part) for event in events for part in event.get("partitions", ())}

@@ -1,9 +1,9 @@
 """A verifiable consumer in a process of its own, ours or Java's, held to what Kafka's tests demand.
 
-`check` goes through what it told, in order: a record comes only from a partition that the member
+`check` goes through what it printed, in order: a record comes only from a partition that the member
 has, at the position where it should go on, and no commit is beyond what was read.
 
-Owner: the test that made it; a thread of its own reads what the process tells.
+Owner: the test that made it; a thread of its own reads what the process prints.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ class VerifiableMember:
         self._process.stderr.close()
 
     def kill(self) -> None:
-        """End it without a word."""
+        """Kill it."""
         self._process.kill()
 
     def terminate(self) -> None:
@@ -104,7 +104,7 @@ class VerifiableMember:
         return [event["value"] for event in self.named("record_data")]
 
     def check(self, committed: dict[TopicPartition, int]) -> None:
-        """Raise when it told what must not be; `committed` goes from member to member."""
+        """Raise when it printed what must not be; `committed` goes from member to member."""
         owned: set[TopicPartition] = set()
         positions: dict[TopicPartition, int] = {}
         for event in list(self.events):
@@ -133,7 +133,7 @@ class VerifiableMember:
     def _read_events(self) -> None:
         assert self._process.stdout is not None
         for line in self._process.stdout:
-            if line.endswith("\n"):  # who is killed may be cut short
+            if line.endswith("\n"):  # a killed process may have cut its line short
                 self.events.append(json.loads(line))
 
     def _read_errors(self) -> None:

@@ -1,4 +1,4 @@
-"""`make mutants`: plants one defect after the other in a copy, and sees whether its tests fail.
+"""`make mutants`: plants one defect after the other in a copy, and checks whether its tests fail.
 
 First all those tests have to pass without any defect. Then a defect is *noticed* when each of its
 tests fails by itself: pytest ends with status 1, and not by an import that fails, a fixture, or a
@@ -58,7 +58,7 @@ class Run(NamedTuple):
     output: str
 
     def line_of(self, test: str, outcome: str) -> str | None:
-        """Return the line of the summary that says so of a test, in one of its cases at least."""
+        """Return the line of the summary with this outcome of a test, in one of its cases."""
         head = f"{outcome} {test}"
         for line in self.output.splitlines():
             if line.startswith(head) and line[len(head) : len(head) + 1] in ("", " ", "["):
@@ -167,7 +167,7 @@ class Trial(NamedTuple):
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Plant what is asked for; the exit status."""
+    """Plant what is chosen; the exit status."""
     parser = argparse.ArgumentParser(prog="make mutants", description=__doc__.split("\n")[0])
     parser.add_argument("--jobs", type=int, default=2, help="how many at the same time")
     parser.add_argument("--only", default="", help="those with this in file or sentence")

@@ -1,6 +1,6 @@
 """The list of planted defects stays alive: each can be planted, and has tests that there are.
 
-Whether these notice it, `make mutants` tells; here is only how it judges that.
+Whether these notice it, `make mutants` shows; here is only how it judges that.
 """
 
 from __future__ import annotations

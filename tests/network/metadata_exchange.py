@@ -1,4 +1,4 @@
-"""Asking a `Metadata` as the engine does, and answering it as brokers do.
+"""Polls a `Metadata` as the engine does, and responds as brokers do.
 
 Owner: no state.
 """

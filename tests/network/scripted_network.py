@@ -38,7 +38,7 @@ class Steady(Random):
         return (a + b) / 2
 
 
-class Outcome:
+class Completion:
     """What became of a request. A second call back is an error of its own."""
 
     def __init__(self) -> None:
@@ -139,14 +139,14 @@ class ScriptedNetwork:
         check: Callable[[Message], None] | None = None,
         is_movable: bool = False,
         held_ms: int = 0,
-    ) -> Outcome:
-        """Send a request, by default a Metadata request; return where its outcome will stand."""
-        outcome = Outcome()
+    ) -> Completion:
+        """Send a request, by default a Metadata request; return its completion."""
+        completion = Completion()
         request = Request(
             MetadataRequest() if message is None else message,
             node_id,
-            outcome.on_response,
-            outcome.on_failure,
+            completion.on_response,
+            completion.on_failure,
             timeout_ms=timeout_ms,
             max_version=max_version,
             expects_response=expects_response,
@@ -155,13 +155,13 @@ class ScriptedNetwork:
             held_ms=held_ms,
         )
         self.client.send(request, self.now_ms)
-        return outcome
+        return completion
 
-    def write(self, node_id: int | None = None, **options: Any) -> Outcome:
+    def write(self, node_id: int | None = None, **options: Any) -> Completion:
         """Send a request, and make the turn in which it is written, or a connection begun."""
-        outcome = self.send(node_id, **options)
+        completion = self.send(node_id, **options)
         self.turn()
-        return outcome
+        return completion
 
     def respond(self, peer: ScriptedPeer, message: Message | None = None) -> None:
         """Respond to the oldest request, by default with an empty Metadata response."""

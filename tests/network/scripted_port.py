@@ -1,4 +1,4 @@
-"""ScriptedPort: a port without sockets; a test says what its peers do.
+"""ScriptedPort: a port without sockets; a test controls its peers.
 
 A peer reads what the client writes with the protocol layer. As with every port, streams are called
 only from inside `wait`, which never waits here.

@@ -22,15 +22,15 @@ from tests.network.scripted_network import BROKERS, ScriptedNetwork
 def test_a_request_to_a_node_connects_shakes_hands_and_has_its_response(
     network: ScriptedNetwork,
 ) -> None:
-    outcome = network.write(2)
+    completion = network.write(2)
     assert (network.peer.host, network.peer.port) == BROKERS[1].address
     network.shake_hands()
     network.turn()
     network.peer.respond(MetadataResponse(cluster_id="c"))
     network.turn(5)
-    assert isinstance(outcome.response, MetadataResponse)
-    assert outcome.response.cluster_id == "c"
-    assert outcome.done_ms == network.now_ms
+    assert isinstance(completion.response, MetadataResponse)
+    assert completion.response.cluster_id == "c"
+    assert completion.done_ms == network.now_ms
 
 
 def test_requests_to_one_node_are_written_in_order(network: ScriptedNetwork) -> None:
@@ -43,12 +43,12 @@ def test_requests_to_one_node_are_written_in_order(network: ScriptedNetwork) -> 
 
 @pytest.mark.promise("`NetworkClient.send` only queues, and runs no callback")
 def test_a_request_to_an_unknown_node_fails_with_the_reason(network: ScriptedNetwork) -> None:
-    outcome = network.send(77)
-    assert not outcome.is_done()
+    completion = network.send(77)
+    assert not completion.is_done()
     network.turn()
-    assert isinstance(outcome.error, ConnectionFailedError)
-    assert outcome.error.retriable
-    assert "broker 77 is not in the metadata" in str(outcome.error)
+    assert isinstance(completion.error, ConnectionFailedError)
+    assert completion.error.retriable
+    assert "broker 77 is not in the metadata" in str(completion.error)
 
 
 def test_a_version_that_the_broker_lacks_fails_the_request_alone(network: ScriptedNetwork) -> None:
@@ -71,13 +71,13 @@ def test_a_cap_on_the_version_holds(network: ScriptedNetwork) -> None:
 
 def test_a_request_without_a_response_is_done_without_any_event(network: ScriptedNetwork) -> None:
     network.make_ready(1)
-    outcome = network.send(1, message=ProduceRequest(acks=0), expects_response=False)
+    completion = network.send(1, message=ProduceRequest(acks=0), expects_response=False)
     deadline_ms = network.client.prepare(network.now_ms)
     assert deadline_ms == network.now_ms, "nothing would ever end a wait"
     network.client.complete(network.now_ms)
-    assert outcome.is_done()
-    assert outcome.response is None
-    assert outcome.error is None
+    assert completion.is_done()
+    assert completion.response is None
+    assert completion.error is None
 
 
 def test_a_request_without_a_response_is_done_once_the_system_took_it(
@@ -85,21 +85,21 @@ def test_a_request_without_a_response_is_done_once_the_system_took_it(
 ) -> None:
     peer = network.make_ready(1)
     peer.takes_bytes = False
-    outcome = network.write(1, expects_response=False)
-    assert not outcome.is_done()
+    completion = network.write(1, expects_response=False)
+    assert not completion.is_done()
     peer.unsent_bytes = 0
     network.turn()
-    assert outcome.is_done()
-    assert outcome.error is None
+    assert completion.is_done()
+    assert completion.error is None
 
 
 def test_a_request_without_a_response_fails_with_its_stream(network: ScriptedNetwork) -> None:
     peer = network.make_ready(1)
     peer.takes_bytes = False
-    outcome = network.write(1, expects_response=False)
+    completion = network.write(1, expects_response=False)
     peer.hang_up()
     network.turn()
-    assert isinstance(outcome.error, DisconnectedError)
+    assert isinstance(completion.error, DisconnectedError)
 
 
 # Being ready.
@@ -132,7 +132,7 @@ def test_a_queued_request_makes_a_node_busy_for_others(network: ScriptedNetwork)
 def test_the_in_flight_limit_holds_and_the_rest_waits() -> None:
     network = ScriptedNetwork(*BROKERS, in_flight_max=2)
     peer = network.make_ready(1)
-    outcomes = [network.send(1) for _ in range(3)]
+    completions = [network.send(1) for _ in range(3)]
     network.turn()
     assert len(peer.requests) == 2
     assert network.client.in_flight_count(1) == network.client.in_flight_count() == 3
@@ -140,7 +140,7 @@ def test_the_in_flight_limit_holds_and_the_rest_waits() -> None:
     network.respond(peer)
     network.turn()
     assert len(peer.requests) == 2
-    assert [outcome.is_done() for outcome in outcomes] == [True, False, False]
+    assert [completion.is_done() for completion in completions] == [True, False, False]
 
 
 def test_connecting_twice_opens_once_and_an_unknown_node_waits_for_metadata(
@@ -178,11 +178,11 @@ def test_throttling_without_end_does_not_hold_a_request_beyond_its_time(
     peer = network.make_ready(1)
     network.write(1)
     network.respond(peer, MetadataResponse(throttle_time_ms=2**31 - 1))
-    outcome = network.send(1, timeout_ms=400)
+    completion = network.send(1, timeout_ms=400)
     assert network.turn() == network.now_ms + 400
     network.turn(400)
-    assert isinstance(outcome.error, KafkaTimeoutError)
-    assert str(outcome.error) == (
+    assert isinstance(completion.error, KafkaTimeoutError)
+    assert str(completion.error) == (
         "broker 1 did not take the METADATA request within 400 ms: the connection is busy or "
         "throttled"
     )
@@ -194,9 +194,9 @@ def test_throttling_without_end_does_not_hold_a_request_beyond_its_time(
 @pytest.mark.promise("closing leaves no connection, thread or descriptor open")
 def test_closing_closes_every_connection_and_calls_nothing_back(network: ScriptedNetwork) -> None:
     peers = [network.make_ready(1), network.make_ready(2)]
-    outcome = network.write(1)
+    completion = network.write(1)
     network.client.close()
     assert all(peer.is_closed() for peer in peers)
     network.client.complete(network.now_ms)
-    assert not outcome.is_done()
+    assert not completion.is_done()
     network.client.close()

@@ -54,11 +54,11 @@ def test_a_request_has_the_time_of_its_own_or_of_the_setting_and_what_it_may_be_
 ) -> None:
     network = ScriptedNetwork(*BROKERS, request_timeout_ms=700)
     network.make_ready(1)
-    outcome = network.write(1, **options)
+    completion = network.write(1, **options)
     assert network.turn(allowed_ms - 1) == network.now_ms + 1
-    assert not outcome.is_done()
+    assert not completion.is_done()
     network.turn(1)
-    assert str(outcome.error) == (
+    assert str(completion.error) == (
         f"broker-1:9092 (id 1) did not respond to METADATA within {allowed_ms} ms; it is "
         f"overloaded or out of reach; if it needs longer, raise request_timeout_ms"
     )
@@ -66,22 +66,22 @@ def test_a_request_has_the_time_of_its_own_or_of_the_setting_and_what_it_may_be_
 
 def test_a_response_in_time_ends_the_waiting(network: ScriptedNetwork) -> None:
     peer = network.make_ready(1)
-    outcome = network.write(1, timeout_ms=1_000)
+    completion = network.write(1, timeout_ms=1_000)
     peer.respond(MetadataResponse())
     network.turn(999)
-    assert outcome.response is not None
+    assert completion.response is not None
     network.turn(10)
     assert not peer.is_closed()
 
 
 def test_a_request_that_no_broker_takes_times_out_with_the_reasons() -> None:
     network = ScriptedNetwork(bootstrap=BOOTSTRAP[:2])
-    outcome = network.write(timeout_ms=300)
+    completion = network.write(timeout_ms=300)
     network.refuse()
     network.turn()
     network.turn(300)
-    assert isinstance(outcome.error, KafkaTimeoutError)
-    text = str(outcome.error)
+    assert isinstance(completion.error, KafkaTimeoutError)
+    text = str(completion.error)
     assert text.startswith("no broker took the METADATA request within 300 ms: ")
     assert f"cannot connect to {network.port.peers[0].host}:9092: refused" in text
     second = network.port.peers[1].host
@@ -91,9 +91,9 @@ def test_a_request_that_no_broker_takes_times_out_with_the_reasons() -> None:
 def test_a_request_that_its_broker_does_not_take_times_out_with_the_reason(
     network: ScriptedNetwork,
 ) -> None:
-    outcome = network.write(1, timeout_ms=300)
+    completion = network.write(1, timeout_ms=300)
     network.turn(300)
-    assert str(outcome.error) == (
+    assert str(completion.error) == (
         "broker 1 did not take the METADATA request within 300 ms: broker-1:9092 (id 1) has not "
         "accepted the connection yet"
     )
@@ -102,17 +102,17 @@ def test_a_request_that_its_broker_does_not_take_times_out_with_the_reason(
 def test_a_connection_that_is_never_accepted_is_given_up_and_tried_again(
     network: ScriptedNetwork,
 ) -> None:
-    outcome = network.send(1, timeout_ms=100_000)
+    completion = network.send(1, timeout_ms=100_000)
     deadline_ms = network.turn()
     setup_ms = network.turn() - network.now_ms
     assert deadline_ms <= network.now_ms + setup_ms
     assert 8_000 <= setup_ms <= 12_000
     network.turn(setup_ms)
-    assert isinstance(outcome.error, ConnectionFailedError)
+    assert isinstance(completion.error, ConnectionFailedError)
     assert f"broker-1:9092 (id 1) did not accept a connection within {setup_ms} ms" in str(
-        outcome.error
+        completion.error
     )
-    assert "socket_connection_setup_timeout_ms" in str(outcome.error)
+    assert "socket_connection_setup_timeout_ms" in str(completion.error)
     network.send(1)
     network.turn(60)
     assert len(network.port.peers) == 2
@@ -140,7 +140,7 @@ def test_time_without_a_driver_does_not_count_but_for_a_second(
     # A consumer is away from poll, working on records, with its next fetch in flight. A group may
     # take several steps before anything is waited for.
     peer = network.make_ready(1)
-    outcome = network.send(1, timeout_ms=10_000)
+    completion = network.send(1, timeout_ms=10_000)
     network.turn(4_000)
     network.now_ms += 600_000
     for _ in range(prepare_count):
@@ -148,10 +148,10 @@ def test_time_without_a_driver_does_not_count_but_for_a_second(
     network.turn(after_ms)
     assert peer.is_closed() is is_late
     if is_late:
-        assert isinstance(outcome.error, KafkaTimeoutError)
+        assert isinstance(completion.error, KafkaTimeoutError)
     else:
         network.respond(peer)
-        assert outcome.response is not None
+        assert completion.response is not None
 
 
 @pytest.mark.parametrize("absence_ms", [200, 1_000, 60_000])
@@ -159,68 +159,70 @@ def test_a_broker_that_never_responds_is_given_up_however_rarely_it_is_driven(
     network: ScriptedNetwork, absence_ms: int
 ) -> None:
     network.make_ready(1)
-    outcome = network.send(1, timeout_ms=10_000)
+    completion = network.send(1, timeout_ms=10_000)
     turn_count = 0
-    while not outcome.is_done():
+    while not completion.is_done():
         network.turn()
         network.now_ms += absence_ms
         turn_count += 1
         assert turn_count <= 10_000 // min(absence_ms, 1_000) + 1
-    assert isinstance(outcome.error, KafkaTimeoutError)
+    assert isinstance(completion.error, KafkaTimeoutError)
 
 
 def test_a_response_that_lies_unread_is_read_before_its_request_is_given_up(
     network: ScriptedNetwork,
 ) -> None:
     peer = network.make_ready(1)
-    outcome = network.write(1, timeout_ms=1_000)
+    completion = network.write(1, timeout_ms=1_000)
     peer.respond(MetadataResponse())
     network.turn(1_000)
-    assert outcome.response is not None
+    assert completion.response is not None
 
 
 def test_what_waited_to_be_written_still_gives_the_broker_its_whole_time(
     network: ScriptedNetwork,
 ) -> None:
-    outcome = network.write(1, timeout_ms=10_000)
+    completion = network.write(1, timeout_ms=10_000)
     network.turn(7_000)
     assert len(network.shake_hands().requests) == 1
     network.turn(9_999)
-    assert not outcome.is_done()
+    assert not completion.is_done()
     network.turn(1)
-    assert "within 10000 ms" in str(outcome.error)
+    assert "within 10000 ms" in str(completion.error)
 
 
 def test_an_absence_uses_up_the_time_of_no_attempt_and_of_no_request_that_waits(
     network: ScriptedNetwork,
 ) -> None:
     # The name was looked up without a driver, and only now is the address connected to.
-    outcome = network.write(1, timeout_ms=10_000)
+    completion = network.write(1, timeout_ms=10_000)
     network.now_ms += 600_000
     network.turn()
     assert not network.peer.is_closed()
-    assert not outcome.is_done()
+    assert not completion.is_done()
     network.peer.accept()
     network.turn()
     network.now_ms += 600_000
     network.turn()
     network.peer.respond_versions()
     network.serve()
-    assert outcome.response is not None
+    assert completion.response is not None
     assert len(network.port.peers) == 1
 
 
 def test_an_attempt_that_cannot_even_begin_has_failed_and_the_next_one_may_succeed(
     network: ScriptedNetwork, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    outcome = network.send(1)
+    completion = network.send(1)
     with monkeypatch.context() as limits:
         limits.setattr(network.port, "open", None)  # which cannot be called
         limits.setattr(network.port, "close", lambda _: None)
         assert network.client.prepare(network.now_ms) == network.now_ms
         network.client.complete(network.now_ms)
-    assert isinstance(outcome.error, ConnectionFailedError)
-    assert "no connection to broker-1:9092 (id 1) could be opened: TypeError" in str(outcome.error)
+    assert isinstance(completion.error, ConnectionFailedError)
+    assert "no connection to broker-1:9092 (id 1) could be opened: TypeError" in str(
+        completion.error
+    )
     network.turn(300)
     network.make_ready(1)
 
@@ -268,11 +270,11 @@ def test_a_connection_that_never_was_is_not_called_lost(
 def test_everything_in_flight_or_queued_fails_with_the_connection() -> None:
     network = ScriptedNetwork(*BROKERS, in_flight_max=2)
     peer = network.make_ready(1)
-    outcomes = [network.send(1) for _ in range(4)]
+    completions = [network.send(1) for _ in range(4)]
     elsewhere = network.write(2)
     peer.hang_up()
     network.turn()
-    assert all(isinstance(outcome.error, DisconnectedError) for outcome in outcomes)
+    assert all(isinstance(completion.error, DisconnectedError) for completion in completions)
     assert not elsewhere.is_done()
     assert peer.is_closed()
 
@@ -302,13 +304,13 @@ def test_bytes_that_cannot_be_read_end_the_connection_but_the_request_may_be_tri
     network: ScriptedNetwork, data: bytes
 ) -> None:
     peer = network.make_ready(1)
-    outcome = network.write(1)
+    completion = network.write(1)
     peer.feed(data)
     network.turn()
-    assert isinstance(outcome.error, DisconnectedError)
-    assert outcome.error.retriable
-    assert isinstance(outcome.error.__cause__, DecodeError)
-    text = str(outcome.error)
+    assert isinstance(completion.error, DisconnectedError)
+    assert completion.error.retriable
+    assert isinstance(completion.error.__cause__, DecodeError)
+    text = str(completion.error)
     assert "the connection to broker-1:9092 (id 1) was given up: broker-1:9092" in text
     assert peer.is_closed()
 
@@ -327,14 +329,18 @@ def test_a_response_that_contradicts_its_request_ends_the_connection_as_well(
             raise DecodeError("names another topic")
 
     peer = network.make_ready(1)
-    good, *outcomes = [network.send(1, check=check), network.send(1, check=check), network.write(1)]
+    good, *completions = [
+        network.send(1, check=check),
+        network.send(1, check=check),
+        network.write(1),
+    ]
     network.respond(peer)
     network.respond(peer)
     assert good.response is seen[0]
-    for outcome in outcomes:
-        assert isinstance(outcome.error, DisconnectedError)
-        assert outcome.error.retriable
-        assert "sent what cannot be read: names another topic" in str(outcome.error)
+    for completion in completions:
+        assert isinstance(completion.error, DisconnectedError)
+        assert completion.error.retriable
+        assert "sent what cannot be read: names another topic" in str(completion.error)
     assert peer.is_closed()
 
 
@@ -366,9 +372,9 @@ def test_a_peer_that_sends_before_a_request_and_hangs_up_is_no_broker(
 
 @pytest.mark.promise("reconnects back off, exponentially and with jitter")
 def test_a_node_that_refuses_is_tried_again_after_its_back_off(network: ScriptedNetwork) -> None:
-    outcome = network.write(1)
+    completion = network.write(1)
     network.refuse()
-    assert isinstance(outcome.error, ConnectionFailedError)
+    assert isinstance(completion.error, ConnectionFailedError)
     again = network.send(1)
     deadline_ms = network.turn()
     assert len(network.port.peers) == 1

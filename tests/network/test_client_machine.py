@@ -1,7 +1,7 @@
 """Whatever peers, brokers and time do, each request is called back once, and in time.
 
 Hypothesis makes up a history: requests of every kind, peers that accept, refuse, respond, throttle,
-talk nonsense or hang up, brokers that move, time that jumps. After each event the client must be
+send garbage or hang up, brokers that move, time that jumps. After each event the client must be
 consistent and must not spin; at the end every request must have ended by its deadline.
 """
 
@@ -18,7 +18,7 @@ from pykclient.protocol.message import encode_response
 from pykclient.protocol.messages.api_versions import ApiVersionsRequest
 from pykclient.protocol.messages.metadata import MetadataResponse
 from pykclient.types import Node
-from tests.network.scripted_network import BOOTSTRAP, BROKERS, Outcome, ScriptedNetwork
+from tests.network.scripted_network import BOOTSTRAP, BROKERS, Completion, ScriptedNetwork
 
 if TYPE_CHECKING:
     from tests.network.scripted_port import ScriptedPeer
@@ -49,7 +49,7 @@ class ClientMachine(RuleBasedStateMachine):
             in_flight_max=2,
             idle_max_ms=20_000,
         )
-        self.outcomes: list[tuple[Outcome, int]] = []
+        self.completions: list[tuple[Completion, int]] = []
         self.attempts: list[tuple[tuple[str, int], int]] = []
 
     def open_peers(self) -> list[ScriptedPeer]:
@@ -61,7 +61,7 @@ class ClientMachine(RuleBasedStateMachine):
 
     def settle(self) -> None:
         """Let the client do all that it can do now, which must come to an end."""
-        for _ in range(4 + len(self.outcomes)):
+        for _ in range(4 + len(self.completions)):
             deadline_ms = self.network.turn()
             self.note_attempts()
             if deadline_ms > self.network.now_ms and not self.network.client.has_completed:
@@ -92,14 +92,14 @@ class ClientMachine(RuleBasedStateMachine):
         expects_response: bool,
         max_version: int | None,
     ) -> None:
-        outcome = self.network.send(
+        completion = self.network.send(
             node_id,
             timeout_ms=timeout_ms,
             expects_response=expects_response,
             max_version=max_version,
         )
         allowed_ms = TIMEOUT_MS if timeout_ms is None else timeout_ms
-        self.outcomes.append((outcome, self.network.now_ms + allowed_ms))
+        self.completions.append((completion, self.network.now_ms + allowed_ms))
 
     @rule(node_id=st.sampled_from([-1, 1, 2, 3, 77]))
     def connect(self, node_id: int) -> None:
@@ -163,7 +163,7 @@ class ClientMachine(RuleBasedStateMachine):
             peer.requests.popleft()
 
     @rule(index=PEERS, data=NONSENSE)
-    def talk_nonsense(self, index: int, data: bytes) -> None:
+    def respond_with_garbage(self, index: int, data: bytes) -> None:
         peer = self.choose(index)
         if peer is not None and peer.is_accepted:
             peer.feed(data)
@@ -182,7 +182,7 @@ class ClientMachine(RuleBasedStateMachine):
             peer.unsent_bytes = 0
 
     @rule(ids=st.sets(st.sampled_from([1, 2, 3])), port=st.sampled_from([9092, 9092, 9093]))
-    def learn_of_a_cluster(self, ids: set[int], port: int) -> None:
+    def respond_with_a_cluster(self, ids: set[int], port: int) -> None:
         self.network.update_brokers(*(Node(b.id, b.host, port) for b in BROKERS if b.id in ids))
 
     @rule(elapsed_ms=st.sampled_from([1, 49, 250, 1_000, 9_000, 25_000]))
@@ -194,7 +194,9 @@ class ClientMachine(RuleBasedStateMachine):
     def nothing_is_lost_doubled_or_late(self) -> None:
         self.settle()
         now_ms = self.network.now_ms
-        pending = [deadline for outcome, deadline in self.outcomes if not outcome.is_done()]
+        pending = [
+            deadline for completion, deadline in self.completions if not completion.is_done()
+        ]
         assert self.network.client.in_flight_count() == len(pending)
         assert all(deadline_ms > now_ms for deadline_ms in pending)
 
@@ -217,7 +219,7 @@ class ClientMachine(RuleBasedStateMachine):
     def teardown(self) -> None:
         self.network.turn(TIMEOUT_MS)
         self.settle()
-        assert all(outcome.is_done() for outcome, _ in self.outcomes)
+        assert all(completion.is_done() for completion, _ in self.completions)
         self.network.client.close()
         assert all(peer.is_closed() for peer in self.network.port.peers)
 

@@ -94,7 +94,7 @@ def test_time_without_a_driver_makes_no_node_hung(network: ScriptedNetwork) -> N
 @pytest.mark.promise("any bootstrap address may be down")
 def test_bootstrap_addresses_are_tried_beside_each_other_while_one_keeps_us_waiting() -> None:
     network = ScriptedNetwork(bootstrap=BOOTSTRAP)
-    outcome = network.send()
+    completion = network.send()
     assert network.turn() == network.now_ms + STAGGER_MS
     network.turn(STAGGER_MS - 1)
     assert len(network.port.peers) == 1
@@ -105,7 +105,7 @@ def test_bootstrap_addresses_are_tried_beside_each_other_while_one_keeps_us_wait
     network.turn(10_000)
     assert len(network.port.peers) == 3
     network.serve()
-    assert outcome.response is not None
+    assert completion.response is not None
 
 
 @pytest.mark.promise("any bootstrap address may be down")
@@ -167,26 +167,26 @@ def test_without_that_strategy_only_known_brokers_are_tried() -> None:
 
 def test_one_old_broker_does_not_end_it_while_another_may_do() -> None:
     network = ScriptedNetwork(bootstrap=BOOTSTRAP[:2])
-    outcome = network.write()
+    completion = network.write()
     network.shake_hands(TOO_OLD)
-    assert not outcome.is_done()
+    assert not completion.is_done()
     network.turn()
     network.serve()
-    assert outcome.response is not None
+    assert completion.response is not None
 
 
 def test_what_every_address_fails_with_is_fatal_at_once_and_attempts_go_on() -> None:
     network = ScriptedNetwork(bootstrap=BOOTSTRAP[:2])
-    outcome = network.write()
+    completion = network.write()
     network.shake_hands(TOO_OLD)
     assert network.metadata.fatal_error is None
     network.turn()
     network.shake_hands(TOO_OLD)
     assert "is older than Kafka 2.1" in str(network.metadata.fatal_error)
-    assert not outcome.is_done()
+    assert not completion.is_done()
     network.turn(1_000)
     network.serve()
-    assert outcome.response is not None
+    assert completion.response is not None
 
 
 @pytest.mark.parametrize("old_comes_first", [True, False])
@@ -194,7 +194,7 @@ def test_what_one_address_fails_with_while_another_is_away_is_fatal_when_the_tim
     old_comes_first: bool,
 ) -> None:
     network = ScriptedNetwork(bootstrap=BOOTSTRAP[:2], request_timeout_ms=5_000)
-    outcome = network.send()
+    completion = network.send()
     for is_old in (old_comes_first, not old_comes_first):
         network.turn()
         if is_old:
@@ -205,8 +205,8 @@ def test_what_one_address_fails_with_while_another_is_away_is_fatal_when_the_tim
     network.turn(5_000)
     network.turn()
     assert "is older than Kafka 2.1" in str(network.metadata.fatal_error)
-    assert "is older than Kafka 2.1" in str(outcome.error)
-    assert isinstance(outcome.error, KafkaTimeoutError)
+    assert "is older than Kafka 2.1" in str(completion.error)
+    assert isinstance(completion.error, KafkaTimeoutError)
 
 
 def test_what_failed_before_a_good_response_does_not_count() -> None:
@@ -229,10 +229,10 @@ def test_what_failed_before_a_good_response_does_not_count() -> None:
 def test_an_old_broker_fails_what_is_meant_for_it_which_may_be_tried_again(
     network: ScriptedNetwork,
 ) -> None:
-    outcome = network.write(1)
+    completion = network.write(1)
     network.shake_hands(TOO_OLD)
-    assert isinstance(outcome.error, DisconnectedError)
-    assert isinstance(outcome.error.__cause__, UnsupportedVersionError)
+    assert isinstance(completion.error, DisconnectedError)
+    assert isinstance(completion.error.__cause__, UnsupportedVersionError)
 
 
 # Brokers that move, and connections that idle.
@@ -277,7 +277,7 @@ def test_closing_a_drained_connection_leads_to_another_step_now(network: Scripte
 def test_an_attempt_at_an_old_address_is_dropped_for_the_new_one_in_another_step_now(
     network: ScriptedNetwork, is_accepted: bool
 ) -> None:
-    outcome = network.write(1)
+    completion = network.write(1)
     old = network.peer
     if is_accepted:
         old.accept()
@@ -287,7 +287,7 @@ def test_an_attempt_at_an_old_address_is_dropped_for_the_new_one_in_another_step
     assert old.is_closed()
     network.turn()
     assert network.peer.host == MOVED.host
-    assert not outcome.is_done()
+    assert not completion.is_done()
 
 
 def test_an_old_address_that_is_suspect_is_left_at_once(network: ScriptedNetwork) -> None:
@@ -346,12 +346,12 @@ def test_a_connection_with_a_request_in_flight_or_waiting_does_not_idle() -> Non
     network.write(1)
     network.turn(20_000)
     network.respond(peer, MetadataResponse(throttle_time_ms=5_000))
-    outcome = network.send(1)
+    completion = network.send(1)
     network.turn(4_999)
     assert not peer.is_closed()
     network.turn(1)
     network.serve()
-    assert outcome.response is not None
+    assert completion.response is not None
 
 
 def test_connections_may_be_kept_for_ever() -> None:
@@ -363,8 +363,8 @@ def test_connections_may_be_kept_for_ever() -> None:
 def test_no_idle_time_at_all_still_lets_requests_through() -> None:
     network = ScriptedNetwork(*BROKERS, idle_max_ms=0)
     for node_id in (None, 1, 1):
-        outcome = network.send(node_id)
+        completion = network.send(node_id)
         network.turn(1_000)
         network.serve()
-        assert outcome.response is not None
+        assert completion.response is not None
         assert all(peer.is_closed() for peer in network.port.peers)

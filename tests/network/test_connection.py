@@ -27,7 +27,7 @@ from pykclient.protocol.messages.metadata import (
     MetadataResponseTopic,
 )
 from pykclient.types import Node
-from tests.network.scripted_network import Outcome
+from tests.network.scripted_network import Completion
 from tests.network.scripted_port import ScriptedPeer, ScriptedPort
 
 if TYPE_CHECKING:
@@ -63,12 +63,12 @@ class Line:
         self.connection.begin_handshake(deadline_ms=NOW_MS + 30_000)
 
     def send(self, *, expects_response: bool = True, deadline_ms: int = NEVER_MS) -> Request:
-        outcome = Outcome()
+        completion = Completion()
         request = Request(
             MetadataRequest(),
             1,
-            outcome.on_response,
-            outcome.on_failure,
+            completion.on_response,
+            completion.on_failure,
             expects_response=expects_response,
         )
         request.deadline_ms = deadline_ms
@@ -185,10 +185,10 @@ def test_a_later_response_does_not_shorten_the_throttling(ready: Line, later_ms:
 
 
 @pytest.mark.promise("a broker cannot throttle a client without limit")
-@pytest.mark.parametrize("asked_ms", [THROTTLE_MS_MAX + 1, 2**31 - 1])
-def test_no_broker_throttles_us_for_longer_than_the_limit(ready: Line, asked_ms: int) -> None:
+@pytest.mark.parametrize("throttle_ms", [THROTTLE_MS_MAX + 1, 2**31 - 1])
+def test_no_broker_throttles_us_for_longer_than_the_limit(ready: Line, throttle_ms: int) -> None:
     ready.send()
-    ready.peer.respond(MetadataResponse(throttle_time_ms=asked_ms))
+    ready.peer.respond(MetadataResponse(throttle_time_ms=throttle_ms))
     ready.take(now_ms=2_000)
     assert ready.connection.throttled_until_ms == 2_000 + THROTTLE_MS_MAX
 

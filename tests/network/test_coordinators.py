@@ -36,7 +36,7 @@ from tests.network.scripted_port import ALL_RANGES, ScriptedPeer
 if TYPE_CHECKING:
     from pykclient.network.cluster.node import CoordinatorNode
     from pykclient.types import Node
-    from tests.network.scripted_network import Outcome
+    from tests.network.scripted_network import Completion
 
 GROUP = CoordinatorType.GROUP
 RETRY_MS = 100
@@ -55,7 +55,7 @@ class Scene:
             retry_backoff=Backoff(RETRY_MS, 1_000, jitter=0, random=Random(1)),
         )
         self.network.client.connect(1, self.network.now_ms)
-        self.anyone = self.network.shake_hands({**ALL_RANGES, FIND: versions})
+        self.any_broker = self.network.shake_hands({**ALL_RANGES, FIND: versions})
 
     def step(self, elapsed_ms: int = 0) -> int:
         """Make a turn; return when the manager is to be polled again, counted from now."""
@@ -76,7 +76,7 @@ class Scene:
 
     def lookup(self) -> FindCoordinatorRequest:
         """The request that waits for its response."""
-        message = self.anyone.requests[0].message
+        message = self.any_broker.requests[0].message
         assert isinstance(message, FindCoordinatorRequest)
         return message
 
@@ -86,12 +86,12 @@ class Scene:
         """Respond to the oldest request, in the form of its version."""
         keys = keys or ("g",)
         address = (broker.id, broker.host, port) if error_code == 0 else (-1, "", -1)
-        if self.anyone.requests[0].header.api_version >= 4:
+        if self.any_broker.requests[0].header.api_version >= 4:
             found = [Coordinator(key, *address, error_code) for key in keys]
             message = FindCoordinatorResponse(coordinators=found)
         else:
             message = FindCoordinatorResponse(0, error_code, None, *address)
-        self.anyone.respond(message)
+        self.any_broker.respond(message)
         self.network.turn()
 
     def find(self) -> CoordinatorNode:
@@ -115,7 +115,7 @@ def scene() -> Scene:
 def test_nothing_is_requested_before_it_is_wanted(scene: Scene) -> None:
     scene.coordinators.find(GROUP, "g").failure()
     scene.step()
-    assert not scene.anyone.requests
+    assert not scene.any_broker.requests
 
 
 @pytest.mark.promise(
@@ -127,7 +127,7 @@ def test_a_group_is_looked_up_once_in_every_version(version: int) -> None:
     assert scene.want() is None
     scene.step()
     scene.step()
-    assert len(scene.anyone.requests) == 1
+    assert len(scene.any_broker.requests) == 1
     lookup = scene.lookup()
     assert (lookup.key, lookup.coordinator_keys) == (("g", []) if version < 4 else ("", ["g"]))
     scene.respond()
@@ -159,10 +159,10 @@ def test_a_coordinators_connection_serves_no_request_for_any_node(scene: Scene) 
 def test_a_coordinator_outside_the_metadata_is_reached(scene: Scene) -> None:
     scene.network.update_brokers(BROKERS[0])
     found = scene.find()
-    outcome = scene.network.write(found.id)
+    completion = scene.network.write(found.id)
     assert scene.network.peer.host == BROKER.host
     scene.network.serve()
-    assert outcome.response is not None
+    assert completion.response is not None
 
 
 def test_a_coordinator_that_moved_is_connected_to_at_its_new_address(scene: Scene) -> None:
@@ -193,9 +193,9 @@ def test_one_that_is_wrong_is_looked_up_after_a_back_off(scene: Scene) -> None:
     scene.coordinators.find(GROUP, "g").mark_unknown(found.id, NotCoordinatorError())
     assert scene.want() is None
     assert scene.step() == RETRY_MS
-    assert not scene.anyone.requests
+    assert not scene.any_broker.requests
     scene.step(RETRY_MS)
-    assert scene.anyone.requests
+    assert scene.any_broker.requests
 
 
 def test_news_about_a_former_coordinator_changes_nothing(scene: Scene) -> None:
@@ -233,13 +233,13 @@ def test_what_no_attempt_cures_is_reported_and_looked_up_anew_only_when_wanted(
     assert "group 'g'" in str(failure)
     assert scene.want() is None
     scene.step()
-    assert not scene.anyone.requests
+    assert not scene.any_broker.requests
     scene.step(RETRY_MS)
     assert scene.coordinators.find(GROUP, "g").failure() is None
-    assert not scene.anyone.requests
+    assert not scene.any_broker.requests
     scene.want()
     scene.step()
-    assert scene.anyone.requests
+    assert scene.any_broker.requests
 
 
 @pytest.mark.promise(
@@ -250,7 +250,7 @@ def test_keys_are_looked_up_together_by_type(scene: Scene) -> None:
     for key, key_type in wanted:
         scene.want(key, key_type)
     scene.step()
-    lookups = [received.message for received in scene.anyone.requests]
+    lookups = [received.message for received in scene.any_broker.requests]
     assert lookups == [
         FindCoordinatorRequest(key_type=0, coordinator_keys=["a", "b"]),
         FindCoordinatorRequest(key_type=1, coordinator_keys=["t"]),
@@ -269,7 +269,7 @@ def test_an_older_broker_gets_one_key_at_a_time() -> None:
     scene.want("b")
     scene.step()
     scene.step()
-    assert [received.message for received in scene.anyone.requests] == [
+    assert [received.message for received in scene.any_broker.requests] == [
         FindCoordinatorRequest(key="a"),
         FindCoordinatorRequest(key="b"),
     ]
@@ -314,23 +314,23 @@ def test_a_response_that_cannot_be_true_is_requested_again_and_then_reported(
 
 def test_a_node_that_is_out_of_reach_is_called_a_coordinator(scene: Scene) -> None:
     found = scene.find()
-    outcome = scene.network.send(found.id, timeout_ms=50)
+    completion = scene.network.send(found.id, timeout_ms=50)
     scene.network.turn(50)
     scene.network.turn()
-    assert str(outcome.error).startswith("broker 2, as coordinator, did not take the METADATA")
+    assert str(completion.error).startswith("broker 2, as coordinator, did not take the METADATA")
     assert str(found) == "broker-2:9092 (id 2, as coordinator)"
 
 
 # A coordinator that keeps its connection and does not respond.
 
 
-def suspect_coordinator(scene: Scene) -> tuple[CoordinatorNode, Outcome]:
+def suspect_coordinator(scene: Scene) -> tuple[CoordinatorNode, Completion]:
     """Let the coordinator owe a response until it is suspect."""
     found = scene.find()
     scene.connect(found)
     owed = scene.network.write(found.id)
     assert scene.wait(SUSPECT_MS - 1) == 1
-    assert not scene.anyone.requests
+    assert not scene.any_broker.requests
     scene.wait(1)
     assert scene.lookup().coordinator_keys == ["g"]
     return found, owed
@@ -359,9 +359,9 @@ def test_one_that_is_only_slow_stays_and_is_doubted_now_and_then(scene: Scene) -
     assert scene.want() == found
     assert not owed.is_done()
     assert scene.wait(SUSPECT_INTERVAL_MS - 1) == 1
-    assert not scene.anyone.requests
+    assert not scene.any_broker.requests
     scene.wait(1)
-    assert scene.anyone.requests
+    assert scene.any_broker.requests
 
 
 def test_one_that_responds_is_trusted_again(scene: Scene) -> None:
@@ -371,7 +371,7 @@ def test_one_that_responds_is_trusted_again(scene: Scene) -> None:
     scene.network.turn()
     assert owed.response is not None
     assert scene.wait(10 * SUSPECT_INTERVAL_MS) > SUSPECT_INTERVAL_MS
-    assert not scene.anyone.requests
+    assert not scene.any_broker.requests
     assert scene.want() == found
 
 
@@ -388,6 +388,6 @@ def test_one_that_is_lost_while_it_is_doubted_is_not_looked_up_twice(scene: Scen
     scene.coordinators.find(GROUP, "g").mark_unknown(found.id, "gone")
     assert scene.want() is None
     scene.step()
-    assert len(scene.anyone.requests) == 1
+    assert len(scene.any_broker.requests) == 1
     scene.respond()
     assert scene.want() == found

@@ -10,7 +10,7 @@ import pytest
 from pykclient.network.engine import Engine
 from pykclient.network.manager import IDLE, PollResult, Request
 from pykclient.protocol.messages.metadata import MetadataRequest, MetadataResponse
-from tests.network.scripted_network import BROKERS, Outcome, ScriptedNetwork
+from tests.network.scripted_network import BROKERS, Completion, ScriptedNetwork
 
 
 class ScriptedManager:
@@ -48,11 +48,11 @@ class Bench:
     def step(self) -> int:
         return self.engine.step(self.now_ms)
 
-    def request(self, node_id: int | None = None) -> tuple[Request, Outcome]:
-        outcome = Outcome()
+    def request(self, node_id: int | None = None) -> tuple[Request, Completion]:
+        completion = Completion()
         return (
-            Request(MetadataRequest(), node_id, outcome.on_response, outcome.on_failure),
-            outcome,
+            Request(MetadataRequest(), node_id, completion.on_response, completion.on_failure),
+            completion,
         )
 
 
@@ -79,25 +79,25 @@ def test_requests_are_sent_in_the_same_step_and_responses_taken_in_complete_alon
 ) -> None:
     bench.network.update_brokers(BROKERS[0])
     peer = bench.network.make_ready(1)
-    request, outcome = bench.request(node_id=1)
+    request, completion = bench.request(node_id=1)
     bench.first.result = PollResult(requests=[request])
     bench.step()
     assert [received.message for received in peer.requests] == [request.message]
     peer.respond(MetadataResponse())
     bench.network.port.wait(0)
     bench.step()
-    assert not outcome.is_done()
+    assert not completion.is_done()
     bench.engine.complete(bench.now_ms)
-    assert outcome.is_done()
+    assert completion.is_done()
 
 
 def test_a_request_that_fails_at_once_needs_no_wait(bench: Bench) -> None:
-    request, outcome = bench.request(node_id=77)
+    request, completion = bench.request(node_id=77)
     bench.first.result = PollResult(requests=[request])
     assert bench.step() == bench.now_ms
-    assert not outcome.is_done()
+    assert not completion.is_done()
     bench.engine.complete(bench.now_ms)
-    assert "broker 77 is not in the metadata" in str(outcome.error)
+    assert "broker 77 is not in the metadata" in str(completion.error)
 
 
 def test_mail_is_read_before_managers_are_polled(bench: Bench) -> None:

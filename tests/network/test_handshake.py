@@ -43,7 +43,7 @@ def response(
 
 
 def refusal(ranges: dict[int, tuple[int, int]]) -> memoryview:
-    """What a broker says that does not know our version: always in version 0."""
+    """The response of a broker that lacks our version: always in version 0."""
     return response(0, ranges, UNSUPPORTED_VERSION)
 
 

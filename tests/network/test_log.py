@@ -189,7 +189,7 @@ def repeated() -> RateLimitedLog:
 
 
 def lines(caplog: pytest.LogCaptureFixture, level: int = logging.WARNING) -> list[str]:
-    """What was said at a level."""
+    """The messages at a level."""
     return [record.getMessage() for record in caplog.records if record.levelno == level]
 
 
@@ -203,10 +203,10 @@ def test_one_line_stands_for_all_that_are_alike(
     repeated: RateLimitedLog, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.DEBUG)
-    said = [lose(repeated, START_MS + n * TRY_MS) for n in range(REPEAT_MS // TRY_MS)]
+    logged = [lose(repeated, START_MS + n * TRY_MS) for n in range(REPEAT_MS // TRY_MS)]
     assert lines(caplog) == ["lost n1: refused"]
-    assert said == [True, *[False] * (len(said) - 1)]
-    assert len(lines(caplog, logging.DEBUG)) == len(said) - 1
+    assert logged == [True, *[False] * (len(logged) - 1)]
+    assert len(lines(caplog, logging.DEBUG)) == len(logged) - 1
 
 
 @pytest.mark.promise("repeated failures are logged once for each reason, then now and then")

@@ -27,7 +27,7 @@ class Names:
         self.looked_up: list[str] = []
         self.gate = threading.Event()
         self.gate.set()
-        self.outcome: Callable[[str, int], Found] = lambda host, port: [
+        self.completion: Callable[[str, int], Found] = lambda host, port: [
             (socket.AF_INET, socket.SOCK_STREAM, 6, "", ("10.0.0.1", port))
         ]
 
@@ -36,7 +36,7 @@ class Names:
             raise socket.gaierror("not a number")
         self.looked_up.append(host)
         assert self.gate.wait(PATIENCE_S)
-        return self.outcome(host, port)
+        return self.completion(host, port)
 
 
 class Desk:
@@ -98,7 +98,7 @@ def test_a_name_gives_all_its_addresses_once_each_in_order(desk: Desk, names: Na
             for address in ("10.0.0.2", "10.0.0.1", "10.0.0.2")
         ]
 
-    names.outcome = several
+    names.completion = several
     desk.resolve("broker")
     [addresses] = desk.await_results()
     assert addresses == (
@@ -144,7 +144,7 @@ def test_a_name_that_cannot_be_resolved_is_an_error_with_its_cure(
     def fail(host: str, port: int) -> Found:
         raise raised
 
-    names.outcome = fail
+    names.completion = fail
     desk.resolve("broker")
     text = failed(desk.await_results())
     assert text.startswith("the host name 'broker' cannot be resolved: ")

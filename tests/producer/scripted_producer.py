@@ -1,6 +1,6 @@
 """A whole producer over a scripted port: real managers and network client, no socket, no thread.
 
-The test drives it turn by turn; one broker answers what it is asked.
+The test drives it turn by turn; one broker responds to every request.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ TOPIC_ID = bytes(range(16))
 class ScriptedProducer(SendCore[RecordMetadata], LiveClient):
     """A front-end that never waits: what would block raises `BufferExhaustedError`.
 
-    The broker knows the topics of `partition_counts`; others get its `topic_errors`, or 3
+    The broker has the topics of `partition_counts`; others get its `topic_errors`, or 3
     (UNKNOWN_TOPIC_OR_PARTITION).
     """
 
@@ -84,7 +84,7 @@ class ScriptedProducer(SendCore[RecordMetadata], LiveClient):
         return describe_client(self, self.core.config, self.core.state)
 
     def turn(self, times: int = 1, *, after_ms: int = 0) -> None:
-        """Let time pass, make turns, and let the broker answer in each."""
+        """Let time pass, make turns, and let the broker respond in each."""
         self.clock_ms += after_ms
         for _ in range(times):
             self.core.engine.step(self.clock_ms)
@@ -100,7 +100,7 @@ class ScriptedProducer(SendCore[RecordMetadata], LiveClient):
             call.on_done(None)
 
     def serve(self) -> None:
-        """Let the broker answer everything that came."""
+        """Let the broker respond to everything that came."""
         for peer in self.port.peers:
             if peer.is_closed() or peer.is_ended:
                 continue
@@ -191,11 +191,11 @@ class TurningWaiting(NoWaiting):
 
 
 class ScriptedBulkProducer(ScriptedProducer):
-    """Everything is done in the test's own thread, and time passes only when it says so.
+    """Everything is done in the test's own thread, and time passes only when it moves the clock.
 
     The broker keeps the values of each topic and partition in `logs`, refuses batches beyond
-    `batch_bytes_max` as too large, and answers `refusals` for their partitions. With `makes_turns`
-    False it says nothing while somebody waits, and each wait runs out.
+    `batch_bytes_max` as too large, and responds with `refusals` for their partitions. With
+    `makes_turns` False it sends nothing while a call waits, and each wait times out.
     """
 
     makes_turns = True
@@ -213,10 +213,10 @@ class ScriptedBulkProducer(ScriptedProducer):
         response = super()._response_to(message)
         if isinstance(message, ProduceRequest):
             assert isinstance(response, ProduceResponse)
-            for asked, topic in zip(message.topic_data, response.responses, strict=True):
-                name = asked.topic_id.rstrip(b"\0").decode()
+            for topic_data, topic in zip(message.topic_data, response.responses, strict=True):
+                name = topic_data.topic_id.rstrip(b"\0").decode()
                 for data, partition in zip(
-                    asked.partition_data, topic.partition_responses, strict=True
+                    topic_data.partition_data, topic.partition_responses, strict=True
                 ):
                     self._write(name, data, partition)
         return response

@@ -1,7 +1,7 @@
-"""A sender with its accumulator and idempotence, driven by numbers and scripted answers.
+"""A sender with its accumulator and idempotence, driven by numbers and scripted responses.
 
 Nothing here has a clock, a thread or a socket: `poll` is one turn at the bench's time, and the
-requests it leads to lie in `requests` until the test answers or fails them.
+requests it leads to lie in `requests` until the test responds or fails them.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ class NoWaiting:
 
 
 class ScriptedClient(NetworkClient):
-    """The network client as the sender sees it: nodes are ready unless the test says otherwise."""
+    """The network client as the sender uses it: nodes are ready unless the test changes that."""
 
     def __init__(self) -> None:
         self.unready: set[int] = set()
@@ -90,13 +90,13 @@ class ScriptedClient(NetworkClient):
 
 
 class ScriptedMetadata(Metadata):
-    """Metadata that asks nobody: it has what the test lets it learn, and counts the requests."""
+    """Metadata that sends nothing: the test sets its cluster, and it counts the requests."""
 
     added: list[str]
     update_count = 0
 
     def take_over(self, cluster: Cluster) -> None:
-        """Take a picture over, as from a response."""
+        """Take this cluster, as from a response."""
         self._swap(cluster)
 
     def add_topic(self, topic: str, now_ms: int) -> None:
@@ -109,7 +109,7 @@ class ScriptedMetadata(Metadata):
 class SenderBench:
     """See the module. `leaders` are the leading nodes by partition, None for none.
 
-    All else is as the `settings` of a producer say; `linger_ms` is 0 unless one of them.
+    All else is as in the `settings` of a producer; `linger_ms` is 0 unless one of them.
     """
 
     next_poll_ms = 0
@@ -199,7 +199,7 @@ class SenderBench:
         self.metadata.take_over(Cluster(version=self._epoch, nodes=_nodes(leaders), topics=infos))
 
     def forget_topic(self, error: BrokerError | None = None) -> None:
-        """Let the cluster not know the topic any more."""
+        """Remove the topic from the cluster."""
         errors = {} if error is None else {TOPIC: error}
         nodes = self.metadata.cluster.nodes.values()
         self.metadata.take_over(Cluster(version=self._epoch, nodes=nodes, topic_errors=errors))
@@ -299,7 +299,7 @@ class SenderBench:
         return respond_checked(request, ProduceResponse(responses=[topic]), self.now_ms)
 
     def lose(self, request: Request, error: KafkaError | None = None) -> None:
-        """Let a request end without an answer."""
+        """Let a request end without a response."""
         self.requests.remove(request)
         request.on_failure(error or DisconnectedError("lost"), self.now_ms)
 

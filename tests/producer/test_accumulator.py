@@ -333,7 +333,7 @@ def test_threads_that_need_the_same_queue_get_the_same_one() -> None:
 
 def test_a_queue_made_while_the_leader_changed_goes_to_the_new_one(bench: SenderBench) -> None:
     # 1. A thread that sends looks up who leads the partition; 2. the sender thread learns of
-    # another leader, and of no queue to tell; 3. the thread puts its queue into the table.
+    # another leader, and of no queue to notify; 3. the thread puts its queue into the table.
     topic = bench.accumulator._topics.get(TOPIC)
     assert topic is not None
     queue = topic.queues[1]

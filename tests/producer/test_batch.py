@@ -94,9 +94,9 @@ def test_a_batch_that_is_done_lets_its_records_go() -> None:
 
 
 def test_a_split_keeps_order_sequence_callbacks_and_doubts() -> None:
-    heard: list[int | None] = []
+    offsets: list[int | None] = []
     batch = new_batch(4)
-    batch.appender.append(9, b"k", None, [("h", b"x")], lambda m, _: heard.append(m.offset))
+    batch.appender.append(9, b"k", None, [("h", b"x")], lambda m, _: offsets.append(m.offset))
     batch.seal()
     batch.identity, batch.base_sequence = ProducerIdentity(7, 2), 2**31 - 2
     batch.may_be_written = True
@@ -125,7 +125,7 @@ def test_a_split_keeps_order_sequence_callbacks_and_doubts() -> None:
     call = second.result.take_call()
     assert call is not None
     call()
-    assert heard == [72]
+    assert offsets == [72]
 
 
 @pytest.mark.parametrize(

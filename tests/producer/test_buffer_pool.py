@@ -1,4 +1,4 @@
-"""BufferPool: what is reserved, who waits, and in which order they are served."""
+"""BufferPool: what is reserved, which calls wait, and in which order they are served."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def holder(reserved_bytes: int = 0) -> ProducerBatch:
 
 
 def reserved(pool: BufferPool, size_bytes: int) -> bool:
-    """Try to reserve bytes for somebody new."""
+    """Try to reserve bytes for a new caller."""
     batch = holder()
     is_there = pool.try_reserve(size_bytes, batch)
     assert batch.reserved_bytes == (size_bytes if is_there else 0)
@@ -122,11 +122,11 @@ def test_what_was_granted_and_not_taken_goes_back_on_giving_up(pool: BufferPool)
 
 def test_closing_sends_everybody_away_with_nothing(pool: BufferPool) -> None:
     assert reserved(pool, 100)
-    told: list[str] = []
-    early = waiting(pool, 10, lambda: told.append("early"))
+    woken: list[str] = []
+    early = waiting(pool, 10, lambda: woken.append("early"))
     pool.close()
-    late = waiting(pool, 10, lambda: told.append("late"))
-    assert told == ["early", "late"]
+    late = waiting(pool, 10, lambda: woken.append("late"))
+    assert woken == ["early", "late"]
     assert not early.is_granted
     assert not late.is_granted
     pool.give_up(early)

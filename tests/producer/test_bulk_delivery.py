@@ -1,4 +1,4 @@
-"""BulkResult: what is told of many rows, when their batches end one by one."""
+"""BulkResult: what is reported of many rows, when their batches end one by one."""
 
 from __future__ import annotations
 
@@ -28,10 +28,10 @@ def end(
         result.succeed(base_offset, 7)
     else:
         result.fail(error)
-    tell(result)
+    run_callbacks(result)
 
 
-def tell(result: ProduceResult) -> None:
+def run_callbacks(result: ProduceResult) -> None:
     call = result.take_call()
     if call is not None:
         call()
@@ -77,8 +77,8 @@ def test_batches_may_end_while_rows_are_still_appended() -> None:
 @pytest.mark.promise("a bulk delivery holds its ranges, and no memory per row")
 def test_contiguous_spans_are_one_part() -> None:
     result = batch()
-    stretches = [AppendedRows(result, start, range(start, start + 10)) for start in (0, 10, 20)]
-    bulk = filled(30, *stretches)
+    spans = [AppendedRows(result, start, range(start, start + 10)) for start in (0, 10, 20)]
+    bulk = filled(30, *spans)
     end(result, 3)
     assert bulk.result(0, None) == [RecordMetadataRange("t", 0, 3, 30)]
 
@@ -136,7 +136,7 @@ def test_records_that_a_broker_refused_have_their_own_reasons() -> None:
     culprit = KafkaError("not signed")
     others = {index: KafkaError("refused with another") for index in (0, 1, 3)}
     result.fail(KafkaError("batch"), {**others, 2: culprit})
-    tell(result)
+    run_callbacks(result)
     error = bulk.exception(0, None)
     assert error is not None
     assert error.failed == (range(2), range(2, 3), range(3, 4))

@@ -238,9 +238,9 @@ def test_a_partition_that_fails_leaves_the_others_sent(producer: ScriptedBulkPro
     ) as raised:
         delivery.result()
     error = raised.value
-    failed = [index for stretch in error.failed for index in stretch]
+    failed = [index for span in error.failed for index in span]
     assert failed == [index for index in range(200) if partition_of_key(keys[index], 3) == 1]
-    assert sorted(failed + [index for stretch in error.sent for index in stretch]) == [*range(200)]
+    assert sorted(failed + [index for span in error.sent for index in span]) == [*range(200)]
     assert len(error.errors) == len(error.failed)
     assert all(isinstance(cause, PolicyViolationError) for cause in error.errors)
     assert error.__cause__ is error.errors[0]
@@ -309,13 +309,13 @@ def test_done_callbacks_are_called_once_when_all_is_known(
     producer: ScriptedBulkProducer,
 ) -> None:
     delivery = producer.send_batch("t", numbered(300), [b"%d" % (n % 9) for n in range(300)])
-    heard: list[object] = []
-    delivery.add_done_callback(heard.append)
-    assert heard == []
+    completed: list[object] = []
+    delivery.add_done_callback(completed.append)
+    assert completed == []
     settle(producer)
-    assert heard == [delivery]
-    delivery.add_done_callback(heard.append)
-    assert heard == [delivery, delivery]
+    assert completed == [delivery]
+    delivery.add_done_callback(completed.append)
+    assert completed == [delivery, delivery]
 
 
 @WORKS_WITH_THE_APPLICATIONS_CODE
@@ -330,26 +330,26 @@ def test_serializers_are_called_for_each_record() -> None:
 
 @WORKS_WITH_THE_APPLICATIONS_CODE
 def test_an_own_partitioner_is_called_for_each_record() -> None:
-    asked: list[tuple[object, ...]] = []
+    calls: list[tuple[object, ...]] = []
 
     def partitioner(
         topic: str, key: bytes | None, value: bytes | None, partitions: tuple[PartitionInfo, ...]
     ) -> int:
-        asked.append((topic, key, value, len(partitions)))
-        return len(asked) % 2
+        calls.append((topic, key, value, len(partitions)))
+        return len(calls) % 2
 
     producer = new(partitioner=partitioner)
     producer.send_batch("t", [b"a", b"b", b"c"], [b"k", None, b"l"])
     settle(producer)
-    assert asked == [("t", b"k", b"a", 3), ("t", None, b"b", 3), ("t", b"l", b"c", 3)]
+    assert calls == [("t", b"k", b"a", 3), ("t", None, b"b", 3), ("t", b"l", b"c", 3)]
     assert producer.logs == {("t", 1): [b"a", b"c"], ("t", 0): [b"b"]}
 
 
 class Witness:
-    """An interceptor that adds to the value, and hears what becomes of the records."""
+    """An interceptor that adds to the value, and receives what becomes of the records."""
 
     def __init__(self) -> None:
-        self.heard: list[tuple[RecordMetadata, Exception | None]] = []
+        self.acknowledged: list[tuple[RecordMetadata, Exception | None]] = []
 
     def on_send(self, record: ProducerRecord) -> ProducerRecord:
         import dataclasses
@@ -358,7 +358,7 @@ class Witness:
         return dataclasses.replace(record, value=record.value + b"!")
 
     def on_acknowledgement(self, metadata: RecordMetadata, error: Exception | None) -> None:
-        self.heard.append((metadata, error))
+        self.acknowledged.append((metadata, error))
 
 
 @WORKS_WITH_THE_APPLICATIONS_CODE
@@ -394,7 +394,10 @@ def test_interceptors_see_each_record(is_arrow: bool) -> None:
     settle(producer)
     assert producer.logs == {("t", 2): [b"a!", b"b!"]}
     assert delivery.result() == [RecordMetadataRange("t", 2, 0, 2)]
-    assert [(metadata.offset, error) for metadata, error in witness.heard] == [(0, None), (1, None)]
+    assert [(metadata.offset, error) for metadata, error in witness.acknowledged] == [
+        (0, None),
+        (1, None),
+    ]
 
 
 def test_interceptors_are_called_for_all_when_one_is_refused() -> None:
@@ -402,7 +405,7 @@ def test_interceptors_are_called_for_all_when_one_is_refused() -> None:
     producer = new(interceptors=[witness], max_request_size=1_000)
     with pytest.raises(RecordTooLargeError) as raised:
         producer.send_batch("t", [b"a", b"x" * 2_000, b"c"])
-    assert [error for _, error in witness.heard] == [raised.value] * 2
+    assert [error for _, error in witness.acknowledged] == [raised.value] * 2
     settle(producer)
     assert producer.logs == {}
 

@@ -189,7 +189,7 @@ def test_a_refused_topic_fails_and_an_absent_one_times_out() -> None:
         producer.send("forbidden", b"v")
     with pytest.raises(KafkaTimeoutError, match="absent"):
         producer.send("absent", b"v")
-    # What was refused then says nothing of now.
+    # What was refused then may be allowed now.
     producer.partition_counts["forbidden"] = 1
     producer.send("forbidden", b"v")
 
@@ -205,7 +205,7 @@ def test_a_partitioner_is_called_for_no_topic_that_a_response_has_dropped() -> N
 
     producer = ScriptedProducer(partitioner=choose)
     producer.await_metadata("t")
-    producer.core.metadata.cluster = Cluster(version=9)  # before the listeners have heard of it
+    producer.core.metadata.cluster = Cluster(version=9)  # before the listeners are notified
     assert not producer.core.has_partition("t", None)
     with pytest.raises(BufferExhaustedError, match="metadata of topic 't'"):
         producer.send("t", b"v")
@@ -215,7 +215,7 @@ def test_a_partitioner_is_called_for_no_topic_that_a_response_has_dropped() -> N
 def error_of_waiting(
     producer: ScriptedBulkProducer, topic: str, partition: int | None = None
 ) -> KafkaTimeoutError:
-    """Send while the brokers say nothing; return the error."""
+    """Send while the brokers send nothing; return the error."""
     producer.makes_turns = False
     with pytest.raises(KafkaTimeoutError) as caught:
         producer.send(topic, b"v", partition=partition)
@@ -268,17 +268,17 @@ def test_what_all_brokers_refuse_is_raised_by_waiting_calls_and_ends_nothing(
 def test_when_the_sender_thread_dies_everything_ends_with_the_cause(
     producer: ScriptedProducer, caplog: pytest.LogCaptureFixture
 ) -> None:
-    heard: list[object] = []
+    events: list[object] = []
 
     def leave(metadata: RecordMetadata, error: Exception | None) -> None:
-        heard.append("leaving")
+        events.append("leaving")
         raise SystemExit
 
     in_flight = producer.send("t", b"v", partition=0)
     producer.core.engine.step(producer.clock_ms + 5)
     leaving = producer.send("t", b"v", partition=1, on_delivery=leave)
     waiting = producer.send(
-        "t", b"v", partition=2, on_delivery=lambda _, error: heard.append(error)
+        "t", b"v", partition=2, on_delivery=lambda _, error: events.append(error)
     )
     cause = ValueError("a bug")
     producer.core.lifecycle.on_death(cause)
@@ -287,7 +287,7 @@ def test_when_the_sender_thread_dies_everything_ends_with_the_cause(
         assert isinstance(error, KafkaError)
         assert error.__cause__ is cause
         assert "a bug" in str(error)
-    assert heard == ["leaving", waiting.exception()]
+    assert events == ["leaving", waiting.exception()]
     with pytest.raises(KafkaError, match="a bug"):
         producer.send("t", b"v")
 

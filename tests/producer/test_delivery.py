@@ -1,4 +1,4 @@
-"""ProduceResult and the deliveries that look at it: when what is known, and who is called when."""
+"""ProduceResult and the deliveries that look at it: what is known, and what is called, when."""
 
 from __future__ import annotations
 
@@ -43,13 +43,13 @@ class OpenBatch:
 
     def succeed(self, base_offset: int | None, log_append_time_ms: int | None) -> None:
         self.result.succeed(base_offset, log_append_time_ms)
-        self.tell()
+        self.run_callbacks()
 
     def fail(self, error: KafkaError, *record_errors: Any, **counts: Any) -> None:
         self.result.fail(error, *record_errors, **counts)
-        self.tell()
+        self.run_callbacks()
 
-    def tell(self) -> None:
+    def run_callbacks(self) -> None:
         """Do what a driver does with the end of a result."""
         call = self.result.take_call()
         if call is not None:
@@ -134,22 +134,22 @@ def test_callbacks_come_in_order_then_the_waiting_then_done_callbacks(batch: Ope
     batch.result.add_waker(0, lambda: order.append("woken"))
     batch.result.succeed(10, None)
     assert order == []
-    batch.tell()
+    batch.run_callbacks()
     assert order == [("first", 10), ("second", 11, False), "woken", ("done", 10), ("done", 11)]
 
 
 def test_a_callback_of_a_failure_has_metadata_without_an_offset(batch: OpenBatch) -> None:
-    heard: list[object] = []
-    batch.append(9, on_delivery=lambda *arguments: heard.append(arguments))
+    calls: list[object] = []
+    batch.append(9, on_delivery=lambda *arguments: calls.append(arguments))
     error = KafkaError("no")
     batch.fail(error)
-    assert heard == [(RecordMetadata("t", 3, None, 9), error)]
+    assert calls == [(RecordMetadata("t", 3, None, 9), error)]
 
 
 def test_one_callback_that_fails_is_logged_and_the_others_are_called(
     batch: OpenBatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    heard: list[int | None] = []
+    calls: list[int | None] = []
 
     def fail(metadata: RecordMetadata, error: Exception | None) -> None:
         raise ValueError("the application's own")
@@ -158,13 +158,13 @@ def test_one_callback_that_fails_is_logged_and_the_others_are_called(
         raise ValueError("as well")
 
     batch.append(on_delivery=fail)
-    delivery = batch.append(on_delivery=lambda metadata, _: heard.append(metadata.offset))
+    delivery = batch.append(on_delivery=lambda metadata, _: calls.append(metadata.offset))
     delivery.add_done_callback(fail_too)
-    delivery.add_done_callback(lambda delivery: heard.append(delivery.result().offset))
+    delivery.add_done_callback(lambda delivery: calls.append(delivery.result().offset))
     batch.result.succeed(10, None)
     with caplog.at_level(logging.ERROR, "pykclient.producer"):
-        batch.tell()
-    assert heard == [11, 11]
+        batch.run_callbacks()
+    assert calls == [11, 11]
     assert ["t-3" in record.getMessage() for record in caplog.records] == [True, True]
 
 
@@ -184,9 +184,9 @@ def test_a_callback_that_exits_does_not_keep_others_from_being_called(
 def test_a_done_callback_that_comes_late_is_called_at_once(batch: OpenBatch) -> None:
     delivery = batch.append()
     batch.succeed(10, None)
-    heard: list[int | None] = []
-    delivery.add_done_callback(lambda delivery: heard.append(delivery.result().offset))
-    assert heard == [10]
+    calls: list[int | None] = []
+    delivery.add_done_callback(lambda delivery: calls.append(delivery.result().offset))
+    assert calls == [10]
 
 
 def test_a_waker_that_comes_late_is_called_at_once_and_one_removed_never(batch: OpenBatch) -> None:
@@ -211,23 +211,23 @@ def test_without_callbacks_nothing_has_to_be_called(batch: OpenBatch) -> None:
 
 
 def test_the_parts_of_a_split_batch_report_each_their_own_records() -> None:
-    heard: list[object] = []
+    calls: list[object] = []
     whole, first, second = OpenBatch(), OpenBatch(), OpenBatch()
     deliveries = [whole.append() for _ in range(3)]
-    deliveries[2].add_done_callback(lambda delivery: heard.append(delivery.exception()))
-    whole.result.add_waker(0, lambda: heard.append("woken"))
+    deliveries[2].add_done_callback(lambda delivery: calls.append(delivery.exception()))
+    whole.result.add_waker(0, lambda: calls.append("woken"))
     first.append()
     second.append(8)
     second.append(8)
     whole.result.split(((0, first.result), (1, second.result)))
-    assert heard == ["woken"]
+    assert calls == ["woken"]
     assert [delivery.done() for delivery in deliveries] == [False] * 3
     first.succeed(10, None)
     assert [delivery.done() for delivery in deliveries] == [True, False, False]
-    whole.result.add_waker(1, lambda: heard.append("second woken"))
+    whole.result.add_waker(1, lambda: calls.append("second woken"))
     error = KafkaError("no")
     second.fail(error)
-    assert heard == ["woken", "second woken", error]
+    assert calls == ["woken", "second woken", error]
     assert deliveries[0].result() == RecordMetadata("t", 3, 10, 7)
     assert deliveries[1].exception() is error
     assert whole.result.metadata(2) == RecordMetadata("t", 3, None, 8)
@@ -258,7 +258,7 @@ def test_it_shows_a_failure_and_an_offset_that_is_not_known() -> None:
     failed.result.fail(KafkaTimeoutError("too late"))
     unknown.result.succeed(None, None)
     for batch in (failed, unknown):
-        batch.tell()
+        batch.run_callbacks()
     assert list(map(repr, deliveries)) == [
         "<Delivery: t-3, failed by KafkaTimeoutError: too late>",
         "<Delivery: t-3, delivered>",

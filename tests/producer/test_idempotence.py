@@ -86,7 +86,7 @@ class Sequence:
         self.idempotence.on_retry(batch)
 
     def lose_place(self, batch: ProducerBatch) -> bool:
-        """The broker answers OUT_OF_ORDER_SEQUENCE_NUMBER; return whether it is tried again."""
+        """The broker sends OUT_OF_ORDER_SEQUENCE_NUMBER; return whether it is tried again."""
         batch.is_in_request = False
         may_retry = self.idempotence.on_lost_place(batch)
         if may_retry:
@@ -257,7 +257,7 @@ def test_what_may_be_written_is_never_sent_under_other_numbers(running: Sequence
     running.send(second)
     assert place(second) == (3, 20)
     assert not running.lose_place(second)  # it could still be written, late: it has to fail
-    assert not third.has_sequence  # this one cannot: it was never in doubt
+    assert not third.has_sequence  # this one cannot: it was certainly not written
     running.send(third)
     assert place(third) == (4, 0)
 
@@ -304,7 +304,7 @@ def anew(sequence: Sequence, number: int = 2) -> None:
 
 
 def test_a_topic_made_anew_begins_its_sequence_with_one_batch_alone(sequence: Sequence) -> None:
-    """Goal: the new log has never heard of the producer and would take the second batch first."""
+    """Goal: the new log has no state of the producer and would take the second batch first."""
     anew(sequence, 2)
     first, second = sequence.send(), sequence.batch()
     assert place(first) == (4, 0)
@@ -340,7 +340,7 @@ def test_what_is_on_its_way_when_a_topic_is_made_anew_is_awaited_first(sequence:
     sequence.succeed(written)
     assert not sequence.may_send(refused)
     sequence.retry(lost, may_be_written=True)
-    # Nobody knows which log the lost one went to; what was refused before it is in neither.
+    # It is not known which log the lost one went to; what was refused before it is in neither.
     assert not refused.has_sequence
     assert not lost.has_sequence
     sequence.succeed(sequence.send(refused))

@@ -16,21 +16,21 @@ METADATA = RecordMetadata("t", 0, 5, 9)
 
 
 class Tagging:
-    """Appends its tag to each value, and writes down what it hears."""
+    """Appends its tag to each value, and notes its calls."""
 
-    def __init__(self, tag: bytes, heard: list[object]) -> None:
+    def __init__(self, tag: bytes, calls: list[object]) -> None:
         self.tag = tag
-        self.heard = heard
+        self.calls = calls
 
     def on_send(self, record: ProducerRecord) -> ProducerRecord:
         assert isinstance(record.value, bytes)
         return replace(record, value=record.value + self.tag)
 
     def on_acknowledgement(self, metadata: RecordMetadata, error: Exception | None) -> None:
-        self.heard.append((self.tag, metadata, error))
+        self.calls.append((self.tag, metadata, error))
 
     def close(self) -> None:
-        self.heard.append((self.tag, "closed"))
+        self.calls.append((self.tag, "closed"))
 
 
 class Failing:
@@ -48,19 +48,19 @@ class Failing:
 
 @pytest.mark.promise("interceptors see every record and every acknowledgement")
 def test_a_record_passes_through_all_in_order() -> None:
-    heard: list[object] = []
-    chain = ProducerInterceptors([Tagging(b"1", heard), Tagging(b"2", heard)])
+    calls: list[object] = []
+    chain = ProducerInterceptors([Tagging(b"1", calls), Tagging(b"2", calls)])
     assert chain.on_send(ProducerRecord("t", b"v")).value == b"v12"
 
 
 def test_one_that_fails_is_logged_and_skipped(caplog: pytest.LogCaptureFixture) -> None:
-    heard: list[object] = []
-    chain = ProducerInterceptors([Failing(), Tagging(b"1", heard)])
+    calls: list[object] = []
+    chain = ProducerInterceptors([Failing(), Tagging(b"1", calls)])
     with caplog.at_level(logging.WARNING, "pykclient.producer"):
         assert chain.on_send(ProducerRecord("t", b"v")).value == b"v1"
         chain.on_acknowledgement(METADATA, None)
         chain.close()
-    assert heard == [(b"1", METADATA, None), (b"1", "closed")]
+    assert calls == [(b"1", METADATA, None), (b"1", "closed")]
     assert len(caplog.records) == 3
 
 
@@ -85,12 +85,12 @@ def test_one_that_returns_no_record_is_logged_and_skipped(
 
 
 def test_interceptors_are_called_before_the_callback() -> None:
-    heard: list[object] = []
-    chain = ProducerInterceptors([Tagging(b"1", heard)])
+    calls: list[object] = []
+    chain = ProducerInterceptors([Tagging(b"1", calls)])
     error = KafkaError("no")
-    chain.before(lambda metadata, error: heard.append((metadata, error)))(METADATA, error)
+    chain.before(lambda metadata, error: calls.append((metadata, error)))(METADATA, error)
     chain.before(None)(METADATA, None)
-    assert heard == [(b"1", METADATA, error), (METADATA, error), (b"1", METADATA, None)]
+    assert calls == [(b"1", METADATA, error), (METADATA, error), (b"1", METADATA, None)]
 
 
 def test_a_setting_names_classes_objects_or_where_to_import_them() -> None:

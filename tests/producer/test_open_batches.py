@@ -165,7 +165,7 @@ def test_send_finds_the_open_batch_until_it_is_drained() -> None:
     assert appenders.sticky is None
 
 
-# SenderMailbox: who wakes the sender, and who need not.
+# SenderMailbox: which append wakes the sender, and which need not.
 
 
 def test_the_sender_is_woken_once_and_only_for_what_it_would_not_send_in_time() -> None:

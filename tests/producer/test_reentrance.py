@@ -114,7 +114,7 @@ def test_a_held_batch_does_not_keep_others_from_expiring() -> None:
 
 
 class Watched(deque[Any]):
-    """A deque that calls a function when somebody looks whether it is empty."""
+    """A deque that calls a function when its length is read."""
 
     def __init__(self, on_look: Callable[[], None]) -> None:
         super().__init__()

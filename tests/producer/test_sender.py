@@ -1,4 +1,4 @@
-"""Sender: what goes into requests, and what each kind of answer does to its batches."""
+"""Sender: what goes into requests, and what each kind of response does to its batches."""
 
 from __future__ import annotations
 
@@ -247,15 +247,15 @@ def test_what_runs_out_of_time_between_attempts_names_the_last_failure() -> None
 
 def test_deliveries_that_run_out_of_time_fail_in_the_order_of_sending() -> None:
     bench = SenderBench(leaders=(None, None), delivery_timeout_ms=1_000)
-    heard: list[bytes] = []
+    values: list[bytes] = []
     for number in range(6):
         value = b"%d" % number
         bench.send(
-            value, partition=number % 2, on_delivery=lambda *_, value=value: heard.append(value)
+            value, partition=number % 2, on_delivery=lambda *_, value=value: values.append(value)
         )
     bench.poll(after_ms=1_000)
     bench.run_user_calls()
-    assert heard == [b"0", b"2", b"4", b"1", b"3", b"5"]
+    assert values == [b"0", b"2", b"4", b"1", b"3", b"5"]
 
 
 def test_memory_of_what_fails_in_flight_comes_back_only_with_its_request() -> None:

@@ -1,4 +1,4 @@
-"""Sender: what each kind of refusal, or no answer at all, does to a batch and to those after it."""
+"""Sender: what each kind of refusal, or no response, does to a batch and to those after it."""
 
 from __future__ import annotations
 
@@ -158,9 +158,9 @@ def test_a_request_that_no_version_can_carry_fails_its_records_at_once() -> None
 
 def test_a_batch_too_large_for_the_broker_is_split_until_it_fits() -> None:
     bench = SenderBench()
-    heard: list[int | None] = []
+    offsets: list[int | None] = []
     deliveries = [
-        bench.send(b"%d" % number, on_delivery=lambda m, _: heard.append(m.offset))
+        bench.send(b"%d" % number, on_delivery=lambda m, _: offsets.append(m.offset))
         for number in range(5)
     ]
     bench.poll()
@@ -180,7 +180,7 @@ def test_a_batch_too_large_for_the_broker_is_split_until_it_fits() -> None:
     assert log == [b"0", b"1", b"2", b"3", b"4"]
     assert sequences == [0, 1, 2, 3, 4]
     assert [delivery.result().offset for delivery in deliveries] == [0, 1, 2, 3, 4]
-    assert heard == [0, 1, 2, 3, 4]
+    assert offsets == [0, 1, 2, 3, 4]
     assert bench.pool.free_bytes == bench.pool.size_bytes
 
 
@@ -199,7 +199,7 @@ def test_a_batch_whose_response_is_lost_is_never_sent_under_other_numbers() -> N
 
 
 def test_a_topic_unknown_for_a_moment_does_not_reset_its_sequence() -> None:
-    """librdkafka 1.9.0: records were dropped as duplicates, and told to be delivered."""
+    """librdkafka 1.9.0: records were dropped as duplicates, and reported as delivered."""
     bench = SenderBench()
     bench.send_batch()
     bench.respond(bench.requests[0])
@@ -219,21 +219,21 @@ def made_anew(bench: SenderBench) -> None:
 
 @pytest.mark.promise("a producer loses nothing of a topic that is created again")
 @pytest.mark.parametrize("code", [3, 100, 103])
-@pytest.mark.parametrize("is_told_first", [False, True])
+@pytest.mark.parametrize("is_refused_first", [False, True])
 def test_a_leader_whose_metadata_gets_a_new_topic_late_loses_no_record(
-    code: int, *, is_told_first: bool
+    code: int, *, is_refused_first: bool
 ) -> None:
-    """The topic is made anew; the leader refuses one batch, learns of it, and takes the next.
+    """The topic is made anew; the leader refuses one batch, gets the new topic, and takes the next.
 
-    The new log has no place for this producer, so that it takes what comes first. What is told of
-    the first one is "out of order" then; it is not in the log, and Java's producer delivers it.
+    The new log has no place for this producer, so that it takes what comes first. The error of
+    the first one is then "out of order"; it is not in the log, and Java's producer delivers it.
     """
     bench = SenderBench(batch_size=100)
     bench.send_batch()
     bench.respond(bench.requests[0])
     deliveries = [bench.send(b"%d" % number * 50) for number in range(2)]
     first, second = bench.poll() + bench.poll()
-    if is_told_first:
+    if is_refused_first:
         made_anew(bench)
     bench.respond(first, error_code=code)
     bench.respond(second)
@@ -248,18 +248,20 @@ def test_a_leader_whose_metadata_gets_a_new_topic_late_loses_no_record(
 def test_after_the_last_epoch_what_waits_is_known_to_flush_and_close() -> None:
     bench = SenderBench(has_producer_id=False)
     assert bench.idempotence is not None
-    (asked,) = bench.idempotence.poll(bench.now_ms).requests
-    asked.on_response(InitProducerIdResponse(producer_id=7, producer_epoch=EPOCH_MAX), bench.now_ms)
+    (init_request,) = bench.idempotence.poll(bench.now_ms).requests
+    init_request.on_response(
+        InitProducerIdResponse(producer_id=7, producer_epoch=EPOCH_MAX), bench.now_ms
+    )
     bench.send_batch()
     bench.respond(bench.requests[0])
     delivery = bench.send_batch()
     bench.respond(bench.requests[0], error_code=59)  # UNKNOWN_PRODUCER_ID: there is no next epoch
-    (asked,) = bench.idempotence.poll(bench.now_ms).requests
+    (init_request,) = bench.idempotence.poll(bench.now_ms).requests
     assert bench.poll(after_ms=1_000) == []
     flush = Operation[None]()
     bench.accumulator.flush(flush)
     bench.sender.close(KafkaError("closed"), bench.now_ms, bench.now_ms + 10_000)
-    asked.on_response(InitProducerIdResponse(producer_id=8), bench.now_ms)
+    init_request.on_response(InitProducerIdResponse(producer_id=8), bench.now_ms)
     (request,) = bench.poll()
     bench.respond(request)
     bench.poll()

@@ -1,4 +1,4 @@
-"""SenderThread: it drives until told, tells of its death, and others wait for it."""
+"""SenderThread: it drives until it is ended, reports its failure, and others wait for it."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class WakeablePort:
 
 
 class Idle:
-    """A manager that may be told to fail."""
+    """A manager that fails on command."""
 
     def __init__(self) -> None:
         self.failure: BaseException | None = None
@@ -202,7 +202,7 @@ def test_the_thread_itself_never_waits(running: Running) -> None:
     result = new_result(running.thread)
     refusal = running.run_in_it(lambda: running.thread.wait(result, 0, None))
     assert isinstance(refusal, UsageError)
-    result.succeed(1, None)  # decided, but not announced: its own callbacks may ask
+    result.succeed(1, None)  # decided, but not announced: its own callbacks may read it
     assert running.run_in_it(lambda: running.thread.wait(result, 0, None)) is True
 
 

@@ -1,10 +1,11 @@
 """Random faults against a model of brokers: nothing lost, nothing doubled, nothing reordered.
 
-A seed chooses what happens to each request: it is answered; written, and its answer lost; lost with
-its connection; refused; or read late, by a broker that was paused, long after the producer has
-given it up. Leaders move, topics are unknown for a moment, records are refused for good, time runs
-out. In the end the network heals, and each partition's log is compared with what the producer
-told. A failing seed is the bug report: ``pytest -k "simulation and 123"``.
+A seed chooses what happens to each request: it is written and gets its response; it is written, and
+the response is lost; it is lost with its connection; refused; or read late, by a broker that was
+paused, long after the producer has given it up. Leaders move, topics are unknown for a moment,
+records are refused for good, time runs out. In the end the network heals, and each partition's log
+is compared with what the producer reported. A failing seed is the bug report: ``pytest -k
+"simulation and 123"``.
 """
 
 from __future__ import annotations
@@ -180,7 +181,7 @@ class Simulation:
         elif self.random.random() < 0.5:
             # The bytes lie in the buffers of a broker that is paused.
             self.late.extend(lost)
-        error = KafkaTimeoutError("no answer") if is_timeout else DisconnectedError("lost")
+        error = KafkaTimeoutError("no response") if is_timeout else DisconnectedError("lost")
         for each in lost:
             self.bench.lose(each, error)
 
@@ -272,7 +273,7 @@ NONE = 0
 OUT_OF_ORDER_SEQUENCE_NUMBER = 45
 INVALID_PRODUCER_EPOCH = 47
 
-REMEMBERED_MAX = 5
+KEPT_MAX = 5
 
 
 class Appended(NamedTuple):
@@ -282,7 +283,7 @@ class Appended(NamedTuple):
     base_offset: int
 
 
-class _Remembered(NamedTuple):
+class _KeptBatch(NamedTuple):
     first_sequence: int
     last_sequence: int
     base_offset: int
@@ -300,7 +301,7 @@ class PartitionLog:
     def __init__(self) -> None:
         self.values: list[bytes | None] = []
         self._epochs: dict[int, int] = {}
-        self._remembered: dict[int, list[_Remembered]] = {}
+        self._kept: dict[int, list[_KeptBatch]] = {}
 
     def append(self, batch: RecordBatch) -> Appended:
         """Append a batch, recognise it as one that is there, or refuse it."""
@@ -313,11 +314,11 @@ class PartitionLog:
         if epoch is not None and batch.producer_epoch < epoch:
             return Appended(INVALID_PRODUCER_EPOCH, -1)
         if epoch is not None and batch.producer_epoch == epoch:
-            remembered = self._remembered[producer_id]
-            for old in remembered:
+            kept = self._kept[producer_id]
+            for old in kept:
                 if (old.first_sequence, old.last_sequence) == (first, last):
                     return Appended(NONE, old.base_offset)
-            if first != remembered[-1].last_sequence + 1:
+            if first != kept[-1].last_sequence + 1:
                 return Appended(OUT_OF_ORDER_SEQUENCE_NUMBER, -1)
         elif epoch is not None and first != 0:
             return Appended(OUT_OF_ORDER_SEQUENCE_NUMBER, -1)
@@ -325,16 +326,16 @@ class PartitionLog:
         appended = self._write(batch)
         if epoch != batch.producer_epoch:
             self._epochs[producer_id] = batch.producer_epoch
-            self._remembered[producer_id] = []
-        remembered = self._remembered[producer_id]
-        remembered.append(_Remembered(first, last, appended.base_offset))
-        del remembered[:-REMEMBERED_MAX]
+            self._kept[producer_id] = []
+        kept = self._kept[producer_id]
+        kept.append(_KeptBatch(first, last, appended.base_offset))
+        del kept[:-KEPT_MAX]
         return appended
 
     def forget_producers(self) -> None:
         """Lose what is known of producers, as a broker does once they have been silent long."""
         self._epochs.clear()
-        self._remembered.clear()
+        self._kept.clear()
 
     def _write(self, batch: RecordBatch) -> Appended:
         base_offset = len(self.values)

@@ -1,4 +1,4 @@
-"""The table of APIs says the same as the classes that it leads to."""
+"""The table of APIs equals the classes that it leads to."""
 
 from __future__ import annotations
 

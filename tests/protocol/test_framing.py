@@ -147,7 +147,7 @@ def test_frame_of_exactly_the_limit_is_taken() -> None:
         (b"\x00\x00\x00\x04", "a frame of 4 bytes was announced .* receive_max_bytes is 3"),
         (b"\xff\xff\xff\xff", "a frame of -1 bytes"),
         (b"\x80\x00\x00\x00", "a frame of -2147483648 bytes"),
-        (b"SSH-", "answered in text .*'SSH-'.* this is no Kafka broker; check the port"),
+        (b"SSH-", "responded in text .*'SSH-'.* this is no Kafka broker; check the port"),
         (b"HTTP", "this looks like an HTTP server"),
         (b"<!DO", "this looks like an HTTP server"),
         (b"\x7fELF", "first bytes b'.x7fELF'"),
@@ -200,7 +200,7 @@ except FrameTooLargeError as error:
 @pytest.mark.promise(
     "a response without memory for it is an error that says so, and ends the connection"
 )
-@pytest.mark.skipif(sys.platform != "linux", reason="/proc tells the size of the address space")
+@pytest.mark.skipif(sys.platform != "linux", reason="/proc has the size of the address space")
 @pytest.mark.parametrize("core", ["pure", "compiled"])
 def test_a_frame_ends_with_an_error_when_its_memory_runs_out(core: str) -> None:
     """Goal: what is announced takes no address space, and what there is none for is an error.

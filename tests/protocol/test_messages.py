@@ -104,10 +104,10 @@ def test_corrupt_message_is_read_or_is_a_decode_error(name: str) -> None:
 @pytest.mark.promise("malformed bytes raise `DecodeError`, and take no memory")
 @every_message
 def test_forged_length_is_refused_before_memory_is_taken(name: str) -> None:
-    """Goal: no announced count or size is believed. Method: put a huge one at every place."""
+    """Goal: no announced count or size is trusted. Method: put a huge one at every place."""
     huge = (b"\x7f\xff\xff\xff", b"\xff\xff\xff\xff\x07", b"\x7f\xff")
     every = list(versions(name))
-    for version in {every[0], every[-1]}:  # both encodings, and all that is still said
+    for version in {every[0], every[-1]}:  # both encodings, and all fields that are still there
         encoded = seeded(name, version, 1)
         tracemalloc.start()
         try:

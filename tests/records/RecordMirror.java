@@ -20,7 +20,7 @@ import org.apache.kafka.common.utils.Utils;
 /**
  * Writes and reads record batches with Kafka's own classes.
  *
- * Lines in, one answer line each ("error TEXT" when Kafka refuses):
+ * Lines in, one line out for each ("error TEXT" when Kafka refuses):
  *   write MAGIC CODEC LEVEL TIMESTAMP_TYPE BASE_OFFSET LOG_APPEND_TIME PRODUCER_ID EPOCH SEQUENCE
  *         TRANSACTIONAL LEADER_EPOCH RECORD...             -> HEX
  *   marker TYPE OFFSET TIMESTAMP LEADER_EPOCH PRODUCER_ID EPOCH COORDINATOR_EPOCH  -> HEX
@@ -37,18 +37,18 @@ public class RecordMirror {
         BufferedReader in = new BufferedReader(new InputStreamReader(System.in));
         PrintStream out = new PrintStream(System.out, false, StandardCharsets.US_ASCII);
         for (String line = in.readLine(); line != null; line = in.readLine()) {
-            String answer;
+            String response;
             try {
-                answer = answer(line.split(" ", -1));
+                response = respond(line.split(" ", -1));
             } catch (Exception error) {
-                answer = "error " + error.toString().replace('\n', ' ');
+                response = "error " + error.toString().replace('\n', ' ');
             }
-            out.println(answer);
+            out.println(response);
             out.flush();
         }
     }
 
-    private static String answer(String[] words) {
+    private static String respond(String[] words) {
         switch (words[0]) {
             case "write":
                 return write(words);

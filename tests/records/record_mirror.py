@@ -1,6 +1,6 @@
 """Kafka's own classes, in a Java process that writes and reads record batches.
 
-`RecordMirror.java` says in which form it is asked.
+`RecordMirror.java` describes its lines.
 """
 
 from __future__ import annotations

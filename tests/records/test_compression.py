@@ -216,18 +216,18 @@ def _zeros() -> bytes:
     return bytes(BOMB_BYTES)
 
 
-def _snappy_that_lies() -> bytes:
+def _snappy_with_a_wrong_size() -> bytes:
     preamble = [BOMB_BYTES >> shift & 0x7F | 0x80 for shift in (0, 7, 14)] + [BOMB_BYTES >> 21]
     return bytes(preamble) + b"\x00a"
 
 
 def _zstd_of_runs(window: int = 0x58) -> bytes:
-    # A frame's header, then blocks that each say in 4 bytes: 128 KiB of zeros.
+    # A frame's header, then blocks of 4 bytes that each hold 128 KiB of zeros.
     return bytes.fromhex("28b52ffd00") + bytes((window,)) + bytes.fromhex("02001000") * 2000
 
 
 @either_zstd
-def test_a_zstd_frame_may_ask_for_a_window_of_128_mib_and_no_more() -> None:
+def test_a_zstd_frame_may_require_a_window_of_128_mib_and_no_more() -> None:
     last = bytes.fromhex("0b0000")  # a run of one byte, and the end
     head, block = _zstd_of_runs(17 << 3)[:6], last + b"z"
     assert decompress(Codec.ZSTD, head + block, 1) == b"z"
@@ -240,7 +240,7 @@ BOMBS: Mapping[str, tuple[Codec, Callable[[], bytes]]] = {
     "gzip, many members": (Codec.GZIP, lambda: gzip.compress(bytes(10**6)) * 200),
     "snappy": (Codec.SNAPPY, lambda: compress(Codec.SNAPPY, _zeros())),
     "snappy, one block": (Codec.SNAPPY, lambda: bytes(cramjam.snappy.compress_raw(_zeros()))),
-    "snappy that lies": (Codec.SNAPPY, _snappy_that_lies),
+    "snappy that lies": (Codec.SNAPPY, _snappy_with_a_wrong_size),
     "lz4": (Codec.LZ4, lambda: lz4.frame.compress(_zeros())),
     "zstd": (Codec.ZSTD, lambda: zstandard.compress(_zeros())),
     "zstd of runs": (Codec.ZSTD, _zstd_of_runs),
@@ -316,7 +316,7 @@ def test_a_library_that_is_not_installed_is_named_with_how_to_get_it(
 
 @either_zstd
 def test_many_threads_compress_and_decompress_at_once() -> None:
-    """zstd's contexts must not be shared while in use; each thread sees its own data only."""
+    """zstd's contexts must not be shared while in use; each thread gets its own data only."""
 
     def work(number: int) -> bool:
         data = b"%d," % number * 20_000

@@ -1,7 +1,7 @@
 """The same bytes as Java: its batches are read here, and what is written here Java reads.
 
-The batches of ``golden/java.json`` need no JVM; the other tests ask a Java process with Kafka's own
-classes and are skipped where there is none.
+The batches of ``golden/java.json`` need no JVM; the other tests call a Java process with Kafka's
+own classes and are skipped where there is none.
 """
 
 from __future__ import annotations
@@ -106,7 +106,7 @@ def test_messages_of_the_old_formats_that_java_wrote_are_read(codec: str) -> Non
         assert records == [record._replace(timestamp_ms=-1) for record in PLAIN]
 
 
-# What Java says now.
+# What Java returns now.
 
 
 @pytest.fixture(scope="module")

@@ -2,7 +2,7 @@
 
 Members come, go, stall, are killed and work too long; they poll or iterate, commit in each way,
 pause, seek back and subscribe anew. Coordinators move, brokers stop, topics grow, connections
-break, requests are refused, delayed, and done without an answer. After each step the members are
+break, requests are refused, delayed, and done without a response. After each step the members are
 compared with each other and with what was committed: see `check_step`. In the end all is healed,
 and the group must come to rest with every record processed.
 
@@ -59,8 +59,8 @@ MEMBER_COUNT_MAX = 4
 SESSION_TIMEOUT_MS = 6_000
 MAX_POLL_INTERVAL_MS = 2_500
 STALL_MAX_MS = SESSION_TIMEOUT_MS + 6_000
-"""How long the group may take to come to rest: sessions of those who are gone have to end, and a
-request that was never answered may have waited as long as it may before it was written."""
+"""How long the group may take to come to rest: sessions of those that are gone have to end, and a
+request that never got a response may have waited as long as it may before it was written."""
 
 STRATEGIES = (
     "range",
@@ -257,7 +257,7 @@ class GroupSimulation(SimulatedWorld):
         return Habits(reads, commits, fidgets=random.random() < 0.3, pattern=pattern)
 
     def protocol_settings(self) -> dict[str, object]:
-        """Return what a member is told of how its group agrees."""
+        """Return what the group's state tells about a member."""
         return {
             "partition_assignment_strategy": self.strategy,
             "session_timeout_ms": SESSION_TIMEOUT_MS,
@@ -265,7 +265,7 @@ class GroupSimulation(SimulatedWorld):
         }
 
     def _instance_id(self) -> str | None:
-        """A static member takes a name that nobody alive has; of one that is gone, perhaps."""
+        """A static member takes a name that no live member has; of one that is gone, perhaps."""
         if self.is_mild or self.random.random() < 0.7:
             return None
         taken = {member.consumer._wiring.config.group_instance_id for member in self.alive}
@@ -321,7 +321,7 @@ class GroupSimulation(SimulatedWorld):
     # What must hold.
 
     def check_step(self) -> None:
-        """Partitions have one owner, and nothing is committed that nobody has processed."""
+        """Partitions have one owner, and nothing is committed that no member has processed."""
         owners: dict[tuple[int, TopicPartition], SimulatedMember] = {}
         for member in self.alive:
             for partition in member.holds:
@@ -423,6 +423,6 @@ class Kip848GroupSimulation(GroupSimulation):
         super().__init__(seed, member_class=member_class, is_mild=is_mild)
 
     def protocol_settings(self) -> dict[str, object]:
-        """Say who assigns, and how."""
+        """Choose what assigns, and how."""
         assignor = self.random.choice(("", "uniform", "range"))
         return {"group_protocol": "consumer", "group_remote_assignor": assignor}

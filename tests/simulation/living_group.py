@@ -86,18 +86,18 @@ class LivingGroup(SimulatedWorld):
                 latest_ms = self.clock.now_ms + STEP_MS
                 self.clock.move_to(min(max(due_ms, self.clock.now_ms + 1), latest_ms))
 
-    def told_by_polls(self, for_ms: int) -> list[KafkaError]:
+    def errors_of_polls(self, for_ms: int) -> list[KafkaError]:
         """Return what polls of the first member, which find nothing, raise in that time."""
-        told_count = len(self.member.errors)
+        error_count = len(self.member.errors)
         self.run(for_ms)
-        return self.member.errors[told_count:]
+        return self.member.errors[error_count:]
 
     def let_through(self) -> None:
         """Open the ways again."""
         self.network.refused.clear()
 
     def refuse_coordinator(self) -> None:
-        """Cut the ways to the coordinator; the other brokers know nothing of that."""
+        """Cut the ways to the coordinator; the other brokers are not affected."""
         self.network.refused.add(self.coordinator.id)
         for link in self.network.links:
             if link.broker_id == self.coordinator.id and not link.is_closed:

@@ -169,7 +169,7 @@ class Reader:
     # What the application does.
 
     def begin(self) -> None:
-        """Come, or come back, and go on where it has committed, or as the setting says."""
+        """Come, or come back, and go on where it has committed, or by the setting."""
         self.consumer.assign([P])
         if self._committed is not None:
             self.seek(self._committed.offset, self._committed.leader_epoch)

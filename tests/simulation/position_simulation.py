@@ -56,7 +56,7 @@ class PositionSimulation(SimulatedWorld):
         self._open: dict[int, int] = {}
         """The next sequence of each producer whose transaction is open."""
         self._commits: dict[int, bool] = {}
-        """How each transaction ends, which a later coordinator knows, too."""
+        """How each transaction ends, which a later coordinator has, too."""
         self._is_quiet = False
         self._has_written = True
         self.readers = [

@@ -68,7 +68,7 @@ class SimulatedProducer(SendCore[RecordMetadata]):
 
 
 class SimulatedConsumer(ConsumerCore):
-    """Reads given partitions from their beginning; `read` has what came, `errors` what was told."""
+    """Reads given partitions from their beginning; `read` has the records, `errors` the errors."""
 
     def __init__(
         self,

@@ -2,8 +2,8 @@
 
 The application polls or iterates, works for a while with what it got, and commits by its habits;
 meanwhile the background step runs, as the heartbeat thread has it. It may also be *paused* (its
-process does nothing at all), *leaving*, or *gone*, perhaps without a word. Whatever it is told or
-handed is held against what it knows.
+process does nothing at all), *leaving*, or *gone*, perhaps without a request. Whatever it is
+assigned or receives is compared with its state.
 
 Owner: the simulation.
 """
@@ -44,7 +44,7 @@ BACKGROUND_INTERVAL_MS = 250
 
 
 UNTOLD = (ClassicState.SYNCING, ClassicState.ASSIGNING)
-"""States in which a member knows a new generation, and has what it had in the last one."""
+"""States in which a member has a new generation, and has what it had in the last one."""
 
 
 class Habits(NamedTuple):
@@ -166,7 +166,7 @@ class SimulatedConsumer(Consumer):
 
 
 class SimulatedMember:
-    """One member. `read` tells what was done with its consumer, by kind."""
+    """One member. `read` counts what was done with its consumer, by kind."""
 
     def __init__(
         self,
@@ -186,7 +186,7 @@ class SimulatedMember:
         self.habits = habits
         self.errors: list[KafkaError] = []
         self.owned: set[TopicPartition] = set()
-        """What the listener was told of."""
+        """The calls of the listener."""
         self.is_paused = self.is_leaving = self.is_calm = False
         self.busy_until_ms = 0
         self.did: set[str] = set()
@@ -205,7 +205,7 @@ class SimulatedMember:
         self._commit_count = self._called_back_count = 0
         self._was_paused = False
 
-    # What the simulation asks.
+    # What the simulation calls.
 
     @property
     def is_gone(self) -> bool:
@@ -220,7 +220,7 @@ class SimulatedMember:
 
     @property
     def holds(self) -> frozenset[TopicPartition]:
-        """What it reads in the generation that it is in; nothing before it was told its share."""
+        """What it reads in the generation that it is in; nothing before it had an assignment."""
         group = self.consumer._wiring.group
         assert group is not None
         assert isinstance(group._membership, ClassicMembership)
@@ -430,7 +430,7 @@ class SimulatedMember:
             self._next_offset[partition] = record.offset + 1
             self._in_hand.append(record)
 
-    # What the listener is told.
+    # What the listener receives.
 
     def _on_assigned(self, partitions: Sequence[TopicPartition]) -> None:
         assert not self.owned & set(partitions), "assigned twice"

@@ -1,7 +1,7 @@
 """A network in one thread: bytes travel between real clients and fake brokers when time passes.
 
 Each direction of each connection keeps its order; how long bytes take is drawn from the seed. A
-connection can be cut, in the middle of a request or an answer too.
+connection can be cut, in the middle of a request or a response too.
 
 Owner: the simulation.
 """
@@ -77,7 +77,7 @@ class Link:
     def __init__(self, network: SimulatedNetwork, port: SimulatedPort, stream: Stream) -> None:
         self.is_closed = False
         self.broker_id: int | None = None
-        """Whom it is to; None while nobody is there."""
+        """The server that it is to; None while there is none."""
         self._network = network
         self._port = port
         self._stream = stream
@@ -85,7 +85,7 @@ class Link:
         self._last_ms = {"up": 0, "down": 0}
 
     def connect(self, broker_id: int | None) -> None:
-        """The broker accepts, or nobody listens there."""
+        """The broker accepts, or no server listens there."""
         cluster = self._network.cluster
         self.broker_id = broker_id
         is_refused = broker_id in self._network.refused
@@ -93,7 +93,7 @@ class Link:
             self._later("down", lambda: self._end(ConnectionFailedError("refused")))
             return
         self._server = FakeConnection(cluster, broker_id, on_change=self._on_server_change)
-        self._later("down", lambda: self._port.tell(self, self._stream.on_opened))
+        self._later("down", lambda: self._port.notify(self, self._stream.on_opened))
 
     def write(self, data: bytes) -> None:
         """The client sends bytes, which arrive in one or two pieces."""
@@ -110,7 +110,7 @@ class Link:
             self._later("up", self._server.close)
 
     def cut(self) -> None:
-        """The network breaks it: both ends hear of it, and what is under way is lost."""
+        """The network breaks it: both ends are notified, and what is under way is lost."""
         if self._server is not None:
             server, self._server = self._server, None
             server.close()
@@ -131,7 +131,7 @@ class Link:
             return
         output = b"".join(server.take_output())
         if output:
-            self._later("down", lambda: self._port.tell(self, lambda: self._feed(output)))
+            self._later("down", lambda: self._port.notify(self, lambda: self._feed(output)))
         if server.is_closed:
             self._later("down", lambda: self._end(DisconnectedError("closed by the broker")))
 
@@ -149,7 +149,7 @@ class Link:
             self.is_closed = True
             self._stream.on_closed(error)
 
-        self._port.tell(self, end)
+        self._port.notify(self, end)
 
     def _later(self, direction: str, event: Callable[[], None]) -> None:
         """After a delay, but not before what was sent earlier in the same direction."""
@@ -159,20 +159,20 @@ class Link:
 
 
 class SimulatedPort:
-    """`Port` of one client; `wait` never waits, it tells the client what has arrived."""
+    """`Port` of one client; `wait` never waits, it gives the client what has arrived."""
 
     def __init__(self, network: SimulatedNetwork) -> None:
         self._network = network
         self._links: dict[Stream, Link] = {}
         self._arrived: deque[tuple[Link, Callable[[], None]]] = deque()
 
-    def tell(self, link: Link, event: Callable[[], None]) -> None:
+    def notify(self, link: Link, event: Callable[[], None]) -> None:
         """Keep something for the client's next `wait`."""
         self._arrived.append((link, event))
 
     @property
     def has_news(self) -> bool:
-        """Whether `wait` has something to tell."""
+        """Whether `wait` has something to deliver."""
         return bool(self._arrived)
 
     def open(self, stream: Stream, host: str, port: int, *, attempt: int) -> None:
@@ -208,7 +208,7 @@ class SimulatedPort:
         """Nothing sleeps here."""
 
     def restart(self) -> None:
-        """Close every stream, without a word to any."""
+        """Close every stream, without a callback."""
         self.shutdown()
         self._links.clear()
         self._arrived.clear()
@@ -223,31 +223,31 @@ class SimulatedPort:
 class WaitingPort(SimulatedPort):
     """`Port` of a client in a thread of its own, which `wait` pauses until there is news.
 
-    `pause()` gives the control to the simulation; `wakes_ms` and `hears_news` say until when.
+    `pause()` gives the control to the simulation; `wakes_ms` and `ends_with_news` are its end.
     """
 
     def __init__(self, network: SimulatedNetwork, pause: Callable[[], None]) -> None:
         super().__init__(network)
         self.wakes_ms = 0
         self._pause = pause
-        self._hears_news = True
+        self._ends_with_news = True
         self._turn_count = 0
 
     @property
     def due_ms(self) -> int:
         """When the thread is to go on; in the past, perhaps."""
-        return 0 if self._hears_news and self.has_news else self.wakes_ms
+        return 0 if self._ends_with_news and self.has_news else self.wakes_ms
 
     def wait(self, timeout_ms: int) -> None:
         """Tell what has arrived, or what arrives first within a time."""
         if timeout_ms > 0 and not self.has_news:
-            self.sleep_until(self._network.clock.now_ms + timeout_ms, hears_news=True)
+            self.sleep_until(self._network.clock.now_ms + timeout_ms, ends_with_news=True)
         self._turn_count += 1
         assert self._turn_count < TURN_COUNT_MAX, "a client is busy without an end"
         super().wait(0)
 
-    def sleep_until(self, at_ms: int, *, hears_news: bool = False) -> None:
+    def sleep_until(self, at_ms: int, *, ends_with_news: bool = False) -> None:
         """Let time pass."""
-        self.wakes_ms, self._hears_news = at_ms, hears_news
+        self.wakes_ms, self._ends_with_news = at_ms, ends_with_news
         self._turn_count = 0
         self._pause()

@@ -51,7 +51,7 @@ class SimulatedTime:
 
     @contextmanager
     def installed(self) -> Iterator[None]:
-        """Have the driver, which alone knows the real time, go by this one."""
+        """Have the driver, which alone reads the real time, go by this one."""
         with patch.object(drive, "time", self):
             yield
 
@@ -62,7 +62,7 @@ class SimulatedWorld:
     api_faults: ClassVar[ApiFaults] = {}
     """With which errors requests may be refused."""
     delays_ms: ClassVar[tuple[int, ...]] = (5, 500, 5_000)
-    """By how much answers may be late."""
+    """By how much responses may be late."""
 
     def __init__(self, random: Random, clock: ManualClock, cluster: FakeCluster) -> None:
         self.random = random
@@ -75,7 +75,7 @@ class SimulatedWorld:
     def _step(self, turns: Iterable[Callable[[int], int]]) -> None:
         """Let what is due arrive, clients make their turns, and time pass until there is more.
 
-        A turn is told the time, and returns when it wants to be called again.
+        A turn gets the time, and returns when it is to be called again.
         """
         now_ms = self.clock.now_ms
         self.cluster.advance(now_ms)
@@ -126,8 +126,8 @@ class SimulatedWorld:
                 ("error", faults.fail_with(self.random.choice(self.api_faults[key]))),
                 ("delay", faults.delay_response(self.random.choice(self.delays_ms))),
                 ("drop", faults.drop()),
-                ("lost answer", faults.lose_response()),
-                ("lost answer", faults.lose_response(closes=True)),
+                ("lost response", faults.lose_response()),
+                ("lost response", faults.lose_response(closes=True)),
                 ("disconnect", faults.disconnect()),
             )
         )

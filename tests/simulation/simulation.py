@@ -1,9 +1,9 @@
 """A real producer and a real consumer on a fake cluster, with a seed that makes things go wrong.
 
 Between events the seed moves leaders, stops and starts brokers, holds replicas back, cuts
-connections, and has requests dropped, refused, delayed, or done without an answer. After each step
-the log is compared with what was told: see `check_step`. In the end all is healed, and everything
-must arrive.
+connections, and has requests dropped, refused, delayed, or done without a response. After each step
+the log is compared with what was reported: see `check_step`. In the end all is healed, and
+everything must arrive.
 
 Owner: the test that made it.
 """

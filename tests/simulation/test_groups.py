@@ -95,7 +95,7 @@ def test_the_simulation_meets_every_fault_and_most_rebalances_come_to_something(
                 if getattr(rebalance, what)
             )
     expected = {"join", "leave", "kill", "pause", "long work", "coordinator move", "broker stop"}
-    expected |= {"cut", "growth", "error", "delay", "drop", "lost answer", "disconnect"}
+    expected |= {"cut", "growth", "error", "delay", "drop", "lost response", "disconnect"}
     expected |= {"poll", "iterate", "automatically", "sync", "async", "static", "pattern"}
     expected |= {"commit", "commit_async", "commit before a revocation"}
     expected |= {"pause partitions", "seek", "unsubscribe"}

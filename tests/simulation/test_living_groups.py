@@ -1,4 +1,4 @@
-"""Groups whose coordinator is out of reach, or takes no member in: what polls raise, and logs say.
+"""Groups whose coordinator is out of reach, or accepts no member: what polls raise and log.
 
 A group is a few consumers, whose network may be cut off from one broker.
 """
@@ -24,7 +24,7 @@ JOINING = {"classic": ApiKey.JOIN_GROUP, "consumer": ApiKey.CONSUMER_GROUP_HEART
 PROTOCOLS = tuple(JOINING)
 TROUBLE_MS = 2 * REPEAT_MS
 ALIKE_MAX = 2 * (1 + TROUBLE_MS // REPEAT_MS)
-"""Of one line; who is found is said again after each time that it was said to be gone, of which
+"""Of one line; a coordinator is logged again after each time that its loss was logged, of which
 there are two reasons."""
 
 
@@ -39,9 +39,9 @@ def test_a_coordinator_that_is_found_but_out_of_reach_is_reported(
     with LivingGroup(protocol) as group:
         if has_joined:
             group.run(JOIN_MS)
-            assert group.told_by_polls(JOIN_MS) == []
+            assert group.errors_of_polls(JOIN_MS) == []
         group.refuse_coordinator()
-        errors = group.told_by_polls(3 * SESSION_MS)
+        errors = group.errors_of_polls(3 * SESSION_MS)
         # Partitions that this broker leads are reported as well, if they are known.
         reported = [error for error in errors if "coordinator of group 'g' was " in str(error)]
         assert 1 < len(reported) <= 3, "once a session"
@@ -50,7 +50,7 @@ def test_a_coordinator_that_is_found_but_out_of_reach_is_reported(
         group.let_through()
         group.run(JOIN_MS)
         assert group.member.owned
-        assert group.told_by_polls(2 * SESSION_MS) == []
+        assert group.errors_of_polls(2 * SESSION_MS) == []
 
 
 @pytest.mark.promise(
@@ -61,11 +61,11 @@ def test_a_coordinator_that_accepts_no_member_is_reported(protocol: str) -> None
     with LivingGroup(protocol) as group:
         fault = faults.fail_with(CoordinatorLoadInProgressError)
         group.cluster.faults.add(fault, JOINING[protocol], times=None)
-        (error,) = group.told_by_polls(SESSION_MS + JOIN_MS)
+        (error,) = group.errors_of_polls(SESSION_MS + JOIN_MS)
         assert "did not take this consumer in" in str(error)
         assert "COORDINATOR_LOAD_IN_PROGRESS" in str(error)
         group.cluster.faults.clear()
-        assert group.told_by_polls(2 * SESSION_MS) == []
+        assert group.errors_of_polls(2 * SESSION_MS) == []
         assert group.member.owned
 
 
@@ -73,12 +73,12 @@ def test_a_coordinator_that_accepts_no_member_is_reported(protocol: str) -> None
     "a stalled group is raised by empty polls; a group that waits for its members is not"
 )
 def test_a_group_that_waits_for_another_member_is_not_reported() -> None:
-    """Its JoinGroup is taken, and answered when the other one has joined again, or is gone."""
+    """Its JoinGroup waits, and gets a response when the other one has joined again, or is gone."""
     with LivingGroup("classic") as group:
         fault = faults.fail_with(CoordinatorLoadInProgressError)
         group.cluster.faults.add(fault, ApiKey.JOIN_GROUP, times=3)
         group.cluster.faults.add(faults.drop(), ApiKey.JOIN_GROUP, times=None)
-        assert group.told_by_polls(2 * SESSION_MS) == []
+        assert group.errors_of_polls(2 * SESSION_MS) == []
 
 
 @pytest.mark.promise("repeated failures are logged once for each reason, then now and then")

@@ -19,7 +19,7 @@ UPDATE_COUNT_MAX = 40
 
 
 class CountingConsumer(SimulatedConsumer):
-    """It can say how often it has got metadata."""
+    """It counts its metadata responses."""
 
     @property
     def update_count(self) -> int:
@@ -28,7 +28,7 @@ class CountingConsumer(SimulatedConsumer):
 
 @pytest.mark.parametrize("is_sought", [False, True], ids=["lookup", "fetch"])
 def test_metadata_is_requested_less_and_less_often(is_sought: bool) -> None:
-    """Each answer is complete, and none is news."""
+    """Each response is complete, and none is news."""
     clock = ManualClock(1_000)
     world = SimulatedWorld(Random(1), clock, FakeCluster(1, now_ms=clock.now_ms))
     world.cluster.create_topic(MISSING.topic, 1)

@@ -48,7 +48,7 @@ def test_the_simulation_meets_every_fault_and_most_records_arrive() -> None:
         delivered += sum(sent.delivery.exception() is None for sent in simulation.sent)
         read += sum(map(len, simulation.consumer.read.values()))
     expected = {"leader move", "broker stop", "stall", "cut", "error", "delay", "drop"}
-    assert expected | {"lost answer", "disconnect"} <= met.keys()
+    assert expected | {"lost response", "disconnect"} <= met.keys()
     assert read >= delivered > 500
 
 
@@ -77,7 +77,7 @@ class RowDelivery:
         return self._delivery.done()
 
     def exception(self) -> Exception | None:
-        # A bulk delivery that failed in part does not tell offsets of the others.
+        # A bulk delivery that failed in part does not report the offsets of the others.
         return self._delivery.exception()
 
     def result(self) -> RecordMetadata:

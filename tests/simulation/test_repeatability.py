@@ -41,7 +41,7 @@ def traces() -> list[str]:
 
 
 def traces_of_process(hash_seed: str) -> list[str]:
-    """The same in another process; the hash seed also says how much memory it takes first."""
+    """The same in another process; the hash seed also sets how much memory it takes first."""
     program = (
         f"taken = [object() for _ in range({hash_seed} % 100_003)]\n"
         "from tests.simulation.test_repeatability import traces\n"

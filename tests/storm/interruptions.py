@@ -1,6 +1,6 @@
 """Interruptions: signals, destructors, weakref callbacks and log records, at random moments.
 
-A signal comes once after a random time; another one comes only after it was asked for, so that the
+A signal comes once after a random time; another one comes only after it was requested, so that the
 program can clean up in peace. Its handler raises KeyboardInterrupt, SystemExit or another
 exception, or calls the clients. So do the destructors of objects in cycles, which the garbage
 collector runs wherever something is allocated, in any thread; callbacks of weak references to such

@@ -1,6 +1,6 @@
 """What a storm noted of itself; and what must hold after it, whatever was interrupted.
 
-- A record whose delivery says where it is stands there; no record stands in the log twice.
+- A record is where its delivery has it; no record stands in the log twice.
 - A record whose `send` returned is in the log, unless its producer was closed before its time.
 - What one thread sent to a partition one after the other stands there in that order.
 - A consumer gets each partition's records one after the other: none skipped, none again, except
@@ -47,9 +47,9 @@ class Sending(NamedTuple):
     """When the call returned; None if it raised, or an interrupt came right after it."""
     partition: int | None = None
     offset: int | None = None
-    """Where the record is, as its delivery says."""
+    """Where the record is, by its delivery."""
     error: str = ""
-    """Why the record failed, as its delivery says."""
+    """Why the record failed, by its delivery."""
 
 
 @dataclass(slots=True)

@@ -181,7 +181,7 @@ class Storm:
         with: between the first note and the call an interruption may poll, too.
         """
         self._noted.append("finished")
-        with suppress(KafkaTimeoutError):  # it tells why nothing came of all the interrupted ones
+        with suppress(KafkaTimeoutError):  # it has the cause of all the interrupted ones
             try:
                 self._noted.append(self._consumer.poll(self._source.choice((0, 0.001, 0.01))))
             except BaseException:
@@ -272,7 +272,7 @@ class Storm:
         self._expect(pool.free_bytes == pool.size_bytes, f"{pool.free_bytes} bytes are free")
 
     def _read_all(self) -> None:
-        """Read until nothing is left, which the judge sees."""
+        """Read until nothing is left, which the judge checks."""
         ends = self._in_peace(partial(self._consumer.end_offsets, PARTITIONS))
         deadline_s = time.monotonic() + CALM_S
         while time.monotonic() < deadline_s:
@@ -296,7 +296,7 @@ class Storm:
         )
 
     def _in_peace(self, call: Callable[[], T]) -> T:
-        """Call, once more if an interruption before has left word."""
+        """Call, once more if an interruption before requested it."""
         try:
             return call()
         except WakeupError:
@@ -360,7 +360,7 @@ class Storm:
             self._consumer.subscribe([TOPIC], listener=RebalanceListener(moved, moved, moved))
 
     def _end_consumer(self) -> None:
-        """Close in one of three ways, of which two do not say that all is processed."""
+        """Close in one of three ways, of which two do not mark everything as processed."""
         consumer = self._consumer
         way = self._source.randrange(3)
         if way == 0:

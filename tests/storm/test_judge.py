@@ -1,4 +1,4 @@
-"""The judge finds each thing that must not be, in journals that tell of it."""
+"""The judge finds each thing that must not be, in journals that show it."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def test_a_producer_that_was_cut_short_may_fail_records() -> None:
     "whatever interrupts a call, nothing hangs, is lost, doubled, or committed too far"
 )
 @pytest.mark.parametrize(
-    ("log", "told"),
+    ("log", "expected"),
     [
         ({0: [1, 3, 3], 1: [5]}, "record 3 is written 2 times"),
         ({0: [1, 3, 9], 1: [5]}, "record 9 is in the log and was never sent"),
@@ -68,8 +68,8 @@ def test_a_producer_that_was_cut_short_may_fail_records() -> None:
         ({0: [3, 1], 1: [5]}, "sent earlier"),
     ],
 )
-def test_a_wrong_log_is_seen(log: dict[int, list[int]], told: str) -> None:
-    assert any(told in line for line in judge(log=log))
+def test_a_wrong_log_is_seen(log: dict[int, list[int]], expected: str) -> None:
+    assert any(expected in line for line in judge(log=log))
 
 
 def test_sends_that_overlapped_may_stand_in_any_order() -> None:
@@ -84,7 +84,7 @@ def test_sends_that_overlapped_may_stand_in_any_order() -> None:
     "whatever interrupts a call, nothing hangs, is lost, doubled, or committed too far"
 )
 @pytest.mark.parametrize(
-    ("events", "told"),
+    ("events", "expected"),
     [
         ([["returned", [[0, [1]]]], READ_ALL[2]], "begins at 1, and was read up to 0"),
         ([["returned", [[0, [0]]]], READ_ALL[2]], "0 came where 1 was next"),
@@ -98,9 +98,9 @@ def test_sends_that_overlapped_may_stand_in_any_order() -> None:
         ([["lost"], *READ_ALL], "unknown event"),
     ],
 )
-def test_wrong_reading_is_seen(events: list[Event], told: str | None) -> None:
+def test_wrong_reading_is_seen(events: list[Event], expected: str | None) -> None:
     found = judge(events=events)
-    assert found == [] if told is None else any(told in line for line in found)
+    assert found == [] if expected is None else any(expected in line for line in found)
 
 
 def test_what_the_program_saw_itself_counts() -> None:

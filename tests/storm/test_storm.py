@@ -2,7 +2,7 @@
 
 Method: a program that sends, reads and commits is a process of its own, in which signals,
 destructors and log records interrupt whatever it does (`program`). Here are its brokers, and the
-judge of what it noted. ``PYKCLIENT_STORM_COUNT`` says how many interruptions each case has.
+judge of what it noted. ``PYKCLIENT_STORM_COUNT`` sets how many interruptions each case has.
 """
 
 from __future__ import annotations
@@ -31,14 +31,14 @@ READINGS = ("classic", "consumer", "assign")
 COUNT, SOAK_COUNT = (int(os.environ.get("PYKCLIENT_STORM_COUNT", n)) for n in ("400", "1700"))
 COUNT_WITH_WARNINGS = 300
 TIMEOUT_S = 240.0
-TOLD_MAX = 30
+SHOWN_MAX = 30
 GROUP_SETTINGS = GroupSettings(
     group_min_session_timeout_ms=500,
     group_consumer_session_timeout_ms=SESSION_TIMEOUT_MS,
     group_consumer_heartbeat_interval_ms=HEARTBEAT_INTERVAL_MS,
     group_consumer_assignment_interval_ms=0,
 )
-"""A member whose first request was interrupted is one that nobody knows, until its session ends."""
+"""A member whose first request was interrupted stays in the group until its session ends."""
 
 CASES = [
     case
@@ -94,7 +94,7 @@ class Storm:
         assert done.returncode == 0, done.stderr[-8_000:]
         journal = Journal.read(self._path)
         found = violations(journal, read_log(servers))
-        assert not found, "\n".join([*found[:TOLD_MAX], done.stderr[-8_000:]])
+        assert not found, "\n".join([*found[:SHOWN_MAX], done.stderr[-8_000:]])
         return journal
 
 
@@ -130,6 +130,6 @@ def test_nothing_hangs_and_nothing_is_lost(
 def test_no_warning_is_without_a_cause(
     core: str, reading: str, fake: FakeKafka, tmp_path: Path
 ) -> None:
-    """Goal: no warning, as of a socket that nobody closed, comes of an interruption."""
+    """Goal: no warning, as of a socket that was not closed, comes of an interruption."""
     options = ("-X", "dev", "-W", "error")
     Storm(fake, tmp_path, core).run(reading, 3, COUNT_WITH_WARNINGS, *options)

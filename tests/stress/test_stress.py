@@ -31,7 +31,7 @@ each_core = pytest.mark.parametrize("core", ["compiled", "pure"])
 
 
 def stress(python: str, fake: FakeKafka, core: str) -> str:
-    """Run the program; return what it says at its end."""
+    """Run the program; return what it prints at its end."""
     with fake.control() as cluster:
         cluster.create_topic("stress", 3)
     done = subprocess.run(

@@ -1,8 +1,8 @@
-"""Stands where a Docker engine would, and notes what it is asked to do.
+"""Stands where a Docker engine would, and notes the requests that it gets.
 
 It speaks as much of the engine's HTTP API as docker-py and testcontainers use for `DockerCluster`.
-Its containers run nothing: one that publishes a port answers there as a broker of a fake cluster,
-which is enough to be found ready. So it shows what we ask of an engine, and not what one would do.
+Its containers run nothing: one that publishes a port responds there as a broker of a fake cluster,
+which is enough to be found ready. So it shows what we request of an engine, and not what one does.
 
 Owner: the test that made it.
 Source: Docker Engine API 1.45.
@@ -37,7 +37,7 @@ class HttpRequest(NamedTuple):
 
 
 class Container:
-    """What was asked for, and its state now."""
+    """What was requested, and its state now."""
 
     def __init__(self, spec: dict[str, Any]) -> None:
         self.spec = spec
@@ -85,12 +85,12 @@ class DockerEngine:
     """Listens on a port of the loopback interface; a context manager."""
 
     def __init__(self, broker_count: int) -> None:
-        self.asked: list[HttpRequest] = []
+        self.requests: list[HttpRequest] = []
         self.containers: dict[str, Container] = {}
         self.all_containers: list[Container] = []
         self.networks: set[str] = set()
         self.refused_path = "(?!)"
-        """A pattern of paths that are answered with an error."""
+        """A pattern of paths whose response is an error."""
         self.stop_exit_code = 143
         self._brokers = FakeCluster(broker_count + 1)  # Its brokers count from 0.
         self._numbers = itertools.count(1)
@@ -133,11 +133,11 @@ class DockerEngine:
         self._server.server_close()
 
     def respond(self, method: str, target: str, body: Any) -> tuple[int, Any]:
-        """The status and the body with which a request is answered."""
+        """The status and the body of a response."""
         parts = urlsplit(target)
         path = re.sub(r"^/v[\d.]+", "", parts.path)
         if method != "GET":
-            self.asked.append(HttpRequest(method, path, parse_qs(parts.query)))
+            self.requests.append(HttpRequest(method, path, parse_qs(parts.query)))
         if re.search(self.refused_path, path):
             return 500, {"message": "refused by the test"}
         what, *rest = path.strip("/").split("/")
@@ -147,7 +147,7 @@ class DockerEngine:
             return self._container(method, rest, body)
         if what == "version":
             return 200, {"ApiVersion": "1.45", "MinAPIVersion": "1.24", "Version": "26.0"}
-        return 200, {"Id": "sha256:1"}  # An image, or the answer to a ping.
+        return 200, {"Id": "sha256:1"}  # An image, or the response to a ping.
 
     def _network(self, method: str, rest: list[str], body: Any) -> tuple[int, Any]:
         if method == "POST":

@@ -1,4 +1,4 @@
-"""Clusters of containers: what a Docker engine is asked for, and what is said where there is none.
+"""Clusters of containers: what a Docker engine gets, and what is raised where there is none.
 
 There is no engine where these tests run, so one stands in its place that speaks its HTTP API and
 runs nothing (`docker_engine.py`). docker-py and testcontainers are the real ones. That Kafka takes
@@ -31,7 +31,7 @@ BROKER_COUNT = 2
 
 @pytest.fixture(autouse=True)
 def _environment(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Docker is asked for, in an environment without settings of anybody's."""
+    """Docker is chosen, in an environment without settings."""
     for name in ("PYKCLIENT_BOOTSTRAP_SERVERS", "TESTCONTAINERS_HOST_OVERRIDE", "TC_HOST"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("PYKCLIENT_KAFKA_PROVIDER", "docker")
@@ -54,11 +54,11 @@ def container_of(engine: DockerEngine, node_id: int) -> Container:
 
 
 def actions(engine: DockerEngine) -> list[str]:
-    """What was asked of containers, in order, and the time-out of a stop."""
+    """The requests about containers, in order, and the time-out of a stop."""
     return [
-        asked.path.split("/")[-1] + "".join(asked.query.get("t", []))
-        for asked in engine.asked
-        if asked.method == "POST" and not asked.path.endswith(("create", "wait"))
+        request.path.split("/")[-1] + "".join(request.query.get("t", []))
+        for request in engine.requests
+        if request.method == "POST" and not request.path.endswith(("create", "wait"))
     ]
 
 
@@ -91,7 +91,7 @@ def test_an_impossible_version_or_config_is_refused_before_any_request(
         KafkaCluster(version="2.8.2")
     with pytest.raises(ConfigError, match=r"listener\.security\.protocol\.map, log\.dirs"):
         KafkaCluster(config={"log.dirs": "/x", "listener.security.protocol.map": "PLAINTEXT:SSL"})
-    assert engine.asked == []
+    assert engine.requests == []
 
 
 @pytest.mark.usefixtures("engine")
@@ -153,8 +153,8 @@ def test_nothing_is_left_after_the_end(engine: DockerEngine) -> None:
     cluster.close()
     assert engine.containers == {}
     assert engine.networks == set()
-    removals = [asked for asked in engine.asked if asked.path.startswith("/containers/")]
-    removed = [asked.query for asked in removals if asked.method == "DELETE"]
+    removals = [request for request in engine.requests if request.path.startswith("/containers/")]
+    removed = [request.query for request in removals if request.method == "DELETE"]
     assert [(query["force"], query["v"]) for query in removed] == [(["True"], ["True"])] * 3
     with pytest.raises(ClosedError):
         cluster.start(1)
@@ -247,7 +247,7 @@ def test_clients_are_sent_to_the_proxies_and_brokers_are_not(engine: DockerEngin
 
 @pytest.mark.promise("a broker of each version starts with a container's settings")
 def test_the_start_script_formats_and_becomes_kafka(tmp_path: Path) -> None:
-    """Its tools are replaced by ones that tell how they are called."""
+    """Its tools are replaced by ones that print how they are called."""
     for tool in ("kafka-storage.sh", "kafka-server-start.sh"):
         (tmp_path / tool).write_text(f'#!/bin/sh\necho {tool} "$@" $$\n')
         (tmp_path / tool).chmod(0o755)

@@ -78,7 +78,7 @@ NO_ENGINE = "needs a Docker engine, and none responds at {DOCKER_HOST}"
     "without an engine or a known provider the cure is named, and the test is skipped"
 )
 @pytest.mark.parametrize(
-    ("variables", "counts", "said"),
+    ("variables", "counts", "message"),
     [
         ({}, "1 passed, 1 skipped", "apt-get install maven"),
         ({"CI": ""}, "1 passed, 1 skipped", "apt-get install maven"),
@@ -93,14 +93,14 @@ NO_ENGINE = "needs a Docker engine, and none responds at {DOCKER_HOST}"
     ],
 )
 def test_what_cannot_be_had_is_a_skip_and_in_ci_a_failure_with_its_reason(
-    project: Path, variables: dict[str, str], counts: str, said: str
+    project: Path, variables: dict[str, str], counts: str, message: str
 ) -> None:
     """Also where every warning is an error: nothing may be left open that a test is blamed for."""
     status, output = run_pytest(project, "-Werror", **variables)
     is_failure = counts.endswith("error")
     assert status == (pytest.ExitCode.TESTS_FAILED if is_failure else pytest.ExitCode.OK), output
     assert counts in output
-    assert said.format(**variables) in output
+    assert message.format(**variables) in output
 
 
 def test_a_second_loading_is_no_error(project: Path) -> None:

@@ -1,4 +1,4 @@
-"""Which Java is taken, which is refused, and what is said when there is none."""
+"""Which Java is taken, which is refused, and what is raised when there is none."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ MODULES = f"java.base@17\n{jvm.SPARK_MODULE}@17"
 
 
 def fake_java(home: Path, version: str, modules: str = MODULES) -> Path:
-    """A program that answers as Java of the given version would."""
+    """A program that prints what Java of the given version would."""
     program = home / "bin" / "java"
     program.parent.mkdir(parents=True)
     program.write_text(
@@ -89,7 +89,7 @@ def test_no_java_names_both_cures() -> None:
 
 
 @pytest.mark.parametrize(
-    ("find", "version", "modules", "said"),
+    ("find", "version", "modules", "message"),
     [
         (find_java, "1.8", MODULES, "JAVA_HOME ({program}) is Java 8"),
         (find_java, "16", MODULES, "JAVA_HOME ({program}) is Java 16"),
@@ -103,14 +103,14 @@ def test_what_was_found_but_is_no_use_is_named(
     find: Callable[[dict[str, str]], Java],
     version: str | None,
     modules: str,
-    said: str,
+    message: str,
     tmp_path: Path,
 ) -> None:
     if version is not None:
         fake_java(tmp_path, version, modules)
     with pytest.raises(MissingPrerequisiteError) as caught:
         find({"JAVA_HOME": str(tmp_path)})
-    assert said.format(program=tmp_path / "bin" / "java") in str(caught.value)
+    assert message.format(program=tmp_path / "bin" / "java") in str(caught.value)
 
 
 @pytest.mark.promise("what cannot be installed is named, with its cure")

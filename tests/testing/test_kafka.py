@@ -32,7 +32,7 @@ A_NUMBER = "brokers is {brokers}; give a number from 1 to 99"
     "without an engine or a known provider the cure is named, and the test is skipped"
 )
 @pytest.mark.parametrize(
-    ("asked", "environment", "error", "said"),
+    ("arguments", "environment", "error", "message"),
     [
         *(({"brokers": count}, {}, ConfigError, A_NUMBER) for count in (0, -1, 100)),
         ({"version": "2.8.2"}, {}, ConfigError, "'2.8.2' is not a Kafka version"),
@@ -48,14 +48,14 @@ def test_what_there_cannot_be_is_refused_before_anything_is_made(
     folder: Path,
     monkeypatch: pytest.MonkeyPatch,
     *,
-    asked: dict[str, Any],
+    arguments: dict[str, Any],
     environment: dict[str, str],
     error: type[Exception],
-    said: str,
+    message: str,
 ) -> None:
     for name, value in environment.items():
         monkeypatch.setenv(name, value)
     with pytest.raises(error) as caught:
-        KafkaCluster(**asked)
-    assert said.format(**asked) in str(caught.value)
+        KafkaCluster(**arguments)
+    assert message.format(**arguments) in str(caught.value)
     assert not list(folder.iterdir())

@@ -88,7 +88,7 @@ def test_the_jars_are_fetched_once_and_then_nothing_is_run(machine: Machine) -> 
 
 @pytest.mark.promise("Kafka's jars come through Maven, or through Spark's Ivy, whole or not at all")
 def test_several_processes_fetch_once(machine: Machine, tmp_path: Path) -> None:
-    """The fetch is held up until all have asked, so that they meet at the lock."""
+    """The fetch is held up until all have begun, so that they meet at the lock."""
     gate = tmp_path / "gate"
     os.mkfifo(gate)
     machine.add_maven(before=f"read line < {gate}")
@@ -159,7 +159,7 @@ def test_an_incomplete_fetch_is_not_taken(machine: Machine) -> None:
 
 @pytest.mark.promise("Kafka's jars come through Maven, or through Spark's Ivy, whole or not at all")
 def test_without_maven_the_ivy_of_pyspark_is_used(machine: Machine, tmp_path: Path) -> None:
-    """Java is a program that answers its version, and as Ivy retrieves what the pattern says."""
+    """Java is a program that prints its version, and as Ivy retrieves files by the pattern."""
     pytest.importorskip("pyspark")
     java = fake_java(tmp_path / "jdk", "17")
     machine.add(

@@ -1,4 +1,4 @@
-"""The settings of each server: who votes, who listens where, what a small cluster can fulfil.
+"""The settings of each server: its roles and listeners, and what a small cluster can fulfil.
 
 What is written comes back as it was, by the reader that this package has for the format.
 """

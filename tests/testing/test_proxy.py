@@ -45,7 +45,7 @@ OTHER = (5).to_bytes(4, "big") + b"other"
 
 
 def stream_of(strikes: Iterable[Strike | None]) -> FrameStream:
-    """A stream of answers whose frames meet these strikes in turn."""
+    """A stream of responses whose frames meet these strikes in turn."""
     upcoming = iter(strikes)
     return FrameStream(Direction.RESPONSE, lambda head: next(upcoming))
 
@@ -306,7 +306,7 @@ def test_a_request_without_a_response_is_passed_over() -> None:
     exchange = exchange_with(Lose(api=ApiKey.METADATA))
     exchange.requests.feed(api_versions(1) + metadata(2) + api_versions(3))
     assert exchange.responses.feed(api_versions_response(3)) == [api_versions_response(3)]
-    # The second one can no longer be answered, so this answers nothing that is known.
+    # The second one can no longer get a response, so this responds to nothing that is known.
     assert exchange.responses.feed(metadata_response(2)) == [metadata_response(2)]
 
 

@@ -1,4 +1,4 @@
-"""The table of how a checkout is arranged counts what it says."""
+"""The table of how a checkout is arranged counts right."""
 
 from __future__ import annotations
 

@@ -62,7 +62,7 @@ KIND = {
 
 TEXTS = {
     "UNKNOWN_SERVER_ERROR": (
-        "The broker failed in a way that it has no code for; its log tells more."
+        "The broker failed in a way that it has no code for; its log has more."
     ),
     "OFFSET_OUT_OF_RANGE": (
         "The partition has no record at this offset: it was deleted or never written."
@@ -76,7 +76,7 @@ TEXTS = {
         "The broker does not know this topic or partition. Right after the topic was created this"
         " passes; otherwise check the name, create the topic, or see whether it was deleted."
     ),
-    "INVALID_FETCH_SIZE": "The fetch asked for a size that makes no sense.",
+    "INVALID_FETCH_SIZE": "The fetch requested a size that makes no sense.",
     "LEADER_NOT_AVAILABLE": (
         "The partition has no leader at the moment; an election is going on, or all its replicas"
         " are down."
@@ -88,8 +88,8 @@ TEXTS = {
     "REQUEST_TIMED_OUT": (
         "The broker could not finish the request within the time that the request allowed."
     ),
-    "BROKER_NOT_AVAILABLE": "The broker that was asked for is not running.",
-    "REPLICA_NOT_AVAILABLE": "The replica that was asked for is not available on this broker.",
+    "BROKER_NOT_AVAILABLE": "The requested broker is not running.",
+    "REPLICA_NOT_AVAILABLE": "The requested replica is not available on this broker.",
     "MESSAGE_TOO_LARGE": (
         "A record or batch is larger than the topic takes. Send less at once, compress, or raise"
         " max.message.bytes of the topic."
@@ -101,7 +101,7 @@ TEXTS = {
     ),
     "NETWORK_EXCEPTION": "The connection broke before the response was there.",
     "COORDINATOR_LOAD_IN_PROGRESS": (
-        "The coordinator has just taken over and still reads its state; it will answer soon."
+        "The coordinator has just taken over and still reads its state; it will respond soon."
     ),
     "COORDINATOR_NOT_AVAILABLE": (
         "There is no coordinator yet. If it stays so, the internal topic cannot be made: its"
@@ -117,11 +117,11 @@ TEXTS = {
         " segment.bytes."
     ),
     "NOT_ENOUGH_REPLICAS": (
-        "Fewer replicas are in sync than min.insync.replicas asks for; nothing was written."
+        "Fewer replicas are in sync than min.insync.replicas requires; nothing was written."
     ),
     "NOT_ENOUGH_REPLICAS_AFTER_APPEND": (
-        "The records were written, but fewer replicas are in sync than min.insync.replicas asks"
-        " for."
+        "The records were written, but fewer replicas are in sync than"
+        " min.insync.replicas requires."
     ),
     "INVALID_REQUIRED_ACKS": "acks must be 0, 1 or all (-1).",
     "ILLEGAL_GENERATION": (
@@ -176,8 +176,8 @@ TEXTS = {
         " for every partition."
     ),
     "INVALID_CONFIG": "A configuration key or value is not allowed.",
-    "NOT_CONTROLLER": "This broker is not the controller; another one must be asked.",
-    "INVALID_REQUEST": "The broker understood the request's bytes, but not what they ask for.",
+    "NOT_CONTROLLER": "This broker is not the controller; the request belongs to another one.",
+    "INVALID_REQUEST": "The broker understood the request's bytes, but not what they request.",
     "UNSUPPORTED_FOR_MESSAGE_FORMAT": (
         "The topic stores records in an old format that cannot do this."
     ),
@@ -223,7 +223,7 @@ TEXTS = {
     "REASSIGNMENT_IN_PROGRESS": "The partition is being moved to other brokers.",
     "DELEGATION_TOKEN_AUTH_DISABLED": "The broker has no delegation tokens switched on.",
     "DELEGATION_TOKEN_NOT_FOUND": "There is no such delegation token.",
-    "DELEGATION_TOKEN_OWNER_MISMATCH": "The delegation token belongs to somebody else.",
+    "DELEGATION_TOKEN_OWNER_MISMATCH": "The delegation token belongs to another user.",
     "DELEGATION_TOKEN_REQUEST_NOT_ALLOWED": (
         "Delegation tokens cannot be managed over this kind of connection, nor by one that was"
         " itself opened with a token."
@@ -268,7 +268,7 @@ TEXTS = {
     "UNSTABLE_OFFSET_COMMIT": (
         "Offsets of an open transaction are pending; they will be known when it ends."
     ),
-    "THROTTLING_QUOTA_EXCEEDED": "A quota is used up; wait for the time that the broker asked for.",
+    "THROTTLING_QUOTA_EXCEEDED": "A quota is used up; wait for the time that the broker set.",
     "PRODUCER_FENCED": (
         "Another producer with the same transactional_id has taken this one's place. Close it;"
         " give every running producer an id of its own."
@@ -317,13 +317,13 @@ TEXTS = {
     "UNSUPPORTED_ENDPOINT_TYPE": "The broker does not know this kind of endpoint.",
     "UNKNOWN_CONTROLLER_ID": "There is no controller with this id.",
     "UNKNOWN_SUBSCRIPTION_ID": (
-        "The telemetry subscription has changed; it must be asked for again."
+        "The telemetry subscription has changed; it must be requested again."
     ),
     "TELEMETRY_TOO_LARGE": "The metrics pushed are larger than the broker's telemetry.max.bytes.",
     "INVALID_REGISTRATION": "The controller refused a broker's registration.",
     "TRANSACTION_ABORTABLE": "The transaction cannot be committed; abort it and start a new one.",
     "INVALID_RECORD_STATE": (
-        "The record cannot be acknowledged (any more): its lock ran out, or somebody else holds it."
+        "The record cannot be acknowledged (any more): its lock ran out, or another one has it."
     ),
     "SHARE_SESSION_NOT_FOUND": "The broker dropped the share session; a new one is needed.",
     "INVALID_SHARE_SESSION_EPOCH": "The share session is out of step; a new one is needed.",
@@ -335,7 +335,7 @@ TEXTS = {
         "The broker cannot use the subscription's pattern; it takes the RE2 syntax."
     ),
     "REBOOTSTRAP_REQUIRED": (
-        "The broker asks the client to start over from its bootstrap_servers."
+        "The broker requires the client to start over from its bootstrap_servers."
     ),
     "STREAMS_INVALID_TOPOLOGY": "The topology of the streams group is not valid.",
     "STREAMS_INVALID_TOPOLOGY_EPOCH": "The topology epoch of the streams group is not valid.",

@@ -1,7 +1,7 @@
 """From decoded records to buffers in Arrow's layout, straight from the bytes they came in.
 
 Sizes are added up first, so that every buffer is made once and filled once; it is filled without
-the GIL, as nobody else has it yet.
+the GIL, as no other thread has it yet.
 
 Owner: no state.
 Source: the Arrow columnar format, "Variable-size Binary Layout" and "Validity bitmaps".
@@ -187,7 +187,7 @@ def repeated(items):
 
 
 cdef bytes made_validity(int64_t count):
-    """Make a bitmap in which nobody is there yet."""
+    """Make a bitmap in which every item is null."""
     cdef bytes validity = PyBytes_FromStringAndSize(NULL, (count + 7) // 8)
     memset(PyBytes_AS_STRING(validity), 0, (count + 7) // 8)
     return validity

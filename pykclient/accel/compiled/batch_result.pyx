@@ -73,7 +73,7 @@ cdef class BatchResult:
         self.first_indexes = self.timestamps_ms = NUMBERS
 
     def follow(self, appender):
-        """Learn from `appender` the timestamps that come with the records. Before the first one."""
+        """Take the records' timestamps from `appender`. Before the first one."""
         self.first_indexes = appender.first_indexes
         self.timestamps_ms = appender.timestamps_ms
 

@@ -2,7 +2,7 @@
 
 One pass checks every number and length before it is used and notes the place of each field; what is
 handed out later is read without another check. Anything odd is left to the pure decoder, which
-gives the same records or the error that tells what is wrong. Names of headers that are not UTF-8 are
+gives the same records or the error that states what is wrong. Names of headers that are not UTF-8 are
 not odd: whoever makes text of them replaces what is wrong, as Java does.
 
 Owner: see each class.
@@ -44,7 +44,7 @@ cdef class Frame:
 
 @cython.final
 cdef class FrameColumns:
-    """Records of one batch: any field of all of them, read from the frame when it is asked for.
+    """Records of one batch: any field of all of them, read from the frame when it is used.
 
     Whoever keeps it keeps the frame, or what the batch was decompressed to.
     """

@@ -1,4 +1,4 @@
-"""Memory that one large frame is received into, kept for the next one when nobody has views of it.
+"""Memory that one large frame is received into, kept for the next one when there are no views of it.
 
 It is not cleared, and doubles as bytes arrive; a spare piece that is large enough it takes at once,
 since that costs nothing more.
@@ -21,11 +21,11 @@ cdef Py_ssize_t FIRST_BYTES = ALLOCATION_BYTES
 
 @cython.final
 cdef class Room:
-    """`size_bytes` of memory that are lent as views, and never move while there are any."""
+    """`size_bytes` of memory, used as views, that never move while there are any."""
 
     cdef Memory memory
     cdef Py_ssize_t size_bytes
-    # Counts while the frame is received, by one thread; of a whole one nobody asks for it.
+    # Counts while the frame is received, by one thread; of a whole one it is not used.
     cdef Py_ssize_t view_count
 
     def __dealloc__(self):

@@ -1,4 +1,4 @@
-# Which partition a key belongs to, inlined where that is asked for.
+# Which partition a key belongs to, inlined where it is needed.
 #
 # Owner: no state.
 # Source: Java classes ``BuiltInPartitioner``; ``Utils``, method ``murmur2``.

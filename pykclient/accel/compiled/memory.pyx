@@ -2,8 +2,8 @@
 
 The operating system clears each page that a process gets, and takes large pieces back as soon as
 they are freed: to a producer of large batches that is a quarter of its work. So pieces that batches
-and frames give back are kept, up to `SPARE_BYTES_MAX` in all. Nobody gets one that is far larger
-than what he asked for, since he may keep it: small batches would hold the memory of large frames.
+and frames give back are kept, up to `SPARE_BYTES_MAX` in all. No caller gets one that is far larger
+than requested, since it may keep it: small batches would hold the memory of large frames.
 
 Owner: the GIL, or a lock of its own where there is none.
 Source: Java class ``BufferPool``, which keeps its buffers for the same reason.
@@ -18,7 +18,7 @@ cdef enum:
     LARGE_BYTES = 64 * 1024
     SPARE_COUNT_MAX = 64
     SPARE_BYTES_MAX = 16 * 1024 * 1024
-    SPARE_EXCESS_MAX = 2  # how many times as large as asked for a spare piece may be
+    SPARE_EXCESS_MAX = 2  # how many times the requested size a spare piece may have
 
 cdef Memory[SPARE_COUNT_MAX] spare
 cdef Py_ssize_t spare_count = 0

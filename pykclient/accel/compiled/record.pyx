@@ -1,4 +1,4 @@
-"""The record that a consumer's application sees, made when it is asked for.
+"""The record that a consumer's application gets, made when it is used.
 
 Owner: see each class.
 Source: Java class ``org.apache.kafka.clients.consumer.ConsumerRecord``.
@@ -73,7 +73,7 @@ cdef class ConsumerRecord:
     """One record as a consumer sees it.
 
     `timestamp_ms` is milliseconds since 1970; a `key` or `value` of None is null; `leader_epoch` is
-    None when the broker did not tell it; the sizes are those of the bytes before a deserializer, -1
+    None when the broker did not report it; the sizes are those of the bytes before a deserializer, -1
     for null. Attributes, `==` and `repr` are promised.
 
     A record has copies of its bytes, so that one that is kept keeps nothing else. The garbage
@@ -149,13 +149,13 @@ cdef class ConsumerRecord:
 
     @property
     def leader_epoch(self):
-        """The epoch of the leader that took the record, None if the broker did not tell."""
+        """The epoch of the leader that took the record, None if the broker did not report it."""
         return self.origin.leader_epoch
 
     @property
     def headers(self):
         """Pairs of a name and a value, in order."""
-        # Kept as bytes until somebody looks, which hardly anybody does.
+        # Kept as bytes until they are read, which is rare.
         with cython.critical_section(self):
             if PyBytes_CheckExact(self._headers):
                 self._headers = headers_at(
@@ -200,10 +200,10 @@ cdef class ConsumerRecord:
 
 @cython.final
 cdef class RecordIterator:
-    """Makes each record when the loop asks for it.
+    """Makes each record when the loop takes it.
 
-    While a loop asks for the next record its variable still has the last one; the one before that
-    is filled anew if nobody but this iterator has it any more.
+    While a loop takes the next record its variable still has the last one; the one before that
+    is filled anew if only this iterator has it any more.
     """
 
     cdef FrameColumns columns
@@ -256,7 +256,7 @@ cdef class RecordIterator:
 def iterate_records(
     columns, *, topic, partition, timestamp_type, leader_epoch, keys=None, values=None
 ):
-    """Yield the records of `columns` as objects, each made when it is asked for.
+    """Yield the records of `columns` as objects, each made when it is taken.
 
     `keys` and `values` stand for the raw ones where a deserializer has made them into something
     else; the sizes are those of the raw ones.

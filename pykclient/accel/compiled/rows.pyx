@@ -179,7 +179,7 @@ cdef class RowRun:
         return first, count
 
     def fill(self, RecordAppender appender not None):
-        """Append as many rows as fit to an appender that nobody else sees; return how many."""
+        """Append as many rows as fit to an appender that no other thread sees; return how many."""
         return self.encode(appender, 0)
 
     def take(self, Py_ssize_t count):
@@ -239,7 +239,7 @@ cdef class RowRun:
 
 
 cdef struct Cursor:
-    # How far a stretch of rows is written; the appender learns of it when it is whole.
+    # How far a span of rows is written; the appender is updated when it is whole.
     unsigned char* out
     Py_ssize_t size
     Py_ssize_t allocated

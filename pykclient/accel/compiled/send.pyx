@@ -174,7 +174,7 @@ cdef class RecordAppender:
         give_core_lock(&self.lock)
 
     def seal(self):
-        """Take no more records. An append either came before, whole, or answers None."""
+        """Take no more records. An append either came before, whole, or returns None."""
         take_core_lock(&self.lock)
         self.is_sealed = True
         self.capacity_bytes = -1
@@ -487,7 +487,7 @@ cdef bytes header_part_of(object headers):
     cdef tuple pairs
     cdef bytes part
     if type(headers) is list or type(headers) is tuple:
-        pairs = tuple(headers)  # which nobody changes while we count and copy
+        pairs = tuple(headers)  # which no other thread changes while we count and copy
         size = plain_header_size(pairs) if len(pairs) <= HEADERS_MAX else -1
         if size >= 0:
             part = PyBytes_FromStringAndSize(NULL, size)

@@ -52,7 +52,7 @@ class BatchResult(Generic[T]):
         self._timestamps_ms: Sequence[int] = ()
 
     def follow(self, appender: RecordAppender[T]) -> None:
-        """Learn from `appender` the timestamps that come with the records. Before the first one."""
+        """Take the records' timestamps from `appender`. Before the first one."""
         self._first_indexes = appender.first_indexes
         self._timestamps_ms = appender.timestamps_ms
 

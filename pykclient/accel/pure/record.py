@@ -1,4 +1,4 @@
-"""The record that a consumer's application sees.
+"""The record that a consumer's application gets.
 
 Owner: none, it never changes.
 Source: Java class ``org.apache.kafka.clients.consumer.ConsumerRecord``.
@@ -70,7 +70,7 @@ def iterate_records(
     keys: Sequence[object] | None = None,
     values: Sequence[object] | None = None,
 ) -> Iterator[ConsumerRecord]:
-    """Yield the records of `columns` as objects, each made when it is asked for.
+    """Yield the records of `columns` as objects, each made when it is taken.
 
     `keys` and `values` stand for the raw ones where a deserializer has made them into something
     else; the sizes are those of the raw ones.

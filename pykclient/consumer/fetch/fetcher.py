@@ -309,7 +309,7 @@ class Fetcher:
             self._let_others_first(node_id, response)
 
     def _back_off_unnamed(self, call: FetchCall, named: Set[tuple[str, int]], now_ms: int) -> None:
-        """Leave alone for a while what a broker says nothing of, though it was named."""
+        """Leave alone for a while what a response leaves out, though it was named."""
         for name, target in call.targets.items():
             if name not in named:
                 self._log.debug("broker %d: nothing about %s", call.node_id, name)
@@ -393,7 +393,7 @@ class Fetcher:
     def _on_out_of_range(self, target: Target, now_ms: int) -> None:
         assigned = target.assigned
         if assigned.read_replica_id is not None:
-            self._leave_replica(assigned)  # a follower may lag; the leader has the last word
+            self._leave_replica(assigned)  # a follower may lag; the leader decides
         elif target.offset != assigned.offset:
             # Requested ahead of what is buffered: it counts when reading gets there.
             assigned.back_off(self._retry_backoff, now_ms)

@@ -552,7 +552,7 @@ class _Returned(NamedTuple):
 class Unprocessed:
     """By partition, the records that the application may still be processing.
 
-    A record counts as processed when the application wants more. What a poll returned is
+    A record counts as processed when the application polls again. What a poll returned is
     unprocessed until the next one; in an iteration it is one record at a time.
     """
 

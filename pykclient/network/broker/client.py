@@ -421,7 +421,7 @@ class NetworkClient:
             self._fail_all(self._pending.take_all(node_id), given_up)
         if self._pending.has(ANY_NODE):
             self._report_verdict(self._selection.verdict())
-        # The broker that we lost may have been a leader: learn which one leads now.
+        # The broker that we lost may have been a leader: find out which one leads now.
         self._metadata.request_update()
 
     # Time that runs out.

@@ -1,7 +1,7 @@
 """ArrowTables: makes row tables of Arrow data, whose bytes are read where they are.
 
 What Arrow can bring into a form that the core reads, Arrow does; binary and string arrays, views
-too, are not copied. Arrow believes the offsets that another library wrote, and reads memory by
+too, are not copied. Arrow trusts the offsets that another library wrote, and reads memory by
 them: whatever it reads for us is validated by it before; what the core reads, the core checks
 itself. The only place in the producer that imports pyarrow.
 

@@ -201,7 +201,7 @@ class SequenceRun:
         """Return what is to be sent under new numbers, stripped of the old ones.
 
         None while this run may go on, or has to: because it is not ending, because a request is
-        out, or because the first batch may be written and can still be asked about.
+        out, or because the first batch may be written and can still be looked up.
         """
         if self.state not in ENDING or any(b.is_in_request for b in self.undecided):
             return None
@@ -305,7 +305,7 @@ class Idempotence:
             self._to(IdentityState.NONE)
             self._retry_ms = now_ms + self._backoff.delay_ms(self._attempt_count)
             self._attempt_count += 1
-            self._log.debug("no producer id yet, asking again: %s", error)
+            self._log.debug("no producer id yet, requesting again: %s", error)
             return
         self._to(IdentityState.FAILED)
         self._on_failed(error, now_ms)
@@ -313,7 +313,7 @@ class Idempotence:
     # The runs: the sender reports what happens to each batch.
 
     def on_cluster(self, cluster: Cluster) -> None:
-        """Learn the topics' ids: those of a topic that was made anew have another."""
+        """Take the topics' ids: those of a topic that was made anew have another."""
         before, self._cluster = self._cluster, cluster
         changed = {
             name for name, info in cluster.topics.items() if info.topic_id != before.topic_id(name)

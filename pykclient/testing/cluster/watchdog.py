@@ -9,7 +9,7 @@ The parent's death is also looked for once a second: a process that the parent f
 of the pipe, and would keep it open for longer than the parent lives. `PR_SET_PDEATHSIG` would not
 do: it is sent when the *thread* that forked ends, it is Linux's own, and it removes no folder.
 
-When the parent dies while a member is stopped, the kernel tells the whole group, this process
+When the parent dies while a member is stopped, the kernel signals the whole group, this process
 included, to hang up (an orphaned process group, in POSIX's words). So the signals that usually mean
 "go" are ignored here: only the parent's end counts. One byte on standard output says when this is
 so, and nothing should be started before.

@@ -246,7 +246,7 @@ class PartitionLog:
     def begin_epoch(self, leader_epoch: int) -> None:
         """Have a new leader, which alone knows of its epoch until it has written something.
 
-        Followers learn of epochs from batches, so the new leader never knew of those in which
+        Followers get epochs from batches, so the new leader never had those in which
         nothing was written.
         """
         end_offset = self.log_end_offset

@@ -85,7 +85,7 @@ class FakeKafka(Closing):
         }
         self._changed: set[_Link] = set()
         self._links: set[_Link] = set()
-        self._follow_brokers()  # so that every port listens before anybody knows it
+        self._follow_brokers()  # so that every port listens before any client has it
         self._serving.start("fake-kafka")
 
     def __repr__(self) -> str:

@@ -58,7 +58,7 @@ class Broker:
     connections: dict[object, Callable[[], None]] = field(default_factory=dict)
     """Those that are open, in the order in which they came, and what closes each."""
     versions: dict[ApiKey, VersionRange | None] = field(default_factory=dict)
-    """What it pretends to speak; None for an API that it does not know."""
+    """The versions that it pretends to have; None for an API that it lacks."""
 
 
 class ClusterState:
@@ -151,7 +151,7 @@ class ClusterState:
     # Versions.
 
     def versions(self, broker_id: int) -> dict[ApiKey, VersionRange]:
-        """What a broker says that it speaks."""
+        """The API versions in a broker's response."""
         spoken = dict(self.api_versions)
         for key, limits in self.brokers[broker_id].versions.items():
             if limits is None:
@@ -164,7 +164,7 @@ class ClusterState:
     def limit_versions(
         self, limits: Mapping[ApiKey, VersionRange | None], *, broker_id: int | None = None
     ) -> None:
-        """Have a broker, or all, pretend to be older; None for an API that it shall not know.
+        """Have a broker, or all, pretend to be older; None for an API that it shall lack.
 
         Raises:
             UsageError: there is no such broker.

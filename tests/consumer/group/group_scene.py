@@ -1,6 +1,6 @@
 """GroupScene: a consumer's side of its group, in the middle of a consumer that a test plays.
 
-The coordinator is known. What the group sends waits in `sent`; the test answers.
+The coordinator is known. What the group sends waits in `sent`; the test responds.
 
 Owner: the test that made it.
 """
@@ -68,7 +68,7 @@ MessageT = TypeVar("MessageT")
 
 
 class GroupScene:
-    """A group under a protocol, `classic` or `consumer`. `events` has what the listener heard."""
+    """A group under a protocol, `classic` or `consumer`. `events` has the listener's calls."""
 
     def __init__(self, protocol: str, assignors: Sequence[Assignor] | None = None) -> None:
         self.now_ms = START_MS
@@ -104,12 +104,12 @@ class GroupScene:
     def update_metadata(
         self, *topics: TopicInfo, errors: Mapping[str, BrokerError] | None = None
     ) -> None:
-        """Have a broker tell which topics there are."""
+        """Have the metadata list these topics."""
         update_metadata(self.metadata, *topics, errors=errors)
         self.group.on_cluster(self.metadata.cluster)
 
     def start_over(self) -> None:
-        """Have the metadata forget everything, as before it asks the bootstrap addresses."""
+        """Empty the metadata, as before a request to the bootstrap addresses."""
         self.metadata.cluster = Cluster(version=self.metadata.cluster.version + 1)
         self.group.on_cluster(self.metadata.cluster)
 
@@ -144,7 +144,7 @@ class GroupScene:
         return request.message
 
     def join(self, *partitions: TopicPartition) -> None:
-        """Subscribe to what the subscription says, and get these partitions of ``t``."""
+        """Subscribe to what the subscription has, and get these partitions of ``t``."""
         self.update_metadata(topic("t", [1, 1]))
         self.group.on_subscribed(self.listener)
         self.poll()
@@ -153,7 +153,7 @@ class GroupScene:
         self.events.clear()
 
     def lead(self, members: Mapping[str, Iterable[str]]) -> None:
-        """Make the member, which has asked to join, the leader of these, by their topics."""
+        """Make the member, which has sent JoinGroup, the leader of these, by their topics."""
         self.sent_request(JoinGroupRequest)
         found = [
             JoinGroupResponseMember(
@@ -173,7 +173,7 @@ class GroupScene:
         )
 
     def assign(self, partitions: Iterable[TopicPartition], generation: int = 1) -> None:
-        """Take the member, which has asked for that, into a generation with these partitions."""
+        """Respond to the member's JoinGroup and SyncGroup with these partitions."""
         if not self.is_classic:
             self.sent_request(ConsumerGroupHeartbeatRequest)
             self.beat(partitions, generation)

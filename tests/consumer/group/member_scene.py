@@ -75,7 +75,7 @@ def group_config(**settings: object) -> ConsumerConfig:
 
 
 class KnownCoordinator(CoordinatorLookup):
-    """Where the coordinator is; known unless a test says otherwise."""
+    """Where the coordinator is; known unless a test has it otherwise."""
 
     def __init__(self) -> None:
         self.key = GROUP
@@ -120,7 +120,7 @@ class CarriedOut:
         self.pending: list[Intent] = []
 
     def add(self, intent: Intent | None) -> None:
-        """Carry out what a membership wants, if it wants anything."""
+        """Carry out the intents of a membership."""
         if intent is None:
             return
         if isinstance(intent, Assign):
@@ -170,13 +170,13 @@ class MemberScene:
         self.sent += self.membership.poll(self.now_ms, may_rebalance=False).requests
 
     def take(self, kind: type[MessageT]) -> MessageT:
-        """The one request that waits, which is of this kind; it stays to be answered."""
+        """The one request that waits, which is of this kind; it stays without a response."""
         [request] = self.sent
         assert isinstance(request.message, kind), request.message
         return request.message
 
     def fail(self, error: KafkaError) -> None:
-        """Have the oldest request end without an answer."""
+        """Have the oldest request end without a response."""
         self.sent.pop(0).on_failure(error, self.now_ms)
 
     def leave(self, *, sends: bool = True) -> Operation[None]:
@@ -206,7 +206,7 @@ class ClassicScene(MemberScene):
         )
 
     def update_metadata(self) -> None:
-        """Have metadata know the topic."""
+        """Add the topic to the metadata."""
         update_metadata(self.metadata, topic("t", [1, 1]))
 
     def respond(self, response: Message) -> None:
@@ -256,7 +256,7 @@ class ClassicScene(MemberScene):
         self.carried_out.events.clear()
 
     def beat(self, error_code: int = 0) -> None:
-        """Let a heartbeat fall due, and answer it."""
+        """Let a heartbeat fall due, and respond to it."""
         self.wait(INTERVAL_MS)
         self.take(HeartbeatRequest)
         self.respond(HeartbeatResponse(error_code=error_code))
@@ -283,7 +283,7 @@ class Kip848Scene(MemberScene):
         )
 
     def update_metadata(self, *names: str) -> None:
-        """Have metadata know these topics."""
+        """Add these topics to the metadata."""
         ids = {"a": A, "b": B}
         update_metadata(self.metadata, *(topic(name, [1, 1], topic_id=ids[name]) for name in names))
 
@@ -292,11 +292,11 @@ class Kip848Scene(MemberScene):
         return self.membership.state is state
 
     def heartbeat(self) -> ConsumerGroupHeartbeatRequest:
-        """The one heartbeat that waits for its answer."""
+        """The one heartbeat that waits for its response."""
         return self.take(ConsumerGroupHeartbeatRequest)
 
     def last_epoch(self) -> int:
-        """What the youngest heartbeat says of the member's epoch."""
+        """The member's epoch in the latest heartbeat."""
         message = self.sent[-1].message
         assert isinstance(message, ConsumerGroupHeartbeatRequest)
         return message.member_epoch

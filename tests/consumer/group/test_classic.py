@@ -192,7 +192,7 @@ def test_a_coordinator_that_loads_gets_the_request_again_after_a_pause(scene: Cl
 def test_a_member_that_is_refused_again_and_again_pauses(
     is_syncing: bool, scene: ClassicScene
 ) -> None:
-    """Some coordinators refuse as fast as they are asked."""
+    """Some coordinators refuse as fast as requests come."""
     refuse(scene, RebalanceInProgressError, is_syncing=is_syncing)
     for _ in range(AT_ONCE_COUNT):
         scene.poll()
@@ -214,7 +214,7 @@ def test_a_member_that_is_refused_again_and_again_pauses(
 def test_a_member_that_is_given_an_id_again_and_again_pauses(
     given: str, scene: ClassicScene, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """The first time is how to begin, and no failure; who has a name needs no other one."""
+    """The first time is how to begin, and no failure; a static member needs no other one."""
     caplog.set_level(logging.INFO)
     refusal = JoinGroupResponse(error_code=MemberIdRequiredError.code, member_id=given)
     scene.start_joining()
@@ -300,7 +300,7 @@ def test_what_no_waiting_cures_is_raised_and_tried_again_after_that(
 ) -> None:
     refuse(scene, error, is_syncing=is_syncing)
     scene.poll(passed_ms=1_000)
-    assert not scene.sent, "not before the application knows"
+    assert not scene.sent, "not before the application is notified"
     assert isinstance(scene.membership.take_error(), error)
     scene.poll()
     scene.take(JoinGroupRequest)

@@ -1,4 +1,4 @@
-"""What members tell each other, in the bytes that Java's have."""
+"""What members send each other, in the bytes that Java's have."""
 
 from __future__ import annotations
 

@@ -239,7 +239,7 @@ def classic() -> GroupScene:
 
 
 def topics_in(message: JoinGroupRequest) -> frozenset[str]:
-    """What the member asks for."""
+    """What the member requests."""
     return read_subscription(message.protocols[0].metadata, None).topics
 
 
@@ -307,7 +307,7 @@ def test_a_leader_requests_the_topics_of_the_others_in_each_round(classic: Group
     classic.poll()
     classic.lead({"m-1": ["t"], "m-2": ["gone"]})
     classic.poll()
-    assert classic.sent == [], "metadata may tell of the other topic"
+    assert classic.sent == [], "metadata may have the other topic"
     classic.group.begin_leave("a test", sends=False, now_ms=classic.now_ms, commit_deadline_ms=0)
     classic.poll()
     classic.group.on_subscribed(classic.listener)
@@ -315,7 +315,7 @@ def test_a_leader_requests_the_topics_of_the_others_in_each_round(classic: Group
     classic.poll()
     classic.lead({"m-1": ["t"], "m-2": ["come"]})
     classic.poll()
-    assert classic.sent == [], "metadata may tell of this one, too"
+    assert classic.sent == [], "metadata may have this one, too"
     classic.update_metadata(T, topic("come", [1]))
     classic.poll()
     given = classic.sent_request(SyncGroupRequest).assignments

@@ -1,4 +1,4 @@
-"""A member of a group of KIP-848 by numbers: what it tells, when, and what answers make of it."""
+"""A member of a group of KIP-848 by numbers: what it sends, when, and what responses do to it."""
 
 from __future__ import annotations
 
@@ -124,7 +124,7 @@ def test_heartbeats_come_at_the_coordinators_interval_and_have_only_news(
 
 
 @pytest.mark.parametrize(
-    ("told_ms", "kept_ms"),
+    ("response_ms", "kept_ms"),
     [
         (-1, HEARTBEAT_INTERVAL_MIN_MS),
         (0, HEARTBEAT_INTERVAL_MIN_MS),
@@ -133,10 +133,10 @@ def test_heartbeats_come_at_the_coordinators_interval_and_have_only_news(
     ],
 )
 def test_heartbeats_neither_flood_a_coordinator_nor_end(
-    told_ms: int, kept_ms: int, stable: Kip848Scene
+    response_ms: int, kept_ms: int, stable: Kip848Scene
 ) -> None:
     stable.poll(passed_ms=INTERVAL_MS)
-    stable.respond(interval_ms=told_ms)
+    stable.respond(interval_ms=response_ms)
     stable.poll()
     stable.now_ms += kept_ms - 1
     stable.poll()
@@ -328,7 +328,7 @@ def test_a_fenced_member_loses_everything_and_joins_again_under_its_id(
 
 @pytest.mark.promise("joins that are refused again and again back off, and are reported")
 def test_a_member_that_is_fenced_again_and_again_pauses(stable: Kip848Scene) -> None:
-    """Some coordinators refuse as fast as they are asked."""
+    """Some coordinators refuse as fast as requests come."""
     stable.wait(INTERVAL_MS)
     stable.respond(code=FencedMemberEpochError.code)
     for _ in range(AT_ONCE_COUNT):
@@ -441,7 +441,7 @@ def test_a_topic_that_may_not_be_read_is_raised_and_the_rest_goes_on(stable: Kip
 
 
 def test_brokers_without_such_groups_are_reported_as_such() -> None:
-    """Old ones do not know the API; others have it switched off."""
+    """Old ones do not have the API; others have it switched off."""
     old, off = Kip848Scene(), Kip848Scene()
     for scene in (old, off):
         scene.membership.request_join()

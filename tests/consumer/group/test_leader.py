@@ -58,7 +58,7 @@ MEMBERS = {"m1": GroupMember(frozenset({"a"})), "m2": GroupMember(frozenset({"a"
 
 
 class OwnAssignor(RoundRobinAssignor):
-    """Gives what a test says."""
+    """Assigns what a test sets."""
 
     def __init__(self, assigned: Mapping[str, object] | Exception) -> None:
         self._assigned = assigned
@@ -220,16 +220,16 @@ def test_a_group_that_is_about_to_assign_partitions_has_no_gap(scene: Scene, sta
 
 
 @pytest.mark.parametrize(
-    ("error", "doubt_count"), [(NotCoordinatorError, 1), (CoordinatorLoadInProgressError, 0)]
+    ("error", "suspected_count"), [(NotCoordinatorError, 1), (CoordinatorLoadInProgressError, 0)]
 )
 def test_what_passes_is_requested_again(
-    scene: Scene, error: type[BrokerError], doubt_count: int
+    scene: Scene, error: type[BrokerError], suspected_count: int
 ) -> None:
     scene.sent().on_response(described(error_code=error.code), 0)
-    assert len(scene.coordinator.reasons) == doubt_count
+    assert len(scene.coordinator.reasons) == suspected_count
     assert scene.unassigned.poll(0).next_poll_ms == RETRY_MS
     scene.sent(RETRY_MS).on_failure(DisconnectedError("gone"), RETRY_MS)
-    assert len(scene.coordinator.reasons) == doubt_count + 1
+    assert len(scene.coordinator.reasons) == suspected_count + 1
     scene.sent(3 * RETRY_MS).on_response(described(encode_assignment([P0])), 3 * RETRY_MS)
     assert scene.unassigned.has_found
 
@@ -255,7 +255,7 @@ def test_nothing_is_requested_before_there_is_a_coordinator(scene: Scene) -> Non
     assert scene.is_idle()
     scene.coordinator.known = NODE_ID
     scene.sent()
-    assert scene.is_idle(), "it is asked"
+    assert scene.is_idle(), "it is requested"
 
 
 def test_a_response_that_comes_too_late_is_void(scene: Scene) -> None:

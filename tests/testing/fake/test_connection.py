@@ -1,6 +1,6 @@
-"""What strangers send: old versions, garbage and huge lengths get Kafka's answer, or an end.
+"""What strangers send: old versions, garbage and huge lengths get Kafka's response, or an end.
 
-No input may raise: an exception here would end somebody's test process.
+No input may raise: an exception here would end an application's test process.
 """
 
 from __future__ import annotations
@@ -175,11 +175,11 @@ def test_large_requests_are_read_ahead_by_their_bytes(
     monkeypatch.setattr(connection, "WAITING_BYTES_MAX", 2 * frame_bytes)
     cluster.faults.add(faults.delay_response(50))
     client = Client(cluster)
-    told = []
+    wants_input = []
     for _ in range(4):
         client.send(VERSIONS)
-        told.append(client.connection.wants_input)
-    assert told == [True, True, False, False], "the first is served, two wait"
+        wants_input.append(client.connection.wants_input)
+    assert wants_input == [True, True, False, False], "the first is served, two wait"
     cluster.advance(50)
     client.connection.take_output()
     assert client.connection.wants_input
@@ -201,7 +201,7 @@ def test_a_client_that_reads_no_response_is_served_no_more(
 def test_calls_that_end_each_other_do_not_pile_up(cluster: FakeCluster) -> None:
     """Each of many clients waits for records, and has a request behind that makes some.
 
-    Whoever writes first lets the next one in, and so on: that must be no recursion.
+    The first that writes lets the next one in, and so on: that must be no recursion.
     """
     wait = FetchRequest(
         max_wait_ms=1_000,

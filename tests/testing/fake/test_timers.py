@@ -97,7 +97,7 @@ DEADLINE_MS = 10
 
 
 def test_an_operation_whose_response_moves_the_clock_does_not_time_out_as_well() -> None:
-    """The answer has a connection serve its next request, which advances the cluster."""
+    """The response has a connection serve its next request, which advances the cluster."""
     timers = TimingWheel()
     purgatory = Purgatory(timers)
     expired: list[int] = []

@@ -1,4 +1,4 @@
-"""Heartbeat: a member of a classic group is alive, and learns whether it is to join again.
+"""Heartbeat: a member of a classic group is alive, and is notified when it is to join again.
 
 Owner: none; it holds no state.
 Source: KIP-62; Java class ``GroupCoordinatorService``.

@@ -41,7 +41,7 @@ def led_partition(
 ) -> Partition | type[BrokerError]:
     """The partition that this broker leads, or why it cannot serve it.
 
-    `leader_epoch` is what the client believes; `also_follower` lets an in-sync follower serve.
+    `leader_epoch` is the client's own; `also_follower` lets an in-sync follower serve.
     """
     partition = find_partition(cluster.topics.get(topic), number)
     if partition is None:

@@ -179,7 +179,7 @@ class ClassicClient:
 
 
 def begin(cluster: FakeCluster) -> None:
-    """Let a group that was empty begin: its first delay, and once more for those who came in it."""
+    """Let a group that was empty begin: its first delay, and once more for those that came."""
     delay_ms = cluster.groups.settings.group_initial_rebalance_delay_ms
     cluster.advance(cluster.now_ms + 2 * delay_ms)
 

@@ -1,4 +1,4 @@
-"""A member of a KIP-848 group, as a client behaves; what it has changes when the test says so.
+"""A member of a KIP-848 group, as a client behaves; the test changes what it owns.
 
 Owner: the test that made it.
 Source: KIP-848; Java class ``ConsumerMembershipManager``.
@@ -33,7 +33,7 @@ Owned = set[tuple[bytes, int]]
 
 
 class Kip848Client:
-    """One member; `owned` is what it has, `assigned` what it was last told to have."""
+    """One member; `owned` is what it has, `assigned` what it was last assigned."""
 
     def __init__(
         self,
@@ -74,18 +74,18 @@ class Kip848Client:
         return response
 
     def subscribe(self, topics: Iterable[str]) -> ConsumerGroupHeartbeatResponse:
-        """Have other topics, with a heartbeat that says nothing else."""
+        """Have other topics, with a heartbeat that has nothing else."""
         self.topics = list(topics)
         response = self._send(ConsumerGroupHeartbeatRequest(subscribed_topic_names=self.topics))
         self._on_response(response)
         return response
 
     def reconcile(self) -> None:
-        """Give up and take what it was told to; the next heartbeat tells."""
+        """Take the assignment over; the next heartbeat reports it."""
         self.owned = set(self.assigned)
 
     def settle(self) -> ConsumerGroupHeartbeatResponse:
-        """Heartbeat, do as told, and tell; the last answer."""
+        """Heartbeat, reconcile, heartbeat again; the last response."""
         self.beat()
         self.reconcile()
         response = self.beat()

@@ -1,4 +1,4 @@
-"""Classic groups, request by request, as Kafka's own coordinator answers them."""
+"""Classic groups, request by request, as Kafka's own coordinator responds to them."""
 
 from __future__ import annotations
 
@@ -221,7 +221,7 @@ def test_a_response_that_was_lost_is_sent_again(cluster: FakeCluster) -> None:
 
 @votes_and_refusals
 @pytest.mark.parametrize(
-    ("wishes", "chosen"),
+    ("protocols_of_members", "chosen"),
     [
         (["ab", "ab"], "a"),
         (["ab", "ba", "ba"], "b"),
@@ -230,9 +230,12 @@ def test_a_response_that_was_lost_is_sent_again(cluster: FakeCluster) -> None:
     ],
 )
 def test_the_protocol_with_most_votes_that_all_support_is_chosen(
-    wishes: list[str], chosen: str, cluster: FakeCluster
+    protocols_of_members: list[str], chosen: str, cluster: FakeCluster
 ) -> None:
-    clients = [ClassicClient(cluster, protocols=dict.fromkeys(wish, b"")) for wish in wishes]
+    clients = [
+        ClassicClient(cluster, protocols=dict.fromkeys(names, b""))
+        for names in protocols_of_members
+    ]
     assert {response.protocol_name for response in begun(*clients)} == {chosen}
 
 
@@ -271,8 +274,8 @@ def test_what_no_group_would_take_is_refused(cluster: FakeCluster) -> None:
     elsewhere = (coordinator_id(cluster) + 1) % 3
     assert joined(client.join(broker_id=elsewhere)).error_code == NotCoordinatorError.code
     for session_ms in (5_999, 1_800_001):
-        asking = ClassicClient(cluster, session_ms=session_ms)
-        assert joined(asking.join()).error_code == InvalidSessionTimeoutError.code
+        refused = ClassicClient(cluster, session_ms=session_ms)
+        assert joined(refused.join()).error_code == InvalidSessionTimeoutError.code
     client.member_id = "nobody"
     assert joined(client.join()).error_code == UnknownMemberIdError.code
     assert cluster.groups.find("g") is None, "none of these makes a group"

@@ -43,7 +43,7 @@ def test_a_static_member_joins_without_requesting_an_id_first(cluster: FakeClust
     "classic groups: first member ids, static members, fencing, a leader that need not assign"
 )
 @pytest.mark.parametrize(
-    ("number", "version", "is_skipped", "told_count", "leads"),
+    ("number", "version", "is_skipped", "member_count", "leads"),
     [(0, 9, True, 2, True), (0, 8, False, 0, False), (1, 9, False, 0, False)],
 )
 def test_one_that_comes_back_keeps_its_share_without_a_rebalance(
@@ -51,16 +51,16 @@ def test_one_that_comes_back_keeps_its_share_without_a_rebalance(
     number: int,
     version: int,
     is_skipped: bool,
-    told_count: int,
+    member_count: int,
     leads: bool,
 ) -> None:
     clients = settled(cluster, "i", "j")
     leader_id = clients[0].member_id
     back = ClassicClient(cluster, clients[number].instance_id)
-    told = back.accept(back.join(version=version))
-    assert (told.skip_assignment, len(told.members)) == (is_skipped, told_count)
-    assert (told.leader == back.member_id) is leads
-    assert told.leader == leader_id or leads
+    response = back.accept(back.join(version=version))
+    assert (response.skip_assignment, len(response.members)) == (is_skipped, member_count)
+    assert (response.leader == back.member_id) is leads
+    assert response.leader == leader_id or leads
     assert synced(back.sync()).assignment == assignment_of("t", number)
     assert cluster.group("g").generation == 1
     assert clients[1 - number].heartbeat() == 0
@@ -108,8 +108,8 @@ def test_one_that_comes_back_with_another_protocol_makes_a_rebalance(cluster: Fa
     begun(client)
     client.sync({})
     back = ClassicClient(cluster, "i", protocols={"b": b"", "a": b""})
-    told = back.accept(back.join())
-    assert (told.generation_id, told.protocol_name) == (2, "b")
+    response = back.accept(back.join())
+    assert (response.generation_id, response.protocol_name) == (2, "b")
 
 
 def test_static_members_are_not_missed_until_their_session_ends(cluster: FakeCluster) -> None:

@@ -1,6 +1,6 @@
 """KIP-848 groups over time: joins, time-outs, topics that change, coordinators that move.
 
-What each single answer holds is compared with Kafka's own in
+What each single response holds is compared with Kafka's own in
 ``integration/test_fake_groups_against_kafka.py``.
 """
 
@@ -151,7 +151,7 @@ def test_a_static_member_that_left_has_nothing_to_give_up_any_more(cluster: Fake
     pass_time(cluster, INTERVAL_MS)
     other.settle()
     left.beat()
-    assert group_of(cluster).state_name == "Reconciling", "it is asked to give up two"
+    assert group_of(cluster).state_name == "Reconciling", "it has to revoke two"
     left.leave(-2)
     pass_time(cluster, REBALANCE_MS)
     assert {each.member_id for each in cluster.group(GROUP).members} == {"m1", "m2"}

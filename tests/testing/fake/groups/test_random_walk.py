@@ -69,8 +69,8 @@ class Walk:
         self.cluster.create_topic("t", 4)
         self.calls: list[Call] = []
         self.last: dict[tuple[str, int], Call] = {}
-        """Each member's last request of each kind; one before it is never answered if it waited, as
-        in Kafka: its client has given it up."""
+        """Each member's last request of each kind; one before it never gets a response if it
+        waited, as in Kafka: its client has given it up."""
         self.met: Counter[str] = Counter()
 
     def step(self) -> None:

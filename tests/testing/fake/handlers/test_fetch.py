@@ -52,7 +52,7 @@ def fetch_partitions(
 def test_of_a_session_a_partition_that_was_read_comes_last_the_next_time(
     cluster: FakeCluster,
 ) -> None:
-    """KIP-74: answers with room for one batch serve the partitions in turns."""
+    """KIP-74: responses with room for one batch serve the partitions in turns."""
     both = [FetchPartition(partition=n, partition_max_bytes=10_000) for n in range(2)]
     topics = [FetchTopic(topic="t", partitions=both)]
     session_id, responded = fetch_partitions(
@@ -97,7 +97,7 @@ def test_a_reader_of_a_diverged_log_gets_the_end_offset_of_the_epoch(
 
 
 def test_a_session_names_a_topic_by_the_id_of_its_request(cluster: FakeCluster) -> None:
-    """Whatever has become of the topic; a client that learns another id cannot read that."""
+    """Whatever has become of the topic; a client that gets another id cannot read that."""
     old_id = cluster.topics["t"].topic_id
     session_id = 0
 

@@ -52,9 +52,9 @@ def described(
     cluster: FakeCluster, name: str, version: int, broker_id: int | None = None
 ) -> DescribedGroup:
     request = DescribeGroupsRequest([name], include_authorized_operations=version >= 3)
-    asked_id = coordinator_id(cluster, name) if broker_id is None else broker_id
+    node_id = coordinator_id(cluster, name) if broker_id is None else broker_id
     response = response_to(
-        cluster, request, DescribeGroupsResponse, broker_id=asked_id, version=version
+        cluster, request, DescribeGroupsResponse, broker_id=node_id, version=version
     )
     return response.groups[0]
 

@@ -1,4 +1,4 @@
-"""InitProducerId of a fake broker: who gets which id, and in which epoch."""
+"""InitProducerId of a fake broker: which producer gets which id, in which epoch."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def init_producer_id(
     timeout_ms: int = 60_000,
     version: int | None = None,
 ) -> InitProducerIdResponse:
-    """Ask the coordinator, or the broker that is named."""
+    """Send the request to the coordinator, or to the broker that is named."""
     if broker_id is None:
         broker_id = coordinator_id(cluster, name or "", TRANSACTIONAL_ID)
     request = InitProducerIdRequest(transactional_id=name, transaction_timeout_ms=timeout_ms)
@@ -45,20 +45,20 @@ def init_producer_id(
 
 @pytest.mark.promise("the fake cluster serves InitProducerId: ids and epochs")
 def test_an_idempotent_producer_gets_an_id_of_its_own_from_any_broker(cluster: FakeCluster) -> None:
-    told = [
+    responses = [
         init_producer_id(cluster, None, broker_id=broker_id, version=version)
         for version in VERSIONS
         for broker_id in range(3)
     ]
-    assert {(each.error_code, each.producer_epoch) for each in told} == {(0, 0)}
-    assert len({each.producer_id for each in told}) == len(told)
+    assert {(each.error_code, each.producer_epoch) for each in responses} == {(0, 0)}
+    assert len({each.producer_id for each in responses}) == len(responses)
 
 
 @pytest.mark.promise("the fake cluster serves InitProducerId: ids and epochs")
 def test_a_transactional_producer_keeps_its_id_in_a_new_epoch(cluster: FakeCluster) -> None:
-    told = [init_producer_id(cluster, "a") for _ in range(EPOCH_MAX + 2)]
-    assert [each.producer_epoch for each in told] == [*range(EPOCH_MAX + 1), 0]
-    *same, other = [each.producer_id for each in told]
+    responses = [init_producer_id(cluster, "a") for _ in range(EPOCH_MAX + 2)]
+    assert [each.producer_epoch for each in responses] == [*range(EPOCH_MAX + 1), 0]
+    *same, other = [each.producer_id for each in responses]
     assert len(set(same)) == 1
     assert init_producer_id(cluster, "b").producer_id not in (same[0], other), "epochs are used up"
 
@@ -66,12 +66,16 @@ def test_a_transactional_producer_keeps_its_id_in_a_new_epoch(cluster: FakeClust
 @pytest.mark.promise("the fake cluster serves InitProducerId: ids and epochs")
 def test_what_no_coordinator_gives_an_id_for_is_refused(cluster: FakeCluster) -> None:
     elsewhere = (coordinator_id(cluster, "a", TRANSACTIONAL_ID) + 1) % 3
-    for told, error in (
+    for response, error in (
         (init_producer_id(cluster, ""), InvalidRequestError),
         (init_producer_id(cluster, "a", timeout_ms=0), InvalidTransactionTimeoutError),
         (init_producer_id(cluster, "a", timeout_ms=2**31 - 1), InvalidTransactionTimeoutError),
         (init_producer_id(cluster, "a", broker_id=elsewhere), NotCoordinatorError),
     ):
-        assert (told.error_code, told.producer_id, told.producer_epoch) == (error.code, -1, -1)
+        assert (response.error_code, response.producer_id, response.producer_epoch) == (
+            error.code,
+            -1,
+            -1,
+        )
     cluster.move_coordinator(TRANSACTIONAL_ID, "a", elsewhere)
     assert init_producer_id(cluster, "a", broker_id=elsewhere).error_code == 0

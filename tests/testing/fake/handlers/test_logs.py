@@ -57,16 +57,18 @@ def timed() -> FakeCluster:
 def look_up(
     cluster: FakeCluster, timestamp_ms: int, version: int | None = None
 ) -> ListOffsetsPartitionResponse:
-    asked = ListOffsetsTopic(name="t", partitions=[ListOffsetsPartition(timestamp=timestamp_ms)])
+    requested = ListOffsetsTopic(
+        name="t", partitions=[ListOffsetsPartition(timestamp=timestamp_ms)]
+    )
     response = response_to(
-        cluster, ListOffsetsRequest(topics=[asked]), ListOffsetsResponse, version=version
+        cluster, ListOffsetsRequest(topics=[requested]), ListOffsetsResponse, version=version
     )
     return response.topics[0].partitions[0]
 
 
 @pytest.mark.promise("the fake cluster serves ListOffsets in every version, with its special times")
 @pytest.mark.parametrize(
-    ("asked", "offset", "timestamp_ms"),
+    ("timestamp", "offset", "timestamp_ms"),
     [
         (list_offsets.LATEST, 4, NOT_FOUND),
         (list_offsets.EARLIEST, 0, NOT_FOUND),
@@ -79,8 +81,10 @@ def look_up(
         (9_002, NOT_FOUND, NOT_FOUND),
     ],
 )
-def test_what_a_time_means(asked: int, offset: int, timestamp_ms: int, timed: FakeCluster) -> None:
-    found_response = look_up(timed, asked)
+def test_what_a_time_means(
+    timestamp: int, offset: int, timestamp_ms: int, timed: FakeCluster
+) -> None:
+    found_response = look_up(timed, timestamp)
     assert (found_response.error_code, found_response.offset, found_response.timestamp) == (
         0,
         offset,
@@ -93,12 +97,12 @@ def test_what_a_time_means(asked: int, offset: int, timestamp_ms: int, timed: Fa
     "version", range(ListOffsetsRequest.min_version, ListOffsetsRequest.max_version + 1)
 )
 @pytest.mark.parametrize(
-    ("asked", "offset"), [(list_offsets.LATEST, 4), (list_offsets.EARLIEST, 0), (3_001, 1)]
+    ("timestamp", "offset"), [(list_offsets.LATEST, 4), (list_offsets.EARLIEST, 0), (3_001, 1)]
 )
 def test_offsets_are_listed_in_every_version(
-    version: int, asked: int, offset: int, timed: FakeCluster
+    version: int, timestamp: int, offset: int, timed: FakeCluster
 ) -> None:
-    found_response = look_up(timed, asked, version)
+    found_response = look_up(timed, timestamp, version)
     assert (found_response.error_code, found_response.offset) == (0, offset)
 
 
@@ -123,11 +127,18 @@ def led() -> FakeCluster:
 
 
 def epoch_end(
-    cluster: FakeCluster, epoch: int, *, broker_id: int = 0, topic: str = "t", believed: int = -1
+    cluster: FakeCluster,
+    epoch: int,
+    *,
+    broker_id: int = 0,
+    topic: str = "t",
+    leader_epoch: int = -1,
 ) -> EpochEndOffset:
-    asked = OffsetForLeaderPartition(partition=0, current_leader_epoch=believed, leader_epoch=epoch)
+    requested = OffsetForLeaderPartition(
+        partition=0, current_leader_epoch=leader_epoch, leader_epoch=epoch
+    )
     request = OffsetForLeaderEpochRequest(
-        replica_id=-1, topics=[OffsetForLeaderTopic(topic=topic, partitions=[asked])]
+        replica_id=-1, topics=[OffsetForLeaderTopic(topic=topic, partitions=[requested])]
     )
     response = response_to(cluster, request, OffsetForLeaderEpochResponse, broker_id=broker_id)
     return response.topics[0].partitions[0]
@@ -148,13 +159,13 @@ def test_an_epoch_ends_where_the_next_one_with_records_begins(
 
 def test_a_request_with_another_leader_epoch_is_refused(led: FakeCluster) -> None:
     for end, error in (
-        (epoch_end(led, 0, believed=2), FencedLeaderEpochError),
-        (epoch_end(led, 0, believed=4), UnknownLeaderEpochError),
+        (epoch_end(led, 0, leader_epoch=2), FencedLeaderEpochError),
+        (epoch_end(led, 0, leader_epoch=4), UnknownLeaderEpochError),
         (epoch_end(led, 0, broker_id=1), NotLeaderOrFollowerError),
         (epoch_end(led, 0, topic="other"), UnknownTopicOrPartitionError),
     ):
         assert end.error_code == error.code
-    assert epoch_end(led, 0, believed=3).error_code == 0
+    assert epoch_end(led, 0, leader_epoch=3).error_code == 0
 
 
 @pytest.fixture
@@ -167,8 +178,8 @@ def filled() -> FakeCluster:
 
 
 def delete(cluster: FakeCluster, before_offset: int) -> DeleteRecordsPartitionResult:
-    asked = DeleteRecordsTopic(name="t", partitions=[DeleteRecordsPartition(0, before_offset)])
-    response = response_to(cluster, DeleteRecordsRequest(topics=[asked]), DeleteRecordsResponse)
+    requested = DeleteRecordsTopic(name="t", partitions=[DeleteRecordsPartition(0, before_offset)])
+    response = response_to(cluster, DeleteRecordsRequest(topics=[requested]), DeleteRecordsResponse)
     return response.topics[0].partitions[0]
 
 

@@ -89,9 +89,9 @@ def commit(
     request = OffsetCommitRequest(
         group_id=group, generation_id_or_member_epoch=generation, topics=[named]
     )
-    asked_id = coordinator_id(cluster, group) if broker_id is None else broker_id
+    node_id = coordinator_id(cluster, group) if broker_id is None else broker_id
     response = response_to(
-        cluster, request, OffsetCommitResponse, broker_id=asked_id, version=version
+        cluster, request, OffsetCommitResponse, broker_id=node_id, version=version
     )
     return response.topics[0].partitions[0].error_code
 
@@ -104,7 +104,7 @@ def fetch(
     is_stable: bool = False,
     broker_id: int | None = None,
 ) -> tuple[int, dict[int, PartitionResult]]:
-    """Ask for partitions of ``t``, None for all; the group's error code, and what is told."""
+    """Fetch partitions of ``t``, None for all; the error codes of the group and its partitions."""
     topic_id = cluster.topics["t"].topic_id
     if version >= 8:
         topics = None
@@ -116,8 +116,8 @@ def fetch(
     else:
         older = None if numbers is None else [OffsetFetchRequestTopic("t", numbers)]
         request = OffsetFetchRequest(group_id="g", topics=older, require_stable=is_stable)
-    asked_id = coordinator_id(cluster) if broker_id is None else broker_id
-    call = cluster.handle_request(asked_id, request, cluster.now_ms, version=version)
+    node_id = coordinator_id(cluster) if broker_id is None else broker_id
+    call = cluster.handle_request(node_id, request, cluster.now_ms, version=version)
     # What the wire has, since fields that a version lacks do not count.
     frame = encode_response(call.require_response(), version, 0)
     response = decode_response(OffsetFetchResponse, version, memoryview(frame)[4:])
@@ -233,9 +233,9 @@ def test_a_broker_that_does_not_coordinate_refuses_in_every_version(
     version: int, cluster: FakeCluster
 ) -> None:
     other_id = (coordinator_id(cluster) + 1) % 3
-    code, told = fetch(cluster, version, [0], broker_id=other_id)
+    code, partitions = fetch(cluster, version, [0], broker_id=other_id)
     if version == 1:
-        code = told[0][0]
+        code = partitions[0][0]
     assert code == NotCoordinatorError.code
 
 
@@ -285,13 +285,13 @@ def test_a_deleted_topics_offsets_are_gone_with_those_of_open_transactions(
 def delete(
     cluster: FakeCluster, topic: str = "t", *, number: int = 0, group: str = "g"
 ) -> tuple[int, int]:
-    """The error codes of the request and of the partition; 0 for one that is not told."""
+    """The error codes of the request and of the partition; 0 for one it lacks."""
     named = OffsetDeleteRequestTopic(topic, [OffsetDeleteRequestPartition(number)])
     request = OffsetDeleteRequest(group_id=group, topics=[named])
     call = cluster.handle_request(coordinator_id(cluster, group), request, cluster.now_ms)
     response = response_of(call, OffsetDeleteResponse)
-    told = response.topics[0].partitions[0].error_code if response.topics else 0
-    return response.error_code, told
+    partition_code = response.topics[0].partitions[0].error_code if response.topics else 0
+    return response.error_code, partition_code
 
 
 def test_offsets_of_an_empty_group_are_deleted(cluster: FakeCluster) -> None:

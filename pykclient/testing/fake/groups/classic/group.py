@@ -444,7 +444,7 @@ class ClassicGroup:
         version: int = 0,
         partitions: Iterable[TopicPartition] = (),
     ) -> Refusal | None:
-        """Whether this member may commit; anybody may while the group is empty."""
+        """Whether this member may commit; any client may while the group is empty."""
         del version, partitions  # all versions get the same error, and may commit anything
         return self._now.check_commit(
             member_id, instance_id, generation_or_member_epoch, is_transactional=is_transactional
@@ -455,7 +455,7 @@ class ClassicGroup:
         self._keep_session(member_id, now_ms)
 
     def check_fetch(self, member_id: str | None, member_epoch: int) -> Refusal | None:
-        """Anybody may."""
+        """Any client may."""
         del member_id, member_epoch
         return None
 

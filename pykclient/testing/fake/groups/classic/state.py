@@ -129,7 +129,7 @@ class ClassicGroupState:
         self._topics = self._subscribed_topics()
 
     def assign(self, assignments: dict[str, bytes]) -> None:
-        """Take what the leader has decided; whom it left out gets nothing."""
+        """Take what the leader has decided; a member that it left out gets nothing."""
         for member in self.members:
             member.assignment = assignments.get(member.member_id, b"")
         self.to(ClassicState.STABLE)
@@ -214,7 +214,7 @@ class ClassicGroupState:
     def check_commit(
         self, member_id: str, instance_id: str | None, generation: int, *, is_transactional: bool
     ) -> Refusal | None:
-        """Whether this member may commit; anybody may while the group is empty."""
+        """Whether this member may commit; any client may while the group is empty."""
         if generation < 0 and self.state is ClassicState.EMPTY:
             return None
         if generation >= 0 or member_id or instance_id is not None:
@@ -231,7 +231,7 @@ class ClassicGroupState:
         return None if self.is_empty or self.is_consumers else NonEmptyGroupError
 
     def is_subscribed_to(self, topic: str) -> bool:
-        """Whether a member may read it; yes, when consumers do not say what they read."""
+        """Whether a member may read it; yes, when consumers do not send what they read."""
         return self.is_consumers if self._topics is None else topic in self._topics
 
     # Responses.

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 class TopicIdPartition(NamedTuple):
-    """A partition by its topic's id, which tells a topic from a later one of the same name."""
+    """A partition by its topic's id, unlike a later one of the same name."""
 
     topic_id: bytes
     partition: int

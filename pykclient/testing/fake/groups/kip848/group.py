@@ -2,7 +2,7 @@
 
 The *group epoch* rises whenever what is to be assigned changes: members, subscriptions, topics. The
 *target assignment* follows it, and each member goes from its own epoch to the target's, giving up
-partitions before anybody else gets them. The group is *empty*; *assigning*, while the target is
+partitions before another member gets them. The group is *empty*; *assigning*, while the target is
 older than the group; *reconciling*, while a member is not where the target wants it; or *stable*.
 
 It is as if all of it stood in the log, as with Kafka: a new coordinator only starts its timers.
