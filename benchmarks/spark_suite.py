@@ -68,17 +68,22 @@ class Measuring:
         self._run = run
         self._json = json
         self._console = Console()
+        self.has_failed = False
 
     def ask(self, name: str, measurements: Iterator[Measurement]) -> None:
-        """Keep the measurements of one question."""
+        """Keep the measurements of one question, up to an error; the others are asked anyway."""
         self._console.rule(name)
         found, started = [], time.perf_counter()
-        for measurement in measurements:
-            found.append(measurement)
-            text = figures_text(measurement.figures)
-            self._console.print(
-                f"{measurement.case}: {measurement.client}: {text}", highlight=False
-            )
+        try:
+            for measurement in measurements:
+                found.append(measurement)
+                text = figures_text(measurement.figures)
+                self._console.print(
+                    f"{measurement.case}: {measurement.client}: {text}", highlight=False
+                )
+        except Exception:  # noqa: BLE001 (it is printed, and the status says so)
+            self.has_failed = True
+            self._console.print_exception()
         self._console.print(f"[{name}: {time.perf_counter() - started:.0f} s]", markup=False)
         self._run.measurements.extend(found)
         if self._json:  # after each question, so that a failure later loses only its own
@@ -91,7 +96,7 @@ class Measuring:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Measure, print the tables, write the JSON if asked."""
+    """Measure, print the tables, write the JSON if asked; 1 when a question failed."""
     options = _parsed(arguments)
     chosen = QUICK if options.quick else FULL
     settings = Settings(
@@ -128,7 +133,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if MEMORY in options.questions:
         measuring.ask(MEMORY, memory())
     _report(run)
-    return 0
+    return 1 if measuring.has_failed else 0
 
 
 @contextmanager
