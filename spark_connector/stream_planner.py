@@ -110,8 +110,6 @@ class StreamPlanner:
         ends = self._admitted(starts, is_limited=is_limited)
         if ends == starts and self._target is None:
             self._pause()
-            self._learn(starts)
-            ends = self._admitted(starts, is_limited=is_limited)
         return ends
 
     def known_ends(self) -> Offsets:
@@ -178,7 +176,8 @@ class StreamPlanner:
             self._ask_again_for_ends_behind(starts)
 
     def _pause(self) -> None:
-        """Wait until brokers may be asked for ends again."""
+        """Wait until brokers may be asked for ends again, which the next call does: the time that
+        Spark reports for a batch with rows has no waiting in it."""
         due_ms = self._ends_ms + self._limits.offset_poll_interval_ms - self._now_ms()
         if due_ms > 0:
             self._sleep(min(due_ms, PAUSE_MS_MAX) / 1_000)
