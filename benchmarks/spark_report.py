@@ -1,9 +1,10 @@
 """Write what a run of `spark_suite.py` has measured into the README and `RESULTS.md`.
 
-The run is `benchmarks/results/spark/run.json` (``spark_suite.py --json``). The README gets a few
-rows between its markers, `RESULTS.md` the whole table of targets, what is in the way of those that
-were missed, and every median. A row that is missed without a word about it in `spark/obstacles.py`
-is an error. ``--check`` tells whether the documents say what the run says.
+The runs are those in `benchmarks/results/spark` (``spark_suite.py --json FILE``), the questions of
+one may be divided among several. The README gets a few rows between its markers, `RESULTS.md` the
+whole table of targets, what is in the way of those that were missed, and every median. A row that
+is missed without a word about it in `spark/obstacles.py` is an error.
+``--check`` tells whether the documents say what the runs say.
 
     python benchmarks/spark_report.py [--check]
 """
@@ -37,7 +38,7 @@ if TYPE_CHECKING:
     from measuring.tables import TargetRow
 
 ROOT = Path(__file__).parents[1]
-RUN = Path("benchmarks", "results", "spark", "run.json")
+RESULTS_FOLDER = Path("benchmarks", "results", "spark")
 BEGIN = "<!-- Spark benchmarks: written by benchmarks/spark_report.py -->"
 END = "<!-- Spark benchmarks: end -->"
 NOT_YET = "Exactly once beside at least once is not measured: it comes with transactions."
@@ -62,10 +63,10 @@ def main(arguments: Sequence[str] | None = None, root: Path = ROOT) -> int:
     )
     parser.add_argument("--check", action="store_true", help="write nothing")
     options = parser.parse_args(arguments)
-    run = read_run(root / RUN)
+    runs = [read_run(path) for path in sorted((root / RESULTS_FOLDER).glob("*.json"))]
     blocks = {
-        root / "README.md": "\n".join(readme_lines(run)),
-        root / "benchmarks" / "RESULTS.md": "\n".join(results_lines(run)),
+        root / "README.md": "\n".join(readme_lines(runs)),
+        root / "benchmarks" / "RESULTS.md": "\n".join(results_lines(runs)),
     }
     wanted = {
         path: replaced(path.read_text("utf-8"), block, begin=BEGIN, end=END)
@@ -74,17 +75,18 @@ def main(arguments: Sequence[str] | None = None, root: Path = ROOT) -> int:
     stale = [path for path, text in wanted.items() if path.read_text("utf-8") != text]
     for path in stale:
         if options.check:
-            sys.stderr.write(f"{path.name} does not say what the run of Spark says\n")
+            sys.stderr.write(f"{path.name} does not say what the runs of Spark say\n")
         else:
             path.write_text(wanted[path], "utf-8")
     return 1 if stale and options.check else 0
 
 
-def readme_lines(run: Run) -> Iterator[str]:
+def readme_lines(runs: Sequence[Run]) -> Iterator[str]:
     """A few targets, and how many of all are met."""
-    yield f"Spark, beside its own Kafka source and sink (`make bench-spark`), on {_machine(run)}:"
+    machine = _machine(runs[0])
+    yield f"Spark, beside its own Kafka source and sink (`make bench-spark`), on {machine}:"
     yield ""
-    rows = target_rows([run], TARGETS)
+    rows = target_rows(runs, TARGETS)
     chosen = [
         row
         for what, rival in SUMMARY
@@ -101,21 +103,23 @@ def readme_lines(run: Run) -> Iterator[str]:
     )
 
 
-def results_lines(run: Run) -> Iterator[str]:
+def results_lines(runs: Sequence[Run]) -> Iterator[str]:
     """The table of targets, why some are missed, and every median."""
-    yield f"    {run.command}"
+    for run in runs:
+        yield f"    {run.command}    # {run.date}"
     yield ""
-    yield f"{run.date}, {_machine(run)}."
+    yield f"{_machine(runs[0])}."
     yield ""
-    rows = target_rows([run], TARGETS)
+    rows = target_rows(runs, TARGETS)
     yield from markdown(TARGET_HEADINGS, rows)
     yield ""
     yield NOT_YET
     yield from missed_lines(rows)
     yield ""
     yield "Medians, with the smallest and the largest value."
-    for question in dict.fromkeys(one.question for one in run.measurements):
-        headings, *figures = figures_rows(question, run.measurements)
+    measurements = [one for run in runs for one in run.measurements]
+    for question in dict.fromkeys(one.question for one in measurements):
+        headings, *figures = figures_rows(question, measurements)
         yield ""
         yield f"### Spark: {question}"
         yield ""

@@ -43,7 +43,7 @@ def project(tmp_path: Path) -> Path:
         (tmp_path / name).write_text(
             f"before\n{spark_report.BEGIN}\nold\n{spark_report.END}\nafter\n"
         )
-    write_run(tmp_path / spark_report.RUN, RUN)
+    write_run(tmp_path / spark_report.RESULTS_FOLDER / "run-1.json", RUN)
     return tmp_path
 
 
@@ -85,6 +85,13 @@ def test_the_documents_get_the_rows_between_their_markers(project: Path) -> None
         assert row in text
         assert "old" not in text
     assert spark_report.main(["--check"], project) == 0
+
+
+@pytest.mark.promise(
+    "README and `benchmarks/RESULTS.md` say what the kept runs measured, each with its command"
+)
+def test_our_documents_say_what_the_kept_runs_of_spark_say() -> None:
+    assert spark_report.main(["--check"], ROOT) == 0
 
 
 @pytest.mark.promise(
