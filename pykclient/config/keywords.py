@@ -144,7 +144,8 @@ class ConsumerSettings(TypedDict, total=False):
     """
     enable_auto_offset_store: bool
     """Count as finished what came before the latest poll. Without it, commits go up to the first
-    record that was not given to Consumer.store_offset. Default: true; true or false.
+    record that was not given to Consumer.store_offset. Of what was returned from that record
+    on, its offsets and a byte per record are kept in memory. Default: true; true or false.
     """
     exclude_internal_topics: bool
     """A pattern matched here matches none of Kafka's own topics; one that brokers match may.

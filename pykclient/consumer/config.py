@@ -251,7 +251,8 @@ class ConsumerConfig(ClientConfig):
         boolean(),
         True,
         "Count as finished what came before the latest poll. Without it, commits go up to the "
-        "first record that was not given to Consumer.store_offset.",
+        "first record that was not given to Consumer.store_offset. Of what was returned from that "
+        "record on, its offsets and a byte per record are kept in memory.",
         key="enable.auto.offset.store",
         is_ours=True,
     )

@@ -127,7 +127,9 @@ class Consumer(ConsumerCore):
         interceptors = self._wiring.interceptors
         if not interceptors or not spans:
             return records
-        return self._wiring.call_unlocked(interceptors.on_consume, records)
+        kept = self._wiring.call_unlocked(interceptors.on_consume, records)
+        self._note_dropped(spans, kept)
+        return kept
 
     @public_call
     def poll_arrow(
@@ -222,7 +224,14 @@ class Consumer(ConsumerCore):
     def _records_of(self, span: RecordSpan) -> Iterable[ConsumerRecord]:
         if not self._wiring.interceptors:
             return span.records()
-        return self._wiring.interceptors.on_consume(ConsumerRecords([span]))
+        kept = self._wiring.interceptors.on_consume(ConsumerRecords([span]))
+        self._note_dropped([span], kept)
+        return kept
+
+    def _note_dropped(self, spans: Iterable[RecordSpan], kept: ConsumerRecords) -> None:
+        commits = self._wiring.commits
+        if commits is not None and commits.stored is not None:
+            commits.stored.note_dropped(spans, kept)
 
     def _poll(
         self,
@@ -251,12 +260,11 @@ class Consumer(ConsumerCore):
         """Commit offsets and wait until the group's coordinator has them.
 
         None commits the positions: everything that was returned counts as processed; or what is
-        stored, with `enable_auto_offset_store` off. A record
-        commits itself and all before it in its partition, what `poll` returned all of that.
-        Otherwise the offset is that of the next record to read, and may bring metadata and a leader
-        epoch along. `timeout` is in seconds, None means `default_api_timeout_ms`; what may help is
-        tried again until then. Callbacks of earlier `commit_async` calls are called before it
-        returns.
+        stored, with `enable_auto_offset_store` off. A record commits itself and all before it in
+        its partition, what `poll` returned all of that. Otherwise the offset is that of the next
+        record to read, and may bring metadata and a leader epoch along. `timeout` is in seconds,
+        None means `default_api_timeout_ms`; what may help is tried again until then. Callbacks of
+        earlier `commit_async` calls are called before it returns.
 
         Raises:
             UsageError: there is no `group_id`, or the offsets are malformed.
@@ -270,6 +278,7 @@ class Consumer(ConsumerCore):
         """
         commits = self._wiring.require_commits("commit")
         checked = None if offsets is None else _checked(offsets, "commit")
+        commits.note_finished(checked or {})
         self._drive(self._calls.commit(commits, checked, self._timeout_ms(timeout)))
 
     @public_call
@@ -294,6 +303,7 @@ class Consumer(ConsumerCore):
         commits = self._wiring.require_commits("commit_async")
         check_callable(callback, "commit_async: callback", "offsets and error")
         checked = None if offsets is None else _checked(offsets, "commit_async")
+        commits.note_finished(checked or {})
         self._drive(self._calls.commit_async(commits, checked, callback))
 
     @public_call

@@ -27,6 +27,7 @@ from pykclient.arguments import (
     check_partition,
     check_text,
     compiled_pattern,
+    offsets_by_partition,
     partition_list,
     shown_argument,
     subscribed_topics,
@@ -49,7 +50,7 @@ from pykclient.types import OffsetAndMetadata, TopicPartition
 
 if TYPE_CHECKING:
     import re
-    from collections.abc import Callable, Collection, Iterable
+    from collections.abc import Callable, Collection, Iterable, Mapping
     from types import TracebackType
     from typing import Self
 
@@ -340,6 +341,9 @@ class ConsumerCore(LiveClient):
         """Read a partition from this offset on. Nothing fetched from elsewhere is returned.
 
         Whether the log has the offset shows in `poll`: if it has not, `auto_offset_reset` applies.
+        With `enable_auto_offset_store` off, commits go on from the new position: what was returned
+        before and is not stored is given up. It is kept where `poll` has just raised a bad record
+        at the position and the offset is behind it.
 
         Raises:
             UsageError: the partition is not assigned, or the offset is not an integer from 0.
@@ -355,7 +359,8 @@ class ConsumerCore(LiveClient):
 
     def _seek(self, assigned: AssignedPartition, offset: int, leader_epoch: int | None) -> None:
         if self._wiring.commits is not None:
-            self._wiring.commits.forget(assigned)
+            is_past_bad = self._wiring.records.leads_past_bad(assigned, offset)
+            self._wiring.commits.forget(assigned, keeps_unstored=is_past_bad)
         if leader_epoch is None and self._wiring.buffer.can_skip_to(assigned, offset):
             # Past a bad record, say: what is behind it need not be fetched again.
             self._wiring.subscription.skip_to(assigned, offset)
@@ -393,6 +398,8 @@ class ConsumerCore(LiveClient):
         listed = None if partitions is None else partition_list(partitions, call)
         chosen = self._wiring.subscription.require_all(listed)
         for assigned in chosen:
+            if self._wiring.commits is not None:
+                self._wiring.commits.forget(assigned)
             self._wiring.buffer.drop(assigned)
             self._wiring.subscription.await_reset(assigned, reset_to)
 
@@ -453,7 +460,9 @@ class ConsumerCore(LiveClient):
         self._wiring.guard.check_process()
         self._wiring.waiting.wakeup()
 
-    def store_offset(self, record: ConsumerRecord) -> None:
+    def store_offset(
+        self, record: ConsumerRecord | Mapping[TopicPartition, OffsetAndMetadata | int]
+    ) -> None:
         """Note that the application has finished with a record, in whatever order it does.
 
         With `enable_auto_offset_store` off, automatic commits and `commit` without offsets go up to
@@ -461,21 +470,26 @@ class ConsumerCore(LiveClient):
         up since does not count, as its next owner reads it again. This may be called from any
         thread, and sends no request.
 
+        A mapping has offsets as `commit` takes them, those of the next record to read: all that was
+        returned before them is stored. So does `commit` with offsets or records. (The metadata of
+        these is not committed.)
+
         Raises:
-            UsageError: there is no `group_id`, `enable_auto_offset_store` is on, or it is no
-                record.
+            UsageError: there is no `group_id`, `enable_auto_offset_store` is on, or it is neither a
+                record nor a mapping of offsets.
             ForkedClientError: this is a child process.
         """
         self._wiring.guard.check_process()
-        stored = self._wiring.require_commits("store_offset").stored
-        if stored is None:
+        commits = self._wiring.require_commits("store_offset")
+        if commits.stored is None:
             raise UsageError(
                 "store_offset() is for consumers with enable_auto_offset_store=False: this one "
                 "counts as finished what came before the latest poll"
             )
-        if not isinstance(record, ConsumerRecord):
-            raise UsageError(f"store_offset takes a record, not {shown_argument(record)}")
-        stored.note(record.topic_partition, record.offset)
+        if isinstance(record, ConsumerRecord):
+            commits.stored.note(record.topic_partition, record.offset, record.offset + 1)
+        else:
+            commits.note_finished(offsets_by_partition(record, "store_offset"))
 
     def metrics(self) -> dict[MetricName, float]:
         """Return what the consumer has measured, by name; lag per partition is among it.

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from pykclient.consumer.offsets.stored import StoredOffsets
-from pykclient.consumer.subscription import SubscriptionState
+from pykclient.consumer.subscription import OffsetReset, SubscriptionState
 from pykclient.types import OffsetAndMetadata
 from tests.consumer.fetched_records import A, B, span
 
@@ -29,7 +29,7 @@ class Scene:
 
     def stores(self, *offsets: int) -> None:
         for offset in offsets:
-            self.stored.note(A, offset)
+            self.stored.note(A, offset, offset + 1)
         self.stored.update()
 
     @property
@@ -66,7 +66,7 @@ def test_what_has_no_record_is_no_gap(scene: Scene) -> None:
 def test_a_record_that_was_not_returned_does_not_count(scene: Scene) -> None:
     scene.returns(2, 5)
     scene.stores(1, 3, 9)
-    scene.stored.note(B, 2)
+    scene.stored.note(B, 2, 3)
     scene.stores()
     assert scene.committed == 2
 
@@ -101,11 +101,36 @@ def test_what_is_returned_again_is_stored_again(scene: Scene) -> None:
 
 def test_a_new_position_of_the_user_forgets_what_was_returned_before(scene: Scene) -> None:
     scene.returns(0, 1, 2)
+    scene.stored.forget(scene.assigned)
     scene.subscription.seek(scene.assigned, 50)
     assert scene.committed == 50
     scene.returns(50, 51)
     scene.stores(0, 1, 2, 50)
     assert scene.committed == 51
+
+
+def test_a_log_that_was_cut_keeps_what_it_still_has_and_is_not_stored(scene: Scene) -> None:
+    scene.returns(0, 1, 2, 3)
+    scene.stores(0, 3)
+    scene.subscription.await_validation(scene.assigned)
+    scene.subscription.complete_validation(scene.assigned, 2, 4, 6)
+    assert scene.committed == 1
+    scene.stores(1)
+    assert scene.committed == 2
+    scene.returns(2, 3)
+    assert scene.committed == 2
+    scene.stores(2)
+    assert scene.committed == 3
+
+
+@pytest.mark.parametrize("offset", [2, 50])
+def test_a_position_that_was_lost_and_reset_passes_nothing_over(scene: Scene, offset: int) -> None:
+    scene.returns(0, 1, 2, 3)
+    scene.subscription.lose_position(scene.assigned, OffsetReset.EARLIEST)
+    scene.subscription.complete_reset(scene.assigned, offset)
+    scene.returns(offset, offset + 1)
+    scene.stores(0, offset)
+    assert scene.committed == 1
 
 
 def test_a_partition_that_was_given_up_begins_anew(scene: Scene) -> None:

@@ -73,6 +73,8 @@ class RecordReader:
         self._log = ClientLog("pykclient.consumer", config.client_id)
         self._damaged: dict[AssignedPartition, int] = {}
         """Where a batch was damaged, which is being fetched anew."""
+        self._raised: dict[AssignedPartition, int] = {}
+        """The positions at which something bad was raised."""
 
     def take(
         self,
@@ -102,6 +104,10 @@ class RecordReader:
         return self._past_bad(
             lambda: self._buffer.next_span(count_max, now_ms, self._read), is_over
         )
+
+    def leads_past_bad(self, assigned: AssignedPartition, offset: int) -> bool:
+        """Return whether something bad was raised at the position, and `offset` is behind it."""
+        return self._raised.get(assigned) == assigned.offset < offset
 
     def check_may_read(self) -> None:
         """Refuse a deserializer that polls: the first would be the one it has."""
@@ -134,15 +140,25 @@ class RecordReader:
                 return take()
             except (CorruptRecordError, RecordDeserializationError) as error:
                 if self._raises or not self._passes_over(error):
+                    self._note_raised(error)
                     raise
             if is_over():
                 return None
 
-    def _passes_over(self, error: BadRecord) -> bool:
-        """Go on, and return True; or return False where that cannot be."""
+    def _note_raised(self, error: BadRecord) -> None:
+        assigned = self._assigned_of(error)
+        if assigned is not None:
+            self._raised = {a: at for a, at in self._raised.items() if a.is_assigned}
+            self._raised[assigned] = assigned.offset
+
+    def _assigned_of(self, error: BadRecord) -> AssignedPartition | None:
         assert error.topic is not None
         assert error.partition is not None
-        assigned = self._subscription.find(TopicPartition(error.topic, error.partition))
+        return self._subscription.find(TopicPartition(error.topic, error.partition))
+
+    def _passes_over(self, error: BadRecord) -> bool:
+        """Go on, and return True; or return False where that cannot be."""
+        assigned = self._assigned_of(error)
         if assigned is None or error.next_offset is None or error.next_offset <= assigned.offset:
             return False
         if isinstance(error, CorruptRecordError):

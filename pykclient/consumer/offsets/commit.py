@@ -214,11 +214,20 @@ class Commits:
         if self.stored is not None:
             self.stored.add(assigned, span)
 
-    def forget(self, assigned: AssignedPartition) -> None:
-        """Note that the user set a position: what was returned before does not matter."""
+    def forget(self, assigned: AssignedPartition, *, keeps_unstored: bool = False) -> None:
+        """Note that the user sets a position: what was returned before does not matter.
+
+        With `keeps_unstored` it does where the application stores offsets.
+        """
         self.unprocessed.forget(assigned)
-        if self.stored is not None:
+        if self.stored is not None and not keeps_unstored:
             self.stored.forget(assigned)
+
+    def note_finished(self, offsets: Offsets) -> None:
+        """Note that the application has finished with all that comes before offsets. Any thread."""
+        if self.stored is not None:
+            for partition, finished in offsets.items():
+                self.stored.note(partition, 0, finished.offset)
 
     def commit(self, offsets: Offsets, deadline_ms: int) -> Commit:
         """Commit, trying again until the deadline where that may help."""

@@ -5,7 +5,7 @@ With `enable_auto_offset_store` off a record is finished when the application sa
 and is not stored. Of each span that was returned it keeps the offsets and a byte per record, until
 all records up to its end are stored.
 
-Owner: the core lock, but for `note`, which any thread may call.
+Owner: the core lock, but for `note` and `note_dropped`, which any thread may call.
 Source: ``enable.auto.offset.store`` and ``rd_kafka_offsets_store`` of librdkafka, which commits the
 highest offset that was stored, gaps or not.
 """
@@ -14,14 +14,15 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from collections import deque
+from itertools import islice
 from typing import TYPE_CHECKING
 
 from pykclient.types import OffsetAndMetadata
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
 
-    from pykclient.consumer.record import RecordSpan
+    from pykclient.consumer.record import ConsumerRecords, RecordSpan
     from pykclient.consumer.subscription import AssignedPartition, SubscriptionState
     from pykclient.types import TopicPartition
 
@@ -29,23 +30,32 @@ if TYPE_CHECKING:
 class StoredOffsets:
     def __init__(self, subscription: SubscriptionState) -> None:
         self._subscription = subscription
-        self._noted: deque[tuple[TopicPartition, int]] = deque()
+        self._noted: deque[tuple[TopicPartition, int, int]] = deque()
         """What `note` was called with and `update` has not seen."""
         self._returned: dict[AssignedPartition, _Returned] = {}
 
-    def note(self, partition: TopicPartition, offset: int) -> None:
-        """Note that a record is stored. Any thread."""
-        self._noted.append((partition, offset))
+    def note(self, partition: TopicPartition, first_offset: int, end_offset: int) -> None:
+        """Note that the records from one offset to before another are stored. Any thread."""
+        self._noted.append((partition, first_offset, end_offset))
+
+    def note_dropped(self, spans: Iterable[RecordSpan], kept: ConsumerRecords) -> None:
+        """Note as stored what interceptors have taken out: the application never gets it."""
+        kept_places = {(record.topic_partition, record.offset) for record in kept}
+        for span in spans:
+            for offset in span.columns.offsets:
+                if (span.partition, offset) not in kept_places:
+                    self.note(span.partition, offset, offset + 1)
 
     def add(self, assigned: AssignedPartition, span: RecordSpan) -> None:
         """Note that records are returned, which follow those that were added before."""
         returned = self._returned.get(assigned)
-        if returned is None or returned.epoch != assigned.epoch:
+        if returned is None:
             returned = self._returned[assigned] = _Returned(assigned.epoch)
+        returned.epoch = assigned.epoch
         returned.add(span.columns.offsets, span.leader_epoch)
 
     def forget(self, assigned: AssignedPartition) -> None:
-        """Note that the user set a position: what was returned before does not matter."""
+        """Note that what was returned by now need not be stored."""
         self._returned.pop(assigned, None)
 
     def update(self) -> None:
@@ -57,16 +67,20 @@ class StoredOffsets:
         for gone in [each for each in self._returned if not each.is_assigned]:
             del self._returned[gone]
         while self._noted:
-            partition, offset = self._noted.popleft()
+            partition, first_offset, end_offset = self._noted.popleft()
             assigned = self._subscription.find(partition)
             returned = None if assigned is None else self._returned.get(assigned)
             if returned is not None:
-                returned.store(offset)
+                returned.store(first_offset, end_offset)
 
     def processed(self, assigned: AssignedPartition) -> OffsetAndMetadata:
         """Return up to where everything is stored. Requires that the partition has a position."""
         returned = self._returned.get(assigned)
-        if returned is not None and returned.epoch == assigned.epoch:
+        if returned is not None:
+            if returned.epoch != assigned.epoch:
+                # From there on it is returned again, or not in the log any more.
+                returned.epoch = assigned.epoch
+                returned.cut(assigned.offset)
             first = returned.first_missing()
             if first is not None:
                 return first
@@ -89,10 +103,11 @@ def _first_offset(span: _Span) -> int:
 
 
 class _Returned:
-    """What was returned of a partition since the user set its position, up to its end."""
+    """What was returned of a partition up to its position, unless it was given up."""
 
     def __init__(self, epoch: int) -> None:
         self.epoch = epoch
+        """In which the position was when the spans were last cut to it."""
         self._spans: list[_Span] = []
         """From the first one that has a record that is not stored."""
         self._epoch_before: int | None = None
@@ -100,32 +115,39 @@ class _Returned:
 
     def add(self, offsets: Sequence[int], leader_epoch: int | None) -> None:
         # What a call that was interrupted had taken, or a loop that was left, is returned again.
-        while self._spans and self._spans[-1].offsets[-1] >= offsets[0]:
+        self.cut(offsets[0])
+        self._spans.append(_Span(offsets, leader_epoch))
+
+    def cut(self, offset: int) -> None:
+        """Forget what was returned from an offset on."""
+        while self._spans and self._spans[-1].offsets[-1] >= offset:
             last = self._spans[-1]
-            count = bisect_left(last.offsets, offsets[0])
+            count = bisect_left(last.offsets, offset)
             if count:
                 last.offsets, last.stored = last.offsets[:count], last.stored[:count]
                 break
             self._spans.pop()
-        self._spans.append(_Span(offsets, leader_epoch))
 
-    def store(self, offset: int) -> None:
-        index = bisect_right(self._spans, offset, key=_first_offset) - 1
-        if index < 0:
-            return
-        span = self._spans[index]
-        row = bisect_left(span.offsets, offset)
-        if row < len(span.offsets) and span.offsets[row] == offset:
-            span.stored[row] = 1
+    def store(self, first_offset: int, end_offset: int) -> None:
+        index = max(0, bisect_right(self._spans, first_offset, key=_first_offset) - 1)
+        for span in islice(self._spans, index, None):
+            if span.offsets[0] >= end_offset:
+                break
+            first = bisect_left(span.offsets, first_offset)
+            end = bisect_left(span.offsets, end_offset)
+            span.stored[first:end] = b"\1" * (end - first)
 
     def first_missing(self) -> OffsetAndMetadata | None:
         """Return the first record that is not stored, None if all are."""
-        while self._spans:
-            span = self._spans[0]
+        missing: OffsetAndMetadata | None = None
+        finished_count = 0
+        for span in self._spans:
             row = span.stored.find(0)
             if row >= 0:
                 epoch = span.leader_epoch if row else self._epoch_before
-                return OffsetAndMetadata(span.offsets[row], leader_epoch=epoch)
+                missing = OffsetAndMetadata(span.offsets[row], leader_epoch=epoch)
+                break
             self._epoch_before = span.leader_epoch
-            del self._spans[0]
-        return None
+            finished_count += 1
+        del self._spans[:finished_count]  # at once: each removal moves all that are left
+        return missing
