@@ -4,7 +4,7 @@ gzip is in the standard library; cramjam has the others, on every platform. Wher
 extra, is installed, it does zstd: small batches cost less with it (`benchmarks/codecs.py`). The
 libraries are imported when their codec is first used. What comes from outside is decompressed up
 to the limit that the caller gives: a bomb costs that limit, in zstandard up to 32 MiB more, and in
-zstd the window that the frame asks for (128 MiB at most). What is not compressed has no limit
+zstd the window that the frame requires (128 MiB at most). What is not compressed has no limit
 here, being as large as what was fetched. Truncated input and bytes after the end are errors.
 
 Owner: idle zstd contexts lie in lists that any thread may pop from; one in use is in none of them.
@@ -205,6 +205,7 @@ def _decompress_into(codec: Codec, data: Data, size_bytes_max: int) -> bytearray
         if size_bytes <= len(buffer):
             del buffer[size_bytes:]
             return buffer
+        del buffer  # before the next one: both would take twice the limit
         buffer_size_bytes *= BUFFER_GROWTH_AGAIN
 
 

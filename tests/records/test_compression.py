@@ -7,6 +7,7 @@ import random
 import subprocess
 import sys
 import time
+import tracemalloc
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from typing import TYPE_CHECKING
@@ -281,6 +282,27 @@ def test_a_bomb_is_refused_and_the_process_grows_by_less_than_200_mb(
     error, growth_kib = run(DEFUSE, str(int(codec)), str(path), library).splitlines()
     assert f"decompress to more than the limit of {DECOMPRESSED_SIZE_BYTES_MAX} bytes" in error
     assert int(growth_kib) * 1024 < 200 * 10**6
+
+
+@pytest.mark.parametrize("codec", [Codec.LZ4, Codec.ZSTD])
+def test_a_buffer_that_was_too_small_is_freed_before_the_next_one_is_made(codec: Codec) -> None:
+    """Some of these limits are barely above what the last but one buffer holds."""
+    zeros = bytes(4 * 10**6)
+    data = compress(codec, zeros)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setitem(sys.modules, "zstandard", None)
+        zstandard_if_installed.cache_clear()
+        try:
+            for limit in range(500_000, 2_000_000, 50_000):
+                tracemalloc.start()
+                with pytest.raises(DecodeError, match="more than the limit"):
+                    decompress(codec, data, limit)
+                _, peak_bytes = tracemalloc.get_traced_memory()
+                tracemalloc.stop()
+                assert peak_bytes < 1.2 * limit
+        finally:
+            tracemalloc.stop()
+            zstandard_if_installed.cache_clear()
 
 
 def test_a_codec_is_imported_when_it_is_first_used() -> None:
