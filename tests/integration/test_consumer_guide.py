@@ -46,8 +46,10 @@ CHUNK, PAUSE_S = 20, 0.02
 
 TO_THE_END = "To the end, and no further"
 OWN_ASSIGNOR = "An assignor of your own"
+COMMITS = "How far the group has come"
 
 PROGRAMS = {
+    COMMITS: ["workers"],
     "At most once": ["mailer"],
     "At least once": ["ledger", "archive", "watcher"],
     TO_THE_END: ["no group"],
@@ -135,9 +137,17 @@ def test_at_most_once_handles_nothing_twice(servers: str, topic: str) -> None:
 @pytest.mark.promise(
     "the guide's programs do at most once and at least once, killed with records in hand"
 )
-@pytest.mark.parametrize("group", PROGRAMS["At least once"])
-def test_at_least_once_handles_everything(servers: str, topic: str, group: str) -> None:
-    text = program("At least once", group, servers, topic)
+@pytest.mark.parametrize(
+    ("heading", "group"),
+    [(COMMITS, "workers"), *(("At least once", group) for group in PROGRAMS["At least once"])],
+)
+def test_at_least_once_handles_everything(
+    servers: str, topic: str, heading: str, group: str
+) -> None:
+    text = program(heading, group, servers, topic).replace(
+        "enable_auto_offset_store=False",
+        "enable_auto_offset_store=False, auto_commit_interval_ms=0",
+    )
     everything = set(range(COUNT))
     seen: set[int] = set()
     for most in KILL_AFTER:
