@@ -175,17 +175,24 @@ def test_what_is_read_to_the_end_is_everything(servers: str, topic: str) -> None
 @pytest.mark.promise(
     "a listener that commits what was processed leaves nothing out, also after an exception"
 )
-@pytest.mark.parametrize("group", ["archive", "watcher"])
+@pytest.mark.parametrize(
+    ("heading", "group", "line", "value"),
+    [
+        ("At least once", "archive", "    print(value.decode(), flush=True)\n", "value"),
+        ("At least once", "watcher", "    print(value.decode(), flush=True)\n", "value"),
+        (COMMITS, "workers", "            room.acquire()\n", "record.value"),
+    ],
+    ids=["archive", "watcher", "workers"],
+)
 def test_what_was_in_hand_at_an_exception_is_handled_by_the_next_run(
-    servers: str, topic: str, group: str
+    servers: str, topic: str, heading: str, group: str, line: str, value: str
 ) -> None:
     """In the midst of a batch; what came before is not handled again."""
-    text = program("At least once", group, servers, topic)
-    printing = "    print(value.decode(), flush=True)\n"
-    assert printing in text
-    failing = text.replace(
-        printing, f"    if int(value) == {COUNT // 2}:\n        raise LookupError\n{printing}"
-    )
+    text = program(heading, group, servers, topic)
+    assert line in text
+    indent = " " * (len(line) - len(line.lstrip()))
+    check = f"{indent}if int({value}) == {COUNT // 2}:\n{indent}    raise LookupError\n"
+    failing = text.replace(line, check + line)
     done = subprocess.run(
         [sys.executable, "-c", failing],
         capture_output=True,
