@@ -111,11 +111,12 @@ class KafkaError(Exception):
 
 
 class RetriableError(KafkaError):
-    """The same call may succeed later, and what failed here goes on by itself meanwhile.
+    """The same call may succeed when it is tried again.
 
     What `poll` raises of this kind has changed nothing: polling again is all that a service needs
-    to do. A record whose delivery failed so may be in the log all the same: sending it again may
-    double it. Java has a class of this meaning, ``RetriableException``.
+    to do. A record whose delivery failed so (`DeliveryTimeoutError`) is given up, but may be in the
+    log all the same: sending it again may double it. Java has a class of this meaning,
+    ``RetriableException``.
     """
 
     retriable = True
@@ -322,7 +323,7 @@ class KafkaTimeoutError(RetriableError, TimeoutError):
 class DeliveryTimeoutError(KafkaTimeoutError):
     """A record could not be delivered within `delivery_timeout_ms`.
 
-    It may be in the log all the same: sending it again may double it.
+    It is given up, but may be in the log all the same: sending it again may double it.
     """
 
 
