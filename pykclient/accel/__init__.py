@@ -31,7 +31,7 @@ def choose(wanted: str | None) -> tuple[str, str | None]:
     if wanted and wanted not in CHOICES:
         raise ConfigError(f"PYKCLIENT_ACCEL={wanted}: the choices are pure and compiled")
     if wanted == "pure":
-        return "pure", "PYKCLIENT_ACCEL=pure asks for the pure core"
+        return "pure", "PYKCLIENT_ACCEL=pure selects the pure core"
     flaw = flaw_of_compiled()
     if flaw is None:
         return "compiled", None

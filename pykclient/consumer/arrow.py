@@ -71,7 +71,7 @@ def arrow_batch(spans: Sequence[RecordSpan], wanted: Collection[str]) -> pyarrow
 
 
 def wanted_columns(columns: Iterable[str] | None, *, include_headers: bool) -> frozenset[str]:
-    """The columns that a call asks for; None is all, the headers apart.
+    """Return the columns that a call names; None is all, the headers apart.
 
     Raises: `UsageError` for a column that there is not.
     """

@@ -57,8 +57,8 @@ NEVER_LOOKED: Final = -1
 """No version of a subscription: its partitions are to be looked at."""
 
 LOOKS_AHEAD: Final = (
-    "records are taken ahead of what works on them, and an automatic commit counts each as "
-    "finished when the next one is taken: use poll(max_records=...), or "
+    "records may be taken ahead of what works on them, and an automatic commit counts each as "
+    "finished when the next one is taken: if so, use poll(max_records=...), or "
     "enable_auto_offset_store=False with store_offset(), or commit by yourself"
 )
 
@@ -174,9 +174,9 @@ class Consumer(ConsumerCore):
         The position moves record by record: one that was not returned, because the loop was left
         or the consumer sought elsewhere, is not skipped.
 
-        A warning is logged where records are taken ahead (`list`, `itertools.batched`, the `map` of
-        an executor) and committed automatically: a record counts as finished when the next one is
-        taken.
+        A warning may be logged where records are committed automatically and seem to be taken ahead
+        (`list`, `itertools.batched`, the `map` of an executor): a record counts as finished when
+        the next one is taken.
 
         Raises: what `poll` raises.
         """
@@ -376,6 +376,7 @@ class Consumer(ConsumerCore):
             UsageError: a partition is not assigned, or the time is none.
             KafkaTimeoutError: not all brokers responded in time; the positions stay.
             BrokerError: a broker refuses.
+            WakeupError: `wakeup` was called; the positions stay.
         """
         listed = None if partitions is None else partition_list(partitions, "seek_to_time")
         subscription = self._wiring.subscription

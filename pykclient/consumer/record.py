@@ -98,7 +98,8 @@ class ConsumerRecords:
     ) -> list[ConsumerRecord] | ConsumerRecord:
         """Return the records of a partition, in order of their offsets; none is no error.
 
-        A number or a slice chooses among all records, in the order in which they are iterated.
+        A number or a slice chooses among all records, in the order in which they are iterated. A
+        number costs as much as iterating to it within its batch, a slice as iterating over all.
 
         Raises:
             IndexError: there are not as many records.

@@ -30,7 +30,7 @@ one_is_chosen = pytest.mark.promise(
 def test_a_choice_is_kept() -> None:
     implementation, note = accel.choose("pure")
     assert implementation == "pure"
-    assert note == "PYKCLIENT_ACCEL=pure asks for the pure core"
+    assert note == "PYKCLIENT_ACCEL=pure selects the pure core"
 
 
 def test_an_unknown_implementation_is_refused_with_the_choices() -> None:

@@ -133,8 +133,8 @@ class CompletedFetch:
     ) -> RecordSpan | None:
         """Return records from `position` on and before `limit`; None if none are left.
 
-        They take `size_bytes_max` at most, but for a single record that is larger. Asking twice
-        gives the same again. Positions must not go back from call to call.
+        They take `size_bytes_max` at most, but for a single record that is larger. A second call
+        returns the same again. Positions must not go back from call to call.
 
         Raises:
             CorruptRecordError: what comes next is malformed. It is raised again each time.
