@@ -133,6 +133,29 @@ def test_a_position_that_was_lost_and_reset_passes_nothing_over(scene: Scene, of
     assert scene.committed == 1
 
 
+def test_after_a_reset_the_epoch_of_the_record_before_is_not_known(scene: Scene) -> None:
+    """With an older one, the log would seem to be cut when the group goes on from the commit."""
+    scene.returns(0, 1)
+    scene.stores(0, 1)
+    assert scene.committed == 2
+    scene.subscription.lose_position(scene.assigned, OffsetReset.EARLIEST)
+    scene.subscription.complete_reset(scene.assigned, 50)
+    scene.returns(50, 51)
+    assert scene.stored.processed(scene.assigned) == OffsetAndMetadata(50)
+
+
+def test_a_seek_past_a_bad_record_keeps_what_was_returned_and_nothing_else(scene: Scene) -> None:
+    """What a loop that was left, or an interrupted call, had taken was not returned."""
+    scene.returns(0, 1, 2, 3)
+    scene.assigned.offset = 2
+    scene.stored.forget(scene.assigned, from_offset=2)
+    scene.subscription.seek(scene.assigned, 4)
+    scene.stores(0)
+    assert scene.committed == 1
+    scene.stores(1)
+    assert scene.committed == 4
+
+
 def test_a_partition_that_was_given_up_begins_anew(scene: Scene) -> None:
     scene.returns(0, 1)
     scene.subscription.assign([B])

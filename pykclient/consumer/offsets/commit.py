@@ -220,8 +220,9 @@ class Commits:
         With `keeps_unstored` it does where the application stores offsets.
         """
         self.unprocessed.forget(assigned)
-        if self.stored is not None and not keeps_unstored:
-            self.stored.forget(assigned)
+        if self.stored is not None:
+            # From the position on nothing is in hand, though a loop that was left had taken it.
+            self.stored.forget(assigned, from_offset=assigned.offset if keeps_unstored else 0)
 
     def note_finished(self, offsets: Offsets) -> None:
         """Note that the application has finished with all that comes before offsets. Any thread."""

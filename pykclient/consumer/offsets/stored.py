@@ -54,9 +54,11 @@ class StoredOffsets:
         returned.epoch = assigned.epoch
         returned.add(span.columns.offsets, span.leader_epoch)
 
-    def forget(self, assigned: AssignedPartition) -> None:
-        """Note that what was returned by now need not be stored."""
-        self._returned.pop(assigned, None)
+    def forget(self, assigned: AssignedPartition, *, from_offset: int = 0) -> None:
+        """Note that what was returned from an offset on need not be stored."""
+        returned = self._returned.get(assigned)
+        if returned is not None:
+            returned.cut(from_offset)
 
     def update(self) -> None:
         """Take account of what was noted, and forget partitions that were given up.
@@ -110,8 +112,9 @@ class _Returned:
         """In which the position was when the spans were last cut to it."""
         self._spans: list[_Span] = []
         """From the first one that has a record that is not stored."""
+        self._end_before = 0
         self._epoch_before: int | None = None
-        """The leader epoch of the record before them."""
+        """Where the span before them ended, and its leader epoch."""
 
     def add(self, offsets: Sequence[int], leader_epoch: int | None) -> None:
         # What a call that was interrupted had taken, or a loop that was left, is returned again.
@@ -144,10 +147,14 @@ class _Returned:
         for span in self._spans:
             row = span.stored.find(0)
             if row >= 0:
-                epoch = span.leader_epoch if row else self._epoch_before
-                missing = OffsetAndMetadata(span.offsets[row], leader_epoch=epoch)
+                offset = span.offsets[row]
+                epoch = span.leader_epoch
+                if row == 0:
+                    # What lies between, if anything does, may be of another epoch.
+                    epoch = self._epoch_before if offset == self._end_before else None
+                missing = OffsetAndMetadata(offset, leader_epoch=epoch)
                 break
-            self._epoch_before = span.leader_epoch
+            self._end_before, self._epoch_before = span.offsets[-1] + 1, span.leader_epoch
             finished_count += 1
         del self._spans[:finished_count]  # at once: each removal moves all that are left
         return missing
