@@ -342,8 +342,8 @@ class ConsumerCore(LiveClient):
 
         Whether the log has the offset shows in `poll`: if it has not, `auto_offset_reset` applies.
         With `enable_auto_offset_store` off, commits go on from the new position: what was returned
-        before and is not stored is given up. It is kept where `poll` has just raised a bad record
-        at the position and the offset is behind it.
+        before and is not stored is given up. It is kept where a bad record was raised at the
+        position, or given to `on_record_error`, and the offset is behind it.
 
         Raises:
             UsageError: the partition is not assigned, or the offset is not an integer from 0.

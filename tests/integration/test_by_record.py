@@ -184,6 +184,20 @@ def test_what_is_in_hand_is_not_passed_over_by_a_seek_past_a_bad_record(
         assert committed_offset(consumer, place) == count
 
 
+def test_a_function_for_bad_records_may_seek_past_them_as_well(fake_kafka: FakeKafka) -> None:
+    place = place_of_one_partition(fake_kafka, 5)
+    consumers: list[Consumer] = []
+    settings = {
+        "value_deserializer": refuse_threes,
+        "on_record_error": lambda error: consumers[0].seek(place, 4),
+    }
+    with member(fake_kafka.bootstrap_servers, place.topic, **OWN_OFFSETS, **settings) as consumer:
+        consumers.append(consumer)
+        consumer.assign([place])
+        assert [record.offset for record in read(consumer, 4)] == [0, 1, 2, 4]
+        assert committed_offset(consumer, place) == 0
+
+
 @pytest.mark.parametrize(
     ("seek", "offset"),
     [

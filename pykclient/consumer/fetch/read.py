@@ -74,7 +74,7 @@ class RecordReader:
         self._damaged: dict[AssignedPartition, int] = {}
         """Where a batch was damaged, which is being fetched anew."""
         self._raised: dict[AssignedPartition, int] = {}
-        """The positions at which something bad was raised."""
+        """The positions at which something bad was raised, or the function was called with it."""
 
     def take(
         self,
@@ -106,7 +106,7 @@ class RecordReader:
         )
 
     def leads_past_bad(self, assigned: AssignedPartition, offset: int) -> bool:
-        """Return whether something bad was raised at the position, and `offset` is behind it."""
+        """Return whether something bad was found at the position, and `offset` is behind it."""
         return self._raised.get(assigned) == assigned.offset < offset
 
     def check_may_read(self) -> None:
@@ -179,6 +179,7 @@ class RecordReader:
                 describe_cause(error.__cause__),
             )
         else:
+            self._note_raised(error)
             self._call_unlocked(self._function, error)
         # The function may have sought elsewhere, or given the partition up.
         if assigned.is_assigned and (assigned.epoch, assigned.offset) == before:
