@@ -36,6 +36,7 @@ REFUSED_BY_READS: Final = {
     "value.deserializer": "Values are bytes: decode the column.",
     "enable.auto.commit": "Spark's checkpoint keeps the offsets; commitGroup shows them to others.",
     "interceptor.classes": "Interceptors could change records: leave it out.",
+    "on_record_error": "failOnDataLoss says what becomes of a batch that cannot be read.",
 }
 REFUSED_BY_WRITES: Final = {
     "key.serializer": "Keys are written as they are: cast the column to string or binary.",
@@ -86,7 +87,8 @@ class ClientSettings:
             found = partitioner_settings(self.given[spelling])
             if found is not None:
                 del settings[spelling]
-                settings.update(found)
+                for key, value in found.items():
+                    settings[self.spelling_of(key) or key] = value
         return settings
 
     def spelling_of(self, key: str) -> str | None:

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from pyspark.sql.streaming.listener import StreamingQueryListener
 
 from pykclient import Consumer, TopicPartition
+from pykclient.consumer.config import ConsumerConfig
 from pykclient.errors import ConfigError, KafkaError
 from spark_connector.offsets import offsets_from_json
 from spark_connector.options import KafkaOptions, Use
@@ -185,7 +186,7 @@ class LagListener(StreamingQueryListener):
         from rich.table import Table
 
         shown = Table("query", "batch", "topic", "partition", "offsets behind", "seconds behind")
-        for lag in {lag.query: lag for lag in self._history}.values():
+        for lag in {lag.query: lag for lag in self.history}.values():
             for partition, (offsets, seconds) in sorted(lag.partitions.items()):
                 shown.add_row(
                     lag.query,
@@ -264,7 +265,11 @@ def _first_times(
     """The times of the first records at or behind some offsets, as far as they come in time."""
     found: dict[TopicPartition, int] = {}
     # A broker sends a whole batch even where it is larger than this.
-    narrow = {**settings, "max.partition.fetch.bytes": 1}
+    size = ConsumerConfig.setting_of("max.partition.fetch.bytes")
+    narrow = {
+        key: value for key, value in settings.items() if ConsumerConfig.setting_of(key) is not size
+    }
+    narrow["max.partition.fetch.bytes"] = 1
     with Consumer(narrow) as consumer:
         consumer.assign(starts)
         for partition, offset in starts.items():

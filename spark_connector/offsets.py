@@ -198,16 +198,19 @@ def offsets_from_json(value: object) -> dict[TopicPartition, int]:
     Raises: `ConfigError` when `value` is something else, so that the checkpoint of another source
     is refused.
     """
-    complaint = ConfigError(
-        f"The checkpoint has offsets of another source: {str(value)[:100]!r} is not "
-        f'{{"topic": {{"0": 23}}}}. Give this query a checkpointLocation of its own.'
-    )
     found: dict[TopicPartition, int] = {}
     if not isinstance(value, dict):
-        raise complaint
+        raise _not_ours(value)
     try:
         for topic, numbers in value.items():
             found |= {TopicPartition(topic, int(one)): int(at) for one, at in numbers.items()}
     except (AttributeError, TypeError, ValueError) as error:
-        raise complaint from error
+        raise _not_ours(value) from error
     return found
+
+
+def _not_ours(value: object) -> ConfigError:
+    return ConfigError(
+        f"The checkpoint has offsets of another source: {str(value)[:100]!r} is not "
+        f'{{"topic": {{"0": 23}}}}. Give this query a checkpointLocation of its own.'
+    )

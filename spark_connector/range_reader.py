@@ -59,6 +59,7 @@ class _RangeReader:
         self._consumer = consumer
         self._wanted = wanted
         self._options = options
+        self._batch_rows = options.batch_rows
         self._damaged_offset: int | None = None
         """Where a batch was damaged that is being fetched anew."""
 
@@ -94,7 +95,7 @@ class _RangeReader:
             step_ms = min(left_ms, POLL_STEP_MS)
             batch = self._consumer.poll_arrow(
                 step_ms / 1_000,
-                options.batch_rows,
+                self._batch_rows,
                 until={partition: end},
                 columns=columns.names,
                 max_bytes=BATCH_SIZE_BYTES_MAX,

@@ -4,7 +4,8 @@ It lives as long as the query, in a process of the driver, and keeps a `Cluster`
 requests the latest offset every ten milliseconds while nothing comes, and again to report it: ends
 are requested from brokers at most every `offsetPollIntervalMs`, topics when metadata would be
 refreshed, and a report repeats the last result. Where there is nothing new the call waits until
-ends may be requested again, so that an idle query costs the driver no more than brokers.
+ends may be requested again, 100 ms at most, so that an idle query costs the driver no more than
+brokers.
 
 A query that begins at `latest` has an empty first batch. Spark requests the initial offset from a
 new process again when the first batch was planned but not finished; the empty batch puts the first

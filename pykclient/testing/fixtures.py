@@ -6,7 +6,7 @@
 `spark_cluster`          standalone Spark with two workers, shared by the whole run.
 
 Where Java, PySpark or Kafka's jars cannot be had, or the Docker engine that the environment names
-for (``PYKCLIENT_KAFKA_PROVIDER=docker``), a test that needs a cluster is skipped with the
+(``PYKCLIENT_KAFKA_PROVIDER=docker``), a test that needs a cluster is skipped with the
 reason, so that a project's other tests run on any machine. In CI (the environment variable ``CI``
 is set to anything but ``false`` or ``0``) it fails instead, since a skip there would go unnoticed.
 Nothing else is ever turned into a skip.

@@ -105,7 +105,12 @@ def test_a_callback_that_fails_stops_no_report(caplog: pytest.LogCaptureFixture)
     assert "no place for batch 7" in caplog.text
 
 
-def test_the_age_of_the_first_unread_record_is_the_lag_in_seconds(fake_kafka: FakeKafka) -> None:
+@pytest.mark.parametrize(
+    "given", [{}, {"kafka.max_partition_fetch_bytes": "2097152"}], ids=["defaults", "own size"]
+)
+def test_the_age_of_the_first_unread_record_is_the_lag_in_seconds(
+    fake_kafka: FakeKafka, given: dict[str, str]
+) -> None:
     with fake_kafka.control() as cluster:
         cluster.create_topic("a", 2)
     sent_ms = int(time.time() * 1_000) - 60_000
@@ -114,7 +119,7 @@ def test_the_age_of_the_first_unread_record_is_the_lag_in_seconds(fake_kafka: Fa
             producer.send("a", b"v", partition=0, timestamp_ms=sent_ms + age).result(10)
     options = {"kafka.bootstrap.servers": fake_kafka.bootstrap_servers, "subscribe": "a"}
     registry = CollectorRegistry()
-    listener = LagListener(options, registry=registry)
+    listener = LagListener({**options, **given}, registry=registry)
     listener.onQueryProgress(event((offsets(1, 0), offsets(3, 0))))
     (lag,) = listener.history
     seconds = lag.partitions[A0].seconds

@@ -30,7 +30,11 @@ if TYPE_CHECKING:
 
     from pykclient.testing import KafkaCluster
 
-pytestmark = [pytest.mark.kafka, pytest.mark.spark]
+pytestmark = [
+    pytest.mark.kafka,
+    pytest.mark.spark,
+    pytest.mark.usefixtures("official_connector"),
+]
 
 OFFICIAL: Final = "kafka"
 OURS: Final = "pykafka"

@@ -17,7 +17,11 @@ if TYPE_CHECKING:
 
     from pykclient.testing import KafkaCluster
 
-pytestmark = [pytest.mark.kafka, pytest.mark.spark]
+pytestmark = [
+    pytest.mark.kafka,
+    pytest.mark.spark,
+    pytest.mark.usefixtures("official_connector"),
+]
 
 TIMEOUT_S: Final = 200
 OFFICIAL: Final = "kafka"

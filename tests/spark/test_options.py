@@ -117,6 +117,7 @@ def test_settings_of_the_consumer_are_passed_on_without_their_prefix() -> None:
         "enable.auto.commit",
         "interceptor.classes",
         "interceptors",
+        "on_record_error",
     ],
 )
 def test_settings_that_the_connector_decides_are_refused(key: str) -> None:

@@ -256,7 +256,8 @@ def test_the_default_partitioner_of_java_hashes_keys(servers: str) -> None:
 @pytest.mark.promise("Spark writes with the partitioners of Java's producer")
 def test_the_uniform_sticky_partitioner_of_java_ignores_keys(servers: str) -> None:
     name = "org.apache.kafka.clients.producer.UniformStickyPartitioner"
-    found = rows_by_partition(servers, **{"kafka_partitioner.class": name})
+    given = {"kafka_partitioner.class": name, "kafka_partitioner_ignore_keys": "false"}
+    found = rows_by_partition(servers, **given)
     # What fills no batch stays in one partition; hashed keys would be in both.
     assert sorted(found) == [[], list(range(40))]
 

@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -16,7 +17,7 @@ import pytest
 from pykclient.testing.cluster.java import MissingPrerequisiteError
 from pykclient.testing.cluster.processes import BrokerState
 from pykclient.testing.spark_cluster.cluster import WORKER_HOSTS, SparkCluster, find_spark_home
-from pykclient.testing.spark_cluster.process_table import FoundProcess, ProcessTable
+from pykclient.testing.spark_cluster.process_table import FoundProcess, ProcessTable, kill_all
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -139,8 +140,20 @@ def test_without_java_the_error_names_the_cure(
         SparkCluster()
 
 
+def test_a_process_stays_the_same_when_its_parent_ends() -> None:
+    """The shell ends, and leaves a process behind that another one adopts."""
+    shell = subprocess.run(
+        ["sh", "-c", "sleep 100 >&- 2>&- & echo $!"], capture_output=True, text=True, check=True
+    )
+    orphan = ProcessTable().get(int(shell.stdout))
+    assert orphan is not None
+    assert replace(orphan, parent_pid=0, arguments="another program").is_alive
+    kill_all([replace(orphan, parent_pid=0)])
+    assert not orphan.is_alive
+
+
 def alive(processes: list[FoundProcess]) -> list[FoundProcess]:
-    return sorted({*processes}.intersection(ProcessTable()))
+    return [*{*processes}.intersection(ProcessTable())]
 
 
 def state(found: FoundProcess) -> str:

@@ -199,13 +199,18 @@ class SparkCluster(Closing):
         """
         table = ProcessTable()
         # Python daemons are in groups of their own, so their parents' end is not theirs.
-        started = [found for pid in self._pids() for found in table.below(pid)]
+        started = [found for pid in self._live_pids() for found in table.below(pid)]
         self._resources.close()
         kill_all(started)
 
-    def _pids(self) -> list[int]:
-        servers = [member.pid for member in self._members if member.pid is not None]
-        return [*servers, *(application.pid for application in self._applications)]
+    def _live_pids(self) -> list[int]:
+        """Servers and drivers that run or are paused: the number of one that ended is another's."""
+        servers = [
+            member.pid
+            for member in self._members
+            if member.pid is not None and member.state is not BrokerState.STOPPED
+        ]
+        return [*servers, *(one.pid for one in self._applications if one.is_alive)]
 
     def _worker_pids(self) -> list[int]:
         return [worker.pid for worker in self.workers if worker.pid is not None]
@@ -274,8 +279,11 @@ class SparkCluster(Closing):
             found[:] = [each["id"] for each in applications if each["name"] == name]
             return bool(found)
 
-        trouble = f"the master has no application {name}, whose driver printed:\n"
-        self._await(is_registered, trouble + tail(self.folder / f"{name}.log"), deadline)
+        try:
+            self._await(is_registered, f"the master has no application {name}", deadline)
+        except KafkaTimeoutError as error:
+            log = tail(self.folder / f"{name}.log")
+            raise KafkaTimeoutError(f"{error}; its driver printed:\n{log}") from error
         return found[0]
 
     def _state(self) -> dict[str, Any]:

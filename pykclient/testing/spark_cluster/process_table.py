@@ -14,7 +14,9 @@ import os
 import signal
 import subprocess
 import time
-from typing import TYPE_CHECKING, Final, NamedTuple
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
 
 from pykclient.errors.base import KafkaTimeoutError
 from pykclient.testing.clock import Deadline
@@ -23,16 +25,25 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
 _COMMAND: Final = ("ps", "-A", "-ww", "-o", "pid=,ppid=,stat=,args=")
+_START_FIELD: Final = 19
+"""Of the fields behind the command's name (proc(5))."""
+
 KILL_TIMEOUT_S: Final = 15.0
 LOOK_PAUSE_S: Final = 0.02
 
 
-class FoundProcess(NamedTuple):
-    """A process that is no child of this one; `arguments` is its command line in one string."""
+@dataclass(frozen=True, slots=True)
+class FoundProcess:
+    """A process that is no child of this one; `arguments` is its command line in one string.
+
+    Those that have number and start in common are the same: a process gets another parent when its
+    own ends, and other arguments when it executes a program.
+    """
 
     pid: int
-    parent_pid: int
-    arguments: str
+    started: str
+    parent_pid: int = field(compare=False)
+    arguments: str = field(compare=False)
 
     @property
     def is_alive(self) -> bool:
@@ -52,12 +63,14 @@ class FoundProcess(NamedTuple):
         kill_all([self])
 
     def pause(self) -> None:
-        """SIGSTOP: it keeps its connections and sends nothing."""
-        os.kill(self.pid, signal.SIGSTOP)
+        """SIGSTOP: it keeps its connections and sends nothing. One that has ended stays so."""
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(self.pid, signal.SIGSTOP)
 
     def resume(self) -> None:
-        """SIGCONT: it goes on as if no time had passed."""
-        os.kill(self.pid, signal.SIGCONT)
+        """SIGCONT: it goes on as if no time had passed. One that has ended stays so."""
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(self.pid, signal.SIGCONT)
 
 
 class ProcessTable:
@@ -70,7 +83,7 @@ class ProcessTable:
             for pid, parent_pid, state, arguments in map(_fields, listed.splitlines())
             # One that has ended stays in the table until its parent takes note.
             if not state.startswith("Z")
-            for process in [FoundProcess(int(pid), int(parent_pid), arguments)]
+            for process in [FoundProcess(int(pid), _started(pid), int(parent_pid), arguments)]
         }
 
     def __iter__(self) -> Iterator[FoundProcess]:
@@ -112,3 +125,15 @@ def kill_all(processes: Iterable[FoundProcess]) -> None:
 def _fields(line: str) -> list[str]:
     pid, parent_pid, state, *arguments = line.split(None, 3)
     return [pid, parent_pid, state, *(arguments or [""])]
+
+
+def _started(pid: str) -> str:
+    """When the process started, in the kernel's ticks; empty where there is no /proc.
+
+    The start that ps prints moves by a second from one call to the next.
+    """
+    try:
+        status = Path("/proc", pid, "stat").read_text(errors="replace")
+    except OSError:
+        return ""
+    return status.rpartition(")")[2].split()[_START_FIELD]

@@ -23,11 +23,14 @@ from confluent_kafka.cimpl import NewTopic
 
 from pykclient.protocol.api_keys import ApiKey
 from pykclient.testing import Blackhole
+from pykclient.testing.cluster.processes import BrokerState
+from pykclient.testing.spark_cluster.process_table import ProcessTable
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from pykclient.testing import KafkaCluster, SparkApplication, SparkCluster
+    from pykclient.testing.spark_cluster.process_table import FoundProcess
 
 PARTITION_COUNT = 3
 ROWS_OF_BATCH = 20
@@ -248,11 +251,19 @@ class SparkArena:
         self.await_true(lambda: not driver.is_alive or is_so(), trouble, driver)
         assert is_so(), f"{trouble}, and the driver ended:\n{driver.log_text()[-LOG_TAIL:]}"
 
+    def await_ended(self, processes: list[FoundProcess], driver: SparkApplication) -> None:
+        """Wait until none of these processes is there any more."""
+        self.await_true(
+            lambda: not {*processes}.intersection(ProcessTable()), "processes stay", driver
+        )
+
     def close(self) -> None:
         """End what runs, and heal the network."""
         for driver in self.drivers:
             if driver.is_alive:
                 driver.kill()
+        if self.spark.master.state is BrokerState.STOPPED:
+            self.spark.start_master()
         for broker in tuple(self.killed_brokers):
             self.start_broker(broker)
         self.heal()

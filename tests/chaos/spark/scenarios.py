@@ -214,8 +214,9 @@ def executors_come_and_go(arena: SparkArena) -> None:
         arena.await_true(lambda: bool(driver.executors()), "there is no executor", driver)
         arena.await_true(arena.has_read_all, "not all is read", driver)
         workers = [worker for each in driver.executors() for worker in each.python_workers()]
+        assert workers
         arena.await_true(lambda: not driver.executors(), "the executors stay", driver)
-        assert not any(worker.is_alive for worker in workers)
+        arena.await_ended(workers, driver)
     arena.stop_file.touch()
     arena.await_end(driver)
 
