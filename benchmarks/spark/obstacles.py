@@ -14,8 +14,8 @@ _SHARED_CORES = (
     "0.05. By `perf`, the largest parts of a worker are the interpreter, once per request and "
     "batch (11 %), the kernel's copies in and out (17), copying into Arrow's columns (8), the "
     "checksum (6), decoding (4) and filling offsets and times (3). Tried: a receive buffer that "
-    "the system sizes (0.25 to 0.11 us a record), fetches of 8 MiB (0.15 to 0.12, the stream to "
-    "the JVM included). Not tried: smaller Arrow batches, which stay in a core's cache, and "
+    "the system sizes (0.25 us a record, then 0.11 to 0.21), fetches of 8 MiB (0.15 to 0.12, the "
+    "stream to the JVM included). Not tried: smaller Arrow batches, which stay in a core's cache, and "
     "columns that grow as batches are decoded."
 )
 
@@ -52,7 +52,7 @@ OBSTACLES: tuple[Obstacle, ...] = (
         "rows pass from the JVM to a Python worker as Arrow batches first, which costs Spark "
         "0.3 us a row; the worker takes 0.2 to 0.3 more (0.3 to 0.4 with lz4), and the broker, "
         "which writes the same bytes for both, has the same cores. Tried: a send buffer that the "
-        "system sizes (15 to 20 % less CPU in the worker).",
+        "system sizes.",
     ),
     Obstacle(
         "micro-batch,",
