@@ -15,8 +15,8 @@ _SHARED_CORES = (
     "batch (11 %), the kernel's copies in and out (17), copying into Arrow's columns (8), the "
     "checksum (6), decoding (4) and filling offsets and times (3). Tried: a receive buffer that "
     "the system sizes (0.25 us a record, then 0.11 to 0.21), fetches of 8 MiB (0.15 to 0.12, the "
-    "stream to the JVM included). Not tried: smaller Arrow batches, which stay in a core's cache, and "
-    "columns that grow as batches are decoded."
+    "stream to the JVM included). Not tried: smaller Arrow batches, which stay in a core's cache, "
+    "and columns that grow as batches are decoded."
 )
 
 OBSTACLES: tuple[Obstacle, ...] = (

@@ -67,7 +67,7 @@ def differences(expected: Sequence[AirlineDelay], found: Sequence[AirlineDelay])
         if other is None or not _are_equal(delay, other):
             lines.append(f"{delay.carrier}: the data set gives {delay}, Spark {other}")
     if len(found_by_carrier) != len(found):
-        lines.append(f"Spark answers {len(found)} rows for {len(found_by_carrier)} airlines")
+        lines.append(f"Spark returns {len(found)} rows for {len(found_by_carrier)} airlines")
     return lines
 
 
