@@ -70,7 +70,10 @@ class ListColumns:
             for name, value in pairs:
                 names_bytes += len(name.encode())
                 fields.append(value)
-            self._size_bytes = names_bytes + sum(len(field) for field in fields if field)
+            fields_bytes = names_bytes + sum(len(field) for field in fields if field)
+            # As in the compiled core: with what stands between them in the batch.
+            between_bytes = RECORD_SIZE_BYTES_MIN * max(0, len(self) - 1)
+            self._size_bytes = fields_bytes + between_bytes
         return self._size_bytes
 
     @property
