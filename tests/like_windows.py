@@ -2,7 +2,7 @@
 
     python -m pytest -p tests.like_windows tests/network tests/producer tests/consumer
 
-Nobody has run it on Windows itself. Left are the differences in what sockets and files do.
+It was not run on Windows itself. Left are the differences in what sockets and files do.
 """
 
 from __future__ import annotations

@@ -74,7 +74,7 @@ def session(master: str, config: Mapping[str, str] | None = None) -> Iterator[Sp
 
 
 class SparkArena:
-    """Where contenders take turns: a session and a cluster that nobody else uses."""
+    """Where contenders take turns: a session and a cluster of their own."""
 
     def __init__(self, spark: SparkSession, kafka: KafkaCluster) -> None:
         self.spark = spark

@@ -306,7 +306,7 @@ class ProducerSettings(TypedDict, total=False):
 
     acks: Literal["all", "-1", "0", "1", -1, 0, 1]
     """Who must hold a record before it counts as sent: all in-sync replicas (all, -1), the
-    leader (1), nobody (0). Default: all; one of all, -1, 0, 1.
+    leader (1), none (0). Default: all; one of all, -1, 0, 1.
     """
     batch_size: int
     """A batch of one partition is sent when it has reached this size, which is that before

@@ -209,7 +209,7 @@ class Consumer(ConsumerCore):
                         break
                     version = subscription.version
                     if is_watched and last_record is not None:
-                        # Two records later nobody has one, unless they are taken ahead.
+                        # Two records later nothing refers to it, unless records are taken ahead.
                         other = object()
                         if sys.getrefcount(last_record) > sys.getrefcount(other):
                             is_watched = False

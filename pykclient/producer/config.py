@@ -46,7 +46,7 @@ class ProducerConfig(ClientConfig):
         ),
         -1,
         "Who must hold a record before it counts as sent: all in-sync replicas (all, -1), the "
-        "leader (1), nobody (0).",
+        "leader (1), none (0).",
     )
     enable_idempotence = Setting(
         boolean(),

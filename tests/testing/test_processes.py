@@ -138,7 +138,7 @@ print(group.folder, *(member.pid for member in members), flush=True)
 
 
 def await_true(condition: Callable[[], bool], what: str, timeout_s: float = TIMEOUT_S) -> None:
-    """Other processes end in their own time, and tell nobody."""
+    """Other processes end in their own time, without a notice."""
     deadline_s = time.monotonic() + timeout_s
     while not condition():
         assert time.monotonic() < deadline_s, f"after {timeout_s} s still not true: {what}"
