@@ -42,6 +42,14 @@ FURTHER_MEMBERS_SLICE_SIZE_BYTES: Final = 4096
 LZ4_LEVEL_FAST: Final = 9
 """KIP-390's default level; as in Java it stands for the fast compressor, every other for HC."""
 
+LZ4_MAGIC: Final = b"\x04\x22\x4d\x18"
+LZ4_HEADER_SIZE_BYTES: Final = 7
+"""Of a frame without content size and dictionary."""
+LZ4_BLOCK_SIZE_MASK: Final = 0x7FFF_FFFF
+"""The other bit says that the block is not compressed."""
+LZ4_GROWTH_MAX: Final = 255
+"""How many bytes one byte of a block can stand for."""
+
 SNAPPY_MAGIC: Final = b"\x82SNAPPY\x00"
 SNAPPY_HEADER: Final = SNAPPY_MAGIC + b"\x00\x00\x00\x01\x00\x00\x00\x01"
 """The magic, the format's version, and the oldest version that can read it."""
@@ -56,7 +64,7 @@ ZSTD_SLICE_SIZE_BYTES: Final = 1024
 
 BUFFER_SIZE_BYTES_MIN: Final = 64 * 1024
 BUFFER_GROWTH: Final = 16
-"""How many times its input the buffer is that lz4 or zstd goes into."""
+"""How many times its input the buffer is that zstd goes into."""
 BUFFER_GROWTH_AGAIN: Final = 4
 """How many times its last try, if it was too small: large batches may compress well, and all of the
 buffer is memory that is touched."""
@@ -187,10 +195,13 @@ def _gunzip(data: Data, size_bytes_max: int) -> bytes:
 # lz4 and zstd of cramjam: all frames of the input at once, into a buffer of limited size ---------
 
 
-def _decompress_into(codec: Codec, data: Data, size_bytes_max: int) -> bytearray:
+def _decompress_into(
+    codec: Codec, data: Data, size_bytes_max: int, buffer_size_bytes: int
+) -> bytearray:
+    """Decompress into a buffer of `buffer_size_bytes`, and of more while that is too small."""
     cramjam = _cramjam(codec)
     library = cramjam.lz4 if codec is Codec.LZ4 else cramjam.zstd
-    buffer_size_bytes = max(BUFFER_SIZE_BYTES_MIN, len(data) * BUFFER_GROWTH)
+    buffer_size_bytes = max(BUFFER_SIZE_BYTES_MIN, buffer_size_bytes)
     while True:
         # One byte more than is allowed tells "exactly full" from "too large".
         buffer = bytearray(min(buffer_size_bytes, size_bytes_max + 1))
@@ -221,7 +232,32 @@ def _lz4(data: Data, level: int | None) -> bytes:
 
 
 def _unlz4(data: Data, size_bytes_max: int) -> Data:
-    return _decompress_into(Codec.LZ4, data, size_bytes_max)
+    return _decompress_into(Codec.LZ4, data, size_bytes_max, _lz4_room_bytes(data, size_bytes_max))
+
+
+def _lz4_room_bytes(data: Data, size_bytes_max: int) -> int:
+    """Return room for all blocks of `data`, or more than `size_bytes_max` where they may need that.
+
+    A frame of Java's has no content size, but each of its blocks but the last is full: by their
+    number the buffer is right at once, and hardly larger than the records. What is malformed ends
+    the count, and is for the library to report.
+    """
+    size_bytes = 0
+    position = 0
+    end = len(data) - LZ4_HEADER_SIZE_BYTES
+    while position <= end and data[position : position + 4] == LZ4_MAGIC:
+        flags, descriptor = data[position + 4], data[position + 5]
+        block_size_bytes_max = 1 << (8 + 2 * (descriptor >> 4 & 7))
+        position += LZ4_HEADER_SIZE_BYTES + 8 * (flags >> 3 & 1) + 4 * (flags & 1)
+        while header := int.from_bytes(data[position : position + 4], "little"):
+            block_size_bytes = header & LZ4_BLOCK_SIZE_MASK
+            # Never nothing: of blocks without end that hold nothing, the count ends at the limit.
+            size_bytes += min(block_size_bytes_max, LZ4_GROWTH_MAX * (block_size_bytes + 1))
+            if size_bytes > size_bytes_max:
+                return size_bytes
+            position += 4 + block_size_bytes + 4 * (flags >> 4 & 1)
+        position += 4 + 4 * (flags >> 2 & 1)
+    return size_bytes
 
 
 # snappy: blocks in the framing of snappy-java, or one bare block ----------------------------------
@@ -299,7 +335,7 @@ def _zstd(data: Data, level: int | None) -> bytes:
 def _unzstd(data: Data, size_bytes_max: int) -> Data:
     library = zstandard()
     if library is None:
-        return _decompress_into(Codec.ZSTD, data, size_bytes_max)
+        return _decompress_into(Codec.ZSTD, data, size_bytes_max, len(data) * BUFFER_GROWTH)
     decompressor = _take(
         _idle_decompressors,
         lambda: library.ZstdDecompressor(max_window_size=ZSTD_WINDOW_SIZE_BYTES_MAX),

@@ -12,6 +12,7 @@ import importlib
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from pykclient.protocol.api_keys import ApiKey
     from pykclient.testing.clock import ManualClock
     from pykclient.testing.cluster.cluster import KafkaCluster
     from pykclient.testing.cluster.java import MissingPrerequisiteError
@@ -37,6 +38,7 @@ if TYPE_CHECKING:
     from pykclient.testing.spark_cluster.cluster import SparkCluster
 
 __all__ = [
+    "ApiKey",
     "Blackhole",
     "BrokerFailedError",
     "Cut",
@@ -61,6 +63,7 @@ __all__ = [
 ]
 
 _HOME = {
+    "ApiKey": "pykclient.protocol.api_keys",
     "BrokerFailedError": "pykclient.testing.cluster.processes",
     "FakeCluster": "pykclient.testing.fake.cluster",
     "FakeKafka": "pykclient.testing.fake.server",
@@ -90,3 +93,7 @@ if not TYPE_CHECKING:  # a type checker would take it for a promise of any name
         value = getattr(importlib.import_module(_HOME[name]), name)
         globals()[name] = value  # later uses find it without coming here
         return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

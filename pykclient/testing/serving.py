@@ -96,6 +96,11 @@ class ServingThread:
                 ready.append((key, events))
         return ready
 
+    def wait(self) -> None:
+        """Wait until the thread has ended. Raises `KafkaError` when it has failed."""
+        self._thread.join()
+        self._check_failure()
+
     def check_open(self) -> None:
         """Raise `ClosedError` when it was closed, and `KafkaError` when it has failed."""
         if self._is_closing:
@@ -123,6 +128,8 @@ class ServingThread:
         self._check_failure()
 
     def _check_failure(self) -> None:
+        if isinstance(self._failure, KafkaError):
+            raise self._failure  # it says what, where and how to cure it
         if self._failure is not None:
             raise KafkaError(f"{self._what} has failed: {self._failure!r}") from self._failure
 

@@ -10,6 +10,7 @@ import time
 import tracemalloc
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
+from functools import partial
 from typing import TYPE_CHECKING
 
 import cramjam
@@ -162,6 +163,47 @@ def test_frames_of_other_writers_are_read() -> None:
     assert decompress(Codec.LZ4, linked, LIMIT) == data
     streamed = zstandard.ZstdCompressor(write_checksum=True, write_content_size=False)
     assert decompress(Codec.ZSTD, streamed.compress(data), LIMIT) == data
+
+
+@pytest.mark.parametrize("size_bytes", [1, 65_537, 3_000_000])
+@pytest.mark.parametrize(
+    "frame",
+    [
+        partial(compress, Codec.LZ4),
+        lz4.frame.compress,
+        partial(lz4.frame.compress, block_size=lz4.frame.BLOCKSIZE_MAX4MB, store_size=False),
+        partial(lz4.frame.compress, block_checksum=True, content_checksum=True),
+        lambda data: lz4.frame.compress(data[:1000]) + lz4.frame.compress(data[1000:]),
+    ],
+    ids=["ours", "with its size", "large blocks", "checksums", "two frames"],
+)
+def test_the_buffer_of_lz4_is_made_once_and_has_the_size_of_the_records(
+    frame: Callable[[bytes], bytes], size_bytes: int
+) -> None:
+    # A tenth is noise, so the records are far larger than the frame.
+    data = (random.Random(4).randbytes(size_bytes // 10) + bytes(size_bytes))[:size_bytes]
+    compressed = frame(data)
+    tracemalloc.start()
+    try:
+        assert decompress(Codec.LZ4, compressed, LIMIT) == data
+        _, peak_bytes = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert peak_bytes < 300_000 + 1.3 * size_bytes
+
+
+def test_lz4_blocks_that_hold_nothing_cost_no_more_than_the_limit() -> None:
+    head, empty_block = compress(Codec.LZ4, b"")[:7], b"\0\0\0\x80"
+
+    def cpu_s(count: int) -> float:
+        started_s = time.process_time()
+        with pytest.raises(DecodeError, match="lz4"):
+            decompress(Codec.LZ4, head + empty_block * count, LIMIT)
+        return time.process_time() - started_s
+
+    blocks_to_the_limit = LIMIT // 255
+    cpu_s(100)  # the library's import
+    assert cpu_s(20 * blocks_to_the_limit) < 10 * cpu_s(blocks_to_the_limit)
 
 
 @either_zstd

@@ -16,7 +16,9 @@ import pytest
 
 from pykclient.testing.cluster.java import MissingPrerequisiteError
 from pykclient.testing.cluster.processes import BrokerState
-from pykclient.testing.spark_cluster.cluster import WORKER_HOSTS, SparkCluster, find_spark_home
+from pykclient.testing.spark_cluster.class_archive import make_archive
+from pykclient.testing.spark_cluster.cluster import WORKER_HOSTS, SparkCluster
+from pykclient.testing.spark_cluster.home import find_spark_home
 from pykclient.testing.spark_cluster.process_table import FoundProcess, ProcessTable, kill_all
 
 if TYPE_CHECKING:
@@ -80,6 +82,15 @@ def test_parts_of_an_application_are_killed_and_leave_nothing(
     assert spark_cluster.master.state is BrokerState.RUNNING
 
 
+def test_servers_map_the_archive_of_their_classes(spark_cluster: SparkCluster) -> None:
+    home = find_spark_home()
+    if not home.class_archive.exists():
+        pytest.skip("there is no archive; this Java makes none, or `make test` did not run")
+    for server in (spark_cluster.master, *spark_cluster.workers):
+        assert str(home.class_archive) in Path(f"/proc/{server.pid}/maps").read_text()
+    assert make_archive(home) == home.class_archive
+
+
 @pytest.mark.promise("a Spark cluster of two hosts breaks on command and leaves nothing behind")
 @pytest.mark.soak
 @pytest.mark.parametrize("ended_by", [signal.SIGINT, signal.SIGKILL])
@@ -134,7 +145,7 @@ def test_without_pyspark_the_error_names_the_cure(monkeypatch: pytest.MonkeyPatc
 def test_without_java_the_error_names_the_cure(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    assert (find_spark_home() / "bin" / "spark-class").exists()
+    assert (find_spark_home().folder / "bin" / "spark-class").exists()
     monkeypatch.setenv("JAVA_HOME", str(tmp_path))
     with pytest.raises(MissingPrerequisiteError, match="Spark needs a full Java 17 or newer"):
         SparkCluster()

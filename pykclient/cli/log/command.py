@@ -18,16 +18,17 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, TypeVar
 
+from pykclient.cli.complaint import write_output
 from pykclient.cli.log.dump import JsonDump, TextDump
-from pykclient.cli.log.index import OffsetIndex, TimeIndex, base_offset_of
-from pykclient.cli.log.segment import BATCH_SIZE_BYTES_MAX, LogSegment, Start
 from pykclient.errors.base import ConfigError, CorruptRecordError, KafkaError
+from pykclient.records.index import OffsetIndex, TimeIndex, base_offset_of
+from pykclient.records.segment import BATCH_SIZE_BYTES_MAX, LogSegment, Start
 from pykclient.types import TopicPartition
 
 if TYPE_CHECKING:
     import argparse
 
-    from pykclient.cli.log.index import ReadAt
+    from pykclient.records.index import ReadAt
 
 BATCHES, RECORDS, DATA = range(3)
 """How much is shown: batches; also their records; also keys, values and headers."""
@@ -84,7 +85,7 @@ def run(options: argparse.Namespace) -> int:
         with ExitStack() as stack:
             _show(stack, dump, options)
     except KafkaError as error:
-        sys.stdout.flush()
+        write_output(is_flushed=True)
         sys.stderr.write(f"pykclient: {options.file}: {error}\n")
         return 1
     return 0
@@ -98,16 +99,16 @@ def _show(stack: ExitStack, dump: Dump, options: argparse.Namespace) -> None:
         _show_entries(dump, path, _open_index(stack, path, TimeIndex))
     else:
         segment = _open_segment(stack, options)
-        sys.stdout.write(dump.head(path))
+        write_output(dump.head(path))
         start = _start(segment, options)
         if start is not None:
             _show_batches(dump, segment, start, options)
 
 
 def _show_entries(dump: Dump, path: Path, index: OffsetIndex | TimeIndex) -> None:
-    sys.stdout.write(dump.head(path))
+    write_output(dump.head(path))
     for number in range(len(index)):
-        sys.stdout.write(dump.index_entry(index.entry(number)))
+        write_output(dump.index_entry(index.entry(number)))
 
 
 def _open_segment(stack: ExitStack, options: argparse.Namespace) -> LogSegment:
@@ -152,7 +153,9 @@ def _open(stack: ExitStack, path: Path) -> tuple[ReadAt, int]:
     """Open a regular file; return how it is read, and its size."""
     status = path.stat()  # before it is opened, which for a pipe would wait
     if not stat.S_ISREG(status.st_mode):
-        raise ConfigError(f"{path} is no regular file; give the file of a segment")
+        raise ConfigError(
+            f"{path.name} is no regular file; give the file of a segment, DIR/{0:020}.log"
+        )
     file = stack.enter_context(path.open("rb"))
 
     def read_at(position: int, size_bytes: int) -> bytes:
@@ -188,7 +191,7 @@ def _show_batches(
     dump: Dump, segment: LogSegment, start: Start, options: argparse.Namespace
 ) -> None:
     for placed in segment.batches(start.position):
-        sys.stdout.write(dump.batch(placed))
+        write_output(dump.batch(placed))
         if options.depth == BATCHES:
             continue
         batch = placed.batch
@@ -196,6 +199,6 @@ def _show_batches(
             for columns in batch.chunks(
                 start.offset, decompressed_size_bytes_max=options.max_batch_bytes
             ):
-                sys.stdout.write(dump.records(batch, columns, with_data=options.depth == DATA))
+                write_output(dump.records(batch, columns, with_data=options.depth == DATA))
         except CorruptRecordError as error:
             raise segment.corrupt(placed.position, batch.base_offset, str(error)) from error

@@ -7,15 +7,16 @@ leader change in a metadata log 3.9.2 prints only the type.
 
 from __future__ import annotations
 
-import base64
 import json
 import re
 from typing import TYPE_CHECKING, Final
 
 from pykclient.cli.log.control_body import CONTROL_NAMES, control_body
-from pykclient.cli.log.index import OffsetPosition, base_offset_of
+from pykclient.cli.record_format import size_bytes
+from pykclient.cli.record_json import json_bytes
 from pykclient.cli.table import shown
 from pykclient.records.control import ControlType, control_type_number, coordinator_epoch
+from pykclient.records.index import OffsetPosition, base_offset_of
 from pykclient.types import TimestampType
 
 if TYPE_CHECKING:
@@ -23,15 +24,14 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from pykclient.accel.abc import RecordColumns
-    from pykclient.cli.log.index import TimestampOffset
-    from pykclient.cli.log.segment import PlacedBatch
     from pykclient.records.batch import RecordBatch
+    from pykclient.records.index import TimestampOffset
+    from pykclient.records.segment import PlacedBatch
 
 MAGIC_WITH_PRODUCER: Final = 2
 SEQUENCE_COUNT: Final = 2**31
 """After the largest sequence number comes 0."""
 NO_SEQUENCE: Final = -1
-NULL_SIZE: Final = -1
 BOOTSTRAP_SNAPSHOT: Final = "bootstrap.checkpoint"
 """What formatting leaves for the first start of a cluster."""
 SNAPSHOT_NAME: Final = re.compile(r"(\d{20})-(\d{10})\.checkpoint")
@@ -90,7 +90,7 @@ class TextDump:
         for offset, timestamp_ms, key, value, headers in columns:
             line = (
                 f"| offset: {offset} {time_name}: {timestamp_ms}"
-                f" keySize: {_size(key)} valueSize: {_size(value)}"
+                f" keySize: {size_bytes(key)} valueSize: {size_bytes(value)}"
             )
             if batch.magic >= MAGIC_WITH_PRODUCER:
                 names = self._shown(",".join(name for name, _ in headers))
@@ -168,9 +168,9 @@ class JsonDump:
                 fields |= _control_fields(batch, key, value)
             if with_data:
                 fields |= {
-                    "key": _json_bytes(key),
-                    "value": _json_bytes(value),
-                    "headers": [[name, _json_bytes(data)] for name, data in headers],
+                    "key": json_bytes(key),
+                    "value": json_bytes(value),
+                    "headers": [[name, json_bytes(data)] for name, data in headers],
                 }
             lines.append(_json_line("record", **fields))
         return "".join(lines)
@@ -213,10 +213,6 @@ def _producer_fields(batch: RecordBatch) -> str:
     )
 
 
-def _size(data: bytes | None) -> int:
-    return NULL_SIZE if data is None else len(data)
-
-
 def _sequence_of(batch: RecordBatch, offset: int) -> int:
     """Return the sequence number of the record at `offset`, -1 where its producer gave none."""
     if batch.base_sequence < 0:
@@ -237,12 +233,3 @@ def _control_fields(
     name = CONTROL_NAMES[number].lower() if is_known else f"unknown_{number}"
     body = control_body(batch, number, value)
     return {"control_type": name} | ({} if body is None else {"control": body.fields})
-
-
-def _json_bytes(data: bytes | None) -> object:
-    if data is None:
-        return None
-    try:
-        return data.decode()
-    except UnicodeDecodeError:
-        return {"base64": base64.b64encode(data).decode()}

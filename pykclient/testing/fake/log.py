@@ -2,14 +2,18 @@
 
 There is one log, the leader's; a replica is how far it has copied it. Offsets run from
 `log_start_offset` over `high_watermark` (what all in-sync replicas have, and consumers may see) to
-`log_end_offset`.
+`log_end_offset`. The segments are in the log's store. What else is known of them is made anew from
+those that were kept: the last segment may end in the middle of a batch, where the broker was killed
+or its disk was full, and such an end is cut off.
 
 Owner: the partition.
-Source: Java classes ``UnifiedLog``, ``LogValidator``, ``LeaderEpochFileCache``; KIP-101.
+Source: Java classes ``UnifiedLog``, ``LogLoader``, ``LogValidator``, ``LeaderEpochFileCache``;
+KIP-101.
 """
 
 from __future__ import annotations
 
+import logging
 from typing import TYPE_CHECKING, NamedTuple
 
 from pykclient.accel import crc32c
@@ -31,6 +35,8 @@ from pykclient.records.builder import RecordBatchBuilder
 from pykclient.records.control import END_MARKER, KEY, ControlType, control_type
 from pykclient.testing.fake.producer_states import AbortedTransaction, ProducerStates
 from pykclient.testing.fake.segment import FoundTimestamp, Segment
+from pykclient.testing.fake.storage import LogStore
+from pykclient.types import TopicPartition
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -41,6 +47,9 @@ NO_TIME = -1
 MAX_TIMESTAMP_AT = 35
 ATTRIBUTES_AT = 21
 CONTROL_BATCH_BYTES = 1024
+NO_PARTITION = TopicPartition("", 0)
+
+log = logging.getLogger("pykclient.testing")
 
 
 class LogSettings(NamedTuple):
@@ -76,15 +85,27 @@ class EpochStart(NamedTuple):
 
 
 class PartitionLog:
-    """One partition's records."""
+    """One partition's records, from those that its store has kept on; None keeps them in memory.
 
-    def __init__(self, settings: LogSettings | None = None) -> None:
+    `partition` is for what is logged.
+    """
+
+    def __init__(
+        self,
+        settings: LogSettings | None = None,
+        store: LogStore | None = None,
+        partition: TopicPartition = NO_PARTITION,
+    ) -> None:
         self.settings = settings or LogSettings()
-        self.log_start_offset = 0
-        self.high_watermark = 0
         self.producers = ProducerStates()
-        self._segments = [Segment(0)]
+        self._store = LogStore() if store is None else store
         self._epochs = [EpochStart(0, 0)]
+        self._segments = [self._segment(first) for first in self._store.base_offsets() or (0,)]
+        self._load(partition)
+        self.log_start_offset = max(self._store.log_start_offset, self._segments[0].base_offset)
+        if self.log_end_offset < self.log_start_offset:
+            self._begin_anew(partition)
+        self.high_watermark = self.log_end_offset
 
     @property
     def log_end_offset(self) -> int:
@@ -108,6 +129,45 @@ class PartitionLog:
     def segment_count(self) -> int:
         """How many segments there are; the last one is written to."""
         return len(self._segments)
+
+    @property
+    def last_epoch(self) -> int:
+        """The epoch of the last leader that is known."""
+        return self._epochs[-1].epoch if self._epochs else 0
+
+    def _segment(self, base_offset: int) -> Segment:
+        return Segment(base_offset, self._store.segment(base_offset))
+
+    def _load(self, partition: TopicPartition) -> None:
+        """Note what was kept, up to the first damage: nothing behind it can be relied on."""
+        for number, segment in enumerate(self._segments):
+            try:
+                for batch in segment.load(partition):
+                    if self._epochs[-1].epoch < batch.partition_leader_epoch:
+                        start = EpochStart(batch.partition_leader_epoch, batch.base_offset)
+                        self._epochs.append(start)
+                    self._note_producer(batch, NO_TIME)
+            except CorruptRecordError as error:
+                log.warning("%s was cut off at its damaged end: %s", partition, error)
+                for lost in self._segments[number + 1 :]:
+                    log.warning("%s: segment %d behind it is removed", partition, lost.base_offset)
+                    self._store.remove(lost.base_offset)
+                del self._segments[number + 1 :]
+                return
+
+    def _begin_anew(self, partition: TopicPartition) -> None:
+        """Have an empty log at its start: what is left of the segments was deleted before.
+
+        Otherwise new records would get offsets before the start, which no consumer can read.
+        """
+        log.warning(
+            "%s ends at %d, before its start at %d: its segments are removed",
+            partition,
+            self.log_end_offset,
+            self.log_start_offset,
+        )
+        self._rebuild(self.log_start_offset, [])
+        self.producers = ProducerStates()
 
     # Writing.
 
@@ -183,7 +243,7 @@ class PartitionLog:
             self.begin_epoch(leader_epoch)
         segment = self._segments[-1]
         if segment.size_bytes and segment.size_bytes + len(written) > self.settings.segment_bytes:
-            segment = Segment(base_offset)
+            segment = self._segment(base_offset)
             self._segments.append(segment)
         segment.append(batch, written)
         self._note_producer(batch, log_append_time_ms)
@@ -283,7 +343,7 @@ class PartitionLog:
         self.producers = ProducerStates()
         for batch, _ in kept:
             self._note_producer(batch, NO_TIME)
-        self._store(min(start, end_offset), kept)
+        self._rebuild(min(start, end_offset), kept)
         self.high_watermark = min(self.high_watermark, self.log_end_offset)
 
     def clean(self, kept_of: Callable[[RecordBatch, bytes], bytes | None]) -> None:
@@ -301,7 +361,7 @@ class PartitionLog:
         kept.append(last)
         epochs = {batch.partition_leader_epoch for batch, _ in kept} | {self._epochs[-1].epoch}
         self._epochs = [each for each in self._epochs if each.epoch in epochs]
-        self._store(self._segments[0].base_offset, kept)
+        self._rebuild(self._segments[0].base_offset, kept)
 
     def damage(self, offset: int, at: int = -1) -> None:
         """Change the byte at index `at` of the batch that holds `offset`; its checksum stays."""
@@ -310,12 +370,14 @@ class PartitionLog:
     def _stored(self) -> list[tuple[RecordBatch, bytes]]:
         return [each for segment in self._segments for each in segment.batches()]
 
-    def _store(self, start: int, batches: list[tuple[RecordBatch, bytes]]) -> None:
-        self._segments = [Segment(start)]
+    def _rebuild(self, start: int, batches: list[tuple[RecordBatch, bytes]]) -> None:
+        for segment in self._segments:
+            self._store.remove(segment.base_offset)
+        self._segments = [self._segment(start)]
         for batch, data in batches:
             segment = self._segments[-1]
             if segment.size_bytes and segment.size_bytes + len(data) > self.settings.segment_bytes:
-                segment = Segment(batch.base_offset)
+                segment = self._segment(batch.base_offset)
                 self._segments.append(segment)
             segment.append(batch, data)
 
@@ -326,8 +388,9 @@ class PartitionLog:
         if gone:
             first = EpochStart(gone[-1].epoch, self.log_start_offset)
             self._epochs = [first, *self._epochs[len(gone) :]]
+        self._store.on_log_start(self.log_start_offset)
         while len(self._segments) > 1 and self._segments[0].next_offset <= self.log_start_offset:
-            del self._segments[0]
+            self._store.remove(self._segments.pop(0).base_offset)
 
     def retain(self, now_ms: int) -> None:
         """Delete the oldest segments that are too old or too much; never above the watermark."""

@@ -3,6 +3,9 @@
 The offset index has an entry for about every 4 KiB of batches, the time index beside it the largest
 timestamp so far; both are searched by halves, and what is left batch by batch.
 
+The batches are where the log's store keeps them; the indexes are in memory, and made anew when a
+segment that was kept is loaded.
+
 Owner: the log that it belongs to.
 Source: Java classes ``LogSegment``, ``OffsetIndex``, ``TimeIndex``.
 """
@@ -10,16 +13,24 @@ Source: Java classes ``LogSegment``, ``OffsetIndex``, ``TimeIndex``.
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
+from struct import Struct
 from typing import TYPE_CHECKING, NamedTuple
 
 from pykclient.accel.batch_layout import HEADER_SIZE_BYTES, LENGTH_END
+from pykclient.errors.base import CorruptRecordError
 from pykclient.records.batch import RecordBatch
+from pykclient.records.segment import LogSegment
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from pykclient.testing.fake.storage import SegmentData
+    from pykclient.types import TopicPartition
+
 INDEX_INTERVAL_BYTES = 4096
 NO_TIMESTAMP = -1
+
+_WALKED = Struct(">qi11xi")
 
 
 class FoundTimestamp(NamedTuple):
@@ -30,14 +41,30 @@ class FoundTimestamp(NamedTuple):
     leader_epoch: int
 
 
-class Segment:
-    """Batches from `base_offset` on, as they stand on the wire."""
+class BatchHeader(NamedTuple):
+    """What is needed to walk from batch to batch."""
 
-    def __init__(self, base_offset: int) -> None:
+    base_offset: int
+    last_offset: int
+    size_bytes: int
+
+    @classmethod
+    def of(cls, data: bytes, position: int) -> BatchHeader:
+        base_offset, length, last_offset_delta = _WALKED.unpack_from(data, position)
+        return cls(base_offset, base_offset + last_offset_delta, LENGTH_END + length)
+
+
+class Segment:
+    """Batches from `base_offset` on, as they stand on the wire, in `data`, which is empty.
+
+    `load` is for data that is not.
+    """
+
+    def __init__(self, base_offset: int, data: SegmentData) -> None:
         self.base_offset = base_offset
         self.next_offset = base_offset
         self.max_timestamp_ms = NO_TIMESTAMP
-        self._data = bytearray()
+        self._data = data
         self._unindexed_bytes = 0
         self._offsets: list[int] = []
         self._positions: list[int] = []
@@ -51,7 +78,30 @@ class Segment:
 
     def append(self, batch: RecordBatch, data: bytes) -> None:
         """Append `data`, which is what `batch` was read from."""
-        position = len(self._data)
+        position = self.size_bytes
+        self._data.append(data)
+        self._note(batch, position)
+
+    def load(self, partition: TopicPartition) -> Iterator[RecordBatch]:
+        """Yield the batches that were kept, each checked and then noted in the indexes.
+
+        Raises:
+            CorruptRecordError: a batch is damaged; what is from there on is cut off.
+        """
+        kept = LogSegment(self._data.read, self.size_bytes, partition=partition)
+        end = 0
+        try:
+            for position, batch in kept.batches():
+                if batch.base_offset < self.next_offset:
+                    raise kept.corrupt(position, self.next_offset, "its offsets were there before")
+                self._note(batch, position)
+                end = position + batch.size_bytes
+                yield batch
+        except CorruptRecordError:
+            self._data.truncate(end)
+            raise
+
+    def _note(self, batch: RecordBatch, position: int) -> None:
         if self._unindexed_bytes > INDEX_INTERVAL_BYTES:
             self._offsets.append(batch.base_offset)
             self._positions.append(position)
@@ -59,16 +109,15 @@ class Segment:
             self._times_ms.append(self.max_timestamp_ms)
             self._time_positions.append(position)
             self._unindexed_bytes = 0
-        self._data += data
-        self._unindexed_bytes += len(data)
+        self._unindexed_bytes += batch.size_bytes
         self.next_offset = batch.last_offset + 1
         self.max_timestamp_ms = max(self.max_timestamp_ms, batch.max_timestamp_ms)
 
     def batches(self, offset: int = 0) -> Iterator[tuple[RecordBatch, bytes]]:
         """The batches from the one that holds `offset` on."""
         position = self._position_of(offset)
-        while position < len(self._data):
-            data = bytes(self._data[position : position + self._size_at(position)])
+        while position < self.size_bytes:
+            data = self._data.read(position, self._header_at(position).size_bytes)
             batch = RecordBatch(memoryview(data), topic="", partition=0, check_crcs=False)
             position += len(data)
             if batch.last_offset >= offset:
@@ -77,9 +126,10 @@ class Segment:
     def damage(self, offset: int, at: int) -> None:
         """Change the byte at index `at` of the batch that holds `offset`, as a bad disk does."""
         start = self._position_of(offset)
-        while self._last_offset_at(start) < offset:
-            start += self._size_at(start)
-        self._data[start + at % self._size_at(start)] ^= 0x04
+        while (header := self._header_at(start)).last_offset < offset:
+            start += header.size_bytes
+        position = start + at % header.size_bytes
+        self._data.overwrite(position, bytes((self._data.read(position, 1)[0] ^ 0x04,)))
 
     def read(self, offset: int, end_offset: int, max_bytes: int, *, whole_first: bool) -> bytes:
         """Whole batches from the one with `offset` up to those that begin at `end_offset`.
@@ -88,18 +138,24 @@ class Segment:
         whatever its size (KIP-74). A last batch that does not fit is cut off, as brokers do.
         """
         start = self._position_of(offset)
-        while start < len(self._data) and self._last_offset_at(start) < offset:
-            start += self._size_at(start)
-        if start >= len(self._data) or self._base_offset_at(start) >= end_offset:
+        while start < self.size_bytes and self._header_at(start).last_offset < offset:
+            start += self._header_at(start).size_bytes
+        if start >= self.size_bytes:
+            return b""
+        header = self._header_at(start)
+        if header.base_offset >= end_offset:
             return b""
         if whole_first:
-            max_bytes = max(max_bytes, self._size_at(start))
-        end = start
-        while end < len(self._data) and end - start < max_bytes:
-            if self._base_offset_at(end) >= end_offset:
+            max_bytes = max(max_bytes, header.size_bytes)
+        # Read at once: a header at a time costs a file a system call each.
+        window = self._data.read(start, max_bytes + HEADER_SIZE_BYTES)
+        end = 0
+        while end < min(len(window), max_bytes):
+            header = BatchHeader.of(window, end)
+            if header.base_offset >= end_offset:
                 break
-            end += self._size_at(end)
-        return bytes(self._data[start : min(end, start + max_bytes)])
+            end += header.size_bytes
+        return window[: min(end, max_bytes)]
 
     def find_timestamp(self, timestamp_ms: int, start_offset: int) -> FoundTimestamp | None:
         """The first record from `start_offset` on that is not earlier; None when all are."""
@@ -107,7 +163,7 @@ class Segment:
             return None
         entry = bisect_left(self._times_ms, timestamp_ms) - 1
         position = self._time_positions[entry] if entry >= 0 else 0
-        for batch, _ in self.batches(max(start_offset, self._base_offset_at(position))):
+        for batch, _ in self.batches(max(start_offset, self._header_at(position).base_offset)):
             if batch.max_timestamp_ms < timestamp_ms:
                 continue
             columns = batch.records()
@@ -121,14 +177,7 @@ class Segment:
         entry = bisect_right(self._offsets, offset) - 1
         return self._positions[entry] if entry >= 0 else 0
 
-    def _base_offset_at(self, position: int) -> int:
-        return int.from_bytes(self._data[position : position + 8], "big")
-
-    def _last_offset_at(self, position: int) -> int:
-        delta = self._data[position + 23 : position + 27]
-        return self._base_offset_at(position) + int.from_bytes(delta, "big")
-
-    def _size_at(self, position: int) -> int:
-        assert len(self._data) >= position + HEADER_SIZE_BYTES
-        length = self._data[position + LENGTH_END - 4 : position + LENGTH_END]
-        return LENGTH_END + int.from_bytes(length, "big")
+    def _header_at(self, position: int) -> BatchHeader:
+        header = self._data.read(position, HEADER_SIZE_BYTES)
+        assert len(header) == HEADER_SIZE_BYTES
+        return BatchHeader.of(header, 0)

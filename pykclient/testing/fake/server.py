@@ -17,10 +17,16 @@ import socket
 import threading
 import time
 from collections import deque
+from pathlib import Path
 from typing import TYPE_CHECKING
 
+from pykclient.arguments import check_number, check_text, shown_argument
+from pykclient.errors import UsageError
 from pykclient.testing.fake.cluster import FakeCluster
 from pykclient.testing.fake.connection import FakeConnection
+from pykclient.testing.fake.data_directory import DataDirectory
+from pykclient.testing.fake.storage import StorageError
+from pykclient.testing.port import LOOPBACK, Address
 from pykclient.testing.serving import Closing, ServingThread
 
 if TYPE_CHECKING:
@@ -29,8 +35,8 @@ if TYPE_CHECKING:
     from pykclient.testing.fake.groups.group import GroupSettings
     from pykclient.testing.fake.state import Broker
 
-HOST = "127.0.0.1"
 BACKLOG = 128
+PORT_MAX = 65_535
 LINK_COUNT_MAX = 500
 """Further connections are closed at once: descriptors are those of the test's whole process."""
 UNSENT_BYTES_MAX = 16 * 1024 * 1024
@@ -46,13 +52,25 @@ def _now_ms() -> int:
 class FakeKafka(Closing):
     """Serves a cluster until `close`; a context manager.
 
-    The arguments are those of `FakeCluster`, whose time is the real one here.
+    The arguments are those of `FakeCluster`, whose time is the real one here. The brokers listen at
+    `host`, from `port` on, 0 for any that are free; clients are sent to `advertised_host`, None for
+    `host`. `data` is a folder in which everything is kept (`DataDirectory`); with None it is in
+    memory, and gone with this.
+
+    Raises:
+        UsageError: an argument has a value that it cannot have, such as a host that is not known.
+        OSError: a port is in use.
+        StorageError: the folder cannot be used.
     """
 
     def __init__(
         self,
         brokers: int = 1,
         *,
+        host: str = LOOPBACK,
+        port: int = 0,
+        advertised_host: str | None = None,
+        data: Path | None = None,
         default_partition_count: int = 1,
         min_insync_replicas: int = 1,
         auto_create_topics: bool = True,
@@ -60,32 +78,49 @@ class FakeKafka(Closing):
         racks: tuple[str, ...] = (),
         group_settings: GroupSettings | None = None,
     ) -> None:
+        _check_address(host, port, advertised_host, data)
         now_ms = _now_ms()
-        self._cluster = FakeCluster(
-            brokers,
-            default_partition_count=default_partition_count,
-            min_insync_replicas=min_insync_replicas,
-            auto_create_topics=auto_create_topics,
-            replication_delay_ms=replication_delay_ms,
-            racks=racks,
-            group_settings=group_settings,
-            epoch_ms=time.time_ns() // 1_000_000 - now_ms,
-            now_ms=now_ms,
-        )
-        self._lock = threading.RLock()
-        self._serving = ServingThread(
-            "FakeKafka",
-            self._turn,
-            self._end,
-            hint="close it outside of control(), and let no function of a fault wait",
-        )
+        with contextlib.ExitStack() as opened:
+            directory = None
+            if data is not None:
+                directory = DataDirectory(data)
+                opened.callback(directory.close)
+            # It checks its arguments, the number of brokers among them.
+            self._cluster = FakeCluster(
+                brokers,
+                default_partition_count=default_partition_count,
+                min_insync_replicas=min_insync_replicas,
+                auto_create_topics=auto_create_topics,
+                replication_delay_ms=replication_delay_ms,
+                racks=racks,
+                group_settings=group_settings,
+                storage=directory,
+                epoch_ms=time.time_ns() // 1_000_000 - now_ms,
+                now_ms=now_ms,
+            )
+            sockets = [
+                opened.enter_context(_bound(host, port + number if port else 0))
+                for number in range(brokers)
+            ]
+            if directory is not None:
+                directory.restore(self._cluster)
+            for each in sockets:
+                _listen(each)  # every port listens before any client has it
+            self._serving = ServingThread(
+                "FakeKafka",
+                self._turn,
+                self._end,
+                hint="close it outside of control(), and let no function of a fault wait",
+            )
+            opened.pop_all()
         self._selector = self._serving.selector
         self._listeners = {
-            broker.id: _Listener(broker) for broker in self._cluster.brokers.values()
+            broker.id: _Listener(broker, listening, advertised_host or host, self._selector)
+            for broker, listening in zip(self._cluster.brokers.values(), sockets, strict=True)
         }
+        self._lock = threading.RLock()
         self._changed: set[_Link] = set()
         self._links: set[_Link] = set()
-        self._follow_brokers()  # so that every port listens before any client has it
         self._serving.start("fake-kafka")
 
     def __repr__(self) -> str:
@@ -95,7 +130,10 @@ class FakeKafka(Closing):
     @property
     def bootstrap_servers(self) -> str:
         """What clients are to be given: all brokers, stopped ones too."""
-        return ",".join(f"{b.host}:{b.port}" for b in self._cluster.brokers.values())
+        brokers = self._cluster.brokers.values()
+        # Brackets keep the colons of an IPv6 address from the one before the port.
+        hosts = (f"[{b.host}]" if ":" in b.host else b.host for b in brokers)
+        return ",".join(f"{host}:{b.port}" for host, b in zip(hosts, brokers, strict=True))
 
     @contextlib.contextmanager
     def control(self) -> Iterator[FakeCluster]:
@@ -124,7 +162,17 @@ class FakeKafka(Closing):
             KafkaTimeoutError: the thread is still in a function that a test gave to a fault.
             KafkaError: the thread has failed, which is the cause.
         """
-        self._serving.close()
+        try:
+            self._serving.close()
+        except BaseException:
+            with contextlib.suppress(StorageError):  # the first error is the one to be raised
+                self._cluster.storage.close()
+            raise
+        self._cluster.storage.close()
+
+    def wait(self) -> None:
+        """Wait until it was closed. Raises `KafkaError` when its thread has failed."""
+        self._serving.wait()
 
     # The thread.
 
@@ -163,9 +211,10 @@ class FakeKafka(Closing):
             self._listeners[broker.id].follow(broker, self._selector)
 
     def _accept(self, listener: _Listener) -> None:
-        accepted = listener.accept()
-        if accepted is None:
+        found = listener.accept()
+        if found is None:
             return
+        accepted, client_host = found
         is_stopped = not self._cluster.brokers[listener.broker_id].is_alive
         if is_stopped or len(self._links) >= LINK_COUNT_MAX:
             accepted.close()  # it was stopped after this connection had come, or is full
@@ -174,7 +223,7 @@ class FakeKafka(Closing):
         link.connection = FakeConnection(
             self._cluster,
             listener.broker_id,
-            client_host=HOST,
+            client_host=client_host,
             on_change=lambda: self._changed.add(link),
         )
         self._links.add(link)
@@ -192,6 +241,8 @@ class FakeKafka(Closing):
             pass
         except OSError:
             link.connection.close()
+        except StorageError:
+            raise  # the thread ends, and `wait` and `close` raise it
         except Exception:
             # A real broker would log it too, and go on with its other clients.
             log.exception("the fake broker could not serve a request")
@@ -227,33 +278,44 @@ class FakeKafka(Closing):
 class _Listener:
     """A broker's port: listening while the broker runs, and kept while it does not."""
 
-    def __init__(self, broker: Broker) -> None:
+    def __init__(
+        self,
+        broker: Broker,
+        listening: socket.socket,
+        advertised_host: str,
+        selector: selectors.BaseSelector,
+    ) -> None:
         self.broker_id = broker.id
-        self._is_listening = False
-        self._socket = _bound(0)
-        broker.host = HOST
-        broker.port = self._port = self._socket.getsockname()[1]
+        self._is_listening = True
+        self._socket = listening
+        self._address = Address(*listening.getsockname()[:2])
+        selector.register(listening, selectors.EVENT_READ, self)
+        broker.host = advertised_host
+        broker.port = self._address.port
 
     def follow(self, broker: Broker, selector: selectors.BaseSelector) -> None:
         """Listen if the broker runs, refuse if it does not."""
         if broker.is_alive and not self._is_listening:
-            self._socket.listen(BACKLOG)
-            self._socket.setblocking(False)
+            _listen(self._socket)
             selector.register(self._socket, selectors.EVENT_READ, self)
             self._is_listening = True
         elif not broker.is_alive and self._is_listening:
             self.close(selector)
-            self._socket = _bound(self._port)
+            self._socket = _bound(*self._address)
 
-    def accept(self) -> socket.socket | None:
-        """A new connection, None if it has gone already."""
+    def accept(self) -> tuple[socket.socket, str] | None:
+        """A new connection and its client's host, None if it has gone already."""
         try:
-            accepted, _ = self._socket.accept()
+            accepted, address = self._socket.accept()
         except OSError:
             return None
         accepted.setblocking(False)
-        accepted.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        return accepted
+        try:
+            accepted.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        except OSError:  # macOS takes no option for a connection that was reset
+            accepted.close()
+            return None
+        return accepted, address[0]
 
     def close(self, selector: selectors.BaseSelector) -> None:
         if self._is_listening:
@@ -307,9 +369,55 @@ class _Link:
         self._events = events
 
 
-def _bound(port: int) -> socket.socket:
-    """A socket that has the port and does not listen: connections to it are refused."""
-    bound = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
+def _check_address(host: object, port: object, advertised_host: object, data: object) -> None:
+    _check_host(host, "host")
+    check_number(port, "FakeKafka: port", 0, PORT_MAX)
+    if advertised_host is not None:
+        _check_host(advertised_host, "advertised_host")
+    if data is not None and not isinstance(data, Path):
+        raise UsageError(f"FakeKafka: data is {shown_argument(data)}; give a pathlib.Path")
+
+
+def _check_host(host: object, name: str) -> None:
+    if not isinstance(host, str):
+        raise UsageError(f"FakeKafka: {name} is {shown_argument(host)}; give a string")
+    check_text(host, name, "FakeKafka")
+
+
+def _bound(host: str, port: int) -> socket.socket:
+    """A socket that has the port and does not listen: connections to it are refused.
+
+    Raises:
+        UsageError: there is no such host.
+        OSError: the port is in use, or may not be used.
+    """
+    try:
+        family, *_, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
+    except socket.gaierror as error:
+        raise UsageError(f"the host {host} is not known: {error.strerror}") from error
+    bound = socket.socket(family, socket.SOCK_STREAM)
     bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-    bound.bind((HOST, port))
+    try:
+        with _port_named(Address(host, port)):
+            bound.bind(address)
+    except OSError:
+        bound.close()
+        raise
     return bound
+
+
+def _listen(bound: socket.socket) -> None:
+    """Take connections. Raises OSError: another process, which had bound it too, listens."""
+    with _port_named(Address(*bound.getsockname()[:2])):
+        bound.listen(BACKLOG)
+    bound.setblocking(False)
+
+
+@contextlib.contextmanager
+def _port_named(address: Address) -> Iterator[None]:
+    """Have errors of the operating system say which port it was about."""
+    try:
+        yield
+    except OSError as error:
+        reason = f"{address} cannot be listened at: {error.strerror}; choose another port"
+        raise OSError(reason) from error

@@ -21,6 +21,7 @@ from pykclient.testing.fake.fetch_sessions import FetchSessions
 from pykclient.testing.fake.groups.group import GroupSettings
 from pykclient.testing.fake.groups.registry import OFFSETS_TOPIC, GroupRegistry
 from pykclient.testing.fake.replication import Replication
+from pykclient.testing.fake.storage import Storage
 from pykclient.testing.fake.timers import Purgatory, TimingWheel, Turns
 from pykclient.testing.fake.topics import NO_LEADER, Partition, Topic, is_valid_name
 
@@ -39,6 +40,7 @@ RETENTION_CHECK_MS = 300_000
 DEFAULT_REPLICATION_FACTOR = 3
 GROUP_KEY = 0
 """What FindCoordinator calls a group."""
+RUN_SHIFT = 32
 SMALLEST_EPOCH_MS = 1_700_000_000_000
 """The wall clock at time 0, unless given: some day of 2023, since records with time 0 are odd."""
 
@@ -77,6 +79,7 @@ class ClusterState:
         replication_delay_ms: int = 0,
         racks: Sequence[str] = (),
         group_settings: GroupSettings | None = None,
+        storage: Storage | None = None,
         epoch_ms: int = SMALLEST_EPOCH_MS,
         now_ms: int = 0,
     ) -> None:
@@ -103,13 +106,16 @@ class ClusterState:
         self.auto_create_topics = auto_create_topics
         self.has_rack_aware_reads = bool(racks)
         self.topics: dict[str, Topic] = {}
+        self.run_number = 0
+        """How often the storage was used before; topic ids and producer ids have it in them."""
+        self.storage = Storage() if storage is None else storage
         self.faults = Faults()
         self.timers = TimingWheel(now_ms)
         self.purgatory = Purgatory(self.timers)
         self.turns = Turns()
         self.alive = set(self.brokers)
         self.groups = GroupRegistry(
-            group_settings or GroupSettings(), self.timers, self._offsets_topic
+            group_settings or GroupSettings(), self.timers, self._offsets_topic, self.storage
         )
         self.replication = Replication(
             self.alive,
@@ -182,24 +188,31 @@ class ClusterState:
         replication_factor: int | None = None,
         assignments: Sequence[Sequence[int]] | None = None,
         config: Mapping[str, str] | None = None,
+        topic_id: UUID | None = None,
     ) -> Topic:
         """Make a topic; its partitions and replicas go round the brokers.
 
+        `topic_id` is that of a topic that was kept; None makes a new one.
+
         Raises:
-            UsageError: the name is not valid or taken, there are too few brokers, or a setting
-                that must be a number is none.
+            UsageError: the name is not valid or taken, there are too few brokers, a replica is
+                on a broker that there is not, or a setting that must be a number is none.
         """
         if name in self.topics or not is_valid_name(name):
             raise UsageError(f"the topic {name!r} exists, or its name is not valid")
         if assignments is None:
             count = self.default_partition_count if partitions is None else partitions
             assignments = self.spread(count, replication_factor)
-        topic_id = UUID(int=(0xFA4E << 64) + self._topic_count + 1)
+        for broker_id in {replica for replicas in assignments for replica in replicas}:
+            self._broker(broker_id)
+        if topic_id is None:
+            self._topic_count += 1
+            number = (self.run_number << RUN_SHIFT) + self._topic_count
+            topic_id = UUID(int=(0xFA4E << 64) + number)
         try:
-            topic = Topic(name, topic_id, assignments, config or {})
+            topic = Topic(name, topic_id, assignments, config=config or {}, storage=self.storage)
         except ValueError as error:
             raise UsageError(f"the topic {name!r} cannot have these settings: {error}") from error
-        self._topic_count += 1
         self.topics[name] = topic
         self._lead(topic.partitions)
         return topic
@@ -217,13 +230,16 @@ class ClusterState:
         self._lead(topic.grow(spread[len(topic.partitions) :]))
 
     def _lead(self, partitions: Iterable[Partition]) -> None:
-        """Have new partitions led by brokers that run."""
+        """Have new partitions led by brokers that run, and in sync on no other."""
         for partition in partitions:
-            if partition.leader_id not in self.alive:
-                self.replication.on_stopped(partition, partition.leader_id, self._now_ms)
+            for broker_id in partition.replicas:
+                if broker_id not in self.alive:
+                    self.replication.on_stopped(partition, broker_id, self._now_ms)
 
     def spread(self, partition_count: int, replication_factor: int | None) -> list[list[int]]:
         """The replicas of so many partitions; None for as many as there can be, up to three.
+
+        As with Kafka's controller those that are stopped get one only where too few others are.
 
         Raises:
             UsageError: there are fewer brokers than replicas.
@@ -236,10 +252,13 @@ class ClusterState:
                 f"{partition_count} partitions with {replication_factor} replicas cannot be on "
                 f"{len(ids)} brokers"
             )
-        return [
-            [ids[(number + place) % len(ids)] for place in range(replication_factor)]
-            for number in range(partition_count)
-        ]
+        spread = []
+        for number in range(partition_count):
+            first = number % len(ids)
+            in_turn = ids[first:] + ids[:first]
+            in_turn.sort(key=lambda broker_id: broker_id not in self.alive)
+            spread.append(in_turn[:replication_factor])
+        return spread
 
     def delete_topic(self, name: str) -> None:
         """Lose a topic with its records. Raises `UsageError` if it is not there."""
@@ -249,6 +268,7 @@ class ClusterState:
         for partition in topic.partitions:
             partition.leader_id = NO_LEADER
             self.purgatory.check(partition.name, self._now_ms)
+        self.storage.on_topic_deleted(name, len(topic.partitions))
         self.groups.on_topic_deleted(name)
 
     def topic_by_id(self, topic_id: bytes) -> Topic | None:
@@ -351,7 +371,7 @@ class ClusterState:
     def new_producer_id(self) -> int:
         """A producer id that is not in use."""
         self._next_producer_id += 1
-        return self._next_producer_id
+        return (self.run_number << RUN_SHIFT) + self._next_producer_id
 
     # Groups, at a test's command.
 

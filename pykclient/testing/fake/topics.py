@@ -13,13 +13,56 @@ from pykclient.testing.fake.log import LogSettings, PartitionLog
 from pykclient.types import TopicPartition
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
     from uuid import UUID
+
+    from pykclient.testing.fake.storage import Storage
 
 NO_LEADER = -1
 NAME_LENGTH_MAX = 249
 
 _NAME = re.compile(r"[a-zA-Z0-9._-]+")
+
+SETTINGS = frozenset(
+    {
+        "cleanup.policy",
+        "compression.gzip.level",
+        "compression.lz4.level",
+        "compression.type",
+        "compression.zstd.level",
+        "delete.retention.ms",
+        "file.delete.delay.ms",
+        "flush.messages",
+        "flush.ms",
+        "follower.replication.throttled.replicas",
+        "index.interval.bytes",
+        "internal.segment.bytes",
+        "leader.replication.throttled.replicas",
+        "local.retention.bytes",
+        "local.retention.ms",
+        "max.compaction.lag.ms",
+        "max.message.bytes",
+        "message.downconversion.enable",
+        "message.timestamp.after.max.ms",
+        "message.timestamp.before.max.ms",
+        "message.timestamp.type",
+        "min.cleanable.dirty.ratio",
+        "min.compaction.lag.ms",
+        "min.insync.replicas",
+        "preallocate",
+        "remote.log.copy.disable",
+        "remote.log.delete.on.disable",
+        "remote.storage.enable",
+        "retention.bytes",
+        "retention.ms",
+        "segment.bytes",
+        "segment.index.bytes",
+        "segment.jitter.ms",
+        "segment.ms",
+        "unclean.leader.election.enable",
+    }
+)
+"""What a topic's settings may be named, as of Kafka 4.3.1."""
 
 
 class Partition:
@@ -33,9 +76,9 @@ class Partition:
         self.replicas = tuple(replicas)
         self.isr = list(replicas)
         self.leader_id = replicas[0]
-        self.leader_epoch = 0
+        self.leader_epoch = log.last_epoch
         self.log = log
-        self.replica_ends = dict.fromkeys(replicas, 0)
+        self.replica_ends = dict.fromkeys(replicas, log.log_end_offset)
 
     @property
     def followers(self) -> list[int]:
@@ -44,18 +87,21 @@ class Partition:
 
 
 class Topic:
-    """A topic by name and id."""
+    """A topic by name and id; `storage` has what was kept of its partitions."""
 
     def __init__(
         self,
         name: str,
         topic_id: UUID,
         assignments: Sequence[Sequence[int]],
+        *,
         config: Mapping[str, str],
+        storage: Storage,
     ) -> None:
         self.name = name
         self.topic_id = topic_id.bytes
         self.config = dict(config)
+        self._storage = storage
         self.min_insync_replicas = min_insync_replicas(config)
         """None where the cluster's default holds."""
         self.partitions: list[Partition] = []
@@ -63,14 +109,19 @@ class Topic:
 
     def grow(self, assignments: Sequence[Sequence[int]]) -> list[Partition]:
         """Have more partitions, with these replicas; the new ones."""
-        first = len(self.partitions)
-        added = [
-            Partition(
-                TopicPartition(self.name, number), replicas, PartitionLog(log_settings(self.config))
-            )
-            for number, replicas in enumerate(assignments, first)
-        ]
+        settings = log_settings(self.config)
+        added = []
+        for number, replicas in enumerate(assignments, len(self.partitions)):
+            name = TopicPartition(self.name, number)
+            log = PartitionLog(settings, self._storage.log_store(name), name)
+            added.append(Partition(name, replicas, log))
         self.partitions += added
+        self._storage.on_topic(
+            self.name,
+            self.topic_id,
+            [partition.replicas for partition in self.partitions],
+            self.config,
+        )
         return added
 
     @property
@@ -86,6 +137,13 @@ def is_valid_name(name: str) -> bool:
     return _NAME.fullmatch(name) is not None
 
 
+def check_setting_names(config: Iterable[str]) -> None:
+    """Raise ValueError for names that no setting of a Kafka topic has."""
+    unknown = sorted(set(config) - SETTINGS)
+    if unknown:
+        raise ValueError(f"a topic has no setting {', '.join(map(repr, unknown))}")
+
+
 def log_settings(config: Mapping[str, str]) -> LogSettings:
     """What a topic's settings mean for its logs. Raises ValueError for a value that is no number.
 
@@ -93,15 +151,35 @@ def log_settings(config: Mapping[str, str]) -> LogSettings:
     """
     defaults = LogSettings()
     return LogSettings(
-        segment_bytes=int(config.get("segment.bytes", defaults.segment_bytes)),
-        max_message_bytes=int(config.get("max.message.bytes", defaults.max_message_bytes)),
-        retention_ms=int(config.get("retention.ms", defaults.retention_ms)),
-        retention_bytes=int(config.get("retention.bytes", defaults.retention_bytes)),
+        segment_bytes=_number(config, "segment.bytes", defaults.segment_bytes),
+        max_message_bytes=_number(config, "max.message.bytes", defaults.max_message_bytes),
+        retention_ms=_number(config, "retention.ms", defaults.retention_ms),
+        retention_bytes=_number(config, "retention.bytes", defaults.retention_bytes),
         is_log_append_time=config.get("message.timestamp.type") == "LogAppendTime",
     )
 
 
+def default_config() -> dict[str, str]:
+    """The settings that logs obey, as a topic has them that names none."""
+    defaults = LogSettings()
+    return {
+        "segment.bytes": str(defaults.segment_bytes),
+        "max.message.bytes": str(defaults.max_message_bytes),
+        "retention.ms": str(defaults.retention_ms),
+        "retention.bytes": str(defaults.retention_bytes),
+        "message.timestamp.type": "CreateTime",
+    }
+
+
 def min_insync_replicas(config: Mapping[str, str]) -> int | None:
     """How many replicas acks=all needs; None unless set. Raises ValueError if it is no number."""
-    value = config.get("min.insync.replicas")
-    return None if value is None else int(value)
+    key = "min.insync.replicas"
+    return _number(config, key, 0) if key in config else None
+
+
+def _number(config: Mapping[str, str], key: str, default: int) -> int:
+    value = config.get(key)
+    try:
+        return default if value is None else int(value)
+    except ValueError as error:
+        raise ValueError(f"{key} is {value!r}, which is no whole number") from error

@@ -15,33 +15,31 @@ Source: Spark's "Spark Standalone Mode".
 
 from __future__ import annotations
 
-import importlib.util
 import json
 import os
 import sys
 import urllib.request
 from contextlib import ExitStack, closing
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from pykclient.errors.base import KafkaTimeoutError
 from pykclient.testing.clock import Deadline
-from pykclient.testing.cluster.java import MissingPrerequisiteError, find_spark_java
 from pykclient.testing.cluster.processes import BrokerState, ProcessGroup, ServerProcess, tail
 from pykclient.testing.port import LOOPBACK, PortReservation
 from pykclient.testing.serving import Closing
 from pykclient.testing.spark_cluster.application import SparkApplication
+from pykclient.testing.spark_cluster.home import QUICK_JVM, find_spark_home
 from pykclient.testing.spark_cluster.process_table import ProcessTable, kill_all
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
+    from pathlib import Path
 
 WORKER_HOSTS: Final = ("127.0.0.2", "127.0.0.3")
 APPLICATION_TIMEOUT_S: Final = 180.0
 RESPONSE_TIMEOUT_S: Final = 5.0
 LOOK_PAUSE_S: Final = 0.05
 
-_QUICK_JVM: Final = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-XX:-UsePerfData")
 _MASTER_SETTINGS: Final = {
     "spark.deploy.recoveryMode": "FILESYSTEM",
     # An application whose executors are killed again and again is not given up.
@@ -71,21 +69,21 @@ class SparkCluster(Closing):
         environment: Mapping[str, str] | None = None,
         start_timeout: float = 180.0,
     ) -> None:
-        home = find_spark_home()
-        find_spark_java()
-        self._bin = home / "bin"
+        self._home = find_spark_home()
         deadline = Deadline(start_timeout)
         self._applications: list[SparkApplication] = []
         with ExitStack() as resources:
             self._port = resources.enter_context(closing(PortReservation()))
             self._web_port = resources.enter_context(closing(PortReservation()))
             self._group = resources.enter_context(closing(ProcessGroup("pykclient-spark")))
+            self._home.link(self.folder / "spark")
+            self._bin = self.folder / "spark" / "bin"
             self._environment = {
                 **os.environ,
-                "SPARK_HOME": str(home),
+                "SPARK_HOME": str(self.folder / "spark"),
                 "SPARK_DAEMON_MEMORY": "256m",
                 "SPARK_DAEMON_JAVA_OPTS": self._jvm_options(),
-                "SPARK_LAUNCHER_OPTS": self._jvm_options(),
+                "SPARK_LAUNCHER_OPTS": " ".join(QUICK_JVM),
                 "SPARK_LOCAL_DIRS": str(self.folder / "local"),
                 **(environment or {}),
             }
@@ -216,7 +214,7 @@ class SparkCluster(Closing):
         return [worker.pid for worker in self.workers if worker.pid is not None]
 
     def _jvm_options(self) -> str:
-        return " ".join((*_QUICK_JVM, f"-Djava.io.tmpdir={self.folder}"))
+        return " ".join((*self._home.jvm_options, f"-Djava.io.tmpdir={self.folder}"))
 
     def _make_master(self) -> ServerProcess:
         properties = self.folder / "master.properties"
@@ -298,17 +296,3 @@ class SparkCluster(Closing):
         assert isinstance(state, dict)
         absent = {"status": "", "aliveworkers": 0, "activeapps": (), "completedapps": ()}
         return {**absent, **state}
-
-
-def find_spark_home() -> Path:
-    """The folder of the installed PySpark.
-
-    Raises:
-        MissingPrerequisiteError: there is none; says the cure.
-    """
-    found = importlib.util.find_spec("pyspark")
-    if found is None or found.origin is None:
-        raise MissingPrerequisiteError(
-            "Spark needs PySpark, which is not installed: pip install 'pykclient[spark]'"
-        )
-    return Path(found.origin).parent

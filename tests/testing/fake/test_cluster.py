@@ -158,6 +158,17 @@ def test_a_stopped_broker_hands_over_and_comes_back_as_a_follower(cluster: FakeC
     assert partition.replica_ends[0] == 1
 
 
+@pytest.mark.parametrize(("factor", "replicas"), [(2, {0, 2}), (3, {0, 1, 2})])
+def test_a_new_topic_is_in_sync_on_brokers_that_run_alone(
+    cluster: FakeCluster, factor: int, replicas: set[int]
+) -> None:
+    cluster.stop_broker(1)
+    made = cluster.create_topic("new", 3, replication_factor=factor).partitions
+    assert [set(each.replicas) for each in made] == [replicas] * 3
+    assert [set(each.isr) for each in made] == [{0, 2}] * 3
+    assert {each.leader_id for each in made} == {0, 2}
+
+
 def test_the_last_replica_alone_can_lead_again(cluster: FakeCluster) -> None:
     for broker_id in (0, 1, 2):
         cluster.stop_broker(broker_id)
@@ -312,6 +323,17 @@ def test_a_setting_that_must_be_a_number_and_is_none_is_refused(name: str) -> No
     assert response.topics[0].error_code == InvalidConfigError.code
     with pytest.raises(UsageError, match="cannot have these settings"):
         cluster.create_topic("t", config={name: "many"})
+    assert not cluster.topics
+
+
+def test_a_setting_that_no_topic_has_is_refused() -> None:
+    cluster = FakeCluster(1)
+    configs = [CreatableTopicConfig(name=name, value="5") for name in ("retention.mss", "flush.ms")]
+    topic = CreatableTopic(name="t", num_partitions=1, replication_factor=1, configs=configs)
+    response = response_to(cluster, CreateTopicsRequest(topics=[topic]), CreateTopicsResponse)
+    [refused] = response.topics
+    assert refused.error_code == InvalidConfigError.code
+    assert refused.error_message == "a topic has no setting 'retention.mss'"
     assert not cluster.topics
 
 

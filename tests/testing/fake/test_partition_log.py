@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tracemalloc
 from random import Random
 
 import pytest
@@ -16,6 +17,7 @@ from pykclient.errors.broker import (
 )
 from pykclient.records.batch import RecordBatch, iterate_batches
 from pykclient.testing.fake.log import Appended, LogSettings, PartitionLog, Refused
+from pykclient.testing.fake.storage import MemoryData
 from pykclient.types import TimestampType
 from tests.testing.fake.requests import batch_of
 
@@ -81,6 +83,20 @@ def test_times_are_found_behind_deleted_records(segment_bytes: int, start_offset
         found = log.find_timestamp(wanted_ms, log.log_end_offset)
         assert found is not None
         assert found.offset == max(wanted_ms, start_offset)
+
+
+def test_a_read_from_memory_copies_once() -> None:
+    size_bytes = 4_000_000
+    data = MemoryData()
+    data.append(bytes(size_bytes))
+    tracemalloc.start()
+    try:
+        read_bytes = len(data.read(1, size_bytes))
+        _, largest_bytes = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert read_bytes == size_bytes - 1
+    assert largest_bytes < 1.5 * size_bytes
 
 
 def test_a_read_is_bounded_but_has_its_first_batch_whole() -> None:

@@ -13,7 +13,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from pykclient.types import TopicPartition
+
+    OnCommitted = Callable[[TopicPartition, "CommittedOffset | None"], None]
 
 NO_EPOCH = -1
 
@@ -27,9 +31,10 @@ class CommittedOffset(NamedTuple):
 
 
 class GroupOffsets:
-    """The offsets of one group."""
+    """The offsets of one group; `on_committed` gets each that changes, None for one that goes."""
 
-    def __init__(self) -> None:
+    def __init__(self, on_committed: OnCommitted = lambda *_: None) -> None:
+        self._on_committed = on_committed
         self._committed: dict[TopicPartition, CommittedOffset] = {}
         self._pending: dict[int, dict[TopicPartition, CommittedOffset]] = {}
         """By producer id."""
@@ -45,10 +50,12 @@ class GroupOffsets:
     def commit(self, name: TopicPartition, committed: CommittedOffset) -> None:
         """Take an offset; it stands at once."""
         self._committed[name] = committed
+        self._on_committed(name, committed)
 
     def remove(self, name: TopicPartition) -> None:
         """Forget a partition, pending offsets too; no effect when nothing is committed."""
-        self._committed.pop(name, None)
+        if self._committed.pop(name, None) is not None:
+            self._on_committed(name, None)
         for pending in self._pending.values():
             pending.pop(name, None)
 
@@ -67,7 +74,8 @@ class GroupOffsets:
 
     def commit_held(self, producer_id: int) -> None:
         """The producer's transaction was committed: its offsets stand."""
-        self._committed.update(self._pending.pop(producer_id, {}))
+        for name, committed in self._pending.pop(producer_id, {}).items():
+            self.commit(name, committed)
 
     def drop_held(self, producer_id: int) -> None:
         """The producer's transaction was aborted: its offsets never were."""

@@ -11,6 +11,7 @@ Java's ``String.hashCode``.
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING
 from uuid import UUID
 
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from pykclient.testing.fake.groups.group import Group, GroupSettings, Refusal
+    from pykclient.testing.fake.storage import Storage
     from pykclient.testing.fake.timers import TimingWheel
     from pykclient.testing.fake.topics import Partition, Topic
 
@@ -33,17 +35,22 @@ _INT_MIN = -(2**31)
 
 
 class GroupRegistry:
-    """The groups. `offsets_topic()` returns Kafka's own topic, made when it is first wanted."""
+    """The groups. `offsets_topic()` returns Kafka's own topic, made when it is first wanted.
+
+    `storage` keeps what they commit.
+    """
 
     def __init__(
         self,
         settings: GroupSettings,
         timers: TimingWheel,
         offsets_topic: Callable[[], Topic],
+        storage: Storage,
     ) -> None:
         self.settings = settings
         self.timers = timers
         self._offsets_topic = offsets_topic
+        self._storage = storage
         self._groups: dict[str, Group] = {}
         self._offsets: dict[str, GroupOffsets] = {}
         self._member_count = 0
@@ -61,7 +68,8 @@ class GroupRegistry:
     def remove(self, name: str, now_ms: int) -> None:
         """Lose a group and its offsets; no effect when there is none."""
         group = self._groups.pop(name, None)
-        self._offsets.pop(name, None)
+        if self._offsets.pop(name, None) is not None:
+            self._storage.on_group_deleted(name)
         if group is not None:
             group.on_deleted(now_ms)
 
@@ -75,7 +83,11 @@ class GroupRegistry:
 
     def offsets(self, name: str) -> GroupOffsets:
         """What a group has committed; nothing yet, perhaps."""
-        return self._offsets.setdefault(name, GroupOffsets())
+        offsets = self._offsets.get(name)
+        if offsets is None:
+            offsets = GroupOffsets(partial(self._storage.on_committed, name))
+            self._offsets[name] = offsets
+        return offsets
 
     def new_member_id(self, prefix: str) -> str:
         """A member id that is not in use; the same ones in each run of a test."""

@@ -27,7 +27,12 @@ from pykclient.protocol.messages.create_topics import (
     CreateTopicsResponse,
 )
 from pykclient.testing.fake.handlers.handler import Handler
-from pykclient.testing.fake.topics import is_valid_name, log_settings, min_insync_replicas
+from pykclient.testing.fake.topics import (
+    check_setting_names,
+    is_valid_name,
+    log_settings,
+    min_insync_replicas,
+)
 
 if TYPE_CHECKING:
     from pykclient.errors.base import BrokerError
@@ -69,6 +74,7 @@ def _created(
         return _refused(topic, TopicAlreadyExistsError, f"topic {topic.name!r} exists")
     config = {each.name: each.value or "" for each in topic.configs}
     try:
+        check_setting_names(config)
         log_settings(config)
         min_insync_replicas(config)
     except ValueError as error:

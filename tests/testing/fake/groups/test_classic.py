@@ -367,7 +367,7 @@ def test_members_that_never_request_their_assignment_are_removed(cluster: FakeCl
 
 
 @pytest.mark.promise("classic groups: first delay, rebalance, session and sync timeouts")
-def test_a_silent_member_is_lost_after_its_session(cluster: FakeCluster) -> None:
+def test_a_member_without_heartbeats_is_lost_after_its_session(cluster: FakeCluster) -> None:
     lively, silent = settled(cluster, None, None)
     pause(cluster, SESSION_MS - 1)
     assert lively.heartbeat() == 0
@@ -378,7 +378,7 @@ def test_a_silent_member_is_lost_after_its_session(cluster: FakeCluster) -> None
     assert len(response.members) == 1
 
 
-def test_a_member_that_waits_for_others_may_be_silent(cluster: FakeCluster) -> None:
+def test_a_member_that_waits_for_others_may_send_no_heartbeats(cluster: FakeCluster) -> None:
     old, slow = ClassicClient(cluster), ClassicClient(cluster, session_ms=REBALANCE_MS)
     settle(old, slow)
     call = old.join()

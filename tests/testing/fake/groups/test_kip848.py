@@ -86,7 +86,7 @@ def test_a_target_stands_for_the_interval_between_assignments(cluster: FakeClust
 
 
 @pytest.mark.promise("fake KIP-848 groups: session and rebalance timeouts")
-def test_a_silent_member_is_gone_after_its_session(cluster: FakeCluster) -> None:
+def test_a_member_without_heartbeats_is_gone_after_its_session(cluster: FakeCluster) -> None:
     first, second = two_settled(cluster)
     epoch = group_of(cluster).epoch
     pass_time(cluster, SESSION_MS - 1)

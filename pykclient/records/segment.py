@@ -26,7 +26,7 @@ from pykclient.records.batch import (
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from pykclient.cli.log.index import OffsetIndex, ReadAt, TimeIndex
+    from pykclient.records.index import OffsetIndex, ReadAt, TimeIndex
     from pykclient.types import TopicPartition
 
 WINDOW_BYTES: Final = 1024 * 1024

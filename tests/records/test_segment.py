@@ -13,17 +13,17 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from pykclient.cli.log import segment as segment_module
-from pykclient.cli.log.index import (
+from pykclient.errors.base import CorruptRecordError, DecodeError
+from pykclient.records import segment as segment_module
+from pykclient.records.compression import Codec
+from pykclient.records.index import (
     CorruptIndexError,
     OffsetIndex,
     OffsetPosition,
     TimeIndex,
     TimestampOffset,
 )
-from pykclient.cli.log.segment import LogSegment, Start
-from pykclient.errors.base import CorruptRecordError, DecodeError
-from pykclient.records.compression import Codec
+from pykclient.records.segment import LogSegment, Start
 from pykclient.types import TopicPartition
 from tests.records.batches import Row, build, header_changed
 
