@@ -1,7 +1,8 @@
 """The command line: ``pykclient COMMAND ...``, each command in a folder of its own.
 
 Results go to standard output, and nothing else does. The exit status is 0 when all went well, 1
-when the command met something bad (it says what, on standard error), 2 when it was called wrongly.
+when the command met something bad, 2 when it was called wrongly, 130 after Ctrl-C, 141 when the
+output was closed before its end, 143 after SIGTERM. What was bad is one line on standard error.
 
 Owner: the main thread.
 """
@@ -9,55 +10,138 @@ Owner: the main thread.
 from __future__ import annotations
 
 import argparse
+import errno
+import logging
 import os
+import signal
 import sys
+from contextlib import contextmanager
 from io import TextIOWrapper
-from typing import TYPE_CHECKING
+from threading import current_thread, main_thread
+from typing import TYPE_CHECKING, NoReturn
 
+from pykclient import accel
+from pykclient.cli.broker import command as broker
+from pykclient.cli.complaint import reason_of, write_output
+from pykclient.cli.consume import command as consume
 from pykclient.cli.groups import command as groups
 from pykclient.cli.log import command as log
+from pykclient.cli.produce import command as produce
+from pykclient.cli.scan import command as scan
+from pykclient.cli.topics import command as topics
 from pykclient.errors.base import KafkaError
 from pykclient.version import __version__
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
+    from types import FrameType
 
-__all__ = ["main"]
+__all__ = ["command_parser", "main"]
 
+BAD_STATUS = 1
 INTERRUPTED_STATUS = 130
 """What a shell reports of a program that was ended by Ctrl-C."""
+CLOSED_PIPE_STATUS = 141
+"""What a shell reports of a program that was ended by SIGPIPE."""
+TERMINATED_STATUS = 143
+"""What a shell reports of a program that was ended by SIGTERM."""
+
+
+class Terminated(KeyboardInterrupt):
+    """SIGTERM has come: a command ends as after Ctrl-C, with a status of its own."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command that `arguments` name, None = those of the process; its exit status."""
-    parser = argparse.ArgumentParser(prog="pykclient", description="Kafka at the command line.")
-    parser.add_argument("--version", action="version", version=f"pykclient {__version__}")
-    commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
-    groups.add_command(commands)
-    log.add_command(commands)
-    options = parser.parse_args(arguments)
+    options = command_parser().parse_args(arguments)
+    if sys.stdout is None or sys.stderr is None:  # `>&-` in a shell
+        return _complain("standard output and standard error have to be open", BAD_STATUS)
     _show_what_the_terminal_cannot()
     try:
-        status: int = options.run(options)
-        sys.stdout.flush()
+        with _terminable(), _logging(is_verbose=getattr(options, "verbose", False)):
+            status: int = options.run(options)
+        write_output(is_flushed=True)
     except BrokenPipeError:
-        # Whoever read our output has had enough (`| head`). Python would complain once more when
-        # it flushes standard output at its end, unless that goes nowhere.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 0
-    except KeyboardInterrupt:
-        return INTERRUPTED_STATUS
+        _drop_output()
+        return _complain("the output was closed before its end", CLOSED_PIPE_STATUS)
+    except Terminated as end:
+        return _complain(": ".join(["terminated", *end.args]), TERMINATED_STATUS)
+    except KeyboardInterrupt as interrupt:
+        return _complain(": ".join(["interrupted", *interrupt.args]), INTERRUPTED_STATUS)
     except (KafkaError, OSError) as error:
-        sys.stdout.flush()
-        sys.stderr.write(f"pykclient: {error}\n")
-        return 1
+        return _complain(reason_of(error), BAD_STATUS)
     return status
+
+
+def command_parser() -> argparse.ArgumentParser:
+    """Return what reads the command line."""
+    parser = argparse.ArgumentParser(prog="pykclient", description="Kafka at the command line.")
+    core = f"{accel.implementation} core"
+    if accel.implementation_note is not None:
+        core += f": {accel.implementation_note}"
+    version = f"pykclient {__version__} ({core})"
+    parser.add_argument("--version", action="version", version=version)
+    commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
+    for command in (broker, topics, produce, consume, scan, groups, log):
+        command.add_command(commands)
+    return parser
+
+
+@contextmanager
+def _terminable() -> Iterator[None]:
+    """Raise `Terminated` at SIGTERM, so that clients are closed and leave their groups."""
+    if current_thread() is not main_thread():  # only the main thread may set handlers
+        yield
+        return
+    former = signal.signal(signal.SIGTERM, _terminate)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, former)
+
+
+def _terminate(number: int, frame: FrameType | None) -> NoReturn:
+    raise Terminated
+
+
+@contextmanager
+def _logging(*, is_verbose: bool) -> Iterator[None]:
+    """Keep off the terminal what connections log again and again: the command's error says it."""
+    network = logging.getLogger("pykclient.network")
+    level = network.level
+    if is_verbose:
+        logging.basicConfig(level=logging.INFO, format="%(name)s: %(message)s")
+    else:
+        network.setLevel(logging.ERROR)
+    try:
+        yield
+    finally:
+        network.setLevel(level)
+
+
+def _complain(reason: str, status: int) -> int:
+    """Write what there is of the results, and then the line; the status that goes with it."""
+    try:
+        if sys.stdout is not None:
+            write_output(is_flushed=True)
+    except OSError as error:
+        _drop_output()
+        if error.errno != errno.EPIPE:
+            reason, status = reason_of(error), BAD_STATUS
+    if sys.stderr is not None:
+        sys.stderr.write(f"pykclient: {reason}\n")
+    return status
+
+
+def _drop_output() -> None:
+    """Have what cannot be written go nowhere: Python would try again, and complain, at its end."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _show_what_the_terminal_cannot() -> None:
     """Have output show escapes in the place of letters that the terminal's encoding has not.
 
-    Names of groups and topics come from strangers; none may end the command.
+    Other clients choose the names of groups and topics; no name may end the command.
     """
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, TextIOWrapper):  # a test may have put another one there

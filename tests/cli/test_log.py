@@ -264,7 +264,9 @@ def test_what_cannot_be_opened_is_reported(tmp_path: Path, run: Run) -> None:
     assert NAME in missing.complaint
     folder = tmp_path / "folder.log"
     folder.mkdir()
-    assert "is no regular file" in run(folder).complaint
+    complaint = run(folder).complaint
+    assert "is no regular file" in complaint
+    assert complaint.count(str(folder)) == 1
     pipe = tmp_path / f"{1:020}.log"
     os.mkfifo(pipe)
     assert "is no regular file" in run(pipe).complaint
@@ -306,7 +308,8 @@ def test_no_record_can_command_the_terminal() -> None:
     assert "\x1b[2J\n" in TextDump(escapes=False).records(batch, columns, with_data=True)
 
 
-def test_a_reader_that_has_had_enough_is_no_error(log: Path) -> None:
+@pytest.mark.promise("a closed pipe ends a command with one line and status 141")
+def test_a_reader_that_has_had_enough_ends_it_with_its_status(log: Path) -> None:
     log.write_bytes(
         FIRST + b"".join(build([(1, None, b"", ())], base_offset=n) for n in range(9, 9000))
     )
@@ -316,8 +319,8 @@ def test_a_reader_that_has_had_enough_is_no_error(log: Path) -> None:
         assert process.stderr is not None
         assert process.stdout.readline().startswith(b"Dumping")
         process.stdout.close()
-        assert process.stderr.read() == b""
-    assert process.returncode == 0
+        assert process.stderr.read() == b"pykclient: the output was closed before its end\n"
+    assert process.returncode == 141
 
 
 @pytest.mark.promise(

@@ -15,9 +15,15 @@ from typing import TYPE_CHECKING, Final
 
 import pykclient
 from pykclient.cli.cluster_options import add_cluster_options, client_settings
+from pykclient.cli.complaint import write_output
 from pykclient.cli.groups import reset
 from pykclient.cli.table import write_rows
-from pykclient.errors import BrokerError, UnknownTopicOrPartitionError, UsageError
+from pykclient.errors import (
+    BrokerError,
+    GroupIdNotFoundError,
+    UnknownTopicOrPartitionError,
+    UsageError,
+)
 
 if TYPE_CHECKING:
     import argparse
@@ -56,7 +62,7 @@ def add_command(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -
 
 
 def run_list(options: argparse.Namespace) -> int:
-    with pykclient.Admin(client_settings(options)) as admin:
+    with pykclient.Admin(client_settings(options, "admin")) as admin:
         groups = sorted(admin.list_groups().values())
     rows = [
         {
@@ -72,7 +78,7 @@ def run_list(options: argparse.Namespace) -> int:
 
 
 def run_coordinator(options: argparse.Namespace) -> int:
-    with pykclient.Admin(client_settings(options)) as admin:
+    with pykclient.Admin(client_settings(options, "admin")) as admin:
         try:
             topic = admin.describe_topics([OFFSETS_TOPIC])[OFFSETS_TOPIC]
         except UnknownTopicOrPartitionError as error:
@@ -109,20 +115,22 @@ def run_coordinator(options: argparse.Namespace) -> int:
 
 
 def run_describe(options: argparse.Namespace) -> int:
-    with pykclient.Admin(client_settings(options)) as admin:
+    with pykclient.Admin(client_settings(options, "admin")) as admin:
         groups, errors = _described(admin, options.groups)
     members = [_member_row(group, member) for group in groups for member in group.members]
     write_rows("group", [_group_row(group) for group in groups], is_json=options.json)
     if members and not options.json:
-        sys.stdout.write("\n")
+        write_output("\n")
     write_rows("member", members, is_json=options.json)
     return _report(errors)
 
 
 def run_offsets(options: argparse.Namespace) -> int:
-    settings = client_settings(options)
     rows: list[Row] = []
-    with pykclient.Admin(settings) as admin, pykclient.Consumer(settings) as consumer:
+    with (
+        pykclient.Admin(client_settings(options, "admin")) as admin,
+        pykclient.Consumer(client_settings(options, "consumer")) as consumer,
+    ):
         descriptions, errors = _described(admin, options.groups)
         for description in descriptions:
             group = description.group_id
@@ -162,7 +170,9 @@ def _report(errors: Iterable[BrokerError]) -> int:
     """Say what went wrong; the exit status."""
     status = 0
     for error in errors:
-        sys.stderr.write(f"pykclient: {error}\n")
+        is_absent = isinstance(error, GroupIdNotFoundError)
+        cure = "; `pykclient groups list` names those that there are" if is_absent else ""
+        sys.stderr.write(f"pykclient: {error}{cure}\n")
         status = 1
     return status
 

@@ -14,11 +14,12 @@ import argparse
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
-from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 import pykclient
 from pykclient.cli.cluster_options import client_settings
+from pykclient.cli.moment import moment_ms
+from pykclient.cli.span import offset_inside
 from pykclient.cli.table import shown, write_rows
 from pykclient.consumer.config import duration_ms
 from pykclient.errors import GroupIdNotFoundError, UsageError
@@ -29,14 +30,13 @@ if TYPE_CHECKING:
 
     from pykclient import Admin, Consumer
 
-MS_PER_S = 1_000
 NS_PER_MS = 1_000_000
 
 Partitions = Sequence[TopicPartition]
 Committed = Mapping[TopicPartition, OffsetAndMetadata]
 Offsets = dict[TopicPartition, int]
 Target = Callable[[Partitions, Committed, "Consumer"], Offsets]
-"""Gives each partition its new offset; the consumer knows what the partitions hold."""
+"""Gives each partition its new offset; the consumer looks up what the partitions hold."""
 
 
 def add_arguments(part: argparse.ArgumentParser) -> None:
@@ -71,10 +71,12 @@ def add_arguments(part: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Print where a group shall go on, and with ``--execute`` have it do so; the exit status."""
-    settings = client_settings(options)
     group, target = options.group, options.target
-    with pykclient.Admin(settings) as admin, pykclient.Consumer(settings) as consumer:
-        _refuse_members(admin, group)
+    with (
+        pykclient.Admin(client_settings(options, "admin")) as admin,
+        pykclient.Consumer(client_settings(options, "consumer")) as consumer,
+    ):
+        is_there = _is_there_without_members(admin, group)
         committed = admin.list_group_offsets(group)
         partitions = _chosen(admin, options, committed)
         offsets = target(partitions, committed, consumer)
@@ -92,7 +94,8 @@ def run(options: argparse.Namespace) -> int:
     ]
     write_rows("reset", rows, is_json=options.json)
     if not options.execute:
-        sys.stderr.write("pykclient: nothing was changed; give --execute to move the group\n")
+        aim = "to move the group" if is_there else f"to make group {group!r}, which is not there"
+        sys.stderr.write(f"pykclient: nothing was changed; give --execute {aim}\n")
     return 0
 
 
@@ -132,15 +135,7 @@ def shift_by(text: str) -> Target:
 
 def to_time(text: str) -> Target:
     """Go on with the first record at or after a time; UTC where the text names no zone."""
-    try:
-        moment = datetime.fromisoformat(text)
-    except ValueError as error:
-        raise ValueError(
-            f"{text!r} is no time; write 2026-01-31, 2026-01-31T12:00 or 2026-01-31T12:00:00+02:00"
-        ) from error
-    if moment.tzinfo is None:
-        moment = moment.replace(tzinfo=UTC)
-    return _at_or_after(int(moment.timestamp() * MS_PER_S))
+    return _at_or_after(moment_ms(text))
 
 
 def before_now(text: str) -> Target:
@@ -171,16 +166,7 @@ def _at_or_after(time_ms: int) -> Target:
 def _within(wanted: Offsets, consumer: Consumer) -> Offsets:
     """Move offsets to the nearer end of what the partitions hold."""
     begins, ends = consumer.beginning_offsets(wanted), consumer.end_offsets(wanted)
-    offsets = {}
-    for partition, offset in wanted.items():
-        taken = min(max(offset, begins[partition]), ends[partition])
-        if taken != offset:
-            sys.stderr.write(
-                f"pykclient: {partition} holds offsets {begins[partition]} to {ends[partition]}; "
-                f"{taken} is taken instead of {offset}\n"
-            )
-        offsets[partition] = taken
-    return offsets
+    return {p: offset_inside(p, offset, begins[p], ends[p]) for p, offset in wanted.items()}
 
 
 def _checked(parse: Callable[[str], Target]) -> Callable[[str], Target]:
@@ -205,12 +191,16 @@ def _topic(text: str) -> tuple[str, tuple[int, ...] | None]:
     return topic, partitions
 
 
-def _refuse_members(admin: Admin, group: str) -> None:
-    """Raise for a group that is in use. One that does not exist may be given offsets."""
+def _is_there_without_members(admin: Admin, group: str) -> bool:
+    """Whether a group exists; one that does not may be given offsets, too.
+
+    Raises:
+        UsageError: it is in use.
+    """
     try:
         description = admin.describe_groups([group])[group]
     except GroupIdNotFoundError:
-        return
+        return False
     if description.members:
         members = description.members
         clients = sorted({shown(f"{m.client_id or m.member_id} at {m.host}") for m in members})
@@ -218,6 +208,7 @@ def _refuse_members(admin: Admin, group: str) -> None:
             f"group {group!r} is in use ({description.state}, {len(members)} members: "
             f"{', '.join(clients)}), and what they commit would overwrite this; stop them first"
         )
+    return True
 
 
 def _chosen(admin: Admin, options: argparse.Namespace, committed: Committed) -> Partitions:

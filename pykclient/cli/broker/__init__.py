@@ -1,0 +1,1 @@
+"""``pykclient broker``: a broker for trying and testing, without Java."""

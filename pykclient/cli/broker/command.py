@@ -1,0 +1,107 @@
+"""``pykclient broker``: a broker for trying and testing, without Java.
+
+It is the fake cluster of `pykclient.testing` with one broker, served until Ctrl-C or SIGTERM, which
+are its orderly end, with status 0.
+
+Owner: the main thread, which waits; the broker has a thread of its own.
+"""
+
+from __future__ import annotations
+
+import signal
+import socket
+import sys
+from ipaddress import ip_address
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    import argparse
+
+PORT: Final = 9092
+PORT_MAX: Final = 65_535
+LOOPBACK: Final = "127.0.0.1"
+
+DESCRIPTION: Final = (
+    "Serve Kafka's protocol to any client, for trying and testing: one broker, without replicas, "
+    "compaction, transactions, quotas and security. Without --data everything is gone when it ends."
+)
+
+
+def add_command(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    parser = commands.add_parser(
+        "broker", help="serve a broker for trying and testing", description=DESCRIPTION
+    )
+    parser.add_argument(
+        "--host",
+        default=LOOPBACK,
+        help="where to listen (default: %(default)s, which only this machine reaches)",
+    )
+    parser.add_argument(
+        "--port", type=int, default=PORT, help="0 for one that is free (default: %(default)s)"
+    )
+    parser.add_argument(
+        "--advertised-host",
+        metavar="HOST",
+        help="where clients are sent to, if that is not --host: needed with --host 0.0.0.0",
+    )
+    parser.add_argument(
+        "--data", type=Path, metavar="DIR", help="keep topics and offsets in this folder"
+    )
+    parser.add_argument(
+        *("--partitions", "-p"),
+        type=int,
+        default=1,
+        metavar="N",
+        help="of a topic that does not say how many (default: %(default)s)",
+    )
+    parser.add_argument(
+        "--no-auto-create",
+        action="store_true",
+        help="make no topic because a client writes to it or looks it up",
+    )
+    parser.set_defaults(run=run, parser=parser)
+
+
+def run(options: argparse.Namespace) -> int:
+    # Imported here: other commands start without it.
+    from pykclient.testing import FakeKafka
+
+    if not 0 <= options.port <= PORT_MAX:
+        options.parser.error(f"--port {options.port}: give a number from 0 to {PORT_MAX}")
+    if options.advertised_host is None and _is_wildcard(options.host):
+        options.parser.error(
+            f"--host {options.host} is no address that clients can be sent to; give also "
+            "--advertised-host, the name by which they reach this machine"
+        )
+    handler = signal.signal(signal.SIGTERM, signal.default_int_handler)
+    try:
+        with FakeKafka(
+            host=options.host,
+            port=options.port,
+            advertised_host=options.advertised_host,
+            data=options.data,
+            default_partition_count=options.partitions,
+            auto_create_topics=not options.no_auto_create,
+        ) as broker:
+            where = "in memory" if options.data is None else f"in {options.data}"
+            sys.stdout.write(
+                f"Broker for trying and testing at {broker.bootstrap_servers}, {where}; "
+                "Ctrl-C ends it\n"
+            )
+            sys.stdout.flush()
+            broker.wait()
+    except KeyboardInterrupt:
+        sys.stderr.write("pykclient: the broker has ended\n")
+    finally:
+        signal.signal(signal.SIGTERM, handler)
+    return 0
+
+
+def _is_wildcard(host: str) -> bool:
+    """Whether it is every address of this machine: 0.0.0.0 and ::, also written as 0 or 0::0."""
+    try:
+        address = socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)[0][4][0]
+    except OSError:
+        return False  # FakeKafka, which looks it up again, says why there is no such host
+    return ip_address(address).is_unspecified

@@ -1,0 +1,64 @@
+"""What a command says of an error, on one line; and writing results, whose errors say so.
+
+Owner: none; it holds no state.
+"""
+
+from __future__ import annotations
+
+import sys
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Final
+
+from pykclient.errors import UsageError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+OUTPUT: Final = "the output cannot be written"
+
+
+def reason_of(error: BaseException) -> str:
+    """Say what was wrong, and with what."""
+    reason: str | None = str(error)
+    if isinstance(error, OSError) and error.errno is not None:
+        reason = error.strerror if error.filename is None else f"{error.filename}: {error.strerror}"
+    return " ".join(str(reason).split())
+
+
+def absent_topic(topic: str) -> UsageError:
+    """Return the error of a topic that is not there."""
+    return UsageError(
+        f"there is no topic {topic!r}; `pykclient topics list` names those that there are"
+    )
+
+
+def absent_partition(topic: str, partition: int, count: int) -> UsageError:
+    """Return the error of a partition that a topic of `count` ones has not."""
+    return UsageError(f"topic {topic!r} has no partition {partition}, only 0 to {count - 1}")
+
+
+def write_output(data: str | bytes = "", *, is_flushed: bool = False) -> None:
+    """Write to standard output. Raises `OSError`, which names it."""
+    with named(OUTPUT):
+        if isinstance(data, str):
+            sys.stdout.write(data)
+        else:
+            sys.stdout.buffer.write(data)
+        if is_flushed:
+            sys.stdout.flush()
+
+
+@contextmanager
+def named(what: str) -> Iterator[None]:
+    """Have an error of the system name what was read or written, as those of opening do."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno is None:
+            raise
+        raise OSError(error.errno, error.strerror, what) from error
+
+
+def records_were(done: str, count: int) -> str:
+    """Say to how many records something was done."""
+    return f"1 record was {done}" if count == 1 else f"{count} records were {done}"

@@ -1,0 +1,1 @@
+"""``pykclient consume``: records of topics as lines, in a format or as JSON."""

@@ -1,0 +1,183 @@
+"""``pykclient consume``: records of topics as lines, in a format or as JSON.
+
+Partitions are assigned and nothing is committed, unless a group is named; then the group goes on
+where it was. It commits what earlier polls have printed every ``auto.commit.interval.ms``, and all
+that was printed at its end; after Ctrl-C or SIGTERM what was printed last may be printed again.
+
+Owner: the main thread.
+"""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING, Final, NoReturn
+
+import pykclient
+from pykclient import RebalanceListener
+from pykclient.cli.cluster_options import add_cluster_options
+from pykclient.cli.complaint import records_were, write_output
+from pykclient.cli.progress import progress
+from pykclient.cli.record_format import NULL, record_format
+from pykclient.cli.record_json import record_line
+from pykclient.cli.span import BEGINNING, STORED, add_span_options, partitions_of, place
+from pykclient.cli.span_reader import SpanReader, reader_settings
+from pykclient.errors import UsageError
+
+if TYPE_CHECKING:
+    import argparse
+    from collections.abc import Callable, Sequence
+
+    from pykclient import Consumer, ConsumerRecord, TopicPartition
+
+    Form = Callable[[ConsumerRecord], bytes]
+
+POLL_S: Final = 1.0
+FORMAT: Final = "%s\\n"
+
+DESCRIPTION: Final = (
+    "Print records: each as a line, in a format with -f, or as JSON. Formats: %t topic, "
+    "%p partition, %o offset, %k key, %s value, %h headers, %T time in ms, %K and %S the "
+    "sizes of key and value (-1 for null), %R the value's size in four bytes, \\n, \\t, \\xNN."
+)
+
+
+def add_command(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    parser = commands.add_parser("consume", help="print records", description=DESCRIPTION)
+    add_cluster_options(parser)
+    add_span_options(parser, default="beginning; with a group, where it was")
+    parser.add_argument(
+        "--from-beginning",
+        action="append_const",
+        const=place(BEGINNING),
+        dest="places",
+        help="-o beginning",
+    )
+    parser.add_argument(*("-G", "--group"), help="read as a member of this group, and commit")
+    parser.add_argument(
+        *("-e", "--exit"), action="store_true", help="end at the end, as it was at the start"
+    )
+    parser.add_argument(*("-c", "--count"), type=int, metavar="N", help="end after so many records")
+    parser.add_argument(*("-f", "--format"), help="what to print of a record (default: %%s\\n)")
+    parser.add_argument(
+        *("-K", "--key-delimiter"),
+        metavar="DELIM",
+        help="print the key, and this behind it, before the value",
+    )
+    parser.add_argument(
+        *("-D", "--delimiter"), metavar="DELIM", help="print this behind a record, not \\n"
+    )
+    parser.add_argument(*("-Z", "--null"), action="store_true", help="print null as NULL")
+    parser.set_defaults(run=run, parser=parser)
+
+
+def run(options: argparse.Namespace) -> int:
+    form = _form(options)
+    with pykclient.Consumer(reader_settings(options, options.group)) as consumer:
+        reading = Reading(consumer, form, options.count)
+        try:
+            if options.group is None:
+                return reading.read_assigned(options)
+            reading.read_group(options)
+        except KeyboardInterrupt as error:
+            raise type(error)(records_were("printed", reading.printed_count)) from error
+    return 0
+
+
+class Reading:
+    """Prints records in a form; at most `count`, None for no limit."""
+
+    def __init__(self, consumer: Consumer, form: Form, count: int | None) -> None:
+        self.printed_count = 0
+        self._consumer = consumer
+        self._form = form
+        self._count = count
+        self._is_settled = False
+
+    def read_assigned(self, options: argparse.Namespace) -> int:
+        """Print what partitions hold between both ends, without a group; the exit status."""
+        reader = SpanReader(self._consumer, options)
+        span = reader.span
+        has_end = options.exit or any(each.until_ms is not None for each in options.places)
+        ends = span.ends if has_end else {}
+        total = span.record_count if has_end else None
+        with progress("read", total, is_shown=not sys.stdout.isatty()) as show:
+            while not (has_end and self._is_at(ends)) and reader.read(lambda: self._poll(ends)):
+                show(self.printed_count)
+        return reader.status
+
+    def read_group(self, options: argparse.Namespace) -> None:
+        """Print what a member of a group gets; with ``--exit`` until its partitions are at the end.
+
+        A member that was assigned nothing is at the end.
+        """
+        consumer = self._consumer
+        partitions = partitions_of(consumer, options)  # a topic that is not there is an error
+        ends = consumer.end_offsets(partitions) if options.exit else {}
+        listener = RebalanceListener(self._end_rebalance, self._begin_rebalance)
+        consumer.subscribe(options.topics, listener=listener)
+        with progress("read", None, is_shown=not sys.stdout.isatty()) as show:
+            while self._poll({}):
+                show(self.printed_count)
+                assigned = consumer.assignment()
+                left = {p: end for p, end in ends.items() if p in assigned}
+                if options.exit and (assigned or self._is_settled) and self._is_at(left):
+                    return
+
+    def _begin_rebalance(self, revoked: Sequence[TopicPartition]) -> None:
+        self._is_settled = False
+
+    def _end_rebalance(self, added: Sequence[TopicPartition]) -> None:
+        self._is_settled = True
+
+    def _poll(self, ends: dict[TopicPartition, int]) -> bool:
+        """Print what there is before the ends, and return whether there may be more."""
+        left = None if self._count is None else self._count - self.printed_count
+        if left == 0:
+            return False
+        records = self._consumer.poll(POLL_S, left)
+        lines = [
+            self._form(record)
+            for record in records
+            if not ends or record.offset < ends[record.topic_partition]
+        ]
+        self.printed_count += len(lines)  # first: Ctrl-C may come when they are out
+        write_output(b"".join(lines), is_flushed=True)
+        return True
+
+    def _is_at(self, ends: dict[TopicPartition, int]) -> bool:
+        positions = self._consumer.position()
+        return all(positions[partition] >= end for partition, end in ends.items())
+
+
+def _form(options: argparse.Namespace) -> Form:
+    """Return what is printed of a record; options that contradict each other end with status 2."""
+    error: Callable[[str], NoReturn] = options.parser.error
+    if options.count is not None and options.count < 1:
+        error(f"--count {options.count}: give 1 or more")
+    if options.json and (options.format or options.key_delimiter or options.delimiter):
+        error("--json has a form of its own; leave out -f, -K and -D")
+    if options.format and (options.key_delimiter or options.delimiter):
+        error("-f says all of the form; leave out -K and -D")
+    if options.group is None:
+        if any(each.word == STORED for each in options.places):
+            error("-o stored needs a group: -G")
+    elif options.partitions or any(each.word != STORED for each in options.places):
+        error(
+            "a group is assigned its partitions and goes on where it was; leave out -p and -o, or "
+            "move the group with `pykclient groups reset`"
+        )
+    if options.json:
+        return record_line
+    text = options.format
+    if text is None:
+        key = "" if options.key_delimiter is None else f"%k{_literal(options.key_delimiter)}"
+        end = "\\n" if options.delimiter is None else _literal(options.delimiter)
+        text = f"{key}%s{end}"
+    try:
+        return record_format(text, null=NULL if options.null else b"")
+    except UsageError as failure:
+        error(str(failure))
+
+
+def _literal(delimiter: str) -> str:
+    return str(delimiter).replace("%", "%%")

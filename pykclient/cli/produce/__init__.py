@@ -1,0 +1,1 @@
+"""``pykclient produce``: records from lines, files or JSON into a topic."""

@@ -1,0 +1,1 @@
+"""``pykclient scan``: what is in topics, partition by partition."""

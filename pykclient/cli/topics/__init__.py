@@ -1,0 +1,1 @@
+"""``pykclient topics``: list, describe, create and delete topics."""

@@ -1,0 +1,279 @@
+"""`pykclient topics` and `pykclient scan`: what they print, as lines, as JSON and on a terminal."""
+
+from __future__ import annotations
+
+import json
+import os
+import pty
+import re
+import subprocess
+import sys
+from typing import IO, TYPE_CHECKING, Any
+
+import pytest
+
+from pykclient import Admin, accel
+from pykclient.cli.scan import command as scan
+from pykclient.cli.scan import tally
+from pykclient.version import __version__
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from pykclient.testing import FakeKafka
+    from tests.cli.commands import Commands
+
+CONTROL = re.compile(r"\x1b\[[0-9;?]*[a-zA-Z]")
+START_MS = 1_700_000_000_000
+"""2023-11-14T22:13:20Z"""
+
+
+def rows(run: Commands, *arguments: str) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in run.printed(*arguments, "--json")]
+
+
+@pytest.mark.parametrize(
+    ("implementation", "note", "core"),
+    [("compiled", None, "compiled core"), ("pure", "not built", "pure core: not built")],
+)
+def test_the_version_says_which_core_runs(
+    run: Commands,
+    monkeypatch: pytest.MonkeyPatch,
+    implementation: str,
+    note: str | None,
+    core: str,
+) -> None:
+    monkeypatch.setattr(accel, "implementation", implementation)
+    monkeypatch.setattr(accel, "implementation_note", note)
+    assert run.printed("--version") == [f"pykclient {__version__} ({core})"]
+
+
+@pytest.fixture
+def filled(run: Commands, topic: str) -> str:
+    """Partition 0 has four records: two keys, one null; partition 1 has one without a key."""
+    fields: list[dict[str, object]] = [
+        {"partition": 0, "key": "a", "value": "one"},
+        {"partition": 0, "key": "a", "value": "three"},
+        {"partition": 0, "key": "bc", "value": None},
+        {"partition": 0, "key": None, "value": ""},
+        {"partition": 1, "value": "v"},
+    ]
+    lines = [
+        json.dumps({**each, "timestamp_ms": START_MS + n * 1_000}) for n, each in enumerate(fields)
+    ]
+    run.printed("produce", "-t", topic, "-J", given="\n".join(lines).encode())
+    return topic
+
+
+@pytest.mark.promise("`pykclient topics` lists, describes, creates and deletes topics")
+def test_topics_are_made_listed_described_and_deleted(run: Commands, topic: str) -> None:
+    first, second = f"{topic}-a", f"{topic}-b"
+    settings = ("--partitions", "3", "-c", "retention.ms=-1")
+    made = rows(run, "topics", "create", first, second, *settings)
+    assert made == [
+        {"type": "topic", "topic": name, "partitions": 3, "replicas": 1} for name in (first, second)
+    ]
+    assert made[0] in rows(run, "topics", "list")
+    run.printed("produce", "-t", first, "-p1", given=b"v\n")
+    heading = "PARTITION  BEGIN-OFFSET  END-OFFSET  LEADER  REPLICAS  IN-SYNC"
+    assert run.printed("topics", "describe", first) == [
+        f"{'TOPIC'.ljust(len(first))}  {heading}",
+        *(f"{first}{n:11}{0:14}{int(n == 1):12}{0:8}  0         0" for n in range(3)),
+    ]
+    run.printed("topics", "delete", second, first)
+    left = {row["topic"] for row in rows(run, "topics", "list")}
+    assert (topic in left, first in left, second in left) == (True, False, False)
+
+
+@pytest.mark.promise("`pykclient topics` lists, describes, creates and deletes topics")
+@pytest.mark.parametrize(
+    ("arguments", "reason"),
+    [
+        (("describe", "TOPIC", "absent"), "there is no topic 'absent'; `pykclient topics list`"),
+        (("delete", "TOPIC", "absent"), "there is no topic 'absent'; `pykclient topics list`"),
+        (("create", "TOPIC"), "There is a topic with this name"),
+        (("create", "new", "--replication-factor", "9"), "9 replicas cannot be on 1 brokers"),
+        (("create", "new", "--partitions", "0"), "give a number from 1"),
+        (("create", "new", "-c", "retention.ms=long"), "retention.ms"),
+    ],
+)
+def test_what_cannot_be_done_with_topics_is_said_in_a_line(
+    run: Commands, topic: str, arguments: tuple[str, ...], reason: str
+) -> None:
+    result = run("topics", *(topic if each == "TOPIC" else each for each in arguments))
+    assert (result.status, result.output, result.complaint.count("\n")) == (1, b"", 1)
+    assert reason in result.complaint
+    assert topic in {row["topic"] for row in rows(run, "topics", "list")}, "nothing was deleted"
+
+
+def test_a_partition_without_a_leader_does_not_hide_the_others(
+    run: Commands, broker: FakeKafka, topic: str
+) -> None:
+    with broker.control() as cluster:
+        partition = cluster.topics[topic].partitions[1]
+        partition.leader_id = -1
+    try:
+        found = rows(run, "topics", "describe", topic)
+    finally:
+        with broker.control():
+            partition.leader_id = 0
+    assert [(row["leader"], row["end_offset"]) for row in found] == [(0, 0), (None, None)]
+
+
+@pytest.mark.promise("`pykclient scan` counts records, keys, nulls, sizes and times by partition")
+def test_a_scan_counts_what_is_there(run: Commands, filled: str) -> None:
+    first, second, total = rows(run, "scan", "-t", filled)
+    assert first == {
+        "type": "partition",
+        "topic": filled,
+        "partition": 0,
+        "begin_offset": 0,
+        "end_offset": 4,
+        "records": 4,
+        "keyed": 3,
+        "distinct_keys": 2,
+        "null_values": 1,
+        "key_bytes": 4,
+        "value_bytes": 8,
+        "value_bytes_max": 5,
+        "first_time": "2023-11-14T22:13:20.000+00:00",
+        "last_time": "2023-11-14T22:13:23.000+00:00",
+    }
+    assert (second["records"], second["keyed"], second["distinct_keys"]) == (1, 0, 0)
+    assert (total["type"], total["records"], total["distinct_keys"]) == ("topic", 5, 2)
+    assert total["last_time"] == "2023-11-14T22:13:24.000+00:00"
+
+
+@pytest.mark.promise("`pykclient scan` counts records, keys, nulls, sizes and times by partition")
+def test_a_scan_is_of_what_the_options_name(run: Commands, filled: str) -> None:
+    places = ("-p0", "-o", "s@2023-11-14T22:13:21Z", "-o", "e@2023-11-14T22:13:23Z")
+    partition, _ = rows(run, "scan", "-t", filled, *places)
+    assert (partition["begin_offset"], partition["end_offset"], partition["records"]) == (1, 3, 2)
+    assert run("scan", "-t", filled, "-o", "stored").status == 2
+    absent = run("scan", "-t", "absent", "--timeout", ".5")
+    assert (absent.status, absent.complaint.count("\n")) == (1, 1)
+    assert "there is no topic 'absent'" in absent.complaint
+
+
+def test_a_scan_shows_times_that_no_calendar_has(run: Commands, topic: str) -> None:
+    late_ms = 10**15
+    given = json.dumps({"value": "v", "partition": 0, "timestamp_ms": late_ms}).encode()
+    run.printed("produce", "-t", topic, "-J", given=given)
+    assert rows(run, "scan", "-t", topic)[0]["last_time"] == str(late_ms)
+
+
+def test_a_topic_that_is_deleted_meanwhile_is_not_listed(
+    run: Commands, broker: FakeKafka, topic: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    deleted = f"{topic}-deleted"
+    with broker.control() as cluster:
+        cluster.create_topic(deleted, 1)
+    list_topics = Admin.list_topics
+
+    def list_before_deletion(admin: Admin, **options: bool) -> Any:
+        found = list_topics(admin, **options)
+        with broker.control() as cluster:
+            if deleted in cluster.topics:
+                cluster.delete_topic(deleted)
+        return found
+
+    monkeypatch.setattr(Admin, "list_topics", list_before_deletion)
+    names = {row["topic"] for row in rows(run, "topics", "list")}
+    assert (topic in names, deleted in names) == (True, False)
+
+
+def test_keys_are_not_counted_beyond_the_limit(
+    run: Commands, filled: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tally, "KEY_COUNT_MAX", 1)
+    found = rows(run, "scan", "-t", filled)
+    assert {row["distinct_keys"] for row in found} == {None}
+    assert found[-1]["keyed"] == 3
+
+
+def test_without_pyarrow_the_cure_is_named(
+    run: Commands, topic: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(scan, "find_spec", lambda name: None)
+    result = run("scan", "-t", topic)
+    assert (result.status, result.complaint) == (
+        1,
+        "pykclient: scan needs pyarrow: pip install 'pykclient[cli]'\n",
+    )
+
+
+@pytest.mark.promise("tables are drawn by rich on a terminal, and are plain lines without one")
+@pytest.mark.parametrize(("columns", "is_wide"), [("250", True), ("60", False)])
+def test_a_terminal_is_drawn_a_table_that_fits(
+    broker: FakeKafka, filled: str, columns: str, is_wide: bool
+) -> None:
+    output = on_terminal(broker, columns, "scan", "-t", filled)
+    bar, _, table = output.partition("TOPIC")
+    assert "scanned" in bar
+    assert "5/5" in bar
+    lines = f"TOPIC{table}".splitlines()
+    assert max(map(len, lines)) <= int(columns)
+    is_one_table = any("RECORDS" in line and "KEYED" in line for line in lines)
+    assert is_one_table is is_wide
+    assert sum("2023-11-14T22:13:24.000+00:00" in line for line in lines) == (2 if is_wide else 3)
+
+
+@pytest.mark.promise("tables are drawn by rich on a terminal, and are plain lines without one")
+def test_a_terminal_shows_how_far_produce_and_consume_are(
+    broker: FakeKafka, topic: str, tmp_path: Path
+) -> None:
+    lines = tmp_path / "lines"
+    lines.write_bytes(b"one\ntwo\n")
+    with lines.open("rb") as given:
+        shown = on_terminal(broker, "80", "produce", "-t", topic, "-p0", stdin=given)
+    assert "sent" in shown
+    output = tmp_path / "output"
+    with output.open("wb") as printed:
+        shown = on_terminal(broker, "80", "consume", "-t", topic, "-e", stdout=printed)
+    assert ("read" in shown, "2/2" in shown) == (True, True)
+    assert output.read_bytes() == lines.read_bytes()
+
+
+def on_terminal(broker: FakeKafka, columns: str, *arguments: str, **streams: IO[bytes]) -> str:
+    """What a command writes to a terminal of so many columns, without control sequences.
+
+    A stream that is given takes the place of the terminal.
+    """
+    ours, its = pty.openpty()
+    environ = {
+        **os.environ,
+        "COLUMNS": columns,
+        "TERM": "xterm",
+        "PYKCLIENT_BOOTSTRAP_SERVERS": broker.bootstrap_servers,
+    }
+    command = [sys.executable, "-m", "pykclient", *arguments]
+    every: dict[str, Any] = {"stdin": its, "stdout": its, "stderr": its, **streams}
+    with subprocess.Popen(command, env=environ, **every) as process:
+        os.close(its)
+        output = b""
+        try:
+            while data := os.read(ours, 65_536):
+                output += data
+        except OSError:  # of Linux, when the other side is closed
+            pass
+    os.close(ours)
+    assert process.returncode == 0, output
+    return CONTROL.sub("", output.decode())
+
+
+def test_topics_that_are_made_are_there_for_other_clients(broker: FakeKafka, run: Commands) -> None:
+    run.printed("topics", "create", "for-others", "--partitions", "2")
+    with Admin(bootstrap_servers=broker.bootstrap_servers) as admin:
+        assert len(admin.describe_topics(["for-others"])["for-others"].partitions) == 2
+
+
+def test_a_group_that_is_not_there_is_named_with_what_to_do(run: Commands, topic: str) -> None:
+    missing = run("groups", "offsets", "absent")
+    assert missing.status == 1
+    assert missing.complaint.endswith("; `pykclient groups list` names those that there are\n")
+    reset = run("groups", "reset", "absent", "--topic", topic, "--to-earliest")
+    assert reset.status == 0
+    assert reset.complaint == (
+        "pykclient: nothing was changed; give --execute to make group 'absent', which is not "
+        "there\n"
+    )
