@@ -21,7 +21,17 @@ import json
 import math
 import struct
 from collections.abc import Callable
-from typing import TYPE_CHECKING, ClassVar, Final, Generic, NamedTuple, Protocol, TypeVar, cast
+from typing import (
+    TYPE_CHECKING,
+    Any,
+    ClassVar,
+    Final,
+    Generic,
+    NamedTuple,
+    Protocol,
+    TypeVar,
+    cast,
+)
 from uuid import UUID
 
 from pykclient.errors.base import ConfigError, KafkaError, SerializationError, describe_cause
@@ -54,6 +64,7 @@ __all__ = [
     "UUIDSerializer",
 ]
 
+T = TypeVar("T")
 T_co = TypeVar("T_co", covariant=True)
 T_contra = TypeVar("T_contra", contravariant=True)
 Number = TypeVar("Number", bound=float)
@@ -80,6 +91,10 @@ class DeserializeWithHeaders(NamedTuple):
     call: Callable[[str, Headers, bytes], object]
 
 
+Encoded = bytes | bytearray | memoryview | None
+"""What a serializer of an application's may return."""
+
+
 class Serializer(Protocol[T_contra]):
     """Turns keys or values into bytes.
 
@@ -88,7 +103,7 @@ class Serializer(Protocol[T_contra]):
     sent. The key is serialized before the value, with the same list.
     """
 
-    def serialize(self, topic: str, value: T_contra) -> bytes | None:
+    def serialize(self, topic: str, value: T_contra, /) -> Encoded:
         """Return the bytes to send to `topic`, None for null. A client never gives it None.
 
         Raises: anything; `send` raises it as a `SerializationError` that names the setting.
@@ -103,12 +118,60 @@ class Deserializer(Protocol[T_co]):
     headers of the record, a tuple of pairs of a name and bytes or None.
     """
 
-    def deserialize(self, topic: str, data: bytes) -> T_co:
+    def deserialize(self, topic: str, data: bytes, /) -> T_co:
         """Return what `data`, read from `topic`, stands for. A client never gives it None.
 
         Raises: anything; `poll` raises it as a `RecordDeserializationError` that names the record.
         """
         ...
+
+
+class _WithHeaders(Protocol[T_contra]):
+    def serialize(self, topic: str, headers: HeaderList, value: T_contra, /) -> Encoded: ...
+
+
+class _HeadersLast(Protocol[T_contra]):
+    def serialize(self, topic: str, value: T_contra, /, headers: HeaderList) -> Encoded: ...
+
+
+class _ReadsHeaders(Protocol[T_co]):
+    def deserialize(self, topic: str, headers: Headers, data: bytes, /) -> T_co: ...
+
+
+class _ReadsHeadersLast(Protocol[T_co]):
+    def deserialize(self, topic: str, data: bytes, /, headers: Headers) -> T_co: ...
+
+
+if TYPE_CHECKING:
+    # What the settings take, for type checkers; `_call_of` tells these forms apart.
+    SerializerSetting = (
+        Serializer[T]
+        | type[Serializer[T]]
+        | _WithHeaders[T]
+        | type[_WithHeaders[T]]
+        | _HeadersLast[T]
+        | type[_HeadersLast[T]]
+        | Callable[[T], Encoded]
+        | Callable[[str, T], Encoded]
+        | Callable[[T, HeaderList], Encoded]
+        | Callable[[str, HeaderList, T], Encoded]
+        | Callable[[str, T, HeaderList], Encoded]
+        | str
+    )
+    DeserializerSetting = (
+        Deserializer[T | None]
+        | type[Deserializer[T | None]]
+        | _ReadsHeaders[T | None]
+        | type[_ReadsHeaders[T | None]]
+        | _ReadsHeadersLast[T | None]
+        | type[_ReadsHeadersLast[T | None]]
+        | Callable[[bytes], T | None]
+        | Callable[[str, bytes], T | None]
+        | Callable[[bytes, Headers], T | None]
+        | Callable[[str, Headers, bytes], T | None]
+        | Callable[[str, bytes, Headers], T | None]
+        | str
+    )
 
 
 def serialize_function(setting: str, serializer: object) -> Serialize | SerializeWithHeaders:
@@ -433,12 +496,11 @@ class JsonSerializer(Serializer[object]):
             ) from error
 
 
-class JsonDeserializer(Deserializer[object]):
+class JsonDeserializer(Deserializer[Any]):
     """Reads JSON in UTF-8. Raises ValueError for anything else."""
 
-    def deserialize(self, topic: str, data: bytes | None) -> object:
-        value: object = None if data is None else json.loads(data.decode())
-        return value
+    def deserialize(self, topic: str, data: bytes | None) -> Any:
+        return None if data is None else json.loads(data.decode())
 
 
 def _shown(value: object) -> str:

@@ -59,6 +59,11 @@ class OffsetAndTimestamp(NamedTuple):
     timestamp_ms: int
     leader_epoch: int | None = None
 
+    @property
+    def timestamp(self) -> datetime | None:
+        """The timestamp in UTC; None if there is none, or it is beyond the year 9999."""
+        return utc_datetime(self.timestamp_ms)
+
 
 class Node(NamedTuple):
     """One broker's address. ``id`` is negative for an address from ``bootstrap_servers``."""

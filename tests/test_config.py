@@ -147,6 +147,11 @@ def test_settings_that_are_no_mapping_are_refused(settings: object) -> None:
         AdminConfig.from_settings(settings)  # type: ignore[arg-type]
 
 
+def test_a_topic_in_the_place_of_settings_is_sent_to_subscribe() -> None:
+    with pytest.raises(ConfigError, match=r"For topics call subscribe\(\['orders'\]\)"):
+        ConsumerConfig.from_settings("orders", bootstrap_servers="h1:9092")  # type: ignore[arg-type]
+
+
 def test_a_key_that_is_no_text_is_refused() -> None:
     with pytest.raises(ConfigError, match="A setting's name is a string, not 5"):
         AdminConfig.from_settings({5: 5})  # type: ignore[dict-item]

@@ -32,10 +32,17 @@ Owner: none; types only.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Literal, TypedDict
+from typing import TYPE_CHECKING, Generic, Literal, TypedDict
+
+from pykclient.type_parameters import K, V
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
+
+    from pykclient.errors import CorruptRecordError, RecordDeserializationError
+    from pykclient.serialization import DeserializerSetting, SerializerSetting
+
+    OnRecordError = str | Callable[[CorruptRecordError | RecordDeserializationError], object]
 '''
 
 
@@ -49,9 +56,11 @@ def module() -> str:
     parts = [INTRODUCTION]
     for config in sorted(CONFIGS, key=lambda config: config.client):
         name, blank = config.client.title(), "\n" if len(parts) > 1 else ""
-        parts.append(f"{blank}\nclass {name}Settings(TypedDict, total=False):")
+        fields = "\n".join(_fields(config))
+        bases = "TypedDict, Generic[K, V]" if "[K]" in fields else "TypedDict"
+        parts.append(f"{blank}\nclass {name}Settings({bases}, total=False):")
         parts.append(f'    """Keywords of `{name}`. Times are milliseconds, sizes bytes."""\n')
-        parts.append("\n".join(_fields(config)))
+        parts.append(fields)
     return "\n".join(parts) + "\n"
 
 

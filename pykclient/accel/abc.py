@@ -18,6 +18,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Protocol, TypeVar
 
+from pykclient.errors.base import KafkaError
+
 if TYPE_CHECKING:
     from pykclient.accel.pure import Delivery
     from pykclient.types import Headers
@@ -28,7 +30,7 @@ HeadersInput = Mapping[str, bytes | None] | Iterable[tuple[str, bytes | None]]
 T = TypeVar("T")
 T_co = TypeVar("T_co", covariant=True)
 
-OnDelivery = Callable[[T, Exception | None], object]
+OnDelivery = Callable[[T, KafkaError | None], object]
 """A delivery callback: where the record stands, and why it failed, if it did."""
 
 
@@ -47,7 +49,7 @@ class DeliveryBatch(Protocol[T_co]):
         """Wait at most `timeout` seconds (None: for ever) and return the record's metadata."""
         ...
 
-    def exception(self, index: int, timeout: float | None) -> Exception | None:
+    def exception(self, index: int, timeout: float | None) -> KafkaError | None:
         """Wait likewise and return why the record failed, or None when it did not."""
         ...
 

@@ -144,10 +144,7 @@ class ClientConfig:
         wrong: list[str] = []
         for source in ({} if settings is None else settings, keywords):
             if not isinstance(source, Mapping):
-                raise ConfigError(
-                    f"Settings are keywords or one mapping, not a {type(source).__name__}: write "
-                    f"bootstrap_servers='host:9092', or {{'bootstrap.servers': 'host:9092'}}."
-                )
+                raise cls._no_mapping(source)
             given.update(cls._read(source, wrong))
         is_dotted = any("." in str(spelling) for spelling in settings or ())
         config = cls()
@@ -166,6 +163,15 @@ class ClientConfig:
             count = f"{len(wrong)} settings are wrong:\n- " if len(wrong) > 1 else ""
             raise ConfigError(count + "\n- ".join(wrong))
         return config
+
+    @classmethod
+    def _no_mapping(cls, source: object) -> ConfigError:
+        is_topic = isinstance(source, str) and cls.client == "consumer"
+        topics = f" For topics call subscribe([{source!r}])." if is_topic else ""
+        return ConfigError(
+            f"Settings are keywords or one mapping, not a {type(source).__name__}: write "
+            f"bootstrap_servers='host:9092', or {{'bootstrap.servers': 'host:9092'}}.{topics}"
+        )
 
     @classmethod
     def _read(cls, source: Mapping[Any, object], wrong: list[str]) -> Iterator[tuple[str, object]]:

@@ -7,10 +7,17 @@ Owner: none; types only.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Literal, TypedDict
+from typing import TYPE_CHECKING, Generic, Literal, TypedDict
+
+from pykclient.type_parameters import K, V
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
+
+    from pykclient.errors import CorruptRecordError, RecordDeserializationError
+    from pykclient.serialization import DeserializerSetting, SerializerSetting
+
+    OnRecordError = str | Callable[[CorruptRecordError | RecordDeserializationError], object]
 
 
 class AdminSettings(TypedDict, total=False):
@@ -91,7 +98,7 @@ class AdminSettings(TypedDict, total=False):
     """
 
 
-class ConsumerSettings(TypedDict, total=False):
+class ConsumerSettings(TypedDict, Generic[K, V], total=False):
     """Keywords of `Consumer`. Times are milliseconds, sizes bytes."""
 
     allow_auto_create_topics: bool
@@ -198,7 +205,7 @@ class ConsumerSettings(TypedDict, total=False):
     """Whether records of open and aborted transactions are seen (KIP-98). Default:
     read_uncommitted; one of read_uncommitted, read_committed.
     """
-    key_deserializer: object
+    key_deserializer: DeserializerSetting[K] | None
     """Turns bytes into keys; none leaves bytes as they are. Default: None; an object, a class, a
     callable or 'package.module:Name', or org.apache.kafka.common.serialization.*Deserializer.
     """
@@ -232,7 +239,7 @@ class ConsumerSettings(TypedDict, total=False):
     """How long a window of a metric is. Default: 30000; an integer from 0 to
     9223372036854775807.
     """
-    on_record_error: object
+    on_record_error: OnRecordError
     """What becomes of a record that cannot be read: raise stops there, skip goes on behind it,
     and a function is called with the error (which has the raw bytes) and goes on when it
     returns. Default: raise; raise, skip, a function or 'package.module:name'.
@@ -294,14 +301,14 @@ class ConsumerSettings(TypedDict, total=False):
     """How long a connection may take to open; doubles each time. Default: 10000; an integer from
     0 to 9223372036854775807.
     """
-    value_deserializer: object
+    value_deserializer: DeserializerSetting[V] | None
     """Turns bytes into values; none leaves bytes as they are. Default: None; an object, a class,
     a callable or 'package.module:Name', or
     org.apache.kafka.common.serialization.*Deserializer.
     """
 
 
-class ProducerSettings(TypedDict, total=False):
+class ProducerSettings(TypedDict, Generic[K, V], total=False):
     """Keywords of `Producer`. Times are milliseconds, sizes bytes."""
 
     acks: Literal["all", "-1", "0", "1", -1, 0, 1]
@@ -357,7 +364,7 @@ class ProducerSettings(TypedDict, total=False):
     """Called for every record and its delivery. Default: empty; a list, each an object, a class,
     a callable or 'package.module:Name'.
     """
-    key_serializer: object
+    key_serializer: SerializerSetting[K] | None
     """Turns keys into bytes; none takes bytes as they are. Default: None; an object, a class, a
     callable or 'package.module:Name', or org.apache.kafka.common.serialization.*Serializer.
     """
@@ -453,7 +460,7 @@ class ProducerSettings(TypedDict, total=False):
     """How long a connection may take to open; doubles each time. Default: 10000; an integer from
     0 to 9223372036854775807.
     """
-    value_serializer: object
+    value_serializer: SerializerSetting[V] | None
     """Turns values into bytes; none takes bytes as they are. Default: None; an object, a class,
     a callable or 'package.module:Name', or org.apache.kafka.common.serialization.*Serializer.
     """

@@ -13,6 +13,7 @@ from pykclient.config.unknown_keys import java_hint
 
 if TYPE_CHECKING:
     Ending = Literal["Serializer", "Deserializer"]
+    Parameter = Literal["K", "V"]
 
 JAVA_PACKAGE: Final = "org.apache.kafka.common.serialization."
 HOME: Final = "pykclient.serialization"
@@ -41,8 +42,11 @@ _WORDS: Final = {
 }
 
 
-def serializer_or_name(ending: Ending) -> Kind[object]:
-    """What `object_or_name` takes, or the full name of one of Java's own classes."""
+def serializer_or_name(ending: Ending, parameter: Parameter) -> Kind[object]:
+    """What `object_or_name` takes, or the full name of one of Java's own classes.
+
+    `parameter` is the type parameter of the client that it determines.
+    """
     others = object_or_name(lambda text: _hint(text, ending))
 
     def parse(value: object) -> object:
@@ -55,7 +59,11 @@ def serializer_or_name(ending: Ending) -> Kind[object]:
                 return f"{HOME}:{name}{ending}"
         return others.parse(value)
 
-    return Kind(parse, f"{others.allowed}, or {JAVA_PACKAGE}*{ending}")
+    return Kind(
+        parse,
+        f"{others.allowed}, or {JAVA_PACKAGE}*{ending}",
+        annotation=f"{ending}Setting[{parameter}]",
+    )
 
 
 def _hint(text: str, ending: Ending) -> str:

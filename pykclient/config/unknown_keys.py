@@ -145,7 +145,7 @@ UNSUPPORTED: Final[tuple[Unsupported, ...]] = (
 _KEYS: Final = re.compile(r"[a-z][a-z_.]+")
 _DOTTED: Final = re.compile(r"\b[a-z]+(?:\.[a-z0-9]+)+\b")
 
-_RENAMED: Final[dict[str, str]] = {
+RENAMED: Final[dict[str, str]] = {
     # Kafka 0.8's Scala clients.
     "metadata_broker_list": "bootstrap.servers",
     "broker_list": "bootstrap.servers",
@@ -191,7 +191,7 @@ _RENAMED: Final[dict[str, str]] = {
     "rebalance_timeout_ms": "max.poll.interval.ms",
 }
 
-_GONE: Final[dict[str, str]] = {
+GONE: Final[dict[str, str]] = {
     name: cure
     for cure, names in {
         "Remove it: sending never waits for the broker; delivery.result() does.": "producer_type",
@@ -206,15 +206,19 @@ _GONE: Final[dict[str, str]] = {
         "Pass on_delivery to send() of a Producer.": (
             "dr_cb dr_msg_cb on_delivery delivery_report_only_error"
         ),
-        "Records come by poll(), or by iteration.": "consume_cb",
+        "Records come by poll(), or by iteration.": "consume_cb consume_callback_max_messages",
         "Give subscribe() a RebalanceListener.": "rebalance_cb",
-        "Give commit_async() a callback; interceptors have on_commit().": "offset_commit_cb",
+        "Give commit_async() a callback; interceptors have on_commit().": (
+            "offset_commit_cb on_commit"
+        ),
         "Give commit_async() a callback.": "default_offset_commit_callback",
-        "The logger 'pykclient' has handlers.": "log_cb",
+        "Configure the logger 'pykclient'.": (
+            "log_cb log_queue log_thread_name log_connection_close logger"
+        ),
         "Brokers that throttle are logged.": "throttle_cb",
         "Errors are raised by the call that they concern.": "error_cb",
         "A Consumer has metrics(); the other clients have none so far.": (
-            "stats_cb statistics_interval_ms"
+            "stats_cb statistics_interval_ms metrics_enabled metric_group_prefix"
         ),
         "current_lag() of a Consumer is 0 at a partition's end.": "enable_partition_eof",
         "Remove it: the group's coordinator keeps the offsets.": (
@@ -233,6 +237,47 @@ _GONE: Final[dict[str, str]] = {
             "zookeeper_connection_timeout_ms zookeeper_session_timeout_ms"
         ),
         "Remove it: every pause has a jitter of a fifth.": "reconnect_backoff_jitter_ms",
+        "Remove it: connections have TCP's keep-alive.": "socket_keepalive_enable",
+        "Remove it: a request that times out ends its connection.": "socket_max_fails",
+        "Remove it: all addresses of a name are tried, of both families.": (
+            "broker_address_family broker_address_ttl"
+        ),
+        "Remove it: how this client does I/O cannot be replaced.": (
+            "socket_blocking_max_ms socket_cb connect_cb closesocket_cb open_cb resolve_cb "
+            "selector kafka_client"
+        ),
+        "Connections through a proxy are not built.": "proxy_url socks5_proxy",
+        "Remove it: making a client waits for no broker; each call has a time of its own.": (
+            "bootstrap_timeout_ms"
+        ),
+        "Remove it: metadata of topics in use are requested, again after retry.backoff.ms.": (
+            "topic_metadata_refresh_fast_interval_ms topic_metadata_refresh_fast_cnt "
+            "topic_metadata_refresh_sparse topic_metadata_propagation_max_ms"
+        ),
+        "Leave such topics out of the pattern that subscribe() is given.": "topic_blacklist",
+        "Remove it: settings of topics stand beside all others.": "default_topic_conf",
+        "Remove it: there is no queue of events; callbacks are arguments of calls.": (
+            "enabled_events background_event_cb opaque"
+        ),
+        "Remove it: there are no plug-ins; interceptor.classes has objects of yours.": (
+            "builtin_features plugin_library_paths"
+        ),
+        "Remove it: it is about librdkafka's own code.": (
+            "enable_random_seed internal_termination_signal message_copy_max_bytes"
+        ),
+        "Remove it: a partition's records are sent in order, batches when full or linger.ms old.": (
+            "queuing_strategy msg_order_cmp queue_buffering_backpressure_threshold"
+        ),
+        "There is none: a record that fails for good does not hold up those behind it.": (
+            "enable_gapless_guarantee"
+        ),
+        "Remove it: records without a key stay on a partition for a batch (KIP-794).": (
+            "sticky_partitioning_linger_ms"
+        ),
+        "Remove it: deliveries have their offsets.": "produce_offset_report",
+        "Remove it: fetches are in sessions (KIP-227), unless fetch_order is lag.": (
+            "enable_incremental_fetch_sessions"
+        ),
         "Give it to the serializer that needs it.": "schema_registry_url",
         "Give an object, such as pykclient.serialization.StringSerializer('utf-16-be').": (
             "serializer_encoding key_serializer_encoding value_serializer_encoding "
@@ -243,7 +288,18 @@ _GONE: Final[dict[str, str]] = {
             "ssl_context ssl_check_hostname ssl_cafile ssl_ca_location ssl_certfile "
             "ssl_certificate_location ssl_keyfile ssl_key_location ssl_password sasl_mechanisms "
             "sasl_username sasl_password sasl_plain_username sasl_plain_password "
-            "sasl_oauth_token_provider"
+            "sasl_oauth_token_provider sasl_oauthbearer_config sasl_oauthbearer_method "
+            "sasl_oauthbearer_client_id sasl_oauthbearer_client_secret sasl_oauthbearer_extensions "
+            "sasl_oauthbearer_grant_type sasl_oauthbearer_assertion_private_key_pem "
+            "sasl_oauthbearer_assertion_jwt_template_file "
+            "sasl_oauthbearer_metadata_authentication_type oauthbearer_token_refresh_cb "
+            "enable_sasl_oauthbearer_unsecure_jwt sasl_kerberos_principal sasl_kerberos_keytab "
+            "sasl_kerberos_name sasl_kerberos_domain_name ssl_key ssl_key_pem ssl_certificate "
+            "ssl_certificate_pem ssl_certificate_verify_cb ssl_ca ssl_ca_pem "
+            "ssl_ca_certificate_stores ssl_crl_location ssl_crlfile ssl_ciphers ssl_curves_list "
+            "ssl_sigalgs_list ssl_providers ssl_engine_location ssl_engine_id "
+            "ssl_engine_callback_data https_ca_location https_ca_pem "
+            "enable_ssl_certificate_verification oauth_cb"
         ),
         "It is a setting of brokers and topics: see Admin.create_topics().": "num_partitions",
         "It is a setting of topics: see Admin.create_topics().": "replication_factor",
@@ -256,6 +312,9 @@ _GONE: Final[dict[str, str]] = {
     for name in names.split()
 }
 """Names that stand for nothing here, by what to do instead."""
+
+
+_LIBRDKAFKA_PARTITIONERS: Final = ("consistent_random", "consistent", "murmur2")
 
 
 def underscored(key: str) -> str:
@@ -274,10 +333,10 @@ def explain_unknown(
     for unsupported in UNSUPPORTED:
         if client in unsupported.clients and name in unsupported.harmless:
             return _unsupported(unsupported, name, spelling, value)
-    if name in _RENAMED:
-        return _renamed(client, spelling, _RENAMED[name], known)
-    if name in _GONE:
-        return f"The {client} has no setting {spelling!r}. {_GONE[name]}"
+    if name in RENAMED:
+        return _renamed(client, spelling, RENAMED[name], known)
+    if name in GONE:
+        return f"The {client} has no setting {spelling!r}. {GONE[name]}"
     if owners := _clients_with(name):
         return (
             f"{spelling!r} is a setting of the {' and the '.join(owners)}, not of the {client}. "
@@ -318,8 +377,10 @@ def respelled(text: str) -> str:
 
 def partitioner_hint(text: str) -> str:
     """Return what to write for a partitioner that is named as in Java or librdkafka."""
-    if text.rpartition(".")[2] in ("DefaultPartitioner", "murmur2_random", "consistent_random"):
+    if text.rpartition(".")[2] in ("DefaultPartitioner", "murmur2_random"):
         return "Leave it out: keys are hashed as in Java (murmur2), records without one are spread."
+    if text in _LIBRDKAFKA_PARTITIONERS:
+        return "Partitioners are functions: docs/coming-from-confluent-kafka.md has this one's."
     return java_hint(text)
 
 

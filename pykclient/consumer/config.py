@@ -142,7 +142,9 @@ def _on_record_error() -> Kind[object]:
             raise ValueError
         return functions.parse(value)
 
-    return Kind(parse, f"{RAISE}, {SKIP}, a function or 'package.module:name'")
+    return Kind(
+        parse, f"{RAISE}, {SKIP}, a function or 'package.module:name'", annotation="OnRecordError"
+    )
 
 
 _JAVA_PACKAGE: Final = "org.apache.kafka.clients.consumer."
@@ -264,12 +266,12 @@ class ConsumerConfig(ClientConfig):
         "(none raises an error).",
     )
     key_deserializer = Setting(
-        serializer_or_name("Deserializer"),
+        serializer_or_name("Deserializer", "K"),
         None,
         "Turns bytes into keys; none leaves bytes as they are.",
     )
     value_deserializer = Setting(
-        serializer_or_name("Deserializer"),
+        serializer_or_name("Deserializer", "V"),
         None,
         "Turns bytes into values; none leaves bytes as they are.",
     )

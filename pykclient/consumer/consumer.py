@@ -12,7 +12,7 @@ from __future__ import annotations
 import sys
 from inspect import currentframe
 from opcode import opmap
-from typing import TYPE_CHECKING, Final, overload
+from typing import TYPE_CHECKING, Final, Generic, overload
 
 from pykclient.arguments import (
     check_callable,
@@ -33,13 +33,14 @@ from pykclient.consumer.core import ConsumerCore, public_call
 from pykclient.consumer.poll import NO_LIMITS
 from pykclient.consumer.record import ConsumerRecord, ConsumerRecords
 from pykclient.network.drive import drive, now_ms
+from pykclient.type_parameters import K_co, V_co
 from pykclient.types import OffsetAndMetadata
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
     from datetime import datetime
     from types import FrameType
-    from typing import Unpack
+    from typing import Any, Unpack
 
     import pyarrow
 
@@ -50,7 +51,11 @@ if TYPE_CHECKING:
     from pykclient.network.cluster.cluster import PartitionInfo
     from pykclient.types import OffsetAndTimestamp, TopicPartition
 
-    Offsets = Mapping[TopicPartition, OffsetAndMetadata | int] | ConsumerRecord | ConsumerRecords
+    Offsets = (
+        Mapping[TopicPartition, OffsetAndMetadata | int]
+        | ConsumerRecord[object, object]
+        | ConsumerRecords[object, object]
+    )
     CommitCallback = Callable[[dict[TopicPartition, OffsetAndMetadata], KafkaError | None], object]
 
 NEVER_LOOKED: Final = -1
@@ -65,19 +70,24 @@ LOOKS_AHEAD: Final = (
 GET_ITER: Final = opmap["GET_ITER"]
 
 
-class Consumer(ConsumerCore):
+class Consumer(ConsumerCore, Generic[K_co, V_co]):
     """Reads records of partitions.
 
     One thread at a time may use it: another one gets `ConcurrentModificationError` at once, and
     only `wakeup`, `store_offset` and `metrics` may be called from anywhere. It does not survive a
     fork. Use it in a ``with`` block, or call `close`.
+
+    K and V are what the deserializers make of keys and values, bytes where there is none. A type
+    checker infers them from deserializers given as keywords; where it cannot (they are named, or in
+    the mapping), write ``Consumer[str, Order](settings)``. A record's key and value may be None
+    besides, which is null.
     """
 
     def __init__(
         self,
         settings: Mapping[str, object] | None = None,
         /,
-        **keywords: Unpack[ConsumerSettings],
+        **keywords: Unpack[ConsumerSettings[K_co, V_co]],
     ) -> None:
         """Take the settings of `ConsumerConfig`, as a mapping, as keywords, or both.
 
@@ -91,7 +101,9 @@ class Consumer(ConsumerCore):
     # Reading.
 
     @public_call
-    def poll(self, timeout: float | None = 1.0, max_records: int | None = None) -> ConsumerRecords:
+    def poll(
+        self, timeout: float | None = 1.0, max_records: int | None = None
+    ) -> ConsumerRecords[K_co, V_co]:
         """Return the next records, waiting up to `timeout` seconds for the first one.
 
         `timeout` None means `default_api_timeout_ms`, `max_records` None means `max_poll_records`.
@@ -123,7 +135,7 @@ class Consumer(ConsumerCore):
             for assigned in self._wiring.buffer.begun
             if assigned.is_assigned
         ]
-        records = ConsumerRecords(spans, positions)
+        records: ConsumerRecords[K_co, V_co] = ConsumerRecords(spans, positions)
         interceptors = self._wiring.interceptors
         if not interceptors or not spans:
             return records
@@ -168,7 +180,7 @@ class Consumer(ConsumerCore):
         spans = self._poll(timeout, max_records, limits, is_raw=True, max_bytes=max_bytes)
         return arrow_batch(spans, wanted)
 
-    def __iter__(self) -> Iterator[ConsumerRecord]:
+    def __iter__(self) -> Iterator[ConsumerRecord[K_co, V_co]]:
         """Yield record after record, without end, or until none comes for `consumer_timeout_ms`.
 
         The position moves record by record: one that was not returned, because the loop was left
@@ -184,8 +196,8 @@ class Consumer(ConsumerCore):
         is_watched = commits is not None and commits.commits_what_was_returned
         return self._iterate(is_watched=is_watched and not _is_called_by_loop(currentframe()))
 
-    def _iterate(self, *, is_watched: bool) -> Iterator[ConsumerRecord]:
-        record: ConsumerRecord | None = None
+    def _iterate(self, *, is_watched: bool) -> Iterator[ConsumerRecord[K_co, V_co]]:
+        record: ConsumerRecord[K_co, V_co] | None = None
         subscription = self._wiring.subscription  # looked up once, not for each record
         while (found := self._next_span()) is not None:
             assigned, span, fetch_epoch = found
@@ -221,14 +233,14 @@ class Consumer(ConsumerCore):
     def _next_span(self) -> tuple[AssignedPartition, RecordSpan, int] | None:
         return self._drive(self._poll_loop.next_span())
 
-    def _records_of(self, span: RecordSpan) -> Iterable[ConsumerRecord]:
+    def _records_of(self, span: RecordSpan) -> Iterable[ConsumerRecord[K_co, V_co]]:
         if not self._wiring.interceptors:
             return span.records()
         kept = self._wiring.interceptors.on_consume(ConsumerRecords([span]))
         self._note_dropped([span], kept)
         return kept
 
-    def _note_dropped(self, spans: Iterable[RecordSpan], kept: ConsumerRecords) -> None:
+    def _note_dropped(self, spans: Iterable[RecordSpan], kept: ConsumerRecords[Any, Any]) -> None:
         commits = self._wiring.commits
         if commits is not None and commits.stored is not None:
             commits.stored.note_dropped(spans, kept)

@@ -373,6 +373,8 @@ class ConsumerCore(LiveClient):
     def seek_to_beginning(self, partitions: Iterable[TopicPartition] | None = None) -> None:
         """Read from the first offset of the log; None means all that are assigned.
 
+        With a subscription that is nothing before the group has assigned partitions: poll first,
+        seek in `on_assigned` of a listener, or set ``auto_offset_reset=earliest``.
         The offset is looked up by the next `poll` or `position`.
 
         Raises:
@@ -382,7 +384,7 @@ class ConsumerCore(LiveClient):
 
     @public_call
     def seek_to_end(self, partitions: Iterable[TopicPartition] | None = None) -> None:
-        """Read what comes from now on; None means all that are assigned.
+        """Read what comes from now on; None means all that are assigned, as `seek_to_beginning`.
 
         The offset is looked up by the next `poll` or `position`: with `read_committed` it is the
         last stable offset, else the high watermark.
@@ -461,7 +463,8 @@ class ConsumerCore(LiveClient):
         self._wiring.waiting.wakeup()
 
     def store_offset(
-        self, record: ConsumerRecord | Mapping[TopicPartition, OffsetAndMetadata | int]
+        self,
+        record: ConsumerRecord[object, object] | Mapping[TopicPartition, OffsetAndMetadata | int],
     ) -> None:
         """Note that the application has finished with a record, in whatever order it does.
 

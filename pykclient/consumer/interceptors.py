@@ -15,6 +15,7 @@ from pykclient.network.log import ClientLog
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+    from typing import Any
 
     from pykclient.types import OffsetAndMetadata, TopicPartition
 
@@ -26,7 +27,7 @@ class ConsumerInterceptor(Protocol):
     `close()` at the end.
     """
 
-    def on_consume(self, records: ConsumerRecords) -> ConsumerRecords:
+    def on_consume(self, records: ConsumerRecords[Any, Any]) -> ConsumerRecords[Any, Any]:
         """Return the records for the application: those given, or others."""
         ...
 
@@ -35,7 +36,7 @@ class ConsumerInterceptors(InterceptorChain[ConsumerInterceptor]):
     log = ClientLog("pykclient.consumer", "")
     required = ("on_consume(records)",)
 
-    def on_consume(self, records: ConsumerRecords) -> ConsumerRecords:
+    def on_consume(self, records: ConsumerRecords[Any, Any]) -> ConsumerRecords[Any, Any]:
         return self.pass_through(
             lambda interceptor, given: interceptor.on_consume(given), records, ConsumerRecords
         )

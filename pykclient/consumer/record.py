@@ -11,15 +11,17 @@ Source: Java class ``ConsumerRecords``.
 from __future__ import annotations
 
 from itertools import chain, islice
-from typing import TYPE_CHECKING, NamedTuple, overload
+from typing import TYPE_CHECKING, Generic, NamedTuple, overload
 
 from pykclient.accel import ConsumerRecord, iterate_records
 from pykclient.accel.pure.decoder import ListColumns
 from pykclient.errors import UsageError
+from pykclient.type_parameters import K_co, V_co
 from pykclient.types import OffsetAndMetadata, TopicPartition
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
+    from typing import Any
 
     from pykclient.accel.abc import RecordColumns
     from pykclient.types import TimestampType
@@ -48,7 +50,7 @@ class RecordSpan(NamedTuple):
     def record_count(self) -> int:
         return len(self.columns)
 
-    def records(self) -> Iterator[ConsumerRecord]:
+    def records(self) -> Iterator[ConsumerRecord[Any, Any]]:
         return iterate_records(
             self.columns,
             topic=self.partition.topic,
@@ -60,7 +62,7 @@ class RecordSpan(NamedTuple):
         )
 
 
-class ConsumerRecords:
+class ConsumerRecords(Generic[K_co, V_co]):
     """The records of one poll; may be empty.
 
     Iterating makes the record objects, anew each time. Records of one partition come in order of
@@ -82,7 +84,7 @@ class ConsumerRecords:
     def __len__(self) -> int:
         return self._count
 
-    def __iter__(self) -> Iterator[ConsumerRecord]:
+    def __iter__(self) -> Iterator[ConsumerRecord[K_co, V_co]]:
         return chain.from_iterable(span.records() for span in self._spans)
 
     def __repr__(self) -> str:
@@ -90,12 +92,12 @@ class ConsumerRecords:
         return f"<ConsumerRecords: {self._count} of {partitions or 'no partition'}>"
 
     @overload
-    def __getitem__(self, key: int, /) -> ConsumerRecord: ...
+    def __getitem__(self, key: int, /) -> ConsumerRecord[K_co, V_co]: ...
     @overload
-    def __getitem__(self, key: TopicPartition | slice, /) -> list[ConsumerRecord]: ...
+    def __getitem__(self, key: TopicPartition | slice, /) -> list[ConsumerRecord[K_co, V_co]]: ...
     def __getitem__(
         self, key: TopicPartition | int | slice, /
-    ) -> list[ConsumerRecord] | ConsumerRecord:
+    ) -> list[ConsumerRecord[K_co, V_co]] | ConsumerRecord[K_co, V_co]:
         """Return the records of a partition, in order of their offsets; none is no error.
 
         A number or a slice chooses among all records, in the order in which they are iterated. A
@@ -154,9 +156,9 @@ class ConsumerRecords:
         """The partitions that have records here."""
         return tuple(dict.fromkeys(span.partition for span in self._spans))
 
-    def by_partition(self) -> dict[TopicPartition, list[ConsumerRecord]]:
+    def by_partition(self) -> dict[TopicPartition, list[ConsumerRecord[K_co, V_co]]]:
         """Return the records of each partition, in order of their offsets."""
-        result: dict[TopicPartition, list[ConsumerRecord]] = {}
+        result: dict[TopicPartition, list[ConsumerRecord[K_co, V_co]]] = {}
         for span in self._spans:
             result.setdefault(span.partition, []).extend(span.records())
         return result

@@ -57,12 +57,12 @@ class ProducerConfig(ClientConfig):
         "being doubled.",
     )
     key_serializer = Setting(
-        serializer_or_name("Serializer"),
+        serializer_or_name("Serializer", "K"),
         None,
         "Turns keys into bytes; none takes bytes as they are.",
     )
     value_serializer = Setting(
-        serializer_or_name("Serializer"),
+        serializer_or_name("Serializer", "V"),
         None,
         "Turns values into bytes; none takes bytes as they are.",
     )

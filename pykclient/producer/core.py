@@ -186,7 +186,7 @@ class ProducerCore:
         )
 
     def _send_intercepted(
-        self, record: ProducerRecord, on_delivery: OnDelivery[RecordMetadata] | None
+        self, record: ProducerRecord[object, object], on_delivery: OnDelivery[RecordMetadata] | None
     ) -> Delivery[RecordMetadata]:
         record = self.interceptors.on_send(record)
         try:
@@ -196,7 +196,7 @@ class ProducerCore:
             raise
 
     def serialized(
-        self, record: ProducerRecord, on_delivery: OnDelivery[RecordMetadata] | None
+        self, record: ProducerRecord[object, object], on_delivery: OnDelivery[RecordMetadata] | None
     ) -> SerializedRecord:
         return self.serializer.serialize(
             record.topic,
@@ -290,7 +290,7 @@ class ProducerCore:
         self.want_topic(topic)
         wait = self._long_waits.begin(
             f"topic {topic!r}" if partition is None else f"partition {topic}-{partition}",
-            lambda: self._why_no_metadata(topic)[0],
+            lambda: self._why_not_known(topic, partition),
             self._clock_ms(),
         )
         waiters = self.lifecycle.waiters
@@ -343,16 +343,24 @@ class ProducerCore:
         waited = f"{self.config.max_block_ms} ms (max_block_ms)"
         if timeout_ms is not None:
             waited = f"{timeout_ms} ms"
-        count = self.accumulator.partition_count(topic)
-        if count is not None:
-            return KafkaTimeoutError(
-                f"topic {topic!r} has no partition {partition}, only 0 to {count - 1}, also after "
-                f"waiting {waited} for one to be added"
-            )
+        missing = self._why_no_partition(topic, partition)
+        if missing:
+            return KafkaTimeoutError(f"{missing}, also after waiting {waited} for one to be added")
         reason, cause = self._why_no_metadata(topic)
         error = KafkaTimeoutError(f"no metadata of topic {topic!r} within {waited}: {reason}")
         error.__cause__ = cause
         return error
+
+    def _why_not_known(self, topic: str, partition: int | None) -> str:
+        """Return what keeps a partition, or with None the topic, from being known."""
+        return self._why_no_partition(topic, partition) or self._why_no_metadata(topic)[0]
+
+    def _why_no_partition(self, topic: str, partition: int | None) -> str:
+        """Return which partitions a topic has instead; empty if the topic itself is not known."""
+        count = self.accumulator.partition_count(topic)
+        if count is None:
+            return ""
+        return f"topic {topic!r} has no partition {partition}, only 0 to {count - 1}"
 
     def _why_no_metadata(self, topic: str) -> tuple[str, KafkaError | None]:
         """Return what keeps a topic from being known, in words and, if there is one, as error."""
@@ -451,7 +459,7 @@ def _record_of(
     partition: int | None,
     timestamp_ms: int | None,
     headers: HeadersInput | None,
-) -> ProducerRecord:
+) -> ProducerRecord[object, object]:
     if not isinstance(topic, ProducerRecord):
         return ProducerRecord(
             topic,  # type: ignore[arg-type]  # checked with all the others

@@ -15,18 +15,20 @@ from pykclient.producer.record import ProducerRecord, RecordMetadata
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
+    from typing import Any
 
     from pykclient.accel.abc import OnDelivery
+    from pykclient.errors import KafkaError
 
 
 class ProducerInterceptor(Protocol):
     """What an interceptor has to have. A `close()`, where it has one, is called at the end."""
 
-    def on_send(self, record: ProducerRecord) -> ProducerRecord:
+    def on_send(self, record: ProducerRecord[Any, Any]) -> ProducerRecord[Any, Any]:
         """Return the record to send: the one given, before serialization, or another."""
         ...
 
-    def on_acknowledgement(self, metadata: RecordMetadata, error: Exception | None) -> None:
+    def on_acknowledgement(self, metadata: RecordMetadata, error: KafkaError | None) -> None:
         """Take a record's result. On failure there is an `error`, and no offset."""
         ...
 
@@ -39,12 +41,12 @@ class ProducerInterceptors(InterceptorChain[ProducerInterceptor]):
     # The sender thread closes them as its last act, and no caller could catch anything.
     close_errors = BaseException
 
-    def on_send(self, record: ProducerRecord) -> ProducerRecord:
+    def on_send(self, record: ProducerRecord[Any, Any]) -> ProducerRecord[Any, Any]:
         return self.pass_through(
             lambda interceptor, given: interceptor.on_send(given), record, ProducerRecord
         )
 
-    def on_acknowledgement(self, metadata: RecordMetadata, error: Exception | None) -> None:
+    def on_acknowledgement(self, metadata: RecordMetadata, error: KafkaError | None) -> None:
         """Call all of them with a record's result, whatever one raises.
 
         What is no `Exception`, an exit or an interrupt, is raised at the end.
@@ -60,7 +62,7 @@ class ProducerInterceptors(InterceptorChain[ProducerInterceptor]):
         if exit_error is not None:
             raise exit_error
 
-    def on_not_sent(self, records: Iterable[ProducerRecord], error: Exception) -> None:
+    def on_not_sent(self, records: Iterable[ProducerRecord[Any, Any]], error: KafkaError) -> None:
         for record in records:
             partition = -1 if record.partition is None else record.partition
             metadata = RecordMetadata(record.topic, partition, None, record.timestamp_ms)
@@ -71,7 +73,7 @@ class ProducerInterceptors(InterceptorChain[ProducerInterceptor]):
         if on_delivery is None:
             return self.on_acknowledgement
 
-        def call_all(metadata: RecordMetadata, error: Exception | None) -> None:
+        def call_all(metadata: RecordMetadata, error: KafkaError | None) -> None:
             try:
                 self.on_acknowledgement(metadata, error)
             finally:

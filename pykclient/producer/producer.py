@@ -9,7 +9,7 @@ from __future__ import annotations
 import threading
 import time
 import warnings
-from typing import TYPE_CHECKING, overload
+from typing import TYPE_CHECKING, Generic, overload
 
 from pykclient.accel import SendCore
 from pykclient.arguments import FOREVER_MS, check_topic
@@ -24,6 +24,7 @@ from pykclient.producer.config import ProducerConfig
 from pykclient.producer.core import ProducerCore
 from pykclient.producer.record import RecordMetadata
 from pykclient.producer.sender.thread import SenderThread
+from pykclient.type_parameters import K_contra, V_contra
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -42,37 +43,19 @@ END_GRACE_S = 1.0
 """How long `close` waits, beyond its own time, for the sender thread to report what it gave up."""
 
 
-class Producer(SendCore[RecordMetadata], LiveClient):
+class Producer(SendCore[RecordMetadata], LiveClient, Generic[K_contra, V_contra]):
     """Sends records. Any number of threads may use one producer, and should: it batches better.
 
-    ``producer.send(topic, value, key, partition=, timestamp_ms=, headers=, on_delivery=)`` or
-    ``producer.send(ProducerRecord(...), on_delivery=)`` appends a record to a batch and returns its
-    `Delivery`, in general without waiting. `key` and `value` are bytes or None, or what the
-    configured serializers take. Without a partition, the partitioner chooses: by the key's hash as
-    Java does, or one partition after the other for records without a key. ``timestamp_ms`` is in
-    milliseconds since 1970, None for now; ``headers`` are pairs of a name and bytes or None.
-    ``on_delivery(metadata, error)`` is called once the record is delivered or has failed, in the
-    sender thread, in the order in which a partition's records were sent; `metadata` has no offset
-    when there is an `error`. It must not wait: a `send` in it that would have to raises
-    `BufferExhaustedError`.
+    `send` takes a record and returns its `Delivery`; `send_batch` and `send_arrow` take many. K and
+    V are what the serializers take as keys and values, bytes where there is none; None is null. A
+    type checker infers them from serializers given as keywords; where it cannot (they are named, or
+    in the mapping), write ``Producer[str, Order](settings)``.
 
-    `send` waits up to ``max_block_ms`` for metadata of a topic it does not know, and for memory
-    when ``buffer_memory`` is used up. It raises:
-
-    - `ClosedError`, `ForkedClientError`: the producer was closed, or is another process's.
-    - `SerializationError`: a serializer failed, or something is not bytes and has none.
-    - `RecordTooLargeError`: more than ``max_request_size`` or ``buffer_memory`` allow.
-    - `KafkaTimeoutError`: no metadata in time; the message says why.
-    - `BufferExhaustedError`: no memory in time.
-    - `UsageError`: a field has a value that no record can have.
-    - another `KafkaError`: brokers refuse the topic, or us, for good (`InvalidTopicError`,
-      `TopicAuthorizationFailedError`, `AuthenticationError`, `UnsupportedVersionError` ...).
-
-    Everything later is the delivery's. Idempotence is on by default: retries neither lose, double
-    nor reorder records (KIP-98). A delivery that fails all the same may still be in the log, once.
-    What may be in the log is not sent as if it were new: if the log has lost the records before it,
-    by an unclean leader election, it fails with `OutOfOrderSequenceNumberError`, where Java's
-    producer sends it again and may double it.
+    What can be found wrong at once `send` raises; everything later is the delivery's. Idempotence
+    is on by default: retries neither lose, double nor reorder records (KIP-98). A delivery that
+    fails all the same may still be in the log, once. What may be in the log is not sent as if it
+    were new: if the log has lost the records before it, by an unclean leader election, it fails
+    with `OutOfOrderSequenceNumberError`, where Java's producer sends it again and may double it.
 
     A producer does not survive a fork. Use it in a ``with`` block, or call `close`: when the
     process ends, what was not closed is sent for five seconds at most, and the rest is lost, and
@@ -85,7 +68,7 @@ class Producer(SendCore[RecordMetadata], LiveClient):
         self,
         settings: Mapping[str, object] | None = None,
         /,
-        **keywords: Unpack[ProducerSettings],
+        **keywords: Unpack[ProducerSettings[K_contra, V_contra]],
     ) -> None:
         """Take the settings of `ProducerConfig`, as a mapping, as keywords, or both.
 
@@ -136,7 +119,7 @@ class Producer(SendCore[RecordMetadata], LiveClient):
         @overload  # type: ignore[override]  # the core's `send` takes any object as topic
         def send(
             self,
-            topic: ProducerRecord,
+            topic: ProducerRecord[K_contra, V_contra],
             /,
             *,
             on_delivery: OnDelivery[RecordMetadata] | None = None,
@@ -145,8 +128,8 @@ class Producer(SendCore[RecordMetadata], LiveClient):
         def send(
             self,
             topic: str,
-            value: object = None,
-            key: object = None,
+            value: V_contra | None = None,
+            key: K_contra | None = None,
             *,
             partition: int | None = None,
             timestamp_ms: int | None = None,
@@ -158,8 +141,8 @@ class Producer(SendCore[RecordMetadata], LiveClient):
     def send_batch(
         self,
         topic: str,
-        values: Iterable[object],
-        keys: Iterable[object] | None = None,
+        values: Iterable[V_contra | None],
+        keys: Iterable[K_contra | None] | None = None,
         *,
         partition: int | None = None,
         timestamps_ms: Timestamps | None = None,

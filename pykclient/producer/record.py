@@ -6,19 +6,23 @@ Source: Java classes ``ProducerRecord`` and ``RecordMetadata``.
 from __future__ import annotations
 
 from dataclasses import KW_ONLY, dataclass
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Generic, NamedTuple
 
 from pykclient.accel.pure.appender import header_pairs
 from pykclient.errors import UsageError
+from pykclient.type_parameters import K_co, V_co
+from pykclient.types import utc_datetime
 
 if TYPE_CHECKING:
+    from datetime import datetime
+
     from pykclient.accel import RowRun
     from pykclient.accel.abc import HeadersInput, OnDelivery
     from pykclient.types import Headers
 
 
 @dataclass(frozen=True, slots=True)
-class ProducerRecord:
+class ProducerRecord(Generic[K_co, V_co]):
     """One record to be sent.
 
     `value` and `key` are bytes, or whatever the configured serializers take; None is null.
@@ -29,8 +33,8 @@ class ProducerRecord:
     """
 
     topic: str
-    value: object = None
-    key: object = None
+    value: V_co | None = None
+    key: K_co | None = None
     _: KW_ONLY
     partition: int | None = None
     timestamp_ms: int | None = None
@@ -65,6 +69,11 @@ class RecordMetadata(NamedTuple):
     partition: int
     offset: int | None
     timestamp_ms: int | None
+
+    @property
+    def timestamp(self) -> datetime | None:
+        """The timestamp in UTC; None if there is none, or it is beyond the year 9999."""
+        return None if self.timestamp_ms is None else utc_datetime(self.timestamp_ms)
 
 
 class SerializedRecord(NamedTuple):

@@ -49,6 +49,7 @@ from tests.network.scripted_port import ScriptedPort
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from typing import Any
 
     from pykclient.errors import BrokerError
     from pykclient.protocol.message import Message, Request
@@ -219,7 +220,9 @@ class _ConsumerOver(Consumer):
         ConsumerCore.__init__(self, config, port=port)
 
 
-def consumer_over(port: ServingPort, *partitions: TopicPartition, **settings: object) -> Consumer:
+def consumer_over(
+    port: ServingPort, *partitions: TopicPartition, **settings: object
+) -> Consumer[Any, Any]:
     """A consumer that reads these partitions from the port, by default from the beginning."""
     consumer = _ConsumerOver(port, **{"auto_offset_reset": "earliest", **settings})
     consumer.assign(partitions)

@@ -259,7 +259,7 @@ def test_what_is_no_partition_cannot_be_assigned(consumer: Consumer, wrong: obje
     assert consumer.assignment() == {A}
 
 
-def test_a_paused_partition_is_silent_and_loses_nothing(port: ServingPort) -> None:
+def test_a_paused_partition_returns_nothing_and_loses_nothing(port: ServingPort) -> None:
     port.logs[0].append(600)
     port.logs[1].append(2)
     with consumer_over(port, A, B) as consumer:

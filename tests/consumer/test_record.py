@@ -44,7 +44,7 @@ def test_a_record_has_all_its_fields() -> None:
 
 def test_deserialized_values_stand_for_the_raw_ones_and_sizes_stay() -> None:
     deserialized = span(A, [1, 2])._replace(values=["one", "two"], keys=[None, None])
-    records = list(ConsumerRecords([deserialized]))
+    records = list(ConsumerRecords[str, str]([deserialized]))
     assert [record.value for record in records] == ["one", "two"]
     assert [record.serialized_value_size for record in records] == [2, 2]
     assert [record.serialized_key_size for record in records] == [-1, -1]

@@ -264,7 +264,9 @@ def test_a_connection_that_never_was_is_not_called_lost(
     network.now_ms += 60_000
     network.make_ready(1).hang_up()
     network.turn()
-    assert "[test] lost the connection to broker-1:9092 (id 1): " in caplog.messages[0]
+    again, lost = caplog.messages
+    assert "[test] lost the connection to broker-1:9092 (id 1): " in lost
+    assert again == "[test] connected again to broker-1:9092 (id 1)"
 
 
 def test_everything_in_flight_or_queued_fails_with_the_connection() -> None:

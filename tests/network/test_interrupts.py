@@ -32,6 +32,7 @@ class Hit(threading.Thread):
         super().start()
 
 
+@pytest.mark.skipif(not hasattr(signal, "pthread_sigmask"), reason="Windows holds no signal back")
 @pytest.mark.promise("an interrupted wake-up, start or end of a thread leaves nothing undone")
 def test_a_signal_waits_for_the_start_of_a_thread() -> None:
     thread = Hit(target=lambda: None)

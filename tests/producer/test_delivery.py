@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import logging
 import threading
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -14,7 +15,7 @@ from pykclient.errors import DeliveryTimeoutError, KafkaError, KafkaTimeoutError
 from pykclient.producer.delivery import NEXT, ProduceResult, ResultState
 from pykclient.producer.failure_reports import FailureReports
 from pykclient.producer.record import RecordMetadata
-from pykclient.types import TopicPartition
+from pykclient.types import OffsetAndTimestamp, TopicPartition
 from tests.producer.sender_bench import NoWaiting
 
 if TYPE_CHECKING:
@@ -68,6 +69,17 @@ def test_a_timeout_below_zero_does_not_wait(batch: OpenBatch, timeout: float) ->
     for wait in (delivery.result, delivery.exception):
         with pytest.raises(UsageError, match="give seconds, from 0"):
             wait(timeout=timeout)
+
+
+@pytest.mark.parametrize(
+    ("timestamp_ms", "expected"),
+    [(None, None), (-1, None), (1_500, datetime(1970, 1, 1, 0, 0, 1, 500_000, UTC))],
+)
+def test_what_comes_back_has_its_time_as_a_datetime(
+    timestamp_ms: int | None, expected: datetime | None
+) -> None:
+    assert RecordMetadata("t", 3, 100, timestamp_ms).timestamp == expected
+    assert timestamp_ms is None or OffsetAndTimestamp(100, timestamp_ms).timestamp == expected
 
 
 @pytest.mark.promise("`send` returns a delivery that reports place and time")

@@ -149,7 +149,7 @@ def test_it_runs_until_its_end_and_closes_its_port_before_it_has_ended(running: 
 
 
 @pytest.mark.promise("a sender thread does the sending, and its failure fails every delivery")
-def test_its_death_is_told_and_everything_is_closed_all_the_same(
+def test_its_death_is_reported_and_everything_is_closed_all_the_same(
     running: Running, caplog: pytest.LogCaptureFixture
 ) -> None:
     running.manager.failure = ValueError("a bug")

@@ -11,6 +11,7 @@ from libc.stdint cimport int32_t, int64_t
 from pykclient.accel.compiled.decoder cimport FrameColumns, Place, bytes_at, headers_at
 
 from itertools import repeat
+from types import GenericAlias
 
 from pykclient.types import TopicPartition, utc_datetime
 
@@ -70,15 +71,18 @@ cdef class Origin:
 @cython.final
 @cython.freelist(256)
 cdef class ConsumerRecord:
-    """One record as a consumer sees it.
+    """ConsumerRecord(topic, partition, offset, timestamp_ms, timestamp_type, key, value, headers, \
+leader_epoch, serialized_key_size, serialized_value_size)\n--\n\nOne record as a consumer sees it.
 
-    `timestamp_ms` is milliseconds since 1970; a `key` or `value` of None is null; `leader_epoch` is
-    None when the broker did not report it; the sizes are those of the bytes before a deserializer, -1
-    for null. Attributes, `==` and `repr` are promised.
-
-    A record has copies of its bytes, so that one that is kept keeps nothing else. The garbage
-    collector follows it only where a deserializer made its key or value.
+    `topic`, `partition` and `offset` are its place; `timestamp_ms` is in milliseconds since 1970,
+    and `timestamp_type` is what set it. `key` and `value` are bytes, or what a deserializer made of
+    them; None is null. `headers` are pairs of a name and bytes or None, in order. `leader_epoch` is
+    None when the broker did not report it; the sizes are those of the bytes before a deserializer,
+    -1 for null. Attributes, `==` and `repr` are promised; that it is a tuple is not.
     """
+
+    # A record has copies of its bytes, so that one that is kept keeps nothing else. The garbage
+    # collector follows it only where a deserializer made its key or value.
 
     cdef Origin origin
     cdef readonly int64_t offset
@@ -88,6 +92,8 @@ cdef class ConsumerRecord:
     cdef object _headers
     cdef readonly int32_t serialized_key_size
     cdef readonly int32_t serialized_value_size
+
+    __class_getitem__ = classmethod(GenericAlias)
 
     def __init__(
         self,

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
     from pykclient.accel.abc import DeliveryBatch, OnDelivery
     from pykclient.accel.pure.appender import RecordAppender
+    from pykclient.errors.base import KafkaError
 
 T = TypeVar("T")
 
@@ -135,7 +136,7 @@ class Delivery(Generic[T]):
         """Do as `result` does."""
         return self.result(timeout)
 
-    def exception(self, timeout: float | None = None) -> Exception | None:
+    def exception(self, timeout: float | None = None) -> KafkaError | None:
         """Wait as `result` does and return why the record failed, or None when it did not.
 
         Raises:

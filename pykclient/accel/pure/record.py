@@ -7,22 +7,26 @@ Source: Java class ``org.apache.kafka.clients.consumer.ConsumerRecord``.
 from __future__ import annotations
 
 from itertools import repeat
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Generic, NamedTuple
 
+from pykclient.type_parameters import K_co, V_co
 from pykclient.types import TopicPartition, utc_datetime
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
     from datetime import datetime
+    from typing import Any
 
     from pykclient.accel.abc import RecordColumns
     from pykclient.types import Headers, TimestampType
 
 
-class ConsumerRecord(NamedTuple):
+class ConsumerRecord(NamedTuple, Generic[K_co, V_co]):
     """One record as a consumer sees it.
 
-    `timestamp_ms` is milliseconds since 1970; a `key` or `value` of None is null; `leader_epoch` is
+    `topic`, `partition` and `offset` are its place; `timestamp_ms` is in milliseconds since 1970,
+    and `timestamp_type` is what set it. `key` and `value` are bytes, or what a deserializer made of
+    them; None is null. `headers` are pairs of a name and bytes or None, in order. `leader_epoch` is
     None when the broker did not report it; the sizes are those of the bytes before a deserializer,
     -1 for null. Attributes, `==` and `repr` are promised; that it is a tuple is not.
     """
@@ -32,8 +36,8 @@ class ConsumerRecord(NamedTuple):
     offset: int
     timestamp_ms: int
     timestamp_type: TimestampType
-    key: object
-    value: object
+    key: K_co | None
+    value: V_co | None
     headers: Headers
     leader_epoch: int | None
     serialized_key_size: int
@@ -69,7 +73,7 @@ def iterate_records(
     leader_epoch: int | None,
     keys: Sequence[object] | None = None,
     values: Sequence[object] | None = None,
-) -> Iterator[ConsumerRecord]:
+) -> Iterator[ConsumerRecord[Any, Any]]:
     """Yield the records of `columns` as objects, each made when it is taken.
 
     `keys` and `values` stand for the raw ones where a deserializer has made them into something

@@ -73,13 +73,31 @@ class SendCore(Generic[T]):
         headers: HeadersInput | None = None,
         on_delivery: OnDelivery[T] | None = None,
     ) -> Delivery[T]:
-        """Append the record to the open batch of its partition and return its delivery.
+        """Append a record to a batch, in general without waiting, and return its `Delivery`.
+
+        `topic` is a name, or a `ProducerRecord`, which has everything but `on_delivery`. `value`
+        and `key` are bytes or None for null, or what the configured serializers take. Without a
+        `partition` the partitioner chooses: by the key's hash as Java does, or one partition after
+        the other for records without a key. `timestamp_ms` is in milliseconds since 1970, None for
+        now; `headers` are pairs of a name and bytes or None (KIP-82), or a dict of them.
+
+        `on_delivery(metadata, error)` is called once the record is delivered or has failed, in the
+        sender thread, in the order in which a partition's records were sent. `error` is None or a
+        `KafkaError`, with which `metadata` has no offset. It must not wait: a `send` in it that
+        would have to raises `BufferExhaustedError`.
+
+        This waits up to `max_block_ms` for metadata of a topic that the producer does not know, and
+        for memory when `buffer_memory` is used up.
 
         Raises:
+            ClosedError, ForkedClientError: the producer was closed, or is another process's.
+            SerializationError: a serializer failed, or something is not bytes and has none.
+            RecordTooLargeError: more than `max_request_size` or `buffer_memory` allow.
+            KafkaTimeoutError: no metadata in time; the message says why.
+            BufferExhaustedError: no memory in time.
             UsageError: a field has a value that no record can have.
-            SerializationError: the key, the value or a header is not bytes, or a serializer failed.
-            KafkaError: whatever else `send_slowly` raises: for a producer no metadata or no memory
-                in time, a record that is too large, or a producer that is closed.
+            KafkaError: brokers refuse the topic, or us, for good (`InvalidTopicError`,
+                `TopicAuthorizationFailedError`, `UnsupportedVersionError` and others).
         """
         # Anything else than a name may be one that the slow way knows, or have no hash.
         found = self.topics.get(topic) if type(topic) is str else None

@@ -21,6 +21,7 @@ from pykclient.consumer.group.classic.membership import ClassicMembership
 from pykclient.consumer.group.history import GroupHistory
 from pykclient.consumer.group.kip848.membership import Kip848Membership
 from pykclient.consumer.group.metadata import (
+    NO_MEMBER_CURES,
     GroupMetadata,
     commit_in_rebalance,
     commit_without_membership_refused,
@@ -93,8 +94,7 @@ class ConsumerGroup:
             return self.identity
         raise CommitFailedError(
             f"this consumer is no member of group {group_id!r} now, and its "
-            f"partitions may be read by others; poll joins again. If processing took longer than "
-            f"max_poll_interval_ms, raise that or lower max_poll_records"
+            f"partitions may be read by others; poll joins again. {NO_MEMBER_CURES}"
         )
 
     def on_commit_refused(self, member: GroupMetadata, error: BrokerError) -> KafkaError:

@@ -42,6 +42,13 @@ MEMBERSHIP_ERRORS = (
 )
 """Errors by which a coordinator says that this is no member any more."""
 
+NO_MEMBER_CURES: Final = (
+    "If processing took longer than max_poll_interval_ms, raise that or lower max_poll_records. If "
+    "the coordinator has started again without the members, as `pykclient broker` does, nothing "
+    "has to be changed"
+)
+"""What to do about a membership that has ended, at the end of an error."""
+
 
 class GroupMetadata(NamedTuple):
     """A member as its coordinator knows it.
@@ -74,8 +81,7 @@ def commit_refused(member: GroupMetadata, error: BrokerError) -> CommitFailedErr
     failed = CommitFailedError(
         f"group {member.group_id!r} did not accept the offsets of member {member.member_id!r}, "
         f"generation {member.generation}: {error}. Its partitions may be read by others since; "
-        f"poll joins again. If processing took longer than max_poll_interval_ms, raise that or "
-        f"lower max_poll_records"
+        f"poll joins again. {NO_MEMBER_CURES}"
     )
     failed.__cause__ = error
     return failed

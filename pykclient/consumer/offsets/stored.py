@@ -38,7 +38,9 @@ class StoredOffsets:
         """Note that the records from one offset to before another are stored. Any thread."""
         self._noted.append((partition, first_offset, end_offset))
 
-    def note_dropped(self, spans: Iterable[RecordSpan], kept: ConsumerRecords) -> None:
+    def note_dropped(
+        self, spans: Iterable[RecordSpan], kept: ConsumerRecords[object, object]
+    ) -> None:
         """Note as stored what interceptors have taken out: the application never gets it."""
         kept_places = {(record.topic_partition, record.offset) for record in kept}
         for span in spans:

@@ -388,7 +388,9 @@ class NetworkClient:
                 self._states.on_served()
                 self._completed.append(partial(request.on_response, response))
             if not was_ready and connection.versions is not None:
-                self._log.debug("connected to %s", connection.node)
+                is_back = self._states.last_error(node_id) is not None
+                level, again = (logging.INFO, " again") if is_back else (logging.DEBUG, "")
+                self._log.log(level, "connected%s to %s", again, connection.node)
                 self._states.on_ready(node_id)
         if connection.failure is not None:
             self._lose(node_id, connection.failure, now_ms)

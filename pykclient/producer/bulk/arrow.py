@@ -55,10 +55,10 @@ class ArrowTables:
             first_row += batch.num_rows
         return RowTable(names, tuple(block for block in blocks if len(block.rows)))
 
-    def records(self, topic: object, data: object) -> list[ProducerRecord]:
+    def records(self, topic: object, data: object) -> list[ProducerRecord[object, object]]:
         """Return the records one by one, for whoever wants to see each before it is sent."""
         names, table = _with_topics(topic, _arrow_table(data))
-        records: list[ProducerRecord] = []
+        records: list[ProducerRecord[object, object]] = []
         for batch in table.to_batches():
             fields = ArrowFields(batch)
             records += records_of(

@@ -83,9 +83,9 @@ class BulkSender:
         return block._replace(partitions=chosen)
 
     def _send_one_by_one(
-        self, records: Sequence[ProducerRecord]
+        self, records: Sequence[ProducerRecord[object, object]]
     ) -> Delivery[list[RecordMetadataRange]]:
-        seen: list[ProducerRecord] = []
+        seen: list[ProducerRecord[object, object]] = []
         prepared: list[SerializedRecord] = []
         try:
             for record in records:

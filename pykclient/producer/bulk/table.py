@@ -115,7 +115,7 @@ class RowTables:
         chosen = None if partition is None else checked_number(partition, "partition")
         return RowTable((topic,), (TableBlock(block, None, chosen),) if count else ())
 
-    def records(self, given: BulkInput) -> list[ProducerRecord]:
+    def records(self, given: BulkInput) -> list[ProducerRecord[object, object]]:
         """Return the records one by one, for interceptors, which see each before it is sent."""
         topic, values, keys, partition, timestamps_ms, headers = given
         topic = check_topic(topic, "send_batch")
@@ -159,7 +159,9 @@ class RowTables:
         return found
 
 
-def records_of(rows: Iterable[tuple[str, object, object, Any, Any, Any]]) -> list[ProducerRecord]:
+def records_of(
+    rows: Iterable[tuple[str, object, object, Any, Any, Any]],
+) -> list[ProducerRecord[object, object]]:
     return [
         ProducerRecord(
             topic,
