@@ -24,13 +24,19 @@ __all__ = ["LagListener", "foreach_batch", "register"]
 LOOK_S_MAX: Final = 60.0
 
 
-def __getattr__(name: str) -> object:
-    # Spark looks at this module for the format's name alone, so what is heavy waits for its use.
-    if name == "LagListener":
-        from spark_connector.lag import LagListener
+if not TYPE_CHECKING:  # a type checker would take it for a promise of any name
 
-        return LagListener
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    def __getattr__(name: str) -> object:
+        # Spark looks at this module for the format's name alone: what is heavy waits for its use.
+        if name == "LagListener":
+            from spark_connector.lag import LagListener
+
+            return LagListener
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})
 
 
 def register(spark: SparkSession) -> None:

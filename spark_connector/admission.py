@@ -21,11 +21,14 @@ if TYPE_CHECKING:
 
 
 class Admission:
-    """The limits of one stream, and when a batch was let through last (in milliseconds)."""
+    """The limits of one stream, and when a batch was let through last (in milliseconds).
 
-    def __init__(self, limits: StreamLimits, now_ms: float) -> None:
+    The first batch of a query, also of one that goes on from a checkpoint, is not kept back.
+    """
+
+    def __init__(self, limits: StreamLimits) -> None:
         self._limits = limits
-        self._last_ms = now_ms
+        self._last_ms = float("-inf")
 
     def admit(
         self,
@@ -42,9 +45,13 @@ class Admission:
         """
         if may_wait and self._is_kept_back(starts, ends, now_ms):
             return starts
-        self._last_ms = now_ms
+        self.let_through(now_ms)
         offsets_max = self._limits.offsets_max
         return ends if offsets_max is None else limited(offsets_max, starts, ends)
+
+    def let_through(self, now_ms: float) -> None:
+        """The time of `maxTriggerDelay` runs from here."""
+        self._last_ms = now_ms
 
     def _is_kept_back(
         self,

@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 
 from spark_connector.cluster import Cluster
-from spark_connector.offsets import batch_ranges, split_ranges
-from spark_connector.range_reader import read_range
+from spark_connector.offsets import batch_ranges, task_ranges
+from spark_connector.range_reader import read_ranges
 from spark_connector.schema import check_projection
 from spark_connector.sent_to_tasks import SentToTasks
 
@@ -42,7 +42,7 @@ class KafkaBatchReader(SentToTasks, DataSourceReader):
         self._schema = schema
 
     def partitions(self) -> Sequence[InputPartition]:
-        """One range of offsets for each task.
+        """The ranges of offsets of each task, mostly one.
 
         Raises: `ConfigError` and `DataLossError` (see `batch_ranges`), and what the clients raise:
         a topic that does not exist, no connection, a time-out.
@@ -62,15 +62,10 @@ class KafkaBatchReader(SentToTasks, DataSourceReader):
             bounds,
             fail_on_data_loss=options.fail_on_data_loss,
         )
-        parts = split_ranges(
-            ranges,
-            records_per_partition_max=options.records_per_partition_max,
-            partitions_min=options.partitions_min,
-        )
-        return [InputPartition(part) for part in parts]
+        return [InputPartition(task) for task in task_ranges(ranges, options.tasks)]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """The records of one range. Spark passes None where there is no range at all."""
+        """The records of one task. Spark passes None where there is no range at all."""
         if partition.value is None:
             return iter(())
-        return read_range(partition.value, self._options, self._schema)
+        return read_ranges(partition.value, self._options, self._schema)

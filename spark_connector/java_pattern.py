@@ -43,20 +43,26 @@ _TOKEN: Final = re.compile(
     |   (?P<escaped>\\.)
     |   \(\?<(?P<group>[A-Za-z]\w*)>
     |   (?P<bracket>[\[\]])
+    |   (?P<both>&&)
     """,
     re.VERBOSE | re.DOTALL,
 )
 
 
 def python_pattern(pattern: str) -> str:
-    """The same pattern for `re`. Raises: `ValueError` for a class that is not known here."""
+    """The same pattern for `re`. Raises: `ValueError` for a class that is not known here, and for
+    classes within classes, which mean something else to `re`."""
     depth = 0
 
     def translated(found: re.Match[str]) -> str:
         nonlocal depth
         if (bracket := found["bracket"]) is not None:
+            if depth and bracket == "[":
+                raise ValueError("[...] within [...] is not known here; write its characters")
             depth += 1 if bracket == "[" else -1 if depth else 0
             return bracket
+        if found["both"] is not None and depth:
+            raise ValueError("&& within [...] is not known here; write the characters of both")
         if found["sign"] is not None:
             return _class(
                 found["name"] or found["letter"], found["sign"] == "P", in_class=depth > 0

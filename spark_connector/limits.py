@@ -82,11 +82,12 @@ class OffsetLimit:
     def clamped(
         self, offsets: Mapping[TopicPartition, int], bounds: Mapping[TopicPartition, LogBounds]
     ) -> Mapping[TopicPartition, int]:
-        """Offsets that were looked up by time, within what partitions hold by now."""
+        """Offsets that were looked up by time, within what partitions hold by now: a time beyond
+        the youngest record is the present end, which stays where it is."""
         if not self.is_timestamp:
             return offsets
         return {
-            partition: offset if offset < 0 else min(max(offset, held.beginning), held.end)
+            partition: held.end if offset == LATEST else min(max(offset, held.beginning), held.end)
             for partition, held in bounds.items()
             for offset in (offsets[partition],)
         }

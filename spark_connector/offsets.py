@@ -14,6 +14,7 @@ Source: Spark's Structured Streaming + Kafka Integration Guide (options and JSON
 from __future__ import annotations
 
 import logging
+from heapq import heapify, heapreplace
 from itertools import pairwise
 from typing import TYPE_CHECKING, Final, NamedTuple
 
@@ -45,8 +46,16 @@ class LogBounds(NamedTuple):
     high_watermark: int | None = None
 
 
+class TaskLimits(NamedTuple):
+    """How ranges are made into tasks; None: the user has set no such limit."""
+
+    records_max: int | None = None
+    tasks_min: int | None = None
+    tasks_max: int | None = None
+
+
 class OffsetRange(NamedTuple):
-    """What one task reads: offsets from `start` up to, not including, `end`.
+    """What a task reads of one partition: offsets from `start` up to, not including, `end`.
 
     With `from_earliest` the read began at the earliest offset, so what retention has removed since
     is no data loss. With `is_first` the range has that edge and begins where the partition does
@@ -117,7 +126,7 @@ def _available(wanted: OffsetRange, held: LogBounds, *, fail_on_data_loss: bool)
                 f"readers of committed records; wait for its end, or end the read before it"
             )
         report_data_loss(
-            f"{wanted} was asked for, but {wanted.partition} holds "
+            f"{wanted} was requested, but {wanted.partition} holds "
             f"[{held.beginning}, {held.end}): {reason}.",
             fail_on_data_loss=fail_on_data_loss,
         )
@@ -129,6 +138,27 @@ def report_data_loss(text: str, *, fail_on_data_loss: bool) -> None:
     if fail_on_data_loss:
         raise DataLossError(f"{text} Set failOnDataLoss=false to read what is left.")
     _LOG.warning("%s Reading what is left, since failOnDataLoss is false.", text)
+
+
+def task_ranges(ranges: Iterable[OffsetRange], limits: TaskLimits) -> list[tuple[OffsetRange, ...]]:
+    """The ranges that each task reads, one after the other: one, or where there would be more than
+    `tasks_max` tasks several, so that all tasks have about as many offsets."""
+    parts = split_ranges(
+        ranges, records_per_partition_max=limits.records_max, partitions_min=limits.tasks_min
+    )
+    if limits.tasks_max is None or len(parts) <= limits.tasks_max:
+        return [(part,) for part in parts]
+    places = [(0, task) for task in range(limits.tasks_max)]
+    heapify(places)
+    tasks: dict[OffsetRange, int] = {}
+    for part in sorted(parts, key=lambda one: one.size, reverse=True):
+        size, task = places[0]
+        tasks[part] = task
+        heapreplace(places, (size + part.size, task))
+    found: list[list[OffsetRange]] = [[] for _ in range(limits.tasks_max)]
+    for part in parts:
+        found[tasks[part]].append(part)
+    return [tuple(one) for one in found]
 
 
 def split_ranges(

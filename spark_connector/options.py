@@ -31,6 +31,7 @@ from spark_connector.client_settings import (
 )
 from spark_connector.java_pattern import python_pattern
 from spark_connector.limits import ending_limit, json_object, shown, starting_limit
+from spark_connector.offsets import TaskLimits
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -132,18 +133,40 @@ OPTIONS: Final = (
     Option("failOnDataLoss", _READS, "whether records that are gone fail the query (true)"),
     Option("includeHeaders", _READS, "adds the column `headers` (false)"),
     Option("minPartitions", _READS, "cuts large ranges until there are about as many tasks"),
+    Option(
+        "maxPartitions",
+        _READS,
+        "has so many tasks at most: small ranges share one (a task for each range)",
+    ),
     Option("maxRecordsPerPartition", _READS, "the most offsets that one task reads"),
     Option("kafkaConsumer.pollTimeoutMs", _READS, "how long a task waits for records (120000)"),
     Option("maxOffsetsPerTrigger", _STREAM, "the most offsets of a micro-batch"),
-    Option("minOffsetsPerTrigger", _STREAM, "a micro-batch waits until so many have come"),
+    Option(
+        "minOffsetsPerTrigger",
+        _STREAM,
+        "a micro-batch after the first waits until so many have come",
+    ),
     Option("maxTriggerDelay", _STREAM, "but no longer than this (15m)"),
-    Option("fetchOffset.numRetries", _STREAM, "how often ends that went back are asked for (3)"),
+    Option(
+        "fetchOffset.numRetries", _STREAM, "how often ends that went back are requested again (3)"
+    ),
     Option("fetchOffset.retryIntervalMs", _STREAM, "and how long to wait in between (1000)"),
     Option("offsetPollIntervalMs", _STREAM, "the least time between two requests for ends (50)"),
     Option("commitGroup", _STREAM, "a consumer group to which finished offsets are committed"),
     Option("groupIdPrefix", _NOWHERE, "partitions are read without a consumer group"),
     Option("kafka.group.id", _NOWHERE, "partitions are read without a consumer group"),
+    Option(
+        "kafka.isolation.level",
+        _READS,
+        "`read_uncommitted` (default), or `read_committed`: no records of open and aborted "
+        "transactions",
+    ),
     Option("topic", _SINK, "the topic to write to, in place of the column `topic`"),
+    Option(
+        "kafka.partitioner.class",
+        _SINK,
+        "the partition of rows without one: a class of Python's or of Java's, as above",
+    ),
     Option("timestampColumn", _SINK, "the column that has the records' time, in place of now"),
     Option(
         "onRecordTooLarge",
@@ -211,8 +234,7 @@ class KafkaOptions:
     starting: OffsetLimit
     ending: OffsetLimit
     client: ClientSettings
-    partitions_min: int | None
-    records_per_partition_max: int | None
+    tasks: TaskLimits
     poll_timeout_ms: int
     fail_on_data_loss: bool
     include_headers: bool
@@ -230,8 +252,7 @@ class KafkaOptions:
             starting=starting_limit(given, is_stream=use is Use.STREAM),
             ending=ending_limit(given),
             client=client,
-            partitions_min=_positive(given, "minPartitions", maximum=TASKS_MAX),
-            records_per_partition_max=_positive(given, "maxRecordsPerPartition"),
+            tasks=_task_limits(given),
             poll_timeout_ms=_positive(given, "kafkaConsumer.pollTimeoutMs") or POLL_TIMEOUT_MS,
             fail_on_data_loss=_truth(given, "failOnDataLoss", default=True),
             include_headers=_truth(given, "includeHeaders", default=False),
@@ -341,6 +362,26 @@ def _check_names(given: Mapping[str, str]) -> None:
             f"Format 'pykafka' has no option {name!r}.{guess} Settings of the client begin with "
             f"'kafka.'."
         )
+
+
+def _task_limits(given: Mapping[str, str]) -> TaskLimits:
+    limits = TaskLimits(
+        records_max=_positive(given, "maxRecordsPerPartition"),
+        tasks_min=_positive(given, "minPartitions", maximum=TASKS_MAX),
+        tasks_max=_positive(given, "maxPartitions", maximum=TASKS_MAX),
+    )
+    if limits.tasks_max is None:
+        return limits
+    if limits.records_max is not None:
+        raise ConfigError(
+            "Give one of the options maxPartitions and maxRecordsPerPartition: the second cuts "
+            "what is too large for a task, the first has tasks share what is small."
+        )
+    if limits.tasks_min is not None and limits.tasks_min > limits.tasks_max:
+        raise ConfigError(
+            f"minPartitions ({limits.tasks_min}) is larger than maxPartitions ({limits.tasks_max})."
+        )
+    return limits
 
 
 def _stream_limits(given: Mapping[str, str]) -> StreamLimits:

@@ -1,4 +1,4 @@
-"""RangeReader: reads one range of offsets as Arrow batches, in a task.
+"""RangeReader: reads ranges of offsets as Arrow batches, in a task.
 
 It binds the edges that were given as earliest and latest, reads up to the end of the range, and
 goes on behind records that are gone where that is allowed. A task whose range has fixed offsets
@@ -27,7 +27,7 @@ from spark_connector.options import BATCH_SIZE_BYTES_MAX
 from spark_connector.worker_clients import worker_consumer
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
     from pyspark.sql.types import StructType
 
@@ -41,17 +41,19 @@ _CONSUMER_NAMES: Final = {"timestampType": "timestamp_type"}
 """Columns that the consumer calls otherwise."""
 
 
-def read_range(
-    wanted: OffsetRange, options: KafkaOptions, schema: StructType
+def read_ranges(
+    ranges: Sequence[OffsetRange], options: KafkaOptions, schema: StructType
 ) -> Iterator[pa.RecordBatch]:
-    """The records of one range, in the columns of `schema`.
+    """The records of one range after the other, in the columns of `schema`.
 
     Raises: `DataLossError`, `KafkaTimeoutError` when nothing came for
     `kafkaConsumer.pollTimeoutMs`, and what `Consumer.poll_arrow` raises.
     """
-    settings = options.consumer_settings(offset_count=wanted.size)
+    columns = RecordColumns(schema)
+    settings = options.consumer_settings(offset_count=max(wanted.size for wanted in ranges))
     with worker_consumer(settings) as consumer:
-        yield from _RangeReader(consumer, wanted, options).batches(RecordColumns(schema))
+        for wanted in ranges:
+            yield from _RangeReader(consumer, wanted, options).batches(columns)
 
 
 class _RangeReader:

@@ -40,9 +40,10 @@ if TYPE_CHECKING:
     from pykclient import Delivery, Producer, RecordMetadataRange
     from spark_connector.client_settings import ClientSettings
 
-TOPIC_WAIT_S: Final = 1.5
-"""How long a task waits for a topic that the brokers do not know. Some make it when it is asked
-for; ``max.block.ms``, for which a producer waits, is a minute."""
+TOPIC_WAIT_S: Final = 1.0
+"""How long a task waits for a topic that brokers do not know. Some make it on demand, which took
+0.1 to 0.4 s on a machine with much else to do; ``max.block.ms``, for which a producer waits, is a
+minute."""
 
 AT_LEAST_ONCE: Final = "at_least_once"
 
@@ -129,6 +130,8 @@ class _Write:
             self._row_count += batch.num_rows
             while len(self._under_way) > UNDER_WAY_MAX:
                 self._settle(self._under_way.popleft())
+        # No row of this task comes any more that what lingers could wait for.
+        self._producer.flush()
         while self._under_way:
             self._settle(self._under_way.popleft())
         return WrittenRows(self._row_count, self._too_large_count)
@@ -149,8 +152,8 @@ class _Write:
     def _await_topic(self, topic: str) -> None:
         """Wait for a topic that is new to this task.
 
-        Raises: `UnknownTopicOrPartitionError` when the brokers do not know it. With no broker to
-        ask, what is sent next says so in its time.
+        Raises: `UnknownTopicOrPartitionError` when the brokers do not know it. Where no
+        broker responds, what is sent next fails in its time.
         """
         if topic in self._topics:
             return

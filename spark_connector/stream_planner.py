@@ -5,7 +5,9 @@ requests the latest offset every ten milliseconds while nothing comes, and again
 are requested from brokers at most every `offsetPollIntervalMs`, topics when metadata would be
 refreshed, and a report repeats the last result. Where there is nothing new the call waits until
 ends may be requested again, 100 ms at most, so that an idle query costs the driver no more than
-brokers.
+brokers. A call that comes earlier waits first: `processAllAvailable` of a query returns when a call
+that began after it finds nothing, so each call requests ends of its own. With an interval of more
+than twice that wait a call may end before the interval does, on the ends that are known.
 
 A query that begins at `latest` has an empty first batch. Spark requests the initial offset from a
 new process again when the first batch was planned but not finished; the empty batch puts the first
@@ -28,7 +30,6 @@ from spark_connector.offsets import (
     LATEST,
     OffsetRange,
     report_data_loss,
-    split_ranges,
 )
 
 if TYPE_CHECKING:
@@ -46,6 +47,9 @@ _LOG = logging.getLogger(__name__)
 PAUSE_MS_MAX: Final = 100
 """The longest that Spark is kept waiting where there is nothing new: it stops queries between two
 calls."""
+
+COMMIT_RETRY_MS: Final = 10_000
+"""The pause after a commit to `commitGroup` that failed. A call may wait for each try."""
 
 
 class StreamPlanner:
@@ -65,7 +69,7 @@ class StreamPlanner:
         self._cluster = cluster
         self._now_ms = now_ms
         self._sleep = sleep
-        self._admission = Admission(options.stream, now_ms())
+        self._admission = Admission(options.stream)
         self._topics: ChosenTopics | None = None
         self._topics_ms = 0.0
         self._made_anew: set[str] = set()
@@ -73,8 +77,11 @@ class StreamPlanner:
         self._ends_ms = float("-inf")
         self._initial: Offsets | None = None
         self._begins_at_latest = False
+        self._has_end = False
         self._target: Offsets | None = None
+        """The ends of a query that has one, from its first batch on."""
         self._committed: Offsets | None = None
+        self._commit_due_ms = float("-inf")
 
     # What Spark calls.
 
@@ -104,12 +111,17 @@ class StreamPlanner:
         Raises: `DataLossError` when a topic was deleted and made again.
         """
         self._commit(starts)
+        self._pause()
         self._learn(starts)
+        if self._has_end and self._target is None:
+            self._target = self._ends
         if self._begins_at_latest and starts == self._initial:
             self._begins_at_latest = False
+            self._admission.let_through(self._now_ms())
             return starts
         ends = self._admitted(starts, is_limited=is_limited)
-        if ends == starts and self._target is None:
+        if ends == starts:
+            # Here, since the time that Spark reports for a batch with rows has no waiting in it.
             self._pause()
         return ends
 
@@ -118,13 +130,12 @@ class StreamPlanner:
         return self._ends
 
     def stop_at_present_ends(self) -> None:
-        """Read what is there now and nothing that comes later (`Trigger.AvailableNow`)."""
-        self._refreshed_topics(missing_ok=False)
-        self._refresh_ends()
-        self._target = self._ends
+        """Read what is there at the first batch, and nothing that comes later
+        (`Trigger.AvailableNow`)."""
+        self._has_end = True
 
     def ranges(self, starts: Offsets, ends: Offsets) -> list[OffsetRange]:
-        """What the tasks of the batch from `starts` to `ends` read.
+        """What the batch from `starts` to `ends` has of each partition.
 
         Raises: `DataLossError` when partitions are gone, begin or end otherwise than planned, and
         `failOnDataLoss` is true.
@@ -138,16 +149,11 @@ class StreamPlanner:
                     f"{partition} is new and begins at offset {begin}, not 0: what it had before "
                     f"is aged out."
                 )
-        ranges = [
+        return [
             OffsetRange(partition, begins[partition], end)
             for partition, end in ends.items()
             if self._is_forward(partition, begins[partition], end, starts)
         ]
-        return split_ranges(
-            ranges,
-            records_per_partition_max=self._options.records_per_partition_max,
-            partitions_min=self._options.partitions_min,
-        )
 
     def close(self) -> None:
         """Close the connections."""
@@ -156,7 +162,7 @@ class StreamPlanner:
     # Topics and ends.
 
     def _admitted(self, starts: Offsets, *, is_limited: bool) -> Offsets:
-        ends = self._ends_of_query(starts)
+        ends = self._ends_of_query()
         if not is_limited:
             return ends
         begins = {**self._beginnings_of_new(starts, ends), **starts}
@@ -164,7 +170,7 @@ class StreamPlanner:
             {partition: begins[partition] for partition in ends},
             ends,
             self._now_ms(),
-            may_wait=self._target is None,
+            may_wait=not self._has_end,
         )
 
     def _learn(self, starts: Offsets) -> None:
@@ -174,13 +180,12 @@ class StreamPlanner:
             self._refreshed_topics(missing_ok=True)
         if now - self._ends_ms >= self._limits.offset_poll_interval_ms:
             self._refresh_ends()
-            self._ask_again_for_ends_behind(starts)
+            self._request_ends_behind_again(starts)
 
     def _pause(self) -> None:
-        """Wait until brokers may be asked for ends again, which the next call does: the time that
-        Spark reports for a batch with rows has no waiting in it."""
+        """Wait until ends may be requested again. A query whose end is fixed does not wait."""
         due_ms = self._ends_ms + self._limits.offset_poll_interval_ms - self._now_ms()
-        if due_ms > 0:
+        if due_ms > 0 and not self._has_end:
             self._sleep(min(due_ms, PAUSE_MS_MAX) / 1_000)
 
     def _refreshed_topics(self, *, missing_ok: bool) -> ChosenTopics:
@@ -203,7 +208,7 @@ class StreamPlanner:
             self._ends = self._cluster.ends(self._refreshed_topics(missing_ok=True).partitions)
         self._ends_ms = self._now_ms()
 
-    def _ask_again_for_ends_behind(self, starts: Offsets) -> None:
+    def _request_ends_behind_again(self, starts: Offsets) -> None:
         """An end behind a start is a broker that has not caught up, or a topic made again."""
         for _ in range(self._limits.offset_retries):
             behind = [
@@ -217,12 +222,11 @@ class StreamPlanner:
             self._sleep(self._limits.offset_retry_ms / 1_000)
             self._refresh_ends()
 
-    def _ends_of_query(self, starts: Offsets) -> Offsets:
+    def _ends_of_query(self) -> Offsets:
         if self._target is None:
             return self._ends
-        # A query may have planned further than this before it was stopped.
         return {
-            partition: max(self._target[partition], starts.get(partition, 0))
+            partition: self._target[partition]
             for partition in self._ends
             if partition in self._target
         }
@@ -260,14 +264,16 @@ class StreamPlanner:
     def _commit(self, starts: Offsets) -> None:
         """Commit what the query has finished with, for those who watch its lag."""
         group = self._limits.commit_group
-        if not group or starts == self._committed:
+        if not group or starts == self._committed or self._now_ms() < self._commit_due_ms:
             return
         try:
             self._cluster.commit(group, starts)
         except KafkaError as error:
-            # The checkpoint holds the truth; the next batch commits again.
+            # The checkpoint holds the truth. An idle query commits again too: it shows no lag.
+            self._commit_due_ms = self._now_ms() + COMMIT_RETRY_MS
             _LOG.warning("Progress was not committed to group %r: %s", group, error)
-        self._committed = starts
+        else:
+            self._committed = starts
 
 
 def _at(offsets: Offsets, edge: int) -> Sequence[TopicPartition]:

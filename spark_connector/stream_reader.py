@@ -22,9 +22,9 @@ from pyspark.sql.streaming.datasource import (
 )
 
 from spark_connector.cluster import Cluster
-from spark_connector.offsets import offsets_as_json, offsets_from_json
+from spark_connector.offsets import offsets_as_json, offsets_from_json, task_ranges
 from spark_connector.options import KafkaOptions, Use
-from spark_connector.range_reader import read_range
+from spark_connector.range_reader import read_ranges
 from spark_connector.schema import check_projection
 from spark_connector.sent_to_tasks import SentToTasks
 from spark_connector.stream_planner import StreamPlanner
@@ -57,7 +57,7 @@ class KafkaStreamReader(SentToTasks, DataSourceStreamReader, SupportsTriggerAvai
         return ReadAllAvailable()
 
     def prepareForTriggerAvailableNow(self) -> None:
-        """Note the present ends: the query stops there."""
+        """The query stops at the ends that its first batch finds."""
         self._planner.stop_at_present_ends()
 
     def initialOffset(self) -> dict[str, dict[str, int]]:
@@ -80,9 +80,9 @@ class KafkaStreamReader(SentToTasks, DataSourceStreamReader, SupportsTriggerAvai
     def partitions(
         self, start: dict[str, dict[str, int]], end: dict[str, dict[str, int]]
     ) -> Sequence[InputPartition]:
-        """One range for each task of a batch."""
+        """The ranges of each task of a batch, mostly one."""
         ranges = self._planner.ranges(offsets_from_json(start), offsets_from_json(end))
-        return [InputPartition(part) for part in ranges]
+        return [InputPartition(task) for task in task_ranges(ranges, self._options.tasks)]
 
     def commit(self, end: dict[str, dict[str, int]]) -> None:
         """Nothing: Spark calls this with the next batch, `latestOffset` gets the same earlier."""
@@ -95,8 +95,8 @@ class KafkaStreamReader(SentToTasks, DataSourceStreamReader, SupportsTriggerAvai
     # Called in a task.
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """The records of one range."""
-        return read_range(partition.value, self._options, self._schema)
+        """The records of one task."""
+        return read_ranges(partition.value, self._options, self._schema)
 
     @cached_property
     def _options(self) -> KafkaOptions:

@@ -70,6 +70,9 @@ def _put_back(
     if isinstance(client, Consumer):
         # Gives back what it has fetched ahead.
         client.unsubscribe()
+    if (other := _waiting.pop(key, None)) is not None:
+        # Of a task that ran beside this one, and ended earlier.
+        other.close()
     _waiting[key] = client
     for kept in [other for other in _waiting if other[0] == key[0]][:-KEPT_MAX]:
         _waiting.pop(kept).close()

@@ -82,7 +82,7 @@ def test_what_was_not_committed_may_be_processed_again() -> None:
 
 @pytest.mark.promise("the judge finds each violation in the journals of members that commit it")
 @pytest.mark.parametrize(
-    ("journals", "told"),
+    ("journals", "violation"),
     [
         pytest.param(
             (A_WELL, (assigned(8), in_generation(9, 1), consumed(9, 10, 20))),
@@ -128,31 +128,33 @@ def test_what_was_not_committed_may_be_processed_again() -> None:
         ),
     ],
 )
-def test_what_must_not_be_is_told(journals: tuple[tuple[Event, ...], ...], told: str) -> None:
+def test_what_must_not_be_is_reported(
+    journals: tuple[tuple[Event, ...], ...], violation: str
+) -> None:
     violations = judge(*journals).violations
-    assert any(told in violation for violation in violations), violations
+    assert any(violation in found for found in violations), violations
 
 
 @pytest.mark.promise("the judge finds each violation in the journals of members that commit it")
-def test_a_commit_that_the_coordinator_had_too_early_is_told() -> None:
+def test_a_commit_that_the_coordinator_had_too_early_is_reported() -> None:
     sample = CommittedSample(4, {PLACE: 10})
     assert any("processed to 0" in each for each in judge(A_WELL, samples=(sample,)).violations)
 
 
 @pytest.mark.promise("the judge finds each violation in the journals of members that commit it")
-def test_a_member_that_ends_by_an_error_is_told() -> None:
+def test_a_member_that_ends_by_an_error_is_reported() -> None:
     assert any("ended with 1: why" in each for each in judge(A_WELL, B_WELL, status=1).violations)
 
 
 @pytest.mark.promise("the judge finds each violation in the journals of members that commit it")
-def test_a_member_that_does_not_tell_how_it_left_is_told() -> None:
+def test_a_member_that_does_not_report_how_it_left_is_reported() -> None:
     left = event(20, "shutdown_requested"), event(21, "shutdown_complete")
     assert judge((*A_WELL, *left), (*B_WELL, *left), status=0).violations == []
     violations = judge((*A_WELL, *left), B_WELL, status=0).violations
     assert violations == ["member 1 ended without telling how it left"]
 
 
-def test_holes_in_a_batch_are_told() -> None:
+def test_holes_in_a_batch_are_reported() -> None:
     part = {**PLACE._asdict(), "count": 19, "minOffset": 0, "maxOffset": 19}
     batch = event(5, "records_consumed", count=19, partitions=[part])
     assert any("reads 19 records" in each for each in judge((assigned(0), batch)).violations)

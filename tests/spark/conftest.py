@@ -12,11 +12,12 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from pykclient.testing.cluster.java import MissingPrerequisiteError, find_spark_java
+from pykclient.testing.cluster.java import MissingPrerequisiteError
 from pykclient.testing.fixtures import skip_or_fail
+from pykclient.testing.spark_cluster.home import find_spark_home
 from spark_connector.worker_clients import close_waiting
-from tests.quick_jvm import QUICK_JVM
-from tests.spark.official_connector import official_classpath
+from tests.spark.official_connector import official_jars
+from tests.testing.test_processes import await_true
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -32,25 +33,28 @@ ROOT = Path(__file__).parents[2]
 def official_connector() -> None:
     """The jars of Spark's own connector are there."""
     try:
-        official_classpath()
+        official_jars()
     except MissingPrerequisiteError as error:
         skip_or_fail(str(error))
 
 
 @pytest.fixture(scope="session")
-def spark() -> Iterator[SparkSession]:
+def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     """A session of two local threads. The format is not registered: Spark has to find it.
 
-    The jars that it has are those of Spark's own connector, beside which this one is tested.
+    The jars that it has are those of Spark's own connector, beside which this one is tested. They
+    do not stand on the JVM's classpath, of which an archive may have been made (`SparkHome`).
     """
     try:
-        find_spark_java()
+        home = find_spark_home()
     except MissingPrerequisiteError as error:
         skip_or_fail(str(error))
     try:
-        official = official_classpath()
+        official = official_jars()
     except MissingPrerequisiteError:  # `official_connector` says so.
-        official = ""
+        official = ()
+    folder = tmp_path_factory.mktemp("spark") / "home"
+    home.link(folder)
     from pyspark.sql import SparkSession
 
     with pytest.MonkeyPatch.context() as patch, warnings.catch_warnings():
@@ -59,6 +63,7 @@ def spark() -> Iterator[SparkSession]:
         # Its Python processes import this package as an installed wheel would be imported.
         patch.setenv("PYTHONPATH", os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")]))
         patch.setenv("PYSPARK_PYTHON", sys.executable)
+        patch.setenv("SPARK_HOME", str(folder))
         session = (
             SparkSession.builder.master("local[2]")
             .appName("pykafka tests")
@@ -66,8 +71,8 @@ def spark() -> Iterator[SparkSession]:
             .config("spark.driver.bindAddress", "127.0.0.1")
             .config("spark.driver.host", "127.0.0.1")
             .config("spark.driver.memory", "1g")
-            .config("spark.driver.extraClassPath", official)
-            .config("spark.driver.extraJavaOptions", " ".join(QUICK_JVM))
+            .config("spark.jars", ",".join(map(str, official)))
+            .config("spark.driver.extraJavaOptions", " ".join(home.jvm_options))
             .config("spark.sql.shuffle.partitions", "2")
             .config("spark.sql.session.timeZone", "UTC")
             .getOrCreate()
@@ -87,7 +92,9 @@ def read(spark: SparkSession, kafka_cluster: KafkaCluster) -> DataFrameReader:
 
 @pytest.fixture(scope="session")
 def new_topic(kafka_cluster: KafkaCluster) -> Callable[[int], str]:
-    """Makes a topic of so many partitions, that keeps records of any age, and returns its name."""
+    """Makes a topic of so many partitions, that keeps records of any age, and returns its name.
+
+    The broker knows it then, with the leaders of its partitions."""
     from confluent_kafka.admin import AdminClient
     from confluent_kafka.cimpl import NewTopic
 
@@ -97,6 +104,14 @@ def new_topic(kafka_cluster: KafkaCluster) -> Callable[[int], str]:
         topic = f"spark-{uuid.uuid4()}"
         wanted = NewTopic(topic, partition_count, 1, config={"retention.ms": "-1"})
         admin.create_topics([wanted])[topic].result(30)
+
+        def leader_count() -> int:
+            (found,) = admin.list_topics(topic, timeout=30).topics.values()
+            return sum(partition.leader >= 0 for partition in found.partitions.values())
+
+        # A busy broker knows it, and the leaders of its partitions, some time later. Until then a
+        # write does not find it, and Java's producer may wait for a leader until it gives up.
+        await_true(lambda: leader_count() == partition_count, "the partitions have leaders")
         return topic
 
     return make
@@ -111,7 +126,7 @@ def no_waiting_clients() -> Iterator[None]:
 
 @pytest.fixture
 def unused_address() -> Iterator[str]:
-    """An address that refuses connections: its port is taken, and nobody listens."""
+    """An address that refuses connections: its port is taken, and has no listener."""
     with socket.socket() as holder:
         holder.bind(("127.0.0.1", 0))
         yield f"127.0.0.1:{holder.getsockname()[1]}"

@@ -86,11 +86,11 @@ class TopicMaker:
         compacted = self._compacted()
         made = EveryTopic(
             codecs=self._codecs(),
-            plain=self._filled("plain", RECORD_COUNT, RECORD_COUNT),
-            hollow=self._filled("hollow", RECORD_COUNT, 0),
+            plain=self.filled("plain", RECORD_COUNT, RECORD_COUNT),
+            hollow=self.filled("hollow", RECORD_COUNT, 0),
             transactions=self._transactions(),
             compacted=compacted,
-            appended=self._filled(
+            appended=self.filled(
                 "appended", RECORD_COUNT, **{"message.timestamp.type": "LogAppendTime"}
             ),
             headless=self._headless(),
@@ -109,7 +109,8 @@ class TopicMaker:
             self._settings | {name.replace("_", "."): settings[name] for name in settings}
         )
 
-    def _filled(self, stem: str, *counts: int, **config: str) -> str:
+    def filled(self, stem: str, *counts: int, **config: str) -> str:
+        """A topic with so many records in each partition, a second apart."""
         topic = self._new(stem, len(counts), config)
         producer = self._producer()
         for partition, count in enumerate(counts):
@@ -156,7 +157,7 @@ class TopicMaker:
         return topic
 
     def _headless(self) -> str:
-        topic = self._filled("headless", RECORD_COUNT, RECORD_COUNT)
+        topic = self.filled("headless", RECORD_COUNT, RECORD_COUNT)
         before = [TopicPartition(topic, 0, 4), TopicPartition(topic, 1, RECORD_COUNT)]
         for deletion in self._admin.delete_records(before).values():
             deletion.result(TIMEOUT_S)

@@ -8,9 +8,12 @@ Owner: none, it holds no state.
 from __future__ import annotations
 
 import os
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from pykclient.testing.cluster.jars import Artifact, JarSet, cached_jars
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 VERSION: Final = "4.2.0"
 """The newest version that Maven has; it runs on the engines of Spark 4.2 and 4.3."""
@@ -31,14 +34,19 @@ _JARS: Final = JarSet(
 )
 
 
-def official_classpath() -> str:
-    """The jars as ``spark.driver.extraClassPath`` takes them, fetched if they are not cached yet.
+def official_jars() -> tuple[Path, ...]:
+    """The jars, fetched if they are not cached yet.
 
     Raises: `MissingPrerequisiteError` when they cannot be fetched.
     """
     folder = cached_jars(_JARS)
-    return os.pathsep.join(str(folder / one.jar) for one in _ARTIFACTS)
+    return tuple(folder / one.jar for one in _ARTIFACTS)
+
+
+def official_classpath() -> str:
+    """The jars as ``spark.driver.extraClassPath`` takes them. Raises: as `official_jars`."""
+    return os.pathsep.join(map(str, official_jars()))
 
 
 if __name__ == "__main__":
-    official_classpath()
+    official_jars()

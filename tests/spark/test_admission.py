@@ -14,8 +14,11 @@ A0, A1, A2 = (TopicPartition("a", number) for number in range(3))
 
 
 def admission(offsets_max: int | None = None, offsets_min: int | None = None) -> Admission:
-    """Limits of a stream that began at time 0 and keeps a batch back for a second at most."""
-    return Admission(StreamLimits(offsets_max, offsets_min, 1_000, 3, 1_000, 50, ""), 0)
+    """Limits of a stream that let a batch through at time 0, and keeps the next one back for a
+    second at most."""
+    found = Admission(StreamLimits(offsets_max, offsets_min, 1_000, 3, 1_000, 50, ""))
+    found.let_through(0)
+    return found
 
 
 @pytest.mark.parametrize(
@@ -70,6 +73,12 @@ def test_a_batch_is_kept_back_until_enough_has_come_or_it_waited_long_enough() -
     starts = {A0: 5, A1: 5}
     assert limits.admit(starts, {A0: 6, A1: 5}, 1_998, may_wait=True) is starts
     assert limits.admit(starts, {A0: 6, A1: 5}, 1_999, may_wait=True) == {A0: 6, A1: 5}
+
+
+def test_the_first_batch_of_a_query_is_not_kept_back() -> None:
+    limits = Admission(StreamLimits(None, 10, 1_000, 3, 1_000, 50, ""))
+    assert limits.admit({A0: 0}, {A0: 1}, 500, may_wait=True) == {A0: 1}
+    assert limits.admit({A0: 1}, {A0: 2}, 600, may_wait=True) == {A0: 1}
 
 
 def test_a_query_that_has_to_end_does_not_wait_for_more() -> None:

@@ -60,7 +60,7 @@ def test_all_columns_are_picked_with_exactly_sparks_schema() -> None:
     ]
 
 
-def test_only_the_columns_asked_for_are_picked_in_their_order() -> None:
+def test_only_the_requested_columns_are_picked_in_their_order() -> None:
     columns = RecordColumns(StructType().add("offset", LongType()).add("value", BinaryType()))
     assert columns.names == ["offset", "value"]
     assert columns.pick(consumed()).to_pydict() == {"offset": [7, 8], "value": [None, b""]}

@@ -121,7 +121,7 @@ def test_a_topic_is_read_by_format_name_with_all_columns(
 
 
 @pytest.mark.promise("Spark reads a topic with the columns of its own Kafka source")
-def test_headers_are_left_out_unless_asked_for(
+def test_headers_are_left_out_unless_requested(
     read: DataFrameReader, written: list[Written]
 ) -> None:
     frame = read.option("subscribe", written[0].topic).load()
@@ -181,6 +181,13 @@ def test_ranges_are_cut_into_more_tasks(read: DataFrameReader, written: list[Wri
     assert offsets_of(cut) == pairs(range(RECORDS_PER_PARTITION), range(RECORDS_PER_PARTITION))
 
 
+@pytest.mark.promise("Spark's tasks share small ranges where `maxPartitions` limits them")
+def test_ranges_share_a_task(read: DataFrameReader, written: list[Written]) -> None:
+    frame = read.option("subscribe", written[0].topic).option("maxPartitions", 1).load()
+    assert frame.rdd.getNumPartitions() == 1
+    assert offsets_of(frame) == pairs(range(RECORDS_PER_PARTITION), range(RECORDS_PER_PARTITION))
+
+
 def test_a_topic_without_records_is_an_empty_frame(
     read: DataFrameReader, new_topic: Callable[[int], str]
 ) -> None:
@@ -190,7 +197,7 @@ def test_a_topic_without_records_is_an_empty_frame(
 
 
 @pytest.mark.promise("Spark passes `kafka.*` options to the consumer")
-def test_aborted_records_are_read_unless_only_committed_ones_are_asked_for(
+def test_aborted_records_are_read_unless_only_committed_ones_are_requested(
     read: DataFrameReader, kafka_cluster: KafkaCluster, new_topic: Callable[[int], str]
 ) -> None:
     from confluent_kafka import Producer
@@ -229,7 +236,7 @@ def test_records_that_were_deleted_fail_the_read_or_are_left_out(
 
     from_zero = read.option("subscribe", topic).option("startingOffsets", json_of(topic, 0))
     text = failure(from_zero.load())
-    assert f"{topic}-0 [0, 10) was asked for, but {topic}-0 holds [4, 10)" in text
+    assert f"{topic}-0 [0, 10) was requested, but {topic}-0 holds [4, 10)" in text
     assert "Set failOnDataLoss=false to read what is left" in text
     assert offsets_of(from_zero.option("failOnDataLoss", "false").load()) == pairs(range(4, 10))
 

@@ -6,13 +6,13 @@ import logging
 import pickle
 import time
 from itertools import chain
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from pyspark.sql.datasource import InputPartition
 from pyspark.sql.types import LongType, StringType, StructType
 
-from pykclient import TopicPartition
+from pykclient import Consumer, Producer, TopicPartition
 from pykclient.errors import ConfigError, KafkaTimeoutError
 from spark_connector.batch_reader import KafkaBatchReader
 from spark_connector.offsets import DataLossError, OffsetRange
@@ -21,7 +21,7 @@ from spark_connector.options import KafkaOptions, Use
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from pykclient.testing import KafkaCluster
+    from pykclient.testing import FakeKafka, KafkaCluster
 
 OFFSETS = StructType().add("offset", LongType())
 RECORD_COUNT = 25_000
@@ -37,7 +37,7 @@ def make_reader(bootstrap_servers: str = "h1:9092", **options: object) -> KafkaB
 
 def offsets_of(reader: KafkaBatchReader, wanted: OffsetRange) -> list[list[int]]:
     """The offsets of each batch."""
-    batches = reader.read(InputPartition(wanted))
+    batches = reader.read(InputPartition([wanted]))
     return [batch.column("offset").to_pylist() for batch in batches]
 
 
@@ -87,6 +87,26 @@ def test_a_range_is_read_in_batches_up_to_its_end(
     assert [*chain(*batches)] == list(range(wanted.start, wanted.end))
 
 
+def test_only_the_columns_of_the_schema_are_decoded(
+    fake_kafka: FakeKafka, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    decoded: set[tuple[str, ...]] = set()
+    poll_arrow = Consumer.poll_arrow
+
+    def noted(consumer: Consumer, *arguments: Any, **named: Any) -> Any:
+        decoded.add(tuple(named["columns"]))
+        return poll_arrow(consumer, *arguments, **named)
+
+    monkeypatch.setattr(Consumer, "poll_arrow", noted)
+    with fake_kafka.control() as cluster:
+        cluster.create_topic("any", 1)
+    with Producer(bootstrap_servers=fake_kafka.bootstrap_servers) as producer:
+        producer.send("any", b"v")
+    reader = make_reader(fake_kafka.bootstrap_servers)
+    assert offsets_of(reader, OffsetRange(TopicPartition("any", 0), 0, 1)) == [[0]]
+    assert decoded == {("offset",)}
+
+
 @pytest.mark.kafka
 def test_records_gone_since_the_plan_fail_the_task(
     kafka_cluster: KafkaCluster, aged_partition: TopicPartition
@@ -126,7 +146,7 @@ def test_a_range_beyond_the_log_ends_when_nothing_came_in_time(
     kafka_cluster: KafkaCluster, aged_partition: TopicPartition
 ) -> None:
     reader = make_reader(kafka_cluster.bootstrap_servers, kafkaConsumer_pollTimeoutMs=700)
-    batches = reader.read(InputPartition(OffsetRange(aged_partition, RECORD_COUNT - 1, 2**40)))
+    batches = reader.read(InputPartition([OffsetRange(aged_partition, RECORD_COUNT - 1, 2**40)]))
     assert next(batches).num_rows == 1
     started = time.monotonic()
     with pytest.raises(KafkaTimeoutError, match=r"no record came from offset 25000 on within 700"):

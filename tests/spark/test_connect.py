@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from pykclient.testing.cluster.java import MissingPrerequisiteError, find_spark_java
+from pykclient.testing.cluster.java import MissingPrerequisiteError
 from pykclient.testing.fixtures import skip_or_fail
-from tests.quick_jvm import quick_jvm_environ
+from tests.quick_jvm import quick_spark_environ
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -32,13 +32,13 @@ def test_spark_connect_reads_and_writes_batches_and_streams_by_name(
     kafka_cluster: KafkaCluster, new_topic: Callable[[int], str], tmp_path: Path
 ) -> None:
     try:
-        find_spark_java()
+        environ = quick_spark_environ(tmp_path / "spark")
     except MissingPrerequisiteError as error:
         skip_or_fail(str(error))
     if importlib.util.find_spec("grpc_status") is None:
         skip_or_fail("Spark Connect needs grpcio-status: pip install 'pykclient[spark]'")
     # Without it the server's port is always the same one.
-    environ = quick_jvm_environ() | {"SPARK_TESTING": "1", "SPARK_LOCAL_IP": "127.0.0.1"}
+    environ |= {"SPARK_TESTING": "1", "SPARK_LOCAL_IP": "127.0.0.1"}
     environ["PYTHONPATH"] = os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")])
     environ["PYSPARK_PYTHON"] = sys.executable
     program = [sys.executable, "-m", "tests.spark.connect_program"]

@@ -69,7 +69,7 @@ def test_a_newer_pyspark_is_taken(monkeypatch: pytest.MonkeyPatch, version: str)
 
 
 def session_with(python: str) -> SparkSession:
-    """What `register` asks of a session."""
+    """What `register` uses of a session."""
     context = SimpleNamespace(pythonExec=python)
     return cast("SparkSession", SimpleNamespace(sparkContext=context, dataSource=Mock()))
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from contextlib import closing
 from itertools import chain
 from typing import TYPE_CHECKING
@@ -48,7 +49,7 @@ def offsets_of(fake: FakeKafka, start: int, end: int, **options: str) -> list[in
     """What a task reads of a range."""
     given = {"kafka.bootstrap.servers": fake.bootstrap_servers, "subscribe": TOPIC, **options}
     reader = KafkaBatchReader(KafkaOptions.from_spark(given, Use.BATCH), OFFSETS)
-    batches = reader.read(InputPartition(OffsetRange(PARTITION, start, end)))
+    batches = reader.read(InputPartition([OffsetRange(PARTITION, start, end)]))
     return [*chain.from_iterable(batch.column("offset").to_pylist() for batch in batches)]
 
 
@@ -87,7 +88,7 @@ def test_large_records_come_in_batches_of_few_rows(fake_kafka: FakeKafka) -> Non
     given = {"kafka.bootstrap.servers": fake_kafka.bootstrap_servers, "subscribe": TOPIC}
     values = StructType().add("value", BinaryType())
     reader = KafkaBatchReader(KafkaOptions.from_spark(given, Use.BATCH), values)
-    batches = list(reader.read(InputPartition(OffsetRange(PARTITION, 0, 5))))
+    batches = list(reader.read(InputPartition([OffsetRange(PARTITION, 0, 5)])))
     assert [batch.num_rows for batch in batches] == [2, 2, 1]
 
 
@@ -114,7 +115,7 @@ def test_a_damaged_batch_fails_the_task_with_its_place(
     damaged: FakeKafka, make: type[KafkaBatchReader] | type[KafkaStreamReader]
 ) -> None:
     reader = reader_of(make, damaged)
-    batches = reader.read(InputPartition(OffsetRange(PARTITION, 0, 15)))
+    batches = reader.read(InputPartition([OffsetRange(PARTITION, 0, 15)]))
     read: list[int] = []
     with pytest.raises(DataLossError) as caught:
         read.extend(chain.from_iterable(batch.column("offset").to_pylist() for batch in batches))
@@ -137,7 +138,7 @@ def test_a_damaged_batch_is_passed_over_if_that_is_allowed(
     passed: str,
 ) -> None:
     reader = reader_of(make, damaged, failOnDataLoss="false")
-    batches = reader.read(InputPartition(OffsetRange(PARTITION, start, end)))
+    batches = reader.read(InputPartition([OffsetRange(PARTITION, start, end)]))
     found = [*chain.from_iterable(batch.column("offset").to_pylist() for batch in batches)]
     assert found == [offset for offset in range(start, end) if offset not in range(6, 9)]
     (warning,) = [one for one in caplog.records if one.name.startswith("spark_connector")]
@@ -146,7 +147,7 @@ def test_a_damaged_batch_is_passed_over_if_that_is_allowed(
 
 def test_a_batch_that_was_damaged_on_its_way_is_fetched_again(damaged: FakeKafka) -> None:
     reader = reader_of(KafkaBatchReader, damaged, kafka_max_partition_fetch_bytes="1")
-    batches = reader.read(InputPartition(OffsetRange(PARTITION, 3, 15)))
+    batches = reader.read(InputPartition([OffsetRange(PARTITION, 3, 15)]))
     # The next fetch brings the third batch, and the one after that has it whole.
     assert next(batches).column("offset").to_pylist() == [3, 4, 5]
     with damaged.control() as cluster:
@@ -165,7 +166,7 @@ def test_a_damaged_batch_whose_end_is_not_known_is_not_passed_over(
     with pytest.raises(
         CorruptRecordError, match=r"^flights-0 has a damaged batch at offset 3, and"
     ):
-        list(reader.read(InputPartition(OffsetRange(PARTITION, 0, 15))))
+        list(reader.read(InputPartition([OffsetRange(PARTITION, 0, 15)])))
 
 
 def reader_of(
@@ -198,4 +199,20 @@ def test_the_group_of_a_stream_is_shown_by_the_command_line_and_may_be_begun_fro
         producer.send(TOPIC, b"v").result(10)
     follower = KafkaOptions.from_spark({"startingOffsets": "group:lag-tools", **servers}, Use.BATCH)
     (task,) = KafkaBatchReader(follower, OFFSETS).partitions()
-    assert (task.value.start, task.value.end) == (RECORD_COUNT, RECORD_COUNT + 1)
+    ((wanted,),) = (task.value,)
+    assert (wanted.start, wanted.end) == (RECORD_COUNT, RECORD_COUNT + 1)
+
+
+def test_nothing_new_is_the_start_as_spark_gave_it(fake: FakeKafka) -> None:
+    """Spark compares offsets as text, and a batch begins where they differ."""
+    with fake.control() as cluster:
+        cluster.create_topic("arrivals", 2)
+    options = {"kafka.bootstrap.servers": fake.bootstrap_servers, "subscribe": f"{TOPIC},arrivals"}
+    stream = KafkaStreamReader(options, OFFSETS)
+    in_order = stream.initialOffset()
+    start = {
+        topic: dict(reversed(offsets.items())) for topic, offsets in reversed(in_order.items())
+    }
+    assert json.dumps(start) != json.dumps(in_order)
+    assert stream.latestOffset(start, ReadAllAvailable()) is start
+    stream.stop()

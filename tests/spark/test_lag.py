@@ -9,6 +9,7 @@ import time
 from typing import TYPE_CHECKING
 
 import pytest
+from matplotlib import rcParams
 from prometheus_client import CollectorRegistry
 from pyspark.sql.streaming.listener import QueryProgressEvent
 from rich.console import Console
@@ -133,8 +134,9 @@ def test_the_age_of_the_first_unread_record_is_the_lag_in_seconds(
 
 
 def test_brokers_that_are_away_leave_the_lag_in_offsets(
-    unused_address: str, caplog: pytest.LogCaptureFixture
+    unused_address: str, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr("spark_connector.lag.FIRST_UNREAD_S_MAX", 0.5)
     options = {"kafka.bootstrap.servers": unused_address, "subscribe": "a"}
     listener = LagListener(options | {"kafka.default.api.timeout.ms": "100"})
     listener.onQueryProgress(event((offsets(1, 0), offsets(3, 0))))
@@ -142,7 +144,9 @@ def test_brokers_that_are_away_leave_the_lag_in_offsets(
     assert "The age of unread records is not known" in caplog.text
 
 
-def test_lag_is_drawn_in_a_terminal_and_as_a_plot(tmp_path: Path) -> None:
+def test_lag_is_drawn_in_a_terminal_and_as_a_plot(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     listener = LagListener()
     listener.plot(tmp_path / "empty.png")
     for end in (5, 9):
@@ -155,3 +159,9 @@ def test_lag_is_drawn_in_a_terminal_and_as_a_plot(tmp_path: Path) -> None:
     assert "1,004" not in shown
     listener.plot(tmp_path / "lag.png")
     assert (tmp_path / "lag.png").read_bytes()[1:4] == b"PNG"
+    # Letters of an SVG are text.
+    monkeypatch.setitem(rcParams, "svg.fonttype", "none")
+    listener.plot(tmp_path / "lag.svg")
+    drawn = (tmp_path / "lag.svg").read_text()
+    for title in ("time since the first report (seconds)", "records behind, in the partition"):
+        assert title in drawn

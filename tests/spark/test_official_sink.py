@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 import pytest
@@ -152,6 +153,24 @@ def test_a_stream_becomes_the_same_records(
     assert by_partition(ours) == by_partition(official)
 
 
+@pytest.mark.promise("Spark writes the records that its own Kafka sink writes")
+def test_settings_of_the_producer_spread_records_alike(rows: DataFrame, written: Written) -> None:
+    """Rows that name no partition take their turns, so that partitions have equally many."""
+    settings = {
+        "kafka.partitioner.class": "org.apache.kafka.clients.producer.RoundRobinPartitioner",
+        "kafka.compression.type": "lz4",
+    }
+    for source, topic in written.topics.items():
+        writer = rows.drop("partition").write.format(source).mode("append")
+        writer.options(**written.options(topic=topic, **settings)).save()
+    official, ours = written.both(written.topics)
+    free = [one._replace(partition=None) for one in ours]
+    assert sorted(free, key=repr) == sorted(
+        (one._replace(partition=None) for one in official), key=repr
+    )
+    assert Counter(one.partition for one in ours) == dict.fromkeys(range(PARTITION_COUNT), 12)
+
+
 def test_the_column_names_topics_unless_the_option_does(
     spark: SparkSession, written: Written
 ) -> None:
@@ -180,6 +199,7 @@ REFUSED: Final[Mapping[str, tuple[str, Mapping[str, str], str]]] = {
         "Row 0 of this task has no topic",
     ),
     "no value": ("SELECT 'v' AS key", {"topic": "any"}, "no column 'value'"),
+    "nothing as value": ("SELECT NULL AS value", {"topic": "any"}, "'value' has type void"),
     "a number as value": ("SELECT 1 AS value", {"topic": "any"}, "'value' has type int"),
     "a number as key": ("SELECT 1 AS key, 'v' AS value", {"topic": "any"}, "'key' has type int"),
     "a number as topic": ("SELECT 1 AS topic, 'v' AS value", {}, "'topic' has type int"),
@@ -201,7 +221,7 @@ REFUSED: Final[Mapping[str, tuple[str, Mapping[str, str], str]]] = {
     "a header without a name": (
         "SELECT array(named_struct('key', CAST(NULL AS STRING), 'value', X'00')) AS headers, "
         "'v' AS value",
-        {"topic": "any"},
+        {"topic": "$topic"},
         "header",
     ),
     "a partition that does not exist": (

@@ -1,19 +1,28 @@
-"""Streams that move between Spark's own Kafka source and this one, on one checkpoint."""
+"""The same streams through Spark's own Kafka source and this one: equal records and batches, and
+moves from one to the other on one checkpoint."""
 
 from __future__ import annotations
 
-import json
-from typing import TYPE_CHECKING, Any, Final
+from string import Template
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 import pytest
+from py4j.protocol import Py4JJavaError
+from pyspark.errors import PySparkException, StreamingQueryException
 
 from pykclient import Producer
+from pykclient.errors import ConfigError
+from tests.spark.batch_cases import COMMITTED, NEVER, OR_LATEST, PLAIN, at, each
+from tests.spark.both_streams import OfficialStream, StreamHere, logged_ends
+from tests.spark.every_topic import TopicMaker
+from tests.testing.test_processes import await_true
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
     from pathlib import Path
 
     from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.streaming.query import StreamingQuery
 
     from pykclient.testing import KafkaCluster
 
@@ -79,16 +88,6 @@ class MovingQuery:
         assert query.awaitTermination(TIMEOUT_S)
         return sizes
 
-    def ends(self) -> list[Any]:
-        """Where each batch ends, without those that end where the one before does."""
-        files = sorted((self._checkpoint / "offsets").glob("[0-9]*"), key=lambda one: int(one.name))
-        found: list[Any] = []
-        for file in files:
-            end = json.loads(file.read_text().splitlines()[2])
-            if end not in found[-1:]:
-                found.append(end)
-        return found
-
 
 @pytest.mark.promise("A stream moves between Spark's own Kafka source and this one, and back")
 def test_a_query_moves_between_both_sources_and_reads_each_record_once(
@@ -109,19 +108,249 @@ def test_a_query_moves_between_both_sources_and_reads_each_record_once(
         query.send(11, 2, 5)
 
 
-def test_a_rate_gives_the_batches_of_the_official_source(
+# Where a stream begins, and where its batches end.
+
+RATE: Final = {"maxOffsetsPerTrigger": "4"}
+
+
+EARLIEST: Final = {"startingOffsets": "earliest"}
+
+
+class Beginning(NamedTuple):
+    """Options, and how many records are read. Where a partition begins at its end, this connector
+    has an empty first batch: Spark's log then has the beginning before a record is read."""
+
+    options: Mapping[str, str]
+    record_count: int
+    has_empty_batch: bool = False
+
+
+BEGINNINGS: Final = {
+    "earliest": Beginning(
+        {
+            "subscribe": "$uneven",
+            "startingOffsets": "earliest",
+            "maxOffsetsPerTrigger": "100",
+            "minPartitions": "5",
+        },
+        200,
+    ),
+    "latest": Beginning(PLAIN, 0),
+    "offsets": Beginning({**PLAIN, **RATE, "startingOffsets": each("plain", 3, -2)}, 17),
+    "offsets and latest": Beginning(
+        {**PLAIN, **RATE, "startingOffsets": each("plain", -1, 4)}, 6, True
+    ),
+    "a time of a record": Beginning({**PLAIN, **RATE, "startingTimestamp": at(3)}, 14),
+    "a time between two": Beginning({**PLAIN, **RATE, "startingTimestamp": at(3.5)}, 12),
+    "a time beyond the end": Beginning({**PLAIN, **OR_LATEST, "startingTimestamp": NEVER}, 0),
+    "a time on an empty partition": Beginning(
+        {"subscribe": "$hollow", **RATE, **OR_LATEST, "startingTimestamp": at(3)},
+        7,
+        True,
+    ),
+    "a time for each partition": Beginning(
+        {**PLAIN, **RATE, "startingOffsetsByTimestamp": each("plain", at(2), at(5))},
+        13,
+    ),
+    "a time for each partition, one beyond the end": Beginning(
+        {**PLAIN, **OR_LATEST, "startingOffsetsByTimestamp": each("plain", NEVER, at(5))},
+        5,
+        True,
+    ),
+    "one time, before a time for each, before offsets": Beginning(
+        {
+            **PLAIN,
+            **RATE,
+            "startingTimestamp": at(3),
+            "startingOffsetsByTimestamp": each("plain", at(8), at(8)),
+            "startingOffsets": "earliest",
+        },
+        14,
+    ),
+    "a time for each, before offsets": Beginning(
+        {
+            **PLAIN,
+            "startingOffsetsByTimestamp": each("plain", at(2), at(5)),
+            "startingOffsets": "earliest",
+        },
+        13,
+    ),
+    "headers": Beginning({**PLAIN, **EARLIEST, **RATE, "includeHeaders": "true"}, 20),
+    "tasks of few records": Beginning({**PLAIN, **EARLIEST, "maxRecordsPerPartition": "3"}, 20),
+    "committed records": Beginning({**PLAIN, **EARLIEST, **RATE, **COMMITTED}, 20),
+    "an assigned partition": Beginning({"assign": '{"$plain":[1]}', **EARLIEST, **RATE}, 10),
+}
+
+REFUSED_BEGINNINGS: Final[Mapping[str, tuple[Mapping[str, str], str]]] = {
+    "a time beyond the end": (
+        {"startingTimestamp": NEVER, "startingOffsetsByTimestampStrategy": "error"},
+        "no record at or after",
+    ),
+    "a time of a partition beyond the end": (
+        {"startingOffsetsByTimestamp": each("plain", NEVER, at(5))},
+        "no record at or after",
+    ),
+    "a partition without a time": (
+        {"startingOffsetsByTimestamp": each("plain", at(5))},
+        "Missing: .*-1",
+    ),
+    "an end": ({"endingOffsets": "latest"}, "has no end"),
+    "an ending time of each": ({"endingOffsetsByTimestamp": each("plain", at(5), at(5))}, "no end"),
+    "a partition without a start": ({"startingOffsets": each("plain", 1)}, "Missing: .*-1"),
+    "a start that is no JSON": ({"startingOffsets": '{"$plain":{"0":1,'}, "must be JSON"),
+    "a most as a word": ({"maxOffsetsPerTrigger": "many"}, "at least 1"),
+    "a least as a word": ({"minOffsetsPerTrigger": "few"}, "at least 1"),
+    "a least that is larger than the most": (
+        {"minOffsetsPerTrigger": "5", "maxOffsetsPerTrigger": "3"},
+        "is larger than",
+    ),
+    "a delay as a word": (
+        {"maxTriggerDelay": "long", "minOffsetsPerTrigger": "3"},
+        "must be a time",
+    ),
+    "no retries": ({"fetchOffset.numRetries": "0"}, "at least 1"),
+    "a pause as a word": ({"fetchOffset.retryIntervalMs": "long"}, "at least 0"),
+    "failOnDataLoss": ({"failOnDataLoss": "yes"}, "must be true or false"),
+    "auto.offset.reset": ({"kafka.auto.offset.reset": "x"}, "cannot be used"),
+}
+
+
+class Topics:
+    """Topics of records a second apart, and the options of streams that read them."""
+
+    def __init__(self, kafka: KafkaCluster) -> None:
+        maker = TopicMaker(kafka)
+        self._servers = kafka.bootstrap_servers
+        self._names = {
+            "plain": maker.filled("plain", 10, 10),
+            "hollow": maker.filled("hollow", 10, 0),
+            "uneven": maker.filled("uneven", 58, 142),
+        }
+
+    def options(self, given: Mapping[str, str]) -> dict[str, str]:
+        named = {name: Template(text).substitute(self._names) for name, text in given.items()}
+        # What makes the official one wait before it refuses.
+        retries = {"fetchOffset.numRetries": "1", "fetchOffset.retryIntervalMs": "1"}
+        return {"kafka.bootstrap.servers": self._servers, **retries, **named}
+
+
+@pytest.fixture(scope="module")
+def topics(kafka_cluster: KafkaCluster) -> Topics:
+    return Topics(kafka_cluster)
+
+
+@pytest.mark.promise("A stream has the batches that it has through Spark's own Kafka source")
+@pytest.mark.parametrize("name", BEGINNINGS)
+def test_a_new_query_has_the_batches_of_the_official_source(
+    spark: SparkSession, topics: Topics, tmp_path: Path, name: str
+) -> None:
+    wanted = BEGINNINGS[name]
+    options = topics.options(wanted.options)
+    here = StreamHere().run(options)
+    official = OfficialStream(spark, tmp_path / "checkpoint").run(options)
+    assert here.records == official.records
+    assert here.ends[int(wanted.has_empty_batch) :] == official.ends
+    assert len(here.records) == wanted.record_count
+    assert len(official.ends) > 1 or "maxOffsetsPerTrigger" not in options
+
+
+@pytest.mark.parametrize("name", REFUSED_BEGINNINGS)
+def test_a_new_query_is_refused_where_the_official_source_refuses_it(
+    spark: SparkSession, topics: Topics, tmp_path: Path, name: str
+) -> None:
+    given, complaint = REFUSED_BEGINNINGS[name]
+    options = topics.options({**PLAIN, **given})
+    # What its options alone show it refuses before the query runs.
+    with pytest.raises((StreamingQueryException, PySparkException, Py4JJavaError)):
+        OfficialStream(spark, tmp_path / "checkpoint").run(options)
+    with pytest.raises(ConfigError, match=complaint):
+        StreamHere().run(options)
+
+
+class RunningQueries:
+    """Both sources on one topic of two partitions, as queries that go on."""
+
+    def __init__(self, spark: SparkSession, kafka: KafkaCluster, topic: str, path: Path) -> None:
+        self._spark = spark
+        self._servers = kafka.bootstrap_servers
+        self._topic = topic
+        self._checkpoints = {source: path / source for source in (OFFICIAL, OURS)}
+        self._queries: list[StreamingQuery] = []
+
+    def start(self, **options: str) -> None:
+        for source, checkpoint in self._checkpoints.items():
+            reader = self._spark.readStream.format(source).options(**options)
+            reader = reader.option("kafka.bootstrap.servers", self._servers)
+            frame = reader.option("subscribe", self._topic).load()
+            writer = frame.writeStream.format("noop")
+            self._queries.append(writer.option("checkpointLocation", str(checkpoint)).start())
+
+    def stop(self) -> None:
+        while self._queries:
+            self._queries.pop().stop()
+
+    def send(self, *counts: int) -> None:
+        """Send so many records to each partition, and wait until both queries find nothing."""
+        with Producer(bootstrap_servers=self._servers) as producer:
+            for partition, count in enumerate(counts):
+                for _ in range(count):
+                    producer.send(self._topic, b"v", partition=partition)
+        for query in self._queries:
+            query.processAllAvailable()
+
+    def ends(self) -> list[list[tuple[int, ...]]]:
+        """Where the batches of each query end, in both partitions."""
+        return [
+            [tuple(end[self._topic].values()) for end in logged_ends(checkpoint)]
+            for checkpoint in self._checkpoints.values()
+        ]
+
+
+@pytest.mark.promise("A stream has the batches that it has through Spark's own Kafka source")
+def test_a_batch_waits_for_enough_records_as_in_the_official_source(
     spark: SparkSession,
     kafka_cluster: KafkaCluster,
     new_topic: Callable[[int], str],
     tmp_path: Path,
 ) -> None:
-    topic = new_topic(3)
-    ends: list[list[Any]] = []
-    for source in (OFFICIAL, OURS):
-        query = MovingQuery(spark, kafka_cluster, topic, tmp_path / source)
-        if not ends:
-            query.send(58, 142)
-        query.run(source, startingOffsets="earliest", maxOffsetsPerTrigger=100, minPartitions=5)
-        ends.append(query.ends())
-    assert len(ends[0]) == 3
-    assert ends[0] == ends[1]
+    queries = RunningQueries(spark, kafka_cluster, new_topic(2), tmp_path)
+    limits = {"minOffsetsPerTrigger": "4", "maxOffsetsPerTrigger": "6"}
+    try:
+        queries.send(2, 1)
+        queries.start(startingOffsets="earliest", **limits)
+        queries.send()
+        # The first batch of a query does not wait; three records do, and the fourth ends that.
+        ends = [(2, 1)]
+        assert queries.ends() == [ends, ends]
+        queries.send(1, 2)
+        assert queries.ends() == [ends, ends]
+        queries.send(1)
+        ends.append((4, 3))
+        assert queries.ends() == [ends, ends]
+        # Enough for two batches, and a rest.
+        queries.send(10, 4)
+        ends += [(8, 4), (12, 6)]
+        assert queries.ends() == [ends, ends]
+        queries.stop()
+        # Nor does the first batch of a new run; the next one waits for the delay alone.
+        queries.start(**limits, maxTriggerDelay="300ms")
+        queries.send()
+        ends.append((14, 7))
+        assert queries.ends() == [ends, ends]
+        queries.send(1)
+        ends.append((15, 7))
+        await_true(lambda: queries.ends() == [ends, ends], "the delay has passed")
+    finally:
+        queries.stop()
+
+
+def test_a_query_of_what_is_available_reads_the_rest_here_only(
+    spark: SparkSession, topics: Topics, tmp_path: Path
+) -> None:
+    """The official source leaves less than minOffsetsPerTrigger to the next run."""
+    limits = {"minOffsetsPerTrigger": "3", "maxOffsetsPerTrigger": "6"}
+    options = topics.options({**PLAIN, "startingOffsets": "earliest", **limits})
+    official = OfficialStream(spark, tmp_path / "checkpoint").run(options)
+    here = StreamHere().run(options)
+    assert (len(official.records), len(here.records)) == (18, 20)
+    assert here.ends[:-1] == official.ends

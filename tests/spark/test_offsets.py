@@ -19,10 +19,12 @@ from spark_connector.offsets import (
     DataLossError,
     LogBounds,
     OffsetRange,
+    TaskLimits,
     batch_ranges,
     offsets_as_json,
     offsets_from_json,
     split_ranges,
+    task_ranges,
 )
 
 if TYPE_CHECKING:
@@ -176,7 +178,7 @@ def test_a_group_gives_what_it_committed_and_the_earliest_offset_elsewhere(
 def test_a_time_that_was_found_is_kept_within_what_is_held_by_now() -> None:
     start = OffsetLimit("startingTimestamp", everywhere=25, is_timestamp=True)
     later = {A0: LogBounds(15, 20), A1: LogBounds(0, 5)}
-    assert start.clamped({A0: 10, A1: LATEST}, later) == {A0: 15, A1: LATEST}
+    assert start.clamped({A0: 10, A1: LATEST}, later) == {A0: 15, A1: later[A1].end}
     assert FROM_EARLIEST.clamped({A0: 3, A1: 0}, later) == {A0: 3, A1: 0}
 
 
@@ -276,6 +278,32 @@ def test_cutting_keeps_every_offset_once_and_in_order(
     assert all(part.size > 0 for part in parts)
     if records_max is not None:
         assert all(part.size <= records_max for part in parts)
+
+
+@given(
+    sizes=st.lists(st.integers(1, 50), min_size=1, max_size=12),
+    tasks_min=st.none() | st.integers(1, 5),
+    tasks_max=st.integers(5, 8),
+)
+def test_tasks_share_small_ranges_evenly_and_in_order(
+    sizes: list[int], tasks_min: int | None, tasks_max: int
+) -> None:
+    ranges = [
+        OffsetRange(TopicPartition("a", number), 0, size) for number, size in enumerate(sizes)
+    ]
+    parts = split_ranges(ranges, partitions_min=tasks_min)
+    tasks = task_ranges(ranges, TaskLimits(tasks_min=tasks_min, tasks_max=tasks_max))
+    assert len(tasks) == min(len(parts), tasks_max)
+    assert sorted(part for task in tasks for part in task) == parts
+    assert all(list(task) == sorted(task) for task in tasks)
+    totals = [sum(part.size for part in task) for task in tasks]
+    # What makes a task larger than another is its last range.
+    assert max(totals) - min(totals) <= max(part.size for part in parts)
+
+
+def test_without_a_maximum_each_range_has_a_task() -> None:
+    ranges = [OffsetRange(A0, 0, 1), OffsetRange(A1, 0, 1)]
+    assert task_ranges(ranges, TaskLimits()) == [(ranges[0],), (ranges[1],)]
 
 
 def test_numbers_of_parts_are_rounded_half_up() -> None:

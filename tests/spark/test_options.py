@@ -42,7 +42,7 @@ def test_defaults_are_those_of_sparks_own_source() -> None:
     assert options.starting == OffsetLimit("startingOffsets", everywhere=EARLIEST)
     assert options.ending == OffsetLimit("endingOffsets", everywhere=LATEST)
     assert options.admin_settings() == {"bootstrap.servers": "h1:9092"}
-    assert (options.partitions_min, options.records_per_partition_max) == (None, None)
+    assert options.tasks == (None, None, None)
     assert options.poll_timeout_ms == 120_000
     assert options.fail_on_data_loss
     assert not options.include_headers
@@ -245,10 +245,13 @@ def test_a_start_after_the_youngest_record_may_be_the_end() -> None:
         ("startingTimestamp", "-P", "a duration back from now"),
         ("startingOffsets", "group:", "names no group"),
         ("subscribePattern", r"\p{Greek}", "is not known here"),
+        ("subscribePattern", r"^[\w&&[^b]]+$", "&& within [...] is not known here"),
+        ("subscribePattern", "[a[b]]", "[...] within [...] is not known here"),
         ("endingOffsetsByTimestamp", '{"a":{"0":-1}}', "needs an integer of at least 0"),
         ("minPartitions", "0", "must be an integer of at least 1"),
         ("minPartitions", "1.5", "must be an integer of at least 1"),
         ("minPartitions", "9223372036854775808", "must be an integer of at least 1"),
+        ("maxPartitions", "0", "must be an integer of at least 1"),
         ("startingTimestamp", "9223372036854775808", "must be milliseconds since 1970"),
         ("maxRecordsPerPartition", "-1", "must be an integer of at least 1"),
         ("kafkaConsumer_pollTimeoutMs", "2m", "must be an integer of at least 1"),
@@ -262,6 +265,20 @@ def test_malformed_values_are_refused_with_what_is_allowed(
     text = refusal(**{option: value})
     assert option.replace("_", ".") in text
     assert complaint in text
+
+
+@pytest.mark.parametrize(
+    ("other", "value", "complaint"),
+    [
+        ("minPartitions", "3", "minPartitions (3) is larger than maxPartitions (2)"),
+        ("maxRecordsPerPartition", "3", "Give one of the options maxPartitions and maxRecords"),
+    ],
+)
+def test_limits_of_tasks_that_contradict_each_other_are_refused(
+    other: str, value: str, complaint: str
+) -> None:
+    assert complaint in refusal(maxPartitions="2", **{other: value})
+    read(maxPartitions="3", minPartitions="3")
 
 
 @pytest.mark.parametrize(
@@ -388,6 +405,11 @@ def test_an_option_that_makes_no_sense_for_kafka_is_refused_with_the_way_out(
         "fetchOffset.numRetries",
         "fetchOffset.retryIntervalMs",
         "topic",
+        "timestampColumn",
+        "onRecordTooLarge",
+        "delivery",
+        "commitGroup",
+        "offsetPollIntervalMs",
         "groupIdPrefix",
         "kafka.group.id",
     ],
@@ -399,6 +421,15 @@ def test_an_option_without_effect_is_taken_with_one_warning(
     assert [record.levelname for record in caplog.records] == ["WARNING"]
     assert f"Option {option!r} has no effect" in caplog.text
     assert "group.id" not in options.consumer_settings()
+
+
+@pytest.mark.parametrize("option", ["topic", "timestampColumn", "onRecordTooLarge", "delivery"])
+def test_an_option_of_the_sink_is_taken_with_one_warning_in_a_stream(
+    option: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    read(Use.STREAM, **{option: "1"}, kafka_acks="all")
+    assert [record.levelname for record in caplog.records] == ["WARNING"]
+    assert f"Option {option!r} has no effect in a stream" in caplog.text
 
 
 def test_a_stream_has_its_own_defaults_and_limits() -> None:
@@ -490,6 +521,7 @@ OFFICIAL = (
     *("groupIdPrefix", "kafka.group.id", "topic", "kafka.auto.offset.reset"),
     *("kafka.key.deserializer", "kafka.value.deserializer", "kafka.key.serializer"),
     *("kafka.value.serializer", "kafka.enable.auto.commit", "kafka.interceptor.classes"),
+    *("kafka.isolation.level", "kafka.partitioner.class"),
 )
 """Of Spark's Structured Streaming + Kafka Integration Guide, and of the connector's code."""
 

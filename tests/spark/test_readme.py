@@ -7,8 +7,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from pyspark.errors import PySparkException
 
 from pykclient import Consumer, Producer, TopicPartition
+from pykclient.testing.port import PortReservation
 from tests.integration.test_readme import WRITTEN_ADDRESS, example
 from tests.testing.test_processes import await_true
 
@@ -20,6 +22,7 @@ if TYPE_CHECKING:
     from pykclient.testing import KafkaCluster
 
 PAGE = Path(__file__).parents[2] / "docs" / "spark.md"
+PROGRAMS = re.findall(r"```python\n(.*?)```", PAGE.read_text(encoding="utf-8"), re.DOTALL)
 COUNT = 1_001
 SPARK_S = 120
 
@@ -39,6 +42,25 @@ def test_spark_counts_what_the_producer_sent(
     assert f"|[65 6E]| {COUNT}|" in capsys.readouterr().out
 
 
+@pytest.mark.promise("brokers that cannot be reached are reported with the reason of each")
+@pytest.mark.parametrize(
+    "program", [example("Arrow and Spark"), PROGRAMS[0]], ids=["README", "page"]
+)
+@pytest.mark.spark
+def test_without_a_broker_sparks_own_error_has_our_line(spark: SparkSession, program: str) -> None:
+    """Spark puts it below its own, with the traceback of its Python process: never one line."""
+    reservation = PortReservation()
+    address = f"127.0.0.1:{reservation.port}"
+    assert ".load()" in program
+    program = program.replace(".load()", '.option("kafka.default.api.timeout.ms", "300").load()')
+    with pytest.raises(PySparkException) as caught:
+        exec(  # the documents are ours
+            program.replace(WRITTEN_ADDRESS, address), {"spark": spark, "servers": address}
+        )
+    reservation.close()
+    assert f"cannot connect to {address}: connection refused" in str(caught.value)
+
+
 @pytest.mark.soak
 @pytest.mark.spark
 def test_the_programs_of_the_connectors_page_run_one_after_the_other(
@@ -48,9 +70,7 @@ def test_the_programs_of_the_connectors_page_run_one_after_the_other(
     tmp_path: Path,
 ) -> None:
     servers, orders, totals = kafka_cluster.bootstrap_servers, new_topic(1), new_topic(1)
-    text = PAGE.read_text(encoding="utf-8")
-    programs = re.findall(r"```python\n(.*?)```", text, re.DOTALL)
-    assert len(programs) == 3
+    assert len(PROGRAMS) == 3
     names: dict[str, Any] = {"spark": spark, "servers": servers, "folder": tmp_path}
 
     def send(*keys: bytes) -> None:
@@ -70,7 +90,7 @@ def test_the_programs_of_the_connectors_page_run_one_after_the_other(
 
     send(b"a", b"b", b"a")
     try:
-        for program in programs:
+        for program in PROGRAMS:
             program = program.replace('"orders"', f'"{orders}"').replace('"totals"', f'"{totals}"')
             exec(program, names)  # the page is ours
         queries = spark.streams.active

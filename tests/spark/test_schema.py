@@ -1,4 +1,4 @@
-"""Columns of a record, and which part of them a query may ask for."""
+"""Columns of a record, and which part of them a query may request."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def test_columns_are_those_of_sparks_own_source() -> None:
     "names",
     [["value"], ["offset", "key"], ["timestampType", "timestamp"], ["headers"], ["topic"]],
 )
-def test_any_part_of_the_columns_in_any_order_may_be_asked_for(names: list[str]) -> None:
+def test_any_part_of_the_columns_in_any_order_may_be_requested(names: list[str]) -> None:
     columns = record_schema(include_headers=True)
     check_projection(StructType([columns[name] for name in names]), include_headers=True)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import pickle
+import time
 from itertools import chain
 from typing import TYPE_CHECKING, cast
 
@@ -14,6 +15,7 @@ from pyspark.sql.types import (
     BinaryType,
     IntegerType,
     LongType,
+    NullType,
     StringType,
     StructType,
     TimestampType,
@@ -114,6 +116,13 @@ def test_rows_of_a_task_keep_their_order_within_a_partition(servers: str) -> Non
     assert found == list(numbers)
 
 
+def test_a_task_does_not_wait_for_what_lingers(servers: str) -> None:
+    waits = {"kafka_linger_ms": "600000", "kafka_delivery_timeout_ms": "700000"}
+    started_s = time.monotonic()
+    assert sink(VALUES, servers, topic="aside", **waits).write([values("v")]).row_count == 1
+    assert time.monotonic() - started_s < 300
+
+
 def test_a_task_without_rows_writes_nothing(servers: str) -> None:
     assert sink(VALUES, servers, topic="aside").write([values()]).row_count == 0
     assert sink(VALUES, servers, topic="aside").write([]).row_count == 0
@@ -140,7 +149,8 @@ def test_a_row_that_no_broker_takes_is_named_with_its_topic(servers: str) -> Non
 
 def test_a_row_that_the_broker_refuses_is_named_or_leaves_a_note(servers: str) -> None:
     settings = {"kafka_max_request_size": "5000000"}
-    with pytest.raises(KafkaError, match=r"^Row 1 of this task, for topic 'aside': "):
+    expected = r"^Row 1 of this task, for topic 'aside': .*MESSAGE_TOO_LARGE"
+    with pytest.raises(KafkaError, match=expected):
         sink(VALUES, servers, topic="aside", **settings).write([values("a", BIG, "b")])
     noting = sink(VALUES, servers, topic="a", onRecordTooLarge="aside", **settings)
     assert noting.write([values("a", BIG, "b")]).too_large_count == 1
@@ -150,11 +160,13 @@ def test_a_row_that_the_broker_refuses_is_named_or_leaves_a_note(servers: str) -
 
 def test_a_row_that_no_broker_takes_may_leave_a_note_in_its_place(servers: str) -> None:
     schema = StructType().add("key", StringType()).add("value", StringType())
+    schema = schema.add("headers", HEADERS)
     rows: Sequence[tuple[str, str | None]] = [("1", "a"), ("2", BIG), ("3", None), ("4", BIG)]
     batch = pa.record_batch(
         {
             "key": pa.array([key for key, _ in rows]),
             "value": pa.array([value for _, value in rows], pa.string()),
+            "headers": [[{"key": "row", "value": key.encode()}] for key, _ in rows],
         }
     )
     written = sink(schema, servers, topic="a", onRecordTooLarge="aside").write([batch])
@@ -162,6 +174,7 @@ def test_a_row_that_no_broker_takes_may_leave_a_note_in_its_place(servers: str) 
     assert {record.key for record in records_of(servers, ("a", 0), ("a", 1))} == {b"1", b"3"}
     notes = records_of(servers, ("aside", 0))
     assert [note.key for note in notes] == [b"2", b"4"]
+    assert [list(note.headers) for note in notes] == [[("row", b"2")], [("row", b"4")]]
     note = json.loads(cast("bytes", notes[0].value))
     assert (note["topic"], note["valueBytes"]) == ("a", 2_000_000)
     assert "max_request_size" in note["reason"]
@@ -174,6 +187,7 @@ def test_a_row_that_no_broker_takes_may_leave_a_note_in_its_place(servers: str) 
         (VALUES, {}, "Give the option 'topic', or a column 'topic'"),
         (VALUES, {"topic": " "}, "Give the option 'topic'"),
         (StructType().add("value", LongType()), {"topic": "a"}, "'value' has type bigint; .* cast"),
+        (StructType().add("value", NullType()), {"topic": "a"}, "'value' has type void; .* cast"),
         (
             StructType().add("value", StringType()).add("Value", StringType()),
             {"topic": "a"},
@@ -218,6 +232,14 @@ def test_one_dictionary_of_options_serves_a_whole_pipeline(
 
 def test_rows_are_delivered_at_least_once_by_default_and_by_name() -> None:
     assert sink(topic="a", delivery=" AT_LEAST_ONCE ") == sink(topic="a")
+
+
+@pytest.mark.parametrize(("given", "is_idempotent"), [({}, True), ({"kafka_acks": "1"}, False)])
+def test_the_producer_is_idempotent_unless_fewer_acknowledgements_are_set(
+    given: dict[str, str], is_idempotent: bool
+) -> None:
+    settings = sink(topic="a", **given).client.of_producer()
+    assert ProducerConfig.from_settings(settings).enable_idempotence is is_idempotent
 
 
 def rows_by_partition(servers: str, **options: str) -> list[list[int]]:

@@ -7,12 +7,14 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from pykclient import Admin, Producer, TopicPartition
-from pykclient.errors import UnknownTopicOrPartitionError
+from pykclient import Admin, Consumer, Producer, TopicPartition
+from pykclient.errors import GroupAuthorizationFailedError, UnknownTopicOrPartitionError
+from pykclient.protocol.api_keys import ApiKey
+from pykclient.testing.fake.faults import fail_with
 from spark_connector.cluster import Cluster
 from spark_connector.offsets import DataLossError, OffsetRange
 from spark_connector.options import KafkaOptions, Use
-from spark_connector.stream_planner import StreamPlanner
+from spark_connector.stream_planner import COMMIT_RETRY_MS, StreamPlanner
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -38,7 +40,7 @@ class World:
         """A planner as a new driver process makes it."""
         given = {
             "kafka.bootstrap.servers": self.kafka.bootstrap_servers,
-            "subscribe": TOPIC,
+            **({} if "subscribePattern" in options else {"subscribe": TOPIC}),
             "fetchOffset.retryIntervalMs": "1",
         } | {name.replace("_", "."): str(value) for name, value in options.items()}
         checked = KafkaOptions.from_spark(given, Use.STREAM)
@@ -52,7 +54,7 @@ class World:
         self.now_ms += seconds * 1_000
 
     def send(self, count: int, partition: TopicPartition = A0) -> None:
-        """Send records, and let the time pass in which brokers are not asked again."""
+        """Send records, and let the time pass after which ends are requested again."""
         with Producer(bootstrap_servers=self.kafka.bootstrap_servers) as producer:
             for _ in range(count):
                 producer.send(partition.topic, b"v", partition=partition.partition)
@@ -92,8 +94,10 @@ def test_a_query_begins_where_its_options_say(world: World) -> None:
 
 
 def test_a_query_may_begin_where_a_group_has_committed(world: World) -> None:
-    with Admin(bootstrap_servers=world.kafka.bootstrap_servers) as admin:
-        admin.alter_group_offsets("apps", {A0: 4})
+    servers = world.kafka.bootstrap_servers
+    with Consumer(bootstrap_servers=servers, group_id="apps", enable_auto_commit=False) as app:
+        app.assign([A0])
+        app.commit({A0: 4})
     assert world.planner(startingOffsets="group:apps").initial_offsets() == {A0: 4, A1: 0}
 
 
@@ -122,7 +126,7 @@ def test_a_query_that_begins_at_latest_has_an_empty_first_batch(world: World) ->
 def test_a_first_batch_that_was_cut_off_loses_nothing(world: World) -> None:
     logged = world.planner().initial_offsets()
     world.send(3)
-    # The new process is asked where the query begins, and finds a later offset.
+    # The initial offset that the new process finds is a later one.
     planner = world.planner()
     later = planner.initial_offsets()
     assert later == {A0: 8, A1: 0}
@@ -136,27 +140,36 @@ def test_a_query_that_begins_at_earliest_reads_at_once(world: World) -> None:
     assert planner.next_offsets(first, is_limited=False) == {A0: 5, A1: 0}
 
 
-def test_brokers_are_asked_for_ends_no_more_often_than_is_set(world: World) -> None:
+def test_ends_are_requested_no_more_often_than_is_set(world: World) -> None:
     planner = world.planner(startingOffsets="earliest", offsetPollIntervalMs=500)
     first = planner.initial_offsets()
     known = planner.next_offsets(first, is_limited=False)
-    world.now_ms += 350
+    world.now_ms += 150
     world.send(1)
     assert planner.next_offsets(known, is_limited=False) == known == planner.known_ends()
     assert planner.next_offsets(known, is_limited=False) == {A0: 6, A1: 0} == planner.known_ends()
 
 
-def test_an_idle_query_is_kept_waiting_until_brokers_may_be_asked_again(world: World) -> None:
+def test_an_idle_query_waits_until_ends_may_be_requested_again(world: World) -> None:
     planner = world.planner(startingOffsets="earliest", offsetPollIntervalMs=80)
     known = planner.next_offsets(planner.initial_offsets(), is_limited=False)
     assert world.slept_ms == []
-    world.now_ms += 20
+    world.now_ms += 90
     assert planner.next_offsets(known, is_limited=False) == known
-    assert world.slept_ms == [60]
+    assert world.slept_ms == [80]
     # The call that finds something new does not wait.
     world.send(1)
     assert planner.next_offsets(known, is_limited=False) == {A0: 6, A1: 0}
-    assert world.slept_ms == [60]
+    assert world.slept_ms == [80]
+
+
+def test_a_call_finds_what_was_sent_before_it(world: World) -> None:
+    """So that `processAllAvailable` of a query misses nothing."""
+    planner = world.planner(startingOffsets="earliest", offsetPollIntervalMs=80)
+    known = planner.next_offsets(planner.initial_offsets(), is_limited=False)
+    world.send(1)
+    assert planner.next_offsets(known, is_limited=False) == {A0: 6, A1: 0}
+    assert world.slept_ms == [30]
 
 
 def test_a_query_with_an_end_is_not_kept_waiting(world: World) -> None:
@@ -183,6 +196,22 @@ def test_new_partitions_are_found_when_metadata_are_old_and_read_from_their_begi
     assert planner.ranges(known, ends) == [OffsetRange(new, 0, 4)]
 
 
+def test_a_new_topic_of_the_pattern_is_read_from_its_beginning(world: World) -> None:
+    planner = world.planner(subscribePattern="^fl", kafka_metadata_max_age_ms=1_000)
+    first = planner.initial_offsets()
+    assert planner.next_offsets(first, is_limited=True) == first == {A0: 5, A1: 0}
+    new, other = TopicPartition("flocks", 0), TopicPartition("trains", 0)
+    with world.kafka.control() as cluster:
+        for partition in (new, other):
+            cluster.create_topic(partition.topic, 1)
+    for partition in (new, other):
+        world.send(2, partition)
+    assert planner.next_offsets(first, is_limited=True) == first
+    world.now_ms += 1_000
+    ends = planner.next_offsets(first, is_limited=True)
+    assert planner.ranges(first, ends) == [OffsetRange(new, 0, 2)]
+
+
 def test_a_limit_counts_a_new_partition_from_its_beginning(world: World) -> None:
     planner = world.planner(startingOffsets="earliest", maxOffsetsPerTrigger=2)
     first = planner.initial_offsets()
@@ -196,20 +225,43 @@ def test_a_query_that_takes_what_is_available_ends_there(world: World) -> None:
     planner = world.planner(startingOffsets="earliest", maxOffsetsPerTrigger=3)
     planner.stop_at_present_ends()
     position = planner.initial_offsets()
-    world.send(9)
     seen = []
     while (ends := planner.next_offsets(position, is_limited=True)) != position:
         seen.append(ends[A0])
         position = ends
+        world.send(9)
     assert seen == [3, 5]
 
 
-def test_a_query_that_had_planned_further_than_what_is_available_stays_there(world: World) -> None:
+def test_a_query_that_takes_what_is_available_does_not_pass_over_a_lost_end(world: World) -> None:
     planner = world.planner()
     planner.stop_at_present_ends()
-    assert planner.next_offsets({A0: 5, A1: 0}, is_limited=True) == {A0: 5, A1: 0}
-    world.send(2)
-    assert planner.next_offsets({A0: 7, A1: 0}, is_limited=True) == {A0: 7, A1: 0}
+    starts = {A0: 9, A1: 0}
+    ends = planner.next_offsets(starts, is_limited=True)
+    assert ends == {A0: 5, A1: 0}
+    with pytest.raises(DataLossError, match="was read up to offset 9, and ends at 5 now"):
+        planner.ranges(starts, ends)
+
+
+@pytest.mark.parametrize("retry_count", [1, 4])
+def test_an_end_that_went_back_is_requested_again_so_often(world: World, retry_count: int) -> None:
+    options = {"fetchOffset.numRetries": retry_count, "fetchOffset.retryIntervalMs": 70}
+    planner = world.planner(startingOffsets="earliest", **options)
+    assert planner.next_offsets({A0: 8, A1: 0}, is_limited=False) == {A0: 5, A1: 0}
+    assert world.slept_ms == pytest.approx([70] * retry_count)
+
+
+def test_an_end_that_catches_up_is_requested_no_more(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def catch_up(seconds: float) -> None:
+        world.slept_ms.append(seconds * 1_000)
+        world.send(2)
+
+    monkeypatch.setattr(world, "sleep", catch_up)
+    planner = world.planner(startingOffsets="earliest", fetchOffset_numRetries=4)
+    assert planner.next_offsets({A0: 8, A1: 0}, is_limited=False) == {A0: 9, A1: 0}
+    assert world.slept_ms == [1, 1]
 
 
 @pytest.mark.parametrize(
@@ -290,7 +342,7 @@ def test_what_a_query_has_finished_with_is_committed_for_those_who_watch_its_lag
     world.send(2)
     assert planner.next_offsets(ends, is_limited=False) == {A0: 7, A1: 0}
     assert committed(world, "watch") == {A0: 5, A1: 0}
-    # The last batch of an idle query has no batch behind it that would tell.
+    # The last batch of an idle query is followed by no batch that would show it.
     world.now_ms += 50
     assert planner.next_offsets({A0: 7, A1: 0}, is_limited=False) == {A0: 7, A1: 0}
     assert committed(world, "watch") == {A0: 7, A1: 0}
@@ -306,7 +358,19 @@ def test_progress_that_cannot_be_committed_does_not_stop_the_query(
     assert "Progress was not committed to group 'watch'" in caplog.text
 
 
-def test_large_batches_are_cut_for_tasks(world: World) -> None:
-    planner = world.planner(maxRecordsPerPartition=2)
-    ranges = planner.ranges({A0: 0, A1: 0}, {A0: 5, A1: 0})
-    assert [(one.start, one.end) for one in ranges] == [(0, 1), (1, 3), (3, 5)]
+def test_an_idle_query_commits_again_what_could_not_be_committed(
+    world: World, caplog: pytest.LogCaptureFixture
+) -> None:
+    planner = world.planner(startingOffsets="earliest", commitGroup="watch")
+    planner.initial_offsets()
+    read = {A0: 5, A1: 0}
+    with world.kafka.control() as cluster:
+        cluster.faults.add(fail_with(GroupAuthorizationFailedError), ApiKey.OFFSET_COMMIT)
+    planner.next_offsets(read, is_limited=False)
+    planner.next_offsets(read, is_limited=False)
+    assert committed(world, "watch") == {}
+    # After the pause, by a call that has nothing new.
+    world.now_ms += COMMIT_RETRY_MS
+    planner.next_offsets(read, is_limited=False)
+    assert committed(world, "watch") == read
+    assert caplog.text.count("Progress was not committed") == 1

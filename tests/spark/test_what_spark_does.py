@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import pytest
 from pyspark.errors import PySparkException, StreamingQueryException
+from pyspark.sql.datasource import InputPartition
 
 from pykclient import Producer
 from pykclient.testing.fake import faults
@@ -80,6 +81,11 @@ def test_spark_plans_a_frame_once_for_all_its_actions(
     assert len(calls.of("partitions")) == 2
 
 
+def test_spark_takes_no_preferred_locations_from_a_python_source() -> None:
+    """A partition has a value, and nothing that would name a host."""
+    assert vars(InputPartition("value")) == {"value": "value"}
+
+
 @pytest.mark.kafka
 def test_a_partition_that_is_added_is_seen_by_a_new_load(
     read: DataFrameReader, kafka_cluster: KafkaCluster, new_topic: Callable[[int], str]
@@ -138,7 +144,7 @@ class Lives(NamedTuple):
 
 @pytest.fixture(scope="module")
 def lives(small: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Lives:
-    """The stream begins at 100 and, when it is asked again, at 150."""
+    """The stream begins at 100 and, when it is requested again, at 150."""
     folder = tmp_path_factory.mktemp("lives")
     first, fails, noted = folder / "first", folder / "fails", Calls(folder / "calls")
     reader = small.readStream.format("noted").option("calls", str(folder / "calls"))
@@ -170,7 +176,7 @@ def arguments(calls: list[Call], name: str) -> list[object]:
     return [call.argument for call in calls if call.name == name]
 
 
-def test_spark_asks_twice_where_a_query_begins_and_again_if_its_first_batch_failed(
+def test_spark_requests_the_initial_offset_twice_and_again_if_the_first_batch_failed(
     lives: Lives,
 ) -> None:
     assert arguments(lives.first, "initialOffset") == [100, 100]
@@ -188,7 +194,7 @@ def test_spark_commits_a_batch_with_the_next_one_and_never_stops_a_reader(lives:
     assert "stop" not in {name for name, _ in named}
 
 
-def test_spark_asks_an_idle_stream_for_its_end_more_often_than_brokers_should_be(
+def test_spark_requests_the_latest_offset_more_often_than_brokers_should_get_requests(
     lives: Lives,
 ) -> None:
     idle = [call for call in lives.second if call.name == "latestOffset" and call.argument == 103]
@@ -201,7 +207,7 @@ def test_spark_takes_no_metrics_from_a_python_source(lives: Lives) -> None:
     assert lives.metrics == {}
 
 
-def test_spark_asks_for_the_schema_of_batches_and_streams_alike(
+def test_spark_requests_the_schema_of_batches_and_streams_alike(
     small: SparkSession, calls: Calls, tmp_path: Path
 ) -> None:
     for reader in (small.read, small.readStream):
@@ -239,7 +245,7 @@ def test_an_idle_stream_sends_a_broker_at_most_20_requests_a_second(
     writer = reader.load().writeStream.format("noop")
     query = writer.option("checkpointLocation", str(tmp_path / "checkpoint")).start()
     try:
-        # Its first batch is behind it, so that nothing but its ends is asked for.
+        # Its first batch is behind it, so that nothing but its ends is requested.
         query.processAllAvailable()
         with fake_kafka.control() as cluster:
             cluster.faults.add(faults.delay_response(0), times=None, when=note)

@@ -10,6 +10,7 @@ Owner: the thread of the scenario that made it.
 from __future__ import annotations
 
 import json
+import os
 import re
 import time
 import uuid
@@ -41,8 +42,12 @@ REPLICATION = 3
 TIMEOUT_S = 600.0
 LOOK_S = 0.05
 LOG_TAIL = 3_000
+READ_MAX = 1_000
 QUERY = Path(__file__).with_name("query.py")
+ROOT = Path(__file__).parents[3]
 BROKERS = (1, 2, 3)
+OURS = "pykafka"
+OFFICIAL = "kafka"
 
 BROKER_SETTINGS = {
     "broker.session.timeout.ms": 3_000,
@@ -101,11 +106,15 @@ class SparkArena:
         assert producer.flush(TIMEOUT_S) == 0
         self._sent_count = end
 
-    def start(self, *, is_live: bool = False) -> SparkApplication:
-        """Start a driver of the query; on its checkpoint, where there is one already."""
+    def start(self, *, is_live: bool = False, source: str = OURS) -> SparkApplication:
+        """Start a driver of the query; on its checkpoint, where there is one already.
+
+        `source` is the format that it reads with.
+        """
         servers = {"kafka.bootstrap.servers": self._servers}
         job = {
             "is_live": is_live,
+            "source": source,
             "is_stateful": self.is_stateful,
             "checkpoint": str(self.checkpoint),
             "stop": str(self.stop_file),
@@ -126,7 +135,11 @@ class SparkArena:
             "spark.sql.shuffle.partitions": "2",
             **self.settings,
         }
-        driver = self.spark.submit(QUERY, json.dumps(job), settings=settings)
+        # Its Python processes import this package as an installed wheel would be imported.
+        path = os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")])
+        driver = self.spark.submit(
+            QUERY, json.dumps(job), settings=settings, environment={"PYTHONPATH": path}
+        )
         self.drivers.append(driver)
         return driver
 
@@ -197,8 +210,10 @@ class SparkArena:
         self.kafka.kill(broker)
 
     def start_broker(self, broker: int) -> None:
+        """Start it again, and heal its proxy, which `heal` has left out."""
         self.kafka.start(broker)
         self.killed_brokers.discard(broker)
+        self.kafka.proxy(broker).heal()
 
     def logged_batches(self, folder: str) -> list[int]:
         """The batches in ``offsets``, which Spark has begun, or ``commits``, which it has ended."""
@@ -286,9 +301,10 @@ class SparkArena:
                     for partition in range(PARTITION_COUNT)
                 ]
             )
-            while sum(map(len, found.values())) < end:
+            while left := end - sum(map(len, found.values())):
                 assert time.monotonic() < deadline_s, "the sink cannot be read"
-                for message in consumer.consume(1_000, 1.0):
+                # It returns when it has so many.
+                for message in consumer.consume(min(left, READ_MAX), 1.0):
                     assert message.error() is None, message.error()
                     found[message.partition() or 0].append((message.value() or b"").decode())
         finally:

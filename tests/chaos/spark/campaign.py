@@ -5,7 +5,7 @@ Below that it prints the table of `benchmarks/RESULTS.md`, section Spark under f
 The environment says what, where it is to be less:
 
 `CHAOS_SPARK_SCENARIOS`  which ones, by name, with commas between; all.
-`CHAOS_SPARK_BATCHES`    so many batches each query has, at least 4; 12.
+`CHAOS_SPARK_BATCHES`    so many batches each query has, at least 5; 12.
 
 It ends with status 1 when something was not as it must be, and says what.
 

@@ -62,7 +62,7 @@ def main() -> None:
     job: dict[str, Any] = json.loads(sys.argv[1])
     spark = SparkSession.builder.getOrCreate()
     spark.streams.addListener(Reporter())
-    records = spark.readStream.format("pykafka").options(**job["read"]).load()
+    records = spark.readStream.format(job["source"]).options(**job["read"]).load()
     writer = (
         written(records, is_stateful=job["is_stateful"])
         .writeStream.format("pykafka")

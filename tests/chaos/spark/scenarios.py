@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Final
 from pykclient import Admin
 from pykclient.protocol.api_keys import ApiKey
 from pykclient.testing.cluster.processes import BrokerState
-from tests.chaos.spark.arena import BATCH_COUNT, SparkArena
+from tests.chaos.spark.arena import BATCH_COUNT, OFFICIAL, SparkArena
+from tests.spark.official_connector import official_classpath
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -148,22 +149,30 @@ def task_copied(arena: SparkArena) -> None:
         "spark.speculation.quantile": "0.5",
     }
     driver = begun(arena)
+    before = len(driver.log_text())
     # Brokers have written what this task sent; the copy writes the same again.
     arena.swallow(ApiKey.PRODUCE, at_most=1)
     arena.await_swallowed(1)
-    held = len(driver.log_text())
-    arena.await_log(driver, r"Marking task .* as speculatable", behind=held)
+    arena.await_log(driver, r"Marking task .* as speculatable", behind=before)
     arena.await_end(driver)
     assert arena.result().again_count, "only one attempt wrote"
 
 
 def driver_killed_in_write(arena: SparkArena) -> None:
     """The driver is killed while tasks write, and started again."""
-    driver = begun(arena)
-    arena.hold_writes()
-    kill(driver)
-    arena.heal()
-    assert_unfinished(arena)
+    kill_in_write(arena, begun(arena))
+    arena.await_end(arena.start())
+
+
+def moved_to_the_official_source(arena: SparkArena) -> None:
+    """The driver is killed while tasks write; Spark's own source goes on, and so back."""
+    jars = official_classpath()
+    arena.settings = {"spark.driver.extraClassPath": jars, "spark.executor.extraClassPath": jars}
+    kill_in_write(arena, begun(arena))
+    unfinished = arena.logged_batches("offsets")[-1]
+    official = arena.start(source=OFFICIAL)
+    arena.await_batch(official, unfinished)
+    kill_in_write(arena, official)
     arena.await_end(arena.start())
 
 
@@ -274,6 +283,14 @@ def two_drivers(arena: SparkArena) -> None:
     arena.await_end(arena.start())
 
 
+def kill_in_write(arena: SparkArena, driver: SparkApplication) -> None:
+    """Kill the driver in the middle of a batch, which Spark's commit log does not have then."""
+    arena.hold_writes()
+    kill(driver)
+    arena.heal()
+    assert_unfinished(arena)
+
+
 def kill(driver: SparkApplication) -> None:
     driver.kill()
     assert not driver.is_alive
@@ -294,6 +311,7 @@ SCENARIOS: Final = (
     Scenario(driver_killed_in_write),
     Scenario(driver_killed_before_the_commit_log),
     Scenario(driver_killed_in_the_first_batch),
+    Scenario(moved_to_the_official_source),
     Scenario(executors_come_and_go),
     Scenario(master_killed),
     Scenario(leader_killed),

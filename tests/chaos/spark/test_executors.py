@@ -1,4 +1,5 @@
-"""The connector on executors: how the wheel reaches them, and that no secret is shown.
+"""The connector on executors: how the wheel reaches them, that another version of it is named, and
+that no secret is shown.
 
 A driver of its own for each test, on a cluster whose executors have no package: `make soak`.
 """
@@ -23,6 +24,7 @@ from pykclient import Producer
 from pykclient.testing.cluster.java import MissingPrerequisiteError
 from pykclient.testing.fixtures import skip_or_fail
 from pykclient.testing.spark_cluster.cluster import SparkCluster
+from pykclient.version import __version__
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -33,9 +35,13 @@ pytestmark = [pytest.mark.kafka, pytest.mark.spark, pytest.mark.soak, pytest.mar
 
 ROOT = Path(__file__).parents[3]
 SITE_PACKAGES = Path(sysconfig.get_path("purelib"))
+PACKAGE_PATH = os.pathsep.join([str(ROOT), str(SITE_PACKAGES)])
+"""With which Spark's discovery sees this package; one that is installed as editable it does not."""
 JOB = Path(__file__).with_name("executors_job.py")
-FOR_SPARK = ("pyarrow*", "numpy*", "pandas*", "dateutil", "six.py", "pytz", "tzdata")
-"""What PySpark needs, and a cluster has."""
+FOR_SPARK = (
+    *("pyspark", "py4j", "pyarrow*", "numpy*", "pandas*", "dateutil", "six.py", "pytz", "tzdata"),
+)
+"""PySpark and what it needs: a cluster has that."""
 NO_SOURCE = shutil.ignore_patterns(
     *(".git", ".venv", "build", "dist", "*.egg-info", "*.so", "__pycache__", ".*cache"),
     *(".hypothesis", ".coverage*"),
@@ -43,6 +49,7 @@ NO_SOURCE = shutil.ignore_patterns(
 TIMEOUT_S = 600.0
 COUNT = 30
 FOLDER = "environment"
+OTHER_VERSION = "0.0.9"
 SECRET = "canary-5f0c6d1e"
 REDACTED = r"(?i)secret|password|passphrase|token|jaas|keystore[.]key"
 
@@ -50,13 +57,30 @@ REDACTED = r"(?i)secret|password|passphrase|token|jaas|keystore[.]key"
 @pytest.fixture(scope="module")
 def python(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A Python of an executor: with what PySpark needs, and without this package."""
-    folder = tmp_path_factory.mktemp("executor")
-    subprocess.run([sys.executable, "-m", "venv", "--without-pip", folder], check=True)
-    (packages,) = folder.glob("lib/python*/site-packages")
+    python, packages = empty_python(tmp_path_factory.mktemp("executor"))
     for pattern in FOR_SPARK:
         for found in SITE_PACKAGES.glob(pattern):
             (packages / found.name).symlink_to(found)
-    return folder / "bin" / "python"
+    return python
+
+
+@pytest.fixture(scope="module")
+def installed_python(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A Python with this package and all else as if installed: what PYTHONPATH names comes first.
+
+    Spark gives the driver's PYTHONPATH to executors, and its discovery does not see a package that
+    is installed as editable.
+    """
+    python, packages = empty_python(tmp_path_factory.mktemp("installed"))
+    (packages / "installed.pth").write_text(f"{ROOT}\n{SITE_PACKAGES}\n")
+    return python
+
+
+def empty_python(folder: Path) -> tuple[Path, Path]:
+    """A Python without packages, and where its packages go."""
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", folder], check=True)
+    (packages,) = folder.glob("lib/python*/site-packages")
+    return folder / "bin" / "python", packages
 
 
 @pytest.fixture(scope="module")
@@ -122,7 +146,7 @@ def test_executors_have_the_package_from_an_archive(
         # Data sources are planned beside the driver, by the same Python.
         environment={
             "PYSPARK_PYTHON": str(python),
-            "PYTHONPATH": os.pathsep.join([str(ROOT), str(SITE_PACKAGES)]),
+            "PYTHONPATH": PACKAGE_PATH,
         },
     )
     status, log = driver.wait(TIMEOUT_S), driver.log_text()
@@ -134,6 +158,29 @@ def test_executors_have_the_package_from_an_archive(
     for file in map(Path, files):
         assert file.is_relative_to(FOLDER) or file.is_relative_to(work)
         assert f"{FOLDER}/spark_connector" in str(file)
+
+
+@pytest.mark.promise("an executor with another version of the wheel names both versions")
+def test_another_version_on_the_executors_is_named(
+    installed_python: Path, packed: Path, kafka_cluster: KafkaCluster, topic: str, tmp_path: Path
+) -> None:
+    other = shutil.copytree(packed, tmp_path / "other")
+    version = other / "pykclient" / "version.py"
+    version.write_text(version.read_text().replace(__version__, OTHER_VERSION))
+    with SparkCluster(environment={"PYTHONPATH": str(other)}) as cluster:
+        driver = cluster.submit(
+            JOB,
+            json.dumps(read_options(kafka_cluster, topic)),
+            environment={
+                "PYSPARK_PYTHON": str(installed_python),
+                "PYSPARK_DRIVER_PYTHON": str(installed_python),
+                "PYTHONPATH": "",
+            },
+        )
+        status, log = driver.wait(TIMEOUT_S), driver.log_text()
+    assert status != 0, log[-3_000:]
+    named = f"The driver has version {__version__} of pykclient, and this executor {OTHER_VERSION}"
+    assert named in log, log[-3_000:]
 
 
 @pytest.mark.promise("no plan, log, event log or error of a Spark query shows a secret")
@@ -161,6 +208,7 @@ def test_a_secret_is_nowhere_to_be_seen(
             "spark.eventLog.dir": str(events),
             "spark.redaction.regex": REDACTED,
         },
+        environment={"PYTHONPATH": PACKAGE_PATH},
     )
     status, log = driver.wait(TIMEOUT_S), driver.log_text()
     assert status == 0, log[-3_000:]

@@ -1,0 +1,106 @@
+"""A stream through Spark's own Kafka source, and one through this connector, run by run.
+
+The one here is planned and read by the calls that Spark makes, without its processes.
+
+Owner: the test that makes them.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+from pyspark.sql.types import IntegerType, LongType, StringType, StructType
+
+from spark_connector.stream_reader import KafkaStreamReader
+from spark_connector.worker_clients import close_waiting
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from pathlib import Path
+
+    from pyspark.sql import DataFrame, SparkSession
+
+
+TIMEOUT_S: Final = 200
+PLACE: Final = ("topic", "partition", "offset")
+PLACES: Final = StructType().add("topic", StringType())
+PLACES.add("partition", IntegerType()).add("offset", LongType())
+
+Offsets = dict[str, dict[str, int]]
+
+
+class Run(NamedTuple):
+    """What a query has read before it ended: the place of each record, and where batches end."""
+
+    records: list[tuple[Any, ...]]
+    ends: list[Offsets]
+
+
+class OfficialStream:
+    """A stream of Spark's own source, with its checkpoint in `folder`."""
+
+    def __init__(self, spark: SparkSession, folder: Path) -> None:
+        self._spark = spark
+        self._folder = folder
+
+    def copied(self, folder: Path) -> OfficialStream:
+        """The same stream on a copy of its checkpoint."""
+        shutil.copytree(self._folder, folder)
+        return OfficialStream(self._spark, folder)
+
+    def run(self, options: Mapping[str, str]) -> Run:
+        """Read what there is. Raises: `StreamingQueryException`."""
+        records: list[tuple[Any, ...]] = []
+
+        def keep(batch: DataFrame, _: int) -> None:
+            records.extend(map(tuple, batch.select(*PLACE).collect()))
+
+        before = len(logged_ends(self._folder))
+        query = (
+            self._spark.readStream.format("kafka")
+            .options(**options)
+            .load()
+            .writeStream.foreachBatch(keep)
+            .option("checkpointLocation", str(self._folder))
+            .trigger(availableNow=True)
+            .start()
+        )
+        assert query.awaitTermination(TIMEOUT_S)
+        return Run(sorted(records), logged_ends(self._folder)[before:])
+
+
+class StreamHere:
+    """A stream of this connector. `end` is where it has ended, as a checkpoint keeps it."""
+
+    def __init__(self, end: Offsets | None = None) -> None:
+        self.end = end
+
+    def run(self, options: Mapping[str, str]) -> Run:
+        """Read what there is, with a new reader and consumer, as new processes of Spark do."""
+        records: list[tuple[Any, ...]] = []
+        ends: list[Offsets] = []
+        reader = KafkaStreamReader(options, PLACES)
+        try:
+            reader.prepareForTriggerAvailableNow()
+            begin = reader.initialOffset() if self.end is None else self.end
+            while True:
+                end = reader.latestOffset(begin, reader.getDefaultReadLimit())
+                # The first batch of all is planned also where it is empty.
+                if end == self.end:
+                    return Run(sorted(records), ends)
+                for part in reader.partitions(begin, end):
+                    for batch in reader.read(part):
+                        records.extend(tuple(row.values()) for row in batch.to_pylist())
+                ends.append(end)
+                self.end = begin = end
+        finally:
+            reader.stop()
+            close_waiting()
+
+
+def logged_ends(checkpoint: Path) -> list[Offsets]:
+    """Where the batches end that a checkpoint has, of a query with one source."""
+    files = sorted((checkpoint / "offsets").glob("[0-9]*"), key=lambda one: int(one.name))
+    return [json.loads(file.read_text().splitlines()[2]) for file in files]
