@@ -11,16 +11,16 @@ from __future__ import annotations
 import sys
 from typing import TYPE_CHECKING
 
+from measuring.benchmark import Benchmark, run_benchmark
 from measuring.client import CONFLUENT, PYKCLIENT, RAW_SOCKET
 from measuring.contest import Entry, produce_contest, read_contest
-from measuring.question import Question, ask
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from measuring.arena import Arena
+    from measuring.benchmark import Settings
     from measuring.measurement import Measurement
-    from measuring.question import Settings
 
 OUT = (
     Entry(PYKCLIENT, "send_batch", "pykclient, send_batch"),
@@ -38,11 +38,11 @@ IN = (
 
 def measure(arena: Arena, settings: Settings) -> Iterator[Measurement]:
     """Send in bulk, then read in bulk."""
-    yield from produce_contest(arena, settings, (QUESTION.name, "out"), OUT)
-    yield from read_contest(arena, settings, (QUESTION.name, "in"), IN)
+    yield from produce_contest(arena, settings, (BENCHMARK.name, "out"), OUT)
+    yield from read_contest(arena, settings, (BENCHMARK.name, "in"), IN)
 
 
-QUESTION = Question("arrow", "In bulk, both ways", measure)
+BENCHMARK = Benchmark("arrow", "In bulk, both ways", measure)
 
 if __name__ == "__main__":
-    sys.exit(ask(QUESTION, __doc__))
+    sys.exit(run_benchmark(BENCHMARK, __doc__))

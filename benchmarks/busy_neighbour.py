@@ -20,11 +20,11 @@ from typing import TYPE_CHECKING
 
 from contestants.job import SESSION_TIMEOUT_MS, Job
 from measuring.arena import Arena
+from measuring.benchmark import KAFKA_VERSION, Benchmark, run_benchmark
 from measuring.client import CONFLUENT, PYKCLIENT
 from measuring.contest import in_turns
 from measuring.measurement import Measurement
 from measuring.pulse import gaps_s, heartbeat_count, listening
-from measuring.question import KAFKA_VERSION, Question, ask
 from pykclient.errors import UsageError
 from pykclient.testing import KafkaCluster
 
@@ -32,8 +32,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from contestants.job import Figures
+    from measuring.benchmark import Settings
     from measuring.client import Client
-    from measuring.question import Settings
 
 CLIENTS = (PYKCLIENT, CONFLUENT)
 SHARE = 2_000
@@ -48,7 +48,7 @@ def measure(arena: Arena, settings: Settings) -> Iterator[Measurement]:
     record_count = max(settings.record_count // SHARE, RECORD_COUNT_MIN)
     for client in in_turns(settings.able("busy_neighbour", CLIENTS), settings.run_count):
         figures = arena.produce(client, "busy_neighbour", record_count, partition_count=1)
-        yield Measurement(QUESTION.name, "a record each 10 ms", client.name, figures)
+        yield Measurement(BENCHMARK.name, "a record each 10 ms", client.name, figures)
     yield from measure_members(settings)
 
 
@@ -65,7 +65,7 @@ def measure_members(settings: Settings) -> Iterator[Measurement]:
         count = heartbeat_count(cluster.proxy(1))
         for client in in_turns(settings.able("member", CLIENTS), settings.run_count):
             figures = member_figures(arena, client, slice_count, count)
-            yield Measurement(QUESTION.name, "member of a group", client.name, figures)
+            yield Measurement(BENCHMARK.name, "member of a group", client.name, figures)
 
 
 def member_figures(
@@ -85,7 +85,7 @@ def member_figures(
     return {"missed_heartbeats": missed_count, "heartbeat_gap_ms": max(gaps_ms)}
 
 
-QUESTION = Question("busy neighbour", "Beside a thread that computes", measure)
+BENCHMARK = Benchmark("busy neighbour", "Beside a thread that computes", measure)
 
 if __name__ == "__main__":
-    sys.exit(ask(QUESTION, __doc__))
+    sys.exit(run_benchmark(BENCHMARK, __doc__))

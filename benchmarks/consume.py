@@ -11,16 +11,16 @@ from __future__ import annotations
 import sys
 from typing import TYPE_CHECKING
 
+from measuring.benchmark import Benchmark, run_benchmark
 from measuring.client import AIOKAFKA, CONFLUENT, JAVA, KAFKA_PYTHON, PYKCLIENT
 from measuring.contest import Entry, read_contest
-from measuring.question import Question, ask
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from measuring.arena import Arena
+    from measuring.benchmark import Settings
     from measuring.measurement import Measurement
-    from measuring.question import Settings
 
 CLIENTS = (PYKCLIENT, CONFLUENT, JAVA, AIOKAFKA, KAFKA_PYTHON)
 
@@ -28,10 +28,10 @@ CLIENTS = (PYKCLIENT, CONFLUENT, JAVA, AIOKAFKA, KAFKA_PYTHON)
 def measure(arena: Arena, settings: Settings) -> Iterator[Measurement]:
     """Let the clients read the same records."""
     entries = [Entry(client, "consume") for client in CLIENTS]
-    yield from read_contest(arena, settings, (QUESTION.name, "record objects"), entries)
+    yield from read_contest(arena, settings, (BENCHMARK.name, "record objects"), entries)
 
 
-QUESTION = Question("consume", "Consuming to record objects", measure)
+BENCHMARK = Benchmark("consume", "Consuming to record objects", measure)
 
 if __name__ == "__main__":
-    sys.exit(ask(QUESTION, __doc__))
+    sys.exit(run_benchmark(BENCHMARK, __doc__))

@@ -16,16 +16,16 @@ from typing import TYPE_CHECKING
 
 from contestants.job import Job
 from measuring.arena import VALUE_BYTES
+from measuring.benchmark import Benchmark, parser_of, run_benchmarks
 from measuring.client import PYKCLIENT
 from measuring.contest import in_turns
 from measuring.measurement import Measurement
-from measuring.question import Question, parser_of, run_questions
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from measuring.arena import Arena
-    from measuring.question import Settings
+    from measuring.benchmark import Settings
 
 PARTITION_COUNTS = (1, 10, 100, 1_000)
 
@@ -87,7 +87,7 @@ def _spread_count(settings: Settings) -> int:
 
 
 def _measurement(what: str, size: int, figures: dict[str, float]) -> Measurement:
-    return Measurement(QUESTION.name, f"{what}: {size:,}", PYKCLIENT.name, figures)
+    return Measurement(BENCHMARK.name, f"{what}: {size:,}", PYKCLIENT.name, figures)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -95,12 +95,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = parser_of(__doc__)
     parser.add_argument("--sizes", nargs="+", type=int, help="records of the runs that grow")
     options = parser.parse_args(arguments)
-    grown = Question(QUESTION.name, QUESTION.text, partial(measure, sizes=options.sizes))
-    run_questions([grown], options)
+    grown = Benchmark(BENCHMARK.name, BENCHMARK.text, partial(measure, sizes=options.sizes))
+    run_benchmarks([grown], options)
     return 0
 
 
-QUESTION = Question("growth", "More partitions, more records", measure)
+BENCHMARK = Benchmark("growth", "More partitions, more records", measure)
 
 if __name__ == "__main__":
     sys.exit(main())

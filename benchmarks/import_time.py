@@ -15,15 +15,15 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from measuring.benchmark import Benchmark, run_benchmark
 from measuring.measurement import Measurement
-from measuring.question import Question, ask
 from pykclient import accel
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from measuring.arena import Arena
-    from measuring.question import Settings
+    from measuring.benchmark import Settings
 
 # Some environments tell Python to compile anew at every start.
 ENVIRONMENT = {
@@ -51,7 +51,7 @@ def measure(_: Arena, settings: Settings) -> Iterator[Measurement]:
                 "import_ms": import_ms(statement) - nothing_ms,
                 "optional_modules": float(len(optional_modules(statement))),
             }
-            yield Measurement(QUESTION.name, case, "pykclient", figures)
+            yield Measurement(BENCHMARK.name, case, "pykclient", figures)
 
 
 def import_ms(statement: str) -> float:
@@ -74,7 +74,7 @@ def optional_modules(statement: str) -> list[str]:
     return ended.stdout.split()
 
 
-QUESTION = Question("import", "The time of an import", measure)
+BENCHMARK = Benchmark("import", "The time of an import", measure)
 
 if __name__ == "__main__":
-    sys.exit(ask(QUESTION, __doc__))
+    sys.exit(run_benchmark(BENCHMARK, __doc__))

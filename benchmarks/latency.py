@@ -14,16 +14,16 @@ from typing import TYPE_CHECKING
 
 from contestants.job import Job
 from measuring.arena import VALUE_BYTES
+from measuring.benchmark import Benchmark, run_benchmark
 from measuring.client import CONFLUENT, JAVA, PYKCLIENT
 from measuring.contest import in_turns
 from measuring.measurement import Measurement
-from measuring.question import Question, ask
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from measuring.arena import Arena
-    from measuring.question import Settings
+    from measuring.benchmark import Settings
 
 CLIENTS = (PYKCLIENT, CONFLUENT, JAVA)
 SHARE = 500
@@ -37,10 +37,10 @@ def measure(arena: Arena, settings: Settings) -> Iterator[Measurement]:
         with arena.topic(1) as topic:
             job = Job(arena.bootstrap_servers, topic, 1, record_count, VALUE_BYTES)
             figures = arena.run(client, "latency", job)
-        yield Measurement(QUESTION.name, "one record, linger 0", client.name, figures)
+        yield Measurement(BENCHMARK.name, "one record, linger 0", client.name, figures)
 
 
-QUESTION = Question("latency", "One record at a time", measure)
+BENCHMARK = Benchmark("latency", "One record at a time", measure)
 
 if __name__ == "__main__":
-    sys.exit(ask(QUESTION, __doc__))
+    sys.exit(run_benchmark(BENCHMARK, __doc__))

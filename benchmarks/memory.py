@@ -12,15 +12,15 @@ from __future__ import annotations
 import sys
 from typing import TYPE_CHECKING
 
+from measuring.benchmark import Benchmark, run_benchmark
 from measuring.client import PYKCLIENT
 from measuring.measurement import Measurement
-from measuring.question import Question, ask
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from measuring.arena import Arena
-    from measuring.question import Settings
+    from measuring.benchmark import Settings
 
 VALUE_BYTES = 1_000
 
@@ -32,14 +32,14 @@ def measure(arena: Arena, settings: Settings) -> Iterator[Measurement]:
     record_count = settings.record_count
     for _ in range(settings.run_count):
         figures = arena.produce(PYKCLIENT, "produce_memory", record_count, value_bytes=VALUE_BYTES)
-        yield Measurement(QUESTION.name, "producer", PYKCLIENT.name, figures)
+        yield Measurement(BENCHMARK.name, "producer", PYKCLIENT.name, figures)
     with arena.filled_topic(record_count, value_bytes=VALUE_BYTES) as job:
         for _ in range(settings.run_count):
             figures = arena.run(PYKCLIENT, "consume_memory", job)
-            yield Measurement(QUESTION.name, "consumer", PYKCLIENT.name, figures)
+            yield Measurement(BENCHMARK.name, "consumer", PYKCLIENT.name, figures)
 
 
-QUESTION = Question("memory", "Growth of resident memory", measure)
+BENCHMARK = Benchmark("memory", "Growth of resident memory", measure)
 
 if __name__ == "__main__":
-    sys.exit(ask(QUESTION, __doc__))
+    sys.exit(run_benchmark(BENCHMARK, __doc__))

@@ -21,18 +21,18 @@ from typing import TYPE_CHECKING
 from rich.console import Console
 from rich.table import Table
 
+from measuring.benchmark import Benchmark, parser_of, run_benchmarks
 from measuring.client import PYKCLIENT
 from measuring.contest import in_turns
 from measuring.measurement import Measurement, grouped
-from measuring.question import Question, parser_of, run_questions
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
     from measuring.arena import Arena
+    from measuring.benchmark import Settings
     from measuring.client import Client
     from measuring.measurement import Series
-    from measuring.question import Settings
 
 PARTITION_COUNTS = (1, 100, 1_000)
 BATCH_BYTES = 16_384
@@ -63,7 +63,7 @@ def measure(
                 for client in in_turns(clients, settings.run_count):
                     figures = arena.run(client, action, job)
                     yield Measurement(
-                        QUESTION.name, f"{way}, partitions: {count:,}", client.name, figures
+                        BENCHMARK.name, f"{way}, partitions: {count:,}", client.name, figures
                     )
 
 
@@ -96,10 +96,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if not (options.before / "pykclient").is_dir():
             parser.error(f"--before {options.before}: there is no folder pykclient in it")
         clients.append(PYKCLIENT.of_checkout(options.before.resolve(), "before"))
-    question = Question(
-        QUESTION.name, QUESTION.text, partial(measure, clients=clients, counts=options.counts)
+    benchmark = Benchmark(
+        BENCHMARK.name, BENCHMARK.text, partial(measure, clients=clients, counts=options.counts)
     )
-    run = run_questions([question], options)
+    run = run_benchmarks([benchmark], options)
     if len(clients) > 1:
         table = Table(*RATIO_HEADINGS, title="Client CPU s per million: medians (smallest)")
         for row in ratio_rows(run.measurements, before=clients[1], now=clients[0]):
@@ -108,7 +108,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return 0
 
 
-QUESTION = Question("partitions", "Reading 1, 100 and 1,000 partitions", measure)
+BENCHMARK = Benchmark("partitions", "Reading 1, 100 and 1,000 partitions", measure)
 
 if __name__ == "__main__":
     sys.exit(main())

@@ -12,16 +12,16 @@ from __future__ import annotations
 import sys
 from typing import TYPE_CHECKING
 
+from measuring.benchmark import Benchmark, run_benchmark
 from measuring.client import AIOKAFKA, CONFLUENT, JAVA, KAFKA_PYTHON, PYKCLIENT
 from measuring.contest import Entry, produce_contest
-from measuring.question import Question, ask
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from measuring.arena import Arena
+    from measuring.benchmark import Settings
     from measuring.measurement import Measurement
-    from measuring.question import Settings
 
 CLIENTS_OF_BATCH_BYTES = {
     1_000_000: (PYKCLIENT, CONFLUENT, JAVA, AIOKAFKA, KAFKA_PYTHON),
@@ -32,12 +32,12 @@ CLIENTS_OF_BATCH_BYTES = {
 def measure(arena: Arena, settings: Settings) -> Iterator[Measurement]:
     """Let the clients send, with large batches and with small ones."""
     for batch_bytes, clients in CLIENTS_OF_BATCH_BYTES.items():
-        place = (QUESTION.name, f"batch size {batch_bytes:,}")
+        place = (BENCHMARK.name, f"batch size {batch_bytes:,}")
         entries = [Entry(client, "produce") for client in clients]
         yield from produce_contest(arena, settings, place, entries, batch_bytes)
 
 
-QUESTION = Question("produce", "Producing record by record", measure)
+BENCHMARK = Benchmark("produce", "Producing record by record", measure)
 
 if __name__ == "__main__":
-    sys.exit(ask(QUESTION, __doc__))
+    sys.exit(run_benchmark(BENCHMARK, __doc__))

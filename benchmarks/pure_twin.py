@@ -10,16 +10,16 @@ from __future__ import annotations
 import sys
 from typing import TYPE_CHECKING
 
+from measuring.benchmark import Benchmark, run_benchmark
 from measuring.client import KAFKA_PYTHON, PURE
 from measuring.contest import Entry, produce_contest, read_contest
-from measuring.question import Question, ask
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from measuring.arena import Arena
+    from measuring.benchmark import Settings
     from measuring.measurement import Measurement
-    from measuring.question import Settings
 
 CLIENTS = (PURE, KAFKA_PYTHON)
 
@@ -27,12 +27,12 @@ CLIENTS = (PURE, KAFKA_PYTHON)
 def measure(arena: Arena, settings: Settings) -> Iterator[Measurement]:
     """Produce, then consume."""
     writers = [Entry(client, "produce") for client in CLIENTS]
-    yield from produce_contest(arena, settings, (QUESTION.name, "produce"), writers)
+    yield from produce_contest(arena, settings, (BENCHMARK.name, "produce"), writers)
     readers = [Entry(client, "consume") for client in CLIENTS]
-    yield from read_contest(arena, settings, (QUESTION.name, "consume"), readers)
+    yield from read_contest(arena, settings, (BENCHMARK.name, "consume"), readers)
 
 
-QUESTION = Question("pure", "Without the compiled core", measure)
+BENCHMARK = Benchmark("pure", "Without the compiled core", measure)
 
 if __name__ == "__main__":
-    sys.exit(ask(QUESTION, __doc__))
+    sys.exit(run_benchmark(BENCHMARK, __doc__))

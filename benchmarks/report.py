@@ -164,11 +164,11 @@ def results_lines(runs: Sequence[Run]) -> Iterator[str]:
         yield f"    {run.command}"
         yield ""
         yield f"{_machine(run)}. Medians, with the smallest and the largest value."
-        for question in suite.QUESTIONS.values():
-            headings, *rows = figures_rows(question.name, run.measurements)
+        for benchmark in suite.BENCHMARKS.values():
+            headings, *rows = figures_rows(benchmark.name, run.measurements)
             if rows:
                 yield ""
-                yield f"### {question.text}"
+                yield f"### {benchmark.text}"
                 yield ""
                 yield from markdown(headings, rows)
 

@@ -5,7 +5,7 @@ local threads with Unix sockets to its Python workers, then sessions with execut
 prints what it measures and the table of targets. The full form takes a quarter of an hour on two
 quiet cores; ``--quick`` is for development: fewer records, fewer turns.
 
-    python benchmarks/spark_suite.py [--quick] [--questions ...] [--records N] [--json FILE]
+    python benchmarks/spark_suite.py [--quick] [--only ...] [--records N] [--json FILE]
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ from typing import TYPE_CHECKING
 from rich.console import Console
 from rich.table import Table
 
+from measuring.benchmark import KAFKA_VERSION
 from measuring.figures import figures_text
 from measuring.machine import describe
 from measuring.measurement import Run, write_run
-from measuring.question import KAFKA_VERSION
 from measuring.tables import figures_rows, targets_table
 from pykclient import accel
 from pykclient.testing import KafkaCluster
@@ -45,23 +45,23 @@ if TYPE_CHECKING:
 
     from measuring.measurement import Measurement
 
-    Question = Callable[[SparkArena, Settings], Iterator[Measurement]]
+    Benchmark = Callable[[SparkArena, Settings], Iterator[Measurement]]
 
-TIMED: dict[str, Question] = {
+TIMED: dict[str, Benchmark] = {
     "read": read,
     "small topic": small_topic,
     "write": write,
     "micro-batch": micro_batch,
 }
-COUNTED: dict[str, Question] = {"stream requests": stream_requests, "idle query": idle}
+COUNTED: dict[str, Benchmark] = {"stream requests": stream_requests, "idle query": idle}
 EXECUTORS, MEMORY = "executors", "memory"
-QUESTIONS = (*TIMED, *COUNTED, EXECUTORS, MEMORY)
+BENCHMARKS = (*TIMED, *COUNTED, EXECUTORS, MEMORY)
 FULL = Settings(5_000_000, 1_000_000, 5, 20, 60)
 QUICK = Settings(1_000_000, 300_000, 2, 8, 10)
 
 
 class Measuring:
-    """Asks questions, prints what comes, and keeps it in the run."""
+    """Runs benchmarks, prints what comes, and keeps it in the run."""
 
     def __init__(self, settings: Settings, run: Run, json: Path | None) -> None:
         self._settings = settings
@@ -70,8 +70,8 @@ class Measuring:
         self._console = Console()
         self.has_failed = False
 
-    def ask(self, name: str, measurements: Iterator[Measurement]) -> None:
-        """Keep the measurements of one question, up to an error; the others are asked anyway."""
+    def run(self, name: str, measurements: Iterator[Measurement]) -> None:
+        """Keep the measurements of one benchmark, up to an error; the others run all the same."""
         self._console.rule(name)
         found, started = [], time.perf_counter()
         try:
@@ -86,17 +86,17 @@ class Measuring:
             self._console.print_exception()
         self._console.print(f"[{name}: {time.perf_counter() - started:.0f} s]", markup=False)
         self._run.measurements.extend(found)
-        if self._json:  # after each question, so that a failure later loses only its own
+        if self._json:  # after each benchmark, so that a failure later loses only its own
             write_run(self._json, self._run)
 
-    def ask_all(self, questions: dict[str, Question], arena: SparkArena) -> None:
-        """Ask several at one arena."""
-        for name, question in questions.items():
-            self.ask(name, question(arena, self._settings))
+    def run_all(self, benchmarks: dict[str, Benchmark], arena: SparkArena) -> None:
+        """Run several in one arena."""
+        for name, benchmark in benchmarks.items():
+            self.run(name, benchmark(arena, self._settings))
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Measure, print the tables, write the JSON if asked; 1 when a question failed."""
+    """Measure, print the tables, with `--json` write a file; 1 when a benchmark failed."""
     options = _parsed(arguments)
     chosen = QUICK if options.quick else FULL
     settings = Settings(
@@ -119,19 +119,19 @@ def main(arguments: Sequence[str] | None = None) -> int:
         [],
     )
     measuring = Measuring(settings, run, options.json)
-    timed = {name: TIMED[name] for name in TIMED if name in options.questions}
-    counted = {name: COUNTED[name] for name in COUNTED if name in options.questions}
+    timed = {name: TIMED[name] for name in TIMED if name in options.only}
+    counted = {name: COUNTED[name] for name in COUNTED if name in options.only}
     if timed:
         with _arena() as arena:
-            measuring.ask_all(timed, arena)
+            measuring.run_all(timed, arena)
     if counted:
         with _arena(proxied=True) as arena:
-            measuring.ask_all(counted, arena)
-    if EXECUTORS in options.questions:
+            measuring.run_all(counted, arena)
+    if EXECUTORS in options.only:
         with KafkaCluster(version=KAFKA_VERSION) as kafka:
-            measuring.ask(EXECUTORS, executors(kafka, settings))
-    if MEMORY in options.questions:
-        measuring.ask(MEMORY, memory())
+            measuring.run(EXECUTORS, executors(kafka, settings))
+    if MEMORY in options.only:
+        measuring.run(MEMORY, memory())
     _report(run)
     return 1 if measuring.has_failed else 0
 
@@ -148,9 +148,9 @@ def _arena(*, proxied: bool = False) -> Iterator[SparkArena]:
 
 def _report(run: Run) -> None:
     console = Console(width=160)
-    for question in dict.fromkeys(one.question for one in run.measurements):
-        headings, *rows = figures_rows(question, run.measurements)
-        table = Table(*headings, title=f"{question}: medians (smallest to largest)")
+    for benchmark in dict.fromkeys(one.benchmark for one in run.measurements):
+        headings, *rows = figures_rows(benchmark, run.measurements)
+        table = Table(*headings, title=f"{benchmark}: medians (smallest to largest)")
         for row in rows:
             table.add_row(*row)
         console.print(table)
@@ -165,7 +165,7 @@ def _parsed(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--quick", action="store_true", help="fewer records and turns")
     parser.add_argument("--records", type=int, help="records that a read has, 5,000,000")
     parser.add_argument("--turns", type=int, help="turns of each contender, 5")
-    parser.add_argument("--questions", nargs="+", choices=QUESTIONS, default=QUESTIONS)
+    parser.add_argument("--only", nargs="+", choices=BENCHMARKS, default=BENCHMARKS)
     parser.add_argument("--json", type=Path, help="write every figure, the machine and versions")
     return parser.parse_args(arguments)
 

@@ -1,10 +1,10 @@
-"""All questions after each other at one broker: what ``make bench`` runs.
+"""All benchmarks after each other at one broker: what ``make bench`` runs.
 
 The short form takes a quarter of an hour on two cores. The long form takes sizes and turns:
-``--records 5000000 --runs 11``. It prints each question's table and the table of targets, and
+``--records 5000000 --runs 11``. It prints each benchmark's table and the table of targets, and
 writes `results.json` and `clients.png` into the folder that it is given.
 
-    python benchmarks/suite.py [--records N] [--runs N] [--questions ...] [--output FOLDER]
+    python benchmarks/suite.py [--records N] [--runs N] [--only ...] [--output FOLDER]
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ import latency
 import memory
 import produce
 import pure_twin
+from measuring.benchmark import parser_of, run_benchmarks
 from measuring.plot import write_plot
-from measuring.question import parser_of, run_questions
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-QUESTIONS = {
-    module.QUESTION.name: module.QUESTION
+BENCHMARKS = {
+    module.BENCHMARK.name: module.BENCHMARK
     for module in (
         *(produce, consume, arrow_both_ways, floor, pure_twin, latency, busy_neighbour),
         *(memory, growth, import_time),
@@ -41,13 +41,13 @@ QUESTIONS = {
 def main(arguments: Sequence[str] | None = None) -> int:
     """Measure, print the tables, write the files."""
     parser = parser_of(__doc__)
-    parser.add_argument("--questions", nargs="+", choices=QUESTIONS, default=list(QUESTIONS))
+    parser.add_argument("--only", nargs="+", choices=BENCHMARKS, default=list(BENCHMARKS))
     parser.add_argument("--output", type=Path, help="folder for results.json and clients.png")
     options = parser.parse_args(arguments)
     if options.output is not None:
         options.output.mkdir(parents=True, exist_ok=True)
         options.json = options.json or options.output / "results.json"
-    run = run_questions([QUESTIONS[name] for name in options.questions], options)
+    run = run_benchmarks([BENCHMARKS[name] for name in options.only], options)
     if options.output is not None:
         write_plot(options.output / "clients.png", run)
     return 0

@@ -1,1 +1,1 @@
-"""What all benchmarks share: the arena, the questions, the figures, the targets, their tables."""
+"""What all benchmarks share: arena, command line, figures, targets, tables."""

@@ -15,8 +15,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from measuring.arena import Arena
+    from measuring.benchmark import Settings
     from measuring.client import Client
-    from measuring.question import Settings
 
 T = TypeVar("T")
 
@@ -50,7 +50,7 @@ def produce_contest(
     entries: Sequence[Entry],
     batch_bytes: int = 1_000_000,
 ) -> Iterator[Measurement]:
-    """Let the entries send; `place` is the question and the case."""
+    """Let the entries send; `place` is the benchmark and the case."""
     for entry in in_turns(_able(settings, entries), settings.run_count):
         record_count = settings.records_for(entry.client)
         figures = arena.produce(entry.client, entry.action, record_count, batch_bytes=batch_bytes)

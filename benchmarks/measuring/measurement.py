@@ -17,9 +17,9 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Measurement:
-    """The figures of one client in one case of a question, by name with unit."""
+    """The figures of one client in one case of a benchmark, by name with unit."""
 
-    question: str
+    benchmark: str
     case: str
     client: str
     figures: Mapping[str, float]
@@ -53,14 +53,14 @@ class Series:
 
 
 Key = tuple[str, str, str]
-"""Question, case, client."""
+"""Benchmark, case, client."""
 
 
 def grouped(measurements: Iterable[Measurement]) -> dict[Key, dict[str, Series]]:
     """The series of each figure, in the order in which they first came."""
     values: dict[Key, dict[str, list[float]]] = {}
     for measurement in measurements:
-        key = (measurement.question, measurement.case, measurement.client)
+        key = (measurement.benchmark, measurement.case, measurement.client)
         for name, value in measurement.figures.items():
             values.setdefault(key, {}).setdefault(name, []).append(value)
     return {

@@ -62,8 +62,8 @@ def _medians(run: Run, title: str, name: str) -> dict[str, float]:
     groups = grouped(run.measurements)
     medians: dict[str, float] = {}
     for place in PANELS[title]:
-        for (question, case, client), figures in groups.items():
-            if (question, case) == place and name in figures:
+        for (benchmark, case, client), figures in groups.items():
+            if (benchmark, case) == place and name in figures:
                 medians.setdefault(client, figures[name].median)
     return {
         client: median

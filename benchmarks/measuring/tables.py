@@ -16,8 +16,8 @@ from measuring.targets import TARGETS
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
+    from measuring.benchmark import Benchmark
     from measuring.measurement import Measurement, Run, Series
-    from measuring.question import Question
     from measuring.targets import Judgement, Target
 
 TARGET_HEADINGS = ("what", "pykclient", "rival", "result", "target", "verdict")
@@ -77,8 +77,8 @@ def floor_rows(runs: Sequence[Run]) -> list[list[str]]:
         groups = grouped(run.measurements)
         for case, floor in FLOORS.items():
             limit = groups.get((FLOOR, case, floor), {}).get(FLOOR_FIGURE)
-            for (question, of_case, client), figures in groups.items():
-                is_ours = (question, of_case) == (FLOOR, case) and client.startswith("pykclient")
+            for (benchmark, of_case, client), figures in groups.items():
+                is_ours = (benchmark, of_case) == (FLOOR, case) and client.startswith("pykclient")
                 if limit is None or not is_ours:
                     continue
                 cost = figures[FLOOR_FIGURE].median
@@ -92,24 +92,24 @@ def floor_rows(runs: Sequence[Run]) -> list[list[str]]:
     return rows
 
 
-def figures_rows(question: str, measurements: Iterable[Measurement]) -> list[list[str]]:
+def figures_rows(benchmark: str, measurements: Iterable[Measurement]) -> list[list[str]]:
     """Headings, then a row for each case and client: the medians, with smallest and largest."""
-    of_question = {
-        key: figures for key, figures in grouped(measurements).items() if key[0] == question
+    of_benchmark = {
+        key: figures for key, figures in grouped(measurements).items() if key[0] == benchmark
     }
-    names = list(dict.fromkeys(name for figures in of_question.values() for name in figures))
+    names = list(dict.fromkeys(name for figures in of_benchmark.values() for name in figures))
     rows = [["case", "client", *(FIGURES[name].heading for name in names), "runs"]]
-    for (_, case, client), figures in of_question.items():
+    for (_, case, client), figures in of_benchmark.items():
         cells = [_series_text(name, figures[name]) if name in figures else "" for name in names]
         count = max(len(series.values) for series in figures.values())
         rows.append([case, client, *cells, str(count)])
     return rows
 
 
-def figures_table(question: Question, measurements: Iterable[Measurement]) -> Table:
-    """The figures of one question, for the terminal."""
-    headings, *rows = figures_rows(question.name, measurements)
-    table = Table(*headings, title=f"{question.text}: medians (smallest to largest)")
+def figures_table(benchmark: Benchmark, measurements: Iterable[Measurement]) -> Table:
+    """The figures of one benchmark, for the terminal."""
+    headings, *rows = figures_rows(benchmark.name, measurements)
+    table = Table(*headings, title=f"{benchmark.text}: medians (smallest to largest)")
     for row in rows:
         table.add_row(*row)
     return table

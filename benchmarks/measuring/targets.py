@@ -78,7 +78,7 @@ class RatioTarget:
 
     @property
     def what(self) -> str:
-        """Question, case and figure."""
+        """Benchmark, case and figure."""
         client = self.client.removeprefix("pykclient").removeprefix(", ")
         parts = [*self.place, client, FIGURES[self.figure].heading]
         return ", ".join(part for part in parts if part)
@@ -122,7 +122,7 @@ class LimitTarget:
 
     @property
     def what(self) -> str:
-        """Question, case and figure."""
+        """Benchmark, case and figure."""
         return ", ".join([*self.place, FIGURES[self.figure].heading])
 
     @property
@@ -144,7 +144,7 @@ class LimitTarget:
 class GrowthTarget:
     """The CPU of a record at any size against that at the smallest; cases are ``<stem>: <size>``.
 
-    A question that grows something yields the smallest size first.
+    A benchmark that grows something yields the smallest size first.
     """
 
     stem: str
@@ -164,8 +164,8 @@ class GrowthTarget:
         """Divide the largest median by that of the smallest size."""
         medians = [
             figures[FIGURE_OF_GROWTH].median
-            for (question, case, _), figures in groups.items()
-            if question == "growth" and case.startswith(f"{self.stem}: ")
+            for (benchmark, case, _), figures in groups.items()
+            if benchmark == "growth" and case.startswith(f"{self.stem}: ")
         ]
         if not medians:
             return None

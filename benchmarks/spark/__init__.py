@@ -1,1 +1,1 @@
-"""The questions of ``make bench-spark``: the connector beside Spark's own Kafka source and sink."""
+"""What ``make bench-spark`` measures: the connector beside Spark's own Kafka source and sink."""

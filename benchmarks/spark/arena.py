@@ -1,4 +1,4 @@
-"""SparkArena: a Spark session beside a Kafka cluster, and what questions need of both.
+"""SparkArena: a Spark session beside a Kafka cluster, and what benchmarks need of both.
 
 Owner: the thread that made it.
 """

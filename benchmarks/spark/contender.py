@@ -42,6 +42,7 @@ class Contender:
 
 OURS = Contender("pykclient", "pykafka")
 OURS_VALUE = Contender("pykclient, value only", "pykafka", schema=VALUE_ONLY)
+OURS_SHARED = Contender("pykclient, two tasks", "pykafka", {"maxPartitions": "2"})
 OFFICIAL = Contender("Spark's own", "kafka")
 TUNED = Contender(
     "Spark's own, tuned",

@@ -3,7 +3,7 @@
 Executors run on a standalone cluster, each a process of its own with Python workers. Sessions take
 turns, since a session cannot change its executors.
 
-Owner: the thread that asks.
+Owner: the thread that measures.
 """
 
 from __future__ import annotations

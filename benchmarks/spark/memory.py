@@ -1,6 +1,6 @@
 """Peaks of memory while large records are read, as `spark_memory.py` measures them, once.
 
-Owner: the thread that asks.
+Owner: the thread that measures.
 """
 
 from __future__ import annotations

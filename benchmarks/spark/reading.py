@@ -1,6 +1,6 @@
 """Batch reads: rows a second, and how long a topic of 300 records takes.
 
-Owner: the thread that asks.
+Owner: the thread that measures.
 """
 
 from __future__ import annotations

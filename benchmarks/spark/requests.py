@@ -3,7 +3,7 @@
 The proxy counts by name what its faults strike; a delay of nothing strikes every request and
 changes none.
 
-Owner: the thread that asks.
+Owner: the thread that measures.
 """
 
 from __future__ import annotations

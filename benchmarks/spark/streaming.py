@@ -4,7 +4,7 @@ Records come at an even pace, one to each partition at a time. How long a batch 
 (``triggerExecution`` of its progress). Requests and connections are counted by the fault proxies
 that all connections pass; times are taken without them.
 
-Owner: the thread that asks.
+Owner: the thread that measures.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 from measuring.contest import in_turns
 from measuring.measurement import Measurement
 from pykclient import Producer
-from spark.contender import OFFICIAL, OURS
+from spark.contender import OFFICIAL, OURS, OURS_SHARED
 from spark.requests import RequestCounts
 
 if TYPE_CHECKING:
@@ -41,12 +41,13 @@ WARM_UP_S = 8.0
 
 
 def micro_batch(arena: SparkArena, settings: Settings) -> Iterator[Measurement]:
-    """A dense and a sparse feed, into one partition and into six."""
+    """A dense and a sparse feed, into one partition and into six, which tasks may share."""
     for partition_count in (1, 6):
+        contenders = (OFFICIAL, OURS) if partition_count == 1 else (OFFICIAL, OURS, OURS_SHARED)
         for feed, interval_s in FEEDS_S.items():
             case = f"{feed} feed, {partition_count} partition{'s'[: partition_count > 1]}"
             batch_count = settings.batch_count // (SPARSE_SHARE if feed == "sparse" else 1)
-            for contender in in_turns((OFFICIAL, OURS), 2):
+            for contender in in_turns(contenders, 2):
                 with (
                     arena.topic(partition_count) as topic,
                     _query(arena, contender, topic) as query,
@@ -63,7 +64,7 @@ def stream_requests(arena: SparkArena, settings: Settings) -> Iterator[Measureme
     del settings
     counts = RequestCounts(arena.kafka.proxy(1))
     record_count = RECORDS_PER_BATCH * COUNTED_BATCHES
-    # The driver's own requests for ends would hide those of tasks: it is to ask once.
+    # The driver's own requests for ends would hide those of tasks: they are sent once.
     ours = replace(OURS, options={"offsetPollIntervalMs": "3600000"})
     for contender in (OFFICIAL, ours):
         limited = replace(

@@ -8,7 +8,15 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from measuring.targets import LimitTarget, RatioTarget, Relation
-from spark.contender import CEILING, CEILING_VALUE, OFFICIAL, OURS, OURS_VALUE, TUNED
+from spark.contender import (
+    CEILING,
+    CEILING_VALUE,
+    OFFICIAL,
+    OURS,
+    OURS_SHARED,
+    OURS_VALUE,
+    TUNED,
+)
 from spark.reading import CODECS, QUERIES
 from spark_memory import CASES
 
@@ -47,6 +55,14 @@ TARGETS: tuple[Target, ...] = (
         )
         for count in COUNTS
         for feed, limit in FEEDS.items()
+    ),
+    RatioTarget(
+        ("micro-batch", "dense feed, 6 partitions"),
+        "batch_ms",
+        AT_MOST,
+        1,
+        OFFICIAL.name,
+        OURS_SHARED.name,
     ),
     LimitTarget(STREAM, "list_offsets", 0),
     LimitTarget(STREAM, "connections", 0),

@@ -1,6 +1,6 @@
 """The sinks: rows a second of a cached frame, with equal settings on both sides.
 
-Owner: the thread that asks.
+Owner: the thread that measures.
 """
 
 from __future__ import annotations

@@ -11,13 +11,13 @@ import pytest
 from matplotlib.patches import Rectangle
 
 import import_time
+from measuring.benchmark import Settings, parser_of
 from measuring.client import KAFKA_PYTHON, PYKCLIENT, RAW_SOCKET, Client
 from measuring.contest import in_turns
 from measuring.machine import describe
 from measuring.measurement import Measurement, grouped, read_run, write_run
 from measuring.plot import figure_of, write_plot
 from measuring.pulse import gaps_s, listening
-from measuring.question import Settings, parser_of
 from measuring.tables import figures_rows, markdown, target_rows
 from measuring.targets import TARGETS, GrowthTarget, LimitTarget, RatioTarget, Relation
 from pykclient.version import __version__

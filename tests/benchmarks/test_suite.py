@@ -10,17 +10,17 @@ import growth
 import suite
 from contestants.job import Job
 from measuring.arena import Arena, ContestantFailedError
+from measuring.benchmark import Benchmark, parser_of, run_benchmarks
 from measuring.client import CLIENTS, CONFLUENT, PYKCLIENT, RAW_SOCKET
 from measuring.measurement import Measurement, grouped, read_run
-from measuring.question import Question, parser_of, run_questions
 from measuring.targets import TARGETS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
+    from measuring.benchmark import Settings
     from measuring.client import Client
-    from measuring.question import Settings
     from pykclient.testing import KafkaCluster
 
 
@@ -87,7 +87,7 @@ def test_what_was_measured_before_a_failure_is_kept(tmp_path: Path) -> None:
         raise ContestantFailedError("on purpose")
 
     path = tmp_path / "run.json"
-    questions = [Question("first", "First", measure), Question("second", "Second", fail)]
+    benchmarks = [Benchmark("first", "First", measure), Benchmark("second", "Second", fail)]
     with pytest.raises(ContestantFailedError, match="on purpose"):
-        run_questions(questions, parser_of(None).parse_args(["--json", str(path)]))
-    assert [measurement.question for measurement in read_run(path).measurements] == ["first"]
+        run_benchmarks(benchmarks, parser_of(None).parse_args(["--json", str(path)]))
+    assert [measurement.benchmark for measurement in read_run(path).measurements] == ["first"]

@@ -1,9 +1,9 @@
-"""Question: one thing to find out, as a script of its own and as a part of the suite.
+"""Benchmark: one thing that is measured, as a script of its own and as a part of the suite.
 
-Each question's file has a function that measures: it gets an arena and the settings, lets the
-clients take turns, and yields measurements. `ask` is the command line around it.
+Each benchmark's file has a function that measures: it gets an arena and the settings, lets the
+clients take turns, and yields measurements. `run_benchmark` is the command line around it.
 
-Owner: the thread that asks.
+Owner: the thread that measures.
 """
 
 from __future__ import annotations
@@ -67,8 +67,8 @@ Measure = Callable[[Arena, Settings], Iterator[Measurement]]
 
 
 @dataclass(frozen=True, slots=True)
-class Question:
-    """Its name in results, what it asks, and the function that measures."""
+class Benchmark:
+    """Its name in results, its title, and the function that measures."""
 
     name: str
     text: str
@@ -76,7 +76,7 @@ class Question:
 
 
 def parser_of(description: str | None) -> argparse.ArgumentParser:
-    """The options that all questions have."""
+    """The options that all benchmarks have."""
     names = [client.name for client in CLIENTS]
     parser = argparse.ArgumentParser(
         description=description, formatter_class=argparse.RawDescriptionHelpFormatter
@@ -90,17 +90,19 @@ def parser_of(description: str | None) -> argparse.ArgumentParser:
     return parser
 
 
-def ask(question: Question, description: str | None, arguments: Sequence[str] | None = None) -> int:
-    """Run one question as a script: measure, print its table, write the JSON if asked."""
-    run_questions([question], parser_of(description).parse_args(arguments))
+def run_benchmark(
+    benchmark: Benchmark, description: str | None, arguments: Sequence[str] | None = None
+) -> int:
+    """Run one benchmark as a script: measure, print its table; with `--json` write a file."""
+    run_benchmarks([benchmark], parser_of(description).parse_args(arguments))
     return 0
 
 
-def run_questions(questions: Sequence[Question], options: argparse.Namespace) -> Run:
-    """Ask one question after the other at one broker, print what comes, and write the JSON.
+def run_benchmarks(benchmarks: Sequence[Benchmark], options: argparse.Namespace) -> Run:
+    """Run one benchmark after the other at one broker, print what comes, and write the JSON.
 
     Raises:
-        ContestantFailedError: a client failed; the questions before are in the JSON.
+        ContestantFailedError: a client failed; the benchmarks before are in the JSON.
     """
     settings = Settings(options.records, options.runs, frozenset(options.clients))
     measurements: list[Measurement] = []
@@ -109,18 +111,20 @@ def run_questions(questions: Sequence[Question], options: argparse.Namespace) ->
     console.print(", ".join(f"{name} {value}" for name, value in run.machine.items()))
     with KafkaCluster(version=KAFKA_VERSION) as kafka:
         arena = Arena(kafka.bootstrap_servers)
-        for question in questions:
-            console.rule(question.text)
+        for benchmark in benchmarks:
+            console.rule(benchmark.text)
             start_s = time.perf_counter()
-            for measurement in question.measure(arena, settings):
+            for measurement in benchmark.measure(arena, settings):
                 measurements.append(measurement)
                 text = figures_text(measurement.figures)
                 console.print(f"{measurement.case}: {measurement.client}: {text}", highlight=False)
-            console.print(f"[{question.name}: {time.perf_counter() - start_s:.0f} s]", markup=False)
-            if options.json:  # after each question, so that a failure later loses only its own
+            console.print(
+                f"[{benchmark.name}: {time.perf_counter() - start_s:.0f} s]", markup=False
+            )
+            if options.json:  # after each benchmark, so that a failure later loses only its own
                 write_run(options.json, run)
-    for question in questions:
-        console.print(figures_table(question, measurements))
+    for benchmark in benchmarks:
+        console.print(figures_table(benchmark, measurements))
     console.print(targets_table([run]))
     return run
 
