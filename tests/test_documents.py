@@ -1,7 +1,8 @@
 """Every name, path and command that a document has in back-ticks exists.
 
 A document that names what is gone misleads a reader. Blocks of code are left out: those
-of README and `docs/consumer.md` run as they stand, in `tests/integration`.
+of README and the pages run as they stand, in `tests/integration` and `tests/pages`. What those
+programs define, a page may name.
 """
 
 from __future__ import annotations
@@ -15,6 +16,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 import pytest
+
+from pykclient.admin.config import AdminConfig
+from pykclient.consumer.config import ConsumerConfig
+from pykclient.producer.config import ProducerConfig
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -37,7 +42,10 @@ PATH_LIKE = re.compile(
 STRING = re.compile(r"'[^']*'|\"[^\"]*\"")
 SETTING = re.compile(r"\b[A-Z][A-Z_]+=\S+ ")
 """A variable of the environment before a command."""
-CHAIN = re.compile(r"[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)*")
+CHAIN = re.compile(r"(?<!\w)[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)*")
+PROGRAM = re.compile(r"^```python\n(.*?)^```$", re.DOTALL | re.MULTILINE)
+FIRST_CELL = re.compile(r"^\| .*? \|")
+"""What other clients call something, on the pages for those who know them."""
 CYTHON = re.compile(
     r"^\s*(?:cdef|cpdef|def)\s+(?:class\s+)?(?:[\w\[\] *,]+?\s+)?\*?(\w+)\s*[(:]", re.MULTILINE
 )
@@ -46,16 +54,25 @@ CYTHON_NUMBER = re.compile(r"^\s+([A-Z][A-Z_]+) = ", re.MULTILINE)
 FOREIGN = frozenset(
     {
         # What commands write.
-        *(".venv", "bench-output/", "demo-output/", "build/", "results.json"),
+        *(".venv", "bench-output/", "demo-output/", "build/", "build/site", "results.json"),
         "accel/compiled/build_failure.txt",
         # Words of Kafka, and of its tools.
         *("read_committed", "read_uncommitted", "ConsumerPerformance", "EndToEndLatency"),
+        *("DumpLogSegments", r"\n \t \r \0 \\ \xNN"),
         "unclean.leader.election.enable",
         # Other packages, and our extra for developers.
         *("python3", "pytest", "dev", "pa.array", "pa.scalar", "apache/kafka"),
+        "jq -c '{value: tojson}'",
+        *("table.to_pandas()", "polars.from_arrow(table)"),
+        *("queue.SimpleQueue", "loop.call_soon_threadsafe"),
+        *("await asyncio.to_thread(consumer.poll, 1.0)", "forkserver"),
+        *("gunicorn web:application", "--preload", "terminationGracePeriodSeconds"),
+        *('CMD ["python", "bill_orders.py"]', "CMD python bill_orders.py"),
+        # What stands in other clients, and nowhere here.
+        *("fnv1a", "rdkafka", "future.add_callback(f)", "future.add_errback(g)", "checksum"),
+        # What is logged.
+        "could not connect to kafka:9092 (id 1)",
         *("itertools.batched(consumer, 100)", "executor.map(work, consumer)"),
-        # What a document's own program defines.
-        "ByWeight",
         # Patterns for names.
         *("on_x", "take_x", "is_", "has_", "area: what"),
     }
@@ -80,7 +97,8 @@ def spans_of(document: str, text: str) -> Iterator[Span]:
         if line.lstrip().startswith("```"):
             is_block = not is_block
         elif not is_block and not line.startswith("    "):
-            for found in re.findall(r"`([^`]+)`", line):
+            ours = FIRST_CELL.sub("", line) if "coming-from" in document else line
+            for found in re.findall(r"`([^`]+)`", ours):
                 yield Span(document, number, found)
 
 
@@ -107,6 +125,11 @@ class Names:
             self.defined.update(CYTHON.findall(text), CYTHON_NUMBER.findall(text))
         else:
             self._read_tree(ast.parse(text), has_words=not path.startswith("tests/"))
+
+    def read_program(self, text: str) -> None:
+        """Read a page's program, which begins with the name of its file, if it has one."""
+        self.files.update(re.findall(r"\A# ([\w.]+\.py)\n", text))
+        self._read_tree(ast.parse(text), has_words=True)
 
     def _read_tree(self, tree: ast.Module, *, has_words: bool) -> None:
         for node in ast.walk(tree):
@@ -166,6 +189,11 @@ def names() -> Names:
             for path in (ROOT / folder).rglob(f"*.{suffix}"):
                 found.read(path.relative_to(ROOT).as_posix(), path.read_text(encoding="utf-8"))
         found.files.update(path.name for path in (ROOT / folder).rglob("*.*"))
+    for config in (AdminConfig, ConsumerConfig, ProducerConfig):
+        found.strings.update(setting.key for setting in config.settings())
+    for page in (ROOT / "docs").glob("*.md"):
+        for text in PROGRAM.findall(page.read_text(encoding="utf-8")):
+            found.read_program(text)
     return found
 
 
@@ -235,7 +263,8 @@ def test_the_tests_that_the_changelog_names_exist() -> None:
 @pytest.mark.parametrize("document", documents())
 def test_what_a_document_links_to_exists(document: str) -> None:
     text = (ROOT / document).read_text(encoding="utf-8")
-    links = re.findall(r"\]\((?!https?:)([^)#\s]+)", text)
+    prose = re.sub(r"^```.*?^```|`[^`]*`", "", text, flags=re.MULTILINE | re.DOTALL)
+    links = re.findall(r"\]\((?!https?:)([^)#\s]+)", prose)
     folder = (ROOT / document).parent
     assert [link for link in links if not (folder / link).exists()] == []
 

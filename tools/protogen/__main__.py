@@ -5,8 +5,9 @@ from __future__ import annotations
 import argparse
 import subprocess
 import sys
-from functools import cache
 from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING
 
 from pykclient.testing.cluster.java import MissingPrerequisiteError
 from tools.protogen.apis import APIS, DATA
@@ -15,6 +16,9 @@ from tools.protogen.emit_messages import emit_module
 from tools.protogen.emit_tables import emit_api_keys
 from tools.protogen.jar import KAFKA_VERSION, find_jar, read_errors, read_schemas
 from tools.protogen.spec import Message, parse_all, snake_case
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
 
 _ROOT = Path(__file__).parents[2]
 _MESSAGES = "pykclient/protocol/messages"
@@ -44,7 +48,7 @@ def main(arguments: list[str] | None = None) -> int:
         if not options.check:
             raise
         print(f"not checked: {_ERRORS}: {error}")
-    files = {options.into / path: formatted(source, path) for path, source in sources.items()}
+    files = {options.into / path: text for path, text in formatted(sources).items()}
     stale = set((options.into / _MESSAGES).glob("*.py")) - files.keys()
     changed = {p for p, text in files.items() if not p.exists() or p.read_text() != text}
     if options.check:
@@ -90,14 +94,17 @@ def _errors(jar: Path) -> str:
     return emit_errors(read_errors(jar), _banner("Java's enum Errors", title, _ERRORS_NOTE))
 
 
-@cache
-def formatted(source: str, path: str) -> str:
-    """`source` as ruff formats the file at `path`."""
-    command = [sys.executable, "-m", "ruff", "format", "--stdin-filename", path, "-"]
-    run = subprocess.run(
-        command, input=source, capture_output=True, text=True, check=True, cwd=_ROOT
-    )
-    return run.stdout
+def formatted(sources: Mapping[str, str]) -> dict[str, str]:
+    """The sources by path, as ruff formats those files of the project; all in one run of it."""
+    with TemporaryDirectory() as folder:
+        files = {path: Path(folder, path) for path in sources}
+        for path, file in files.items():
+            file.parent.mkdir(parents=True, exist_ok=True)
+            file.write_text(sources[path])
+        config = ("--config", str(_ROOT / "pyproject.toml"))
+        command = [sys.executable, "-m", "ruff", "format", "--quiet", "--no-cache", *config, folder]
+        subprocess.run(command, check=True)
+        return {path: file.read_text() for path, file in files.items()}
 
 
 def _banner_of(messages: list[Message]) -> str:
