@@ -15,6 +15,7 @@ MUTANTS_JOBS ?= 2
 CHECKS_BESIDE_MYPY := $(VENV)/bin/lint-imports && $(PYTHON) -m tools.protogen --check \
   && $(PYTHON) -m tools.config_reference --check && $(PYTHON) -m tools.state_tables --check \
   && $(PYTHON) -m tools.spark_options --check && $(PYTHON) -m tools.keyword_types --check \
+  && $(PYTHON) -m tools.peer_settings --check \
   && { $(VENV)/bin/pytest --collect-only -qq >/dev/null || { echo "pytest --collect-only fails"; false; }; }
 FUZZ_TARGETS := tests/accel/test_differential.py tests/accel/test_same_sends.py tests/accel/test_contiguous.py
 # Much of a test's time is waiting for brokers. A file's tests share what they start, so stay
@@ -27,7 +28,7 @@ COMPILED_FROM := setup.py \
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test soak check chaos bench bench-spark fuzz mutants sanitize protocol docs build clean java kafka
+.PHONY: help demo test soak check chaos bench bench-spark fuzz mutants sanitize protocol docs site build clean java kafka
 
 help:
 	@echo "make demo      336,776 flights through Kafka into Spark"
@@ -41,16 +42,21 @@ help:
 	@echo "make mutants   plants one defect after the other in a copy: tests must notice; MUTANTS_JOBS=4 at a time"
 	@echo "make sanitize  the compiled core's tests under GCC's address and undefined-behaviour sanitizers"
 	@echo "make protocol  write the generated protocol modules anew"
-	@echo "make docs      write docs/configuration.md and docs/design/states.md anew"
+	@echo "make docs      write the tables of the docs anew that come from the code"
+	@echo "make site      the pages of docs/ and the reference as a site, into build/site"
 	@echo "make build     wheel and sdist, into dist"
 	@echo "make clean     remove what was built; the virtual environment stays"
 
-demo: java kafka
+# Kafka needs a Java, which the demo has no need for: it says at once what runs in the place of what.
+demo: $(COMPILED)
+	@if $(PYTHON) -m pykclient.testing.cluster.java >/dev/null 2>&1; then \
+	  $(PYTHON) -m pykclient.testing.cluster.jars && $(PYTHON) -m pykclient.testing.cluster.class_archive; fi
 	$(PYTHON) examples/flights_demo.py
 
 # The second run is for those who have no C compiler.
 test: check
 	@$(PYTHON) -m tests.spark.official_connector
+	@$(PYTHON) -m pykclient.testing.spark_cluster.class_archive
 	$(PYTHON) -m pytest $(SIDE_BY_SIDE) -m "not soak" --promises
 	PYKCLIENT_ACCEL=pure $(PYTHON) -m pytest --quiet $(SIDE_BY_SIDE) -m "not soak" $(TESTS_OF_PURE_CORE)
 
@@ -69,6 +75,7 @@ chaos: java kafka
 
 bench: java kafka $(BENCH_INSTALLED)
 	$(PYTHON) benchmarks/suite.py --output bench-output
+	$(PYTHON) benchmarks/codecs.py --seconds 0.3
 
 bench-spark: java kafka
 	PYTHONPATH=. $(PYTHON) benchmarks/spark_suite.py --json bench-output/spark.json
@@ -92,6 +99,10 @@ docs: $(INSTALLED)
 	$(PYTHON) -m tools.state_tables
 	$(PYTHON) -m tools.spark_options
 	$(PYTHON) -m tools.keyword_types
+	$(PYTHON) -m tools.peer_settings
+
+site: $(INSTALLED)
+	$(PYTHON) -m sphinx -W --keep-going --quiet -b html -d build/doctrees docs build/site
 
 build: $(INSTALLED)
 	$(PYTHON) -m build
@@ -103,7 +114,7 @@ clean:
 
 $(INSTALLED): pyproject.toml
 	tools/make_venv.sh $(VENV)
-	PYKCLIENT_BUILD=pure $(PYTHON) -m pip install --quiet --editable '.[dev,spark,arrow]'
+	PYKCLIENT_BUILD=pure $(PYTHON) -m pip install --quiet --editable '.[dev,docs,spark,arrow]'
 	touch $@
 
 # Built in place, and again for each change, which needs no network. Without a C compiler it warns.

@@ -27,6 +27,7 @@ DIRECTIVES = {
     "language_level": 3,
     "binding": False,  # a plain method descriptor is what the interpreter calls fastest
     "embedsignature": True,
+    "embedsignature.format": "clinic",  # which `inspect.signature` reads
     "wraparound": False,
     "cdivision": True,
     "freethreading_compatible": True,

@@ -10,13 +10,15 @@ again.
 
 Exit status: 0 when all of it holds; 1 when anything differs or fails; 2 when something that it
 needs is not on this machine, and then the message says what, and how to get it. Without a Java
-that Spark runs on, the Kafka part still runs.
+that Spark runs on, the Kafka part still runs; without any, on the broker of ``pykclient broker`` in
+Kafka's place. The first lines say so.
 """
 
 from __future__ import annotations
 
 import argparse
 import importlib.util
+import os
 import sys
 from contextlib import ExitStack
 from pathlib import Path
@@ -37,8 +39,9 @@ from flights.stopwatch import Stopwatch
 from flights.weeks import airline_weeks, delays_of, differing_weeks
 from pykclient import Admin, Consumer, NewTopic, Producer, TopicPartition
 from pykclient.errors import KafkaError
-from pykclient.testing import KafkaCluster, MissingPrerequisiteError
-from pykclient.testing.cluster.java import find_spark_java
+from pykclient.testing import FakeKafka, KafkaCluster, MissingPrerequisiteError
+from pykclient.testing.cluster.cluster import BOOTSTRAP_VARIABLE
+from pykclient.testing.cluster.java import find_java, find_spark_java
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -49,12 +52,14 @@ if TYPE_CHECKING:
     from spark_connector import LagListener
 
 KAFKA_VERSION = "4.3.1"
+KAFKA = f"Kafka {KAFKA_VERSION}"
+STAND_IN = "the broker of `pykclient broker`"
 TOPIC = "flights"
 WEEKS = "weeks"
 """The topic of what the stream makes of them."""
 PARTITIONS = tuple(TopicPartition(TOPIC, index) for index in range(6))
 PROGRESS_RECORDS = 2_000
-SILENCE_S_MAX = 30.0
+TIMEOUT_WITHOUT_RECORDS_S = 30.0
 
 EXIT_DIFFERS, EXIT_MISSING = 1, 2
 
@@ -70,7 +75,8 @@ class FlightsDemo:
     def run(self) -> int:
         """Take every step in order; the exit status."""
         stopwatch = Stopwatch(self._console)
-        obstacle = spark_obstacle()
+        obstacle, no_java = spark_obstacle(), kafka_obstacle()
+        self._announce(obstacle, no_java)
         faults: list[str] = []
         with ExitStack() as started:
             with stopwatch.step("Read the data set"):
@@ -78,8 +84,10 @@ class FlightsDemo:
                 expected = airline_delays(self._data_set.flights(), airlines)
                 weeks = airline_weeks(self._data_set.flights())
                 records = flight_records(self._data_set.flights())
-            with stopwatch.step(f"Start Kafka {KAFKA_VERSION}"):
-                kafka = started.enter_context(KafkaCluster(brokers=1, version=KAFKA_VERSION))
+            with stopwatch.step(f"Start {KAFKA if no_java is None else STAND_IN}"):
+                kafka: KafkaCluster | FakeKafka
+                kafka = KafkaCluster(1, KAFKA_VERSION) if no_java is None else FakeKafka()
+                started.enter_context(kafka)
             with stopwatch.step(f"Produce {len(records):,} flights"):
                 self._produce(kafka.bootstrap_servers, records)
             with stopwatch.step("Consume them with a group, and check each one"):
@@ -105,7 +113,19 @@ class FlightsDemo:
             with stopwatch.step("Stop what was started"):
                 started.close()
         self._console.print(stopwatch.table())
-        return self._verdict(faults, obstacle)
+        return self._verdict(faults, obstacle, KAFKA if no_java is None else STAND_IN)
+
+    def _announce(self, spark_obstacle: str | None, kafka_obstacle: str | None) -> None:
+        """Say before anything else what cannot run here, and how to get it."""
+        if kafka_obstacle is not None:
+            self._console.print(
+                f"[bold red]No Java was found:[/bold red] {STAND_IN} takes Kafka's place, and "
+                "Spark does not run."
+            )
+        elif spark_obstacle is not None:
+            self._console.print("[bold red]Spark will not run:[/bold red]")
+        if spark_obstacle is not None:
+            self._console.print(spark_obstacle, markup=False)
 
     def _produce(self, bootstrap_servers: str, records: Sequence[FlightRecord]) -> None:
         with Admin(bootstrap_servers=bootstrap_servers) as admin:
@@ -138,10 +158,10 @@ class FlightsDemo:
         group = ReadingGroup(bootstrap_servers, TOPIC, len(PARTITIONS))
         try:
             with group:
-                for record in group.records(written_count, SILENCE_S_MAX):
+                for record in group.records(written_count, TIMEOUT_WITHOUT_RECORDS_S):
                     audit.add(record)
-        except TimeoutError as silence:
-            return [str(silence), *audit.faults()]
+        except TimeoutError as error:
+            return [str(error), *audit.faults()]
         self._console.print(
             f"Two members shared the flights: the one that left half way read "
             f"{group.counts[LEAVES]:,} of them, the other one {group.counts[STAYS]:,}."
@@ -185,7 +205,7 @@ class FlightsDemo:
         lag.plot(self._output / "lag.png")
         self._console.print(f"Charts: {path}, {self._output / 'lag.png'}")
 
-    def _verdict(self, faults: Sequence[str], spark_obstacle: str | None) -> int:
+    def _verdict(self, faults: Sequence[str], spark_obstacle: str | None, broker: str) -> int:
         if faults:
             self._console.print("[bold red]It differs:[/bold red]")
             for fault in faults:
@@ -193,7 +213,7 @@ class FlightsDemo:
             return EXIT_DIFFERS
         if spark_obstacle is not None:
             self._console.print(
-                "Kafka gave back every flight, once and in order. [bold red]Spark did not run:"
+                f"{broker} gave back every flight, once and in order. [bold red]Spark did not run:"
                 "[/bold red]",
             )
             self._console.print(spark_obstacle, markup=False)
@@ -203,6 +223,17 @@ class FlightsDemo:
             "and Parquet equals what the data set gives.[/bold green]"
         )
         return 0
+
+
+def kafka_obstacle() -> str | None:
+    """Why a real Kafka cannot run here; None when it can, or one that runs is named."""
+    if os.environ.get(BOOTSTRAP_VARIABLE):
+        return None
+    try:
+        find_java()
+    except MissingPrerequisiteError as error:
+        return str(error)
+    return None
 
 
 def spark_obstacle() -> str | None:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final, Self
 from pykclient.testing.cluster.jars import kafka_jars
 from pykclient.testing.cluster.java import MissingPrerequisiteError, find_java
 from pykclient.testing.fixtures import skip_or_fail
-from tests.quick_jvm import QUICK_JVM
+from pykclient.testing.spark_cluster.home import QUICK_JVM
 
 if TYPE_CHECKING:
     from pathlib import Path

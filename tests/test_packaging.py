@@ -86,6 +86,20 @@ def installed(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return python
 
 
+@pytest.fixture(scope="module")
+def wheel_without_compiler(dist: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The wheel that an install from the sdist makes where no compiler is.
+
+    Method: the compiler's name leads nowhere, and there is no other program on the PATH.
+    """
+    (sdist,) = dist.glob("*.tar.gz")
+    folder = tmp_path_factory.mktemp("no_compiler")
+    no_compiler = {"CC": "no-such-compiler", "CXX": "no-such-compiler", "PATH": ""}
+    run(*PIP, "wheel", *FROM_SOURCE, "-w", folder, sdist, cwd=folder, **no_compiler)
+    (found,) = folder.glob("*.whl")
+    return found
+
+
 @pytest.mark.promise("every folder and document of the project exists")
 @pytest.mark.parametrize(
     "name",
@@ -166,9 +180,30 @@ def test_the_sdist_holds_what_a_build_needs(dist: Path) -> None:
         names = {name.partition("/")[2] for name in archive.getnames()}
     assert {"pyproject.toml", "README.md", "LICENSE", "pykclient/py.typed", "setup.py"} <= names
     package = ROOT / "pykclient"
-    in_tree = {str(path.relative_to(ROOT)) for path in package.rglob("*.p[yx]*[xid]")}
-    assert in_tree == {name for name in names if name.endswith((".pyx", ".pyi", ".pxd"))}
-    assert not {name for name in names if name.endswith((".so", ".c", "build_failure.txt"))}
+    in_tree = {str(path.relative_to(ROOT)) for path in package.rglob("*.p[yx][xd]")}
+    assert in_tree == {name for name in names if name.endswith((".pyx", ".pxd"))}
+
+
+@pytest.mark.promise("a wheel and an sdist hold nothing else, and an index takes both")
+def test_the_sdist_holds_nothing_that_no_build_needs(dist: Path) -> None:
+    (sdist,) = dist.glob("*.tar.gz")
+    with tarfile.open(sdist) as archive:
+        files = {each.name.partition("/")[2] for each in archive.getmembers() if each.isfile()}
+    beside_packages = {name for name in files if name.partition("/")[0] not in PACKAGES}
+    assert {name for name in beside_packages if ".egg-info/" not in name} == {
+        *("LICENSE", "MANIFEST.in", "PKG-INFO", "README.md"),
+        *("pyproject.toml", "setup.cfg", "setup.py"),
+    }
+    endings = {Path(name).suffix or Path(name).name for name in files - beside_packages}
+    assert endings == {".py", ".pyx", ".pxd", ".typed"}
+
+
+@pytest.mark.promise("a wheel and an sdist hold nothing else, and an index takes both")
+def test_an_index_takes_them(dist: Path) -> None:
+    packages = sorted(dist.iterdir())
+    assert len(packages) == 2
+    checked = run(sys.executable, "-m", "twine", "check", "--strict", *packages, cwd=dist)
+    assert checked.count("PASSED") == 2
 
 
 @pytest.mark.promise("the package names its Python, its license, its dependencies and its extras")
@@ -180,7 +215,9 @@ def test_the_wheels_metadata_has_what_it_needs_and_offers(wheel: Path) -> None:
     assert metadata["Requires-Python"] == ">=3.11"
     assert metadata["License-Expression"] == "Apache-2.0"
     assert "Apache License" in license_text
-    assert {"spark", "arrow", "zstd", "bench", "dev"} <= set(metadata.get_all("Provides-Extra", []))
+    assert {"spark", "arrow", "cli", "zstd", "bench", "dev"} <= set(
+        metadata.get_all("Provides-Extra", [])
+    )
     needed = [line for line in metadata.get_all("Requires-Dist", []) if "extra ==" not in line]
     assert sorted(line.partition(">")[0] for line in needed) == [
         *("cramjam", "crc32c"),
@@ -190,11 +227,11 @@ def test_the_wheels_metadata_has_what_it_needs_and_offers(wheel: Path) -> None:
 @pytest.mark.promise(
     "an install needs no compiler; clients log on INFO why they run without the compiled core"
 )
-def test_an_install_from_source_needs_no_compiler(dist: Path, tmp_path: Path) -> None:
-    """Method: the compiler's name leads nowhere, and there is no other program on the PATH."""
-    (sdist,) = dist.glob("*.tar.gz")
-    no_compiler = {"CC": "no-such-compiler", "CXX": "no-such-compiler", "PATH": ""}
-    run(*PIP, *INSTALL, *FROM_SOURCE, "--target", tmp_path, sdist, cwd=tmp_path, **no_compiler)
+def test_an_install_from_source_needs_no_compiler(
+    wheel_without_compiler: Path, tmp_path: Path
+) -> None:
+    install = (*INSTALL, "--no-index", "--no-deps")
+    run(*PIP, *install, "--target", tmp_path, wheel_without_compiler, cwd=tmp_path)
     assert (tmp_path / "pykclient" / "producer" / "producer.py").is_file()
     implementation, note = run(sys.executable, "-c", SHOW_CORE, cwd=tmp_path).splitlines()
     assert implementation == "pure"
@@ -206,12 +243,9 @@ def test_an_install_from_source_needs_no_compiler(dist: Path, tmp_path: Path) ->
     "a wheel and an sdist are built; the pure wheel fits every platform, and is typed"
 )
 def test_a_wheel_that_is_built_without_a_compiler_fits_every_platform(
-    dist: Path, tmp_path: Path
+    wheel_without_compiler: Path,
 ) -> None:
-    (sdist,) = dist.glob("*.tar.gz")
-    no_compiler = {"CC": "no-such-compiler", "CXX": "no-such-compiler", "PATH": ""}
-    run(*PIP, "wheel", *FROM_SOURCE, "-w", tmp_path, sdist, cwd=tmp_path, **no_compiler)
-    (wheel,) = tmp_path.glob("*.whl")
+    wheel = wheel_without_compiler
     assert wheel.name == f"pykclient-{__version__}-py3-none-any.whl"
     with zipfile.ZipFile(wheel) as archive:
         assert (

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 class Audit:
-    """Knows what was sent; `add` takes what is read, `faults` tells what differs."""
+    """Knows what was sent; `add` takes what is read, `faults` returns what differs."""
 
     def __init__(self, sent: Sequence[FlightRecord]) -> None:
         self._sent = sent

@@ -24,7 +24,7 @@ ROUNDING = 1e-12
 
 @dataclass(frozen=True, slots=True)
 class AirlineDelay:
-    """One airline's answer. `mean_delay_minutes` is None when none of its flights departed."""
+    """One airline's delays. `mean_delay_minutes` is None when none of its flights departed."""
 
     carrier: str
     airline: str
@@ -34,7 +34,7 @@ class AirlineDelay:
 
 
 def airline_delays(flights: Iterable[Flight], airlines: Mapping[str, str]) -> list[AirlineDelay]:
-    """The answer for each airline that has flights, ordered by carrier."""
+    """The delays of each airline that has flights, ordered by carrier."""
     delays_by_carrier: dict[str, list[int]] = {}
     flight_counts: dict[str, int] = {}
     for flight in flights:
@@ -56,7 +56,7 @@ def airline_delays(flights: Iterable[Flight], airlines: Mapping[str, str]) -> li
 
 
 def differences(expected: Sequence[AirlineDelay], found: Sequence[AirlineDelay]) -> list[str]:
-    """One line per airline whose answers differ by more than float rounding."""
+    """One line per airline whose delays differ by more than float rounding."""
     found_by_carrier = {delay.carrier: delay for delay in found}
     lines = [
         f"{carrier}: Spark found {found_by_carrier[carrier]}, but the data set has no such airline"

@@ -2,8 +2,8 @@
 
 Both join before either reads, so that each has partitions. What they read comes out of one queue,
 in which a partition's records stay in order even when it changes hands: a member that gives it up
-has put in all it read of it, and the other one goes on behind that. The queue is short, so nobody
-runs far ahead of whoever takes the records out.
+has put in all it read of it, and the other one goes on behind that. The queue is short, so no
+member runs far ahead of the thread that takes the records out.
 
 Owner: the thread that made it; each member has a thread and a consumer of its own. They share the
 queue, the events, and `_shares`, which each writes under its own name alone.
@@ -40,7 +40,7 @@ class ReadingGroup:
     def __init__(self, bootstrap_servers: str, topic: str, partition_count: int) -> None:
         self.counts = {STAYS: 0, LEAVES: 0}
         self.history: tuple[str, ...] = ()
-        """What the member that stays has to tell of the group, a line for each rebalance."""
+        """What the member that stays reports of the group, a line for each rebalance."""
         self._bootstrap_servers = bootstrap_servers
         self._topic = topic
         self._partition_count = partition_count

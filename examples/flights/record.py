@@ -1,7 +1,7 @@
 """FlightRecord: one flight as it travels through Kafka, JSON under the key of its carrier.
 
 The value holds the data set's own columns and, as ``sequence``, the flight's place in time,
-by which a reader can tell that nothing is missing, doubled or out of order.
+by which a reader sees that nothing is missing, doubled or out of order.
 
 Owner: none; it is immutable.
 """

@@ -23,7 +23,7 @@ from pykclient import Consumer
 from pykclient.testing.cluster.jars import KAFKA_VERSIONS, kafka_jars
 from pykclient.testing.cluster.java import find_java
 from pykclient.testing.cluster.properties import dump_properties
-from tests.quick_jvm import QUICK_JVM
+from pykclient.testing.spark_cluster.home import QUICK_JVM
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

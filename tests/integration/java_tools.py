@@ -26,7 +26,7 @@ from py4j.java_gateway import GatewayParameters, JavaGateway, find_jar_path, lau
 from pykclient.testing.cluster.jars import kafka_jars
 from pykclient.testing.cluster.java import find_java
 from pykclient.testing.cluster.properties import dump_properties
-from tests.quick_jvm import QUICK_JVM
+from pykclient.testing.spark_cluster.home import QUICK_JVM
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence

@@ -44,6 +44,8 @@ MEMBER_COUNT = 3
 CHUNK, PAUSE_S = 20, 0.02
 """How many records come at a time while members do, and how soon after each other."""
 
+WORK = "                in_hand.append(pool.submit(work, consumer, record))\n"
+"""Where a program with workers hands them a record."""
 TO_THE_END = "To the end, and no further"
 OWN_ASSIGNOR = "An assignor of your own"
 COMMITS = "How far the group has come"
@@ -178,9 +180,9 @@ def test_what_is_read_to_the_end_is_everything(servers: str, topic: str) -> None
 @pytest.mark.parametrize(
     ("heading", "group", "line", "value"),
     [
-        ("At least once", "archive", "    print(value.decode(), flush=True)\n", "value"),
-        ("At least once", "watcher", "    print(value.decode(), flush=True)\n", "value"),
-        (COMMITS, "workers", "            room.acquire()\n", "record.value"),
+        ("At least once", "archive", "        print(value.decode(), flush=True)\n", "value"),
+        ("At least once", "watcher", "        print(value.decode(), flush=True)\n", "value"),
+        (COMMITS, "workers", WORK, "record.value"),
     ],
     ids=["archive", "watcher", "workers"],
 )

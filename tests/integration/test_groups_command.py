@@ -230,7 +230,6 @@ def test_members_without_a_client_id_are_shown_by_their_member_id(
         (("reset", "g", "--topic", "t:0,9", "--to-latest"), "'t' has no partition 9"),
         (("reset", "g", "--topic", "absent", "--to-latest"), "UNKNOWN_TOPIC_OR_PARTITION"),
         (("reset", "g", "--topic", "t", "--shift-by", "1"), "nothing is committed for t-0, t-1"),
-        (("list", "-X", "no-value"), "write it as no-value=VALUE"),
         (("list", "-F", "no-such-file"), "no-such-file"),
     ],
 )
@@ -253,6 +252,7 @@ def test_what_cannot_be_done_is_reported_with_status_1(
         (("reset", "g", "--all-topics", "--to-datetime", "yesterday"), "write 2026-01-31"),
         (("reset", "g", "--all-topics", "--by-duration", "1h"), "write P1D"),
         (("describe",), "GROUP"),
+        (("list", "-X", "no-value"), "write it as no-value=VALUE"),
     ],
 )
 def test_what_makes_no_sense_is_refused_with_status_2(

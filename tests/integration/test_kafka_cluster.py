@@ -276,7 +276,7 @@ def test_an_existing_cluster_is_used_and_never_touched(
     assert brokers_in_metadata(*addresses(kafka_cluster)) == {1}
 
 
-def test_an_existing_cluster_that_is_too_small_or_silent_is_refused(
+def test_an_existing_cluster_that_is_too_small_or_does_not_respond_is_refused(
     kafka_cluster: KafkaCluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     dead = unused_address()

@@ -112,3 +112,20 @@ def test_what_brokers_have_responded_is_why_a_call_still_waits(
         consumer.commit({PARTITION: 0})
     [logged] = logged_waits(caplog)
     assert "COORDINATOR_LOAD_IN_PROGRESS" in logged
+
+
+def test_a_partition_that_the_topic_has_not_is_why_a_send_still_waits(
+    fake_kafka: FakeKafka, caplog: pytest.LogCaptureFixture
+) -> None:
+    with fake_kafka.control() as cluster:
+        cluster.create_topic("t", 4)
+    with (
+        Producer(
+            bootstrap_servers=fake_kafka.bootstrap_servers, max_block_ms=TIMEOUT_MS
+        ) as producer,
+        pytest.raises(KafkaTimeoutError),
+    ):
+        producer.send("t", b"v", partition=9)
+    [logged] = logged_waits(caplog)
+    assert "partition t-9 " in logged
+    assert "topic 't' has no partition 9, only 0 to 3" in logged

@@ -237,7 +237,7 @@ def test_what_is_sent_after_the_move_goes_out_as_soon_as_the_old_connection_is_d
     assert send_around_a_move(delay_response(HELD_MS)) == [1, 2]
 
 
-def test_an_old_address_that_falls_silent_holds_nothing_back() -> None:
+def test_an_old_address_that_stops_responding_holds_nothing_back() -> None:
     assert send_around_a_move(drop()) == [1, 2]
 
 

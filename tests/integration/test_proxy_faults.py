@@ -296,7 +296,7 @@ def read_until(stream: IO[str], text: str) -> None:
     "with `on_stall=log` a consumer lives through outages, from before its start, and raises what "
     "lasts"
 )
-def test_the_guides_service_lives_through_outages_and_ends_when_told(
+def test_the_guides_service_lives_through_outages_and_ends_on_request(
     kafka: KafkaCluster, proxy: FaultProxy
 ) -> None:
     topic = f"orders-{uuid.uuid4().hex[:8]}"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -28,20 +29,30 @@ def example(heading: str) -> str:
     return str(block)
 
 
+def command(heading: str, kafka: KafkaCluster) -> list[str]:
+    """How an example is run as a program of its own, which prints without delay."""
+    text = example(heading).replace(WRITTEN_ADDRESS, kafka.bootstrap_servers)
+    return [sys.executable, "-u", "-c", text]
+
+
+def environ() -> dict[str, str]:
+    """As in an activated environment: Spark's workers are whatever `python3` is."""
+    return {
+        **quick_jvm_environ(),
+        "PATH": os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]]),
+        "PYTHONPATH": str(README.parent),
+    }
+
+
 def printed_by(heading: str, kafka: KafkaCluster) -> str:
-    """What an example prints, run as a program of its own."""
+    """What an example prints."""
     return subprocess.run(
-        [sys.executable, "-c", example(heading).replace(WRITTEN_ADDRESS, kafka.bootstrap_servers)],
+        command(heading, kafka),
         stdout=subprocess.PIPE,
         text=True,
         check=True,
         timeout=RUN_TIMEOUT_S,
-        # As in an activated environment: Spark's workers are whatever `python3` is.
-        env={
-            **quick_jvm_environ(),
-            "PATH": os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]]),
-            "PYTHONPATH": str(README.parent),
-        },
+        env=environ(),
     ).stdout
 
 
@@ -54,8 +65,19 @@ def greeted_kafka(kafka_cluster: KafkaCluster) -> KafkaCluster:
 
 
 @pytest.mark.kafka
-def test_the_consumer_reads_what_the_producer_sent(greeted_kafka: KafkaCluster) -> None:
-    lines = printed_by("Consume in a group", greeted_kafka).splitlines()
+def test_the_consumer_reads_what_the_producer_sent_and_ends_at_sigterm(
+    greeted_kafka: KafkaCluster,
+) -> None:
+    with subprocess.Popen(
+        command("Consume in a group", greeted_kafka),
+        stdout=subprocess.PIPE,
+        text=True,
+        env=environ(),
+    ) as process:
+        assert process.stdout is not None
+        lines = [process.stdout.readline().rstrip() for _ in range(1_001)]
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(RUN_TIMEOUT_S) == 0
     assert re.fullmatch(r"[012] 0 b'en' b'hello' \(\('tone', b'friendly'\),\)", lines[0])
     assert [line.split()[1] for line in lines] == [str(offset) for offset in range(1_001)]
     assert lines[-1].endswith(" 1000 b'en' b'hello 999' ()")

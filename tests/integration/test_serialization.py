@@ -27,7 +27,7 @@ LONG = "org.apache.kafka.common.serialization.LongDeserializer"
 @pytest.mark.promise("serializers and deserializers get the topic and the headers")
 def test_the_pages_program_writes_and_reads_objects(kafka_cluster: KafkaCluster) -> None:
     topic = f"orders-{uuid.uuid4().hex[:8]}"
-    (program,) = re.findall(r"```python\n(.*?)```", PAGE.read_text(encoding="utf-8"), re.DOTALL)
+    program = re.findall(r"```python\n(.*?)```", PAGE.read_text(encoding="utf-8"), re.DOTALL)[0]
     program = program.replace("localhost:9092", kafka_cluster.bootstrap_servers)
     program = program.replace('"orders"', f'"{topic}"').replace('"readers"', f'"{topic}"')
     printed = subprocess.run(

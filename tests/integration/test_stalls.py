@@ -162,7 +162,9 @@ def test_a_service_waits_for_its_topic(
 
 
 @LIVES_ON
-def test_a_service_is_told_what_no_waiting_cures(servers: str, fake_kafka: FakeKafka) -> None:
+def test_a_service_gets_the_error_that_no_waiting_cures(
+    servers: str, fake_kafka: FakeKafka
+) -> None:
     with fake_kafka.control() as cluster:
         refused = faults.fail_with(TopicAuthorizationFailedError)
         cluster.faults.add(refused, ApiKey.LIST_OFFSETS, times=None)

@@ -166,7 +166,7 @@ def test_a_port_that_is_not_kafka_is_reported_with_place_reason_and_cure(
         assert server.connection_count <= 5 * (TIMEOUT_MS / 1000 + GRACE_S)
 
 
-def test_a_silent_port_is_reported_before_its_time_is_over() -> None:
+def test_a_port_that_does_not_respond_is_reported_before_its_time_is_over() -> None:
     with (
         LoopbackServer(is_silent) as server,
         Admin(bootstrap_servers=server.address) as admin,

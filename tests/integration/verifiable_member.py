@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self
 from pykclient import TopicPartition
 from pykclient.testing.cluster.jars import kafka_jars
 from pykclient.testing.cluster.java import find_java
-from tests.quick_jvm import QUICK_JVM
+from pykclient.testing.spark_cluster.home import QUICK_JVM
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
