@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from pykclient.testing.cluster.cluster import KafkaCluster
     from pykclient.testing.cluster.java import MissingPrerequisiteError
     from pykclient.testing.cluster.processes import BrokerFailedError
+    from pykclient.testing.cluster.security import ClusterSecurity
     from pykclient.testing.fake import faults
     from pykclient.testing.fake.cluster import FakeCluster
     from pykclient.testing.fake.groups.group import GroupSettings
@@ -41,6 +42,7 @@ __all__ = [
     "ApiKey",
     "Blackhole",
     "BrokerFailedError",
+    "ClusterSecurity",
     "Cut",
     "Delay",
     "Direction",
@@ -65,6 +67,7 @@ __all__ = [
 _HOME = {
     "ApiKey": "pykclient.protocol.api_keys",
     "BrokerFailedError": "pykclient.testing.cluster.processes",
+    "ClusterSecurity": "pykclient.testing.cluster.security",
     "FakeCluster": "pykclient.testing.fake.cluster",
     "FakeKafka": "pykclient.testing.fake.server",
     "GroupSettings": "pykclient.testing.fake.groups.group",

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 
     from pykclient.testing.cluster.cluster import KafkaCluster
     from pykclient.testing.cluster.properties import PropertyValue
+    from pykclient.testing.cluster.security import ClusterSecurity
     from pykclient.testing.fake.server import FakeKafka
     from pykclient.testing.spark_cluster.cluster import SparkCluster
 
@@ -43,6 +44,7 @@ class KafkaClusterFactory(Protocol):
         config: Mapping[str, PropertyValue] | None = ...,
         *,
         proxied: bool = ...,
+        security: ClusterSecurity | None = ...,
     ) -> KafkaCluster:
         """Start a cluster; it is closed when the run ends, or by its user before."""
 
@@ -66,9 +68,10 @@ def kafka_cluster_factory() -> Iterator[KafkaClusterFactory]:
             config: Mapping[str, PropertyValue] | None = None,
             *,
             proxied: bool = False,
+            security: ClusterSecurity | None = None,
         ) -> KafkaCluster:
             try:
-                cluster = KafkaCluster(brokers, version, config, proxied=proxied)
+                cluster = KafkaCluster(brokers, version, config, proxied=proxied, security=security)
                 return clusters.enter_context(cluster)
             except MissingPrerequisiteError as error:
                 skip_or_fail(str(error))

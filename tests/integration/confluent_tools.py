@@ -5,6 +5,7 @@ Owner: the calling thread, for the length of one call.
 
 from __future__ import annotations
 
+import re
 import time
 import uuid
 from contextlib import contextmanager
@@ -31,6 +32,38 @@ if TYPE_CHECKING:
 TIMEOUT_S = 60.0
 LINGER_MS = 200
 MESSAGE_BYTES_MAX = 2**21
+
+
+def confluent_settings(settings: Mapping[str, str]) -> dict[str, str | bool]:
+    """What `KafkaCluster.client_settings` gives, in librdkafka's own names."""
+    found: dict[str, str | bool] = {
+        _CONFLUENT_NAMES[name]: value
+        for name, value in settings.items()
+        if name in _CONFLUENT_NAMES
+    }
+    if "ssl_keystore_location" in settings:
+        # One file has both.
+        found["ssl.certificate.location"] = settings["ssl_keystore_location"]
+    jaas = dict(_JAAS_OPTION.findall(settings.get("sasl_jaas_config", "")))
+    options = {name: re.sub(r"\\(.)", r"\1", value) for name, value in jaas.items()}
+    if settings.get("sasl_mechanism") == "OAUTHBEARER":
+        found["enable.sasl.oauthbearer.unsecure.jwt"] = True
+        found["sasl.oauthbearer.config"] = f"principal={options['unsecuredLoginStringClaim_sub']}"
+    elif options:
+        found["sasl.username"] = options["username"]
+        found["sasl.password"] = options["password"]
+    return found
+
+
+_CONFLUENT_NAMES = {
+    "bootstrap_servers": "bootstrap.servers",
+    "security_protocol": "security.protocol",
+    "sasl_mechanism": "sasl.mechanism",
+    "ssl_truststore_location": "ssl.ca.location",
+    "ssl_keystore_location": "ssl.key.location",
+    "ssl_key_password": "ssl.key.password",
+}
+_JAAS_OPTION = re.compile(r'"([^"]+)"="((?:[^"\\]|\\.)*)"')
 
 
 def confluent_create_topic(

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from pykclient.network.io.selector import SelectorPort
+from pykclient.testing import ClusterSecurity
 from pykclient.testing.cluster.jars import KAFKA_VERSIONS
 from tests.integration.fake_group import make_brokers
 from tests.integration.recording_stream import HOST, PATIENCE_S
@@ -33,6 +34,19 @@ def shared_cluster(request: pytest.FixtureRequest) -> KafkaCluster:
         "kafka_cluster" if newest else "old_kafka_cluster"
     )
     return cluster
+
+
+SECURITY = ClusterSecurity(
+    listeners=("SSL", "MTLS", "SASL_SSL", "SASL_PLAINTEXT"),
+    users={"alice": "alice-secret", "bob smith": 'w"\\ö, =]'},
+)
+"""Every way in that a cluster has, and a user whose name and password have to be quoted."""
+
+
+@pytest.fixture(scope="session")
+def secured_kafka_cluster(kafka_cluster_factory: KafkaClusterFactory) -> KafkaCluster:
+    """One broker of the newest version with all secured listeners, shared by the whole run."""
+    return kafka_cluster_factory(security=SECURITY)
 
 
 @pytest.fixture(params=KAFKA_VERSIONS)

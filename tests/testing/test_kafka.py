@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from pykclient.errors.base import ConfigError, UsageError
-from pykclient.testing import KafkaCluster
+from pykclient.testing import ClusterSecurity, KafkaCluster
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -42,6 +42,7 @@ A_NUMBER = "brokers is {brokers}; give a number from 1 to 99"
         ({}, {SERVERS: "localhost"}, ConfigError, "has no port"),
         ({"config": {"num.partitions": 3}}, HERE, UsageError, "num.partitions"),
         ({"proxied": True}, HERE, UsageError, "advertises addresses without proxies; unset it"),
+        ({"security": ClusterSecurity()}, HERE, UsageError, "listeners are as they are; unset it"),
     ],
 )
 def test_what_there_cannot_be_is_refused_before_anything_is_made(

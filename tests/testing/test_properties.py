@@ -17,7 +17,7 @@ from pykclient.errors.base import ConfigError
 from pykclient.testing.cluster.properties import (
     CONTROLLER_ID,
     ClusterLayout,
-    ProxyPorts,
+    ListenerPorts,
     dump_properties,
 )
 
@@ -50,7 +50,10 @@ FOLDER = Path("data")
 
 
 def layout(broker_count: int, **config: str) -> ClusterLayout:
-    ports = {node_id: 9000 + node_id for node_id in range(1, broker_count + 1)}
+    ports = {
+        node_id: {"PLAINTEXT": ListenerPorts(9000 + node_id, 9000 + node_id)}
+        for node_id in range(1, broker_count + 1)
+    }
     return ClusterLayout(ports, 9100, {name.replace("_", "."): v for name, v in config.items()})
 
 
@@ -79,9 +82,14 @@ def test_several_brokers_have_one_controller_beside_them() -> None:
 
 @pytest.mark.parametrize("broker_count", [1, 2])
 def test_clients_are_sent_to_the_proxies_and_brokers_are_not(broker_count: int) -> None:
-    ports = {node_id: 9000 + node_id for node_id in range(1, broker_count + 1)}
-    proxies = {node_id: ProxyPorts(9200 + node_id, 9300 + node_id) for node_id in ports}
-    settings = ClusterLayout(ports, 9100, {}, proxies).broker(1, FOLDER)
+    ports = {
+        node_id: {
+            "PLAINTEXT": ListenerPorts(9000 + node_id, 9200 + node_id),
+            "REPLICATION": ListenerPorts(9300 + node_id, 9300 + node_id),
+        }
+        for node_id in range(1, broker_count + 1)
+    }
+    settings = ClusterLayout(ports, 9100, {}).broker(1, FOLDER)
     for_brokers = "REPLICATION://127.0.0.1:9301"
     listeners = str(settings["listeners"]).split(",")
     assert listeners[:2] == ["PLAINTEXT://127.0.0.1:9001", for_brokers]
@@ -96,7 +104,38 @@ def test_clients_are_sent_to_the_proxies_and_brokers_are_not(broker_count: int) 
 def test_the_listeners_protocols_are_the_clusters_to_choose_behind_proxies() -> None:
     config = {"listener.security.protocol.map": "PLAINTEXT:SSL"}
     with pytest.raises(ConfigError, match=r"listener\.security\.protocol\.map"):
-        ClusterLayout({1: 9001}, 9100, config, {1: ProxyPorts(9201, 9301)})
+        ClusterLayout({1: {"REPLICATION": ListenerPorts(9301, 9301)}}, 9100, config)
+
+
+@pytest.mark.parametrize("broker_count", [1, 2])
+def test_secured_listeners_are_for_clients_and_brokers_have_one_of_their_own(
+    broker_count: int,
+) -> None:
+    ports = {
+        node_id: {
+            name: ListenerPorts(port + node_id, port + node_id)
+            for name, port in (("MTLS", 9000), ("SASL_SSL", 9200), ("REPLICATION", 9300))
+        }
+        for node_id in range(1, broker_count + 1)
+    }
+    secured = ClusterLayout(
+        ports,
+        9100,
+        {"listener.name.mtls.ssl.client.auth": "none"},
+        {"MTLS": "SSL", "SASL_SSL": "SASL_SSL"},
+        {"listener.name.mtls.ssl.client.auth": "required", "sasl.enabled.mechanisms": "PLAIN"},
+    )
+    settings = secured.broker(1, FOLDER)
+    names = ["MTLS", "SASL_SSL", "REPLICATION"]
+    advertised = str(settings["advertised.listeners"]).split(",")
+    assert [listener.partition("://")[0] for listener in advertised] == names
+    assert settings["inter.broker.listener.name"] == "REPLICATION"
+    protocols = "MTLS:SSL,SASL_SSL:SASL_SSL,REPLICATION:PLAINTEXT,CONTROLLER:PLAINTEXT"
+    for server in (settings, secured.controller(FOLDER)):
+        assert server["listener.security.protocol.map"] == protocols
+    assert settings["sasl.enabled.mechanisms"] == "PLAIN"
+    assert settings["listener.name.mtls.ssl.client.auth"] == "none", "the user's own wins"
+    assert "sasl.enabled.mechanisms" not in secured.controller(FOLDER)
 
 
 @pytest.mark.parametrize(

@@ -43,7 +43,13 @@ def make_archive(version: str) -> Path | None:
     partial = archive.with_suffix(f".partial-{os.getpid()}")
     options = (f"-XX:ArchiveClassesAtExit={partial}",)
     cluster = LocalCluster(
-        1, version, {}, proxied=False, timeout=START_TIMEOUT_S, server_options=options
+        1,
+        version,
+        {},
+        proxied=False,
+        security=None,
+        timeout=START_TIMEOUT_S,
+        server_options=options,
     )
     try:
         _exercise(str(cluster.address(1)))

@@ -33,7 +33,13 @@ from pykclient.testing.cluster.probe import (
     response_timeout_s,
 )
 from pykclient.testing.cluster.processes import BrokerState
-from pykclient.testing.cluster.properties import CONTROLLER_ID
+from pykclient.testing.cluster.properties import CONTROLLER_ID, PLAINTEXT
+from pykclient.testing.cluster.security import (
+    MUTUAL_TLS,
+    ClusterSecurity,
+    key_settings,
+    trust_settings,
+)
 from pykclient.testing.port import Address
 from pykclient.testing.serving import Closing
 
@@ -42,6 +48,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from pykclient.protocol.messages.metadata import MetadataResponseTopic
+    from pykclient.testing.cluster.certificates import CertificateAuthority
     from pykclient.testing.cluster.docker import DockerCluster
     from pykclient.testing.cluster.local import LocalCluster
     from pykclient.testing.cluster.properties import PropertyValue
@@ -53,6 +60,7 @@ PROVIDER_VARIABLE = "PYKCLIENT_KAFKA_PROVIDER"
 PROVIDERS = ("jars", "docker")
 BROKER_COUNT_MAX = CONTROLLER_ID - 1
 ASK_PAUSE_S = 0.05
+_NOT_SECURED = "this cluster is not secured; make it with KafkaCluster(security=ClusterSecurity())"
 
 
 class KafkaCluster(Closing):
@@ -69,17 +77,21 @@ class KafkaCluster(Closing):
     breaks their connections on command. What brokers send each other does not pass it. A proxy
     refuses connections while its broker is stopped or killed by this object.
 
+    With `security` clients connect to listeners with TLS or SASL; `client_settings` is what a
+    client needs for one of them.
+
     With ``PYKCLIENT_BOOTSTRAP_SERVERS`` in the environment this is the cluster found there, which
-    must have at least `brokers` brokers; `config` must be empty, `proxied` is refused, and
-    `version` is taken on trust.
+    must have at least `brokers` brokers; `config` must be empty, `proxied` and `security` are
+    refused, and `version` is taken on trust.
 
     Raises:
         ConfigError: an argument or an environment variable cannot be used as it is.
         MissingPrerequisiteError: no Java, or no jars and no way to fetch them; with Docker, no
-            engine or no testcontainers. It says the cure.
+            engine or no testcontainers; for `security`, no trustme. It says the cure.
         BrokerFailedError: a broker ended at its start; ends with the tail of its log.
         KafkaTimeoutError: it was not ready in time.
-        UsageError: the existing cluster is too small, was given a `config`, or is to be `proxied`.
+        UsageError: the existing cluster is too small, was given a `config` or `security`, or is to
+            be `proxied`; or the cluster in containers was given `security`.
         ConnectionFailedError: the existing cluster does not respond.
     """
 
@@ -90,6 +102,7 @@ class KafkaCluster(Closing):
         config: Mapping[str, PropertyValue] | None = None,
         *,
         proxied: bool = False,
+        security: ClusterSecurity | None = None,
         start_timeout: float = 90.0,
     ) -> None:
         if not 1 <= brokers <= BROKER_COUNT_MAX:
@@ -97,6 +110,7 @@ class KafkaCluster(Closing):
         self._version = version
         self._closed = False
         self._own: ClusterServers | None = None
+        self._security = security
         self._addresses: list[Address]
         existing = os.environ.get(BOOTSTRAP_VARIABLE)
         if existing:
@@ -106,22 +120,87 @@ class KafkaCluster(Closing):
                     f"{BOOTSTRAP_VARIABLE} names a cluster that was there before, which advertises "
                     "addresses without proxies; unset it to start a cluster here"
                 )
+            if security is not None:
+                raise UsageError(
+                    f"{BOOTSTRAP_VARIABLE} names a cluster that was there before, whose listeners "
+                    "are as they are; unset it to start a secured cluster here"
+                )
             _check_existing(self._addresses, brokers, config or {})
         else:
             self._own = _provider()(
-                brokers, version, config or {}, proxied=proxied, timeout=start_timeout
+                brokers,
+                version,
+                config or {},
+                proxied=proxied,
+                security=security,
+                timeout=start_timeout,
             )
-            self._addresses = [self._own.client_address(id_) for id_ in self._own.brokers]
+            first = PLAINTEXT if security is None else security.listener(None).name
+            self._addresses = self._listener_addresses(self._own, first)
 
     @property
     def bootstrap_servers(self) -> str:
-        """All brokers' addresses, up or down, as clients take them: ``host:port,host:port``."""
+        """All brokers' addresses, up or down, as clients take them: ``host:port,host:port``.
+
+        With `security`, those of the first listener.
+        """
         return ",".join(map(str, self._addresses))
 
     @property
     def version(self) -> str:
         """Kafka's version, as it was given."""
         return self._version
+
+    @property
+    def certificates(self) -> CertificateAuthority:
+        """The authority that signed the brokers' certificates; it signs others for tests.
+
+        Raises:
+            UsageError: the cluster has no `security`, or is not ours.
+            ClosedError: the cluster was closed.
+        """
+        authority = self._own_cluster().certificates
+        if authority is None:
+            raise UsageError(_NOT_SECURED)
+        return authority
+
+    def client_settings(
+        self,
+        listener: str | None = None,
+        *,
+        mechanism: str | None = None,
+        user: str | None = None,
+        password: str | None = None,
+    ) -> dict[str, str]:
+        """What a client sets to connect to a listener, None the first: Kafka's names and values.
+
+        They are those of Java's client, with underscores; with dots they are Java's own. The user
+        is the first unless it is given, and so is the mechanism. `password` is for a user with
+        another one than the cluster has for it. On a listener without SASL `user` is the common
+        name of the client's certificate, which MTLS always has.
+
+        Raises:
+            UsageError: there is no such listener, mechanism or user, or the listener does without;
+                the cluster has no `security`, or is not ours.
+            ClosedError: the cluster was closed.
+        """
+        own = self._own_cluster()
+        if self._security is None or own.certificates is None:
+            raise UsageError(_NOT_SECURED)
+        found = self._security.listener(listener)
+        addresses = self._listener_addresses(own, found.name)
+        settings = {
+            "bootstrap_servers": ",".join(map(str, addresses)),
+            **self._security.client_settings(
+                found, mechanism=mechanism, user=user, password=password
+            ),
+        }
+        if found.has_tls:
+            settings |= trust_settings(own.certificates.path)
+        if found.protocol == "SSL" and (found.name == MUTUAL_TLS or user is not None):
+            name = user or next(iter(self._security.users))
+            settings |= key_settings(own.certificates.issue(name))
+        return settings
 
     def kill(self, broker: int) -> None:
         """End a broker with SIGKILL, running or paused, and wait until it is gone.
@@ -183,21 +262,23 @@ class KafkaCluster(Closing):
         self._broker(broker)
         cluster = self._own_cluster()
         cluster.start(broker, timeout)
-        if broker in cluster.proxies:
-            cluster.proxies[broker].accept_connections()
+        for proxy in cluster.proxies.get(broker, {}).values():
+            proxy.accept_connections()
 
-    def proxy(self, broker: int) -> FaultProxy:
-        """The fault proxy through which clients reach a broker.
+    def proxy(self, broker: int, listener: str | None = None) -> FaultProxy:
+        """The fault proxy through which clients reach a broker, on its first listener or another.
 
         Raises:
-            UsageError: the cluster is not `proxied` or not ours, or there is no such broker.
+            UsageError: the cluster is not `proxied` or not ours, or there is no such broker or
+                listener.
             ClosedError: the cluster was closed.
         """
         self._broker(broker)
         proxies = self._own_cluster().proxies
         if not proxies:
             raise UsageError("this cluster has no proxies; make it with KafkaCluster(proxied=True)")
-        return proxies[broker]
+        security = self._security or ClusterSecurity(listeners=(PLAINTEXT,))
+        return proxies[broker][security.listener(listener).name]
 
     def data_folder(self, broker: int) -> Path:
         """Where a broker keeps its partitions, each in a folder of its own: ``<topic>-<number>``.
@@ -258,9 +339,12 @@ class KafkaCluster(Closing):
 
     def _shut_proxy(self, broker: int) -> None:
         """Have clients refused as they would be without the proxy, while the broker is down."""
-        proxies = self._own_cluster().proxies
-        if broker in proxies:
-            proxies[broker].refuse_connections()
+        for proxy in self._own_cluster().proxies.get(broker, {}).values():
+            proxy.refuse_connections()
+
+    @staticmethod
+    def _listener_addresses(own: ClusterServers, listener: str) -> list[Address]:
+        return [own.client_address(node_id, listener) for node_id in own.brokers]
 
     def _find_leader(
         self, topic: str, partition: int, deadline: Deadline
@@ -335,7 +419,7 @@ def _check_existing(
     if config:
         raise UsageError(
             f"{BOOTSTRAP_VARIABLE} names a cluster that was there before, so it cannot be given "
-            f"the config {dict(config)}; unset it to start a cluster here"
+            f"the config {', '.join(config)}; unset it to start a cluster here"
         )
     failures = []
     for address in addresses:

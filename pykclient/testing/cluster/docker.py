@@ -36,13 +36,14 @@ from pykclient.testing.cluster.processes import (
     check_allowed,
 )
 from pykclient.testing.cluster.properties import (
-    ALL_PLAINTEXT,
     CONTROLLER_ID,
     INTER_BROKER,
+    PLAINTEXT,
     PROTOCOL_MAP,
     check_config,
     dump_properties,
     new_kafka_uuid,
+    protocol_map,
     settings_of,
 )
 from pykclient.testing.cluster.servers import ClusterServers
@@ -69,6 +70,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from pykclient.testing.cluster.properties import PropertyValue
+    from pykclient.testing.cluster.security import ClusterSecurity
 
 IMAGE = "apache/kafka"
 CLIENT_PORT = 9092
@@ -212,6 +214,7 @@ class DockerCluster(ClusterServers):
     With `proxied`, each has in `proxies` the fault proxy through which clients reach it.
 
     Raises:
+        UsageError: it is to have `security`, which only brokers from the jars have.
         ConfigError: a setting that the cluster chooses itself, or an unusable version.
         MissingPrerequisiteError: no engine responds; names the cure.
         BrokerFailedError: the engine refused, as where there is no such image, or a server did not
@@ -227,8 +230,14 @@ class DockerCluster(ClusterServers):
         config: Mapping[str, PropertyValue],
         *,
         proxied: bool,
+        security: ClusterSecurity | None,
         timeout: float,
     ) -> None:
+        if security is not None:
+            raise UsageError(
+                "a cluster in containers cannot be secured; unset PYKCLIENT_KAFKA_PROVIDER to run "
+                "Kafka from its jars"
+            )
         check_version(version)
         check_config(config, maps_listeners=True)
         host = _engine_host()
@@ -237,12 +246,12 @@ class DockerCluster(ClusterServers):
             self._addresses = {
                 node_id: Address(host, _free_port()) for node_id in range(1, broker_count + 1)
             }
-            proxies: dict[int, FaultProxy] = {}
+            proxies: dict[int, dict[str, FaultProxy]] = {}
             self.proxies = proxies
             for node_id, address in self._addresses.items() if proxied else ():
                 proxy = FaultProxy(address, seed=node_id)
-                proxies[node_id] = resources.enter_context(proxy)
-            advertised = {node_id: self.client_address(node_id) for node_id in self._addresses}
+                proxies[node_id] = {PLAINTEXT: resources.enter_context(proxy)}
+            advertised = {id_: self.client_address(id_, PLAINTEXT) for id_ in self._addresses}
             layout = DockerLayout(advertised, config)
             network = resources.enter_context(_made_network())
             settings = {node_id: layout.broker(node_id) for node_id in self._addresses}
@@ -266,6 +275,12 @@ class DockerCluster(ClusterServers):
     def address(self, node_id: int) -> Address:
         """Where broker `node_id` is reached from here, whether or not it is up."""
         return self._addresses[node_id]
+
+    def client_address(self, node_id: int, listener: str) -> Address:
+        """Where broker `node_id` is advertised to clients: its proxy, if it has one."""
+        if node_id in self.proxies:
+            return self.proxies[node_id][listener].address
+        return self.address(node_id)
 
     def data_folder(self, node_id: int) -> Path:
         """Refuse: the folder is in the container.
@@ -339,7 +354,7 @@ class DockerLayout:
             "node.id": node_id,
             "controller.quorum.voters": f"{voter_id}@{server_name(voter_id)}:{CONTROLLER_PORT}",
             "controller.listener.names": "CONTROLLER",
-            PROTOCOL_MAP: ALL_PLAINTEXT,
+            PROTOCOL_MAP: protocol_map({PLAINTEXT: PLAINTEXT}),
             "log.dirs": DATA_FOLDER,
         }
 

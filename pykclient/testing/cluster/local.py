@@ -21,13 +21,16 @@ from typing import TYPE_CHECKING
 
 from pykclient.errors.base import KafkaTimeoutError
 from pykclient.testing.clock import Deadline
+from pykclient.testing.cluster.certificates import HOSTNAMES, CertificateAuthority, write_private
 from pykclient.testing.cluster.jars import kafka_jars
 from pykclient.testing.cluster.java import find_java
 from pykclient.testing.cluster.processes import BrokerFailedError, ProcessGroup, ServerProcess, tail
 from pykclient.testing.cluster.properties import (
     CONTROLLER_ID,
+    INTER_BROKER,
+    PLAINTEXT,
     ClusterLayout,
-    ProxyPorts,
+    ListenerPorts,
     dump_properties,
     new_kafka_uuid,
 )
@@ -40,6 +43,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from pykclient.testing.cluster.properties import PropertyValue
+    from pykclient.testing.cluster.security import ClusterSecurity
 
 META_PROPERTIES = "meta.properties"
 
@@ -57,12 +61,14 @@ _JVM_OPTIONS = (
 class LocalCluster(ClusterServers):
     """Brokers numbered from 1, each with its address, process and data folder.
 
-    With `proxied`, each has in `proxies` the fault proxy through which clients reach it.
-    `server_options` are options of the servers' JVMs.
+    With `proxied`, each has in `proxies` the fault proxies through which clients reach it, one for
+    each listener. With `security` there are `certificates`. `server_options` are options of the
+    servers' JVMs.
 
     Raises:
         ConfigError: a setting that the cluster chooses itself, or an unusable version.
-        MissingPrerequisiteError: no Java, or no jars and no way to fetch them.
+        MissingPrerequisiteError: no Java, or no jars and no way to fetch them; for `security`, no
+            package trustme.
         BrokerFailedError: a server did not start; ends with the tail of its log.
         KafkaTimeoutError: the brokers were not ready within `timeout` seconds, fetching apart.
     """
@@ -74,37 +80,53 @@ class LocalCluster(ClusterServers):
         config: Mapping[str, PropertyValue],
         *,
         proxied: bool,
+        security: ClusterSecurity | None,
         timeout: float,
         server_options: Sequence[str] = (),
     ) -> None:
         jars = kafka_jars(version)
         java = find_java()
         deadline = Deadline(timeout)
+        protocols = {PLAINTEXT: PLAINTEXT}
+        if security is not None:
+            protocols = {each.name: each.protocol for each in security.client_listeners}
         with ExitStack() as resources:
+            self._controller_port = resources.enter_context(closing(PortReservation()))
+            has_inter_broker = proxied or security is not None
+            listeners = [*protocols, *((INTER_BROKER,) if has_inter_broker else ())]
             self._ports = {
-                node_id: resources.enter_context(closing(PortReservation()))
-                for node_id in (*range(1, broker_count + 1), CONTROLLER_ID)
+                node_id: {
+                    name: resources.enter_context(closing(PortReservation())) for name in listeners
+                }
+                for node_id in range(1, broker_count + 1)
             }
-            broker_ports = {id_: self._ports[id_].port for id_ in range(1, broker_count + 1)}
-            proxies: dict[int, FaultProxy] = {}
-            self.proxies = proxies
-            self._inter_broker_ports: dict[int, PortReservation] = {}
-            for node_id, port in broker_ports.items() if proxied else ():
-                proxy = FaultProxy((LOOPBACK, port), seed=node_id)
-                proxies[node_id] = resources.enter_context(proxy)
-                reservation = resources.enter_context(closing(PortReservation()))
-                self._inter_broker_ports[node_id] = reservation
-            self._layout = ClusterLayout(
-                broker_ports, self._ports[CONTROLLER_ID].port, config, self._proxy_ports()
-            )
+            self.proxies = {
+                node_id: {
+                    name: resources.enter_context(
+                        FaultProxy((LOOPBACK, ports[name].port), seed=node_id)
+                    )
+                    for name in protocols
+                }
+                for node_id, ports in self._ports.items()
+                if proxied
+            }
             self._group = resources.enter_context(closing(ProcessGroup("pykclient-kafka")))
+            self.certificates, secured = None, {}
+            if security is not None:
+                self.certificates = CertificateAuthority(self._group.folder)
+                broker_certificate = self.certificates.issue("broker", hostnames=HOSTNAMES)
+                secured = security.broker_settings(broker_certificate.path, self.certificates.path)
+            self._layout = ClusterLayout(
+                self._listener_ports(), self._controller_port.port, config, protocols, secured
+            )
             self._java = (
                 *(str(java.executable), *_JVM_OPTIONS, f"-Djava.io.tmpdir={self._group.folder}"),
                 *jars.java_options(java),
             )
             self._server_options = server_options
             self._servers = self._make_servers()
-            self._format(deadline)
+            credentials = security.scram_credentials() if security is not None else []
+            self._format(credentials, deadline)
             for server in self._servers.values():
                 server.start()
             for node_id in self._layout.broker_ports:
@@ -112,18 +134,29 @@ class LocalCluster(ClusterServers):
             self._resources = resources.pop_all()
 
     def address(self, node_id: int) -> Address:
-        """Where broker `node_id` listens, whether or not it is up."""
-        return Address(LOOPBACK, self._layout.broker_ports[node_id])
+        """Where broker `node_id` listens in plain text, whether or not it is up."""
+        ports = self._layout.broker_ports[node_id]
+        return Address(LOOPBACK, ports[INTER_BROKER if INTER_BROKER in ports else PLAINTEXT].bound)
+
+    def client_address(self, node_id: int, listener: str) -> Address:
+        """Where broker `node_id` is advertised to clients: a proxy, if it has them."""
+        return Address(LOOPBACK, self._layout.broker_ports[node_id][listener].advertised)
 
     def data_folder(self, node_id: int) -> Path:
         """Where broker `node_id` keeps its partitions, each in a folder of its own."""
         return self._group.folder / f"data-{node_id}"
 
-    def _proxy_ports(self) -> dict[int, ProxyPorts]:
-        return {
-            node_id: ProxyPorts(proxy.address.port, self._inter_broker_ports[node_id].port)
-            for node_id, proxy in self.proxies.items()
-        }
+    def _listener_ports(self) -> dict[int, dict[str, ListenerPorts]]:
+        found: dict[int, dict[str, ListenerPorts]] = {}
+        for node_id, ports in self._ports.items():
+            proxies = self.proxies.get(node_id, {})
+            found[node_id] = {
+                name: ListenerPorts(
+                    port.port, proxies[name].address.port if name in proxies else port.port
+                )
+                for name, port in ports.items()
+            }
+        return found
 
     def _make_servers(self) -> dict[int, ServerProcess]:
         """Write each server's properties; the controller comes first, the brokers need it."""
@@ -135,15 +168,13 @@ class LocalCluster(ClusterServers):
             folder = self.data_folder(CONTROLLER_ID)
             settings = {CONTROLLER_ID: self._layout.controller(folder), **settings}
         for node_id, properties in settings.items():
-            self._properties_file(node_id).write_text(dump_properties(properties))
+            write_private(self._properties_file(node_id), dump_properties(properties).encode())
         return {node_id: self._server(node_id) for node_id in settings}
 
     def _server(self, node_id: int) -> ServerProcess:
-        ports = [self._ports[node_id]]
-        if not self._layout.has_own_controller:
-            ports.append(self._ports[CONTROLLER_ID])
-        if node_id in self._inter_broker_ports:
-            ports.append(self._inter_broker_ports[node_id])
+        ports = [*self._ports.get(node_id, {}).values()]
+        if not self._layout.has_own_controller or node_id == CONTROLLER_ID:
+            ports.append(self._controller_port)
         return ServerProcess(
             "the controller" if node_id == CONTROLLER_ID else f"broker {node_id}",
             [
@@ -160,26 +191,34 @@ class LocalCluster(ClusterServers):
     def _properties_file(self, node_id: int) -> Path:
         return self._group.folder / f"server-{node_id}.properties"
 
-    def _format(self, deadline: Deadline) -> None:
+    def _format(self, scram_credentials: Sequence[str], deadline: Deadline) -> None:
         first, *others = self._servers
-        format_storage(self._group, self._java, self._properties_file(first), deadline)
+        file = self._properties_file(first)
+        options = [f"--add-scram={credential}" for credential in scram_credentials]
+        format_storage(self._group, self._java, file, deadline, *options)
         for node_id in others:
             copy_storage(self.data_folder(first), self.data_folder(node_id), node_id)
 
 
 def format_storage(
-    group: ProcessGroup, java: Sequence[str], properties: Path, deadline: Deadline
+    group: ProcessGroup,
+    java: Sequence[str],
+    properties: Path,
+    deadline: Deadline,
+    *options: str,
 ) -> None:
     """Format the folder that the server with these `properties` will use.
+
+    `options` are further ones of the tool, each a name and a value joined by ``=``.
 
     Raises:
         BrokerFailedError: the tool refused, for example a value in the properties; says what.
         KafkaTimeoutError: it did not end in time.
     """
     # With `=`, since an id may begin with a dash.
-    options = [f"--cluster-id={new_kafka_uuid()}", f"--config={properties}"]
+    all_options = [f"--cluster-id={new_kafka_uuid()}", f"--config={properties}", *options]
     log = group.folder / "format.log"
-    process = group.start([*java, "kafka.tools.StorageTool", "format", *options], log)
+    process = group.start([*java, "kafka.tools.StorageTool", "format", *all_options], log)
     try:
         status = process.wait(deadline.remaining_s())
     except subprocess.TimeoutExpired as error:

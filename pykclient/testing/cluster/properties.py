@@ -4,8 +4,9 @@ One broker is its own controller. Several brokers have one controller beside the
 its own that no test can kill: any number of brokers may be down at once, and those that are left
 still get leaders elected, which a quorum among the brokers would not grant.
 
-A broker behind a proxy has a second listener for the other brokers and the controller. The one for
-clients advertises the proxy's address, so that clients' traffic passes it and replication does not.
+A broker behind a proxy, or with secured listeners, has one more listener for the other brokers and
+the controller. Behind a proxy that for clients advertises the proxy's address, so that clients'
+traffic passes it and replication does not.
 
 The settings keep Kafka's defaults, but for what a small cluster cannot fulfil (replication of
 Kafka's own topics), what makes a test wait for nothing (the first rebalance), what costs time and
@@ -45,10 +46,11 @@ _RETENTION_TIMES = frozenset(f"log.retention.{unit}" for unit in ("ms", "minutes
 """Kafka takes the finest unit that is given, so ours must give way to any of them."""
 _KEEP_FOR_EVER = {"log.retention.ms": -1}
 
+PLAINTEXT = "PLAINTEXT"
+"""The one listener for clients of a broker that is not secured; and its protocol."""
 INTER_BROKER = "REPLICATION"
-"""The listener of a broker behind a proxy that is for the other brokers."""
+"""The listener for the other brokers, where it is not the one for clients."""
 PROTOCOL_MAP = "listener.security.protocol.map"
-ALL_PLAINTEXT = ",".join(f"{name}:PLAINTEXT" for name in ("PLAINTEXT", INTER_BROKER, "CONTROLLER"))
 
 OWN_NUMBER = "${node.id}"
 
@@ -66,30 +68,33 @@ _ESCAPES = str.maketrans({character: f"\\{character}" for character in "\\=:#! "
 )
 
 
-class ProxyPorts(NamedTuple):
-    """Of a broker behind a proxy: the proxy's port, and where other brokers reach the broker."""
+class ListenerPorts(NamedTuple):
+    """Of a listener: the port that the broker binds, and the one that it advertises."""
 
-    proxy: int
-    inter_broker: int
+    bound: int
+    advertised: int
 
 
 @dataclass(frozen=True, slots=True)
 class ClusterLayout:
-    """Brokers by node id and the controller, each with its port; `config` is the user's own.
+    """Brokers by node id, each with the ports of its listeners, and the controller's port.
 
-    `proxies` has the further ports of the brokers that are behind a proxy.
+    A broker that has the listener `INTER_BROKER` is reached there by the others and the controller.
+    `protocols` are those of the listeners for clients, and `security` is what the brokers need for
+    them; `config` is the user's own.
 
     Raises:
         ConfigError: `config` has a setting that the cluster must choose itself.
     """
 
-    broker_ports: Mapping[int, int]
+    broker_ports: Mapping[int, Mapping[str, ListenerPorts]]
     controller_port: int
     config: Mapping[str, PropertyValue]
-    proxies: Mapping[int, ProxyPorts] = field(default_factory=dict)
+    protocols: Mapping[str, str] = field(default_factory=lambda: {PLAINTEXT: PLAINTEXT})
+    security: Mapping[str, PropertyValue] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        check_config(self.config, maps_listeners=bool(self.proxies))
+        check_config(self.config, maps_listeners=self._maps_listeners)
 
     @property
     def has_own_controller(self) -> bool:
@@ -98,25 +103,15 @@ class ClusterLayout:
 
     def broker(self, node_id: int, folder: Path) -> dict[str, PropertyValue]:
         """What broker `node_id` is started with; its data go to `folder`."""
-        listener = f"PLAINTEXT://{LOOPBACK}:{self.broker_ports[node_id]}"
-        listeners, advertised = [listener], [listener]
-        inter_broker: dict[str, PropertyValue] = {"inter.broker.listener.name": "PLAINTEXT"}
-        if node_id in self.proxies:
-            ports = self.proxies[node_id]
-            second = f"{INTER_BROKER}://{LOOPBACK}:{ports.inter_broker}"
-            listeners, advertised = (
-                [listener, second],
-                [f"PLAINTEXT://{LOOPBACK}:{ports.proxy}", second],
-            )
-            inter_broker = {
-                "inter.broker.listener.name": INTER_BROKER,
-                PROTOCOL_MAP: ALL_PLAINTEXT,
-            }
+        ports = self.broker_ports[node_id]
+        listeners = [f"{name}://{LOOPBACK}:{port.bound}" for name, port in ports.items()]
+        advertised = [f"{name}://{LOOPBACK}:{port.advertised}" for name, port in ports.items()]
         if not self.has_own_controller:
             listeners.append(self._controller_listener)
         return {
+            **self.security,
             **self._shared(node_id, folder),
-            **inter_broker,
+            "inter.broker.listener.name": INTER_BROKER if INTER_BROKER in ports else PLAINTEXT,
             "process.roles": "broker" if self.has_own_controller else "broker,controller",
             "listeners": ",".join(listeners),
             "advertised.listeners": ",".join(advertised),
@@ -131,18 +126,30 @@ class ClusterLayout:
         }
 
     @property
+    def _maps_listeners(self) -> bool:
+        return any(INTER_BROKER in ports for ports in self.broker_ports.values())
+
+    @property
     def _controller_listener(self) -> str:
         return f"CONTROLLER://{LOOPBACK}:{self.controller_port}"
 
     def _shared(self, node_id: int, folder: Path) -> dict[str, PropertyValue]:
         voter_id = CONTROLLER_ID if self.has_own_controller else min(self.broker_ports)
+        mapped = {PROTOCOL_MAP: protocol_map(self.protocols)} if self._maps_listeners else {}
         return {
             **settings_of(node_id, len(self.broker_ports), self.config),
+            **mapped,
             "node.id": node_id,
             "controller.quorum.voters": f"{voter_id}@{LOOPBACK}:{self.controller_port}",
             "controller.listener.names": "CONTROLLER",
             "log.dirs": str(folder),
         }
+
+
+def protocol_map(protocols: Mapping[str, str]) -> str:
+    """The protocol of each listener: those for clients, as given, and the cluster's own."""
+    all_protocols = {**protocols, INTER_BROKER: PLAINTEXT, "CONTROLLER": PLAINTEXT}
+    return ",".join(f"{name}:{protocol}" for name, protocol in all_protocols.items())
 
 
 def check_config(config: Mapping[str, PropertyValue], *, maps_listeners: bool) -> None:

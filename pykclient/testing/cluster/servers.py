@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from contextlib import ExitStack
     from pathlib import Path
 
+    from pykclient.testing.cluster.certificates import CertificateAuthority
     from pykclient.testing.port import Address
     from pykclient.testing.proxy.proxy import FaultProxy
 
@@ -57,9 +58,11 @@ class Server(Protocol):
 class ClusterServers(ABC):
     """Brokers by node id, and the controller if it is none of them."""
 
-    proxies: Mapping[int, FaultProxy]
-    """By node id, the proxy through which clients reach a broker; empty where they reach it itself.
-    """
+    proxies: Mapping[int, Mapping[str, FaultProxy]]
+    """By node id and listener, the proxies through which clients reach a broker; empty where they
+    reach it itself."""
+    certificates: CertificateAuthority | None = None
+    """What signed the brokers' certificates, where they have any."""
     _servers: Mapping[int, Server]
     """By node id, the controller that is no broker among them."""
     _resources: ExitStack
@@ -72,17 +75,15 @@ class ClusterServers(ABC):
 
     @abstractmethod
     def address(self, node_id: int) -> Address:
-        """Where broker `node_id` is reached from here, whether or not it is up."""
+        """Where broker `node_id` is reached from here in plain text, whether or not it is up."""
+
+    @abstractmethod
+    def client_address(self, node_id: int, listener: str) -> Address:
+        """Where broker `node_id` is advertised to clients of a listener."""
 
     @abstractmethod
     def data_folder(self, node_id: int) -> Path:
         """Where the broker keeps its partitions; `UsageError` where that is not on this machine."""
-
-    def client_address(self, node_id: int) -> Address:
-        """Where broker `node_id` is advertised to clients: its proxy, if it has one."""
-        if node_id in self.proxies:
-            return self.proxies[node_id].address
-        return self.address(node_id)
 
     def start(self, node_id: int, timeout: float) -> None:
         """Start a broker again and wait until it and all that run know each other.

@@ -1,0 +1,259 @@
+"""How the listeners of a cluster are secured: TLS, SASL and ACLs, and what a client needs for each.
+
+Every listener that clients connect to has a name, which is its protocol unless it is given one.
+Brokers speak with each other and with the controller on listeners of their own, in plain text on
+the loopback interface; there, and on a PLAINTEXT listener for clients, the principal is
+User:ANONYMOUS, a super user.
+
+Owner: none; it holds no state.
+Source: Kafka's ``SslConfigs``, ``SaslConfigs`` and ``BrokerSecurityConfigs``; KIP-103 (listeners),
+KIP-651 (PEM), KIP-684 (mutual TLS beside SASL), KIP-900 (SCRAM at the formatting of the storage).
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import os
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, NamedTuple
+
+from pykclient.config.unknown_keys import did_you_mean
+from pykclient.errors.base import ConfigError, UsageError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+    from pathlib import Path
+
+    from pykclient.testing.cluster.certificates import Certificate
+    from pykclient.testing.cluster.properties import PropertyValue
+
+PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
+MUTUAL_TLS = "MTLS"
+"""The name of a listener of protocol SSL that takes no client without a certificate."""
+
+SCRAM_ITERATIONS = 4096
+SCRAM_SALT_BYTES = 16
+_SCRAM_HASHES = {"SCRAM-SHA-256": "sha256", "SCRAM-SHA-512": "sha512"}
+
+_PACKAGE = "org.apache.kafka.common.security"
+_LOGIN_MODULES = {
+    "PLAIN": f"{_PACKAGE}.plain.PlainLoginModule",
+    "SCRAM-SHA-256": f"{_PACKAGE}.scram.ScramLoginModule",
+    "SCRAM-SHA-512": f"{_PACKAGE}.scram.ScramLoginModule",
+    "OAUTHBEARER": f"{_PACKAGE}.oauthbearer.OAuthBearerLoginModule",
+}
+MECHANISMS = tuple(_LOGIN_MODULES)
+
+_COMMON_NAME_ALONE = "RULE:^(?:.*,)?CN=([^,]+)(?:,.*)?$/$1/,DEFAULT"
+"""The principal of a client with a certificate is User: and the common name."""
+
+
+class Listener(NamedTuple):
+    """A listener for clients: its name and its protocol."""
+
+    name: str
+    protocol: str
+
+    @property
+    def has_tls(self) -> bool:
+        """Whether clients do a TLS handshake."""
+        return self.protocol in {"SSL", "SASL_SSL"}
+
+    @property
+    def has_sasl(self) -> bool:
+        """Whether clients authenticate by SASL."""
+        return self.protocol.startswith("SASL_")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClusterSecurity:
+    """How clients reach the brokers of a `KafkaCluster`.
+
+    `listeners` are protocols: SSL, SASL_SSL, SASL_PLAINTEXT, PLAINTEXT; MTLS is SSL for clients
+    that have a certificate. Further ones have a name, as in ``listener.security.protocol.map``:
+    ``"REAUTH:SASL_SSL"``, and settings of their own by the cluster's `config`, with
+    ``listener.name.reauth.`` before Kafka's name.
+    `mechanisms` are those of SASL. `users` are users of PLAIN and SCRAM with their passwords, and
+    OAUTHBEARER takes any, with unsecured tokens.
+
+    Raises:
+        ConfigError: what cannot be: an unknown protocol or mechanism, a name twice, no user.
+    """
+
+    listeners: Sequence[str] = ("SASL_SSL",)
+    mechanisms: Sequence[str] = MECHANISMS
+    users: Mapping[str, str] = field(default_factory=lambda: {"alice": "alice-secret"}, repr=False)
+
+    def __post_init__(self) -> None:
+        listeners = self.client_listeners
+        names = [listener.name for listener in listeners]
+        if not names or len(set(names)) < len(names):
+            raise ConfigError(f"listeners is {self.listeners}; give at least one, and none twice")
+        for listener in listeners:
+            _check_known("protocol", listener.protocol, PROTOCOLS)
+        if any(listener.has_sasl for listener in listeners) and not self.mechanisms:
+            raise ConfigError("a listener has SASL, and mechanisms is empty; give one at least")
+        for mechanism in self.mechanisms:
+            _check_known("mechanism", mechanism, MECHANISMS)
+        if not self.users or not all(map(all, self.users.items())):
+            raise ConfigError("users is empty, or a name or password is; give one user at least")
+        if _SCRAM_HASHES.keys() & set(self.mechanisms):
+            for name in self.users:
+                _check_scram_name(name)
+
+    @property
+    def client_listeners(self) -> list[Listener]:
+        """The listeners for clients, in the given order."""
+        return [_listener(text) for text in self.listeners]
+
+    def listener(self, name: str | None) -> Listener:
+        """The listener of that name, the first for None. Raises `UsageError`."""
+        listeners = self.client_listeners
+        for listener in listeners:
+            if name in {None, listener.name}:
+                return listener
+        names = [listener.name for listener in listeners]
+        raise UsageError(
+            f"there is no listener {name!r}; there are {', '.join(names)}."
+            f"{did_you_mean(name or '', names)}"
+        )
+
+    def broker_settings(self, keystore: Path, truststore: Path) -> dict[str, PropertyValue]:
+        """What a broker needs beside its listeners and their protocols."""
+        settings: dict[str, PropertyValue] = {
+            "ssl.keystore.type": "PEM",
+            "ssl.keystore.location": str(keystore),
+            "ssl.truststore.type": "PEM",
+            "ssl.truststore.location": str(truststore),
+            "ssl.principal.mapping.rules": _COMMON_NAME_ALONE,
+            "sasl.enabled.mechanisms": ",".join(self.mechanisms),
+        }
+        for listener in self.client_listeners:
+            prefix = f"listener.name.{listener.name.lower()}"
+            if listener.name == MUTUAL_TLS:
+                settings[f"{prefix}.ssl.client.auth"] = "required"
+            for mechanism in self.mechanisms if listener.has_sasl else ():
+                name = f"{prefix}.{mechanism.lower()}.sasl.jaas.config"
+                settings[name] = self._broker_jaas(mechanism)
+        return settings
+
+    def scram_credentials(self) -> list[str]:
+        """The users with what SCRAM stores of their passwords, as Kafka's StorageTool takes them.
+
+        They stand in a command line, so they hold no password.
+        """
+        return [
+            _scram_credential(mechanism, user, password)
+            for mechanism in self.mechanisms
+            if mechanism in _SCRAM_HASHES
+            for user, password in self.users.items()
+        ]
+
+    def client_settings(
+        self,
+        listener: Listener,
+        *,
+        mechanism: str | None,
+        user: str | None,
+        password: str | None,
+    ) -> dict[str, str]:
+        """What a client sets for a listener, but for addresses and files."""
+        settings = {"security_protocol": listener.protocol}
+        if not listener.has_sasl:
+            if mechanism is not None or password is not None:
+                raise UsageError(
+                    f"listener {listener.name} has protocol {listener.protocol}, without SASL; "
+                    "leave out mechanism and password"
+                )
+            return settings
+        chosen = mechanism or self.mechanisms[0]
+        if chosen not in self.mechanisms:
+            raise UsageError(
+                f"the cluster's mechanisms are {', '.join(self.mechanisms)}, not {mechanism!r}."
+                f"{did_you_mean(chosen, self.mechanisms)}"
+            )
+        settings["sasl_mechanism"] = chosen
+        settings["sasl_jaas_config"] = self._client_jaas(chosen, user, password)
+        return settings
+
+    def _broker_jaas(self, mechanism: str) -> str:
+        options = {f"user_{name}": word for name, word in self.users.items()}
+        return _jaas(mechanism, options if mechanism == "PLAIN" else {})
+
+    def _client_jaas(self, mechanism: str, user: str | None, password: str | None) -> str:
+        name = user or next(iter(self.users))
+        if mechanism == "OAUTHBEARER":
+            return _jaas(mechanism, {"unsecuredLoginStringClaim_sub": name})
+        if password is None:
+            if name not in self.users:
+                raise UsageError(
+                    f"there is no user {name!r}; there are {', '.join(self.users)}. To have one "
+                    "refused, give a password"
+                )
+            password = self.users[name]
+        return _jaas(mechanism, {"username": name, "password": password})
+
+
+def key_settings(certificate: Certificate) -> dict[str, str]:
+    """What a client sets to show a certificate."""
+    settings = {
+        "ssl_keystore_type": "PEM",
+        "ssl_keystore_location": str(certificate.path),
+    }
+    if certificate.key_password is not None:
+        settings["ssl_key_password"] = certificate.key_password
+    return settings
+
+
+def trust_settings(truststore: Path) -> dict[str, str]:
+    """What a client sets to trust the brokers."""
+    return {"ssl_truststore_type": "PEM", "ssl_truststore_location": str(truststore)}
+
+
+def _listener(text: str) -> Listener:
+    if text == MUTUAL_TLS:
+        return Listener(MUTUAL_TLS, "SSL")
+    name, _, protocol = text.partition(":")
+    return Listener(name, protocol or name)
+
+
+def _check_known(kind: str, name: str, known: Sequence[str]) -> None:
+    if name not in known:
+        raise ConfigError(
+            f"{name!r} is no {kind} of a listener; there are {', '.join(known)}."
+            f"{did_you_mean(name, known)}"
+        )
+
+
+def _check_scram_name(name: str) -> None:
+    if not name.isascii() or "," in name:
+        raise ConfigError(
+            f"{name!r} cannot be a user of SCRAM: Kafka's broker takes ASCII only, and its "
+            "StorageTool no comma; choose another name, or PLAIN alone as mechanisms"
+        )
+
+
+def _jaas(mechanism: str, options: Mapping[str, str]) -> str:
+    words = [f"{_quoted(name)}={_quoted(value)}" for name, value in options.items()]
+    return " ".join([_LOGIN_MODULES[mechanism], "required", *words]) + ";"
+
+
+def _quoted(text: str) -> str:
+    # Java's StreamTokenizer ends a string at the end of a line, and has C's escapes.
+    escapes = {"\\": "\\\\", '"': '\\"', "\n": "\\n", "\r": "\\r"}
+    return '"' + "".join(escapes.get(character, character) for character in text) + '"'
+
+
+def _scram_credential(mechanism: str, user: str, password: str) -> str:
+    salt = os.urandom(SCRAM_SALT_BYTES)
+    salted = hashlib.pbkdf2_hmac(
+        _SCRAM_HASHES[mechanism], password.encode(), salt, SCRAM_ITERATIONS
+    )
+    stored = {
+        "name": user,
+        "salt": base64.b64encode(salt).decode(),
+        "saltedpassword": base64.b64encode(salted).decode(),
+    }
+    words = [f'{name}="{value}"' for name, value in stored.items()]
+    return f"{mechanism}=[{','.join(words)},iterations={SCRAM_ITERATIONS}]"
