@@ -18,6 +18,16 @@ from pykclient.version import __version__
 if TYPE_CHECKING:
     from pykclient.accel import ConsumerRecord, Delivery
     from pykclient.admin.admin import Admin
+    from pykclient.admin.configs import (
+        AlterConfigOp,
+        AlterConfigOpType,
+        ConfigEntry,
+        ConfigResource,
+        ConfigResourceType,
+        ConfigSource,
+        ConfigSynonym,
+        ConfigType,
+    )
     from pykclient.admin.groups import GroupDescription, GroupListing, MemberDescription
     from pykclient.admin.topics import CreatedTopic, NewTopic, TopicDescription, TopicListing
     from pykclient.config.keywords import AdminSettings, ConsumerSettings, ProducerSettings
@@ -49,8 +59,16 @@ if TYPE_CHECKING:
 __all__ = [
     "Admin",
     "AdminSettings",
+    "AlterConfigOp",
+    "AlterConfigOpType",
     "Assignment",
     "Assignor",
+    "ConfigEntry",
+    "ConfigResource",
+    "ConfigResourceType",
+    "ConfigSource",
+    "ConfigSynonym",
+    "ConfigType",
     "Consumer",
     "ConsumerRecord",
     "ConsumerRecords",
@@ -90,6 +108,8 @@ _HOME = {
     for module, names in {
         ".accel": "ConsumerRecord Delivery",
         ".admin.admin": "Admin",
+        ".admin.configs": "AlterConfigOp AlterConfigOpType ConfigEntry ConfigResource "
+        "ConfigResourceType ConfigSource ConfigSynonym ConfigType",
         ".admin.groups": "GroupDescription GroupListing MemberDescription",
         ".admin.topics": "CreatedTopic NewTopic TopicDescription TopicListing",
         ".config.keywords": "AdminSettings ConsumerSettings ProducerSettings",

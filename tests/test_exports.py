@@ -32,6 +32,8 @@ CLIENT_NAMES = {
     *("Assignment", "Assignor", "GroupMember", "RebalanceProtocol", "TopicRacks"),
     *("GroupMetadata", "Rebalance", "RebalanceListener"),
     *("GroupDescription", "GroupListing", "MemberDescription"),
+    *("AlterConfigOp", "AlterConfigOpType", "ConfigEntry", "ConfigResource", "ConfigResourceType"),
+    *("ConfigSource", "ConfigSynonym", "ConfigType"),
     *("CreatedTopic", "NewTopic", "TopicDescription", "TopicListing"),
     *("Node", "PartitionInfo", "TopicPartition", "OffsetAndMetadata", "OffsetAndTimestamp"),
     *("MetricName", "TimestampType"),

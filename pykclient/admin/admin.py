@@ -1,17 +1,26 @@
-"""Admin: creates, deletes and describes topics; describes groups, and moves their offsets.
+"""Admin: topics and their settings; groups, and their offsets.
 
 Each method checks its arguments and has the driver run the decisions of `AdminCore`. It is *open*,
 then *closed*. Calls from several threads queue.
 
 Owner: the admin lock (`AdminDriver`).
-Source: Java interface ``Admin``; KIP-222, KIP-396, KIP-496, KIP-848 (groups and their offsets).
+Source: Java interface ``Admin``; KIP-133, KIP-339 (settings); KIP-222, KIP-396, KIP-496, KIP-848
+(groups and their offsets).
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, TypeVar
 
 from pykclient.admin.config import AdminConfig
+from pykclient.admin.configs import (
+    AlterConfigOp,
+    ConfigResource,
+    DescribeConfigs,
+    IncrementalAlterConfigs,
+    check_resource,
+)
 from pykclient.admin.core import AdminCore
 from pykclient.admin.driver import AdminDriver
 from pykclient.admin.group_offsets import AlterGroupOffsets, DeleteGroupOffsets, ListGroupOffsets
@@ -39,11 +48,12 @@ from pykclient.network.io.selector import SelectorPort
 from pykclient.network.live_client import LiveClient, describe_client
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Hashable, Iterable, Sequence
     from types import TracebackType
     from typing import Self, Unpack
 
     from pykclient.admin.call import AdminHandler
+    from pykclient.admin.configs import ConfigEntry
     from pykclient.admin.groups import GroupDescription, GroupListing
     from pykclient.admin.topics import CreatedTopic, TopicDescription, TopicListing
     from pykclient.config.keywords import AdminSettings
@@ -54,7 +64,7 @@ ValueT = TypeVar("ValueT")
 
 
 class Admin(LiveClient):
-    """Creates, deletes and describes topics; describes groups, and moves and deletes their offsets.
+    """Creates, deletes and describes topics and groups; reads and alters settings and offsets.
 
     Safe from many threads; their calls run one after the other. It does not survive a fork. Use it
     in a ``with`` block, or call `close`.
@@ -183,6 +193,61 @@ class Admin(LiveClient):
         """
         names = name_list(topics, "topic", "describe_topics")
         return self._run(DescribeTopics(), names, "the description of topics", timeout)
+
+    # Settings.
+
+    def describe_configs(
+        self,
+        resources: Iterable[ConfigResource],
+        timeout: float | None = None,
+        *,
+        include_synonyms: bool = False,
+        include_documentation: bool = False,
+    ) -> dict[ConfigResource, dict[str, ConfigEntry]]:
+        """Return all settings of topics, brokers and others, by their names.
+
+        What is sensitive has no value. With `include_synonyms` each setting has the values that
+        stand behind its own, with `include_documentation` (brokers 2.6 or newer, KIP-569) what it
+        means.
+
+        Raises:
+            UnknownTopicOrPartitionError, TopicAuthorizationFailedError and others: what the broker
+                says of the one resource that it cannot describe.
+            AdminCallError: it cannot describe several.
+            UnsupportedVersionError: the broker is too old for documentation.
+            KafkaTimeoutError: no response in time; of a broker's settings, from that broker.
+        """
+        keys = list(dict.fromkeys(_resources(resources, "describe_configs")))
+        handler = DescribeConfigs(
+            has_synonyms=include_synonyms, has_documentation=include_documentation
+        )
+        return self._run(handler, keys, "the settings of", timeout)
+
+    def incremental_alter_configs(
+        self,
+        configs: Mapping[ConfigResource, Iterable[AlterConfigOp]],
+        timeout: float | None = None,
+        *,
+        validate_only: bool = False,
+    ) -> None:
+        """Change some settings of topics, brokers and others; the others stay as they are.
+
+        Of a resource all changes are made, or none. Brokers 2.3 or newer (KIP-339), which may take
+        a moment to obey. With `validate_only` they check, and change nothing.
+
+        Raises:
+            InvalidConfigError: the broker refuses a setting or a value of the one resource, for the
+                reason that it names.
+            UnknownTopicOrPartitionError, TopicAuthorizationFailedError and others: what else the
+                broker says of the one resource that it did not change.
+            AdminCallError: it did not change several.
+            UnsupportedVersionError: the broker is too old.
+            UsageError: there is no change for a resource, or two of one setting.
+            KafkaTimeoutError: no response in time; the settings may have been changed.
+        """
+        operations = _operations_by_resource(configs)
+        handler = IncrementalAlterConfigs(operations, is_validated_only=validate_only)
+        self._run(handler, operations, "the change of the settings of", timeout)
 
     # Groups.
 
@@ -342,6 +407,43 @@ def _new_topics(topics: Iterable[NewTopic]) -> list[NewTopic]:
                 f"NewTopic(name, ...)"
             )
     return found
+
+
+def _resources(resources: Iterable[ConfigResource], call: str) -> list[ConfigResource]:
+    if isinstance(resources, ConfigResource):
+        raise UsageError(f"{call}: give a list of resources, as in {call}([ConfigResource(...)])")
+    found = value_list(resources, f"{call}: resources", "ConfigResource(type, name)")
+    for resource in found:
+        check_resource(resource, call)
+    return found
+
+
+def _operations_by_resource(
+    configs: Mapping[ConfigResource, Iterable[AlterConfigOp]],
+) -> dict[ConfigResource, list[AlterConfigOp]]:
+    call = "incremental_alter_configs"
+    if not isinstance(configs, Mapping):
+        raise UsageError(
+            f"{call}: configs is {shown_argument(configs)}; give a mapping of each "
+            f"ConfigResource(type, name) to a list of AlterConfigOp(name, value)"
+        )
+    operations = {}
+    for resource, given in configs.items():
+        check_resource(resource, call)
+        changes = value_list(given, f"{call}: {resource}", "AlterConfigOp(name, value)")
+        for each in changes:
+            if not isinstance(each, AlterConfigOp):
+                raise UsageError(
+                    f"{call}: {resource}: {shown_argument(each)} is no change; give "
+                    f"AlterConfigOp(name, value)"
+                )
+        names = [each.name for each in changes]
+        if not names:
+            raise UsageError(f"{call}: {resource}: there is no change")
+        if len(set(names)) != len(names):
+            raise UsageError(f"{call}: {resource}: a setting is given twice")
+        operations[resource] = changes
+    return operations
 
 
 def _group_name(group: str, call: str) -> str:

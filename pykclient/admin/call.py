@@ -76,7 +76,7 @@ class Receiver(Enum):
     CONTROLLER = "controller"
     """In a KRaft cluster, a broker that passes the request on to it."""
     BROKER = "broker"
-    """The key is its id."""
+    """The one that the handler names for the key (`AdminHandler.broker_id`)."""
     COORDINATOR = "coordinator"
     """That of the handler's group; if the handler has none, the key is the group."""
 
@@ -89,6 +89,10 @@ class AdminHandler(ABC, Generic[KeyT, ValueT]):
     max_version: ClassVar[int | None] = None
     keys_per_request_max: ClassVar[int | None] = None
     """How many keys a request has room for; None means all of them."""
+
+    def broker_id(self, key: KeyT) -> int | None:
+        """Return the broker of a key, of `Receiver.BROKER`; None means any. A number is its id."""
+        return key if isinstance(key, int) else None
 
     @abstractmethod
     def request(self, keys: Sequence[KeyT], timeout_ms: int) -> RequestMessage:
@@ -192,7 +196,7 @@ class AdminCall(Generic[KeyT, ValueT]):
             return self._coordinators[self._group(key)].id
         if receiver is Receiver.CONTROLLER:
             return self._metadata.cluster.controller_id
-        return key if receiver is Receiver.BROKER and isinstance(key, int) else ANY_NODE
+        return self._handler.broker_id(key) if receiver is Receiver.BROKER else ANY_NODE
 
     def _split(self, keys: Sequence[KeyT]) -> Iterator[Sequence[KeyT]]:
         most = self._handler.keys_per_request_max or len(keys)

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from pykclient.admin.call import AdminHandler, Receiver, failure
+from pykclient.admin.configs import setting_text
 from pykclient.arguments import check_topic, is_number, shown_argument
 from pykclient.errors import (
     LeaderNotAvailableError,
@@ -260,7 +261,7 @@ def _creatable(topic: NewTopic) -> CreatableTopic:
         replication_factor=_or_default(topic.replication_factor),
         assignments=assignments,
         configs=[
-            CreatableTopicConfig(name=name, value=_as_text(value))
+            CreatableTopicConfig(name=name, value=setting_text(value))
             for name, value in topic.config.items()
         ],
     )
@@ -268,12 +269,6 @@ def _creatable(topic: NewTopic) -> CreatableTopic:
 
 def _or_default(number: int | None) -> int:
     return BROKER_DEFAULT if number is None else number
-
-
-def _as_text(value: object) -> str | None:
-    if value is None:
-        return None
-    return str(value).lower() if isinstance(value, bool) else str(value)
 
 
 def _description(info: TopicInfo) -> TopicDescription:

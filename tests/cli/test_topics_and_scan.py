@@ -76,13 +76,78 @@ def test_topics_are_made_listed_described_and_deleted(run: Commands, topic: str)
     assert made[0] in rows(run, "topics", "list")
     run.printed("produce", "-t", first, "-p1", given=b"v\n")
     heading = "PARTITION  BEGIN-OFFSET  END-OFFSET  LEADER  REPLICAS  IN-SYNC"
+    name = "TOPIC".ljust(len(first))
     assert run.printed("topics", "describe", first) == [
-        f"{'TOPIC'.ljust(len(first))}  {heading}",
+        f"{name}  {heading}",
         *(f"{first}{n:11}{0:14}{int(n == 1):12}{0:8}  0         0" for n in range(3)),
+        "",
+        f"{name}  SETTING       VALUE  SOURCE",
+        f"{first}  retention.ms  -1     TOPIC_CONFIG",
     ]
     run.printed("topics", "delete", second, first)
     left = {row["topic"] for row in rows(run, "topics", "list")}
     assert (topic in left, first in left, second in left) == (True, False, False)
+
+
+def settings(run: Commands, topic: str, *options: str) -> dict[str, tuple[str, str]]:
+    return {
+        row["setting"]: (row["value"], row["source"])
+        for row in rows(run, "topics", "describe", topic, *options)
+        if row["type"] == "setting"
+    }
+
+
+@pytest.mark.promise("`pykclient topics` shows settings and alters them")
+def test_settings_are_altered_and_those_that_are_no_defaults_are_shown(
+    run: Commands, topic: str
+) -> None:
+    assert settings(run, topic) == {}
+    changes = (
+        "--set",
+        "retention.ms=60000",
+        "--set",
+        "flush.ms=5",
+        "--append",
+        "cleanup.policy=compact",
+    )
+    assert run.printed("topics", "alter", topic, *changes) == []
+    run.printed(
+        "topics", "alter", topic, "--delete", "flush.ms", "--subtract", "cleanup.policy=delete"
+    )
+    assert settings(run, topic) == {
+        "cleanup.policy": ("compact", "TOPIC_CONFIG"),
+        "retention.ms": ("60000", "TOPIC_CONFIG"),
+    }
+    complete = settings(run, topic, "--all-settings")
+    assert list(complete) == sorted(complete)
+    assert complete["flush.ms"] == (str(2**63 - 1), "DEFAULT_CONFIG")
+
+
+@pytest.mark.promise("`pykclient topics` shows settings and alters them")
+@pytest.mark.parametrize(
+    ("arguments", "status", "reason"),
+    [
+        ((), 2, "there is nothing to change; give --set, --append, --subtract, --delete"),
+        (("--set", "flush.ms"), 2, "'flush.ms' is no setting; write it as flush.ms=VALUE"),
+        (("--set", "=5"), 2, "give the name of a setting"),
+        (("--delete", "flush.ms", "--set", "flush.ms=5"), 2, "flush.ms is given twice"),
+        (
+            ("--set", "flush.ms=5", "absent"),
+            1,
+            "there is no topic 'absent'; `pykclient topics list`",
+        ),
+        (("--set", "flush.ms=5", "--set", "segment.ms=x"), 1, "Not a number of type LONG"),
+        (("--set", "flush.mss=5"), 1, "Unknown topic config name: flush.mss"),
+    ],
+)
+def test_what_cannot_be_altered_is_said_and_nothing_is_changed(
+    run: Commands, topic: str, arguments: tuple[str, ...], status: int, reason: str
+) -> None:
+    result = run("topics", "alter", *arguments, topic)
+    assert (result.status, result.output) == (status, b"")
+    assert reason in result.complaint
+    assert status == 2 or result.complaint.count("\n") == 1
+    assert settings(run, topic) == {}
 
 
 @pytest.mark.promise("`pykclient topics` lists, describes, creates and deletes topics")

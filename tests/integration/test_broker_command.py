@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 
 VERSION = KAFKA_VERSIONS[0]
 TOPIC_COMMAND = "org.apache.kafka.tools.TopicCommand"
+CONFIG_COMMAND = "kafka.admin.ConfigCommand"
 
 
 @pytest.mark.promise("any client writes to `pykclient broker --data`, and reads it after a restart")
@@ -63,6 +64,8 @@ def test_javas_tools_make_write_read_describe_and_dump(
         options = ("--partitions", "1", "--config", "retention.ms=-1")
         run_tool(VERSION, TOPIC_COMMAND, *at, "--create", "--topic", "java", *options)
         run_tool(VERSION, TOPIC_COMMAND, *at, "--alter", "--topic", "java", "--partitions", "2")
+        altered = ("--add-config", "flush.ms=77", "--delete-config", "retention.ms")
+        run_tool(VERSION, CONFIG_COMMAND, *at, "--topic", "java", "--alter", *altered)
         java_write_lines(VERSION, servers, "java", [b"one", b"two"])
         kafka = cluster_at(servers, VERSION)
         java_produce(kafka, "java", [Record(b"three", b"key", (("h", b"x"),), partition=0)], "zstd")
@@ -73,8 +76,10 @@ def test_javas_tools_make_write_read_describe_and_dump(
         at = ("--bootstrap-server", servers)
         described = run_tool(VERSION, TOPIC_COMMAND, *at, "--describe", "--topic", "java").decode()
         assert re.search(
-            r"PartitionCount: 2\s+ReplicationFactor: 1\s+Configs: .*retention", described
+            r"PartitionCount: 2\s+ReplicationFactor: 1\s+Configs: flush\.ms=77\n", described
         )
+        shown = run_tool(VERSION, CONFIG_COMMAND, *at, "--topic", "java", "--describe").decode()
+        assert "flush.ms=77 sensitive=false synonyms={DYNAMIC_TOPIC_CONFIG:flush.ms=77}" in shown
         assert run_tool(VERSION, TOPIC_COMMAND, *at, "--list").split() == [
             *(b"__consumer_offsets", b"java"),
         ]

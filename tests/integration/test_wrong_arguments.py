@@ -17,6 +17,9 @@ import pytest
 
 from pykclient import (
     Admin,
+    AlterConfigOp,
+    ConfigResource,
+    ConfigResourceType,
     Consumer,
     NewTopic,
     OffsetAndMetadata,
@@ -94,6 +97,10 @@ GOOD: dict[type[Any], dict[str, tuple[object, ...]]] = {
         "delete_topics": (["d"],),
         "list_topics": (),
         "describe_topics": (["t"],),
+        "describe_configs": ([ConfigResource(ConfigResourceType.TOPIC, "t")],),
+        "incremental_alter_configs": (
+            {ConfigResource(ConfigResourceType.TOPIC, "t"): [AlterConfigOp("flush.ms", 1)]},
+        ),
         "list_groups": (),
         "describe_groups": (["h"],),
         "find_coordinators": (["h"],),

@@ -40,6 +40,15 @@ def test_topics_are_set_up_once(fake_kafka: FakeKafka) -> None:
     ]
 
 
+def test_what_a_topic_keeps_is_shown_and_altered(fake_kafka: FakeKafka) -> None:
+    programs()["set_up.py"].at(fake_kafka.bootstrap_servers).run()
+    program = programs()["keep_longer.py"].at(fake_kafka.bootstrap_servers)
+    printed = [program.run().printed for _ in range(2)]
+    assert printed == [
+        f"orders are kept for {days * 24 * 3_600_000} ms, by TOPIC_CONFIG\n" for days in (7, 30)
+    ]
+
+
 def test_a_table_goes_out_and_comes_back_as_files(
     fake_kafka: FakeKafka, csv_file: str, tmp_path: Path
 ) -> None:

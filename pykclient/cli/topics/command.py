@@ -1,29 +1,39 @@
-"""``pykclient topics``: list, describe, create and delete topics.
+"""``pykclient topics``: list, describe, create, alter and delete topics.
 
 Owner: the main thread.
-Source: Java class ``TopicCommand``; kcat's option ``-L``.
+Source: Java classes ``TopicCommand``, ``ConfigCommand``; kcat's option ``-L``.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import argparse
+from functools import partial
+from typing import TYPE_CHECKING, Final
 
 import pykclient
+from pykclient import AlterConfigOp, AlterConfigOpType, ConfigResource, ConfigResourceType
 from pykclient.cli.cluster_options import add_cluster_options, client_settings, key_and_value
-from pykclient.cli.complaint import absent_topic
+from pykclient.cli.complaint import absent_topic, write_output
 from pykclient.cli.table import write_rows
-from pykclient.errors import AdminCallError, UnknownTopicOrPartitionError
+from pykclient.errors import AdminCallError, UnknownTopicOrPartitionError, UsageError
 from pykclient.types import TopicPartition
 
 if TYPE_CHECKING:
-    import argparse
     from collections.abc import Callable, Iterable
 
     from pykclient import Admin, TopicDescription
+    from pykclient.cli.table import Row
 
     Run = Callable[[argparse.Namespace], int]
 
-DESCRIPTION = "List, describe, create and delete topics."
+DESCRIPTION = "List, describe, create, alter and delete topics."
+
+CHANGES: Final = {
+    "--set": (AlterConfigOpType.SET, "a setting's new value"),
+    "--append": (AlterConfigOpType.APPEND, "elements for a list, as cleanup.policy=compact"),
+    "--subtract": (AlterConfigOpType.SUBTRACT, "elements that a list loses"),
+    "--delete": (AlterConfigOpType.DELETE, "a setting that has the brokers' default again"),
+}
 
 
 def add_command(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -32,8 +42,10 @@ def add_command(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -
     _add_part(parts, "list", run_list, "list all topics").add_argument(
         "--internal", action="store_true", help="Kafka's own, too"
     )
-    _add_part(parts, "describe", run_describe, "show partitions and what they hold").add_argument(
-        "topics", nargs="+", metavar="TOPIC"
+    describe = _add_part(parts, "describe", run_describe, "show partitions, and settings")
+    describe.add_argument("topics", nargs="+", metavar="TOPIC")
+    describe.add_argument(
+        "--all-settings", action="store_true", help="those that are Kafka's defaults, too"
     )
     _add_part(parts, "delete", run_delete, "delete topics with all their records").add_argument(
         "topics", nargs="+", metavar="TOPIC"
@@ -53,6 +65,19 @@ def add_command(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -
         metavar="KEY=VALUE",
         help="a setting of the topic, such as retention.ms=-1; may be given again",
     )
+    alter = _add_part(parts, "alter", run_alter, "change settings of topics")
+    alter.add_argument("topics", nargs="+", metavar="TOPIC")
+    for option, (op_type, what) in CHANGES.items():
+        alter.add_argument(
+            option,
+            action="append",
+            default=[],
+            type=partial(_change, op_type),
+            dest="changes",
+            metavar="KEY" if op_type is AlterConfigOpType.DELETE else "KEY=VALUE",
+            help=f"{what}; may be given again",
+        )
+    alter.set_defaults(parser=alter)
 
 
 def run_list(options: argparse.Namespace) -> int:
@@ -82,20 +107,42 @@ def run_describe(options: argparse.Namespace) -> int:
         led = [TopicPartition(p.topic, p.partition) for p in places if p.leader_id is not None]
         begins = consumer.beginning_offsets(led) if led else {}
         ends = consumer.end_offsets(led) if led else {}
-    rows = [
-        {
-            "topic": place.topic,
-            "partition": place.partition,
-            "begin_offset": begins.get(TopicPartition(place.topic, place.partition)),
-            "end_offset": ends.get(TopicPartition(place.topic, place.partition)),
-            "leader": place.leader_id,
-            "replicas": place.replica_ids,
-            "in_sync": place.in_sync_replica_ids,
-        }
-        for place in places
-    ]
-    write_rows("partition", rows, is_json=options.json)
+        rows = [
+            {
+                "topic": place.topic,
+                "partition": place.partition,
+                "begin_offset": begins.get(TopicPartition(place.topic, place.partition)),
+                "end_offset": ends.get(TopicPartition(place.topic, place.partition)),
+                "leader": place.leader_id,
+                "replicas": place.replica_ids,
+                "in_sync": place.in_sync_replica_ids,
+            }
+            for place in places
+        ]
+        write_rows("partition", rows, is_json=options.json)
+        settings = _setting_rows(admin, topics, is_complete=options.all_settings)
+    if settings and not options.json:
+        write_output("\n")
+    write_rows("setting", settings, is_json=options.json)
     return 0
+
+
+def _setting_rows(
+    admin: Admin, topics: Iterable[TopicDescription], *, is_complete: bool
+) -> list[Row]:
+    resources = [_resource(topic.name) for topic in topics]
+    found = admin.describe_configs(resources)
+    return [
+        {
+            "topic": resource.name,
+            "setting": name,
+            "value": "<hidden>" if entry.is_sensitive else entry.value,
+            "source": entry.source.name,
+        }
+        for resource in resources
+        for name, entry in sorted(found[resource].items())
+        if is_complete or not entry.is_default
+    ]
 
 
 def run_create(options: argparse.Namespace) -> int:
@@ -117,11 +164,40 @@ def run_create(options: argparse.Namespace) -> int:
     return 0
 
 
+def run_alter(options: argparse.Namespace) -> int:
+    names = [change.name for change in options.changes]
+    if not names:
+        options.parser.error(f"there is nothing to change; give {', '.join(CHANGES)}")
+    for name in names:
+        if names.count(name) > 1:
+            options.parser.error(f"{name} is given twice")
+    with pykclient.Admin(client_settings(options, "admin")) as admin:
+        topics = _described(admin, options.topics)  # none is changed when one is not there
+        admin.incremental_alter_configs(
+            {_resource(topic.name): options.changes for topic in topics}
+        )
+    return 0
+
+
 def run_delete(options: argparse.Namespace) -> int:
     with pykclient.Admin(client_settings(options, "admin")) as admin:
         _described(admin, options.topics)  # none is deleted when one is not there
         admin.delete_topics(options.topics)
     return 0
+
+
+def _resource(topic: str) -> ConfigResource:
+    return ConfigResource(ConfigResourceType.TOPIC, topic)
+
+
+def _change(op_type: AlterConfigOpType, text: str) -> AlterConfigOp:
+    """Read ``KEY=VALUE``, or the key of a deletion. Raises `argparse.ArgumentTypeError`."""
+    is_deletion = op_type is AlterConfigOpType.DELETE
+    name, value = (text, None) if is_deletion else key_and_value(text)
+    try:
+        return AlterConfigOp(name, value, op_type)
+    except UsageError as error:
+        raise argparse.ArgumentTypeError(str(error)) from error
 
 
 def _described(admin: Admin, names: Iterable[str]) -> list[TopicDescription]:

@@ -101,7 +101,7 @@ class Storage:
         self, topic: str, topic_id: bytes, assignments: Sequence[Sequence[int]],
         config: Mapping[str, str],
     ) -> None:  # fmt: skip
-        """A topic was made, or has more partitions now."""
+        """A topic was made, or has more partitions or other settings now."""
 
     def on_topic_deleted(self, topic: str, partition_count: int) -> None:
         """A topic is gone, and its segments."""

@@ -13,7 +13,7 @@ from pykclient.testing.fake.log import LogSettings, PartitionLog
 from pykclient.types import TopicPartition
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
     from uuid import UUID
 
     from pykclient.testing.fake.storage import Storage
@@ -22,47 +22,6 @@ NO_LEADER = -1
 NAME_LENGTH_MAX = 249
 
 _NAME = re.compile(r"[a-zA-Z0-9._-]+")
-
-SETTINGS = frozenset(
-    {
-        "cleanup.policy",
-        "compression.gzip.level",
-        "compression.lz4.level",
-        "compression.type",
-        "compression.zstd.level",
-        "delete.retention.ms",
-        "file.delete.delay.ms",
-        "flush.messages",
-        "flush.ms",
-        "follower.replication.throttled.replicas",
-        "index.interval.bytes",
-        "internal.segment.bytes",
-        "leader.replication.throttled.replicas",
-        "local.retention.bytes",
-        "local.retention.ms",
-        "max.compaction.lag.ms",
-        "max.message.bytes",
-        "message.downconversion.enable",
-        "message.timestamp.after.max.ms",
-        "message.timestamp.before.max.ms",
-        "message.timestamp.type",
-        "min.cleanable.dirty.ratio",
-        "min.compaction.lag.ms",
-        "min.insync.replicas",
-        "preallocate",
-        "remote.log.copy.disable",
-        "remote.log.delete.on.disable",
-        "remote.storage.enable",
-        "retention.bytes",
-        "retention.ms",
-        "segment.bytes",
-        "segment.index.bytes",
-        "segment.jitter.ms",
-        "segment.ms",
-        "unclean.leader.election.enable",
-    }
-)
-"""What a topic's settings may be named, as of Kafka 4.3.1."""
 
 
 class Partition:
@@ -107,6 +66,17 @@ class Topic:
         self.partitions: list[Partition] = []
         self.grow(assignments)
 
+    def configure(self, config: Mapping[str, str]) -> None:
+        """Have other settings; the logs obey them from now on. Raises ValueError as creating does.
+
+        Segments that there are stay as they are.
+        """
+        settings, replicas = log_settings(config), min_insync_replicas(config)
+        self.config, self.min_insync_replicas = dict(config), replicas
+        for partition in self.partitions:
+            partition.log.settings = settings
+        self._keep()
+
     def grow(self, assignments: Sequence[Sequence[int]]) -> list[Partition]:
         """Have more partitions, with these replicas; the new ones."""
         settings = log_settings(self.config)
@@ -116,13 +86,16 @@ class Topic:
             log = PartitionLog(settings, self._storage.log_store(name), name)
             added.append(Partition(name, replicas, log))
         self.partitions += added
+        self._keep()
+        return added
+
+    def _keep(self) -> None:
         self._storage.on_topic(
             self.name,
             self.topic_id,
             [partition.replicas for partition in self.partitions],
             self.config,
         )
-        return added
 
     @property
     def is_internal(self) -> bool:
@@ -135,13 +108,6 @@ def is_valid_name(name: str) -> bool:
     if name in (".", "..") or len(name) > NAME_LENGTH_MAX:
         return False
     return _NAME.fullmatch(name) is not None
-
-
-def check_setting_names(config: Iterable[str]) -> None:
-    """Raise ValueError for names that no setting of a Kafka topic has."""
-    unknown = sorted(set(config) - SETTINGS)
-    if unknown:
-        raise ValueError(f"a topic has no setting {', '.join(map(repr, unknown))}")
 
 
 def log_settings(config: Mapping[str, str]) -> LogSettings:
@@ -157,18 +123,6 @@ def log_settings(config: Mapping[str, str]) -> LogSettings:
         retention_bytes=_number(config, "retention.bytes", defaults.retention_bytes),
         is_log_append_time=config.get("message.timestamp.type") == "LogAppendTime",
     )
-
-
-def default_config() -> dict[str, str]:
-    """The settings that logs obey, as a topic has them that names none."""
-    defaults = LogSettings()
-    return {
-        "segment.bytes": str(defaults.segment_bytes),
-        "max.message.bytes": str(defaults.max_message_bytes),
-        "retention.ms": str(defaults.retention_ms),
-        "retention.bytes": str(defaults.retention_bytes),
-        "message.timestamp.type": "CreateTime",
-    }
 
 
 def min_insync_replicas(config: Mapping[str, str]) -> int | None:

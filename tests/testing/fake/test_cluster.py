@@ -333,7 +333,7 @@ def test_a_setting_that_no_topic_has_is_refused() -> None:
     response = response_to(cluster, CreateTopicsRequest(topics=[topic]), CreateTopicsResponse)
     [refused] = response.topics
     assert refused.error_code == InvalidConfigError.code
-    assert refused.error_message == "a topic has no setting 'retention.mss'"
+    assert refused.error_message == "Unknown topic config name: retention.mss"
     assert not cluster.topics
 
 

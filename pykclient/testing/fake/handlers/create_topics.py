@@ -27,12 +27,8 @@ from pykclient.protocol.messages.create_topics import (
     CreateTopicsResponse,
 )
 from pykclient.testing.fake.handlers.handler import Handler
-from pykclient.testing.fake.topics import (
-    check_setting_names,
-    is_valid_name,
-    log_settings,
-    min_insync_replicas,
-)
+from pykclient.testing.fake.topic_settings import check_config
+from pykclient.testing.fake.topics import is_valid_name
 
 if TYPE_CHECKING:
     from pykclient.errors.base import BrokerError
@@ -72,11 +68,13 @@ def _created(
         return _refused(topic, InvalidTopicError, "the name is not valid")
     if topic.name in cluster.topics:
         return _refused(topic, TopicAlreadyExistsError, f"topic {topic.name!r} exists")
+    nulls = [each.name for each in topic.configs if each.value is None]
+    if nulls:
+        reason = f"Null value not supported for topic configs: {', '.join(nulls)}"
+        return _refused(topic, InvalidConfigError, reason)
     config = {each.name: each.value or "" for each in topic.configs}
     try:
-        check_setting_names(config)
-        log_settings(config)
-        min_insync_replicas(config)
+        check_config(config)
     except ValueError as error:
         return _refused(topic, InvalidConfigError, str(error))
     assignments = _assignments(cluster, topic)

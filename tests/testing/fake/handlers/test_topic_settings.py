@@ -1,4 +1,7 @@
-"""DescribeConfigs and CreatePartitions of a fake broker."""
+"""DescribeConfigs, IncrementalAlterConfigs and CreatePartitions of a fake broker.
+
+Which values are refused, and why, `tests/integration/test_admin_configs.py` compares with Kafka.
+"""
 
 from __future__ import annotations
 
@@ -22,6 +25,12 @@ from pykclient.protocol.messages.describe_configs import (
     DescribeConfigsResponse,
     DescribeConfigsResult,
 )
+from pykclient.protocol.messages.incremental_alter_configs import (
+    AlterableConfig,
+    AlterConfigsResource,
+    IncrementalAlterConfigsRequest,
+    IncrementalAlterConfigsResponse,
+)
 from pykclient.testing import FakeCluster
 from pykclient.testing.fake.handlers.describe_configs import BROKER, TOPIC
 from tests.testing.fake.requests import response_to
@@ -43,7 +52,7 @@ def described(
     return result
 
 
-def test_a_topics_settings_are_its_own_and_the_defaults_of_the_log(cluster: FakeCluster) -> None:
+def test_a_topics_settings_are_its_own_and_the_defaults(cluster: FakeCluster) -> None:
     configs = {each.name: each for each in described(cluster, TOPIC, "t").configs}
     assert (configs["retention.ms"].value, configs["retention.ms"].config_source) == ("5", 1)
     assert (configs["segment.bytes"].value, configs["segment.bytes"].config_source) == (
@@ -65,6 +74,78 @@ def test_a_topics_settings_are_its_own_and_the_defaults_of_the_log(cluster: Fake
 def test_of_others_there_is_nothing(cluster: FakeCluster, kind: int, name: str, code: int) -> None:
     result = described(cluster, kind, name)
     assert (result.error_code, result.configs) == (code, [])
+
+
+def altered(
+    cluster: FakeCluster, *changes: AlterableConfig, kind: int = TOPIC, name: str = "t"
+) -> tuple[int, str | None]:
+    """Error code and reason of a change."""
+    request = IncrementalAlterConfigsRequest([AlterConfigsResource(kind, name, list(changes))])
+    (result,) = response_to(cluster, request, IncrementalAlterConfigsResponse).responses
+    return result.error_code, result.error_message
+
+
+def test_lists_grow_and_shrink(cluster: FakeCluster) -> None:
+    policies = []
+    for operation, text in (
+        (2, "compact"),
+        (3, "delete"),
+        (2, "compact,delete"),
+        (3, "x"),
+        (1, ""),
+    ):
+        assert altered(cluster, AlterableConfig("cleanup.policy", operation, text)) == (0, None)
+        (policy,) = described(cluster, TOPIC, "t", ["cleanup.policy"]).configs
+        policies.append(policy.value)
+    assert policies == ["delete,compact", "compact", *2 * ["compact,delete"], "delete"]
+
+
+def test_the_clusters_own_setting_stands_behind_a_topics() -> None:
+    cluster = FakeCluster(2, min_insync_replicas=2)
+    cluster.create_topic("t", config={"min.insync.replicas": "1"})
+    request = DescribeConfigsRequest(
+        resources=[DescribeConfigsResource(TOPIC, "t", ["min.insync.replicas"])],
+        include_synonyms=True,
+    )
+    (result,) = response_to(cluster, request, DescribeConfigsResponse).results
+    (setting,) = result.configs
+    assert [(each.value, each.source) for each in setting.synonyms] == [("1", 1), ("2", 4)]
+    altered(cluster, AlterableConfig("min.insync.replicas", 1, None))
+    (setting,) = described(cluster, TOPIC, "t", ["min.insync.replicas"]).configs
+    assert (setting.value, setting.config_source) == ("2", 4)
+
+
+@pytest.mark.parametrize(
+    ("changes", "place", "reason"),
+    [
+        ([("flush.ms", 0, None)], (TOPIC, "t"), "Null value not supported for : flush.ms"),
+        ([("flush.ms", 1, None)] * 2, (TOPIC, "t"), "Error due to duplicate config keys"),
+        ([("flush.ms", 9, "5")], (TOPIC, "t"), "Unknown operation type"),
+        ([("flush.ms", 0, "5")], (BROKER, "0"), "only topics have settings that can be changed"),
+        ([("flush.ms", 0, "5")], (TOPIC, "no topic!"), "the name is not valid"),
+        ([("flush.ms", 0, "5")], (TOPIC, "absent"), "The topic 'absent' does not exist."),
+    ],
+)
+def test_what_no_client_should_request_is_refused(
+    cluster: FakeCluster,
+    changes: list[tuple[str, int, str | None]],
+    place: tuple[int, str],
+    reason: str,
+) -> None:
+    kind, name = place
+    code, message = altered(
+        cluster, *(AlterableConfig(*each) for each in changes), kind=kind, name=name
+    )
+    assert code != 0
+    assert reason in (message or "")
+    assert cluster.topics["t"].config == {"retention.ms": "5"}
+
+
+def test_a_resource_that_is_named_twice_is_not_changed(cluster: FakeCluster) -> None:
+    resource = AlterConfigsResource(TOPIC, "t", [AlterableConfig("flush.ms", 0, "5")])
+    request = IncrementalAlterConfigsRequest([resource, resource])
+    results = response_to(cluster, request, IncrementalAlterConfigsResponse).responses
+    assert {each.error_code for each in results} == {InvalidRequestError.code}
 
 
 @pytest.mark.parametrize(
