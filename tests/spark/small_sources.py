@@ -5,6 +5,7 @@ Spark's Python processes import them from here, by name.
 
 from __future__ import annotations
 
+import gc
 import json
 import os
 import time
@@ -95,7 +96,15 @@ class NotedReader(DataSourceReader):
         return [InputPartition(partition) for partition in range(PARTITION_COUNT)]
 
     def read(self, partition: InputPartition) -> Iterator[tuple[int, int]]:
+        gc.callbacks.append(self._note_collection)
+        self._calls.note("read", os.environ.get("SPARK_REUSE_WORKER"))
         return iter([(partition.value, number) for number in range(ROW_COUNT)])
+
+    def _note_collection(self, phase: str, info: dict[str, int]) -> None:
+        """Note the first full collection of garbage that follows a read in its process."""
+        if phase == "start" and info["generation"] == 2:
+            gc.callbacks.remove(self._note_collection)
+            self._calls.note("collected")
 
 
 class FilteredSource(NotedSource):

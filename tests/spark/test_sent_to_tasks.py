@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import pickle
 import subprocess
 import sys
@@ -26,6 +27,13 @@ import pickle, sys
 from pykclient import version
 version.__version__ = "0.0.9"
 pickle.load(sys.stdin.buffer)
+"""
+USED_AGAIN = """
+import gc, pickle, sys
+pickled = sys.stdin.buffer.read()
+for use in range(3):
+    pickle.loads(pickled)
+    print(gc.get_freeze_count() > 0)
 """
 
 MADE: dict[str, Callable[[], SentToTasks]] = {
@@ -58,3 +66,20 @@ def test_the_same_version_gets_the_object(name: str) -> None:
     again = pickle.loads(pickle.dumps(made))
     assert type(again) is type(made)
     assert repr(again.__dict__) == repr(made.__dict__)
+
+
+@pytest.mark.parametrize(
+    ("environ", "frozen"), [({"SPARK_REUSE_WORKER": "1"}, [False, True, True]), ({}, [False] * 3)]
+)
+def test_a_process_that_spark_uses_again_keeps_what_it_has_loaded_from_its_collector(
+    environ: dict[str, str], frozen: list[bool]
+) -> None:
+    """Spark collects all garbage after each use: that took ten times as long as a small task."""
+    ended = subprocess.run(
+        [sys.executable, "-c", USED_AGAIN],
+        input=pickle.dumps(MADE["reader"]()),
+        env={**os.environ, **environ},
+        capture_output=True,
+        check=True,
+    )
+    assert ended.stdout.decode().split() == [str(one) for one in frozen]

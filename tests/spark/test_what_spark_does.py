@@ -105,6 +105,16 @@ def test_a_partition_that_is_added_is_seen_by_a_new_load(
     assert (frame.count(), reader.load().count()) == (1, 2)
 
 
+def test_spark_collects_all_garbage_after_each_use_of_a_process(
+    small: SparkSession, calls: Calls, tmp_path: Path
+) -> None:
+    """Why what a process has loaded is kept from its collector (`SentToTasks`)."""
+    assert batch_of(small, "noted", tmp_path).count() == PARTITION_COUNT * ROW_COUNT
+    reads = calls.of("read")
+    assert [call.argument for call in reads] == ["1"] * PARTITION_COUNT
+    await_true(lambda: len(calls.of("collected")) == len(reads), "Spark collects", SPARK_S)
+
+
 def test_spark_gives_the_rows_of_one_pushed_filter_to_every_query_of_a_frame(
     small: SparkSession, tmp_path: Path
 ) -> None:
