@@ -37,7 +37,7 @@ help:
 	@echo "make check     style, types, import rules, generated code"
 	@echo "make chaos     groups of consumers and Spark queries under fire, some forty minutes; CHAOS_ROUNDS=1 is shorter"
 	@echo "make bench     the benchmarks beside other clients, a quarter of an hour; into bench-output"
-	@echo "make bench-spark  the Spark connector beside Spark's own, a quarter of an hour"
+	@echo "make bench-spark  the Spark connector beside Spark's own, some twenty minutes"
 	@echo "make fuzz      both cores beside each other on made-up input; FUZZ_CASES=100000 of each kind"
 	@echo "make mutants   plants one defect after the other in a copy: tests must notice; MUTANTS_JOBS=4 at a time"
 	@echo "make sanitize  the compiled core's tests under GCC's address and undefined-behaviour sanitizers"

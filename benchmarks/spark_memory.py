@@ -25,6 +25,7 @@ from pyspark.sql import SparkSession
 from rich.console import Console
 from rich.table import Table
 
+from measuring.contest import in_turns
 from measuring.machine import describe
 from pykclient import Admin, NewTopic, Producer
 from pykclient.testing import KafkaCluster
@@ -74,7 +75,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--value-bytes", type=int, default=500_000)
     parser.add_argument("--json", type=Path)
     options = parser.parse_args(arguments)
-    found = measure(record_count=options.records, value_bytes=options.value_bytes)
+    found = list(measure(record_count=options.records, value_bytes=options.value_bytes))
     machine = describe(["pykclient", "pyspark", "pyarrow"])
     table = Table(title=", ".join(f"{name} {value}" for name, value in machine.items()))
     for column in ("case", "Python worker", "JVM direct memory"):
@@ -92,14 +93,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return 0 if all(memory.is_met for memory in found) else 1
 
 
-def measure(*, record_count: int = 2_000, value_bytes: int = 500_000) -> list[Memory]:
-    """The peaks of each case. Each is read in a process of its own, as a JVM keeps what it had."""
+def measure(
+    *, record_count: int = 2_000, value_bytes: int = 500_000, turn_count: int = 1
+) -> Iterator[Memory]:
+    """The peaks of each case. Each turn is a process of its own, as a JVM keeps what it had."""
     # Spark's Python processes import this checkout, as they would the installed wheel.
     environ = {"PYSPARK_PYTHON": sys.executable, **os.environ, "PYTHONPATH": str(ROOT)}
-    found = []
     with KafkaCluster() as kafka:
         for case in CASES:
             fill(kafka.bootstrap_servers, case, record_count, value_bytes)
+        for case in in_turns(CASES, turn_count):
             program = (
                 f"import spark_memory as m; "
                 f"m.read_case({kafka.bootstrap_servers!r}, {case.topic!r}, {record_count})"
@@ -112,8 +115,7 @@ def measure(*, record_count: int = 2_000, value_bytes: int = 500_000) -> list[Me
                 check=True,
             )
             worker_bytes, direct_bytes = map(int, done.stdout.split()[-2:])
-            found.append(Memory(case.name, worker_bytes, direct_bytes))
-    return found
+            yield Memory(case.name, worker_bytes, direct_bytes)
 
 
 def fill(bootstrap_servers: str, case: Case, record_count: int, value_bytes: int) -> None:

@@ -2,7 +2,7 @@
 
 One broker for all that is timed and one behind a proxy for what is counted, a session of two
 local threads with Unix sockets to its Python workers, then sessions with executors of their own. It
-prints what it measures and the table of targets. The full form takes a quarter of an hour on two
+prints what it measures and the table of targets. The full form takes some twenty minutes on two
 quiet cores; ``--quick`` is for development: fewer records, fewer turns.
 
     python benchmarks/spark_suite.py [--quick] [--only ...] [--records N] [--json FILE]
@@ -56,8 +56,8 @@ TIMED: dict[str, Benchmark] = {
 COUNTED: dict[str, Benchmark] = {"stream requests": stream_requests, "idle query": idle}
 EXECUTORS, MEMORY = "executors", "memory"
 BENCHMARKS = (*TIMED, *COUNTED, EXECUTORS, MEMORY)
-FULL = Settings(5_000_000, 1_000_000, 5, 20, 60)
-QUICK = Settings(1_000_000, 300_000, 2, 8, 10)
+FULL = Settings(5_000_000, 1_000_000, 5, 8)
+QUICK = Settings(1_000_000, 300_000, 2, 8)
 
 
 class Measuring:
@@ -104,7 +104,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
         chosen.written_count,
         options.turns or chosen.turn_count,
         chosen.batch_count,
-        chosen.idle_s,
     )
     run = Run(
         shlex.join(["python", "benchmarks/spark_suite.py", *(arguments or sys.argv[1:])]),
@@ -131,7 +130,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         with KafkaCluster(version=KAFKA_VERSION) as kafka:
             measuring.run(EXECUTORS, executors(kafka, settings))
     if MEMORY in options.only:
-        measuring.run(MEMORY, memory())
+        measuring.run(MEMORY, memory(settings))
     _report(run)
     return 1 if measuring.has_failed else 0
 

@@ -46,13 +46,13 @@ BATCH_BYTES = 1_000_000
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """How much is measured: records of a read, rows of a write, turns, seconds of an idle query."""
+    """How much is measured: records of a read, rows of a write, turns of each contender, and
+    batches in a turn of a stream."""
 
     record_count: int
     written_count: int
     turn_count: int
     batch_count: int
-    idle_s: float
 
 
 @contextmanager

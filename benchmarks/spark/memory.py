@@ -1,4 +1,4 @@
-"""Peaks of memory while large records are read, as `spark_memory.py` measures them, once.
+"""Peaks of memory while large records are read, as `spark_memory.py` measures them.
 
 Owner: the thread that measures.
 """
@@ -14,9 +14,11 @@ from spark_memory import measure
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from spark.arena import Settings
 
-def memory() -> Iterator[Measurement]:
-    """A gigabyte in each case, whatever the settings: the peak is that of a run."""
-    for peaks in measure():
+
+def memory(settings: Settings) -> Iterator[Measurement]:
+    """A gigabyte in each case, by new processes in each turn: the kernel keeps a process's peak."""
+    for peaks in measure(turn_count=settings.turn_count):
         figures = {"worker_mb": peaks.worker_bytes / 1e6, "direct_mb": peaks.direct_bytes / 1e6}
         yield Measurement(MEMORY, peaks.case, "pykclient", figures)

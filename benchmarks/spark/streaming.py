@@ -21,6 +21,7 @@ from measuring.measurement import Measurement
 from pykclient import Producer
 from spark.contender import OFFICIAL, OURS, OURS_SHARED
 from spark.requests import RequestCounts
+from spark.targets import IDLE, STREAM
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -34,20 +35,27 @@ FEEDS_S = {"dense": 0.15, "sparse": 1.2}
 SPARSE_SHARE = 4
 FIRST_BATCHES = 2
 BATCH_TIMEOUT_S = 180
-COUNTED_BATCHES = 50
+COUNTED_BATCHES = 25
 WARM_BATCHES = 5
 RECORDS_PER_BATCH = 12
-WARM_UP_S = 8.0
+WARM_UP_S = 5.0
+IDLE_S = 12.0
+"""A turn's part of the minute that the target names, which five turns are together."""
 
 
 def micro_batch(arena: SparkArena, settings: Settings) -> Iterator[Measurement]:
-    """A dense and a sparse feed, into one partition and into six, which tasks may share."""
+    """A dense and a sparse feed, into one partition and into six, which tasks may share.
+
+    Each turn is a query of its own, whose first batches do not count.
+    """
     for partition_count in (1, 6):
-        contenders = (OFFICIAL, OURS) if partition_count == 1 else (OFFICIAL, OURS, OURS_SHARED)
         for feed, interval_s in FEEDS_S.items():
+            contenders = [OFFICIAL, OURS]
+            if partition_count > 1 and feed == "dense":
+                contenders.append(OURS_SHARED)
             case = f"{feed} feed, {partition_count} partition{'s'[: partition_count > 1]}"
             batch_count = settings.batch_count // (SPARSE_SHARE if feed == "sparse" else 1)
-            for contender in in_turns(contenders, 2):
+            for contender in in_turns(contenders, settings.turn_count):
                 with (
                     arena.topic(partition_count) as topic,
                     _query(arena, contender, topic) as query,
@@ -61,12 +69,11 @@ def micro_batch(arena: SparkArena, settings: Settings) -> Iterator[Measurement]:
 
 def stream_requests(arena: SparkArena, settings: Settings) -> Iterator[Measurement]:
     """Batches of twelve records from six partitions: what tasks request once workers are warm."""
-    del settings
     counts = RequestCounts(arena.kafka.proxy(1))
     record_count = RECORDS_PER_BATCH * COUNTED_BATCHES
     # The driver's own requests for ends would hide those of tasks: they are sent once.
     ours = replace(OURS, options={"offsetPollIntervalMs": "3600000"})
-    for contender in (OFFICIAL, ours):
+    for contender in in_turns((OFFICIAL, ours), settings.turn_count):
         limited = replace(
             contender,
             options={
@@ -87,8 +94,7 @@ def stream_requests(arena: SparkArena, settings: Settings) -> Iterator[Measureme
             assert query.lastProgress is not None
             batches = query.lastProgress["batchId"] - WARM_BATCHES
             yield Measurement(
-                "stream requests",
-                "a warm batch of 6 tasks",
+                *STREAM,
                 contender.name,
                 {
                     "list_offsets": (after["LIST_OFFSETS"] - before["LIST_OFFSETS"]) / batches,
@@ -99,23 +105,22 @@ def stream_requests(arena: SparkArena, settings: Settings) -> Iterator[Measureme
 
 
 def idle(arena: SparkArena, settings: Settings) -> Iterator[Measurement]:
-    """A query on six partitions to which nothing comes."""
+    """A query on six partitions to which nothing comes: what each turn takes, for a minute."""
     counts = RequestCounts(arena.kafka.proxy(1))
-    for contender in (OFFICIAL, OURS):
+    for contender in in_turns((OFFICIAL, OURS), settings.turn_count):
         with arena.filled_topic(60) as topic, _query(arena, contender, topic) as query:
             time.sleep(WARM_UP_S)
             before, meter = counts.now(), arena.spark_meter()
-            time.sleep(settings.idle_s)
+            time.sleep(IDLE_S)
             after, spark_cpu_s = counts.now(), meter.seconds()
             if not query.isActive:
                 raise RuntimeError(f"{contender.name}: the stream has ended")
             yield Measurement(
-                "idle query",
-                "a minute" if settings.idle_s == 60 else f"{settings.idle_s:g} s",
+                *IDLE,
                 contender.name,
                 {
-                    "requests": after["all"] - before["all"],
-                    "spark_cpu_s": spark_cpu_s,
+                    "requests": (after["all"] - before["all"]) * 60 / IDLE_S,
+                    "spark_cpu_s": spark_cpu_s * 60 / IDLE_S,
                 },
             )
 

@@ -64,12 +64,12 @@ TARGETS: tuple[Target, ...] = (
         OFFICIAL.name,
         OURS_SHARED.name,
     ),
-    LimitTarget(STREAM, "list_offsets", 0),
-    LimitTarget(STREAM, "connections", 0),
+    LimitTarget(STREAM, "list_offsets", 0, is_worst=True),
+    LimitTarget(STREAM, "connections", 0, is_worst=True),
     RatioTarget(IDLE, "requests", AT_MOST, 0.25, OFFICIAL.name),
     RatioTarget(IDLE, "spark_cpu_s", AT_MOST, 0.5, OFFICIAL.name),
     *(
-        LimitTarget((MEMORY, case.name), figure, limit)
+        LimitTarget((MEMORY, case.name), figure, limit, is_worst=True)
         for case in CASES
         for figure, limit in (("worker_mb", 256), ("direct_mb", 128))
     ),
