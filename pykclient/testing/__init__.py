@@ -14,6 +14,8 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from pykclient.protocol.api_keys import ApiKey
     from pykclient.testing.clock import ManualClock
+    from pykclient.testing.cluster.acls import Acl
+    from pykclient.testing.cluster.certificates import Certificate, CertificateAuthority
     from pykclient.testing.cluster.cluster import KafkaCluster
     from pykclient.testing.cluster.java import MissingPrerequisiteError
     from pykclient.testing.cluster.processes import BrokerFailedError
@@ -39,9 +41,12 @@ if TYPE_CHECKING:
     from pykclient.testing.spark_cluster.cluster import SparkCluster
 
 __all__ = [
+    "Acl",
     "ApiKey",
     "Blackhole",
     "BrokerFailedError",
+    "Certificate",
+    "CertificateAuthority",
     "ClusterSecurity",
     "Cut",
     "Delay",
@@ -65,8 +70,11 @@ __all__ = [
 ]
 
 _HOME = {
+    "Acl": "pykclient.testing.cluster.acls",
     "ApiKey": "pykclient.protocol.api_keys",
     "BrokerFailedError": "pykclient.testing.cluster.processes",
+    "Certificate": "pykclient.testing.cluster.certificates",
+    "CertificateAuthority": "pykclient.testing.cluster.certificates",
     "ClusterSecurity": "pykclient.testing.cluster.security",
     "FakeCluster": "pykclient.testing.fake.cluster",
     "FakeKafka": "pykclient.testing.fake.server",

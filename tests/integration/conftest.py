@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from pykclient.network.io.selector import SelectorPort
-from pykclient.testing import ClusterSecurity
+from pykclient.testing import Acl, ClusterSecurity
 from pykclient.testing.cluster.jars import KAFKA_VERSIONS
 from tests.integration.fake_group import make_brokers
 from tests.integration.recording_stream import HOST, PATIENCE_S
@@ -36,17 +36,27 @@ def shared_cluster(request: pytest.FixtureRequest) -> KafkaCluster:
     return cluster
 
 
+FORBIDDEN = "forbidden-"
+"""How topics are called that a user `carol` alone may use, whom the cluster has not."""
 SECURITY = ClusterSecurity(
-    listeners=("SSL", "MTLS", "SASL_SSL", "SASL_PLAINTEXT"),
+    listeners=("SSL", "MTLS", "SASL_SSL", "SASL_PLAINTEXT", "RENEWED:SSL", "REAUTH:SASL_PLAINTEXT"),
     users={"alice": "alice-secret", "bob smith": 'w"\\ö, =]'},
+    acls=[Acl("User:carol", "ALL", topic=FORBIDDEN, pattern_type="PREFIXED")],
 )
-"""Every way in that a cluster has, and a user whose name and password have to be quoted."""
+"""Every way in that a cluster has, and a user whose name and password have to be quoted. RENEWED
+is for tests that replace its certificate; on REAUTH clients authenticate every few seconds.
+"""
+REAUTH_MS = 5_000
+SECURITY_CONFIG = {
+    "allow.everyone.if.no.acl.found": True,
+    "listener.name.reauth.connections.max.reauth.ms": REAUTH_MS,
+}
 
 
 @pytest.fixture(scope="session")
 def secured_kafka_cluster(kafka_cluster_factory: KafkaClusterFactory) -> KafkaCluster:
     """One broker of the newest version with all secured listeners, shared by the whole run."""
-    return kafka_cluster_factory(security=SECURITY)
+    return kafka_cluster_factory(config=SECURITY_CONFIG, security=SECURITY)
 
 
 @pytest.fixture(params=KAFKA_VERSIONS)

@@ -20,7 +20,7 @@ from pykclient.errors.base import (
     KafkaTimeoutError,
     UsageError,
 )
-from pykclient.testing import BrokerFailedError, KafkaCluster
+from pykclient.testing import BrokerFailedError, ClusterSecurity, KafkaCluster
 from pykclient.testing.cluster.class_archive import make_archive
 from pykclient.testing.cluster.jars import kafka_jars
 from pykclient.testing.cluster.java import find_java
@@ -43,6 +43,7 @@ pytestmark = [
 
 ROOT = Path(__file__).parents[2]
 TIMEOUT_S = 30.0
+JAAS, NO_MODULE = "listener.name.sasl_ssl.plain.sasl.jaas.config", "no.such.LoginModule"
 
 # A process that owns a cluster, has paused its broker, and then sleeps until it is killed.
 OWNER = """
@@ -226,11 +227,12 @@ def test_a_cluster_vanishes_with_the_process_that_owns_it() -> None:
     await_true(lambda: not folder.exists(), "its folder is gone")
 
 
+@pytest.mark.promise("a secured `KafkaCluster` shows no password")
 @pytest.mark.parametrize(
-    "config",
+    ("config", "cause"),
     [
-        pytest.param({"num.partitions": "many"}, id="refused by the formatting tool"),
-        pytest.param({"metric.reporters": "no.such.Reporter"}, id="refused by the broker"),
+        pytest.param({"num.partitions": "many"}, "many", id="refused by the formatting tool"),
+        pytest.param({JAAS: f'{NO_MODULE} required x="canary";'}, NO_MODULE, id="by the broker"),
     ],
 )
 def test_a_broker_that_exits_at_its_start_is_reported_with_the_cause_and_leaves_nothing(
@@ -238,11 +240,13 @@ def test_a_broker_that_exits_at_its_start_is_reported_with_the_cause_and_leaves_
     monkeypatch: pytest.MonkeyPatch,
     tmp_path: Path,
     config: dict[str, str],
+    cause: str,
 ) -> None:
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
-    (value,) = config.values()
-    with pytest.raises(BrokerFailedError, match=value):
-        kafka_cluster_factory(config=config)
+    security = ClusterSecurity(users={"alice": "canary"})
+    with pytest.raises(BrokerFailedError, match=cause) as caught:
+        kafka_cluster_factory(config=config, security=security)
+    assert "canary" not in str(caught.value)
     assert not kafka_processes(tmp_path)
     assert not list(tmp_path.iterdir())
 

@@ -15,7 +15,12 @@ import pytest
 from testcontainers.core.config import ConnectionMode, testcontainers_config
 
 from pykclient.errors.base import ClosedError, ConfigError, KafkaTimeoutError, UsageError
-from pykclient.testing import BrokerFailedError, KafkaCluster, MissingPrerequisiteError
+from pykclient.testing import (
+    BrokerFailedError,
+    ClusterSecurity,
+    KafkaCluster,
+    MissingPrerequisiteError,
+)
 from pykclient.testing.cluster.docker import START_SCRIPT, DockerLayout
 from pykclient.testing.cluster.properties import dump_properties
 from pykclient.testing.port import Address
@@ -91,6 +96,8 @@ def test_an_impossible_version_or_config_is_refused_before_any_request(
         KafkaCluster(version="2.8.2")
     with pytest.raises(ConfigError, match=r"listener\.security\.protocol\.map, log\.dirs"):
         KafkaCluster(config={"log.dirs": "/x", "listener.security.protocol.map": "PLAINTEXT:SSL"})
+    with pytest.raises(UsageError, match="a cluster in containers cannot be secured; unset"):
+        KafkaCluster(security=ClusterSecurity())
     assert engine.requests == []
 
 

@@ -101,6 +101,16 @@ def test_the_error_shows_the_end_of_a_long_log(make: MakeServer) -> None:
     assert shown == [str(number) for number in range(1001 - LOG_TAIL_LINES, 1001)]
 
 
+def test_the_error_shows_the_first_error_of_a_long_log(make: MakeServer) -> None:
+    server = make("echo 0; echo [main] ERROR broken; echo cause; seq 1000; echo ERROR; exit 1")
+    server.start()
+    with pytest.raises(BrokerFailedError) as caught:
+        server.stay_alive(TIMEOUT_S)
+    shown = str(caught.value).splitlines()[1:]
+    assert shown[:3] == ["[main] ERROR broken", "cause", "..."]
+    assert len(shown) == 3 + LOG_TAIL_LINES
+
+
 def test_a_server_that_goes_on_is_left_alone(make: MakeServer) -> None:
     server = make("exec sleep 600")
     server.start()

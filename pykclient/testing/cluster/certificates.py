@@ -14,8 +14,11 @@ Source: KIP-651; Java class ``DefaultSslEngineFactory``.
 from __future__ import annotations
 
 import os
+import socket
+import ssl
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
+from urllib.parse import quote
 
 from pykclient.testing.cluster.java import MissingPrerequisiteError
 
@@ -24,8 +27,12 @@ if TYPE_CHECKING:
     from datetime import datetime
     from pathlib import Path
 
+    from pykclient.testing.port import Address
+
 HOSTNAMES = ("localhost", "127.0.0.1", "::1")
 OWNER_ONLY = 0o600
+_NO_HOST = ("client.invalid",)
+"""What stands for the hosts of a client, since a list of none would not be a valid one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,18 +81,31 @@ class CertificateAuthority:
         `hostnames` are names and addresses of a server; a client needs none. An earlier keystore of
         that name is replaced at once, so no reader sees half of it.
         """
-        # An identity is required, and a client's is not looked at.
         signed = self._authority.issue_cert(
-            *(tuple(hostnames) or (f"{name}.invalid",)),
+            *(tuple(hostnames) or _NO_HOST),
             common_name=name,
             not_before=not_before,
             not_after=not_after,
         )
         key_pem = _in_pkcs8(signed.private_key_pem.bytes(), key_password)
         chain_pem = b"".join(blob.bytes() for blob in signed.cert_chain_pems)
-        path = self._folder / f"{name}.pem"
+        path = self._folder / f"{quote(name, safe=' ')}.pem"
         write_private(path, key_pem + chain_pem)
         return Certificate(path, chain_pem, key_pem, key_password)
+
+
+def presented_certificate(address: Address, *, timeout: float) -> bytes:
+    """What the server at `address` presents in a TLS handshake, in PEM. Raises OSError."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.check_hostname = False
+    context.verify_mode = ssl.CERT_NONE
+    with (
+        socket.create_connection(address, timeout) as connection,
+        context.wrap_socket(connection) as secured,
+    ):
+        certificate = secured.getpeercert(binary_form=True)
+    assert certificate is not None, "a server without a certificate does no handshake"
+    return ssl.DER_cert_to_PEM_cert(certificate).encode()
 
 
 def write_private(path: Path, data: bytes) -> None:

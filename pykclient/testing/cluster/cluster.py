@@ -26,6 +26,7 @@ from pykclient.errors.base import (
     UsageError,
 )
 from pykclient.testing.clock import Deadline
+from pykclient.testing.cluster.acls import create_acls
 from pykclient.testing.cluster.jars import KAFKA_VERSIONS
 from pykclient.testing.cluster.probe import (
     RESPONSE_TIMEOUT_S_MAX,
@@ -38,6 +39,7 @@ from pykclient.testing.cluster.security import (
     MUTUAL_TLS,
     ClusterSecurity,
     key_settings,
+    replace_certificate,
     trust_settings,
 )
 from pykclient.testing.port import Address
@@ -48,7 +50,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from pykclient.protocol.messages.metadata import MetadataResponseTopic
-    from pykclient.testing.cluster.certificates import CertificateAuthority
+    from pykclient.testing.cluster.acls import Acl
+    from pykclient.testing.cluster.certificates import Certificate, CertificateAuthority
     from pykclient.testing.cluster.docker import DockerCluster
     from pykclient.testing.cluster.local import LocalCluster
     from pykclient.testing.cluster.properties import PropertyValue
@@ -111,6 +114,7 @@ class KafkaCluster(Closing):
         self._closed = False
         self._own: ClusterServers | None = None
         self._security = security
+        self._client_certificates: dict[str, Certificate] = {}
         self._addresses: list[Address]
         existing = os.environ.get(BOOTSTRAP_VARIABLE)
         if existing:
@@ -159,10 +163,7 @@ class KafkaCluster(Closing):
             UsageError: the cluster has no `security`, or is not ours.
             ClosedError: the cluster was closed.
         """
-        authority = self._own_cluster().certificates
-        if authority is None:
-            raise UsageError(_NOT_SECURED)
-        return authority
+        return self._secured()[2]
 
     def client_settings(
         self,
@@ -184,23 +185,66 @@ class KafkaCluster(Closing):
                 the cluster has no `security`, or is not ours.
             ClosedError: the cluster was closed.
         """
-        own = self._own_cluster()
-        if self._security is None or own.certificates is None:
-            raise UsageError(_NOT_SECURED)
-        found = self._security.listener(listener)
+        own, security, authority = self._secured()
+        found = security.listener(listener)
         addresses = self._listener_addresses(own, found.name)
         settings = {
             "bootstrap_servers": ",".join(map(str, addresses)),
-            **self._security.client_settings(
-                found, mechanism=mechanism, user=user, password=password
-            ),
+            **security.client_settings(found, mechanism=mechanism, user=user, password=password),
         }
         if found.has_tls:
-            settings |= trust_settings(own.certificates.path)
+            settings |= trust_settings(authority.path)
         if found.protocol == "SSL" and (found.name == MUTUAL_TLS or user is not None):
-            name = user or next(iter(self._security.users))
-            settings |= key_settings(own.certificates.issue(name))
+            name = user or next(iter(security.users))
+            if name not in self._client_certificates:
+                self._client_certificates[name] = authority.issue(name)
+            settings |= key_settings(self._client_certificates[name])
         return settings
+
+    def create_acls(self, *acls: Acl, timeout: float = 30.0) -> None:
+        """Create ACLs, and wait until all brokers that run have them.
+
+        Raises:
+            UsageError: the cluster has no authorizer, which `security` with `acls` gives it, or is
+                not ours.
+            BrokerError: the broker refused one.
+            KafkaTimeoutError: a broker did not have them within `timeout` seconds.
+            ClosedError: the cluster was closed.
+        """
+        own, security, _ = self._secured()
+        if security.acls is None:
+            raise UsageError(
+                "this cluster has no authorizer; make it with ClusterSecurity(acls=()), or with "
+                "the first ACLs"
+            )
+        addresses = [own.address(node_id) for node_id in own.running()]
+        create_acls(addresses, acls, Deadline(timeout))
+
+    def replace_certificate(
+        self, listener: str, certificate: Certificate, *, timeout: float = 30.0
+    ) -> None:
+        """Have all brokers that run present another certificate on a listener.
+
+        They do so when this returns. The key must not be encrypted. A file with the same name as
+        the one in use is read again.
+
+        Raises:
+            UsageError: there is no such listener, or it has no TLS; the cluster has no `security`,
+                or is not ours.
+            BrokerError: a broker refused it.
+            KafkaTimeoutError: a broker did not present it within `timeout` seconds.
+            ClosedError: the cluster was closed.
+        """
+        own, security, _ = self._secured()
+        found = security.listener(listener)
+        if not found.has_tls:
+            raise UsageError(f"listener {found.name} has protocol {found.protocol}, without TLS")
+        deadline = Deadline(timeout)
+        for node_id in own.running():
+            addresses = own.address(node_id), own.client_address(node_id, found.name)
+            replace_certificate(
+                node_id, addresses, listener=found, certificate=certificate, deadline=deadline
+            )
 
     def kill(self, broker: int) -> None:
         """End a broker with SIGKILL, running or paused, and wait until it is gone.
@@ -330,6 +374,15 @@ class KafkaCluster(Closing):
                 "not ours to touch; unset it to start a cluster here"
             )
         return self._own
+
+    def _secured(self) -> tuple[ClusterServers, ClusterSecurity, CertificateAuthority]:
+        """The parts of a cluster of ours that is secured."""
+        own = self._own_cluster()
+        if self._security is None or own.certificates is None:
+            raise UsageError(
+                "this cluster is not secured; make it with KafkaCluster(security=ClusterSecurity())"
+            )
+        return own, self._security, own.certificates
 
     def _broker(self, broker: int) -> Server:
         brokers = self._own_cluster().brokers

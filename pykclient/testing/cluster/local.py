@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING
 
 from pykclient.errors.base import KafkaTimeoutError
 from pykclient.testing.clock import Deadline
+from pykclient.testing.cluster.acls import create_acls
 from pykclient.testing.cluster.certificates import HOSTNAMES, CertificateAuthority, write_private
 from pykclient.testing.cluster.jars import kafka_jars
 from pykclient.testing.cluster.java import find_java
@@ -115,7 +116,7 @@ class LocalCluster(ClusterServers):
             if security is not None:
                 self.certificates = CertificateAuthority(self._group.folder)
                 broker_certificate = self.certificates.issue("broker", hostnames=HOSTNAMES)
-                secured = security.broker_settings(broker_certificate.path, self.certificates.path)
+                secured = security.server_settings(broker_certificate.path, self.certificates.path)
             self._layout = ClusterLayout(
                 self._listener_ports(), self._controller_port.port, config, protocols, secured
             )
@@ -123,7 +124,7 @@ class LocalCluster(ClusterServers):
                 *(str(java.executable), *_JVM_OPTIONS, f"-Djava.io.tmpdir={self._group.folder}"),
                 *jars.java_options(java),
             )
-            self._server_options = server_options
+            self._server_options = [*server_options, *(security.java_options() if security else ())]
             self._servers = self._make_servers()
             credentials = security.scram_credentials() if security is not None else []
             self._format(credentials, deadline)
@@ -131,6 +132,9 @@ class LocalCluster(ClusterServers):
                 server.start()
             for node_id in self._layout.broker_ports:
                 self.wait_until_ready(node_id, deadline)
+            if security is not None and security.acls:
+                addresses = [self.address(node_id) for node_id in self.brokers]
+                create_acls(addresses, security.acls, deadline)
             self._resources = resources.pop_all()
 
     def address(self, node_id: int) -> Address:

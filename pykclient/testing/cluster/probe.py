@@ -1,11 +1,11 @@
-"""What one broker knows of its cluster, read over a connection of its own.
+"""One request to one broker over a connection of its own, in plain text.
 
 This is how a test cluster finds out that it is ready and where a leader is. It shares the messages
 with the clients under test and nothing else, so a fault in their network code cannot hide here.
 
 Owner: the calling thread, for the length of one call.
 Source: the Kafka protocol guide, APIs ApiVersions (ApiVersions is always sent in version 0, which
-every broker knows) and Metadata.
+every broker speaks) and Metadata.
 """
 
 from __future__ import annotations
@@ -19,7 +19,6 @@ from pykclient.errors.base import (
     FrameTooLargeError,
     UnsupportedVersionError,
 )
-from pykclient.protocol.api_keys import ApiKey
 from pykclient.protocol.message import Message, decode_response, encode_request
 from pykclient.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from pykclient.protocol.messages.metadata import (
@@ -62,29 +61,49 @@ def fetch_metadata(
         DecodeError: the response is not one of Kafka's.
         UnsupportedVersionError: the broker speaks no version of Metadata that we speak.
     """
+    request = MetadataRequest(
+        topics=[MetadataRequestTopic(name=topic) for topic in topics],
+        allow_auto_topic_creation=False,
+    )
+    return exchange(
+        address, request, MetadataResponse, timeout=timeout, version_min=METADATA_VERSION_MIN
+    )
+
+
+def exchange(
+    address: Address, request: Request, kind: type[M], *, timeout: float, version_min: int = 0
+) -> M:
+    """The response, of type `kind`, to a request in the newest version that both sides speak.
+
+    Raises:
+        ConnectionFailedError: nothing listens there, or no whole response came in time.
+        DecodeError: the response is not one of Kafka's.
+        UnsupportedVersionError: the broker speaks no version of it from `version_min` on that we
+            speak.
+    """
     deadline = Deadline(timeout)
     try:
         with socket.create_connection(address, timeout=timeout) as connection:
-            exchange = _Exchange(connection, deadline)
-            versions = exchange.request(ApiVersionsRequest(), 0, ApiVersionsResponse)
-            request = MetadataRequest(
-                topics=[MetadataRequestTopic(name=topic) for topic in topics],
-                allow_auto_topic_creation=False,
-            )
-            return exchange.request(request, _metadata_version(address, versions), MetadataResponse)
+            exchanged = _Exchange(connection, deadline)
+            versions = exchanged.request(ApiVersionsRequest(), 0, ApiVersionsResponse)
+            version_min = max(version_min, request.min_version)
+            version = _version(address, versions, request, version_min)
+            return exchanged.request(request, version, kind)
     except OSError as error:
         raise ConnectionFailedError(f"no response from the broker at {address}: {error}") from error
 
 
-def _metadata_version(address: Address, versions: ApiVersionsResponse) -> int:
+def _version(
+    address: Address, versions: ApiVersionsResponse, request: Request, version_min: int
+) -> int:
     for api in versions.api_keys:
-        if api.api_key == ApiKey.METADATA:
-            version = min(api.max_version, MetadataRequest.max_version)
-            if version >= max(api.min_version, METADATA_VERSION_MIN):
+        if api.api_key == request.api_key:
+            version = min(api.max_version, request.max_version)
+            if version >= max(api.min_version, version_min):
                 return version
     raise UnsupportedVersionError(
-        f"the broker at {address} speaks no version of Metadata between "
-        f"{METADATA_VERSION_MIN} and {MetadataRequest.max_version}"
+        f"the broker at {address} speaks no version of {request.api_key.name} between "
+        f"{version_min} and {request.max_version}"
     )
 
 

@@ -40,6 +40,7 @@ if TYPE_CHECKING:
 CLOSE_TIMEOUT_S = watchdog.REMOVE_TIMEOUT_S + 5.0
 LOG_TAIL_LINES = 25
 KILL_TIMEOUT_S = 15.0
+_ERROR = " ERROR "
 
 
 class BrokerState(Enum):
@@ -272,9 +273,16 @@ class ServerProcess:
 
 
 def tail(log: Path) -> str:
-    """The last lines of a log file."""
+    """The last lines of a log file, after the first error where that is not among them.
+
+    A broker that cannot start logs much more while it shuts down.
+    """
     lines = log.read_text(errors="replace").splitlines()
-    return "\n".join(lines[-LOG_TAIL_LINES:])
+    earlier, last = lines[:-LOG_TAIL_LINES], lines[-LOG_TAIL_LINES:]
+    errors = [index for index, line in enumerate(earlier) if _ERROR in line]
+    # The exception's own text is in the next line.
+    first = [*lines[errors[0] : errors[0] + 2], "..."] if errors else []
+    return "\n".join([*first, *last])
 
 
 def _kill(process: subprocess.Popen[bytes]) -> None:

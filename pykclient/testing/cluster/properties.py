@@ -80,7 +80,7 @@ class ClusterLayout:
     """Brokers by node id, each with the ports of its listeners, and the controller's port.
 
     A broker that has the listener `INTER_BROKER` is reached there by the others and the controller.
-    `protocols` are those of the listeners for clients, and `security` is what the brokers need for
+    `protocols` are those of the listeners for clients, and `security` is what the servers need for
     them; `config` is the user's own.
 
     Raises:
@@ -109,7 +109,6 @@ class ClusterLayout:
         if not self.has_own_controller:
             listeners.append(self._controller_listener)
         return {
-            **self.security,
             **self._shared(node_id, folder),
             "inter.broker.listener.name": INTER_BROKER if INTER_BROKER in ports else PLAINTEXT,
             "process.roles": "broker" if self.has_own_controller else "broker,controller",
@@ -137,6 +136,7 @@ class ClusterLayout:
         voter_id = CONTROLLER_ID if self.has_own_controller else min(self.broker_ports)
         mapped = {PROTOCOL_MAP: protocol_map(self.protocols)} if self._maps_listeners else {}
         return {
+            **self.security,
             **settings_of(node_id, len(self.broker_ports), self.config),
             **mapped,
             "node.id": node_id,

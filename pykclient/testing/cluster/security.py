@@ -15,18 +15,36 @@ from __future__ import annotations
 import base64
 import hashlib
 import os
+import time
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple
 
 from pykclient.config.unknown_keys import did_you_mean
-from pykclient.errors.base import ConfigError, UsageError
+from pykclient.errors.base import (
+    ConfigError,
+    ConnectionFailedError,
+    KafkaTimeoutError,
+    UsageError,
+)
+from pykclient.errors.broker import error_for_code
+from pykclient.protocol.messages.incremental_alter_configs import (
+    AlterableConfig,
+    AlterConfigsResource,
+    IncrementalAlterConfigsRequest,
+    IncrementalAlterConfigsResponse,
+)
+from pykclient.testing.cluster.certificates import presented_certificate
+from pykclient.testing.cluster.probe import exchange, response_timeout_s
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from pathlib import Path
 
+    from pykclient.testing.clock import Deadline
+    from pykclient.testing.cluster.acls import Acl
     from pykclient.testing.cluster.certificates import Certificate
     from pykclient.testing.cluster.properties import PropertyValue
+    from pykclient.testing.port import Address
 
 PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 MUTUAL_TLS = "MTLS"
@@ -36,6 +54,13 @@ SCRAM_ITERATIONS = 4096
 SCRAM_SALT_BYTES = 16
 _SCRAM_HASHES = {"SCRAM-SHA-256": "sha256", "SCRAM-SHA-512": "sha512"}
 
+_ASK_PAUSE_S = 0.02
+_HANDSHAKES = 9
+"""Connections go in turn to the threads of a listener, three unless the `config` says otherwise
+(``num.network.threads``), and each takes a new certificate by itself."""
+_BROKER = 4
+"""The kind of a resource whose settings are a broker's."""
+
 _PACKAGE = "org.apache.kafka.common.security"
 _LOGIN_MODULES = {
     "PLAIN": f"{_PACKAGE}.plain.PlainLoginModule",
@@ -44,6 +69,12 @@ _LOGIN_MODULES = {
     "OAUTHBEARER": f"{_PACKAGE}.oauthbearer.OAuthBearerLoginModule",
 }
 MECHANISMS = tuple(_LOGIN_MODULES)
+_OIDC_HANDLER = f"{_PACKAGE}.oauthbearer.OAuthBearerValidatorCallbackHandler"
+_ALLOWED_URLS = "org.apache.kafka.sasl.oauthbearer.allowed.urls"
+
+_AUTHORIZER = "org.apache.kafka.metadata.authorizer.StandardAuthorizer"
+_ANONYMOUS = "User:ANONYMOUS"
+"""The brokers themselves, on the listener of their own."""
 
 _COMMON_NAME_ALONE = "RULE:^(?:.*,)?CN=([^,]+)(?:,.*)?$/$1/,DEFAULT"
 """The principal of a client with a certificate is User: and the common name."""
@@ -74,8 +105,11 @@ class ClusterSecurity:
     that have a certificate. Further ones have a name, as in ``listener.security.protocol.map``:
     ``"REAUTH:SASL_SSL"``, and settings of their own by the cluster's `config`, with
     ``listener.name.reauth.`` before Kafka's name.
-    `mechanisms` are those of SASL. `users` are users of PLAIN and SCRAM with their passwords, and
-    OAUTHBEARER takes any, with unsecured tokens.
+    `mechanisms` are those of SASL. `users` are users of PLAIN and SCRAM with their passwords.
+    OAUTHBEARER takes anyone, with unsecured tokens; with `jwks_url` it takes tokens that are signed
+    by a key which the broker finds there, and none without a signature.
+    `acls` turn the authorizer on: apart from `super_users`, like ``User:alice``, clients may do
+    what an ACL allows.
 
     Raises:
         ConfigError: what cannot be: an unknown protocol or mechanism, a name twice, no user.
@@ -84,6 +118,9 @@ class ClusterSecurity:
     listeners: Sequence[str] = ("SASL_SSL",)
     mechanisms: Sequence[str] = MECHANISMS
     users: Mapping[str, str] = field(default_factory=lambda: {"alice": "alice-secret"}, repr=False)
+    jwks_url: str | None = None
+    acls: Sequence[Acl] | None = None
+    super_users: Sequence[str] = ()
 
     def __post_init__(self) -> None:
         listeners = self.client_listeners
@@ -119,24 +156,38 @@ class ClusterSecurity:
             f"{did_you_mean(name or '', names)}"
         )
 
-    def broker_settings(self, keystore: Path, truststore: Path) -> dict[str, PropertyValue]:
-        """What a broker needs beside its listeners and their protocols."""
+    def server_settings(self, keystore: Path, truststore: Path) -> dict[str, PropertyValue]:
+        """What a server needs beside its listeners and their protocols."""
         settings: dict[str, PropertyValue] = {
             "ssl.keystore.type": "PEM",
             "ssl.keystore.location": str(keystore),
             "ssl.truststore.type": "PEM",
             "ssl.truststore.location": str(truststore),
             "ssl.principal.mapping.rules": _COMMON_NAME_ALONE,
+            # A certificate that takes another's place may be of another name, and for other hosts.
+            "ssl.allow.dn.changes": True,
+            "ssl.allow.san.changes": True,
             "sasl.enabled.mechanisms": ",".join(self.mechanisms),
         }
+        if self.acls is not None:
+            settings["authorizer.class.name"] = _AUTHORIZER
+            settings["super.users"] = ";".join([_ANONYMOUS, *self.super_users])
+        if self.jwks_url is not None:
+            settings["sasl.oauthbearer.jwks.endpoint.url"] = self.jwks_url
         for listener in self.client_listeners:
             prefix = f"listener.name.{listener.name.lower()}"
             if listener.name == MUTUAL_TLS:
                 settings[f"{prefix}.ssl.client.auth"] = "required"
             for mechanism in self.mechanisms if listener.has_sasl else ():
-                name = f"{prefix}.{mechanism.lower()}.sasl.jaas.config"
-                settings[name] = self._broker_jaas(mechanism)
+                name = f"{prefix}.{mechanism.lower()}.sasl"
+                settings[f"{name}.jaas.config"] = self._broker_jaas(mechanism)
+                if mechanism == "OAUTHBEARER" and self.jwks_url is not None:
+                    settings[f"{name}.server.callback.handler.class"] = _OIDC_HANDLER
         return settings
+
+    def java_options(self) -> list[str]:
+        """What a broker's JVM needs: Kafka reads keys from no address that is not named there."""
+        return [] if self.jwks_url is None else [f"-D{_ALLOWED_URLS}={self.jwks_url}"]
 
     def scram_credentials(self) -> list[str]:
         """The users with what SCRAM stores of their passwords, as Kafka's StorageTool takes them.
@@ -193,6 +244,52 @@ class ClusterSecurity:
                 )
             password = self.users[name]
         return _jaas(mechanism, {"username": name, "password": password})
+
+
+def replace_certificate(
+    node_id: int,
+    addresses: tuple[Address, Address],
+    *,
+    listener: Listener,
+    certificate: Certificate,
+    deadline: Deadline,
+) -> None:
+    """Have a broker use another certificate on a listener, and wait until it presents that.
+
+    The `addresses` are the broker's in plain text, and of the listener.
+
+    Raises:
+        BrokerError: the broker refused the keystore.
+        KafkaTimeoutError: it still presented another one when the time was over.
+    """
+    prefix = f"listener.name.{listener.name.lower()}.ssl.keystore"
+    settings = {f"{prefix}.location": str(certificate.path), f"{prefix}.type": "PEM"}
+    configs = [AlterableConfig(name=name, value=value) for name, value in settings.items()]
+    resource = AlterConfigsResource(_BROKER, str(node_id), configs)
+    plain, secured = addresses
+    response = exchange(
+        plain,
+        IncrementalAlterConfigsRequest(resources=[resource]),
+        IncrementalAlterConfigsResponse,
+        timeout=response_timeout_s(deadline),
+    )
+    for result in response.responses:
+        if result.error_code:
+            raise error_for_code(result.error_code, result.error_message)
+    in_a_row = 0
+    while in_a_row < _HANDSHAKES:
+        try:
+            presented = presented_certificate(secured, timeout=response_timeout_s(deadline))
+        except OSError as error:
+            raise ConnectionFailedError(f"no TLS handshake at {secured}: {error}") from error
+        in_a_row = in_a_row + 1 if presented == certificate.chain_pem else 0
+        if in_a_row == 0:
+            if deadline.has_passed():
+                raise KafkaTimeoutError(
+                    f"broker {node_id} still presented another certificate on {listener.name} "
+                    f"after {deadline.timeout_ms} ms"
+                )
+            time.sleep(_ASK_PAUSE_S)
 
 
 def key_settings(certificate: Certificate) -> dict[str, str]:
