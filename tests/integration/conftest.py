@@ -27,12 +27,10 @@ def old_kafka_cluster(kafka_cluster_factory: KafkaClusterFactory) -> KafkaCluste
     return kafka_cluster_factory(version=KAFKA_VERSIONS[-1])
 
 
-def shared_cluster(request: pytest.FixtureRequest) -> KafkaCluster:
+def shared_cluster(request: pytest.FixtureRequest, name: str = "kafka_cluster") -> KafkaCluster:
     """The run's cluster of the version that is the fixture's parameter."""
     newest = request.param == KAFKA_VERSIONS[0]
-    cluster: KafkaCluster = request.getfixturevalue(
-        "kafka_cluster" if newest else "old_kafka_cluster"
-    )
+    cluster: KafkaCluster = request.getfixturevalue(name if newest else f"old_{name}")
     return cluster
 
 
@@ -57,6 +55,18 @@ SECURITY_CONFIG = {
 def secured_kafka_cluster(kafka_cluster_factory: KafkaClusterFactory) -> KafkaCluster:
     """One broker of the newest version with all secured listeners, shared by the whole run."""
     return kafka_cluster_factory(config=SECURITY_CONFIG, security=SECURITY)
+
+
+@pytest.fixture(scope="session")
+def old_secured_kafka_cluster(kafka_cluster_factory: KafkaClusterFactory) -> KafkaCluster:
+    """The same of the oldest tested version."""
+    return kafka_cluster_factory(1, KAFKA_VERSIONS[-1], SECURITY_CONFIG, security=SECURITY)
+
+
+@pytest.fixture(params=KAFKA_VERSIONS)
+def each_secured_kafka_cluster(request: pytest.FixtureRequest) -> KafkaCluster:
+    """In turn the shared secured cluster of each tested version."""
+    return shared_cluster(request, "secured_kafka_cluster")
 
 
 @pytest.fixture(params=KAFKA_VERSIONS)

@@ -132,17 +132,17 @@ def test_a_wrong_password_and_an_unknown_user_are_refused(
 
 @WORKS
 def test_javas_client_takes_the_same_settings_with_dots(
-    secured_kafka_cluster: KafkaCluster,
+    each_secured_kafka_cluster: KafkaCluster,
 ) -> None:
     topic = f"java-{uuid.uuid4().hex}"
     ways_in = [("SSL", None), ("MTLS", None), *(("SASL_SSL", each) for each in SECURITY.mechanisms)]
     for listener, mechanism in ways_in:
-        settings = secured_kafka_cluster.client_settings(
+        settings = each_secured_kafka_cluster.client_settings(
             listener, mechanism=mechanism, user=None if mechanism is None else "bob smith"
         )
         dotted = {name.replace("_", "."): value for name, value in settings.items()}
-        java_produce(secured_kafka_cluster, topic, [Record(b"lamp")], settings=dotted)
-    (offset,) = end_offsets(secured_kafka_cluster.client_settings("SSL"), topic)
+        java_produce(each_secured_kafka_cluster, topic, [Record(b"lamp")], settings=dotted)
+    (offset,) = end_offsets(each_secured_kafka_cluster.client_settings("SSL"), topic)
     assert offset == len(ways_in)
 
 

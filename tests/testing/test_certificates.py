@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import ssl
+import sys
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from pykclient.testing import Certificate, CertificateAuthority
+from pykclient.testing import Certificate, CertificateAuthority, MissingPrerequisiteError
 from pykclient.testing.cluster.certificates import HOSTNAMES, write_private
 
 if TYPE_CHECKING:
@@ -86,6 +87,12 @@ def test_a_key_may_be_encrypted_and_one_that_does_not_fit_is_noticed(
     write_private(mixed, one.key_pem + two.chain_pem)
     with pytest.raises(ssl.SSLError, match="KEY_VALUES_MISMATCH"):
         handshake(authority, Certificate(mixed, two.chain_pem, one.key_pem))
+
+
+def test_without_trustme_the_cure_is_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setitem(sys.modules, "trustme", None)
+    with pytest.raises(MissingPrerequisiteError, match=r"pip install 'pykclient\[trustme\]'"):
+        CertificateAuthority(tmp_path)
 
 
 def test_the_files_are_for_their_owner_alone_and_stay_in_the_folder(

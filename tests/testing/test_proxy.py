@@ -107,7 +107,9 @@ def test_the_decision_is_made_from_the_head_alone(direction: Direction, head_byt
     assert heads == [FRAME[:head_bytes]]
 
 
-@pytest.mark.parametrize("start", [b"\xff\xff\xff\xff", b"HTTP", b"\x00\x00\x00\x03"])
+@pytest.mark.parametrize(
+    "start", [b"\xff\xff\xff\xff", b"HTTP", b"\x16\x03\x01\x00", b"\x00\x00\x00\x03"]
+)
 def test_what_is_no_frame_passes_as_it_is(start: bytes) -> None:
     stream = stream_of([])
     data = start + b" and anything else"

@@ -29,8 +29,9 @@ from pykclient.testing.proxy.faults import (
 )
 from pykclient.testing.proxy.plan import Strike
 
-FRAME_BYTES_MAX: Final = 2**30
-"""What announces more is no frame of Kafka's."""
+FRAME_BYTES_MAX: Final = 2**28
+"""What announces more is no frame of Kafka's: brokers take 100 MiB (``socket.request.max.bytes``).
+What TLS begins with, 0x16 and a version, would be 352 MiB."""
 
 SIZE: Final = struct.Struct(">i")
 _HEAD_BYTES: Final = {Direction.REQUEST: 12, Direction.RESPONSE: 8}
