@@ -187,33 +187,32 @@ def test_a_key_of_another_client_is_refused_with_the_name_of_that_client(
     )
 
 
-@pytest.mark.promise("security settings are refused until they are built; no secret is shown")
+@pytest.mark.promise("security settings that are not built are refused; no secret is shown")
 @pytest.mark.parametrize("config", CONFIGS)
 @pytest.mark.parametrize(
     ("key", "value"),
     [
-        ("security.protocol", "SASL_SSL"),
-        ("ssl.truststore.location", "/etc/kafka/trust.jks"),
-        ("sasl.mechanism", "SCRAM-SHA-512"),
-        ("ssl_cafile", "ca.pem"),
-        ("sasl_plain_username", "me"),
+        ("ssl.engine.factory.class", "my.Factory"),
+        ("sasl.oauthbearer.token.endpoint.url", "https://h/token"),
+        ("sasl.kerberos.service.name", "kafka"),
+        ("sasl_oauth_token_provider", "me"),
     ],
 )
-def test_security_settings_are_refused_until_they_are_built(
+def test_security_settings_that_are_not_built_are_refused(
     config: type[ClientConfig], key: str, value: str
 ) -> None:
     assert re.search(
-        r"connections are not built yet: only security[._]protocol=PLAINTEXT is",
+        r"It belongs to a part of TLS or SASL that is not built",
         refusal(config, key, value),
     )
 
 
-@pytest.mark.promise("security settings are refused until they are built; no secret is shown")
+@pytest.mark.promise("security settings that are not built are refused; no secret is shown")
 @pytest.mark.parametrize(
     "key",
     [
-        *("sasl.jaas.config", "ssl.key.password", "sasl_plain_password", "sasl.password"),
-        *("ssl.keystore.key", "ssl.pasword"),
+        *("sasl.oauthbearer.client.credentials.client.secret", "oauth_cb_password"),
+        *("sasl.oauthbearer.assertion.private.key.passphrase", "ssl.pasword"),
     ],
 )
 def test_a_refused_secret_is_not_shown(key: str) -> None:

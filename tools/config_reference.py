@@ -75,7 +75,9 @@ def _client(config: type[ClientConfig]) -> Iterator[str]:
 def _supported(setting: Setting[object]) -> str:
     key = f"*`{setting.key}`*" if setting.is_ours else f"`{setting.key}`"
     default = "required" if setting.default is REQUIRED else _value(setting.default_written)
-    return _row(key, default, setting.kind.allowed, setting.meaning)
+    also = ", ".join(f"`{alias}`" for alias in setting.aliases)
+    meaning = f"{setting.meaning} Also: {also}." if also else setting.meaning
+    return _row(key, default, setting.kind.allowed, meaning)
 
 
 def _refused(unsupported: Unsupported) -> Iterator[str]:

@@ -38,6 +38,8 @@ from pykclient.type_parameters import K, V
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
+    from os import PathLike
+    from ssl import SSLContext
 
     from pykclient.errors import CorruptRecordError, RecordDeserializationError
     from pykclient.serialization import DeserializerSetting, SerializerSetting
@@ -66,7 +68,9 @@ def module() -> str:
 
 def _fields(config: type[ClientConfig]) -> Iterator[str]:
     for setting in sorted(config.settings(), key=lambda setting: setting.name):
-        yield f"    {setting.name}: {_annotation(setting)}"
+        line = f"    {setting.name}: {_annotation(setting)}"
+        is_long = len(line) > WIDTH
+        yield line.replace("[", "[\n        ", 1)[:-1] + "\n    ]" if is_long else line
         yield _docstring(setting)
 
 

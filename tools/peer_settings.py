@@ -137,7 +137,7 @@ def here(config: type[ClientConfig], name: str, default: str) -> Found:
     """
     key = underscored(name)
     for setting in config.settings():
-        if key == underscored(setting.key):
+        if key in map(underscored, (setting.key, *setting.aliases)):
             written = setting.default_written.replace(LONG_NAMES, "")
             ours = "required" if setting.default is REQUIRED else written
             return Found(Kind.SAME, name, default, ours)

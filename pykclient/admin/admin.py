@@ -44,6 +44,7 @@ from pykclient.arguments import (
     value_list,
 )
 from pykclient.errors import UsageError
+from pykclient.network.io.secured import secured
 from pykclient.network.io.selector import SelectorPort
 from pykclient.network.live_client import LiveClient, describe_client
 
@@ -88,14 +89,15 @@ class Admin(LiveClient):
             ConfigError: a setting is unknown, malformed or not built yet.
         """
         config = AdminConfig.from_settings(settings, **keywords).named()
-        port = SelectorPort.from_config(config)
+        sockets = SelectorPort.from_config(config)
         try:
+            port = secured(sockets, config)
             self._core = AdminCore(config, port)
             self._driver = AdminDriver(self._core, port)
         except BaseException:
-            port.shutdown()
+            sockets.shutdown()
             raise
-        port.warn_if_dropped(
+        sockets.warn_if_dropped(
             self, f"{self!r} was not closed. Use it in a with block, or call close()"
         )
 

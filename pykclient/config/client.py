@@ -14,6 +14,7 @@ from collections.abc import Mapping
 from itertools import count
 from typing import TYPE_CHECKING, Any, ClassVar, Final, NoReturn
 
+from pykclient.config.security import SecurityConfig
 from pykclient.config.setting import (
     LONG_MAX,
     REQUIRED,
@@ -35,7 +36,7 @@ _CLIENT_NUMBERS: Final = {client: count(1) for client in EVERY_CLIENT}
 """The next number of a client without a name of its own. Every process begins anew."""
 
 
-class ClientConfig:
+class ClientConfig(SecurityConfig):
     """Settings shared by all clients. Times are milliseconds, sizes bytes."""
 
     client: ClassVar[str] = "client"
@@ -114,8 +115,8 @@ class ClientConfig:
         for base in reversed(cls.__mro__):
             for setting in vars(base).values():
                 if isinstance(setting, Setting):
-                    for name in (setting.name, underscored(setting.key)):
-                        cls._by_name[name] = setting
+                    for name in (setting.name, setting.key, *setting.aliases):
+                        cls._by_name[underscored(name)] = setting
 
     @classmethod
     def settings(cls) -> tuple[Setting[object], ...]:
@@ -190,9 +191,10 @@ class ClientConfig:
                 if complaint is not None:
                     is_plain = "." in spelling or (is_dotted and "_" not in spelling)
                     wrong.append(complaint if is_plain else respelled(complaint))
-            elif setting.name in spellings:
+            elif setting.name in spellings and value != source[spellings[setting.name]]:
                 wrong.append(
-                    f"{spelling!r} and {spellings[setting.name]!r} are the same setting; give one."
+                    f"{spelling!r} and {spellings[setting.name]!r} are the same setting, and say "
+                    f"different things; give one."
                 )
             else:
                 spellings[setting.name] = spelling
@@ -218,6 +220,7 @@ class ClientConfig:
 
     def _reconcile(self, given: Collection[str]) -> None:
         """Check settings against each other, and settle defaults that depend on others."""
+        self.check_security()
         if "reconnect_backoff_ms" in given and "reconnect_backoff_max_ms" not in given:
             self._settle("reconnect_backoff_max_ms", self.reconnect_backoff_ms)
 

@@ -13,6 +13,8 @@ from pykclient.type_parameters import K, V
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
+    from os import PathLike
+    from ssl import SSLContext
 
     from pykclient.errors import CorruptRecordError, RecordDeserializationError
     from pykclient.serialization import DeserializerSetting, SerializerSetting
@@ -39,6 +41,10 @@ class AdminSettings(TypedDict, total=False):
     default_api_timeout_ms: int
     """How long a call without a timeout of its own may take. Default: 60000; an integer from 0
     to 2147483647.
+    """
+    enable_ssl_certificate_verification: bool
+    """False accepts any certificate, so whoever is on the way can read and change everything;
+    for trying only. Java has no such setting, librdkafka has. Default: true; true or false.
     """
     metadata_max_age_ms: int
     """Metadata are requested again after this time. Default: 300000; an integer from 0 to
@@ -84,6 +90,29 @@ class AdminSettings(TypedDict, total=False):
     """Pause before a failed request is sent again; doubles each time. Default: 100; an integer
     from 0 to 9223372036854775807.
     """
+    sasl_jaas_config: str | None
+    """User name and password as Java has them, MODULE required username="..." password="...";,
+    for PLAIN and SCRAM. Default: None; a string, or None.
+    """
+    sasl_mechanism: Literal[
+        "PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "GSSAPI", "OAUTHBEARER", "AWS_MSK_IAM"
+    ]
+    """How to authenticate where security_protocol is SASL_PLAINTEXT or SASL_SSL. Default:
+    GSSAPI; one of PLAIN, SCRAM-SHA-256, SCRAM-SHA-512, GSSAPI, OAUTHBEARER, AWS_MSK_IAM.
+    """
+    sasl_password: str | None
+    """Password for PLAIN and SCRAM. Java has it in sasl_jaas_config. Default: None; a string, or
+    None.
+    """
+    sasl_username: str | None
+    """User name for PLAIN and SCRAM. Java has it in sasl_jaas_config. Default: None; a string,
+    or None.
+    """
+    security_protocol: Literal["PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"]
+    """How to speak with brokers: encrypted (SSL), authenticated (SASL_PLAINTEXT), both
+    (SASL_SSL), or neither. Default: PLAINTEXT; one of PLAINTEXT, SSL, SASL_PLAINTEXT,
+    SASL_SSL.
+    """
     send_buffer_bytes: int
     """Size of the socket's send buffer; -1 leaves it to the system. Default: 131072; an integer
     from -1 to 2147483647.
@@ -95,6 +124,62 @@ class AdminSettings(TypedDict, total=False):
     socket_connection_setup_timeout_ms: int
     """How long a connection may take to open; doubles each time. Default: 10000; an integer from
     0 to 9223372036854775807.
+    """
+    ssl_cipher_suites: str | Sequence[str]
+    """Cipher suites that may be used, by their standard names or OpenSSL's; empty are OpenSSL's
+    own. Those of TLS 1.3 cannot be chosen one by one. Default: empty; a list of names.
+    """
+    ssl_context: SSLContext | None
+    """An ssl.SSLContext that has it all, in the place of the other settings of ssl. Default:
+    None; an ssl.SSLContext, or None.
+    """
+    ssl_crl_location: str | PathLike[str] | None
+    """File with the list of revoked certificates, in PEM. Java has no such setting, librdkafka
+    has. Default: None; a file's path, or None.
+    """
+    ssl_enabled_protocols: str | Sequence[str]
+    """Versions of TLS that may be spoken. Default: TLSv1.2,TLSv1.3; some of TLSv1.2, TLSv1.3."""
+    ssl_endpoint_identification_algorithm: str | bool
+    """https: a broker's certificate must be for the name, or the address, that was connected to.
+    Empty: that of any host will do, and whoever has one can pass for the broker. Default:
+    https; https, or empty for none.
+    """
+    ssl_key_location: str | PathLike[str] | None
+    """File with the client's key in PEM, where it is not in ssl_keystore_location. Default:
+    None; a file's path, or None.
+    """
+    ssl_key_password: str | None
+    """Password of an encrypted key. Default: None; a string, or None."""
+    ssl_keystore_certificate_chain: str | None
+    """The client's certificate and its chain themselves, in PEM. Default: None; a string that is
+    not empty, or None.
+    """
+    ssl_keystore_key: str | None
+    """The client's key itself, in PEM. Default: None; a string, or None."""
+    ssl_keystore_location: str | PathLike[str] | None
+    """File with the client's certificate, its chain and its key, for brokers that want one: PEM,
+    or PKCS#12. Default: None; a file's path, or None.
+    """
+    ssl_keystore_password: str | None
+    """Password of a keystore in PKCS#12. Default: None; a string, or None."""
+    ssl_keystore_type: Literal["PEM", "PKCS12", "JKS"]
+    """Format of ssl_keystore_location, as ssl_truststore_type. Default: JKS; one of PEM, PKCS12,
+    JKS.
+    """
+    ssl_truststore_certificates: str | None
+    """The authorities' certificates themselves, in PEM. Default: None; a string that is not
+    empty, or None.
+    """
+    ssl_truststore_location: str | PathLike[str] | None
+    """File with the authorities that brokers' certificates must come from, PEM or PKCS#12; None
+    is the system's. Default: None; a file's path, or None.
+    """
+    ssl_truststore_password: str | None
+    """Password of a truststore in PKCS#12. Default: None; a string, or None."""
+    ssl_truststore_type: Literal["PEM", "PKCS12", "JKS"]
+    """Format of ssl_truststore_location. With JKS, Java's default, it is found out; files that
+    are in it are refused with the command that converts them. Default: JKS; one of PEM,
+    PKCS12, JKS.
     """
 
 
@@ -153,6 +238,10 @@ class ConsumerSettings(TypedDict, Generic[K, V], total=False):
     """Count as finished what came before the latest poll. Without it, commits go up to the first
     record that was not given to Consumer.store_offset. Of what was returned from that record
     on, its offsets and a byte per record are kept in memory. Default: true; true or false.
+    """
+    enable_ssl_certificate_verification: bool
+    """False accepts any certificate, so whoever is on the way can read and change everything;
+    for trying only. Java has no such setting, librdkafka has. Default: true; true or false.
     """
     exclude_internal_topics: bool
     """A pattern matched here matches none of Kafka's own topics; one that brokers match may.
@@ -285,6 +374,29 @@ class ConsumerSettings(TypedDict, Generic[K, V], total=False):
     """Pause before a failed request is sent again; doubles each time. Default: 100; an integer
     from 0 to 9223372036854775807.
     """
+    sasl_jaas_config: str | None
+    """User name and password as Java has them, MODULE required username="..." password="...";,
+    for PLAIN and SCRAM. Default: None; a string, or None.
+    """
+    sasl_mechanism: Literal[
+        "PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "GSSAPI", "OAUTHBEARER", "AWS_MSK_IAM"
+    ]
+    """How to authenticate where security_protocol is SASL_PLAINTEXT or SASL_SSL. Default:
+    GSSAPI; one of PLAIN, SCRAM-SHA-256, SCRAM-SHA-512, GSSAPI, OAUTHBEARER, AWS_MSK_IAM.
+    """
+    sasl_password: str | None
+    """Password for PLAIN and SCRAM. Java has it in sasl_jaas_config. Default: None; a string, or
+    None.
+    """
+    sasl_username: str | None
+    """User name for PLAIN and SCRAM. Java has it in sasl_jaas_config. Default: None; a string,
+    or None.
+    """
+    security_protocol: Literal["PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"]
+    """How to speak with brokers: encrypted (SSL), authenticated (SASL_PLAINTEXT), both
+    (SASL_SSL), or neither. Default: PLAINTEXT; one of PLAINTEXT, SSL, SASL_PLAINTEXT,
+    SASL_SSL.
+    """
     send_buffer_bytes: int
     """Size of the socket's send buffer; -1 leaves it to the system. Default: 131072; an integer
     from -1 to 2147483647.
@@ -300,6 +412,62 @@ class ConsumerSettings(TypedDict, Generic[K, V], total=False):
     socket_connection_setup_timeout_ms: int
     """How long a connection may take to open; doubles each time. Default: 10000; an integer from
     0 to 9223372036854775807.
+    """
+    ssl_cipher_suites: str | Sequence[str]
+    """Cipher suites that may be used, by their standard names or OpenSSL's; empty are OpenSSL's
+    own. Those of TLS 1.3 cannot be chosen one by one. Default: empty; a list of names.
+    """
+    ssl_context: SSLContext | None
+    """An ssl.SSLContext that has it all, in the place of the other settings of ssl. Default:
+    None; an ssl.SSLContext, or None.
+    """
+    ssl_crl_location: str | PathLike[str] | None
+    """File with the list of revoked certificates, in PEM. Java has no such setting, librdkafka
+    has. Default: None; a file's path, or None.
+    """
+    ssl_enabled_protocols: str | Sequence[str]
+    """Versions of TLS that may be spoken. Default: TLSv1.2,TLSv1.3; some of TLSv1.2, TLSv1.3."""
+    ssl_endpoint_identification_algorithm: str | bool
+    """https: a broker's certificate must be for the name, or the address, that was connected to.
+    Empty: that of any host will do, and whoever has one can pass for the broker. Default:
+    https; https, or empty for none.
+    """
+    ssl_key_location: str | PathLike[str] | None
+    """File with the client's key in PEM, where it is not in ssl_keystore_location. Default:
+    None; a file's path, or None.
+    """
+    ssl_key_password: str | None
+    """Password of an encrypted key. Default: None; a string, or None."""
+    ssl_keystore_certificate_chain: str | None
+    """The client's certificate and its chain themselves, in PEM. Default: None; a string that is
+    not empty, or None.
+    """
+    ssl_keystore_key: str | None
+    """The client's key itself, in PEM. Default: None; a string, or None."""
+    ssl_keystore_location: str | PathLike[str] | None
+    """File with the client's certificate, its chain and its key, for brokers that want one: PEM,
+    or PKCS#12. Default: None; a file's path, or None.
+    """
+    ssl_keystore_password: str | None
+    """Password of a keystore in PKCS#12. Default: None; a string, or None."""
+    ssl_keystore_type: Literal["PEM", "PKCS12", "JKS"]
+    """Format of ssl_keystore_location, as ssl_truststore_type. Default: JKS; one of PEM, PKCS12,
+    JKS.
+    """
+    ssl_truststore_certificates: str | None
+    """The authorities' certificates themselves, in PEM. Default: None; a string that is not
+    empty, or None.
+    """
+    ssl_truststore_location: str | PathLike[str] | None
+    """File with the authorities that brokers' certificates must come from, PEM or PKCS#12; None
+    is the system's. Default: None; a file's path, or None.
+    """
+    ssl_truststore_password: str | None
+    """Password of a truststore in PKCS#12. Default: None; a string, or None."""
+    ssl_truststore_type: Literal["PEM", "PKCS12", "JKS"]
+    """Format of ssl_truststore_location. With JKS, Java's default, it is found out; files that
+    are in it are refused with the command that converts them. Default: JKS; one of PEM,
+    PKCS12, JKS.
     """
     value_deserializer: DeserializerSetting[V] | None
     """Turns bytes into values; none leaves bytes as they are. Default: None; an object, a class,
@@ -359,6 +527,10 @@ class ProducerSettings(TypedDict, Generic[K, V], total=False):
     requests in flight; switched off when one of them says otherwise and this was not given.
     After an unclean leader election, records that may be in the log fail rather than being
     doubled. Default: true; true or false.
+    """
+    enable_ssl_certificate_verification: bool
+    """False accepts any certificate, so whoever is on the way can read and change everything;
+    for trying only. Java has no such setting, librdkafka has. Default: true; true or false.
     """
     interceptors: str | Sequence[object]
     """Called for every record and its delivery. Default: empty; a list, each an object, a class,
@@ -448,6 +620,29 @@ class ProducerSettings(TypedDict, Generic[K, V], total=False):
     """Pause before a failed request is sent again; doubles each time. Default: 100; an integer
     from 0 to 9223372036854775807.
     """
+    sasl_jaas_config: str | None
+    """User name and password as Java has them, MODULE required username="..." password="...";,
+    for PLAIN and SCRAM. Default: None; a string, or None.
+    """
+    sasl_mechanism: Literal[
+        "PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "GSSAPI", "OAUTHBEARER", "AWS_MSK_IAM"
+    ]
+    """How to authenticate where security_protocol is SASL_PLAINTEXT or SASL_SSL. Default:
+    GSSAPI; one of PLAIN, SCRAM-SHA-256, SCRAM-SHA-512, GSSAPI, OAUTHBEARER, AWS_MSK_IAM.
+    """
+    sasl_password: str | None
+    """Password for PLAIN and SCRAM. Java has it in sasl_jaas_config. Default: None; a string, or
+    None.
+    """
+    sasl_username: str | None
+    """User name for PLAIN and SCRAM. Java has it in sasl_jaas_config. Default: None; a string,
+    or None.
+    """
+    security_protocol: Literal["PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"]
+    """How to speak with brokers: encrypted (SSL), authenticated (SASL_PLAINTEXT), both
+    (SASL_SSL), or neither. Default: PLAINTEXT; one of PLAINTEXT, SSL, SASL_PLAINTEXT,
+    SASL_SSL.
+    """
     send_buffer_bytes: int
     """Size of the socket's send buffer; -1 leaves it to the system. Default: 131072; an integer
     from -1 to 2147483647.
@@ -459,6 +654,62 @@ class ProducerSettings(TypedDict, Generic[K, V], total=False):
     socket_connection_setup_timeout_ms: int
     """How long a connection may take to open; doubles each time. Default: 10000; an integer from
     0 to 9223372036854775807.
+    """
+    ssl_cipher_suites: str | Sequence[str]
+    """Cipher suites that may be used, by their standard names or OpenSSL's; empty are OpenSSL's
+    own. Those of TLS 1.3 cannot be chosen one by one. Default: empty; a list of names.
+    """
+    ssl_context: SSLContext | None
+    """An ssl.SSLContext that has it all, in the place of the other settings of ssl. Default:
+    None; an ssl.SSLContext, or None.
+    """
+    ssl_crl_location: str | PathLike[str] | None
+    """File with the list of revoked certificates, in PEM. Java has no such setting, librdkafka
+    has. Default: None; a file's path, or None.
+    """
+    ssl_enabled_protocols: str | Sequence[str]
+    """Versions of TLS that may be spoken. Default: TLSv1.2,TLSv1.3; some of TLSv1.2, TLSv1.3."""
+    ssl_endpoint_identification_algorithm: str | bool
+    """https: a broker's certificate must be for the name, or the address, that was connected to.
+    Empty: that of any host will do, and whoever has one can pass for the broker. Default:
+    https; https, or empty for none.
+    """
+    ssl_key_location: str | PathLike[str] | None
+    """File with the client's key in PEM, where it is not in ssl_keystore_location. Default:
+    None; a file's path, or None.
+    """
+    ssl_key_password: str | None
+    """Password of an encrypted key. Default: None; a string, or None."""
+    ssl_keystore_certificate_chain: str | None
+    """The client's certificate and its chain themselves, in PEM. Default: None; a string that is
+    not empty, or None.
+    """
+    ssl_keystore_key: str | None
+    """The client's key itself, in PEM. Default: None; a string, or None."""
+    ssl_keystore_location: str | PathLike[str] | None
+    """File with the client's certificate, its chain and its key, for brokers that want one: PEM,
+    or PKCS#12. Default: None; a file's path, or None.
+    """
+    ssl_keystore_password: str | None
+    """Password of a keystore in PKCS#12. Default: None; a string, or None."""
+    ssl_keystore_type: Literal["PEM", "PKCS12", "JKS"]
+    """Format of ssl_keystore_location, as ssl_truststore_type. Default: JKS; one of PEM, PKCS12,
+    JKS.
+    """
+    ssl_truststore_certificates: str | None
+    """The authorities' certificates themselves, in PEM. Default: None; a string that is not
+    empty, or None.
+    """
+    ssl_truststore_location: str | PathLike[str] | None
+    """File with the authorities that brokers' certificates must come from, PEM or PKCS#12; None
+    is the system's. Default: None; a file's path, or None.
+    """
+    ssl_truststore_password: str | None
+    """Password of a truststore in PKCS#12. Default: None; a string, or None."""
+    ssl_truststore_type: Literal["PEM", "PKCS12", "JKS"]
+    """Format of ssl_truststore_location. With JKS, Java's default, it is found out; files that
+    are in it are refused with the command that converts them. Default: JKS; one of PEM,
+    PKCS12, JKS.
     """
     value_serializer: SerializerSetting[V] | None
     """Turns values into bytes; none takes bytes as they are. Default: None; an object, a class,

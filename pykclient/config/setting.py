@@ -12,6 +12,7 @@ Source: Java class ``org.apache.kafka.common.config.ConfigDef``.
 
 from __future__ import annotations
 
+import os
 from typing import TYPE_CHECKING, Final, Generic, TypeVar, overload
 
 from pykclient.errors.base import ConfigError
@@ -30,6 +31,9 @@ TEXT_BYTES_MAX: Final = 32_000
 """What a string of a request may have, 32,767 bytes, but for what clients add to a name."""
 
 SHOWN_LENGTH_MAX: Final = 100
+
+HIDDEN: Final = "<hidden>"
+"""What is shown in the place of a secret."""
 
 Address = tuple[str, int]
 """Host and port."""
@@ -81,9 +85,9 @@ class Kind(Generic[T]):
 
 class Setting(Generic[T]):
     """One key. `key` is Kafka's dotted name, `name` the attribute; `is_ours` marks keys that
-    Kafka does not have."""
+    Kafka does not have, `aliases` are the names of other libraries for the same."""
 
-    __slots__ = ("default", "is_ours", "key", "kind", "meaning", "name")
+    __slots__ = ("aliases", "default", "is_ours", "key", "kind", "meaning", "name")
 
     def __init__(
         self,
@@ -93,12 +97,14 @@ class Setting(Generic[T]):
         *,
         key: str = "",
         is_ours: bool = False,
+        aliases: tuple[str, ...] = (),
     ) -> None:
         self.kind = kind
         self.default = default
         self.meaning = meaning
         self.key = key
         self.is_ours = is_ours
+        self.aliases = aliases
         self.name = ""
 
     def __set_name__(self, owner: type, name: str) -> None:
@@ -117,7 +123,14 @@ class Setting(Generic[T]):
 
     def with_default(self, default: T) -> Setting[T]:
         """The same key where a client's default differs."""
-        return Setting(self.kind, default, self.meaning, key=self.key, is_ours=self.is_ours)
+        return Setting(
+            self.kind,
+            default,
+            self.meaning,
+            key=self.key,
+            is_ours=self.is_ours,
+            aliases=self.aliases,
+        )
 
     def read(self, value: object, spelling: str) -> T:
         """`value` in the setting's type; `ConfigError` names the key as the caller spelled it."""
@@ -143,7 +156,7 @@ def shown(key: str, value: object) -> str:
     """`value` as an error or `repr` may show it: secrets masked, long text cut."""
     name = key.replace(".", "_").lower()
     if any(word in name for word in _SECRET_WORDS):
-        return "<hidden>"
+        return HIDDEN
     if type(value) is int and value.bit_length() > 64:
         return "a number beyond 64 bits"  # whose digits Python may refuse to write
     if isinstance(value, (bytes, bytearray, memoryview)):
@@ -184,6 +197,56 @@ def string() -> Kind[str]:
     return Kind(parse, "a string", annotation="str")
 
 
+def text() -> Kind[str]:
+    """Text of any length that no request carries, such as a path or certificates."""
+
+    def parse(value: object) -> str:
+        if isinstance(value, str) and value.strip():
+            return value.strip()
+        raise ValueError
+
+    return Kind(parse, "a string that is not empty", annotation="str")
+
+
+def path() -> Kind[str]:
+    def parse(value: object) -> str:
+        place = os.fspath(value) if isinstance(value, os.PathLike) else value
+        if isinstance(place, str) and place.strip() and "\0" not in place:
+            return place.strip()
+        raise ValueError
+
+    return Kind(parse, "a file's path", annotation="str | PathLike[str]")
+
+
+class Password:
+    """A secret: what shows it, shows `<hidden>`. `value` is the text itself."""
+
+    __slots__ = ("value",)
+
+    def __init__(self, value: str) -> None:
+        self.value = value
+
+    def __repr__(self) -> str:
+        return HIDDEN
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Password) and self.value == other.value
+
+    def __hash__(self) -> int:
+        return hash(self.value)
+
+
+def password() -> Kind[Password]:
+    def parse(value: object) -> Password:
+        if isinstance(value, Password):
+            return value
+        if isinstance(value, str):
+            return Password(value)
+        raise ValueError
+
+    return Kind(parse, "a string", annotation="str")
+
+
 def sendable_text(value: str) -> str:
     """Return text that a request can carry as it is.
 
@@ -207,13 +270,15 @@ def choice(
 ) -> Kind[T]:
     """One of some words. `hints` says, for words of old releases, what to write instead."""
 
+    by_word = values if is_case_kept else {word.lower(): value for word, value in values.items()}
+
     def parse(value: object) -> T:
         # A number is taken as its digits (acks=1), a Boolean never (acks=True).
         is_word = isinstance(value, (str, int)) and not isinstance(value, bool)
         word = str(value).strip() if is_word else ""
         word = word if is_case_kept else word.lower()
-        if word in values:
-            return values[word]
+        if word in by_word:
+            return by_word[word]
         raise ValueError(*([hints[word]] if hints and word in hints else []))
 
     words = {value: word for word, value in reversed(list(values.items()))}

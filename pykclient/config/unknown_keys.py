@@ -44,14 +44,14 @@ def _harmless(text: str) -> dict[str, tuple[str, ...]]:
 
 _SECURITY: Final = _harmless(
     """
-    sasl_client_callback_handler_class sasl_jaas_config sasl_kerberos_kinit_cmd=/usr/bin/kinit
+    sasl_client_callback_handler_class sasl_kerberos_kinit_cmd=/usr/bin/kinit
     sasl_kerberos_min_time_before_relogin=60000 sasl_kerberos_service_name
     sasl_kerberos_ticket_renew_jitter=0.05 sasl_kerberos_ticket_renew_window_factor=0.8
     sasl_login_callback_handler_class sasl_login_class sasl_login_connect_timeout_ms
     sasl_login_read_timeout_ms sasl_login_refresh_buffer_seconds=300
     sasl_login_refresh_min_period_seconds=60 sasl_login_refresh_window_factor=0.8
     sasl_login_refresh_window_jitter=0.05 sasl_login_retry_backoff_max_ms=10000
-    sasl_login_retry_backoff_ms=100 sasl_mechanism=GSSAPI sasl_oauthbearer_assertion_algorithm=RS256
+    sasl_login_retry_backoff_ms=100 sasl_oauthbearer_assertion_algorithm=RS256
     sasl_oauthbearer_assertion_claim_aud sasl_oauthbearer_assertion_claim_exp_seconds=300
     sasl_oauthbearer_assertion_claim_iss sasl_oauthbearer_assertion_claim_jti_include=false
     sasl_oauthbearer_assertion_claim_nbf_seconds=60 sasl_oauthbearer_assertion_claim_sub
@@ -67,21 +67,17 @@ _SECURITY: Final = _harmless(
     sasl_oauthbearer_jwt_validator_class=org.apache.kafka.common.security.oauthbearer.DefaultJwtValidator
     sasl_oauthbearer_scope sasl_oauthbearer_scope_claim_name=scope
     sasl_oauthbearer_sub_claim_name=sub sasl_oauthbearer_token_endpoint_url
-    security_protocol=PLAINTEXT security_providers ssl_cipher_suites
-    ssl_enabled_protocols=TLSv1.2,TLSv1.3 ssl_endpoint_identification_algorithm=https
-    ssl_engine_factory_class ssl_key_password ssl_keymanager_algorithm=SunX509
-    ssl_keystore_certificate_chain ssl_keystore_key ssl_keystore_location ssl_keystore_password
-    ssl_keystore_type=JKS ssl_protocol=TLSv1.3 ssl_provider ssl_secure_random_implementation
-    ssl_trustmanager_algorithm=PKIX ssl_truststore_certificates ssl_truststore_location
-    ssl_truststore_password ssl_truststore_type=JKS
+    security_providers ssl_engine_factory_class ssl_keymanager_algorithm=SunX509
+    ssl_protocol=TLSv1.3 ssl_provider ssl_secure_random_implementation
+    ssl_trustmanager_algorithm=PKIX
     """
 )
 
 UNSUPPORTED: Final[tuple[Unsupported, ...]] = (
     Unsupported(
         EVERY_CLIENT,
-        "Encrypted and authenticated connections are not built yet: only security.protocol="
-        "PLAINTEXT is.",
+        "It belongs to a part of TLS or SASL that is not built: there are TLS, and PLAIN and SCRAM "
+        "by sasl.username and sasl.password.",
         _SECURITY,
     ),
     Unsupported(
@@ -285,21 +281,17 @@ GONE: Final[dict[str, str]] = {
         ),
         "Set the level of the logger 'pykclient'.": "debug log_level",
         UNSUPPORTED[0].reason: (
-            "ssl_context ssl_check_hostname ssl_cafile ssl_ca_location ssl_certfile "
-            "ssl_certificate_location ssl_keyfile ssl_key_location ssl_password sasl_mechanisms "
-            "sasl_username sasl_password sasl_plain_username sasl_plain_password "
             "sasl_oauth_token_provider sasl_oauthbearer_config sasl_oauthbearer_method "
-            "sasl_oauthbearer_client_id sasl_oauthbearer_client_secret sasl_oauthbearer_extensions "
-            "sasl_oauthbearer_grant_type sasl_oauthbearer_assertion_private_key_pem "
+            "sasl_oauthbearer_client_id sasl_oauthbearer_client_secret "
+            "sasl_oauthbearer_extensions sasl_oauthbearer_grant_type "
+            "sasl_oauthbearer_assertion_private_key_pem "
             "sasl_oauthbearer_assertion_jwt_template_file "
             "sasl_oauthbearer_metadata_authentication_type oauthbearer_token_refresh_cb "
-            "enable_sasl_oauthbearer_unsecure_jwt sasl_kerberos_principal sasl_kerberos_keytab "
-            "sasl_kerberos_name sasl_kerberos_domain_name ssl_key ssl_key_pem ssl_certificate "
-            "ssl_certificate_pem ssl_certificate_verify_cb ssl_ca ssl_ca_pem "
-            "ssl_ca_certificate_stores ssl_crl_location ssl_crlfile ssl_ciphers ssl_curves_list "
-            "ssl_sigalgs_list ssl_providers ssl_engine_location ssl_engine_id "
-            "ssl_engine_callback_data https_ca_location https_ca_pem "
-            "enable_ssl_certificate_verification oauth_cb"
+            "enable_sasl_oauthbearer_unsecure_jwt sasl_kerberos_principal "
+            "sasl_kerberos_keytab sasl_kerberos_name sasl_kerberos_domain_name ssl_key "
+            "ssl_certificate ssl_certificate_verify_cb ssl_ca ssl_ca_certificate_stores "
+            "ssl_curves_list ssl_sigalgs_list ssl_providers ssl_engine_location ssl_engine_id "
+            "ssl_engine_callback_data https_ca_location https_ca_pem oauth_cb"
         ),
         "It is a setting of brokers and topics: see Admin.create_topics().": "num_partitions",
         "It is a setting of topics: see Admin.create_topics().": "replication_factor",

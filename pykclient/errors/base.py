@@ -304,9 +304,10 @@ class DisconnectedError(ConnectionFailedError):
 
 
 class TlsError(KafkaError):
-    """TLS could not be agreed on."""
+    """TLS could not be agreed on: a certificate that one side does not accept, for one."""
 
     refresh_metadata = True
+    fatal = True
 
 
 class AuthenticationError(KafkaError):

@@ -16,6 +16,7 @@ from pykclient.arguments import FOREVER_MS, check_topic
 from pykclient.arguments import timeout_ms as milliseconds
 from pykclient.errors import ForkedClientError
 from pykclient.network.drive import now_ms
+from pykclient.network.io.secured import secured
 from pykclient.network.io.selector import SelectorPort
 from pykclient.network.live_client import LiveClient, describe_client
 from pykclient.producer.bulk.sending import BulkSender
@@ -79,8 +80,9 @@ class Producer(SendCore[RecordMetadata], LiveClient, Generic[K_contra, V_contra]
         """
         config = ProducerConfig.from_settings(settings, **keywords).named()
         self._thread = SenderThread(f"pykclient-sender {config.client_id}")
-        port = SelectorPort.from_config(config)
+        sockets = SelectorPort.from_config(config)
         try:
+            port = secured(sockets, config)
             core = self._core = ProducerCore(
                 config,
                 port=port,
@@ -92,7 +94,7 @@ class Producer(SendCore[RecordMetadata], LiveClient, Generic[K_contra, V_contra]
             self._bulk = BulkSender(core)
             self._lifecycle = core.lifecycle
         except BaseException:
-            port.shutdown()
+            sockets.shutdown()
             raise
         # The lifecycle, not this object, which can be dropped while the thread runs.
         inside = core.accumulator.inside

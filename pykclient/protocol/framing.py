@@ -20,7 +20,7 @@ import string
 from struct import Struct
 
 from pykclient.accel import FrameMemory
-from pykclient.errors.base import FrameTooLargeError
+from pykclient.errors.base import FrameTooLargeError, TlsError
 
 RECEIVE_BYTES_MAX = 100_000_000
 """The default limit of a frame's size."""
@@ -40,10 +40,10 @@ class FrameBuffer:
     has no frames any more: the connection must be closed.
     """
 
-    __slots__ = ("_filled", "_large", "_large_size", "_max", "_scratch")
+    __slots__ = ("_filled", "_large", "_large_size", "_scratch", "receive_max_bytes")
 
     def __init__(self, receive_max_bytes: int = RECEIVE_BYTES_MAX) -> None:
-        self._max = receive_max_bytes
+        self.receive_max_bytes = receive_max_bytes
         self._scratch = memoryview(bytearray(SCRATCH_BYTES))
         self._filled = 0  # bytes in the scratch buffer, or in the large one while there is one
         self._large: FrameMemory | None = None
@@ -70,6 +70,7 @@ class FrameBuffer:
         Raises:
             FrameTooLargeError: a size is negative or above the limit, or there is no memory for so
                 much. Frames that were completed by the same bytes are lost with the connection.
+            TlsError: the peer speaks TLS.
         """
         self._filled += count
         if self._large is None:
@@ -121,10 +122,14 @@ class FrameBuffer:
 
     def _checked_size(self, start: int) -> int:
         size: int = _SIZE.unpack_from(self._scratch, start)[0]
-        if not 0 <= size <= self._max:
-            raise FrameTooLargeError(
-                _refusal(size, bytes(self._scratch[start : start + 4]), self._max)
-            )
+        if not 0 <= size <= self.receive_max_bytes:
+            head = bytes(self._scratch[start : start + 4])
+            if head[0] in _TLS_RECORDS and head[1] == 3:
+                raise TlsError(
+                    f"the peer responded with a TLS {_TLS_RECORDS[head[0]]}: its listener is SSL or"
+                    f" SASL_SSL; set security_protocol, or use its plaintext port"
+                )
+            raise FrameTooLargeError(_refusal(size, head, self.receive_max_bytes))
         return size
 
 
@@ -135,17 +140,12 @@ def _refusal(size: int, head: bytes, limit: int) -> str:
             "the peer responded in HTTP: this looks like an HTTP server, not a Kafka broker; check"
             " the port in bootstrap_servers"
         )
-    if head[0] in _TLS_RECORDS and head[1] == 3:
-        return (
-            f"the peer responded with a TLS {_TLS_RECORDS[head[0]]}: this looks like a TLS"
-            " listener; that is not built yet, use the broker's plaintext port"
-        )
     if all(sign in _TEXT for sign in head):
         return (
             f"the peer responded in text (it begins with {head.decode()!r}): this is no Kafka"
             " broker; check the port in bootstrap_servers"
         )
     return (
-        f"a frame of {size} bytes was announced (first bytes {head!r}), but receive_max_bytes is"
-        f" {limit}; if the peer is a Kafka broker, raise it"
+        f"a frame of {size} bytes was announced (first bytes {head!r}), and {limit} are the most"
+        f" that is taken (receive_max_bytes, less in a handshake)"
     )

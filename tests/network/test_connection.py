@@ -11,9 +11,11 @@ from pykclient.errors import (
     DecodeError,
     DisconnectedError,
     FrameTooLargeError,
+    TlsError,
 )
 from pykclient.network.broker import connection
 from pykclient.network.broker.connection import (
+    HANDSHAKE_BYTES_MAX,
     SUSPECT_MS,
     THROTTLE_MS_MAX,
     Connection,
@@ -42,10 +44,10 @@ PIECES = [None, 1, 3]
 class Line:
     """A connection and its scripted peer."""
 
-    def __init__(self) -> None:
+    def __init__(self, receive_max_bytes: int = RECEIVE_MAX_BYTES) -> None:
         self.port = ScriptedPort()
         config = AdminConfig.from_settings(
-            bootstrap_servers="boot:9092", client_id="me", receive_max_bytes=RECEIVE_MAX_BYTES
+            bootstrap_servers="boot:9092", client_id="me", receive_max_bytes=receive_max_bytes
         )
         self.connection = Connection(NODE, self.port, config, NOW_MS)
         self.connection.open(0)
@@ -230,7 +232,7 @@ def test_a_response_that_cannot_be_read_ends_it_and_leaves_its_request_in_flight
     ("data", "what"),
     [
         (b"HTTP/1.1 400 Bad Request\r\n\r\n", "HTTP server"),
-        (b"\x15\x03\x03\x00\x02\x02\x46", "TLS listener"),
+        (b"\x15\x03\x03\x00\x02\x02\x46", "its listener is SSL or SASL_SSL"),
         (b"\xff\xff\xff\xff", "a frame of -1 bytes"),
         (b"\x7f\xff\xff\xff", "a frame of 2147483647 bytes"),
     ],
@@ -239,7 +241,8 @@ def test_a_size_that_no_response_has_ends_it(line: Line, data: bytes, what: str)
     line.accept()
     line.peer.feed(data)
     assert line.take() == []
-    assert isinstance(line.connection.failure, FrameTooLargeError)
+    is_tls = data.startswith(b"\x15")
+    assert isinstance(line.connection.failure, TlsError if is_tls else FrameTooLargeError)
     assert str(line.connection.failure).startswith("broker:9092 (id 1): ")
     assert what in str(line.connection.failure)
 
@@ -259,14 +262,14 @@ def test_nonsense_in_the_handshake_suggests_that_it_is_not_kafka(line: Line, dat
     assert isinstance(line.connection.failure, DecodeError)
     text = str(line.connection.failure)
     assert text.startswith("broker:9092 (id 1) sent what cannot be read: ")
-    assert "is it a Kafka listener of security protocol PLAINTEXT" in text
+    assert "is it a Kafka listener, of this security_protocol" in text
 
 
 def test_after_a_failure_bytes_are_dropped_and_no_other_failure_counts(ready: Line) -> None:
     ready.peer.feed((RECEIVE_MAX_BYTES + 1).to_bytes(4))
     ready.port.wait(0)
     failure = ready.connection.failure
-    assert f"receive_max_bytes is {RECEIVE_MAX_BYTES}" in str(failure)
+    assert f"{RECEIVE_MAX_BYTES} are the most that is taken (receive_max_bytes" in str(failure)
     ready.peer.feed(b"\x00" * 200_000)
     ready.peer.hang_up()
     assert ready.take() == []
@@ -289,8 +292,39 @@ def test_hanging_up_in_the_handshake_suggests_that_it_is_not_kafka(
     failure = line.connection.failure
     assert isinstance(failure, DisconnectedError)
     assert "accepted the connection but hung up during the Kafka handshake" in str(failure)
-    assert "security protocol PLAINTEXT" in str(failure)
+    assert "security_protocol" in str(failure)
     assert str(failure.__cause__) == "broker:9092 closed the connection"
+
+
+def test_hanging_up_on_the_first_request_suggests_sasl(ready: Line) -> None:
+    ready.send()
+    ready.peer.hang_up()
+    ready.port.wait(0)
+    assert "does its listener want SASL? Check security_protocol" in str(ready.connection.failure)
+
+
+def test_hanging_up_later_is_a_lost_connection(ready: Line) -> None:
+    ready.send()
+    ready.peer.respond(MetadataResponse())
+    assert len(ready.take()) == 1
+    ready.send()
+    ready.peer.hang_up()
+    ready.port.wait(0)
+    assert str(ready.connection.failure) == "broker:9092 closed the connection"
+
+
+def test_a_response_of_the_handshake_is_small() -> None:
+    """Whatever `receive_max_bytes` allows a broker that is known for one."""
+    line = Line(receive_max_bytes=100_000_000)
+    line.accept()
+    line.peer.feed((HANDSHAKE_BYTES_MAX + 1).to_bytes(4))
+    line.take()
+    assert f"a frame of {HANDSHAKE_BYTES_MAX + 1} bytes" in str(line.connection.failure)
+    ready = Line(receive_max_bytes=100_000_000)
+    ready.make_ready()
+    ready.peer.feed((HANDSHAKE_BYTES_MAX + 1).to_bytes(4))
+    ready.take()
+    assert ready.connection.failure is None
 
 
 def test_what_it_waits_for_is_reported(line: Line) -> None:

@@ -9,8 +9,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pykclient.admin.config import AdminConfig
-from pykclient.errors import ConnectionFailedError
-from pykclient.network.broker.nodes import CONNECT_INTERVAL_MIN_MS, NodeState, NodeStates
+from pykclient.errors import AuthenticationError, ConnectionFailedError
+from pykclient.network.broker.nodes import (
+    CONNECT_INTERVAL_MIN_MS,
+    REFUSED_PAUSE_MS,
+    NodeState,
+    NodeStates,
+)
 from pykclient.types import Node
 from tests.network.scripted_network import Steady
 
@@ -36,6 +41,13 @@ def test_a_failure_makes_it_wait_and_keeps_the_reason(states: NodeStates) -> Non
     assert not states.may_connect(NODE, START_MS + 1_049)
     assert states.may_connect(NODE, START_MS + 1_050)
     assert not states.is_unavailable(1, START_MS + 1_050)
+
+
+def test_a_node_that_refused_is_left_alone_for_a_second(states: NodeStates) -> None:
+    """Accounts are locked after some wrong passwords."""
+    states.on_connecting(NODE, START_MS)
+    states.on_lost(1, AuthenticationError("wrong password"), START_MS)
+    assert states.retry_ms(NODE) == START_MS + REFUSED_PAUSE_MS == START_MS + 1_000
 
 
 def test_the_wait_grows_until_a_handshake_succeeds(states: NodeStates) -> None:

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pykclient.accel.pure.frame_memory import ALLOCATION_BYTES
-from pykclient.errors.base import FrameTooLargeError
+from pykclient.errors.base import FrameTooLargeError, TlsError
 from pykclient.protocol.framing import (
     SCRATCH_BYTES,
     FrameBuffer,
@@ -144,15 +144,16 @@ def test_frame_of_exactly_the_limit_is_taken() -> None:
 @pytest.mark.parametrize(
     ("head", "complaint"),
     [
-        (b"\x00\x00\x00\x04", "a frame of 4 bytes was announced .* receive_max_bytes is 3"),
+        (
+            b"\x00\x00\x00\x04",
+            "a frame of 4 bytes was announced .* and 3 are the most .*receive_max_bytes",
+        ),
         (b"\xff\xff\xff\xff", "a frame of -1 bytes"),
         (b"\x80\x00\x00\x00", "a frame of -2147483648 bytes"),
         (b"SSH-", "responded in text .*'SSH-'.* this is no Kafka broker; check the port"),
         (b"HTTP", "this looks like an HTTP server"),
         (b"<!DO", "this looks like an HTTP server"),
         (b"\x7fELF", "first bytes b'.x7fELF'"),
-        (b"\x15\x03\x03\x00", "TLS alert.*not built yet, use the broker.s plaintext port"),
-        (b"\x16\x03\x01\x02", "TLS handshake.*use the broker.s plaintext port"),
     ],
 )
 def test_what_is_no_frame_is_refused(head: bytes, complaint: str) -> None:
@@ -162,9 +163,18 @@ def test_what_is_no_frame_is_refused(head: bytes, complaint: str) -> None:
 
 
 def test_peers_that_are_no_brokers_are_refused_with_the_default_limit() -> None:
-    for head in (b"HTTP/1.1 400 Bad Request\r\n", b"\x15\x03\x03\x00\x02\x02\x28"):
-        with pytest.raises(FrameTooLargeError, match="this looks like"):
-            received(head)
+    with pytest.raises(FrameTooLargeError, match="this looks like"):
+        received(b"HTTP/1.1 400 Bad Request\r\n")
+    with pytest.raises(TlsError, match=r"TLS alert.*use its plaintext port"):
+        received(b"\x15\x03\x03\x00\x02\x02\x28")
+
+
+@pytest.mark.parametrize(
+    ("head", "what"), [(b"\x15\x03\x03\x00", "alert"), (b"\x16\x03\x01\x02", "handshake")]
+)
+def test_a_peer_that_speaks_tls_is_named_with_the_setting(head: bytes, what: str) -> None:
+    with pytest.raises(TlsError, match=f"TLS {what}: its listener is SSL.*set security_protocol"):
+        list(feed(FrameBuffer(receive_max_bytes=3), head, chunk_size=1))
 
 
 def test_a_bad_size_behind_a_good_frame_is_refused() -> None:

@@ -14,9 +14,16 @@ from dataclasses import replace
 from enum import Enum
 from typing import TYPE_CHECKING, NamedTuple
 
-from pykclient.errors import DecodeError, FrameTooLargeError, KafkaError
+from pykclient.errors import (
+    DecodeError,
+    DisconnectedError,
+    FrameTooLargeError,
+    KafkaError,
+    TlsError,
+)
 from pykclient.network.broker import errors as failures
 from pykclient.network.broker.handshake import Handshake
+from pykclient.network.broker.sasl import mechanism_of
 from pykclient.network.interrupts import raise_foreign
 from pykclient.network.manager import NEVER_MS
 from pykclient.protocol.framing import FrameBuffer
@@ -48,6 +55,9 @@ a controller waits for its heartbeat, 9 seconds by default."""
 THROTTLE_MS_MAX = 60_000
 """The longest that one response may throttle us, which could be for ever without a limit. A
 broker's quotas look back 11 seconds by default."""
+
+HANDSHAKE_BYTES_MAX = 512 * 1024
+"""The largest response before a broker is known for one. The list of all APIs has a kilobyte."""
 
 CORRELATION_ID_LIMIT = 2**31
 """Correlation ids are 31 bits here; they start over, long after the earlier ones have ended."""
@@ -91,10 +101,13 @@ class Connection:
         self._check_count = 0
         self._port = port
         self._client_id = config.client_id
-        self._reader = FrameBuffer(config.receive_max_bytes)
+        self._receive_max_bytes = config.receive_max_bytes
+        self._reader = FrameBuffer(min(HANDSHAKE_BYTES_MAX, config.receive_max_bytes))
         self._frames: deque[memoryview] = deque()
         self._is_opened = False
-        self._handshake = Handshake(node)
+        self._has_served = False
+        self._is_authenticated = config.is_authenticated
+        self._handshake = Handshake(node, mechanism_of(config))
         self._in_flight: deque[_InFlight] = deque()
         self._without_response: deque[_InFlight] = deque()
         self._next_correlation_id = 0
@@ -114,16 +127,20 @@ class Connection:
             return
         try:
             self._frames.extend(self._reader.buffer_updated(count))
-        except FrameTooLargeError as error:
-            self.failure = FrameTooLargeError(f"{self.node}: {error}")
+        except (FrameTooLargeError, TlsError) as error:
+            self.failure = type(error)(f"{self.node}: {error}")
 
     def on_closed(self, error: KafkaError) -> None:
         """Record the end of the stream; the first failure counts."""
         if self.failure is not None:
             return
         self.failure = error
-        if self._is_opened and self.versions is None and not self._frames:
+        if not self._is_opened or self._frames or not isinstance(error, DisconnectedError):
+            return  # what TLS says of it, for one, is better to know
+        if self.versions is None:
             self.failure = failures.handshake_hung_up(self.node, error)
+        elif self._in_flight and not self._has_served and not self._is_authenticated:
+            self.failure = failures.first_request_hung_up(self.node, error)
 
     # What the client does with it.
 
@@ -291,6 +308,7 @@ class Connection:
             entry.request.check(response)
         # Taken only now: a response that cannot be read, or contradicts its request, leaves it in
         # flight, so that it is failed with all the others.
+        self._has_served = True
         self._in_flight.popleft()
         self._waits_since_ms = now_ms
         throttle_ms = getattr(response, "throttle_time_ms", 0)
@@ -310,6 +328,7 @@ class Connection:
             self._send_handshake()
             return
         self.handshake_deadline_ms = NEVER_MS
+        self._reader.receive_max_bytes = self._receive_max_bytes
         self._to(ConnectionState.READY)
 
     def _all_in_flight(self) -> Iterator[_InFlight]:

@@ -23,7 +23,7 @@ LISTED_MAX = 8
 """Failures in one message, however large the cluster that is down."""
 
 _IS_IT_KAFKA = (
-    "is it a Kafka listener of security protocol PLAINTEXT, and Kafka 2.1 or newer? Check "
+    "is it a Kafka listener, of this security_protocol, and Kafka 2.1 or newer? Check "
     "bootstrap_servers, or the broker's advertised.listeners"
 )
 
@@ -58,6 +58,15 @@ def handshake_timed_out(node: Node, timeout_ms: int) -> DisconnectedError:
 def handshake_hung_up(node: Node, cause: KafkaError) -> DisconnectedError:
     error = DisconnectedError(
         f"{node} accepted the connection but hung up during the Kafka handshake; {_IS_IT_KAFKA}"
+    )
+    error.__cause__ = cause
+    return error
+
+
+def first_request_hung_up(node: Node, cause: KafkaError) -> DisconnectedError:
+    error = DisconnectedError(
+        f"{node} hung up on the first request after the Kafka handshake; does its listener want "
+        f"SASL? Check security_protocol, and the port"
     )
     error.__cause__ = cause
     return error

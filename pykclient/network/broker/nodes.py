@@ -34,6 +34,10 @@ bootstrap address and its broker may begin before any ended, at most five a seco
 does not promise that, since a peer that hangs up right after the handshake resets it each time."""
 
 
+REFUSED_PAUSE_MS: Final = 1_000
+"""Least time before a broker is connected to again whose last connection failed in a way that is
+fatal, such as a wrong password: brokers lock users out, and identity servers limit requests."""
+
 STAGGER_MS: Final = 250
 """How long one address may take before the next one is tried beside it, while a request
 is for any node. Java waits for the whole set-up time-out."""
@@ -162,7 +166,8 @@ class NodeStates:
         known = self._nodes[node_id]
         self._to(known, NodeState.BACKING_OFF)
         self._note_end(known)
-        known.retry_ms = now_ms + self._reconnect_backoff.delay_ms(known.failure_count)
+        pause_ms = self._reconnect_backoff.delay_ms(known.failure_count)
+        known.retry_ms = now_ms + max(pause_ms, REFUSED_PAUSE_MS if error.fatal else 0)
         known.failure_count += 1
         known.last_error = error
         known.served_count = self._served_count

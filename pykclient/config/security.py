@@ -1,0 +1,325 @@
+"""The settings of encrypted and authenticated connections, which all clients share.
+
+Names, defaults and meaning are Java's. What Java has no name for has librdkafka's, and the names
+of librdkafka and kafka-python for the same things are aliases. Files are read when a client is
+made, by `pykclient.network.io.ssl_factory`, never here.
+
+Owner: none, everything is immutable.
+Source: Java classes ``SslConfigs``, ``SaslConfigs``; KIP-651 (PEM); librdkafka's CONFIGURATION.md.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from pykclient.config.jaas import parse_jaas
+from pykclient.config.setting import (
+    Kind,
+    Password,
+    Setting,
+    boolean,
+    choice,
+    optional,
+    password,
+    path,
+    string,
+    text,
+)
+from pykclient.errors.base import ConfigError
+
+PROTOCOLS: Final = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
+
+SCRAM_MECHANISMS: Final = ("SCRAM-SHA-256", "SCRAM-SHA-512")
+MECHANISMS: Final = ("PLAIN", *SCRAM_MECHANISMS)
+"""Those that are built."""
+
+MECHANISMS_NOT_BUILT: Final = ("GSSAPI", "OAUTHBEARER", "AWS_MSK_IAM")
+
+STORE_TYPES: Final = ("PEM", "PKCS12", "JKS")
+
+TLS_VERSIONS: Final = ("TLSv1.2", "TLSv1.3")
+
+
+def names(allowed: tuple[str, ...] = ()) -> Kind[tuple[str, ...]]:
+    """Names with commas between, or colons, as OpenSSL has them; empty `allowed` takes any."""
+
+    def parse(value: object) -> tuple[str, ...]:
+        items = value.replace(":", ",").split(",") if isinstance(value, str) else value
+        if not isinstance(items, (list, tuple)) or not all(isinstance(i, str) for i in items):
+            raise ValueError
+        found = tuple(dict.fromkeys(item.strip() for item in items if item.strip()))
+        if allowed and (not found or not set(found) <= set(allowed)):
+            raise ValueError
+        return found
+
+    what = f"some of {', '.join(allowed)}" if allowed else "a list of names"
+    return Kind(parse, what, ",".join, "str | Sequence[str]")
+
+
+def endpoint_identification() -> Kind[str]:
+    """Read "https", "" (none), or a Boolean as of kafka-python's ``ssl_check_hostname``."""
+
+    def parse(value: object) -> str:
+        if isinstance(value, bool):
+            return "https" if value else ""
+        word = value.strip().lower() if isinstance(value, str) else "?"
+        if word in ("https", "true"):
+            return "https"
+        if word in ("", "none", "false"):
+            return ""
+        raise ValueError
+
+    return Kind(parse, "https, or empty for none", annotation="str | bool")
+
+
+def ssl_context_object() -> Kind[object]:
+    def parse(value: object) -> object:
+        if not hasattr(value, "wrap_bio"):
+            raise ValueError
+        return value
+
+    return Kind(parse, "an ssl.SSLContext", annotation="SSLContext")
+
+
+class SecurityConfig:
+    """How connections are encrypted, whom they trust, and as whom they authenticate."""
+
+    security_protocol = Setting(
+        choice({name: name for name in PROTOCOLS}, is_case_kept=False),
+        "PLAINTEXT",
+        "How to speak with brokers: encrypted (SSL), authenticated (SASL_PLAINTEXT), both "
+        "(SASL_SSL), or neither.",
+    )
+    ssl_truststore_location = Setting(
+        optional(path()),
+        None,
+        "File with the authorities that brokers' certificates must come from, PEM or PKCS#12; None "
+        "is the system's.",
+        aliases=("ssl.ca.location", "ssl_cafile"),
+    )
+    ssl_truststore_certificates = Setting(
+        optional(text()),
+        None,
+        "The authorities' certificates themselves, in PEM.",
+        aliases=("ssl.ca.pem",),
+    )
+    ssl_truststore_password = Setting(
+        optional(password()), None, "Password of a truststore in PKCS#12."
+    )
+    ssl_truststore_type = Setting(
+        choice({name: name for name in STORE_TYPES}, is_case_kept=False),
+        "JKS",
+        "Format of ssl_truststore_location. With JKS, Java's default, it is found out; files that "
+        "are in it are refused with the command that converts them.",
+    )
+    ssl_keystore_location = Setting(
+        optional(path()),
+        None,
+        "File with the client's certificate, its chain and its key, for brokers that want one: "
+        "PEM, or PKCS#12.",
+        aliases=("ssl.certificate.location", "ssl_certfile"),
+    )
+    ssl_key_location = Setting(
+        optional(path()),
+        None,
+        "File with the client's key in PEM, where it is not in ssl_keystore_location.",
+        key="ssl.key.location",
+        aliases=("ssl_keyfile",),
+        is_ours=True,
+    )
+    ssl_keystore_certificate_chain = Setting(
+        optional(text()),
+        None,
+        "The client's certificate and its chain themselves, in PEM.",
+        aliases=("ssl.certificate.pem",),
+    )
+    ssl_keystore_key = Setting(
+        optional(password()),
+        None,
+        "The client's key itself, in PEM.",
+        aliases=("ssl.key.pem",),
+    )
+    ssl_keystore_password = Setting(
+        optional(password()), None, "Password of a keystore in PKCS#12."
+    )
+    ssl_keystore_type = Setting(
+        choice({name: name for name in STORE_TYPES}, is_case_kept=False),
+        "JKS",
+        "Format of ssl_keystore_location, as ssl_truststore_type.",
+    )
+    ssl_key_password = Setting(
+        optional(password()),
+        None,
+        "Password of an encrypted key.",
+        aliases=("ssl_password",),
+    )
+    ssl_endpoint_identification_algorithm = Setting(
+        endpoint_identification(),
+        "https",
+        "https: a broker's certificate must be for the name, or the address, that was connected "
+        "to. Empty: that of any host will do, and whoever has one can pass for the broker.",
+        aliases=("ssl_check_hostname",),
+    )
+    enable_ssl_certificate_verification = Setting(
+        boolean(),
+        True,
+        "False accepts any certificate, so whoever is on the way can read and change everything; "
+        "for trying only. Java has no such setting, librdkafka has.",
+        key="enable.ssl.certificate.verification",
+        is_ours=True,
+    )
+    ssl_enabled_protocols = Setting(
+        names(TLS_VERSIONS), TLS_VERSIONS, "Versions of TLS that may be spoken."
+    )
+    ssl_cipher_suites = Setting(
+        names(),
+        (),
+        "Cipher suites that may be used, by their standard names or OpenSSL's; empty are OpenSSL's "
+        "own. Those of TLS 1.3 cannot be chosen one by one.",
+        aliases=("ssl_ciphers",),
+    )
+    ssl_crl_location = Setting(
+        optional(path()),
+        None,
+        "File with the list of revoked certificates, in PEM. Java has no such setting, librdkafka "
+        "has.",
+        key="ssl.crl.location",
+        aliases=("ssl_crlfile",),
+        is_ours=True,
+    )
+    ssl_context: Setting[object] = Setting(
+        optional(ssl_context_object()),
+        None,
+        "An ssl.SSLContext that has it all, in the place of the other settings of ssl.",
+        is_ours=True,
+    )
+    sasl_mechanism = Setting(
+        choice({name: name for name in (*MECHANISMS, *MECHANISMS_NOT_BUILT)}, is_case_kept=False),
+        "GSSAPI",
+        "How to authenticate where security_protocol is SASL_PLAINTEXT or SASL_SSL.",
+        aliases=("sasl.mechanisms",),
+    )
+    sasl_jaas_config = Setting(
+        optional(password()),
+        None,
+        'User name and password as Java has them, MODULE required username="..." password="...";, '
+        "for PLAIN and SCRAM.",
+    )
+    sasl_username = Setting(
+        optional(string()),
+        None,
+        "User name for PLAIN and SCRAM. Java has it in sasl_jaas_config.",
+        key="sasl.username",
+        aliases=("sasl_plain_username",),
+        is_ours=True,
+    )
+    sasl_password = Setting(
+        optional(password()),
+        None,
+        "Password for PLAIN and SCRAM. Java has it in sasl_jaas_config.",
+        key="sasl.password",
+        aliases=("sasl_plain_password",),
+        is_ours=True,
+    )
+
+    @property
+    def is_encrypted(self) -> bool:
+        return self.security_protocol in ("SSL", "SASL_SSL")
+
+    @property
+    def is_authenticated(self) -> bool:
+        """Whether SASL authenticates; TLS may do so with a certificate, too."""
+        return self.security_protocol.startswith("SASL")
+
+    @property
+    def credentials(self) -> tuple[str, Password] | None:
+        """User name and password for PLAIN and SCRAM; None where one is missing.
+
+        Raises:
+            ConfigError: they are given in two ways that disagree, or cannot be read.
+        """
+        name, secret = self.sasl_username, self.sasl_password
+        if self.sasl_jaas_config is not None:
+            java_name, java_secret = _from_jaas(self.sasl_jaas_config, self.sasl_mechanism)
+            if name not in (None, java_name) or secret not in (None, java_secret):
+                raise ConfigError(
+                    "sasl.jaas.config and sasl.username or sasl.password disagree; give one."
+                )
+            name, secret = java_name, java_secret
+        return None if name is None or secret is None else (name, secret)
+
+    def check_security(self) -> None:
+        """Check these settings against each other.
+
+        Raises:
+            ConfigError: they contradict each other, or one is missing; shows no secret.
+        """
+        if self.ssl_context is not None:
+            self._refuse_beside_context()
+        pairs = (
+            ("ssl.truststore.certificates", "ssl.truststore.location"),
+            ("ssl.keystore.certificate.chain", "ssl.keystore.location"),
+            ("ssl.keystore.key", "ssl.keystore.location"),
+            ("ssl.keystore.key", "ssl.key.location"),
+        )
+        for one, other in pairs:
+            if self._has(one) and self._has(other):
+                raise ConfigError(f"{one} and {other} are two sources of the same; give one.")
+        if self._has("ssl.keystore.key") != self._has("ssl.keystore.certificate.chain"):
+            raise ConfigError(
+                "ssl.keystore.key and ssl.keystore.certificate.chain belong together; give both."
+            )
+        if self._has("ssl.key.location") and not self._has("ssl.keystore.location"):
+            raise ConfigError(
+                "ssl.key.location is the key of a certificate; give it in ssl.keystore.location."
+            )
+        if self.is_authenticated:
+            self._check_sasl()
+
+    def _check_sasl(self) -> None:
+        if self.sasl_mechanism not in MECHANISMS:
+            raise ConfigError(
+                f"sasl.mechanism={self.sasl_mechanism} is not built yet; give one of "
+                f"{', '.join(MECHANISMS)}."
+            )
+        if self.credentials is None:
+            raise ConfigError(
+                f"security.protocol={self.security_protocol} with sasl.mechanism="
+                f"{self.sasl_mechanism} needs sasl.username and sasl.password, or Java's "
+                f"sasl.jaas.config."
+            )
+
+    def _has(self, key: str) -> bool:
+        return getattr(self, key.replace(".", "_")) is not None
+
+    def _refuse_beside_context(self) -> None:
+        beside = [
+            name
+            for name, setting in vars(SecurityConfig).items()
+            if isinstance(setting, Setting)
+            and name.startswith(("ssl_", "enable_ssl"))
+            and name != "ssl_context"
+            and getattr(self, name) != setting.default
+        ]
+        if beside:
+            raise ConfigError(
+                f"ssl_context has it all, and {', '.join(beside)} would have no effect; give one "
+                f"or the other."
+            )
+
+
+def _from_jaas(text: Password, mechanism: str) -> tuple[str, Password]:
+    try:
+        jaas = parse_jaas(text.value)
+    except ValueError as error:
+        raise ConfigError(f"sasl.jaas.config cannot be read. {error}") from None
+    wanted = "ScramLoginModule" if mechanism in SCRAM_MECHANISMS else "PlainLoginModule"
+    if jaas.module.rpartition(".")[2] != wanted:
+        raise ConfigError(
+            f"sasl.jaas.config is for {jaas.module}, and sasl.mechanism={mechanism} needs "
+            f"org.apache.kafka.common.security.{wanted[:5].lower()}.{wanted}."
+        )
+    for option in ("username", "password"):
+        if option not in jaas.options:
+            raise ConfigError(f"sasl.jaas.config has no {option}.")
+    return jaas.options["username"], Password(jaas.options["password"])

@@ -1,0 +1,382 @@
+"""SslFactory: the TLS engine of each connection, from the settings and the files that they name.
+
+Files are read when it is made, and again when one of them has changed, so that a client lives on
+when its certificates are renewed. What cannot be read then is logged, and the last good state
+stays. Keys of settings and of PKCS#12 are on no disk: OpenSSL reads files only, so that they are
+handed over in a file in memory, or, where the system has none, in a private file that is gone
+before the call returns.
+
+Owner: the driver of the engine, once it is made.
+Source: Java classes ``SslFactory``, ``DefaultSslEngineFactory``; KIP-651 (PEM), KIP-687 (reload).
+"""
+
+from __future__ import annotations
+
+import os
+import ssl
+import tempfile
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Final
+
+from pykclient.errors import ConfigError
+from pykclient.network.log import ClientLog
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from cryptography.hazmat.primitives.serialization.pkcs12 import PKCS12KeyAndCertificates
+
+    from pykclient.config.client import ClientConfig
+    from pykclient.config.setting import Password
+
+FILE_BYTES_MAX: Final = 16 * 1024 * 1024
+"""The largest file of certificates that is read; a system's bundle has a quarter of a megabyte."""
+
+_PEM_BEGIN: Final = b"-----BEGIN"
+_JKS_BEGIN: Final = (b"\xfe\xed\xfe\xed", b"\xce\xce\xce\xce")
+_DER_SEQUENCE: Final = b"\x30"
+
+_VERSIONS: Final = {
+    "TLSv1.2": ssl.TLSVersion.TLSv1_2,
+    "TLSv1.3": ssl.TLSVersion.TLSv1_3,
+}
+
+_SYSTEMS_OWN: Final = "probe"
+"""What librdkafka calls the authorities of the system."""
+
+
+class SslFactory:
+    """Makes the engine of each connection.
+
+    Raises:
+        ConfigError: a file cannot be read, or does not hold what it should; says which, and the
+            cure.
+    """
+
+    def __init__(self, config: ClientConfig) -> None:
+        self._config = config
+        self._log = ClientLog("pykclient.network", config.client_id)
+        self._stamps = self._read_stamps()
+        self._context = self._new_context()
+        if not config.enable_ssl_certificate_verification:
+            self._log.warning(
+                "the brokers' certificates are not verified "
+                "(enable_ssl_certificate_verification=False): whoever is on the way can read and "
+                "change what is sent"
+            )
+
+    @property
+    def has_identity(self) -> bool:
+        """Whether the client has a certificate of its own."""
+        config = self._config
+        return (
+            config.ssl_keystore_location is not None
+            or config.ssl_keystore_certificate_chain is not None
+            or config.ssl_context is not None
+        )
+
+    def reload(self) -> bool:
+        """Read the files again if one has changed; return whether there is a new state."""
+        stamps = self._read_stamps()
+        if stamps == self._stamps:
+            return False
+        self._stamps = stamps
+        try:
+            self._context = self._new_context()
+        except ConfigError as error:
+            self._log.error(
+                "a file of certificates has changed and cannot be used, so the last state stays: "
+                "%s",
+                error,
+            )
+            return False
+        self._log.info("the files of certificates have changed and were read again")
+        return True
+
+    def engine(
+        self,
+        host: str,
+        incoming: ssl.MemoryBIO,
+        outgoing: ssl.MemoryBIO,
+        session: ssl.SSLSession | None,
+    ) -> ssl.SSLObject:
+        """Return the engine of a new connection to `host`, a name or an address."""
+        return self._context.wrap_bio(
+            incoming, outgoing, server_hostname=host.rstrip("."), session=session
+        )
+
+    def _read_stamps(self) -> dict[str, tuple[int, int, int] | None]:
+        return {key: _stamp(place) for key, place in self._files().items()}
+
+    def _files(self) -> dict[str, str]:
+        config = self._config
+        found = {
+            "ssl_truststore_location": config.ssl_truststore_location,
+            "ssl_keystore_location": config.ssl_keystore_location,
+            "ssl_key_location": config.ssl_key_location,
+            "ssl_crl_location": config.ssl_crl_location,
+        }
+        return {key: place for key, place in found.items() if place and place != _SYSTEMS_OWN}
+
+    def _new_context(self) -> ssl.SSLContext:
+        config = self._config
+        if config.ssl_context is not None:
+            assert isinstance(config.ssl_context, ssl.SSLContext)
+            return config.ssl_context
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+        # As Java: whatever is in the truststore is trusted, be it root, intermediate or leaf.
+        context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
+        context.options |= ssl.OP_NO_RENEGOTIATION
+        versions = [_VERSIONS[name] for name in config.ssl_enabled_protocols]
+        context.minimum_version, context.maximum_version = min(versions), max(versions)
+        context.check_hostname = bool(config.ssl_endpoint_identification_algorithm)
+        if not config.enable_ssl_certificate_verification:
+            context.check_hostname = False
+            context.verify_mode = ssl.CERT_NONE
+        self._set_ciphers(context)
+        self._load_trust(context)
+        self._load_revoked(context)
+        self._load_identity(context)
+        return context
+
+    # Ciphers.
+
+    def _set_ciphers(self, context: ssl.SSLContext) -> None:
+        suites = [openssl_name(name) for name in self._config.ssl_cipher_suites]
+        if not suites:
+            return
+        older = [name for name in suites if not name.startswith("TLS_")]
+        try:
+            context.set_ciphers(":".join(older) if older else "DEFAULT")
+        except ssl.SSLError as error:
+            raise ConfigError(
+                f"ssl_cipher_suites: OpenSSL has none of {', '.join(older)}; `openssl ciphers` "
+                f"lists what it has."
+            ) from error
+        if not older:
+            context.minimum_version = ssl.TLSVersion.TLSv1_3
+        elif len(older) == len(suites):
+            context.maximum_version = ssl.TLSVersion.TLSv1_2
+        if context.minimum_version > context.maximum_version:
+            raise ConfigError(
+                "ssl_cipher_suites has none for the versions of ssl_enabled_protocols."
+            )
+
+    # Whom we trust.
+
+    def _load_trust(self, context: ssl.SSLContext) -> None:
+        config = self._config
+        place, certificates = config.ssl_truststore_location, config.ssl_truststore_certificates
+        if certificates is not None:
+            self._trust(context, certificates, "ssl_truststore_certificates")
+        elif place is None or place == _SYSTEMS_OWN:
+            context.load_default_certs()
+        elif os.path.isdir(place):
+            context.load_verify_locations(capath=place)
+        else:
+            setting = f"ssl_truststore_location={place!r}"
+            data = _read(place, setting)
+            if _store_type(data, config.ssl_truststore_type, setting, "truststore") == "PKCS12":
+                data = _pkcs12_certificates(data, config.ssl_truststore_password, setting)
+            self._trust(context, data.decode("ascii", "replace"), setting)
+
+    @staticmethod
+    def _trust(context: ssl.SSLContext, pem: str, setting: str) -> None:
+        try:
+            context.load_verify_locations(cadata=pem)
+        except (ssl.SSLError, ValueError) as error:
+            raise ConfigError(
+                f"{setting} holds no certificates in PEM: {_reason(error)}."
+            ) from error
+        if not context.cert_store_stats()["x509"]:
+            raise ConfigError(f"{setting} holds no certificate.")
+
+    def _load_revoked(self, context: ssl.SSLContext) -> None:
+        place = self._config.ssl_crl_location
+        if place is None:
+            return
+        setting = f"ssl_crl_location={place!r}"
+        data = _read(place, setting)
+        if b"-----BEGIN X509 CRL" not in data:
+            raise ConfigError(f"{setting} holds no list of revoked certificates in PEM.")
+        try:
+            context.load_verify_locations(place)
+        except (ssl.SSLError, OSError) as error:
+            raise ConfigError(f"{setting} cannot be used: {_reason(error)}.") from error
+        context.verify_flags |= ssl.VERIFY_CRL_CHECK_LEAF
+
+    # Who we are.
+
+    def _load_identity(self, context: ssl.SSLContext) -> None:
+        config = self._config
+        password = config.ssl_key_password
+        if config.ssl_keystore_certificate_chain is not None:
+            assert config.ssl_keystore_key is not None
+            pem = f"{config.ssl_keystore_key.value}\n{config.ssl_keystore_certificate_chain}"
+            _load_pem(context, pem.encode(), password, "ssl_keystore_key and its chain")
+            return
+        place = config.ssl_keystore_location
+        if place is None:
+            return
+        setting = f"ssl_keystore_location={place!r}"
+        data = _read(place, setting)
+        if _store_type(data, config.ssl_keystore_type, setting, "keystore") == "PKCS12":
+            store_password = config.ssl_keystore_password or password
+            data, password = _pkcs12_identity(data, store_password, setting), None
+        elif config.ssl_key_location is not None:
+            key_setting = f"ssl_key_location={config.ssl_key_location!r}"
+            data = _read(config.ssl_key_location, key_setting) + b"\n" + data
+        _load_pem(context, data, password, setting)
+
+
+def openssl_name(suite: str) -> str:
+    """Return OpenSSL's name of a cipher suite, given that or the standard's."""
+    if not suite.startswith("TLS_") or "_WITH_" not in suite:
+        return suite  # OpenSSL's own, or one of TLS 1.3, which have the same name
+    exchange, _, cipher = suite.removeprefix("TLS_").partition("_WITH_")
+    for size in ("128", "256"):
+        cipher = cipher.replace(f"AES_{size}", f"AES{size}")
+    cipher = cipher.replace("_CBC_", "_").replace("POLY1305_SHA256", "POLY1305")
+    exchange = "" if exchange == "RSA" else f"{exchange}-"
+    return f"{exchange}{cipher}".replace("_", "-")
+
+
+def _stamp(place: str) -> tuple[int, int, int] | None:
+    """Return what changes with a file's contents; None where there is no file."""
+    try:
+        found = os.stat(place)
+    except OSError:
+        return None
+    return found.st_mtime_ns, found.st_size, found.st_ino
+
+
+def _read(place: str, setting: str) -> bytes:
+    try:
+        with open(place, "rb") as file:
+            data = file.read(FILE_BYTES_MAX + 1)
+    except OSError as error:
+        raise ConfigError(f"{setting} cannot be read: {_reason(error)}.") from error
+    if len(data) > FILE_BYTES_MAX:
+        raise ConfigError(f"{setting} has more than {FILE_BYTES_MAX} bytes.")
+    return data
+
+
+def _store_type(data: bytes, declared: str, setting: str, kind: str) -> str:
+    found = None
+    if _PEM_BEGIN in data:
+        found = "PEM"
+    elif data.startswith(_JKS_BEGIN):
+        raise ConfigError(
+            f"{setting} is in Java's own format JKS, which only Java reads. Convert it: keytool "
+            f"-importkeystore -srckeystore FILE -destkeystore FILE.p12 -deststoretype PKCS12, and "
+            f"give FILE.p12."
+        )
+    elif data.startswith(_DER_SEQUENCE):
+        found = "PKCS12"
+    if found is None:
+        raise ConfigError(f"{setting} is no {kind} in PEM or PKCS#12.")
+    # JKS is Java's default, as which Java reads PKCS#12, too.
+    if declared not in ("JKS", found):
+        raise ConfigError(f"{setting} is in {found}, and ssl_{kind}_type says {declared}.")
+    return found
+
+
+def _load_pem(context: ssl.SSLContext, pem: bytes, password: Password | None, setting: str) -> None:
+    secret = "" if password is None else password.value
+    with _as_file(pem) as place:
+        try:
+            # A function, or OpenSSL would request one from the terminal.
+            context.load_cert_chain(place, password=lambda: secret)
+        except (ssl.SSLError, OSError, ValueError) as error:
+            raise ConfigError(_identity_complaint(error, pem, setting, bool(secret))) from None
+
+
+def _identity_complaint(error: Exception, pem: bytes, setting: str, has_password: bool) -> str:
+    reason = getattr(error, "reason", None) or ""
+    if b"CERTIFICATE-----" not in pem:
+        return f"{setting} holds no certificate in PEM."
+    if b"PRIVATE KEY-----" not in pem:
+        return f"{setting} holds no key in PEM; give it in ssl_key_location."
+    if "MISMATCH" in reason:
+        return f"{setting}: the key does not belong to the certificate."
+    if b"ENCRYPTED" in pem:
+        what = "does not open it" if has_password else "is missing"
+        return f"{setting}: the key is encrypted, and ssl_key_password {what}."
+    return f"{setting} cannot be used: {_reason(error)}."
+
+
+@contextmanager
+def _as_file(data: bytes) -> Iterator[str]:
+    """Give the data a path, in memory where the system can."""
+    if hasattr(os, "memfd_create") and os.path.isdir("/proc/self/fd"):
+        descriptor = os.memfd_create("pykclient", os.MFD_CLOEXEC)
+        try:
+            _write_all(descriptor, data)
+            yield f"/proc/self/fd/{descriptor}"
+        finally:
+            os.close(descriptor)
+        return
+    descriptor, place = tempfile.mkstemp(prefix="pykclient-")
+    try:
+        _write_all(descriptor, data)
+        os.close(descriptor)
+        yield place
+    finally:
+        os.unlink(place)
+
+
+def _write_all(descriptor: int, data: bytes) -> None:
+    rest = memoryview(data)
+    while rest:
+        rest = rest[os.write(descriptor, rest) :]
+
+
+def _pkcs12_identity(data: bytes, password: Password | None, setting: str) -> bytes:
+    """Return key and chain in PEM."""
+    from cryptography.hazmat.primitives import serialization
+
+    store = _pkcs12(data, password, setting)
+    if store.key is None or store.cert is None:
+        raise ConfigError(f"{setting} holds no key with its certificate.")
+    key: bytes = store.key.private_bytes(
+        serialization.Encoding.PEM,
+        serialization.PrivateFormat.PKCS8,
+        serialization.NoEncryption(),
+    )
+    chain = [store.cert, *store.additional_certs]
+    return key + b"".join(
+        each.certificate.public_bytes(serialization.Encoding.PEM) for each in chain
+    )
+
+
+def _pkcs12_certificates(data: bytes, password: Password | None, setting: str) -> bytes:
+    from cryptography.hazmat.primitives import serialization
+
+    store = _pkcs12(data, password, setting)
+    found = [*([] if store.cert is None else [store.cert]), *store.additional_certs]
+    return b"".join(each.certificate.public_bytes(serialization.Encoding.PEM) for each in found)
+
+
+def _pkcs12(data: bytes, password: Password | None, setting: str) -> PKCS12KeyAndCertificates:
+    try:
+        from cryptography.hazmat.primitives.serialization.pkcs12 import load_pkcs12
+    except ImportError:
+        raise ConfigError(
+            f"{setting} is in PKCS#12, which needs the package cryptography: pip install "
+            f"'pykclient[security]'. Or convert it: openssl pkcs12 -in FILE -out FILE.pem."
+        ) from None
+    try:
+        return load_pkcs12(data, None if password is None else password.value.encode())
+    except ValueError:
+        # The text of its error adds nothing, and may show what was given.
+        raise ConfigError(
+            f"{setting} cannot be opened: the password is wrong or missing, or it is no PKCS#12."
+        ) from None
+
+
+def _reason(error: Exception) -> str:
+    if isinstance(error, ssl.SSLError):
+        return (error.reason or str(error)).replace("_", " ").lower()
+    if isinstance(error, OSError):
+        return (error.strerror or str(error)).lower()
+    return str(error)

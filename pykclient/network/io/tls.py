@@ -1,0 +1,282 @@
+"""TlsPort: encrypts what passes another port. To the connections it is a port, and to that port
+each connection is a `TlsStream`.
+
+A stream is *connecting*, then *securing* (the TLS handshake), then *open*, then *closed*. It is
+open for the connection only once the peer's certificate is verified, so the time-out of the set-up
+covers that. Whatever bytes have come are decrypted at once: none are left waiting inside OpenSSL,
+for which no event of the socket would come. What is written is encrypted at once, so that what the
+other port has not sent is all that is unsent.
+
+Owner: the driver of the engine.
+Source: ``ssl.MemoryBIO``, ``ssl.SSLObject``; Java class ``SslTransportLayer``.
+"""
+
+from __future__ import annotations
+
+import ssl
+from contextlib import suppress
+from enum import Enum
+from typing import TYPE_CHECKING, Final
+
+from pykclient.errors import DisconnectedError, KafkaError
+from pykclient.network.io import tls_errors
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from pykclient.network.io.port import Port, Stream
+    from pykclient.network.io.ssl_factory import SslFactory
+
+RECEIVE_BYTES: Final = 128 * 1024
+"""How much is received at once: several TLS records, of at most 16 KiB each."""
+
+JOINED_BYTES_MAX: Final = 16 * 1024
+"""Parts that are smaller together are encrypted together: each by itself would be a TLS record."""
+
+UNREAD_REPLIES_BYTES_MAX: Final = 1024 * 1024
+"""How much a peer may have us reply to it, by messages of TLS, without reading it."""
+
+SESSIONS_MAX: Final = 1_000
+"""Addresses whose sessions are kept for resumption."""
+
+
+class TlsState(Enum):
+    CONNECTING = "connecting"
+    SECURING = "securing"
+    OPEN = "open"
+    CLOSED = "closed"
+
+
+NEXT: dict[TlsState, frozenset[TlsState]] = {
+    TlsState.CONNECTING: frozenset({TlsState.SECURING, TlsState.CLOSED}),
+    TlsState.SECURING: frozenset({TlsState.OPEN, TlsState.CLOSED}),
+    TlsState.OPEN: frozenset({TlsState.CLOSED}),
+    TlsState.CLOSED: frozenset(),
+}
+
+
+class TlsPort:
+    def __init__(self, port: Port, factory: SslFactory) -> None:
+        self._port = port
+        self._factory = factory
+        self._streams: dict[Stream, TlsStream] = {}
+        self._sessions: dict[tuple[str, int], ssl.SSLSession] = {}
+
+    def open(self, stream: Stream, host: str, port: int, *, attempt: int) -> None:
+        if self._factory.reload():
+            self._sessions.clear()
+        tls = TlsStream(stream, self._port, self, (host, port))
+        self._streams[stream] = tls
+        self._port.open(tls, host, port, attempt=attempt)
+
+    def write(self, stream: Stream, data: Sequence[bytes | bytearray | memoryview]) -> None:
+        tls = self._streams.get(stream)
+        if tls is not None:
+            tls.write(data)
+
+    def unsent_bytes(self, stream: Stream) -> int:
+        tls = self._streams.get(stream)
+        return 0 if tls is None else self._port.unsent_bytes(tls)
+
+    def close(self, stream: Stream) -> None:
+        tls = self._streams.pop(stream, None)
+        if tls is not None:
+            tls.close()
+
+    def wait(self, timeout_ms: int) -> None:
+        self._port.wait(timeout_ms)
+
+    def wakeup(self) -> None:
+        self._port.wakeup()
+
+    def restart(self) -> None:
+        self._port.restart()
+        self._streams.clear()
+
+    def shutdown(self) -> None:
+        self._port.shutdown()
+        self._streams.clear()
+
+    # For its streams.
+
+    def engine(
+        self, address: tuple[str, int], incoming: ssl.MemoryBIO, outgoing: ssl.MemoryBIO
+    ) -> ssl.SSLObject:
+        session = self._sessions.get(address)
+        return self._factory.engine(address[0], incoming, outgoing, session)
+
+    @property
+    def has_identity(self) -> bool:
+        return self._factory.has_identity
+
+    def keep_session(self, address: tuple[str, int], session: ssl.SSLSession | None) -> None:
+        """Keep a session, so that the next connection to the address is open sooner."""
+        if session is None or not session.has_ticket:
+            return
+        self._sessions.pop(address, None)
+        self._sessions[address] = session
+        if len(self._sessions) > SESSIONS_MAX:
+            del self._sessions[next(iter(self._sessions))]
+
+
+class TlsStream:
+    """One connection's stream as the port below sees it; what comes is passed on decrypted."""
+
+    def __init__(
+        self, stream: Stream, port: Port, owner: TlsPort, address: tuple[str, int]
+    ) -> None:
+        self.state = TlsState.CONNECTING
+        self._stream = stream
+        self._port = port
+        self._owner = owner
+        self._address = address
+        self._incoming = ssl.MemoryBIO()
+        self._outgoing = ssl.MemoryBIO()
+        self._engine: ssl.SSLObject | None = None
+        self._buffer = memoryview(b"")
+        self._unread_bytes = 0
+
+    @property
+    def name(self) -> str:
+        host, port = self._address
+        return f"{host}:{port}"
+
+    # A port's stream.
+
+    @property
+    def has_events(self) -> bool:
+        return self._stream.has_events
+
+    def on_opened(self) -> None:
+        self._to(TlsState.SECURING)
+        self._buffer = memoryview(bytearray(RECEIVE_BYTES))
+        self._engine = self._owner.engine(self._address, self._incoming, self._outgoing)
+        self._secure(self._engine)
+
+    def get_buffer(self) -> memoryview:
+        return self._buffer
+
+    def buffer_updated(self, count: int) -> None:
+        """Decrypt what came. After a failure it is dropped."""
+        engine = self._engine
+        if engine is None or self.state is TlsState.CLOSED:
+            return
+        self._incoming.write(self._buffer[:count])
+        if self.state is TlsState.SECURING:
+            self._secure(engine)
+        if self.state is TlsState.OPEN:
+            self._decrypt(engine)
+
+    def on_closed(self, error: KafkaError) -> None:
+        if self.state is TlsState.CLOSED:
+            return
+        was_securing = self.state is TlsState.SECURING
+        self._to(TlsState.CLOSED)
+        self._stream.on_closed(tls_errors.hung_up(self.name, error) if was_securing else error)
+
+    # The connection's side.
+
+    def write(self, data: Sequence[bytes | bytearray | memoryview]) -> None:
+        engine = self._engine
+        if engine is None or self.state is not TlsState.OPEN:
+            return  # ended in the last wait, and on_closed was called
+        for part in _joined(data):
+            rest = part
+            while rest:
+                rest = rest[engine.write(rest) :]
+        self._flush()
+
+    def close(self) -> None:
+        """Say goodbye, without waiting for the peer's, and close the stream below."""
+        engine = self._engine
+        if engine is not None and self.state is TlsState.OPEN:
+            self._owner.keep_session(self._address, engine.session)
+            with suppress(ssl.SSLError):  # the peer's goodbye, which is not waited for
+                engine.unwrap()
+            self._flush()
+        if self.state is not TlsState.CLOSED:
+            self._to(TlsState.CLOSED)
+        self._port.close(self)
+
+    # TLS.
+
+    def _secure(self, engine: ssl.SSLObject) -> None:
+        try:
+            engine.do_handshake()
+        except ssl.SSLWantReadError:
+            self._flush()
+            return
+        except ssl.SSLError as error:
+            self._flush()  # the alert that has the reason, for the peer's log
+            self._fail(
+                tls_errors.handshake_error(self.name, error, has_identity=self._owner.has_identity)
+            )
+            return
+        self._flush()
+        self._to(TlsState.OPEN)
+        self._stream.on_opened()
+
+    def _decrypt(self, engine: ssl.SSLObject) -> None:
+        stream = self._stream
+        try:
+            while True:
+                buffer = stream.get_buffer()
+                count = engine.read(len(buffer), buffer)
+                if not count:
+                    raise ssl.SSLZeroReturnError
+                stream.buffer_updated(int(count))
+        except ssl.SSLWantReadError:
+            pass  # the rest of a record is yet to come
+        except ssl.SSLZeroReturnError:
+            self._fail(DisconnectedError(f"{self.name} closed the connection"))
+            return
+        except ssl.SSLError as error:
+            self._fail(
+                tls_errors.stream_error(self.name, error, has_identity=self._owner.has_identity)
+            )
+            return
+        if self._outgoing.pending:
+            self._reply()
+
+    def _reply(self) -> None:
+        """Write what TLS itself has to say, within limits: a peer may not read it."""
+        if not self._port.unsent_bytes(self):
+            self._unread_bytes = 0
+        self._unread_bytes += self._outgoing.pending
+        if self._unread_bytes > UNREAD_REPLIES_BYTES_MAX:
+            self._fail(
+                DisconnectedError(f"{self.name} requests new keys without reading the replies")
+            )
+            return
+        self._flush()
+
+    def _flush(self) -> None:
+        if self._outgoing.pending:
+            self._port.write(self, [self._outgoing.read()])
+
+    def _fail(self, error: KafkaError) -> None:
+        self._to(TlsState.CLOSED)
+        self._stream.on_closed(error)
+
+    def _to(self, state: TlsState) -> None:
+        assert state in NEXT[self.state], f"{self.state} -> {state}"
+        self.state = state
+
+
+def _joined(data: Sequence[bytes | bytearray | memoryview]) -> Iterator[memoryview]:
+    """Yield the parts, small neighbours as one."""
+    small: list[bytes | bytearray | memoryview] = []
+    size_bytes = 0
+    for part in data:
+        view = memoryview(part).cast("B")
+        if size_bytes + view.nbytes > JOINED_BYTES_MAX:
+            if small:
+                yield memoryview(b"".join(small))
+            small, size_bytes = [], 0
+        if view.nbytes > JOINED_BYTES_MAX:
+            yield view
+        else:
+            small.append(view)
+            size_bytes += view.nbytes
+    if small:
+        yield memoryview(b"".join(small))

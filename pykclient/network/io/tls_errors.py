@@ -1,0 +1,128 @@
+"""The errors of TLS: what failed, where, and how to cure it, with the TLS library's own reason."""
+
+from __future__ import annotations
+
+import ssl
+from typing import Final
+
+from pykclient.errors import DisconnectedError, KafkaError, TlsError
+
+_CURE_BY_VERIFY_CODE: Final = {
+    **dict.fromkeys(
+        (2, 18, 19, 20, 21),
+        "it is from no authority that is trusted: give its authority in ssl_truststore_location "
+        "(ssl_ca_location)",
+    ),
+    **dict.fromkeys(
+        (62, 64),
+        "the certificate is for other hosts: connect by a name that it has, or give the broker "
+        "one for this name; advertised.listeners says which name brokers are known by",
+    ),
+    9: "the certificate is not valid yet: check this machine's clock, and the broker's certificate",
+    10: "the certificate has expired: the broker needs a new one; check this machine's clock",
+    23: "the certificate is revoked (ssl_crl_location)",
+    3: "ssl_crl_location has no list of this certificate's authority",
+    12: "the list of ssl_crl_location has expired",
+}
+"""By OpenSSL's ``X509_V_ERR_...``."""
+
+_NOT_TLS: Final = frozenset(
+    {"WRONG_VERSION_NUMBER", "HTTP_REQUEST", "RECORD_LAYER_FAILURE", "UNEXPECTED_MESSAGE"}
+    | {"WRONG_SSL_VERSION", "UNKNOWN_PROTOCOL", "PACKET_LENGTH_TOO_LONG", "BAD_LENGTH"}
+)
+"""Reasons of OpenSSL for bytes that no TLS peer begins with."""
+
+_CURE_BY_ALERT: Final = (
+    (
+        ("UNKNOWN_CA", "CERTIFICATE_UNKNOWN", "BAD_CERTIFICATE", "UNSUPPORTED_CERTIFICATE"),
+        "it does not trust the client's certificate (ssl_keystore_location)",
+    ),
+    (("CERTIFICATE_EXPIRED",), "the client's certificate has expired (ssl_keystore_location)"),
+    (("CERTIFICATE_REVOKED",), "the client's certificate is revoked (ssl_keystore_location)"),
+    (
+        (
+            "HANDSHAKE_FAILURE",
+            "PROTOCOL_VERSION",
+            "UNSUPPORTED_PROTOCOL",
+            "NO_SHARED_CIPHER",
+            "INSUFFICIENT_SECURITY",
+        ),
+        "it shares no version or cipher suite with this client (ssl_enabled_protocols, "
+        "ssl_cipher_suites)",
+    ),
+    (("ACCESS_DENIED",), "it does not admit the client's certificate (ssl_keystore_location)"),
+)
+
+
+_WANTS_CERTIFICATE: Final = (
+    *("CERTIFICATE_REQUIRED", "HANDSHAKE_FAILURE", "BAD_CERTIFICATE"),
+    *("NO_CERTIFICATE", "CERTIFICATE_UNKNOWN"),
+)
+"""Alerts for a client that has shown none: each library has its own."""
+
+
+def handshake_error(name: str, cause: ssl.SSLError, *, has_identity: bool) -> TlsError:
+    """Return the error of a handshake that one side ended.
+
+    `has_identity` says whether the client has a certificate to show.
+    """
+    if isinstance(cause, ssl.SSLCertVerificationError):
+        text = (
+            f"{name}: the certificate was not accepted: {cause.verify_message}; "
+            f"{_CURE_BY_VERIFY_CODE.get(cause.verify_code, 'check ssl_truststore_location')}"
+        )
+    elif (cause.reason or "") in _NOT_TLS:
+        text = (
+            f"{name} does not speak TLS ({reason(cause)}); is its listener PLAINTEXT or "
+            f"SASL_PLAINTEXT? Check security_protocol, and the port"
+        )
+    else:
+        text = f"{name} and this client did not agree on TLS: {_refusal(cause, has_identity)}"
+    error = TlsError(text)
+    error.__cause__ = cause
+    return error
+
+
+def stream_error(name: str, cause: ssl.SSLError, *, has_identity: bool) -> KafkaError:
+    """Return the error of an open stream.
+
+    With TLS 1.3 a broker refuses the client's certificate only now, after the client's part of the
+    handshake. Any other failure is one of the connection, and a new one may do.
+    """
+    if "ALERT" in (cause.reason or "") and _alert_cure(cause, has_identity):
+        text = f"{name} refused the connection: {_refusal(cause, has_identity)}"
+        error: KafkaError = TlsError(text)
+    else:
+        error = DisconnectedError(f"{name}: the TLS connection broke: {reason(cause)}")
+    error.__cause__ = cause
+    return error
+
+
+def hung_up(name: str, cause: KafkaError) -> KafkaError:
+    """Return the error of a peer that closed the connection during the handshake.
+
+    A broker that is shutting down does so, too, so that trying again may help.
+    """
+    error = DisconnectedError(
+        f"{name} accepted the connection but hung up during the TLS handshake; is its listener SSL "
+        f"or SASL_SSL? Check security_protocol, and the port"
+    )
+    error.__cause__ = cause
+    return error
+
+
+def reason(error: ssl.SSLError) -> str:
+    """Return OpenSSL's reason in words."""
+    return (error.reason or str(error)).replace("_", " ").lower()
+
+
+def _refusal(cause: ssl.SSLError, has_identity: bool) -> str:
+    cure = _alert_cure(cause, has_identity)
+    return f"{reason(cause)}; {cure}" if cure else reason(cause)
+
+
+def _alert_cure(cause: ssl.SSLError, has_identity: bool) -> str:
+    found = cause.reason or ""
+    if not has_identity and found.endswith(_WANTS_CERTIFICATE):
+        return "it wants a certificate of the client's, and none was given (ssl_keystore_location)"
+    return next((cure for words, cure in _CURE_BY_ALERT if found.endswith(words)), "")

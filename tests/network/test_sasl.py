@@ -1,0 +1,153 @@
+"""SASL mechanisms beside the examples of their RFCs, and servers that are not to be trusted."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import hmac
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pykclient.config.setting import Password
+from pykclient.errors import AuthenticationError
+from pykclient.network.broker.sasl import ITERATIONS_MAX, ITERATIONS_MIN, Plain, Scram
+
+RFC_7677 = "SCRAM-SHA-256", "user", "pencil", "rOprNGfwEbeRWgbNEkqO"
+SERVER_FIRST = (
+    b"r=rOprNGfwEbeRWgbNEkqO%hvYDpWUa2RaTCAfuxFIlj)hNlF$k0,s=W22ZaJ0SNY7soEsUEjb6gQ==,i=4096"
+)
+CLIENT_FINAL = (
+    b"c=biws,r=rOprNGfwEbeRWgbNEkqO%hvYDpWUa2RaTCAfuxFIlj)hNlF$k0,"
+    b"p=dHzbZapWIk4jUhN+Ute9ytag9zjfMHgsqmmiz7AndVQ="
+)
+SERVER_FINAL = b"v=6rriTRBi23WpRR/wtup+mMhUZUn/dB5nLTJRsjl95G4="
+
+
+def scram(nonce: str = "abc", user: str = "user", password: str = "pencil") -> Scram:
+    return Scram("SCRAM-SHA-256", user, Password(password), nonce)
+
+
+def test_plain_sends_name_and_password_once() -> None:
+    plain = Plain("tim", Password("tanstaaftanstaaf"))
+    assert plain.begin() == b"\0tim\0tanstaaftanstaaf"  # the example of RFC 4616
+    assert plain.respond(b"") is None  # type: ignore[func-returns-value]
+
+
+@pytest.mark.promise("SCRAM checks the server's nonce, iterations and proof")
+def test_scram_says_what_the_example_of_rfc_7677_has() -> None:
+    name, user, password, nonce = RFC_7677
+    mechanism = Scram(name, user, Password(password), nonce)
+    assert mechanism.begin() == b"n,,n=user,r=rOprNGfwEbeRWgbNEkqO"
+    assert mechanism.respond(SERVER_FIRST) == CLIENT_FINAL
+    assert mechanism.respond(SERVER_FINAL) is None
+
+
+def test_a_user_name_is_escaped() -> None:
+    assert scram(user="a=b,c").begin() == b"n,,n=a=3Db=2Cc,r=abc"
+
+
+class Server:
+    """The server's side of SCRAM, of its own writing."""
+
+    def __init__(self, hash_name: str, password: str, iterations: int) -> None:
+        self._hash = hash_name
+        self._iterations = iterations
+        self._salt = b"salt of the server"
+        self._salted = hashlib.pbkdf2_hmac(hash_name, password.encode(), self._salt, iterations)
+        self._so_far = ""
+
+    def first(self, client_first: bytes) -> bytes:
+        bare = client_first.decode().removeprefix("n,,")
+        nonce = bare.rpartition(",r=")[2] + "SERVER"
+        salt = base64.b64encode(self._salt).decode()
+        first = f"r={nonce},s={salt},i={self._iterations}"
+        self._so_far = f"{bare},{first}"
+        return first.encode()
+
+    def final(self, client_final: bytes) -> bytes:
+        without_proof, _, proof = client_final.decode().rpartition(",p=")
+        message = f"{self._so_far},{without_proof}".encode()
+        client_key = self._hmac(self._salted, b"Client Key")
+        stored_key = hashlib.new(self._hash, client_key).digest()
+        signature = self._hmac(stored_key, message)
+        found = bytes(a ^ b for a, b in zip(base64.b64decode(proof), signature, strict=True))
+        assert hashlib.new(self._hash, found).digest() == stored_key, "wrong password"
+        server_key = self._hmac(self._salted, b"Server Key")
+        return b"v=" + base64.b64encode(self._hmac(server_key, message))
+
+    def _hmac(self, key: bytes, message: bytes) -> bytes:
+        return hmac.digest(key, message, self._hash)
+
+
+@given(
+    name=st.sampled_from(["SCRAM-SHA-256", "SCRAM-SHA-512"]),
+    user=st.text(min_size=1, max_size=20),
+    password=st.text(min_size=1, max_size=20),
+)
+def test_client_and_server_agree(name: str, user: str, password: str) -> None:
+    server = Server("sha" + name[-3:], password, ITERATIONS_MIN)
+    mechanism = Scram(name, user, Password(password), "a nonce")
+    final = mechanism.respond(server.first(mechanism.begin()))
+    assert final is not None
+    assert mechanism.respond(server.final(final)) is None
+
+
+@pytest.mark.promise("SCRAM checks the server's nonce, iterations and proof")
+@pytest.mark.parametrize(
+    ("challenge", "reason"),
+    [
+        (b"r=other,s=c2FsdA==,i=4096", "its nonce does not begin with the client's"),
+        (b"r=abc,s=c2FsdA==,i=4096", "its nonce does not begin with the client's"),
+        (b"r=abcd,s=c2FsdA==,i=4095", "4096 to 1000000 are done"),
+        (b"r=abcd,s=c2FsdA==,i=1000001", "4096 to 1000000 are done"),
+        (b"r=abcd,s=c2FsdA==,i=-5", "4096 to 1000000 are done"),
+        (b"r=abcd,s=c2FsdA==,i=99999999999999999999", "4096 to 1000000 are done"),
+        (b"r=abcd,s=!!,i=4096", "no base64"),
+        (b"r=abcd,s=,i=4096", "no base64"),
+        (b"m=ext,r=abcd,s=c2FsdA==,i=4096", "has not the fields r, s, i"),
+        (b"r=abcd,i=4096", "has not the fields r, s, i"),
+        (b"", "has not the fields r, s, i"),
+        (b"\xff\xfe", "no text"),
+    ],
+)
+def test_a_first_message_that_must_not_be_is_refused(challenge: bytes, reason: str) -> None:
+    with pytest.raises(AuthenticationError, match=reason):
+        scram().respond(challenge)
+
+
+def test_the_largest_count_of_iterations_is_done() -> None:
+    """It is bounded, so that no server makes a client compute for minutes."""
+    final = scram().respond(b"r=abcd,s=c2FsdA==,i=%d" % ITERATIONS_MAX)
+    assert final is not None
+    assert final.startswith(b"c=biws,r=abcd,p=")
+
+
+@pytest.mark.promise("SCRAM checks the server's nonce, iterations and proof")
+@pytest.mark.parametrize(
+    ("challenge", "reason"),
+    [
+        (b"", "without proving that it has it itself"),
+        (b"v=" + base64.b64encode(bytes(32)), "its proof that it has the password is wrong"),
+        (b"v=" + SERVER_FINAL[2:-4] + b"AAA=", "its proof that it has the password is wrong"),
+        (b"e=other-error", "it refused: 'other-error'"),
+        (b"x=1", "has not the fields v"),
+    ],
+)
+def test_a_server_without_a_proof_is_refused(challenge: bytes, reason: str) -> None:
+    name, user, password, nonce = RFC_7677
+    mechanism = Scram(name, user, Password(password), nonce)
+    mechanism.respond(SERVER_FIRST)
+    with pytest.raises(AuthenticationError, match=reason):
+        mechanism.respond(challenge)
+
+
+@given(st.binary(max_size=100), st.booleans())
+def test_no_bytes_of_a_server_raise_anything_else(challenge: bytes, is_second: bool) -> None:
+    mechanism = scram()
+    if is_second:
+        mechanism.respond(b"r=abcd,s=c2FsdA==,i=4096")
+    with pytest.raises(AuthenticationError) as caught:
+        mechanism.respond(challenge)
+    assert "pencil" not in str(caught.value)

@@ -1,0 +1,185 @@
+"""Settings of TLS and SASL: names, aliases, contradictions, Java's login configuration, secrets."""
+
+from __future__ import annotations
+
+import pickle
+import ssl
+from contextlib import suppress
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pykclient.admin.config import AdminConfig
+from pykclient.config.jaas import parse_jaas
+from pykclient.config.setting import Password
+from pykclient.errors import ConfigError
+
+CANARY = "canary-7f3a"
+PLAIN_MODULE = "org.apache.kafka.common.security.plain.PlainLoginModule"
+SCRAM_MODULE = "org.apache.kafka.common.security.scram.ScramLoginModule"
+
+
+def config(**settings: object) -> AdminConfig:
+    return AdminConfig.from_settings({"bootstrap_servers": "h:9092", **settings})
+
+
+def refusal(**settings: object) -> str:
+    with pytest.raises(ConfigError) as caught:
+        config(**settings)
+    return str(caught.value)
+
+
+def jaas(module: str = PLAIN_MODULE, user: str = "alice", password: str = CANARY) -> str:
+    return f'{module} required username="{user}" password="{password}";'
+
+
+@pytest.mark.promise("TLS and SASL take the settings of Java, librdkafka and kafka-python")
+@pytest.mark.parametrize(
+    ("name", "spellings", "value", "read"),
+    [
+        ("security_protocol", ["security.protocol"], "sasl_ssl", "SASL_SSL"),
+        ("ssl_truststore_location", ["ssl.ca.location", "ssl_cafile"], "a.pem", "a.pem"),
+        ("ssl_truststore_certificates", ["ssl.ca.pem"], "x", "x"),
+        ("ssl_keystore_location", ["ssl.certificate.location", "ssl_certfile"], "a", "a"),
+        ("ssl_key_password", ["ssl.key.password", "ssl_password"], "s", Password("s")),
+        ("ssl_cipher_suites", ["ssl_ciphers"], "A:B,C", ("A", "B", "C")),
+        ("ssl_crl_location", ["ssl.crl.location", "ssl_crlfile"], "a", "a"),
+        ("ssl_endpoint_identification_algorithm", ["ssl_check_hostname"], False, ""),
+        ("ssl_endpoint_identification_algorithm", ["ssl_check_hostname"], True, "https"),
+        ("ssl_endpoint_identification_algorithm", [], "none", ""),
+        ("enable_ssl_certificate_verification", [], "false", False),
+        ("sasl_mechanism", ["sasl.mechanisms", "sasl.mechanism"], "plain", "PLAIN"),
+        ("sasl_username", ["sasl.username", "sasl_plain_username"], "a", "a"),
+        ("sasl_password", ["sasl.password", "sasl_plain_password"], "s", Password("s")),
+    ],
+)
+def test_a_setting_has_the_names_of_other_clients(
+    name: str, spellings: list[str], value: object, read: object
+) -> None:
+    for spelling in (name, *spellings):
+        context = {"ssl_truststore_location": "t"} if name == "security_protocol" else {}
+        sasl = {"sasl_mechanism": "PLAIN", "sasl_username": "a", "sasl_password": "b"}
+        needed = sasl if name == "security_protocol" else context
+        assert getattr(config(**{**needed, spelling: value}), name) == read
+
+
+def test_two_spellings_may_agree_and_must_not_disagree() -> None:
+    agreed = config(**{"ssl_cafile": "a.pem", "ssl.ca.location": "a.pem"})
+    assert agreed.ssl_truststore_location == "a.pem"
+    assert "'ssl.ca.location' and 'ssl_cafile' are the same setting" in refusal(
+        **{"ssl_cafile": "a.pem", "ssl.ca.location": "b.pem"}
+    )
+
+
+@pytest.mark.parametrize(
+    ("settings", "reason"),
+    [
+        (
+            {"ssl_cafile": "a", "ssl_truststore_certificates": "x"},
+            "ssl_truststore_certificates and ssl_truststore_location are two sources",
+        ),
+        ({"ssl_keystore_key": "x"}, "belong together; give both"),
+        ({"ssl_keyfile": "x"}, "give it in ssl_keystore_location"),
+        (
+            {"ssl_context": ssl.create_default_context(), "ssl_cafile": "a"},
+            "ssl_truststore_location would have no effect",
+        ),
+        ({"ssl_context": "x"}, "must be an ssl.SSLContext"),
+        ({"ssl_enabled_protocols": "TLSv1.1"}, "some of TLSv1.2, TLSv1.3"),
+        ({"security_protocol": "SASL_SSL"}, "sasl_mechanism=GSSAPI is not built yet; give one of"),
+        (
+            {"security_protocol": "SASL_SSL", "sasl_mechanism": "SCRAM-SHA-256"},
+            "needs sasl_username and sasl_password, or Java's sasl_jaas_config",
+        ),
+        ({"security_protocol": "TLS"}, "one of PLAINTEXT, SSL, SASL_PLAINTEXT, SASL_SSL"),
+    ],
+)
+def test_what_contradicts_itself_or_is_missing_is_refused(
+    settings: dict[str, object], reason: str
+) -> None:
+    assert reason in refusal(**settings)
+
+
+@pytest.mark.promise("Java's sasl.jaas.config is read for the mechanisms that are built")
+@pytest.mark.parametrize(
+    ("mechanism", "module"), [("PLAIN", PLAIN_MODULE), ("SCRAM-SHA-512", SCRAM_MODULE)]
+)
+def test_a_login_configuration_of_java_gives_name_and_password(mechanism: str, module: str) -> None:
+    found = config(
+        security_protocol="SASL_SSL",
+        sasl_mechanism=mechanism,
+        sasl_jaas_config=jaas(module, r"al\"ice", r"a\\b;c=d"),
+    )
+    assert found.credentials == ('al"ice', Password("a\\b;c=d"))
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        (jaas()[:-1], "must end with a semicolon"),
+        (f"{PLAIN_MODULE};", "begin with a login module and a control flag"),
+        (f'{PLAIN_MODULE} needed username="a";', "one of required"),
+        (f'{PLAIN_MODULE} required username="a;', "quotation mark"),
+        (f'{PLAIN_MODULE} required username "a";', 'name="value"'),
+        (jaas() + jaas(), "one module is all there is"),
+        (f'{PLAIN_MODULE} required username="{CANARY}";', "has no password"),
+        (jaas(SCRAM_MODULE), "sasl_mechanism=PLAIN needs org.apache.kafka"),
+    ],
+)
+def test_a_login_configuration_that_cannot_be_used_is_refused_without_showing_it(
+    text: str, reason: str
+) -> None:
+    said = refusal(security_protocol="SASL_SSL", sasl_mechanism="PLAIN", sasl_jaas_config=text)
+    assert reason in said
+    assert CANARY not in said
+
+
+def test_a_login_configuration_beside_another_password_is_refused() -> None:
+    said = refusal(
+        security_protocol="SASL_SSL",
+        sasl_mechanism="PLAIN",
+        sasl_jaas_config=jaas(),
+        sasl_password="other",
+    )
+    assert "disagree" in said
+    assert CANARY not in said
+
+
+@given(st.dictionaries(st.from_regex(r"[a-z]{1,8}", fullmatch=True), st.text(), max_size=4))
+def test_options_of_a_login_configuration_are_read_as_they_were_written(
+    options: dict[str, str],
+) -> None:
+    def quoted(text: str) -> str:
+        return text.replace("\\", "\\\\").replace('"', '\\"')
+
+    written = " ".join(f'{name}="{quoted(value)}"' for name, value in options.items())
+    assert parse_jaas(f"a.B required {written};") == ("a.B", options)
+
+
+def test_escapes_of_java_are_read() -> None:
+    text = r'a.B required x="\\n\n\t\101\0";'
+    assert parse_jaas(text).options == {"x": "\\n\n\tA\0"}
+
+
+@given(st.text())
+def test_no_text_breaks_the_reading_of_a_login_configuration(text: str) -> None:
+    with suppress(ValueError):  # the only error there may be
+        parse_jaas(text)
+
+
+@pytest.mark.promise("a config shows no secret")
+def test_a_config_shows_no_secret() -> None:
+    found = config(
+        security_protocol="SASL_SSL",
+        sasl_mechanism="PLAIN",
+        sasl_username="alice",
+        sasl_password=CANARY,
+        ssl_key_password=CANARY,
+        ssl_keystore_password=CANARY,
+        ssl_truststore_password=CANARY,
+    )
+    assert CANARY not in repr(found)
+    assert CANARY not in repr(vars(found))
+    assert CANARY not in str(found.credentials)
+    assert pickle.loads(pickle.dumps(found)) == found
