@@ -46,6 +46,7 @@ TOPIC = "flights"
 PARTITION = TopicPartition(TOPIC, 0)
 LOADED_MACHINE = 5
 """Deadlines are so much longer for a machine that does much else."""
+CALLS_MAX = 10
 SHORT = {
     "kafka.default.api.timeout.ms": "1500",
     "kafka.request.timeout.ms": "1000",
@@ -65,10 +66,10 @@ def within(seconds: float) -> Iterator[None]:
 
 
 def assert_quick(seconds_of_call: Callable[[], float]) -> None:
-    """The quickest of three calls takes less than two seconds: a machine that does much else
-    delays some."""
+    """The quickest of some calls takes less than two seconds: a machine that does much else
+    delays many."""
     took_s = []
-    for _ in range(3):
+    for _ in range(CALLS_MAX):
         took_s.append(seconds_of_call())
         if took_s[-1] < 2:
             return

@@ -1,13 +1,17 @@
-"""A driver: prints on which hosts its tasks ran, and stays until it is ended."""
+"""A driver: prints on which hosts its tasks ran, and runs again whenever the file that its argument
+names is there, which it then removes."""
 
 from __future__ import annotations
 
 import json
 import os
-import signal
 import sys
+import time
+from pathlib import Path
 
 from pyspark.sql import SparkSession
+
+LOOK_S = 0.05
 
 
 def host(_: int) -> str:
@@ -15,13 +19,17 @@ def host(_: int) -> str:
 
 
 def main() -> None:
+    request = Path(sys.argv[1])
     spark = SparkSession.builder.getOrCreate()
-    hosts: set[str] = set()
-    while len(hosts) < 2:
-        hosts.update(spark.sparkContext.parallelize(range(8), 8).map(host).collect())
-    sys.stdout.write(f"HOSTS {json.dumps(sorted(hosts))}\n")
-    sys.stdout.flush()
-    signal.pause()
+    while True:
+        hosts: set[str] = set()
+        while len(hosts) < 2:
+            hosts.update(spark.sparkContext.parallelize(range(8), 8).map(host).collect())
+        sys.stdout.write(f"HOSTS {json.dumps(sorted(hosts))}\n")
+        sys.stdout.flush()
+        while not request.exists():
+            time.sleep(LOOK_S)
+        request.unlink()
 
 
 if __name__ == "__main__":

@@ -10,7 +10,7 @@ import sys
 import time
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 import pytest
 
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from pykclient.testing import SparkApplication
+    from pykclient.testing.cluster.processes import ServerProcess
 
 JOB = Path(__file__).with_name("spark_job.py")
 TIMEOUT_S = 180.0
@@ -33,9 +34,9 @@ pytestmark = [pytest.mark.spark, pytest.mark.timeout(600)]
 
 
 @pytest.fixture
-def application(spark_cluster: SparkCluster) -> Iterator[SparkApplication]:
+def application(spark_cluster: SparkCluster, request_file: Path) -> Iterator[SparkApplication]:
     """A driver whose tasks have run on two hosts."""
-    started = spark_cluster.submit(JOB)
+    started = spark_cluster.submit(JOB, str(request_file))
     try:
         await_true(lambda: "HOSTS" in started.log_text() or not started.is_alive)
         yield started
@@ -44,13 +45,51 @@ def application(spark_cluster: SparkCluster) -> Iterator[SparkApplication]:
             started.kill()
 
 
+@pytest.fixture
+def request_file(tmp_path: Path) -> Path:
+    """What has a driver run its job once more when it is there."""
+    return tmp_path / "request"
+
+
+def run_again(application: SparkApplication, request_file: Path) -> None:
+    """Have the driver run its job once more, on both hosts."""
+    before = application.log_text().count("HOSTS")
+    request_file.touch()
+    await_true(lambda: application.log_text().count("HOSTS") > before)
+
+
+class Pausable(Protocol):
+    """A part of the cluster."""
+
+    def pause(self) -> None: ...
+
+    def resume(self) -> None: ...
+
+
 @pytest.mark.promise("a Spark cluster of two hosts breaks on command and leaves nothing behind")
 def test_parts_of_an_application_are_killed_and_leave_nothing(
-    spark_cluster: SparkCluster, application: SparkApplication
+    spark_cluster: SparkCluster, application: SparkApplication, request_file: Path
 ) -> None:
     assert f'HOSTS ["{WORKER_HOSTS[0]}", "{WORKER_HOSTS[1]}"]' in application.log_text()
     first, second = application.executors()
     assert {first.host, second.host} == set(WORKER_HOSTS)
+
+    parts: list[tuple[Pausable, list[int]]] = [
+        *((server, [pid_of(server)]) for server in (spark_cluster.master, *spark_cluster.workers)),
+        *((each, with_below(each.process.pid)) for each in (first, second)),
+        *((each, [each.pid]) for each in first.python_workers()[:1]),
+        (application, with_below(application.pid)),
+    ]
+    assert len(parts) == 7
+    for part, pids in parts:
+        assert not any(are_paused(pids))
+        part.pause()
+        # Each of its threads stands still when the machine has let it run so far.
+        await_true(lambda pids=pids: all(are_paused(pids)))  # type: ignore[misc]
+        assert are_paused(pids)
+        part.resume()
+        await_true(lambda pids=pids: not any(are_paused(pids)))  # type: ignore[misc]
+        run_again(application, request_file)
 
     worker = first.python_workers()[0]
     worker.kill()
@@ -62,11 +101,6 @@ def test_parts_of_an_application_are_killed_and_leave_nothing(
     second.kill()
     assert not second.is_alive
     await_true(lambda: not alive(below))
-
-    first.pause()
-    assert all("T" in state(found) for found in [first.process, *first.python_workers()])
-    first.resume()
-    await_true(lambda: "T" not in state(first.process))
 
     # The master puts a new executor in the place of the lost one.
     await_true(lambda: len(application.executors()) == 2)
@@ -114,9 +148,11 @@ def test_the_cluster_of_the_command_line_ends_with_its_process(ended_by: signal.
 
 @pytest.mark.promise("a Spark cluster of two hosts breaks on command and leaves nothing behind")
 @pytest.mark.soak
-def test_a_master_and_a_worker_come_back_and_close_ends_what_is_paused() -> None:
+def test_a_master_and_a_worker_come_back_and_close_ends_what_is_paused(
+    request_file: Path,
+) -> None:
     with SparkCluster() as cluster:
-        application = cluster.submit(JOB)
+        application = cluster.submit(JOB, str(request_file))
         await_true(lambda: "HOSTS" in application.log_text())
         executors = application.executors()
         cluster.master.kill()
@@ -127,6 +163,7 @@ def test_a_master_and_a_worker_come_back_and_close_ends_what_is_paused() -> None
         await_true(lambda: len(application.executors()) == 1)
         cluster.workers[0].start()
         await_true(lambda: len(application.executors()) == 2)
+        run_again(application, request_file)
         application.pause()
         for executor in application.executors():
             executor.pause()
@@ -167,9 +204,20 @@ def alive(processes: list[FoundProcess]) -> list[FoundProcess]:
     return [*{*processes}.intersection(ProcessTable())]
 
 
-def state(found: FoundProcess) -> str:
-    command = ["ps", "-o", "stat=", "-p", str(found.pid)]
-    return subprocess.run(command, capture_output=True, text=True, check=False).stdout
+def pid_of(server: ServerProcess) -> int:
+    assert server.pid is not None
+    return server.pid
+
+
+def with_below(pid: int) -> list[int]:
+    return [pid, *(found.pid for found in ProcessTable().below(pid))]
+
+
+def are_paused(pids: list[int]) -> list[bool]:
+    """Whether it stands still, for each process that has not ended."""
+    command = ["ps", "-o", "stat=", "-p", ",".join(map(str, pids))]
+    found = subprocess.run(command, capture_output=True, text=True, check=False).stdout.split()
+    return [state.startswith("T") for state in found if not state.startswith("Z")]
 
 
 def await_true(is_so: Callable[[], bool]) -> None:

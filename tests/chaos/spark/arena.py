@@ -23,14 +23,18 @@ from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
 from pykclient.protocol.api_keys import ApiKey
-from pykclient.testing import Blackhole
+from pykclient.testing import Blackhole, Direction
 from pykclient.testing.cluster.processes import BrokerState
+from pykclient.testing.spark_cluster.cluster import WORKER_HOSTS
 from pykclient.testing.spark_cluster.process_table import ProcessTable
+from tests.chaos.spark.canary import SECRET, hide_secret, shown
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from pykclient.testing import KafkaCluster, SparkApplication, SparkCluster
+    from pykclient.testing.cluster.processes import ServerProcess
+    from pykclient.testing.spark_cluster.application import Executor
     from pykclient.testing.spark_cluster.process_table import FoundProcess
 
 PARTITION_COUNT = 3
@@ -46,8 +50,15 @@ READ_MAX = 1_000
 QUERY = Path(__file__).with_name("query.py")
 ROOT = Path(__file__).parents[3]
 BROKERS = (1, 2, 3)
+JAVA_OPTIONS = "spark.executor.extraJavaOptions"
+TASK_STARTED = re.compile(r"Starting task .* \(TID (\d+)\) \([^,]+, *executor (\d+)")
+TASK_ENDED = re.compile(r"(?:Finished|Lost) task .* \(TID (\d+)\)")
 OURS = "pykafka"
 OFFICIAL = "kafka"
+
+PATIENT = {"kafka.request.timeout.ms": "300000", "kafka.delivery.timeout.ms": "600000"}
+"""A producer whose acknowledgement is held back waits for it: else it would send again by itself,
+and what is held back would not be known from what is counted."""
 
 BROKER_SETTINGS = {
     "broker.session.timeout.ms": 3_000,
@@ -77,10 +88,12 @@ class SparkArena:
         self.spark = spark
         self.is_stateful = is_stateful
         self.batch_count = batch_count
-        name = f"chaos-{uuid.uuid4().hex[:8]}"
-        self.source, self.sink = f"{name}-in", f"{name}-out"
-        self.checkpoint = spark.folder / name
-        self.stop_file = spark.folder / f"{name}.stop"
+        self.name = f"chaos-{uuid.uuid4().hex[:8]}"
+        self.source, self.sink = f"{self.name}-in", f"{self.name}-out"
+        self.checkpoint = spark.folder / self.name
+        self.stop_file = spark.folder / f"{self.name}.stop"
+        self.events = spark.folder / "events"
+        self.events.mkdir(exist_ok=True)
         self.drivers: list[SparkApplication] = []
         self.settings: dict[str, str] = {}
         self.read: dict[str, str] = {}
@@ -118,6 +131,9 @@ class SparkArena:
             "is_stateful": self.is_stateful,
             "checkpoint": str(self.checkpoint),
             "stop": str(self.stop_file),
+            "secret": str(hide_secret(self.spark.folder)),
+            # Spark's own source prints the settings of its consumer.
+            "reads_secret": source == OURS,
             "read": {
                 **servers,
                 "subscribe": self.source,
@@ -125,7 +141,7 @@ class SparkArena:
                 "maxOffsetsPerTrigger": str(PARTITION_COUNT * ROWS_OF_BATCH),
                 **self.read,
             },
-            "write": {**servers, "topic": self.sink},
+            "write": {**servers, "topic": self.sink, **PATIENT},
         }
         settings = {
             "spark.cores.max": str(CORE_COUNT),
@@ -133,6 +149,11 @@ class SparkArena:
             "spark.scheduler.minRegisteredResourcesRatio": "1.0",
             "spark.scheduler.maxRegisteredResourcesWaitingTime": "180s",
             "spark.sql.shuffle.partitions": "2",
+            "spark.eventLog.enabled": "true",
+            "spark.eventLog.compress": "false",
+            "spark.eventLog.dir": str(self.events),
+            # Executors print how they were started, so their logs have the query's name, too.
+            JAVA_OPTIONS: f"{self.spark.settings[JAVA_OPTIONS]} -Dchaos.query={self.name}",
             **self.settings,
         }
         # Its Python processes import this package as an installed wheel would be imported.
@@ -172,32 +193,65 @@ class SparkArena:
         status = self.await_death(driver)
         assert status == 0, f"the driver ended with {status}:\n{driver.log_text()[-LOG_TAIL:]}"
 
-    def swallow(self, api: ApiKey, *, at_most: int | None = None) -> None:
-        """Swallow the responses of an API from now on, after brokers have done what was requested.
+    def swallow(
+        self,
+        api: ApiKey,
+        direction: Direction = Direction.RESPONSE,
+        *,
+        at_most: int | None = None,
+    ) -> None:
+        """Swallow the responses of an API from now on, after brokers have done what was requested;
+        or the requests, of which brokers know nothing then.
 
         They never arrive, and their connections hang until `heal`. With `at_most` it is so many,
         of the leader of the sink's first partition.
         """
         leader = self.kafka.leader(self.sink, 0)
         self._swallowed_before = self._swallowed_count()
+        fault = Blackhole(api=api, direction=direction, count_max=at_most)
         for broker in BROKERS if at_most is None else (leader,):
-            self.kafka.proxy(broker).inject(Blackhole(api=api, count_max=at_most))
+            self.kafka.proxy(broker).inject(fault)
 
     def await_swallowed(self, count: int) -> None:
-        """Wait until so many responses have been swallowed."""
+        """Wait until so many frames have been swallowed."""
         self._await_running(
-            lambda: self._swallowed_count() - self._swallowed_before >= count,
-            f"{count} responses did not come",
-            self.drivers[-1],
+            lambda: self._swallowed() >= count, f"{count} frames did not come", self.drivers[-1]
         )
 
-    def hold_writes(self) -> None:
-        """Hold back the acknowledgements of a batch: then all of its tasks are in `write`.
+    def hold_writes(self, direction: Direction = Direction.RESPONSE) -> list[Executor]:
+        """Hold back the acknowledgements of a batch, or its requests: the executors whose tasks
+        are in `write`.
 
-        Brokers have written what was sent, so a task that is repeated writes it again.
+        With acknowledgements brokers have written what was sent, so a task that is repeated writes
+        it again.
         """
-        self.swallow(ApiKey.PRODUCE)
-        self.await_swallowed(1 if self.is_stateful else PARTITION_COUNT)
+        self.swallow(ApiKey.PRODUCE, direction)
+        return self.await_held()
+
+    def await_held(self) -> list[Executor]:
+        """Wait until each task that runs has had a frame swallowed: the executors of these tasks.
+
+        A task that had its response before frames are swallowed may end yet, so a count alone
+        would not do. A task without rows sends nothing, and ends.
+        """
+        driver = self.drivers[-1]
+        self._await_running(
+            lambda: 0 < len(self._running_tasks(driver)) <= self._swallowed(),
+            "there is no batch whose tasks are all held",
+            driver,
+        )
+        holding = set(self._running_tasks(driver).values())
+        return [each for each in driver.executors() if each.executor_id in holding]
+
+    def _running_tasks(self, driver: SparkApplication) -> dict[str, str]:
+        """The executors of the tasks that Spark's driver has started, and that have not ended."""
+        log = driver.log_text()
+        ended = {*TASK_ENDED.findall(log)}
+        return {task: on for task, on in TASK_STARTED.findall(log) if task not in ended}
+
+    def server_of(self, executor: Executor) -> ServerProcess:
+        """Spark's worker on the host of an executor, which started it, and ends it."""
+        return self.spark.workers[WORKER_HOSTS.index(executor.host)]
 
     def heal(self) -> None:
         """Swallow nothing more. What hung is reset, and clients send again."""
@@ -239,6 +293,10 @@ class SparkArena:
             PARTITION_COUNT * len(batches) if self.is_stateful else self._planned_end(batches[-1])
         )
 
+    def await_read(self, driver: SparkApplication) -> None:
+        """Wait until Spark's commit log has the batch that ends where the source does."""
+        self._await_running(self.has_read_all, "not all is read", driver)
+
     def has_read_all(self) -> bool:
         """Whether Spark's commit log has the batch that ends where the source does."""
         ended = self.logged_batches("commits")
@@ -277,6 +335,9 @@ class SparkArena:
         for driver in self.drivers:
             if driver.is_alive:
                 driver.kill()
+        for server in self.spark.workers:
+            if server.state is BrokerState.PAUSED:
+                server.resume()
         if self.spark.master.state is BrokerState.STOPPED:
             self.spark.start_master()
         for broker in tuple(self.killed_brokers):
@@ -288,6 +349,17 @@ class SparkArena:
         wanted = [str(number) for number in range(self._sent_count)]
         judge = judged_state if self.is_stateful else judged_rows
         return judge(wanted, self._read_sink())
+
+    def secrets_shown(self) -> list[str]:
+        """What shows the secret that the query was given, in any of its lives.
+
+        Its name is no secret: where that is not found nothing would be.
+        """
+        named = shown(self.spark.folder, self.name)
+        work = self.spark.folder / "work"
+        for place in (self.drivers[0].log, self.events, work, self.checkpoint):
+            assert any(path.is_relative_to(place) for path in named), f"{place} was not looked at"
+        return [f"{path} shows the secret" for path in shown(self.spark.folder, SECRET)]
 
     def _read_sink(self) -> Mapping[int, list[str]]:
         consumer = Consumer({"bootstrap.servers": self._servers, "group.id": "judge"})
@@ -310,6 +382,10 @@ class SparkArena:
         finally:
             consumer.close()
         return found
+
+    def _swallowed(self) -> int:
+        """How many frames `swallow` has swallowed since it was called."""
+        return self._swallowed_count() - self._swallowed_before
 
     def _swallowed_count(self) -> int:
         return sum(self.kafka.proxy(broker).counts["Blackhole"] for broker in BROKERS)

@@ -1,4 +1,4 @@
-"""A driver: reads a topic, and prints from where its executors have the package.
+"""A driver: reads a topic, and prints from where its executors, and it, have the package.
 
 Owner: the process itself.
 """
@@ -21,7 +21,7 @@ def main() -> None:
     spark = SparkSession.builder.getOrCreate()
     count = spark.read.format("pykafka").options(**options).load().count()
     files = set(spark.sparkContext.parallelize(range(4), 4).map(package_file).collect())
-    sys.stdout.write(f"READ {json.dumps([count, sorted(files)])}\n")
+    sys.stdout.write(f"READ {json.dumps([count, sorted(files), package_file(0)])}\n")
 
 
 if __name__ == "__main__":

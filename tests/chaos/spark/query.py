@@ -1,7 +1,7 @@
 """A driver: one query from Kafka to Kafka over numbered records, as its only argument says in JSON.
 
 It runs to the end of its input, or, when it is live, until the file `stop` is there. After each
-batch it prints a line.
+batch it prints a line. Reader and writer have a secret for an option, which is in a file.
 
 Owner: the process itself.
 """
@@ -16,6 +16,8 @@ from typing import TYPE_CHECKING, Any
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.streaming.listener import StreamingQueryListener
+
+from tests.chaos.spark.canary import SECRET_OPTION
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -60,19 +62,23 @@ def written(records: DataFrame, *, is_stateful: bool) -> DataFrame:
 
 def main() -> None:
     job: dict[str, Any] = json.loads(sys.argv[1])
+    secret = {SECRET_OPTION: Path(job["secret"]).read_text()}
     spark = SparkSession.builder.getOrCreate()
     spark.streams.addListener(Reporter())
-    records = spark.readStream.format(job["source"]).options(**job["read"]).load()
+    reader = spark.readStream.format(job["source"]).options(**job["read"])
+    records = reader.options(**secret if job["reads_secret"] else {}).load()
     writer = (
         written(records, is_stateful=job["is_stateful"])
         .writeStream.format("pykafka")
-        .options(**job["write"])
+        .options(**job["write"], **secret)
         .option("checkpointLocation", job["checkpoint"])
         .outputMode("complete" if job["is_stateful"] else "append")
     )
     stop = Path(job["stop"])
     if not job["is_live"]:
-        writer.trigger(availableNow=True).start().awaitTermination()
+        query = writer.trigger(availableNow=True).start()
+        query.awaitTermination()
+        query.explain(True)
         return
     query = writer.start()
     while not stop.exists():

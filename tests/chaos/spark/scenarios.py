@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Final
 
 from pykclient import Admin
 from pykclient.protocol.api_keys import ApiKey
+from pykclient.testing import Direction
 from pykclient.testing.cluster.processes import BrokerState
 from tests.chaos.spark.arena import BATCH_COUNT, OFFICIAL, SparkArena
 from tests.spark.official_connector import official_classpath
@@ -20,6 +21,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from pykclient.testing import KafkaCluster, SparkApplication, SparkCluster
+    from pykclient.testing.spark_cluster.application import Executor
+    from pykclient.testing.spark_cluster.process_table import FoundProcess
     from tests.chaos.spark.arena import Result
 
 SIGKILLED: Final = (-9, 137)
@@ -64,7 +67,8 @@ class Scenario:
         with closing(made) as arena:
             self.act(arena)
             arena.heal()
-            return arena.result()
+            result = arena.result()
+            return result._replace(violations=[*result.violations, *arena.secrets_shown()])
 
 
 def begun(arena: SparkArena) -> SparkApplication:
@@ -82,31 +86,79 @@ def go_on(arena: SparkArena, driver: SparkApplication) -> None:
     arena.await_batch(driver, held + 1)
 
 
+def reading(arena: SparkArena) -> tuple[SparkApplication, Executor]:
+    """The driver of a live query, and an executor whose tasks read and have no record yet.
+
+    No task runs when responses begin to be swallowed, so none of them has what it reads already.
+    """
+    arena.send(arena.batch_count // 2)
+    driver = arena.start(is_live=True)
+    arena.await_read(driver)
+    before = arena.ends(arena.sink)
+    arena.swallow(ApiKey.FETCH)
+    arena.send(arena.batch_count // 2)
+    executor = arena.await_held()[0]
+    assert arena.ends(arena.sink) == before
+    return driver, executor
+
+
+def end_live(arena: SparkArena, driver: SparkApplication) -> None:
+    """Heal the network, and have a live query end when it has read all."""
+    arena.heal()
+    arena.stop_file.touch()
+    arena.await_end(driver)
+
+
+def kill_python_workers(
+    arena: SparkArena, driver: SparkApplication, executors: list[Executor]
+) -> None:
+    """Kill the Python workers of executors that have tasks, and wait until Spark reports it."""
+    workers = [worker for each in executors for worker in each.python_workers()]
+    assert workers, "there are no Python workers"
+    before = len(driver.log_text())
+    for worker in workers:
+        worker.kill()
+    arena.await_log(driver, r"Lost task .*Python worker exited unexpectedly", behind=before)
+
+
+def kill_executor(arena: SparkArena, driver: SparkApplication, executor: Executor) -> None:
+    """Kill an executor, and wait until Spark reports its loss."""
+    executor.kill()
+    arena.await_log(driver, rf"Lost executor {executor.executor_id} on {executor.host}")
+
+
 def python_worker_killed(arena: SparkArena) -> None:
     """An executor's Python workers are killed while they write."""
     driver = begun(arena)
-    arena.hold_writes()
-    writing = [worker for each in driver.executors() for worker in each.python_workers()]
-    assert writing, "there are no Python workers"
+    executors = arena.hold_writes()
     if not arena.is_stateful:
         # Tasks of three partitions run on both.
-        writing = driver.executors()[0].python_workers()
-    for worker in writing:
-        worker.kill()
-    arena.await_log(driver, r"Lost task .*Python worker exited unexpectedly")
+        executors = executors[:1]
+    kill_python_workers(arena, driver, executors)
     arena.heal()
     arena.await_end(driver)
+
+
+def python_worker_killed_in_read(arena: SparkArena) -> None:
+    """An executor's Python workers are killed while they read."""
+    driver, executor = reading(arena)
+    kill_python_workers(arena, driver, [executor])
+    end_live(arena, driver)
 
 
 def executor_killed(arena: SparkArena) -> None:
     """An executor is killed while its tasks write."""
     driver = begun(arena)
-    arena.hold_writes()
-    executor = driver.executors()[0]
-    executor.kill()
-    arena.await_log(driver, rf"Lost executor {executor.executor_id} on {executor.host}")
+    kill_executor(arena, driver, arena.hold_writes()[0])
     arena.heal()
     arena.await_end(driver)
+
+
+def executor_killed_in_read(arena: SparkArena) -> None:
+    """An executor is killed while its tasks read."""
+    driver, executor = reading(arena)
+    kill_executor(arena, driver, executor)
+    end_live(arena, driver)
 
 
 def map_output_lost(arena: SparkArena) -> None:
@@ -115,8 +167,7 @@ def map_output_lost(arena: SparkArena) -> None:
     arena.hold_writes()
     # Each has run some of the three map tasks, and the tasks that write have read their output.
     for executor in driver.executors():
-        executor.kill()
-        arena.await_log(driver, rf"Lost executor {executor.executor_id} on {executor.host}")
+        kill_executor(arena, driver, executor)
     arena.await_log(driver, r"Resubmitting ShuffleMapStage|Resubmitted ShuffleMapTask")
     arena.heal()
     arena.await_end(driver)
@@ -128,14 +179,25 @@ def executor_paused(arena: SparkArena) -> None:
         "spark.network.timeout": "10s",
         "spark.network.timeoutInterval": "2s",
         "spark.executor.heartbeatInterval": "1s",
+        # One task then writes all of the state, and it is in that executor.
+        "spark.sql.shuffle.partitions": "1",
     }
+    # Requests do not come through, so what is written again at the end the zombie has written.
     driver = begun(arena)
-    arena.hold_writes()
-    executor = driver.executors()[0]
+    executor = arena.hold_writes(Direction.REQUEST)[0]
+    # Spark's worker would end it, paused as it is.
+    server = arena.server_of(executor)
+    server.pause()
     executor.pause()
     go_on(arena, driver)
     arena.await_log(driver, rf"Removing executor {executor.executor_id} with no recent heartbeats")
+    assert not arena.result().again_count
+    # Its JVM has the order to stop, with which its Python workers end.
+    for worker in executor.python_workers():
+        worker.resume()
+    arena.await_true(lambda: arena.result().again_count > 0, "it does not write on", driver)
     executor.resume()
+    server.resume()
     arena.await_end(driver)
 
 
@@ -149,12 +211,12 @@ def task_copied(arena: SparkArena) -> None:
         "spark.speculation.quantile": "0.5",
     }
     driver = begun(arena)
-    before = len(driver.log_text())
-    # Brokers have written what this task sent; the copy writes the same again.
+    # Brokers have written what this task sent; the copy writes the same again, and the query ends
+    # though nothing is healed.
     arena.swallow(ApiKey.PRODUCE, at_most=1)
     arena.await_swallowed(1)
-    arena.await_log(driver, r"Marking task .* as speculatable", behind=before)
     arena.await_end(driver)
+    arena.await_log(driver, r"Marking task .* as speculatable")
     assert arena.result().again_count, "only one attempt wrote"
 
 
@@ -207,6 +269,22 @@ def driver_killed_in_the_first_batch(arena: SparkArena) -> None:
     arena.await_end(arena.start())
 
 
+def readers(arena: SparkArena, driver: SparkApplication) -> list[FoundProcess]:
+    """Wait until a live query has read all: the executors' Python workers that were there.
+
+    They are looked for meanwhile, since executors that have nothing to do are soon gone.
+    """
+    workers: set[FoundProcess] = set()
+
+    def has_read_all() -> bool:
+        workers.update(worker for each in driver.executors() for worker in each.python_workers())
+        return arena.has_read_all()
+
+    arena.await_true(has_read_all, "not all is read", driver)
+    assert workers, "there are no Python workers"
+    return list(workers)
+
+
 def executors_come_and_go(arena: SparkArena) -> None:
     """Dynamic allocation ends all executors of an idle query, and starts new ones for records."""
     arena.settings = {
@@ -220,10 +298,7 @@ def executors_come_and_go(arena: SparkArena) -> None:
     driver = arena.start(is_live=True)
     for _ in range(2):
         arena.send(arena.batch_count // 2)
-        arena.await_true(lambda: bool(driver.executors()), "there is no executor", driver)
-        arena.await_true(arena.has_read_all, "not all is read", driver)
-        workers = [worker for each in driver.executors() for worker in each.python_workers()]
-        assert workers
+        workers = readers(arena, driver)
         arena.await_true(lambda: not driver.executors(), "the executors stay", driver)
         arena.await_ended(workers, driver)
     arena.stop_file.touch()
@@ -304,7 +379,9 @@ def assert_unfinished(arena: SparkArena) -> None:
 
 SCENARIOS: Final = (
     Scenario(python_worker_killed),
+    Scenario(python_worker_killed_in_read),
     Scenario(executor_killed),
+    Scenario(executor_killed_in_read),
     Scenario(map_output_lost, is_stateless=False),
     Scenario(executor_paused),
     Scenario(task_copied, is_stateful=False),

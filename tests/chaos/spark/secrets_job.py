@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql import SparkSession
 
+from tests.chaos.spark.canary import SECRET_OPTION
+
 if TYPE_CHECKING:
     from collections.abc import Callable
 
@@ -35,8 +37,8 @@ def main() -> None:
     spark = SparkSession.builder.getOrCreate()
     servers = {"kafka.bootstrap.servers": job["servers"]}
     # A setting that reaches the tasks: what is in the plan would show it.
-    read = {**servers, "subscribe": job["source"], "kafka.client.rack": secret}
-    write = {**servers, "topic": job["sink"], "kafka.client.rack": secret}
+    read = {**servers, "subscribe": job["source"], SECRET_OPTION: secret}
+    write = {**servers, "topic": job["sink"], SECRET_OPTION: secret}
     frame = spark.read.format("pykafka").options(**read).load()
     frame.explain(True)
     frame.select("value").write.format("pykafka").mode("append").options(**write).save()

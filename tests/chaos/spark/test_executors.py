@@ -25,6 +25,7 @@ from pykclient.testing.cluster.java import MissingPrerequisiteError
 from pykclient.testing.fixtures import skip_or_fail
 from pykclient.testing.spark_cluster.cluster import SparkCluster
 from pykclient.version import __version__
+from tests.chaos.spark.canary import SECRET, hide_secret, shown
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -50,37 +51,70 @@ TIMEOUT_S = 600.0
 COUNT = 30
 FOLDER = "environment"
 OTHER_VERSION = "0.0.9"
-SECRET = "canary-5f0c6d1e"
 REDACTED = r"(?i)secret|password|passphrase|token|jaas|keystore[.]key"
 
 
 @pytest.fixture(scope="module")
 def python(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A Python of an executor: with what PySpark needs, and without this package."""
-    python, packages = empty_python(tmp_path_factory.mktemp("executor"))
-    for pattern in FOR_SPARK:
-        for found in SITE_PACKAGES.glob(pattern):
-            (packages / found.name).symlink_to(found)
-    return python
+    return spark_python(tmp_path_factory.mktemp("executor"))
 
 
 @pytest.fixture(scope="module")
-def installed_python(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A Python with this package and all else as if installed: what PYTHONPATH names comes first.
+def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    source, target = tmp_path_factory.mktemp("build") / "source", tmp_path_factory.mktemp("wheel")
+    shutil.copytree(ROOT, source, ignore=NO_SOURCE)
+    pip("wheel", "--no-build-isolation", "--wheel-dir", target, source)
+    (found,) = target.glob("*.whl")
+    return found
 
-    Spark gives the driver's PYTHONPATH to executors, and its discovery does not see a package that
-    is installed as editable.
-    """
-    python, packages = empty_python(tmp_path_factory.mktemp("installed"))
-    (packages / "installed.pth").write_text(f"{ROOT}\n{SITE_PACKAGES}\n")
+
+@pytest.fixture(scope="module")
+def installed_python(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A Python of an executor into which the wheel was installed."""
+    python = spark_python(tmp_path_factory.mktemp("installed"))
+    pip("install", wheel, python=python)
+    add_dependencies(packages_of(python))
     return python
 
 
-def empty_python(folder: Path) -> tuple[Path, Path]:
-    """A Python without packages, and where its packages go."""
+def spark_python(folder: Path) -> Path:
+    """A Python with what PySpark needs, and nothing else."""
     subprocess.run([sys.executable, "-m", "venv", "--without-pip", folder], check=True)
-    (packages,) = folder.glob("lib/python*/site-packages")
-    return folder / "bin" / "python", packages
+    python = folder / "bin" / "python"
+    for pattern in FOR_SPARK:
+        for found in SITE_PACKAGES.glob(pattern):
+            (packages_of(python) / found.name).symlink_to(found)
+    return python
+
+
+def packages_of(python: Path) -> Path:
+    """Where the packages of a virtual environment are."""
+    (packages,) = python.parents[1].glob("lib/python*/site-packages")
+    return packages
+
+
+def pip(command: str, *arguments: str | Path, python: Path = Path(sys.executable)) -> None:
+    """Run pip without a network, with what is not this package left out."""
+    subprocess.run(
+        [
+            *(sys.executable, "-m", "pip", "--quiet", "--python", python),
+            *(command, "--no-index", "--no-deps", *arguments),
+        ],
+        # Through a PYTHONPATH it would see this work tree, and take the package for installed.
+        env={**os.environ, "PYTHONPATH": "", "PYKCLIENT_BUILD": "pure"},
+        check=True,
+    )
+
+
+def add_dependencies(packages: Path) -> None:
+    """Put what this package depends on beside it."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    for name in (re.split("[<>=~]", wanted)[0] for wanted in project["dependencies"]):
+        for file in distribution(name).files or ():
+            if ".." not in file.parts:
+                (packages / file).parent.mkdir(parents=True, exist_ok=True)
+                shutil.copy(str(file.locate()), packages / file)
 
 
 @pytest.fixture(scope="module")
@@ -95,22 +129,11 @@ def bare_cluster() -> Iterator[SparkCluster]:
 
 
 @pytest.fixture(scope="module")
-def packed(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def packed(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with the package and what it depends on, as `pip install --target` leaves it."""
-    source, target = tmp_path_factory.mktemp("build") / "source", tmp_path_factory.mktemp("packed")
-    shutil.copytree(ROOT, source, ignore=NO_SOURCE)
-    command = [sys.executable, "-m", "pip", "install", "--quiet", "--no-index", "--no-deps"]
-    subprocess.run(
-        [*command, "--no-build-isolation", "--target", target, source],
-        env={**os.environ, "PYTHONPATH": "", "PYKCLIENT_BUILD": "pure"},
-        check=True,
-    )
-    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
-    for name in (re.split("[<>=~]", wanted)[0] for wanted in project["dependencies"]):
-        for file in distribution(name).files or ():
-            if ".." not in file.parts:
-                (target / file).parent.mkdir(parents=True, exist_ok=True)
-                shutil.copy(str(file.locate()), target / file)
+    target = tmp_path_factory.mktemp("packed")
+    pip("install", "--target", target, wheel)
+    add_dependencies(target)
     return target
 
 
@@ -151,13 +174,31 @@ def test_executors_have_the_package_from_an_archive(
     )
     status, log = driver.wait(TIMEOUT_S), driver.log_text()
     assert status == 0, log[-3_000:]
-    count, files = json.loads(log.partition("\nREAD ")[2].partition("\n")[0])
+    count, files, _ = json.loads(log.partition("\nREAD ")[2].partition("\n")[0])
     assert count == COUNT
     assert files
     work = bare_cluster.folder / "work"
     for file in map(Path, files):
         assert file.is_relative_to(FOLDER) or file.is_relative_to(work)
         assert f"{FOLDER}/spark_connector" in str(file)
+
+
+@pytest.mark.promise("the wheel reaches executors by installation")
+def test_executors_have_the_package_that_pip_has_installed(
+    bare_cluster: SparkCluster, installed_python: Path, kafka_cluster: KafkaCluster, topic: str
+) -> None:
+    driver = bare_cluster.submit(
+        JOB,
+        json.dumps(read_options(kafka_cluster, topic)),
+        settings={"spark.pyspark.python": str(installed_python)},
+        environment={"PYTHONPATH": ""},
+    )
+    status, log = driver.wait(TIMEOUT_S), driver.log_text()
+    assert status == 0, log[-3_000:]
+    count, files, of_driver = json.loads(log.partition("\nREAD ")[2].partition("\n")[0])
+    assert count == COUNT
+    assert files == [of_driver]
+    assert Path(of_driver).is_relative_to(packages_of(installed_python) / "spark_connector")
 
 
 @pytest.mark.promise("an executor with another version of the wheel names both versions")
@@ -187,17 +228,15 @@ def test_another_version_on_the_executors_is_named(
 def test_a_secret_is_nowhere_to_be_seen(
     spark_cluster: SparkCluster, kafka_cluster: KafkaCluster, topic: str
 ) -> None:
-    secret = spark_cluster.folder / "secret"
-    secret.write_text(SECRET)
-    events = spark_cluster.folder / "events"
-    events.mkdir()
-    checkpoint = spark_cluster.folder / "secrets-checkpoint"
+    folder = spark_cluster.folder
+    events = folder / "events"
+    events.mkdir(exist_ok=True)
     job = {
         "servers": kafka_cluster.bootstrap_servers,
         "source": topic,
         "sink": "secrets-written",
-        "secret": str(secret),
-        "checkpoint": str(checkpoint),
+        "secret": str(hide_secret(folder)),
+        "checkpoint": str(folder / "secrets-checkpoint"),
     }
     driver = spark_cluster.submit(
         Path(__file__).with_name("secrets_job.py"),
@@ -215,13 +254,6 @@ def test_a_secret_is_nowhere_to_be_seen(
     assert "\nDONE" in log
     assert log.count("\nFAILED ") == 5
     assert "<hidden> is refused" in log
-    written = {path: path.read_bytes() for path in (*files(events), *files(checkpoint))}
-    assert any(b"SparkListenerSQLExecutionStart" in text for text in written.values())
-    logs = {**spark_cluster.executor_logs(), driver.log: log}
-    shown = [path for path, text in logs.items() if SECRET in text]
-    shown += [path for path, content in written.items() if SECRET.encode() in content]
-    assert shown == []
-
-
-def files(folder: Path) -> list[Path]:
-    return [path for path in folder.rglob("*") if path.is_file()]
+    plans = shown(folder, "SparkListenerSQLExecutionStart")
+    assert any(path.is_relative_to(events) for path in plans)
+    assert shown(folder, SECRET) == []

@@ -7,18 +7,29 @@ Three scenarios are in `make test`; `make chaos` has all, with more batches.
 from __future__ import annotations
 
 import os
+from contextlib import closing
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
 from pykclient.testing.cluster.cluster import BOOTSTRAP_VARIABLE
-from tests.chaos.spark.arena import BROKER_SETTINGS, judged_rows, judged_state
+from tests.chaos.spark.arena import (
+    BROKER_SETTINGS,
+    BROKERS,
+    SparkArena,
+    judged_rows,
+    judged_state,
+)
 from tests.chaos.spark.campaign import Row, chosen, markdown
+from tests.chaos.spark.canary import SECRET, hide_secret, shown
 from tests.chaos.spark.scenarios import (
     SCENARIOS,
     Scenario,
     driver_killed_before_the_commit_log,
+    end_live,
     python_worker_killed,
+    readers,
     task_copied,
 )
 
@@ -30,6 +41,8 @@ if TYPE_CHECKING:
 
 BATCH_COUNT = 10
 """Faults strike after the second, so that a test which is late by seconds still finds a batch."""
+ESTABLISHED = "01"
+"""The state of a connection, in /proc/net/tcp."""
 IN_EVERY_RUN = (
     (python_worker_killed, False),
     (task_copied, False),
@@ -64,6 +77,65 @@ def test_a_query_under_fire_loses_nothing(
         chaos_cluster, spark_cluster, is_stateful=is_stateful, batch_count=BATCH_COUNT
     )
     assert result.violations == []
+
+
+@pytest.mark.kafka
+@pytest.mark.spark
+@pytest.mark.soak
+@pytest.mark.timeout(900)
+@pytest.mark.promise("an idle Python worker of an executor ends, and its connections with it")
+def test_a_python_worker_without_work_ends_and_its_connections_with_it(
+    chaos_cluster: KafkaCluster, spark_cluster: SparkCluster
+) -> None:
+    ports = {chaos_cluster.proxy(broker).address.port for broker in BROKERS}
+    made = SparkArena(chaos_cluster, spark_cluster, is_stateful=False, batch_count=2)
+    with closing(made) as arena:
+        arena.send(1)
+        driver = arena.start(is_live=True)
+        workers = readers(arena, driver)
+        executors = driver.executors()
+        open_before = {one for worker in workers for one in connections(worker.pid, ports)}
+        assert open_before
+        arena.await_ended(workers, driver)
+        arena.await_true(lambda: not open_before & connections(None, ports), "connections stay")
+        assert driver.executors() == executors
+        arena.send(1)
+        arena.await_read(driver)
+        end_live(arena, driver)
+        assert arena.result().violations == []
+
+
+def connections(pid: int | None, ports: set[int]) -> set[tuple[str, str]]:
+    """The connections that are open to any of these ports, of a process or of any, by both ends."""
+    table = [line.split() for line in Path("/proc/net/tcp").read_text().splitlines()[1:]]
+    found = {
+        socket: (local, remote)
+        for _, local, remote, state, *_, socket in (row[:10] for row in table)
+        if state == ESTABLISHED and int(remote.partition(":")[2], 16) in ports
+    }
+    if pid is None:
+        return {*found.values()}
+    opened = {os.readlink(file) for file in Path(f"/proc/{pid}/fd").iterdir()}
+    return {ends for socket, ends in found.items() if f"socket:[{socket}]" in opened}
+
+
+def test_a_secret_is_found_wherever_it_is_planted(tmp_path: Path) -> None:
+    """In what a cluster writes; the file that has it for drivers is passed over."""
+    hide_secret(tmp_path)
+    places = [
+        *("query-1.log", "master.log", "events/app-1/events_1", "chaos-1/offsets/0"),
+        *("work/app-1/0/stderr", "work/app-1/0/stdout", "recovery/app-1"),
+    ]
+    for place in places:
+        file = tmp_path / place
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_bytes(b"\xffso many words")
+    assert shown(tmp_path, SECRET) == []
+    for place in places:
+        file = tmp_path / place
+        file.write_bytes(b"\xffso many %s words" % SECRET.encode())
+        assert shown(tmp_path, SECRET) == [file]
+        file.unlink()
 
 
 def test_the_judge_sees_what_is_lost_out_of_order_or_strange() -> None:
