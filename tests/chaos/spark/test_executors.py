@@ -191,7 +191,12 @@ def test_executors_have_the_package_that_pip_has_installed(
         JOB,
         json.dumps(read_options(kafka_cluster, topic)),
         settings={"spark.pyspark.python": str(installed_python)},
-        environment={"PYTHONPATH": ""},
+        # What plans data sources beside the driver is started by the environment's, not by that.
+        environment={
+            "PYSPARK_PYTHON": str(installed_python),
+            "PYSPARK_DRIVER_PYTHON": str(installed_python),
+            "PYTHONPATH": "",
+        },
     )
     status, log = driver.wait(TIMEOUT_S), driver.log_text()
     assert status == 0, log[-3_000:]
