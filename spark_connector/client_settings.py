@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from pykclient.admin.config import AdminConfig
+from pykclient.config.unknown_keys import clients_with, underscored
 from pykclient.consumer.config import ConsumerConfig
 from pykclient.errors import ConfigError
 from pykclient.producer.config import ProducerConfig
@@ -39,6 +40,8 @@ REFUSED_BY_READS: Final = {
     "on_record_error": "failOnDataLoss says what becomes of a batch that cannot be read.",
 }
 REFUSED_BY_WRITES: Final = {
+    "transactional.id": "Tasks that share an id fence each other, and rows are written at least "
+    "once: leave it out.",
     "key.serializer": "Keys are written as they are: cast the column to string or binary.",
     "value.serializer": "Values are written as they are: cast the column to string or binary.",
 }
@@ -66,8 +69,8 @@ class ClientSettings:
         """The settings that this client has, and those that no client has."""
         found: dict[str, object] = {}
         for spelling, value in self.given.items():
-            is_foreign = client.setting_of(spelling) is None
-            if is_foreign and any(other.setting_of(spelling) for other in _CLIENTS):
+            owners = clients_with(underscored(spelling))
+            if owners and client.client not in owners:
                 _LOG.info("Option 'kafka.%s' has no effect on the %s.", spelling, client.client)
             else:
                 found[spelling] = value
@@ -93,12 +96,11 @@ class ClientSettings:
 
     def spelling_of(self, key: str) -> str | None:
         """How the user wrote a key, in any spelling that a client takes; None without it."""
+        names = {underscored(key)}
         for client in _CLIENTS:
-            wanted = client.setting_of(key)
-            for given in self.given if wanted is not None else ():
-                if client.setting_of(given) is wanted:
-                    return given
-        return None
+            if (setting := client.setting_of(key)) is not None:
+                names |= {setting.name, underscored(setting.key)}
+        return next((given for given in self.given if underscored(given) in names), None)
 
     def __repr__(self) -> str:
         return f"ClientSettings({sorted(self.given)})"

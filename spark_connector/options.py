@@ -90,8 +90,11 @@ class Option(NamedTuple):
     meaning: str
 
     def is_refused_in(self, use: Use) -> bool:
-        """Whether it is refused, not ignored: the end of a stream, which has none."""
-        return use is Use.STREAM and self.uses == _BATCH
+        """Whether it is refused, not ignored: the end of a stream, which has none.
+
+        Spark's own source takes endingTimestamp all the same, and so does this one.
+        """
+        return use is Use.STREAM and self.name in ("endingOffsets", "endingOffsetsByTimestamp")
 
 
 _READS: Final = frozenset({Use.BATCH, Use.STREAM})

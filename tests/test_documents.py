@@ -59,7 +59,7 @@ FOREIGN = frozenset(
         # Words of Kafka, and of its tools.
         *("read_committed", "read_uncommitted", "ConsumerPerformance", "EndToEndLatency"),
         *("DumpLogSegments", r"\n \t \r \0 \\ \xNN"),
-        "unclean.leader.election.enable",
+        *("unclean.leader.election.enable", "kafka.transactional.id"),
         # Other packages, and our extra for developers.
         *("python3", "pytest", "dev", "pa.array", "pa.scalar", "apache/kafka"),
         "jq -c '{value: tojson}'",

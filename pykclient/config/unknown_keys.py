@@ -329,7 +329,7 @@ def explain_unknown(
         return _renamed(client, spelling, RENAMED[name], known)
     if name in GONE:
         return f"The {client} has no setting {spelling!r}. {GONE[name]}"
-    if owners := _clients_with(name):
+    if owners := clients_with(name):
         return (
             f"{spelling!r} is a setting of the {' and the '.join(owners)}, not of the {client}. "
             f"Remove it here."
@@ -362,7 +362,7 @@ def did_you_mean(name: str, known: Iterable[str]) -> str:
 def respelled(text: str) -> str:
     """Return a message with Kafka's keys in it written as keywords are."""
     return _DOTTED.sub(
-        lambda found: underscored(found[0]) if _clients_with(underscored(found[0])) else found[0],
+        lambda found: underscored(found[0]) if clients_with(underscored(found[0])) else found[0],
         text,
     )
 
@@ -397,7 +397,7 @@ def _unsupported(unsupported: Unsupported, name: str, spelling: str, value: obje
 
 def _renamed(client: str, spelling: str, now: str, known: Collection[str]) -> str:
     found = [underscored(word) for word in _KEYS.findall(now)]
-    owners = next(filter(None, map(_clients_with, found)), ())
+    owners = next(filter(None, map(clients_with, found)), ())
     if client not in owners and owners and not set(found) & set(map(underscored, known)):
         return (
             f"{spelling!r}, by Kafka's name {now}, is a setting of the "
@@ -417,8 +417,8 @@ def _plain(value: object) -> str:
     return ",".join(str(item).strip() for item in items).lower()
 
 
-def _clients_with(name: str) -> tuple[str, ...]:
-    """The clients that have a key, or would have it if it were built."""
+def clients_with(name: str) -> tuple[str, ...]:
+    """The clients that have a key, with underscores, or would have it if it were built."""
     if name in _holders():
         return _holders()[name]
     return next((each.clients for each in UNSUPPORTED if name in each.harmless), ())
@@ -433,6 +433,6 @@ def _holders() -> dict[str, tuple[str, ...]]:
     for client in EVERY_CLIENT:
         config = getattr(import_module(f"pykclient.{client}.config"), f"{client.title()}Config")
         for setting in config.settings():
-            key = underscored(setting.key)
-            holders[key] = (*holders.get(key, ()), client)
+            for name in {setting.name, underscored(setting.key)}:
+                holders[name] = (*holders.get(name, ()), client)
     return holders

@@ -12,6 +12,7 @@ from pyspark.errors import PySparkException
 
 from pykclient.errors import KafkaError
 from spark_connector.sink import Sink
+from tests.testing.test_processes import await_true
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -171,6 +172,20 @@ def test_settings_of_the_producer_spread_records_alike(rows: DataFrame, written:
     assert Counter(one.partition for one in ours) == dict.fromkeys(range(PARTITION_COUNT), 12)
 
 
+@pytest.mark.promise("Spark writes the records that its own Kafka sink writes")
+def test_rows_become_records_without_an_acknowledgement(rows: DataFrame, written: Written) -> None:
+    for source, topic in written.topics.items():
+        writer = rows.write.format(source).mode("append")
+        writer.options(**written.options(topic=topic, **{"kafka.acks": "0"})).save()
+
+    def is_equal() -> bool:
+        official, ours = written.both(written.topics)
+        return len(ours) == 60 and by_partition(ours) == by_partition(official)
+
+    # The writes end before brokers have every row.
+    await_true(is_equal, "brokers have what both sinks have written", TIMEOUT_S)
+
+
 def test_the_column_names_topics_unless_the_option_does(
     spark: SparkSession, written: Written
 ) -> None:
@@ -251,6 +266,17 @@ REFUSED: Final[Mapping[str, tuple[str, Mapping[str, str], str]]] = {
         "cannot be used",
     ),
     "acks": ("SELECT 'v' AS value", {"topic": "$topic", "kafka.acks": "some"}, "acks"),
+    "transactional.id": (
+        "SELECT 'v' AS value",
+        # The official sink fails when it sends, and ends after the time of a delivery.
+        {
+            "topic": "$topic",
+            "kafka.transactional.id": "x",
+            "kafka.delivery.timeout.ms": "1500",
+            "kafka.request.timeout.ms": "1000",
+        },
+        "Option 'kafka.transactional.id' cannot be used",
+    ),
 }
 
 

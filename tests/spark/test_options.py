@@ -107,6 +107,13 @@ def test_settings_of_the_consumer_are_passed_on_without_their_prefix() -> None:
     assert options.admin_settings() == {"bootstrap.servers": "h1:9092"}
 
 
+@pytest.mark.parametrize("key", ["acks", "partitioner", "transactional.id"])
+def test_settings_of_another_client_have_no_effect(key: str) -> None:
+    """Whether they are built or not: one dictionary of options may serve a whole pipeline."""
+    given = {"kafka.bootstrap.servers": "h1:9092", "subscribe": "a", f"kafka.{key}": "x"}
+    assert key not in KafkaOptions.from_spark(given, Use.STREAM).consumer_settings()
+
+
 @pytest.mark.parametrize(
     "key",
     [
@@ -423,8 +430,10 @@ def test_an_option_without_effect_is_taken_with_one_warning(
     assert "group.id" not in options.consumer_settings()
 
 
-@pytest.mark.parametrize("option", ["topic", "timestampColumn", "onRecordTooLarge", "delivery"])
-def test_an_option_of_the_sink_is_taken_with_one_warning_in_a_stream(
+@pytest.mark.parametrize(
+    "option", ["topic", "timestampColumn", "onRecordTooLarge", "delivery", "endingTimestamp"]
+)
+def test_an_option_of_a_sink_or_a_batch_is_taken_with_one_warning_in_a_stream(
     option: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     read(Use.STREAM, **{option: "1"}, kafka_acks="all")
@@ -453,7 +462,8 @@ def test_a_stream_has_its_own_defaults_and_limits() -> None:
     ("options", "complaint"),
     [
         ({"endingOffsets": "latest"}, "has no end: leave out endingOffsets"),
-        ({"endingTimestamp": "5"}, "has no end: leave out endingTimestamp"),
+        ({"endingOffsetsByTimestamp": "{}"}, "no end: leave out endingOffsetsByTimestamp"),
+        ({"endingTimestamp": "soon"}, "must be milliseconds since 1970"),
         ({"maxTriggerDelay": "soon"}, "must be a time such as 15m"),
         ({"maxOffsetsPerTrigger": "0"}, "must be an integer of at least 1"),
         ({"maxOffsetsPerTrigger": "2", "minOffsetsPerTrigger": "3"}, "is larger than"),
@@ -521,7 +531,7 @@ OFFICIAL = (
     *("groupIdPrefix", "kafka.group.id", "topic", "kafka.auto.offset.reset"),
     *("kafka.key.deserializer", "kafka.value.deserializer", "kafka.key.serializer"),
     *("kafka.value.serializer", "kafka.enable.auto.commit", "kafka.interceptor.classes"),
-    *("kafka.isolation.level", "kafka.partitioner.class"),
+    *("kafka.isolation.level", "kafka.partitioner.class", "kafka.transactional.id"),
 )
 """Of Spark's Structured Streaming + Kafka Integration Guide, and of the connector's code."""
 

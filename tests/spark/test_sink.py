@@ -27,6 +27,8 @@ from pykclient.errors import ConfigError, KafkaError
 from pykclient.producer.config import ProducerConfig
 from spark_connector.java_partitioners import RoundRobinPartitioner
 from spark_connector.sink import Sink
+from spark_connector.worker_clients import close_waiting
+from tests.testing.test_processes import await_true
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -158,6 +160,17 @@ def test_a_row_that_the_broker_refuses_is_named_or_leaves_a_note(servers: str) -
     assert kept == {b"a", b"b"}
 
 
+def test_without_acknowledgements_a_row_that_the_broker_refuses_is_lost(servers: str) -> None:
+    settings = {"kafka_max_request_size": "5000000", "kafka_acks": "0"}
+    made = sink(VALUES, servers, topic="aside", **settings)
+    assert made.write([values(BIG)]).row_count == 1
+    # The broker ends the connection; what is sent on it would be lost as well.
+    close_waiting()
+    assert made.write([values("a")]).row_count == 1
+    await_true(lambda: len(records_of(servers, ("aside", 0))) == 1, "the broker has the other row")
+    assert [record.value for record in records_of(servers, ("aside", 0))] == [b"a"]
+
+
 def test_a_row_that_no_broker_takes_may_leave_a_note_in_its_place(servers: str) -> None:
     schema = StructType().add("key", StringType()).add("value", StringType())
     schema = schema.add("headers", HEADERS)
@@ -198,6 +211,11 @@ def test_a_row_that_no_broker_takes_may_leave_a_note_in_its_place(servers: str) 
         (VALUES, {"topci": "a"}, "Did you mean 'topic'"),
         (VALUES, {"topic": "a", "kafka_acsk": "all"}, "acsk"),
         (VALUES, {"topic": "a", "kafka_value_serializer": "x"}, "cast the column to string or bin"),
+        (
+            VALUES,
+            {"topic": "a", "kafka_transactional_id": "x"},
+            "Tasks that share an id fence each",
+        ),
         (VALUES, {"topic": "a", "delivery": "exactly_once"}, "needs the producer's transactions"),
         (VALUES, {"topic": "a", "delivery": "twice"}, "must be at_least_once, not 'twice'"),
         (VALUES, {"topic": "a", "sinkid": "s"}, "Option 'sinkId' cannot be used here. It needs"),
