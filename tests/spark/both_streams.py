@@ -11,9 +11,7 @@ import json
 import shutil
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from pyspark.sql.types import IntegerType, LongType, StringType, StructType
-
-from spark_connector.stream_reader import KafkaStreamReader
+from spark_connector.source import KafkaDataSource
 from spark_connector.worker_clients import close_waiting
 
 if TYPE_CHECKING:
@@ -24,18 +22,24 @@ if TYPE_CHECKING:
 
 
 TIMEOUT_S: Final = 200
-PLACE: Final = ("topic", "partition", "offset")
-PLACES: Final = StructType().add("topic", StringType())
-PLACES.add("partition", IntegerType()).add("offset", LongType())
 
 Offsets = dict[str, dict[str, int]]
+Row = dict[str, Any]
 
 
 class Run(NamedTuple):
-    """What a query has read before it ended: the place of each record, and where batches end."""
+    """What a query has read before it ended, in the order of `places`, and where batches end."""
 
-    records: list[tuple[Any, ...]]
+    records: list[Row]
     ends: list[Offsets]
+
+    @property
+    def places(self) -> list[tuple[str, int, int]]:
+        return [_place(record) for record in self.records]
+
+
+def _place(record: Row) -> tuple[str, int, int]:
+    return record["topic"], record["partition"], record["offset"]
 
 
 class OfficialStream:
@@ -52,10 +56,10 @@ class OfficialStream:
 
     def run(self, options: Mapping[str, str]) -> Run:
         """Read what there is. Raises: `StreamingQueryException`."""
-        records: list[tuple[Any, ...]] = []
+        records: list[Row] = []
 
         def keep(batch: DataFrame, _: int) -> None:
-            records.extend(map(tuple, batch.select(*PLACE).collect()))
+            records.extend(batch.toArrow().to_pylist())
 
         before = len(logged_ends(self._folder))
         query = (
@@ -68,7 +72,7 @@ class OfficialStream:
             .start()
         )
         assert query.awaitTermination(TIMEOUT_S)
-        return Run(sorted(records), logged_ends(self._folder)[before:])
+        return Run(sorted(records, key=_place), logged_ends(self._folder)[before:])
 
 
 class StreamHere:
@@ -79,9 +83,10 @@ class StreamHere:
 
     def run(self, options: Mapping[str, str]) -> Run:
         """Read what there is, with a new reader and consumer, as new processes of Spark do."""
-        records: list[tuple[Any, ...]] = []
+        records: list[Row] = []
         ends: list[Offsets] = []
-        reader = KafkaStreamReader(options, PLACES)
+        source = KafkaDataSource(dict(options))
+        reader = source.streamReader(source.schema())
         try:
             reader.prepareForTriggerAvailableNow()
             begin = reader.initialOffset() if self.end is None else self.end
@@ -89,10 +94,10 @@ class StreamHere:
                 end = reader.latestOffset(begin, reader.getDefaultReadLimit())
                 # The first batch of all is planned also where it is empty.
                 if end == self.end:
-                    return Run(sorted(records), ends)
+                    return Run(sorted(records, key=_place), ends)
                 for part in reader.partitions(begin, end):
                     for batch in reader.read(part):
-                        records.extend(tuple(row.values()) for row in batch.to_pylist())
+                        records.extend(batch.to_pylist())
                 ends.append(end)
                 self.end = begin = end
         finally:

@@ -85,10 +85,10 @@ class TopicMaker:
     def every_topic(self) -> EveryTopic:
         compacted = self._compacted()
         made = EveryTopic(
-            codecs=self._codecs(),
+            codecs=self.codecs(),
             plain=self.filled("plain", RECORD_COUNT, RECORD_COUNT),
             hollow=self.filled("hollow", RECORD_COUNT, 0),
-            transactions=self._transactions(),
+            transactions=self.transactions(),
             compacted=compacted,
             appended=self.filled(
                 "appended", RECORD_COUNT, **{"message.timestamp.type": "LogAppendTime"}
@@ -125,7 +125,8 @@ class TopicMaker:
         _flush(producer)
         return topic
 
-    def _codecs(self) -> str:
+    def codecs(self) -> str:
+        """A topic with a partition for each codec, of records of all `KINDS`."""
         topic = self._new("codecs", len(CODECS), {})
         for partition, codec in enumerate(CODECS):
             producer = self._producer(compression_type=codec)
@@ -138,7 +139,8 @@ class TopicMaker:
             _flush(producer)
         return topic
 
-    def _transactions(self) -> str:
+    def transactions(self) -> str:
+        """A topic of committed and aborted records, that ends in an open transaction."""
         topic = self._new("transactions", 2, {})
         producer = self._producer(transactional_id=topic, transaction_timeout_ms=600_000)
         producer.init_transactions(TIMEOUT_S)

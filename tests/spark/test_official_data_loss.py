@@ -27,8 +27,9 @@ from pyspark.errors import StreamingQueryException
 from pykclient import Producer
 from pykclient.testing.clock import Deadline
 from spark_connector.offsets import DataLossError
+from spark_connector.schema import record_schema
 from spark_connector.stream_reader import KafkaStreamReader
-from tests.spark.both_streams import PLACES, OfficialStream, StreamHere
+from tests.spark.both_streams import OfficialStream, StreamHere
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -158,7 +159,7 @@ def test_a_stream_that_has_lost_records_does_what_the_official_one_does(
     options["failOnDataLoss"] = "false"
     left = here.run(options)
     assert left == official.run(options)
-    assert left.records == [
+    assert left.places == [
         (topic, partition, offset)
         for topic, found in zip(topics.names, loss.left, strict=True)
         for partition, offsets in enumerate(found)
@@ -183,7 +184,7 @@ def test_a_topic_that_was_made_again_with_more_is_noticed_by_a_running_query_her
     }
     official, here = OfficialStream(spark, tmp_path / "official"), StreamHere()
     assert here.run(options) == official.run(options)
-    running = KafkaStreamReader(options, PLACES)
+    running = KafkaStreamReader(options, record_schema(include_headers=False))
     try:
         limit = running.getDefaultReadLimit()
         end = running.latestOffset(running.initialOffset(), limit)
@@ -195,4 +196,4 @@ def test_a_topic_that_was_made_again_with_more_is_noticed_by_a_running_query_her
         running.stop()
     found = here.run(options)
     assert found == official.run(options)
-    assert found.records == [(topic, part, at) for part in (0, 1) for at in range(10, 15)]
+    assert found.places == [(topic, part, at) for part in (0, 1) for at in range(10, 15)]

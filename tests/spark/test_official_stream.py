@@ -18,7 +18,7 @@ from tests.spark.every_topic import TopicMaker
 from tests.testing.test_processes import await_true
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Iterator, Mapping
     from pathlib import Path
 
     from pyspark.sql import DataFrame, SparkSession
@@ -175,9 +175,25 @@ BEGINNINGS: Final = {
         },
         13,
     ),
-    "headers": Beginning({**PLAIN, **EARLIEST, **RATE, "includeHeaders": "true"}, 20),
+    "all codecs, nulls and headers": Beginning(
+        {
+            "subscribe": "$codecs",
+            **EARLIEST,
+            "maxOffsetsPerTrigger": "23",
+            "includeHeaders": "true",
+        },
+        60,
+    ),
     "tasks of few records": Beginning({**PLAIN, **EARLIEST, "maxRecordsPerPartition": "3"}, 20),
-    "committed records": Beginning({**PLAIN, **EARLIEST, **RATE, **COMMITTED}, 20),
+    "committed records": Beginning(
+        {"subscribe": "$transactions", **EARLIEST, "maxOffsetsPerTrigger": "9", **COMMITTED}, 16
+    ),
+    "aborted and open transactions": Beginning(
+        {"subscribe": "$transactions", **EARLIEST, "maxOffsetsPerTrigger": "9"}, 36
+    ),
+    "an ending time, which has no effect": Beginning(
+        {**PLAIN, **EARLIEST, **RATE, "endingTimestamp": at(3)}, 20
+    ),
     "an assigned partition": Beginning({"assign": '{"$plain":[1]}', **EARLIEST, **RATE}, 10),
 }
 
@@ -216,7 +232,8 @@ REFUSED_BEGINNINGS: Final[Mapping[str, tuple[Mapping[str, str], str]]] = {
 
 
 class Topics:
-    """Topics of records a second apart, and the options of streams that read them."""
+    """Topics of records a second apart, of every kind and in transactions, and the options of
+    streams that read them. `open_producers` hold a transaction open."""
 
     def __init__(self, kafka: KafkaCluster) -> None:
         maker = TopicMaker(kafka)
@@ -225,7 +242,10 @@ class Topics:
             "plain": maker.filled("plain", 10, 10),
             "hollow": maker.filled("hollow", 10, 0),
             "uneven": maker.filled("uneven", 58, 142),
+            "codecs": maker.codecs(),
+            "transactions": maker.transactions(),
         }
+        self.open_producers = maker.open_producers
 
     def options(self, given: Mapping[str, str]) -> dict[str, str]:
         named = {name: Template(text).substitute(self._names) for name, text in given.items()}
@@ -235,8 +255,10 @@ class Topics:
 
 
 @pytest.fixture(scope="module")
-def topics(kafka_cluster: KafkaCluster) -> Topics:
-    return Topics(kafka_cluster)
+def topics(kafka_cluster: KafkaCluster) -> Iterator[Topics]:
+    made = Topics(kafka_cluster)
+    yield made
+    made.open_producers.clear()
 
 
 @pytest.mark.promise("A stream has the batches that it has through Spark's own Kafka source")
