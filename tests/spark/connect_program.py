@@ -1,7 +1,8 @@
 """What an application does with Spark Connect, in a process of its own: `SERVERS TOPIC FOLDER`.
 
-A server and the classic session of other tests cannot live in one process. It writes what it found
-as one line of JSON.
+A server and the classic session of other tests cannot live in one process. Where the server does
+not find the format by itself, the application registers it. It writes what it found as one line of
+JSON.
 """
 
 from __future__ import annotations
@@ -14,12 +15,14 @@ from typing import TYPE_CHECKING
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
-from spark_connector import LagListener, foreach_batch
+from spark_connector import LagListener, foreach_batch, register
+from tests.spark.small_sources import Calls, NotedSource
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
 LAG_S = 60.0
+NO_ERROR = "no error"
 
 
 def main(servers: str, topic: str, folder: str) -> None:
@@ -27,6 +30,9 @@ def main(servers: str, topic: str, folder: str) -> None:
     options = {"kafka.bootstrap.servers": servers}
     found: dict[str, object] = {"session": type(spark).__module__}
     records = spark.read.format("pykafka").options(subscribe=topic, **options).load()
+    found["discovery"] = message_of(lambda: records.columns)
+    if found["discovery"] != NO_ERROR:
+        register(spark)
     found["columns"] = records.columns
     found["empty"] = records.count()
     numbers = spark.range(10).selectExpr("CAST(id AS STRING) AS value")
@@ -52,6 +58,13 @@ def main(servers: str, topic: str, folder: str) -> None:
     found["lag"] = [lag.metrics()["maxOffsetsBehindLatest"] for lag in listener.history]
     spark.streams.removeListener(listener)
 
+    spark.dataSource.register(NotedSource)
+    noted = f"{folder}/noted"
+    frame = spark.read.format("noted").option("calls", noted).load()
+    frame.createOrReplaceTempView("planned_once")
+    found["rows"] = [frame.count(), frame.count(), spark.table("planned_once").count()]
+    found["plans"] = len(Calls(noted).of("partitions"))
+
     wrong = spark.read.format("pykafka").options(subscrib=topic, **options)
     found["option"] = message_of(lambda: wrong.load().columns)
     found["mode"] = message_of(numbers.write.format("pykafka").options(topic=topic).save)
@@ -66,7 +79,7 @@ def message_of(action: Callable[[], object]) -> str:
         action()
     except PySparkException as error:
         return str(error)
-    return "no error"
+    return NO_ERROR
 
 
 if __name__ == "__main__":

@@ -8,10 +8,12 @@ from __future__ import annotations
 import gc
 import json
 import os
+import sys
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
+from pyspark import TaskContext
 from pyspark.sql.datasource import (
     DataSource,
     DataSourceReader,
@@ -138,6 +140,7 @@ class NotedStreamReader(DataSourceStreamReader):
     def __init__(self, options: Mapping[str, str]) -> None:
         self._options = dict(options)
         self._calls = Calls(options["calls"])
+        self._calls.note("streamReader", [self._options, dict(os.environ), sys.argv])
 
     def initialOffset(self) -> dict[str, int]:
         first = int(Path(self._options["first"]).read_text(encoding="utf-8"))
@@ -147,6 +150,7 @@ class NotedStreamReader(DataSourceStreamReader):
     def latestOffset(self, start: dict[str, int], limit: object) -> dict[str, int]:
         """One more than `start`, until the stream is at its end."""
         self._calls.note("latestOffset", start["at"])
+        self._calls.note("limit", repr(limit))
         return {"at": min(start["at"] + 1, int(self._options["end"]))}
 
     def reportLatestOffset(self) -> dict[str, int]:
@@ -158,6 +162,8 @@ class NotedStreamReader(DataSourceStreamReader):
         return [InputPartition(start["at"])]
 
     def read(self, partition: InputPartition) -> Iterator[tuple[int, int]]:
+        task = TaskContext.get()
+        self._calls.note("read", None if task is None else repr(vars(task)))
         if Path(self._options["fails"]).exists():
             raise ValueError("this task fails")
         return iter([(0, partition.value)])

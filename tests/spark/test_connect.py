@@ -15,6 +15,7 @@ import pytest
 from pykclient.testing.cluster.java import MissingPrerequisiteError
 from pykclient.testing.fixtures import skip_or_fail
 from tests.quick_jvm import quick_spark_environ
+from tests.spark.small_sources import PARTITION_COUNT, ROW_COUNT
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -25,11 +26,24 @@ ROOT = Path(__file__).parents[2]
 CONNECT_S_MAX = 240
 
 
+PACKAGES = ("pykclient", "spark_connector", "tests")
+"""What an application needs; with `pyspark_pykafka` Spark finds the format by itself."""
+
+
 @pytest.mark.soak
 @pytest.mark.promise("Spark Connect reads and writes by the format's name, batches and streams")
 @pytest.mark.spark
-def test_spark_connect_reads_and_writes_batches_and_streams_by_name(
-    kafka_cluster: KafkaCluster, new_topic: Callable[[int], str], tmp_path: Path
+@pytest.mark.parametrize(
+    ("packages", "discovery"),
+    [((*PACKAGES, "pyspark_pykafka"), "no error"), (PACKAGES, "DATA_SOURCE_NOT_FOUND")],
+    ids=["by name", "registered"],
+)
+def test_spark_connect_reads_and_writes_batches_and_streams(
+    kafka_cluster: KafkaCluster,
+    new_topic: Callable[[int], str],
+    tmp_path: Path,
+    packages: tuple[str, ...],
+    discovery: str,
 ) -> None:
     try:
         environ = quick_spark_environ(tmp_path / "spark")
@@ -39,7 +53,13 @@ def test_spark_connect_reads_and_writes_batches_and_streams_by_name(
         skip_or_fail("Spark Connect needs grpcio-status: pip install 'pykclient[spark]'")
     # Without it the server's port is always the same one.
     environ |= {"SPARK_TESTING": "1", "SPARK_LOCAL_IP": "127.0.0.1"}
-    environ["PYTHONPATH"] = os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")])
+    path = tmp_path / "path"
+    path.mkdir()
+    for package in packages:
+        (path / package).symlink_to(ROOT / package)
+    others = os.environ.get("PYTHONPATH", "").split(os.pathsep)
+    outside = [one for one in others if not Path(one, "pyspark_pykafka").exists()]
+    environ["PYTHONPATH"] = os.pathsep.join([str(path), *outside])
     environ["PYSPARK_PYTHON"] = sys.executable
     program = [sys.executable, "-m", "tests.spark.connect_program"]
     finished = subprocess.run(
@@ -54,9 +74,12 @@ def test_spark_connect_reads_and_writes_batches_and_streams_by_name(
     assert finished.returncode == 0, finished.stderr
     found = json.loads(finished.stdout.splitlines()[-1])
     assert found["session"] == "pyspark.sql.connect.session"
+    assert discovery in found["discovery"]
     assert found["columns"][:4] == ["key", "value", "topic", "partition"]
     assert (found["empty"], found["written"]) == (0, 10)
     assert (found["ended"], found["copied"], found["lag"]) == (True, 1, [0])
+    # One plan for a frame and its view, whatever is done with them.
+    assert (found["rows"], found["plans"]) == ([PARTITION_COUNT * ROW_COUNT] * 3, 1)
     assert "Did you mean 'subscribe'" in found["option"]
     assert 'use either the "Append" or "Overwrite" mode' in found["mode"]
     assert "no-such-topic" in found["topic"]

@@ -61,7 +61,6 @@ def test_without_a_broker_sparks_own_error_has_our_line(spark: SparkSession, pro
     assert f"cannot connect to {address}: connection refused" in str(caught.value)
 
 
-@pytest.mark.soak
 @pytest.mark.spark
 def test_the_programs_of_the_connectors_page_run_one_after_the_other(
     spark: SparkSession,

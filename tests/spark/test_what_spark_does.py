@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from pyspark.sql import DataFrame, DataFrameReader, SparkSession
+    from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.streaming.readwriter import DataStreamWriter
 
     from pykclient.protocol.message import Request
@@ -39,12 +39,16 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.spark
 
 SPARK_S = 120
+REAL_TIME_SINKS = "spark.sql.streaming.realTimeMode.allowlistCheck"
 IDLE_CALLS = 20
+POLLING_DELAY = "spark.sql.streaming.pollingDelay"
+LONG_DELAY_MS = 300
 REQUESTS = 20
 FEWEST_S = 0.7
 """What 20 requests take at least, if there are 20 a second; the rest is for a busy machine."""
 
 PLAIN = {"processingTime": "0 seconds"}
+REAL_TIME = {"realTime": "5 seconds"}
 
 
 @pytest.fixture(scope="module")
@@ -87,22 +91,33 @@ def test_spark_takes_no_preferred_locations_from_a_python_source() -> None:
 
 
 @pytest.mark.kafka
+@pytest.mark.usefixtures("official_connector")
 def test_a_partition_that_is_added_is_seen_by_a_new_load(
-    read: DataFrameReader, kafka_cluster: KafkaCluster, new_topic: Callable[[int], str]
+    spark: SparkSession, kafka_cluster: KafkaCluster, new_topic: Callable[[int], str]
 ) -> None:
+    """Of Spark's own source by the next action: it plans each, and looks times up again."""
     from confluent_kafka.admin import AdminClient
     from confluent_kafka.cimpl import NewPartitions
 
-    topic = new_topic(1)
-    reader = read.option("subscribe", topic)
-    frame = reader.load()
-    assert frame.count() == 0
-    witness = AdminClient({"bootstrap.servers": kafka_cluster.bootstrap_servers})
+    servers, topic = kafka_cluster.bootstrap_servers, new_topic(1)
+
+    def load(source: str, **options: int) -> DataFrame:
+        reader = spark.read.format(source).option("kafka.bootstrap.servers", servers)
+        return reader.option("subscribe", topic).options(**options).load()
+
+    frames = [
+        load(source, **options)
+        for source in ("pykafka", "kafka")
+        for options in ({}, {"endingTimestamp": 2**62})
+    ]
+    assert [frame.count() for frame in frames] == [0, 0, 0, 0]
+    witness = AdminClient({"bootstrap.servers": servers})
     witness.create_partitions([NewPartitions(topic, 2)])[topic].result(30)
-    with Producer(bootstrap_servers=kafka_cluster.bootstrap_servers) as producer:
+    with Producer(bootstrap_servers=servers) as producer:
         for partition in range(2):
             producer.send(topic, b"v", partition=partition)
-    assert (frame.count(), reader.load().count()) == (1, 2)
+    assert [frame.count() for frame in frames] == [1, 0, 2, 2]
+    assert load("pykafka").count() == 2
 
 
 def test_spark_collects_all_garbage_after_each_use_of_a_process(
@@ -150,17 +165,18 @@ class Lives(NamedTuple):
     first: list[Call]
     second: list[Call]
     metrics: object
+    checkpoint: Path
 
 
 @pytest.fixture(scope="module")
 def lives(small: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Lives:
     """The stream begins at 100 and, when it is requested again, at 150."""
-    folder = tmp_path_factory.mktemp("lives")
+    folder, checkpoint = tmp_path_factory.mktemp("lives"), tmp_path_factory.mktemp("checkpoint")
     first, fails, noted = folder / "first", folder / "fails", Calls(folder / "calls")
     reader = small.readStream.format("noted").option("calls", str(folder / "calls"))
     reader = reader.option("first", str(first)).option("fails", str(fails)).option("end", "103")
     writer = reader.load().writeStream.format("noop")
-    writer = writer.option("checkpointLocation", str(folder / "checkpoint"))
+    writer = writer.option("checkpointLocation", str(checkpoint))
     first.write_text("100")
     fails.touch()
     with pytest.raises(StreamingQueryException, match="this task fails"):
@@ -179,7 +195,8 @@ def lives(small: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Live
     assert progress is not None
     process = idle_calls()[-1].process
     await_true(lambda: not is_alive(process), "Spark has ended the source's process", SPARK_S)
-    return Lives(before, noted.read()[len(before) :], progress["sources"][0]["metrics"])
+    metrics = progress["sources"][0]["metrics"]
+    return Lives(before, noted.read()[len(before) :], metrics, checkpoint)
 
 
 def arguments(calls: list[Call], name: str) -> list[object]:
@@ -204,12 +221,54 @@ def test_spark_commits_a_batch_with_the_next_one_and_never_stops_a_reader(lives:
     assert "stop" not in {name for name, _ in named}
 
 
-def test_spark_requests_the_latest_offset_more_often_than_brokers_should_get_requests(
-    lives: Lives,
+def test_spark_shows_a_python_source_nothing_of_the_checkpoint(lives: Lives) -> None:
+    """Neither options, environment and arguments of its process nor what a task has of its query:
+    why the source itself keeps where a query has begun."""
+    calls = [*lives.first, *lives.second]
+    # A task has the query's id, so its properties are among what is noted.
+    assert {call.name for call in calls if "streaming.queryId" in str(call.argument)} == {"read"}
+    assert "streamReader" in {call.name for call in calls}
+    place = str(lives.checkpoint)
+    # Only the names: the rest may hold secrets.
+    assert [call.name for call in calls if place in str(call.argument)] == []
+
+
+def idle_gaps_s(calls: list[Call], at: int) -> list[float]:
+    """The times between the requests of a query that finds nothing new after `at`."""
+    names = [call.name for call in calls]
+    begun = max(position for position, name in enumerate(names) if name == "partitions")
+    idle = [call for call in calls[begun:] if call.name.endswith("atestOffset")]
+    named = [call.name for call in idle]
+    assert named[::2] == ["latestOffset"] * len(named[::2])
+    assert named[1::2] == ["reportLatestOffset"] * len(named[1::2])
+    assert {call.argument for call in idle[::2]} == {at}
+    return [after.time_s - before.time_s for before, after in pairwise(idle[::2])]
+
+
+def test_spark_requests_both_latest_offsets_after_each_polling_delay(
+    small: SparkSession, lives: Lives, calls: Calls, tmp_path: Path
 ) -> None:
-    idle = [call for call in lives.second if call.name == "latestOffset" and call.argument == 103]
-    assert min(after.time_s - before.time_s for before, after in pairwise(idle)) < 0.05
-    assert len(arguments(lives.second, "reportLatestOffset")) >= IDLE_CALLS
+    """A hundred times a second, which is more often than brokers should get requests."""
+    assert small.conf.get(POLLING_DELAY) == "10ms"
+    often = idle_gaps_s(lives.second, 103)
+    assert len(often) >= IDLE_CALLS - 1
+    (tmp_path / "first").write_text("100")
+    given = {"calls": "calls", "first": "first", "fails": "fails"}
+    options = {name: str(tmp_path / file) for name, file in given.items()}
+    reader = small.readStream.format("noted").options(**options, end="101")
+    writer = reader.load().writeStream.format("noop")
+    small.conf.set(POLLING_DELAY, f"{LONG_DELAY_MS}ms")
+    try:
+        query = writer.option("checkpointLocation", str(tmp_path / "checkpoint")).start()
+    finally:
+        small.conf.unset(POLLING_DELAY)
+    try:
+        await_true(lambda: arguments(calls.read(), "latestOffset").count(101) >= 4, "it is idle")
+    finally:
+        query.stop()
+    seldom = idle_gaps_s(calls.read(), 101)
+    assert min(often) >= 0.01
+    assert min(often) < LONG_DELAY_MS / 1_000 <= min(seldom)
 
 
 def test_spark_takes_no_metrics_from_a_python_source(lives: Lives) -> None:
@@ -283,7 +342,12 @@ def writer(small: SparkSession, fake_kafka: FakeKafka, tmp_path: Path) -> DataSt
     ("trigger", "options", "mode", "complaint"),
     [
         ({"continuous": "1 second"}, {}, "append", "does not support continuous processing"),
-        ({"realTime": "5 seconds"}, {}, "update", "STREAMING_REAL_TIME_MODE"),
+        (
+            REAL_TIME,
+            {},
+            "update",
+            r"STREAMING_REAL_TIME_MODE\.OPERATOR_OR_SINK_NOT_IN_ALLOWLIST.*PythonTable",
+        ),
         (PLAIN, {"asyncProgressTrackingEnabled": "true"}, "append", "async progress tracking"),
         (PLAIN, {}, "update", "does not support Update mode"),
     ],
@@ -298,6 +362,24 @@ def test_spark_refuses_what_it_has_for_no_python_sink(
     query = writer.options(**options).outputMode(mode).trigger(**trigger)
     with pytest.raises((PySparkException, StreamingQueryException), match=complaint):
         query.start().awaitTermination(SPARK_S)
+
+
+def test_spark_takes_no_python_source_in_real_time(
+    small: SparkSession, fake_kafka: FakeKafka, tmp_path: Path
+) -> None:
+    """Even where the session takes any sink."""
+    with fake_kafka.control() as cluster:
+        cluster.create_topic("a", 1)
+    reader = small.readStream.format("pykafka").option("subscribe", "a")
+    reader = reader.option("kafka.bootstrap.servers", fake_kafka.bootstrap_servers)
+    writer = reader.load().writeStream.format("console").outputMode("update")
+    query = writer.option("checkpointLocation", str(tmp_path / "checkpoint"))
+    small.conf.set(REAL_TIME_SINKS, "false")
+    try:
+        with pytest.raises(StreamingQueryException, match=r"MODE\.INPUT_STREAM_NOT_SUPPORTED"):
+            query.trigger(**REAL_TIME).start().awaitTermination(SPARK_S)
+    finally:
+        small.conf.unset(REAL_TIME_SINKS)
 
 
 @pytest.mark.parametrize("mode", [None, "errorifexists", "ignore"])
