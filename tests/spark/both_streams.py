@@ -28,10 +28,12 @@ Row = dict[str, Any]
 
 
 class Run(NamedTuple):
-    """What a query has read before it ended, in the order of `places`, and where batches end."""
+    """What a query has read before it ended, in the order of `places`, where batches end, and in
+    how many tasks each is read."""
 
     records: list[Row]
     ends: list[Offsets]
+    task_counts: list[int]
 
     @property
     def places(self) -> list[tuple[str, int, int]]:
@@ -57,8 +59,10 @@ class OfficialStream:
     def run(self, options: Mapping[str, str]) -> Run:
         """Read what there is. Raises: `StreamingQueryException`."""
         records: list[Row] = []
+        task_counts: list[int] = []
 
         def keep(batch: DataFrame, _: int) -> None:
+            task_counts.append(batch.rdd.getNumPartitions())
             records.extend(batch.toArrow().to_pylist())
 
         before = len(logged_ends(self._folder))
@@ -72,7 +76,8 @@ class OfficialStream:
             .start()
         )
         assert query.awaitTermination(TIMEOUT_S)
-        return Run(sorted(records, key=_place), logged_ends(self._folder)[before:])
+        ends = logged_ends(self._folder)[before:]
+        return Run(sorted(records, key=_place), ends, task_counts)
 
 
 class StreamHere:
@@ -85,6 +90,7 @@ class StreamHere:
         """Read what there is, with a new reader and consumer, as new processes of Spark do."""
         records: list[Row] = []
         ends: list[Offsets] = []
+        task_counts: list[int] = []
         source = KafkaDataSource(dict(options))
         reader = source.streamReader(source.schema())
         try:
@@ -94,8 +100,10 @@ class StreamHere:
                 end = reader.latestOffset(begin, reader.getDefaultReadLimit())
                 # The first batch of all is planned also where it is empty.
                 if end == self.end:
-                    return Run(sorted(records, key=_place), ends)
-                for part in reader.partitions(begin, end):
+                    return Run(sorted(records, key=_place), ends, task_counts)
+                parts = reader.partitions(begin, end)
+                task_counts.append(len(parts))
+                for part in parts:
                     for batch in reader.read(part):
                         records.extend(batch.to_pylist())
                 ends.append(end)

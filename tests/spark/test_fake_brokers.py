@@ -15,6 +15,7 @@ from pyspark.sql.types import BinaryType, LongType, StructType
 from pykclient import Producer, TopicPartition
 from pykclient.cli import main
 from pykclient.errors import CorruptRecordError
+from pykclient.testing.fake.faults import delay_response
 from spark_connector.batch_reader import KafkaBatchReader
 from spark_connector.cluster import Cluster
 from spark_connector.offsets import DataLossError, OffsetRange
@@ -22,6 +23,7 @@ from spark_connector.options import BATCH_SIZE_BYTES_MAX, KafkaOptions, Use
 from spark_connector.stream_reader import KafkaStreamReader
 
 if TYPE_CHECKING:
+    from pykclient.protocol.message import Request
     from pykclient.testing import FakeKafka
 
 OFFSETS = StructType().add("offset", LongType())
@@ -70,6 +72,30 @@ def test_a_pattern_is_found_anywhere_in_a_name_and_in_none_of_kafkas_own(
 
 def test_a_range_is_read_up_to_its_end(fake: FakeKafka) -> None:
     assert offsets_of(fake, 12, 27) == list(range(12, 27))
+
+
+@pytest.mark.promise("a task of a stream requests no offsets, and connects once in its worker")
+def test_a_task_of_a_stream_requests_no_offsets_and_connects_once(fake: FakeKafka) -> None:
+    """Its range says where it ends, and the next task takes over its consumer."""
+    requests: set[str] = set()
+
+    def note(request: Request) -> bool:
+        requests.add(type(request).__name__.removesuffix("Request"))
+        return False
+
+    reader = reader_of(KafkaStreamReader, fake)
+
+    def requests_of(start: int, end: int) -> set[str]:
+        requests.clear()
+        batches = reader.read(InputPartition([OffsetRange(PARTITION, start, end)]))
+        assert sum(batch.num_rows for batch in batches) == end - start
+        return set(requests)
+
+    with fake.control() as cluster:
+        cluster.faults.add(delay_response(0), times=None, when=note)
+    # Each connection begins with ApiVersions.
+    assert requests_of(FIRST_LEFT, 20) == {"ApiVersions", "Metadata", "Fetch"}
+    assert requests_of(20, RECORD_COUNT) == {"Metadata", "Fetch"}
 
 
 def test_what_is_gone_since_the_plan_is_left_out_and_the_rest_is_read(fake: FakeKafka) -> None:

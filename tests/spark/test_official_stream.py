@@ -9,9 +9,11 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 import pytest
 from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException, StreamingQueryException
+from pyspark.sql.streaming.listener import QueryProgressEvent
 
 from pykclient import Producer
 from pykclient.errors import ConfigError
+from spark_connector import LagListener
 from tests.spark.batch_cases import COMMITTED, NEVER, OR_LATEST, PLAIN, at, each
 from tests.spark.both_streams import OfficialStream, StreamHere, logged_ends
 from tests.spark.every_topic import TopicMaker
@@ -272,6 +274,7 @@ def test_a_new_query_has_the_batches_of_the_official_source(
     official = OfficialStream(spark, tmp_path / "checkpoint").run(options)
     assert here.records == official.records
     assert here.ends[int(wanted.has_empty_batch) :] == official.ends
+    assert here.task_counts[int(wanted.has_empty_batch) :] == official.task_counts
     assert len(here.records) == wanted.record_count
     assert len(official.ends) > 1 or "maxOffsetsPerTrigger" not in options
 
@@ -287,6 +290,25 @@ def test_a_new_query_is_refused_where_the_official_source_refuses_it(
         OfficialStream(spark, tmp_path / "checkpoint").run(options)
     with pytest.raises(ConfigError, match=complaint):
         StreamHere().run(options)
+
+
+def test_lag_has_the_figures_of_the_official_sources_metrics(
+    spark: SparkSession, topics: Topics, tmp_path: Path
+) -> None:
+    """Which Spark takes from its own source alone."""
+    options = topics.options({"subscribe": "$uneven", **EARLIEST, "maxOffsetsPerTrigger": "60"})
+    frame = spark.readStream.format(OFFICIAL).options(**options).load()
+    writer = frame.writeStream.format("noop").trigger(availableNow=True)
+    query = writer.option("checkpointLocation", str(tmp_path / "checkpoint")).start()
+    assert query.awaitTermination(TIMEOUT_S)
+    listener = LagListener()
+    for progress in query.recentProgress:
+        listener.onQueryProgress(QueryProgressEvent(progress))
+    official = [progress.sources[0].metrics for progress in query.recentProgress]
+    assert [float(metrics["maxOffsetsBehindLatest"]) for metrics in official[:1]] == [100.0]
+    assert [lag.metrics() for lag in listener.history] == [
+        {name: float(value) for name, value in metrics.items()} for metrics in official
+    ]
 
 
 class RunningQueries:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import pickle
+import sys
 import time
 from itertools import chain
 from typing import TYPE_CHECKING, cast
@@ -21,7 +22,7 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
-from pykclient import Consumer, PartitionInfo, TopicPartition
+from pykclient import Consumer, PartitionInfo, TopicPartition, accel
 from pykclient.accel import partition_of_key
 from pykclient.errors import ConfigError, KafkaError
 from pykclient.producer.config import ProducerConfig
@@ -123,6 +124,30 @@ def test_a_task_does_not_wait_for_what_lingers(servers: str) -> None:
     started_s = time.monotonic()
     assert sink(VALUES, servers, topic="aside", **waits).write([values("v")]).row_count == 1
     assert time.monotonic() - started_s < 300
+
+
+@pytest.mark.skipif(accel.implementation == "pure", reason="the pure core goes row by row")
+def test_no_python_code_runs_for_a_row(servers: str) -> None:
+    """Counted are the calls of the task's thread, in which rows become the bytes of batches."""
+    made = sink(VALUES, servers, topic="aside")
+
+    def call_count(row_count: int) -> int:
+        count = 0
+
+        def on_call(*_: object) -> None:
+            nonlocal count
+            count += 1
+
+        batch = values(*map(str, range(row_count)))
+        sys.setprofile(on_call)
+        try:
+            made.write([batch])
+        finally:
+            sys.setprofile(None)
+        return count
+
+    call_count(1)
+    assert call_count(10_000) < call_count(1) + 10_000
 
 
 def test_a_task_without_rows_writes_nothing(servers: str) -> None:

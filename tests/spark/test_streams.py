@@ -6,9 +6,11 @@ import json
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from confluent_kafka import ConsumerGroupTopicPartitions
+from confluent_kafka.admin import AdminClient
 from pyspark.errors import PySparkException, StreamingQueryException
 
-from pykclient import Admin, Producer
+from pykclient import Producer
 from spark_connector import foreach_batch
 
 if TYPE_CHECKING:
@@ -152,9 +154,12 @@ def test_a_query_that_is_idle_has_committed_all_that_it_has_read(stream: Stream)
         assert json.loads(progress["sources"][0]["latestOffset"]) == {
             stream.topic: {"0": 7, "1": 5}
         }
-        with Admin(bootstrap_servers=stream.servers) as admin:
-            found = admin.list_group_offsets("lag-tools")
-        assert sorted((one.partition, at.offset) for one, at in found.items()) == [(0, 7), (1, 5)]
+        # As another client finds it.
+        witness = AdminClient({"bootstrap.servers": stream.servers})
+        wanted = ConsumerGroupTopicPartitions("lag-tools")
+        found = witness.list_consumer_group_offsets([wanted])["lag-tools"].result(30)
+        committed = [(one.topic, one.partition, one.offset) for one in found.topic_partitions]
+        assert sorted(committed) == [(stream.topic, 0, 7), (stream.topic, 1, 5)]
     finally:
         query.stop()
 
@@ -179,15 +184,24 @@ def test_a_stream_is_written_to_another_topic(
     assert sorted(row["value"] for row in rows) == [f"{one}-{offset}" for one, offset in wanted]
 
 
+@pytest.mark.usefixtures("official_connector")
+@pytest.mark.parametrize("sink", ["pykafka", "kafka"])
 def test_an_aggregation_is_written_as_a_whole_in_mode_complete(
-    stream: Stream, read: DataFrameReader, new_topic: Callable[[int], str], tmp_path: Path
+    stream: Stream,
+    read: DataFrameReader,
+    new_topic: Callable[[int], str],
+    tmp_path: Path,
+    *,
+    sink: str,
 ) -> None:
+    """Each batch appends the whole result, as in Spark's own sink."""
     target = new_topic(1)
-    counts = stream.frame(startingOffsets="earliest").groupBy("partition").count()
+    counts = stream.frame(startingOffsets="earliest", maxOffsetsPerTrigger=6)
+    counts = counts.groupBy("partition").count()
     query = (
         counts.selectExpr("CAST(partition AS STRING) AS key", "CAST(count AS STRING) AS value")
         .writeStream.outputMode("complete")
-        .format("pykafka")
+        .format(sink)
         .option("kafka.bootstrap.servers", stream.servers)
         .option("topic", target)
         .option("checkpointLocation", str(tmp_path / "sink"))
@@ -195,11 +209,10 @@ def test_an_aggregation_is_written_as_a_whole_in_mode_complete(
         .start()
     )
     assert query.awaitTermination(120)
-    rows = read.option("subscribe", target).load().collect()
-    assert sorted((bytes(row["key"]), bytes(row["value"])) for row in rows) == [
-        (b"0", b"5"),
-        (b"1", b"3"),
-    ]
+    rows = read.option("subscribe", target).load().orderBy("offset").collect()
+    written = [(bytes(row["key"]), bytes(row["value"])) for row in rows]
+    assert sorted(written[:2]) == [(b"0", b"3"), (b"1", b"2")]
+    assert sorted(written[2:]) == [(b"0", b"5"), (b"1", b"3")]
 
 
 @pytest.mark.promise("Spark writes streams in output mode update, in foreachBatch")
@@ -259,6 +272,16 @@ def test_a_topic_is_not_overwritten(spark: SparkSession, stream: Stream) -> None
     writer = writer.option("kafka.bootstrap.servers", stream.servers).option("topic", "t")
     with pytest.raises(PySparkException, match="A topic cannot be overwritten"):
         writer.save()
+
+
+def test_a_row_that_cannot_be_written_is_named_by_sparks_error(
+    spark: SparkSession, stream: Stream
+) -> None:
+    frame = spark.sql("SELECT repeat('v', IF(id = 3, 2000000, 1)) AS value FROM range(0, 5, 1, 1)")
+    writer = frame.write.format("pykafka").mode("append").option("topic", stream.topic)
+    with pytest.raises(PySparkException) as caught:
+        writer.option("kafka.bootstrap.servers", stream.servers).save()
+    assert f"Row 3 of this task, for topic '{stream.topic}': " in str(caught.value)
 
 
 @pytest.mark.parametrize(
