@@ -40,7 +40,6 @@ pytestmark = pytest.mark.spark
 
 SPARK_S = 120
 REAL_TIME_SINKS = "spark.sql.streaming.realTimeMode.allowlistCheck"
-WORKER_S = 600
 IDLE_CALLS = 20
 POLLING_DELAY = "spark.sql.streaming.pollingDelay"
 LONG_DELAY_MS = 300
@@ -270,15 +269,6 @@ def test_spark_requests_both_latest_offsets_after_each_polling_delay(
     seldom = idle_gaps_s(calls.read(), 101)
     assert min(often) >= 0.01
     assert min(often) < LONG_DELAY_MS / 1_000 <= min(seldom)
-
-
-@pytest.mark.soak
-@pytest.mark.timeout(2 * WORKER_S)
-def test_spark_ends_workers_that_are_idle_for_a_minute(lives: Lives) -> None:
-    """And a worker's clients with it, which nothing else closes."""
-    workers = {call.process for call in lives.second if call.name == "read"}
-    assert workers
-    await_true(lambda: not any(map(is_alive, workers)), "Spark has ended its workers", WORKER_S)
 
 
 def test_spark_takes_no_metrics_from_a_python_source(lives: Lives) -> None:
