@@ -1,4 +1,5 @@
-"""What an application does with Spark Connect, in a process of its own: `SERVERS TOPIC FOLDER`.
+"""What an application does with Spark Connect, in a process of its own: `SERVERS TOPIC FOLDER`,
+and whether Spark sends rows through a Unix socket, `true` or `false`.
 
 A server and the classic session of other tests cannot live in one process. Where the server does
 not find the format by itself, the application registers it. It writes what it found as one line of
@@ -22,13 +23,16 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 LAG_S = 60.0
+UNIX_SOCKETS = "spark.python.unix.domain.socket.enabled"
 NO_ERROR = "no error"
 
 
-def main(servers: str, topic: str, folder: str) -> None:
-    spark = SparkSession.builder.remote("local[2]").getOrCreate()
+def main(servers: str, topic: str, folder: str, has_unix_sockets: str) -> None:
+    builder = SparkSession.builder.remote("local[2]").config(UNIX_SOCKETS, has_unix_sockets)
+    spark = builder.getOrCreate()
     options = {"kafka.bootstrap.servers": servers}
     found: dict[str, object] = {"session": type(spark).__module__}
+    found["unix sockets"] = spark.conf.get(UNIX_SOCKETS)
     records = spark.read.format("pykafka").options(subscribe=topic, **options).load()
     found["discovery"] = message_of(lambda: records.columns)
     if found["discovery"] != NO_ERROR:

@@ -34,16 +34,21 @@ PACKAGES = ("pykclient", "spark_connector", "tests")
 @pytest.mark.promise("Spark Connect reads and writes by the format's name, batches and streams")
 @pytest.mark.spark
 @pytest.mark.parametrize(
-    ("packages", "discovery"),
-    [((*PACKAGES, "pyspark_pykafka"), "no error"), (PACKAGES, "DATA_SOURCE_NOT_FOUND")],
+    ("packages", "discovery", "has_unix_sockets"),
+    [
+        ((*PACKAGES, "pyspark_pykafka"), "no error", "false"),
+        (PACKAGES, "DATA_SOURCE_NOT_FOUND", "true"),
+    ],
     ids=["by name", "registered"],
 )
 def test_spark_connect_reads_and_writes_batches_and_streams(
     kafka_cluster: KafkaCluster,
     new_topic: Callable[[int], str],
     tmp_path: Path,
+    *,
     packages: tuple[str, ...],
     discovery: str,
+    has_unix_sockets: str,
 ) -> None:
     try:
         environ = quick_spark_environ(tmp_path / "spark")
@@ -63,7 +68,7 @@ def test_spark_connect_reads_and_writes_batches_and_streams(
     environ["PYSPARK_PYTHON"] = sys.executable
     program = [sys.executable, "-m", "tests.spark.connect_program"]
     finished = subprocess.run(
-        [*program, kafka_cluster.bootstrap_servers, new_topic(2), str(tmp_path)],
+        [*program, kafka_cluster.bootstrap_servers, new_topic(2), str(tmp_path), has_unix_sockets],
         env=environ,
         capture_output=True,
         text=True,
@@ -74,6 +79,7 @@ def test_spark_connect_reads_and_writes_batches_and_streams(
     assert finished.returncode == 0, finished.stderr
     found = json.loads(finished.stdout.splitlines()[-1])
     assert found["session"] == "pyspark.sql.connect.session"
+    assert found["unix sockets"] == has_unix_sockets
     assert discovery in found["discovery"]
     assert found["columns"][:4] == ["key", "value", "topic", "partition"]
     assert (found["empty"], found["written"]) == (0, 10)
