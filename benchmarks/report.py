@@ -96,10 +96,8 @@ def replaced(document: str, block: str, *, begin: str = BEGIN, end: str = END) -
 def readme_lines(runs: Sequence[Run]) -> Iterator[str]:
     """The plot, a few targets, and how many of all are met."""
     counts = "One run" if len(runs) == 1 else f"{len(runs)} runs, their values beside each other"
-    yield f"{counts}, on {_machine(runs[0])}:"
-    yield ""
-    for run in runs:
-        yield f"    {run.command}"
+    commands = ", ".join(f"`{run.command}`" for run in runs)
+    yield f"{counts} ({commands}), on {_machine(runs[0])}:"
     yield ""
     yield f"![Records a second and CPU of each client]({PLOT.as_posix()})"
     yield ""

@@ -1,7 +1,7 @@
-"""Write what a run of `spark_suite.py` has measured into the README and `RESULTS.md`.
+"""Write what a run of `spark_suite.py` has measured into docs/spark.md and `RESULTS.md`.
 
 The runs are those in `benchmarks/results/spark` (``spark_suite.py --json FILE``), the benchmarks of
-one may be divided among several. The README gets a few rows between its markers, `RESULTS.md` the
+one may be divided among several. The page gets a few rows between its markers, `RESULTS.md` the
 whole table of targets, what is in the way of those that were missed, and every median. A row that
 is missed without a word about it in `spark/obstacles.py` is an error.
 ``--check`` tells whether the documents say what the runs say.
@@ -52,7 +52,7 @@ SUMMARY = (
     ("micro-batch, dense feed, 6 partitions, two tasks, batch, ms", OFFICIAL.name),
     ("idle query, a minute, requests", OFFICIAL.name),
 )
-"""The rows of the README: what is measured, and how the rival's name ends; four are missed."""
+"""The rows of the page: what is measured, and how the rival's name ends; four are missed."""
 
 
 def main(arguments: Sequence[str] | None = None, root: Path = ROOT) -> int:
@@ -64,7 +64,7 @@ def main(arguments: Sequence[str] | None = None, root: Path = ROOT) -> int:
     options = parser.parse_args(arguments)
     runs = [read_run(path) for path in sorted((root / RESULTS_FOLDER).glob("*.json"))]
     blocks = {
-        root / "README.md": "\n".join(readme_lines(runs)),
+        root / "docs" / "spark.md": "\n".join(page_lines(runs)),
         root / "benchmarks" / "RESULTS.md": "\n".join(results_lines(runs)),
     }
     wanted = {
@@ -80,10 +80,10 @@ def main(arguments: Sequence[str] | None = None, root: Path = ROOT) -> int:
     return 1 if stale and options.check else 0
 
 
-def readme_lines(runs: Sequence[Run]) -> Iterator[str]:
+def page_lines(runs: Sequence[Run]) -> Iterator[str]:
     """A few targets, and how many of all are met."""
     machine = _machine(runs[0])
-    yield f"Spark, beside its own Kafka source and sink (`make bench-spark`), on {machine}:"
+    yield f"Beside Spark's own Kafka source and sink (`make bench-spark`), on {machine}:"
     yield ""
     rows = target_rows(runs, TARGETS)
     chosen = [
@@ -98,7 +98,7 @@ def readme_lines(runs: Sequence[Run]) -> Iterator[str]:
     yield ""
     yield (
         f"{met_count} of {len(judged)} targets are met. All of them, and what is in the way of the "
-        f"others: [benchmarks/RESULTS.md](benchmarks/RESULTS.md)."
+        f"others, are in `benchmarks/RESULTS.md`."
     )
 
 

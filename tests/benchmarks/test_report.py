@@ -43,6 +43,7 @@ def test_the_documents_get_the_tables_between_their_markers(project: Path) -> No
         assert text.endswith(f"{report.END}\nafter\n")
         assert "old" not in text
     assert "    python benchmarks/suite.py\n" in (project / "benchmarks/RESULTS.md").read_text()
+    assert "(`python benchmarks/suite.py`)" in (project / "README.md").read_text()
     assert (project / report.PLOT).is_file()
 
 

@@ -29,6 +29,7 @@ while time.process_time() < 0.4: pass
 sys.stdout.write("x"); sys.stdout.flush(); sys.stdin.read()
 """
 NOOP = ("read", "none, noop")
+DOCUMENTS = ("docs/spark.md", "benchmarks/RESULTS.md")
 RUN = run_of(
     measured(NOOP, "pykclient", "records_per_second", 2_500_000),
     measured(NOOP, "Spark's own, tuned", "records_per_second", 1_000_000),
@@ -38,8 +39,8 @@ RUN = run_of(
 @pytest.fixture
 def project(tmp_path: Path) -> Path:
     """A project with empty documents and one run."""
-    (tmp_path / "benchmarks").mkdir()
-    for name in ("README.md", "benchmarks/RESULTS.md"):
+    for name in DOCUMENTS:
+        (tmp_path / name).parent.mkdir()
         (tmp_path / name).write_text(
             f"before\n{spark_report.BEGIN}\nold\n{spark_report.END}\nafter\n"
         )
@@ -77,7 +78,7 @@ def test_the_documents_get_the_rows_between_their_markers(project: Path) -> None
         "| read, none, noop, records/s | 2,500,000 | 1,000,000 | 2.50x | >= 2x Spark's own, tuned "
         "| met |"
     )
-    for name in ("README.md", "benchmarks/RESULTS.md"):
+    for name in DOCUMENTS:
         text = (project / name).read_text()
         assert row in text
         assert "old" not in text
@@ -99,7 +100,7 @@ def test_each_row_that_may_be_missed_has_a_word(target: Target) -> None:
     assert obstacle(target.what, target.wanted, OBSTACLES)
 
 
-def test_each_row_of_the_readme_is_a_target() -> None:
+def test_each_row_of_the_page_is_a_target() -> None:
     for what, rival in spark_report.SUMMARY:
         assert [t for t in TARGETS if t.what == what and t.wanted.endswith(f"x {rival}")], what
 
