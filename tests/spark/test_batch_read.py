@@ -286,7 +286,7 @@ def test_an_option_that_only_a_stream_can_have_is_refused_by_the_first_action(
     ("setting", "value", "complaint"),
     [
         ("fetch.min.byte", "1", "Did you mean 'fetch.min.bytes'?"),
-        ("security.protocol", "SSL", "not built yet"),
+        ("ssl.engine.factory.class", "my.Factory", "not built"),
         ("fetch.max.bytes", "many", "it must be an integer"),
     ],
 )
