@@ -466,7 +466,7 @@ class BrokerUnsupportedVersionError(BrokerError, UnsupportedVersionError):
 
 
 class TopicAlreadyExistsError(BrokerError):
-    """There is a topic with this name."""
+    """There is a topic with this name. Use it as it is, delete it first, or choose another name."""
 
     code = 36
     name = "TOPIC_ALREADY_EXISTS"

@@ -164,7 +164,9 @@ TEXTS = {
     "UNSUPPORTED_VERSION": (
         "The broker does not speak this version of the request, or a feature it needs is off."
     ),
-    "TOPIC_ALREADY_EXISTS": "There is a topic with this name.",
+    "TOPIC_ALREADY_EXISTS": (
+        "There is a topic with this name. Use it as it is, delete it first, or choose another name."
+    ),
     "INVALID_PARTITIONS": (
         "The number of partitions is not allowed: it must be at least 1 and can only grow."
     ),
