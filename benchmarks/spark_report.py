@@ -28,7 +28,7 @@ from measuring.tables import (
 )
 from report import replaced
 from spark.contender import CEILING, OFFICIAL, TUNED
-from spark.obstacles import OBSTACLES
+from spark.obstacles import OBSTACLES, PROFILE, PROFILE_COMMAND
 from spark.targets import TARGETS
 
 if TYPE_CHECKING:
@@ -114,6 +114,10 @@ def results_lines(runs: Sequence[Run]) -> Iterator[str]:
     yield ""
     yield NOT_YET
     yield from missed_lines(rows)
+    yield ""
+    yield f"    {PROFILE_COMMAND}"
+    yield ""
+    yield from markdown(PROFILE[0], PROFILE[1:])
     yield ""
     yield "Medians, with the smallest and the largest value."
     measurements = [one for run in runs for one in run.measurements]

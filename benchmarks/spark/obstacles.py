@@ -9,14 +9,15 @@ from measuring.obstacles import Obstacle
 from spark.contender import CEILING, CEILING_VALUE, OURS
 
 _SHARED_CORES = (
-    "the two cores serve the broker, two Python workers and the JVM, and are 90 % busy: what is "
-    "missing is CPU. Beside what the ceiling takes, a record costs a worker 0.15 us and the broker "
-    "0.05. By `perf`, the largest parts of a worker are the interpreter, once per request and "
-    "batch (11 %), the kernel's copies in and out (17), copying into Arrow's columns (8), the "
-    "checksum (6), decoding (4) and filling offsets and times (3). Tried: a receive buffer that "
-    "the system sizes (0.25 us a record, then 0.11 to 0.21), fetches of 8 MiB (0.15 to 0.12, the "
-    "stream to the JVM included), Arrow batches of 1,500 to 40,000 rows, not 10,000 (11 % more CPU "
-    "to 6 % less). Not tried: columns that grow as batches are decoded."
+    "CPU: two cores serve the broker, the Python workers and the JVM, and a read keeps them busy. "
+    "By the profile below two thirds of it are Spark's JVM, which the ceiling has as well; by a "
+    "recording of its methods (JFR), half of what its task threads do is making its own rows of "
+    "Arrow's columns. Of what is ours alone the broker is a third, the interpreter, once per "
+    "request and batch, another, and copies, the kernel's included, checksum, decoding and filling "
+    "columns the rest. What a worker has loaded is kept from Spark's collection of garbage after "
+    "each task; the ceiling's workers are not: a sixth of its CPU (values only). Tried: a receive "
+    "buffer that the system sizes, fetches of 8 MiB, Arrow batches of 1,500 to 40,000 rows (11 % "
+    "more CPU to 6 % less). Not tried: columns that grow as batches are decoded."
 )
 
 OBSTACLES: tuple[Obstacle, ...] = (
@@ -26,7 +27,8 @@ OBSTACLES: tuple[Obstacle, ...] = (
         "read,",
         "a record's bytes are fetched, checked and decoded whole, whatever columns are wanted: "
         "what a projection saves is the making of columns, their way to the JVM, and Spark's own "
-        "cost of a column.",
+        "cost of a column. By the profile below, broker and workers take as much CPU with values "
+        "alone as with all columns; it is the JVM that takes less.",
         rival=f"x {OURS.name}",
     ),
     Obstacle(
@@ -41,27 +43,30 @@ OBSTACLES: tuple[Obstacle, ...] = (
     ),
     Obstacle(
         "write, lz4",
-        "a million rows take 0.95 s of CPU, brokers included, which is all that two cores have in "
-        "that time; Spark's own sink takes 1.06 of 1.14. By `perf`, a worker spends a third of its "
-        "time on copies and compression. Tried: a send buffer that the system sizes; batches of a "
-        "megabyte (sizes are counted before compression, so there are more batches than of "
-        "Java's): no less CPU. Not tried: lz4 by another library than cramjam, which takes a fifth "
-        "longer to compress than the package lz4.",
+        "by the profile below the broker, which writes the same bytes for both sides, takes 43 % "
+        "of the CPU and Spark's JVM 28; a worker takes 27, of which a quarter is compression (in "
+        "the task's own thread, so both cores compress), a third the interpreter, and a sixth "
+        "copies. Tried: a send buffer that the system sizes; batches of a megabyte (sizes are "
+        "counted before compression, so there are more batches than of Java's): no less CPU. Not "
+        "tried: lz4 by another library than cramjam, which takes a fifth longer to compress than "
+        "the package lz4.",
     ),
     Obstacle(
         "write,",
-        "rows pass from the JVM to a Python worker as Arrow batches first, which costs Spark "
-        "0.3 us a row; the worker takes 0.2 to 0.3 more (0.3 to 0.4 with lz4), and the broker, "
-        "which writes the same bytes for both, has the same cores. Tried: a send buffer that the "
-        "system sizes.",
+        "by the profile below the broker, which writes the same bytes for both sides, takes 46 % "
+        "of the CPU and Spark's JVM 33, where rows become Arrow batches for the Python worker; "
+        "the worker takes 20, of which half is the interpreter and a seventh copies. Tried: a send "
+        "buffer that the system sizes.",
     ),
     Obstacle(
         "micro-batch,",
-        "a batch of a Python source costs Spark a task in a Python worker for each partition, of "
-        "which two run at a time, and the two writes of the checkpoint. A source whose tasks yield "
-        "one ready row is no faster (in one session, at load 10, medians of two turns: 581 and 747 "
-        "ms, ours 541 and 496, Spark's own 451 and 459). With `maxPartitions` 2 two tasks read the "
-        "six partitions (235 and 199 there): the row `pykclient, two tasks`.",
+        "a batch costs Spark a task in a Python worker for each partition, of which two run at a "
+        "time, and the two writes of the checkpoint. Spark collects a worker's garbage after each "
+        "task, which took 58 ms of CPU beside 6 for the task, and 0.1 since what is loaded is kept "
+        "from the collector: in a session each at load 14, a batch took 760 ms before, beside "
+        "Spark's own 547, of which 520 were its tasks, and 266 and 346 since, beside 434 and 532, "
+        "of which 106 and 127 were its tasks and 100 and 121 the checkpoint. With `maxPartitions` "
+        "2 two tasks read the six partitions: the row `pykclient, two tasks`.",
     ),
     Obstacle("stream requests,", "the cause is not known: tasks look up nothing."),
     Obstacle(
@@ -81,3 +86,31 @@ OBSTACLES: tuple[Obstacle, ...] = (
     ),
 )
 """The first that fits is reported."""
+
+PROFILE_COMMAND = (
+    "perf record -a -e cpu-clock -F 497    # beside `spark_suite.py --only read`, or write"
+)
+PROFILE: tuple[tuple[str, ...], ...] = (
+    (
+        "% of the CPU, that of others on the machine left out",
+        "read, none, noop",
+        "value only",
+        "ceiling, value only",
+        "write, none",
+        "write, lz4",
+    ),
+    ("Spark's task threads", "58", "45", "57", "21", "21"),
+    ("the rest of Spark's JVM, its compilers included", "9", "11", "11", "12", "7"),
+    ("broker; for writes with making and deleting topics", "8", "11", "0", "46", "43"),
+    ("planning processes and driver", "1", "2", "4", "2", "2"),
+    ("worker: interpreter", "8", "11", "3", "8", "9"),
+    ("worker: kernel, mostly sockets", "7", "9", "6", "2", "2"),
+    ("worker: collecting garbage", "0", "0", "17", "2", "2"),
+    ("worker: copies", "2", "3", "0", "3", "4"),
+    ("worker: checksum", "2", "3", "", "1", "0"),
+    ("worker: decoding and filling columns", "2", "4", "", "", ""),
+    ("worker: dividing rows and filling batches", "", "", "", "2", "2"),
+    ("worker: compression", "", "", "", "", "7"),
+    ("worker: Arrow and the rest", "3", "2", "1", "2", "2"),
+)
+"""Where the CPU goes, by the samples of `perf` in repeated runs of one case on 23 November 2026."""
