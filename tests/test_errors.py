@@ -307,7 +307,7 @@ def test_message_of_the_broker_stands_before_the_explanation() -> None:
     error = error_for_code(36, "Topic 'a' already exists.")
     assert str(error) == (
         "TOPIC_ALREADY_EXISTS (error code 36): Topic 'a' already exists."
-        " There is a topic with this name"
+        " There is a topic with this name. Use it as it is, delete it first, or choose another name"
     )
 
 
