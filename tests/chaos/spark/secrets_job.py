@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 JAAS = "kafka.sasl.jaas.config"
+PROTOCOL = "kafka.security.protocol"
 
 
 def failing(attempt: Callable[[], object]) -> None:
@@ -28,7 +29,7 @@ def failing(attempt: Callable[[], object]) -> None:
     except Exception:  # noqa: BLE001 - whatever Spark makes of it is what is looked at
         sys.stdout.write(f"FAILED {traceback.format_exc()}\n")
     else:
-        raise AssertionError("a secret was taken that no client can use yet")
+        raise AssertionError("a secret was taken that no client can use")
 
 
 def main() -> None:
@@ -53,23 +54,34 @@ def main() -> None:
     started.explain(True)
 
     refused = spark.read.format("pykafka").options(**servers, subscribe=job["source"])
-    failing(lambda: refused.option(JAAS, secret).load().count())
-    failing(lambda: refused.option("kafka.ssl.keystore.key", secret).load().count())
+    failing(lambda: refused.option(PROTOCOL, "SASL_PLAINTEXT").option(JAAS, secret).load().count())
+    failing(
+        lambda: (
+            refused.option(PROTOCOL, "SSL").option("kafka.ssl.keystore.key", secret).load().count()
+        )
+    )
     failing(
         lambda: (
             frame.select("value")
             .write.format("pykafka")
             .mode("append")
             .options(**servers, topic=job["sink"])
+            .option(PROTOCOL, "SASL_PLAINTEXT")
             .option(JAAS, secret)
             .save()
         )
     )
-    streamed = stream.option(JAAS, secret).load().writeStream.format("noop")
+    streamed = (
+        stream.option(PROTOCOL, "SASL_PLAINTEXT")
+        .option(JAAS, secret)
+        .load()
+        .writeStream.format("noop")
+    )
     failing(lambda: streamed.trigger(availableNow=True).start().awaitTermination())
     options = {
         **servers,
         "subscribe": job["source"],
+        PROTOCOL: "SASL_SSL",
         "kafka.ssl.keystore.key": secret,
         JAAS: secret,
     }

@@ -258,7 +258,6 @@ def test_a_secret_is_nowhere_to_be_seen(
     assert status == 0, log[-3_000:]
     assert "\nDONE" in log
     assert log.count("\nFAILED ") == 5
-    assert "<hidden> is refused" in log
     plans = shown(folder, "SparkListenerSQLExecutionStart")
     assert any(path.is_relative_to(events) for path in plans)
     assert shown(folder, SECRET) == []
