@@ -145,6 +145,17 @@ def test_ctrl_c_ends_reading_with_what_was_printed(broker: FakeKafka, filled: st
 
 
 @pytest.mark.promise("Ctrl-C ends a command with one line, what it did, and status 130")
+def test_ctrl_c_ends_the_reading_of_a_file(broker: FakeKafka, segment: Path) -> None:
+    segment.write_bytes(segment.read_bytes() * 50_000)  # more than a pipe holds
+    with start(broker, "log", "--data", str(segment), stdout=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline().startswith(b"Dumping ")
+        process.send_signal(signal.SIGINT)
+        complaint = process.communicate(timeout=TIMEOUT_S)[1]
+    assert (process.returncode, complaint) == (130, b"pykclient: interrupted\n")
+
+
+@pytest.mark.promise("Ctrl-C ends a command with one line, what it did, and status 130")
 @pytest.mark.parametrize("command", ["scan -t t", "topics list", "groups list"])
 def test_ctrl_c_ends_waiting_for_a_broker(broker: FakeKafka, command: str) -> None:
     with socket.create_server(("127.0.0.1", 0)) as server:
