@@ -63,9 +63,9 @@ SETTINGS = [
     Setting(Consumer, "auto_offset_reset", "smallest", "earliest"),
     Setting(Consumer, "auto_offset_reset", "largest", "latest"),
     Setting(Consumer, "acks", "all", "producer"),
-    Setting(Producer, "security_protocol", "SASL_SSL", "PLAINTEXT"),
-    Setting(Consumer, "sasl.mechanism", "PLAIN", "PLAINTEXT"),
-    Setting(Admin, "ssl.keystore.location", "a.pem", "PLAINTEXT"),
+    Setting(Producer, "security_protocol", "TLS", "PLAINTEXT"),
+    Setting(Consumer, "sasl.mechanism", "SCRAM", "SCRAM-SHA-256"),
+    Setting(Admin, "ssl.engine.factory.class", "a.B", "not built"),
     Setting(Admin, "bootstrap_servers", "localhost:99999", "host:port"),
     Setting(Admin, "bootstrap_servers", "", "host:port"),
 ]
@@ -89,7 +89,7 @@ def test_a_bad_setting_is_refused_by_name_with_its_cure(setting: Setting) -> Non
 @pytest.mark.parametrize("client", [Producer, Consumer, Admin])
 def test_a_secret_is_not_shown_by_its_refusal(client: type[Producer | Consumer | Admin]) -> None:
     with pytest.raises(ConfigError) as raised:
-        client({"bootstrap.servers": "localhost:9092", "ssl.key.password": "open sesame"})
+        client({"bootstrap.servers": "localhost:9092", "ssl.key.pasword": "open sesame"})
     assert "open sesame" not in str(raised.value)
 
 

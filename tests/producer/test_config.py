@@ -85,7 +85,7 @@ def test_short_and_kafkas_names_of_class_settings_are_the_same() -> None:
 
 def test_both_names_of_a_class_setting_at_once_are_refused() -> None:
     with pytest.raises(ConfigError, match="'partitioner_class' and 'partitioner' are the same"):
-        make_config(partitioner="a:b", partitioner_class="a:b")
+        make_config(partitioner="a:b", partitioner_class="a:c")
 
 
 @pytest.mark.parametrize("value", ["gz", "GZIP", "", None, 1])

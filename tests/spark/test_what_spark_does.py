@@ -213,12 +213,14 @@ def test_spark_requests_the_initial_offset_twice_and_again_if_the_first_batch_fa
     assert arguments(lives.second, "partitions") == [[150, 101], [101, 102], [102, 103]]
 
 
-def test_spark_commits_a_batch_with_the_next_one_and_never_stops_a_reader(lives: Lives) -> None:
+def test_spark_commits_a_batch_with_the_next_one_and_not_at_the_end(lives: Lives) -> None:
     named = [(call.name, call.argument) for call in lives.second]
     assert arguments(lives.second, "commit") == [101, 102]
     assert named.index(("latestOffset", 102)) < named.index(("commit", 102))
     assert named.index(("commit", 102)) < named.index(("partitions", [102, 103]))
-    assert "stop" not in {name for name, _ in named}
+    # Nor is anything left to `stop`: it comes, if at all, from a worker that sees its end before it
+    # is killed.
+    assert "stop" not in [name for name, _ in named][:-1]
 
 
 def test_spark_shows_a_python_source_nothing_of_the_checkpoint(lives: Lives) -> None:

@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections import deque
 from typing import TYPE_CHECKING
 
-from pykclient.errors.base import FrameTooLargeError
+from pykclient.errors.base import FrameTooLargeError, TlsError
 from pykclient.protocol.framing import FrameBuffer
 from pykclient.testing.fake.call import CallState
 
@@ -79,7 +79,7 @@ class FakeConnection:
         """Serve what is complete with the `count` bytes that were put into the buffer."""
         try:
             frames = self._frames.buffer_updated(count)
-        except FrameTooLargeError:
+        except (FrameTooLargeError, TlsError):
             self.close()
             return
         if not self._is_silent and not self.is_closed:
