@@ -82,7 +82,7 @@ def ssl_context_object() -> Kind[object]:
 
 
 class SecurityConfig:
-    """How connections are encrypted, whom they trust, and as whom they authenticate."""
+    """How connections are encrypted, which authorities they trust, and how they authenticate."""
 
     security_protocol = Setting(
         choice({name: name for name in PROTOCOLS}, is_case_kept=False),

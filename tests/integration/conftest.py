@@ -35,7 +35,7 @@ def shared_cluster(request: pytest.FixtureRequest, name: str = "kafka_cluster") 
 
 
 FORBIDDEN = "forbidden-"
-"""How topics are called that a user `carol` alone may use, whom the cluster has not."""
+"""The prefix of topics that are for a user `carol` alone, and the cluster has no such user."""
 SECURITY = ClusterSecurity(
     listeners=("SSL", "MTLS", "SASL_SSL", "SASL_PLAINTEXT", "RENEWED:SSL", "REAUTH:SASL_PLAINTEXT"),
     users={"alice": "alice-secret", "bob smith": 'w"\\ö, =]'},

@@ -257,6 +257,30 @@ def test_the_next_connection_to_an_address_resumes_the_session(
     assert [scene.peer(0).is_resumed, scene.peer(1).is_resumed] == [False, True]
 
 
+def test_a_session_of_before_a_renewal_is_not_resumed(
+    authority: trustme.CA, tmp_path: Path
+) -> None:
+    """It belongs to the former certificates, and OpenSSL refuses it with the new ones."""
+    place = tmp_path / "authority.pem"
+    authority.cert_pem.write_to_path(str(place))
+    scene = Scene(server_context(authority.issue_cert(HOST)), ssl_truststore_location=place)
+    former = scene.connect()
+    scene.peer().send(b"x")
+    scene.port.wait(0)
+    place.write_bytes(place.read_bytes() + b"\n")
+    assert scene.connect().error is None
+    scene.port.close(former)
+    assert scene.connect().error is None
+    assert not scene.peer().is_resumed
+
+
+def test_a_host_that_no_certificate_can_be_for_is_refused(scene: Scene) -> None:
+    """A broker may advertise any: the reason ends this connection, and nothing else."""
+    sink = scene.connect(".kafka.example")
+    with pytest.raises(TlsError, match=r"TLS cannot verify a host of this name.*advertised"):
+        raise_of(sink)
+
+
 def test_an_end_without_goodbye_is_an_end(scene: Scene) -> None:
     sink = scene.connect()
     scene.below.hang_up(scene.below.streams[0])

@@ -105,6 +105,10 @@ class SslFactory:
             incoming, outgoing, server_hostname=host.rstrip("."), session=session
         )
 
+    def has_made(self, engine: ssl.SSLObject) -> bool:
+        """Return whether an engine is of the present state of the files."""
+        return engine.context is self._context
+
     def _read_stamps(self) -> dict[str, tuple[int, int, int] | None]:
         return {key: _stamp(place) for key, place in self._files().items()}
 
@@ -162,7 +166,7 @@ class SslFactory:
                 "ssl_cipher_suites has none for the versions of ssl_enabled_protocols."
             )
 
-    # Whom we trust.
+    # Trust.
 
     def _load_trust(self, context: ssl.SSLContext) -> None:
         config = self._config
@@ -205,7 +209,7 @@ class SslFactory:
             raise ConfigError(f"{setting} cannot be used: {_reason(error)}.") from error
         context.verify_flags |= ssl.VERIFY_CRL_CHECK_LEAF
 
-    # Who we are.
+    # The client's own certificate.
 
     def _load_identity(self, context: ssl.SSLContext) -> None:
         config = self._config

@@ -109,9 +109,13 @@ class TlsPort:
     def has_identity(self) -> bool:
         return self._factory.has_identity
 
-    def keep_session(self, address: tuple[str, int], session: ssl.SSLSession | None) -> None:
-        """Keep a session, so that the next connection to the address is open sooner."""
-        if session is None or not session.has_ticket:
+    def keep_session(self, address: tuple[str, int], engine: ssl.SSLObject) -> None:
+        """Keep a session, so that the next connection to the address is open sooner.
+
+        One of a former state of the files is of no use: OpenSSL refuses it.
+        """
+        session = engine.session
+        if session is None or not session.has_ticket or not self._factory.has_made(engine):
             return
         self._sessions.pop(address, None)
         self._sessions[address] = session
@@ -150,8 +154,13 @@ class TlsStream:
     def on_opened(self) -> None:
         self._to(TlsState.SECURING)
         self._buffer = memoryview(bytearray(RECEIVE_BYTES))
-        self._engine = self._owner.engine(self._address, self._incoming, self._outgoing)
-        self._secure(self._engine)
+        try:
+            engine = self._owner.engine(self._address, self._incoming, self._outgoing)
+        except ValueError as error:
+            self._fail(tls_errors.unusable_name(self.name, error))
+            return
+        self._engine = engine
+        self._secure(engine)
 
     def get_buffer(self) -> memoryview:
         return self._buffer
@@ -190,7 +199,7 @@ class TlsStream:
         """Say goodbye, without waiting for the peer's, and close the stream below."""
         engine = self._engine
         if engine is not None and self.state is TlsState.OPEN:
-            self._owner.keep_session(self._address, engine.session)
+            self._owner.keep_session(self._address, engine)
             with suppress(ssl.SSLError):  # the peer's goodbye, which is not waited for
                 engine.unwrap()
             self._flush()

@@ -98,6 +98,16 @@ def stream_error(name: str, cause: ssl.SSLError, *, has_identity: bool) -> Kafka
     return error
 
 
+def unusable_name(name: str, cause: ValueError) -> TlsError:
+    """Return the error of a host that no certificate can be for."""
+    error = TlsError(
+        f"{name}: TLS cannot verify a host of this name ({cause}); check bootstrap_servers, or the "
+        f"broker's advertised.listeners"
+    )
+    error.__cause__ = cause
+    return error
+
+
 def hung_up(name: str, cause: KafkaError) -> KafkaError:
     """Return the error of a peer that closed the connection during the handshake.
 
