@@ -9,19 +9,24 @@ Owner: any thread may wake it, look at it and close it; the selector is the thre
 from __future__ import annotations
 
 import contextlib
+import os
 import selectors
 import socket
 import threading
+import time
 from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, Final, Self
 
 from pykclient.errors.base import ClosedError, KafkaError, KafkaTimeoutError
+from pykclient.network.gate import Gate
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from types import TracebackType
 
 CLOSE_TIMEOUT_S: Final = 10.0
+LOOK_AGAIN_S: Final = 1.0
+"""Windows hands Ctrl-C to a thread only when it has stopped waiting."""
 
 
 class Closing(ABC):
@@ -58,6 +63,9 @@ class ServingThread:
         self._end = end
         self._hint = hint
         self._is_closing = False
+        self._has_ended = False
+        self._pid = os.getpid()
+        self._waiting: dict[Gate, None] = {}
         self._failure: BaseException | None = None
         self._waker, self._woken = socket.socketpair()
         for side in (self._waker, self._woken):
@@ -73,7 +81,8 @@ class ServingThread:
     @property
     def is_alive(self) -> bool:
         """Whether there will be another turn."""
-        return self._thread.is_alive()
+        # In the child of a fork there is no such thread.
+        return not self._has_ended and self._pid == os.getpid()
 
     def start(self, name: str) -> None:
         """Begin, under this name of the thread."""
@@ -83,7 +92,7 @@ class ServingThread:
     def wake(self) -> None:
         """Have `select` return soon. May be called from any thread."""
         # Enough is there to wake it; or it has ended, which the next use raises.
-        with contextlib.suppress(BlockingIOError, BrokenPipeError):
+        with contextlib.suppress(OSError):
             self._waker.send(b"\0")
 
     def select(self, timeout_s: float | None) -> list[tuple[selectors.SelectorKey, int]]:
@@ -98,7 +107,7 @@ class ServingThread:
 
     def wait(self) -> None:
         """Wait until the thread has ended. Raises `KafkaError` when it has failed."""
-        self._thread.join()
+        self._await_end(threading.TIMEOUT_MAX)
         self._check_failure()
 
     def check_open(self) -> None:
@@ -118,14 +127,33 @@ class ServingThread:
             return
         self._is_closing = True
         self.wake()
-        self._thread.join(CLOSE_TIMEOUT_S)
-        if self._thread.is_alive():
+        if not self._await_end(CLOSE_TIMEOUT_S):
             raise KafkaTimeoutError(
                 f"{self._what} did not end within {CLOSE_TIMEOUT_S * 1000:.0f} ms: {self._hint}"
             )
         self._waker.close()
         self._woken.close()
         self._check_failure()
+
+    def _await_end(self, timeout_s: float) -> bool:
+        """Wait until the thread uses nothing any more; return whether it does not.
+
+        Not by `Thread.join`: before Python 3.13 a handler that raises in it, as that of Ctrl-C
+        does, has the thread counted as ended while it runs (bpo-45274). Then what it uses would be
+        closed under it.
+        """
+        deadline_s = time.monotonic() + timeout_s
+        gate = Gate()
+        try:
+            self._waiting[gate] = None
+            while self.is_alive:
+                left_s = deadline_s - time.monotonic()
+                if left_s <= 0:
+                    return False
+                gate.wait(min(left_s, LOOK_AGAIN_S))
+        finally:
+            self._waiting.pop(gate, None)
+        return True
 
     def _check_failure(self) -> None:
         if isinstance(self._failure, KafkaError):
@@ -140,5 +168,10 @@ class ServingThread:
         except Exception as error:  # noqa: BLE001 (raised by `check_open` and `close`)
             self._failure = error
         finally:
-            self._end()
-            self.selector.close()
+            try:
+                self._end()
+                self.selector.close()
+            finally:
+                self._has_ended = True
+                for gate in list(self._waiting):
+                    gate.open()

@@ -11,6 +11,7 @@ Owner: its own thread; the cluster belongs to whoever holds the lock, which `con
 from __future__ import annotations
 
 import contextlib
+import errno
 import logging
 import selectors
 import socket
@@ -39,6 +40,9 @@ BACKLOG = 128
 PORT_MAX = 65_535
 LINK_COUNT_MAX = 500
 """Further connections are closed at once: descriptors are those of the test's whole process."""
+REST_MS = 100
+"""How long a port takes no connections where the process has no descriptors left for them."""
+NO_ROOM_ERRNOS = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM})
 UNSENT_BYTES_MAX = 16 * 1024 * 1024
 """While so much waits for a client that does not read, nothing more is read from it."""
 
@@ -202,16 +206,18 @@ class FakeKafka(Closing):
         self._follow_brokers()
         while self._changed:
             self._flush(self._changed.pop())
-        deadline_ms = self._cluster.next_deadline_ms()
+        dues_ms = [self._cluster.next_deadline_ms()]
+        dues_ms += [listener.resting_until_ms for listener in self._listeners.values()]
+        deadline_ms = min((due for due in dues_ms if due is not None), default=None)
         return None if deadline_ms is None else max(0, deadline_ms - now_ms) / 1000
 
     def _follow_brokers(self) -> None:
         """Have the ports of brokers that run listen, and the others refuse. Requires the lock."""
         for broker in self._cluster.brokers.values():
-            self._listeners[broker.id].follow(broker, self._selector)
+            self._listeners[broker.id].follow(broker, self._selector, _now_ms())
 
     def _accept(self, listener: _Listener) -> None:
-        found = listener.accept()
+        found = listener.accept(self._selector, _now_ms())
         if found is None:
             return
         accepted, client_host = found
@@ -276,7 +282,11 @@ class FakeKafka(Closing):
 
 
 class _Listener:
-    """A broker's port: listening while the broker runs, and kept while it does not."""
+    """A broker's port: listening while the broker runs, and kept while it does not.
+
+    Where the process has no descriptors left, the port *rests*: connections wait in its backlog,
+    instead of being reported again and again to a thread that can take none.
+    """
 
     def __init__(
         self,
@@ -286,6 +296,9 @@ class _Listener:
         selector: selectors.BaseSelector,
     ) -> None:
         self.broker_id = broker.id
+        self.resting_until_ms: int | None = None
+        """None: it takes connections, or does not listen."""
+        self._has_complained = False
         self._is_listening = True
         self._socket = listening
         self._address = Address(*listening.getsockname()[:2])
@@ -293,8 +306,8 @@ class _Listener:
         broker.host = advertised_host
         broker.port = self._address.port
 
-    def follow(self, broker: Broker, selector: selectors.BaseSelector) -> None:
-        """Listen if the broker runs, refuse if it does not."""
+    def follow(self, broker: Broker, selector: selectors.BaseSelector, now_ms: int) -> None:
+        """Listen if the broker runs, refuse if it does not; end a rest that is over."""
         if broker.is_alive and not self._is_listening:
             _listen(self._socket)
             selector.register(self._socket, selectors.EVENT_READ, self)
@@ -302,13 +315,21 @@ class _Listener:
         elif not broker.is_alive and self._is_listening:
             self.close(selector)
             self._socket = _bound(*self._address)
+        elif self.resting_until_ms is not None and self.resting_until_ms <= now_ms:
+            selector.register(self._socket, selectors.EVENT_READ, self)
+            self.resting_until_ms = None
 
-    def accept(self) -> tuple[socket.socket, str] | None:
-        """A new connection and its client's host, None if it has gone already."""
+    def accept(
+        self, selector: selectors.BaseSelector, now_ms: int
+    ) -> tuple[socket.socket, str] | None:
+        """A new connection and its client's host, None if it has gone already, or has to wait."""
         try:
             accepted, address = self._socket.accept()
-        except OSError:
+        except OSError as error:
+            if error.errno in NO_ROOM_ERRNOS:
+                self._rest(selector, now_ms + REST_MS, error)
             return None
+        self._has_complained = False
         accepted.setblocking(False)
         try:
             accepted.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
@@ -317,9 +338,23 @@ class _Listener:
             return None
         return accepted, address[0]
 
+    def _rest(self, selector: selectors.BaseSelector, until_ms: int, error: OSError) -> None:
+        selector.unregister(self._socket)
+        self.resting_until_ms = until_ms
+        if not self._has_complained:
+            self._has_complained = True
+            log.warning(
+                "%s: connections have to wait: %s; close what is open, or raise the limit of open "
+                "files (ulimit -n)",
+                self._address,
+                error.strerror,
+            )
+
     def close(self, selector: selectors.BaseSelector) -> None:
         if self._is_listening:
-            selector.unregister(self._socket)
+            if self.resting_until_ms is None:
+                selector.unregister(self._socket)
+            self.resting_until_ms = None
             self._is_listening = False
         self._socket.close()
 

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import socket
 import struct
 import sys
+import threading
+import time
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from pykclient import Admin
 from pykclient.testing import FakeKafka
+from pykclient.testing.fake import server
 from pykclient.testing.fake.data_directory import DataDirectory
 
 if TYPE_CHECKING:
@@ -56,3 +60,40 @@ def test_a_port_that_is_taken_while_the_folder_is_read_is_named_and_all_is_given
         assert len(os.listdir(DESCRIPTORS)) == before
     with FakeKafka(port=port, data=tmp_path):
         pass  # the folder is free again
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="elsewhere select itself obeys the limit")
+def test_without_descriptors_connections_wait_and_are_served_later(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    import resource
+
+    caplog.set_level(logging.WARNING, "pykclient.testing")
+    tried = threading.Semaphore(0)
+    accept = server._Listener.accept
+
+    def counted(*arguments: Any) -> tuple[socket.socket, str] | None:
+        try:
+            return accept(*arguments)
+        finally:
+            tried.release()
+
+    monkeypatch.setattr(server._Listener, "accept", counted)
+    limits = resource.getrlimit(resource.RLIMIT_NOFILE)
+    with FakeKafka() as fake:
+        host, port = fake.bootstrap_servers.split(":")
+        with fake.control(), socket.socket() as client:  # the limit is there before it is accepted
+            client.connect((host, int(port)))
+            started_s = time.monotonic()
+            resource.setrlimit(resource.RLIMIT_NOFILE, (0, limits[1]))
+        try:
+            attempts = 3
+            assert all(tried.acquire(timeout=10) for _ in range(attempts))
+            rested_ms = (time.monotonic() - started_s) * 1_000
+        finally:
+            resource.setrlimit(resource.RLIMIT_NOFILE, limits)
+        assert rested_ms >= (attempts - 1) * server.REST_MS, "it tried again and again"
+        with Admin(bootstrap_servers=fake.bootstrap_servers) as admin:
+            assert admin.list_topics(timeout=10) == {}
+    (message,) = caplog.messages
+    assert "Too many open files; close what is open, or raise the limit" in message
