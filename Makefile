@@ -50,13 +50,13 @@ help:
 # Kafka needs a Java, which the demo has no need for: it says at once what runs in the place of what.
 demo: $(COMPILED)
 	@if $(PYTHON) -m pykclient.testing.cluster.java >/dev/null 2>&1; then \
-	  $(PYTHON) -m pykclient.testing.cluster.jars && $(PYTHON) -m pykclient.testing.cluster.class_archive; fi
+	  $(PYTHON) -m pykclient.testing.cluster.jars && $(PYTHON) -m pykclient.testing.cluster.kafka_classes; fi
 	$(PYTHON) examples/flights_demo.py
 
 # The second run is for those who have no C compiler.
 test: check
 	@$(PYTHON) -m tests.spark.official_connector
-	@$(PYTHON) -m pykclient.testing.spark_cluster.class_archive
+	@$(PYTHON) -m pykclient.testing.spark_cluster.spark_classes
 	$(PYTHON) -m pytest $(SIDE_BY_SIDE) -m "not soak" --promises
 	PYKCLIENT_ACCEL=pure $(PYTHON) -m pytest --quiet $(SIDE_BY_SIDE) -m "not soak" $(TESTS_OF_PURE_CORE)
 
@@ -135,4 +135,4 @@ java: $(COMPILED)
 
 kafka: java
 	@$(PYTHON) -m pykclient.testing.cluster.jars
-	@$(PYTHON) -m pykclient.testing.cluster.class_archive
+	@$(PYTHON) -m pykclient.testing.cluster.kafka_classes

@@ -41,7 +41,7 @@ SET_UP = (
     *("tools/make_venv.sh", INSTALL, COMPILE),
     *("testing.cluster.java", "testing.cluster.jars"),
 )
-FOR_SPARK = ("tests.spark.official_connector", "spark_cluster.class_archive")
+FOR_SPARK = ("tests.spark.official_connector", "spark_cluster.spark_classes")
 CHECKS = (
     *("ruff check", "ruff format --check", "-m mypy", "lint-imports", "protogen --check"),
     *("config_reference --check", "state_tables --check", "spark_options --check"),
@@ -57,7 +57,7 @@ CHECKS = (
     [
         (
             "test",
-            (*SET_UP, "tests.spark.official_connector", "spark_cluster.class_archive", "-m pytest"),
+            (*SET_UP, "tests.spark.official_connector", "spark_cluster.spark_classes", "-m pytest"),
         ),
         ("test", (*CHECKS, "-m pytest")),
         ("demo", (*SET_UP, "examples/flights_demo.py")),

@@ -21,9 +21,9 @@ from pykclient.errors.base import (
     UsageError,
 )
 from pykclient.testing import BrokerFailedError, ClusterSecurity, KafkaCluster
-from pykclient.testing.cluster.class_archive import make_archive
 from pykclient.testing.cluster.jars import kafka_jars
 from pykclient.testing.cluster.java import find_java
+from pykclient.testing.cluster.kafka_classes import make_archive
 from pykclient.testing.cluster.probe import fetch_metadata
 from pykclient.testing.port import Address
 from tests.integration.confluent_tools import confluent_create_topic

@@ -16,10 +16,10 @@ import pytest
 
 from pykclient.testing.cluster.java import MissingPrerequisiteError
 from pykclient.testing.cluster.processes import BrokerState
-from pykclient.testing.spark_cluster.class_archive import make_archive
 from pykclient.testing.spark_cluster.cluster import WORKER_HOSTS, SparkCluster
 from pykclient.testing.spark_cluster.home import find_spark_home
 from pykclient.testing.spark_cluster.process_table import FoundProcess, ProcessTable, kill_all
+from pykclient.testing.spark_cluster.spark_classes import make_archive
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

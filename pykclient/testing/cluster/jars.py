@@ -100,7 +100,7 @@ class KafkaJars:
         return os.pathsep.join(str(jar) for jar in sorted(self.folder.glob("*.jar")))
 
     def class_archive(self, java: Java) -> Path:
-        """Where `class_archive` puts the classes as this Java maps them into its memory."""
+        """Where `kafka_classes` puts the classes as this Java maps them into its memory."""
         return self.folder / f"classes-{java.vm_version}.jsa"
 
     def java_options(self, java: Java) -> tuple[str, ...]:

@@ -1,4 +1,4 @@
-"""A driver that has a JVM load the classes of a Spark cluster, for `class_archive`.
+"""A driver that has a JVM load the classes of a Spark cluster, for `spark_classes`.
 
 Its argument is a folder for the checkpoint.
 

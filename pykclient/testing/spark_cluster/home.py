@@ -38,7 +38,7 @@ class SparkHome:
 
     @property
     def class_archive(self) -> Path:
-        """Where `class_archive` puts Spark's classes as this Java maps them into its memory."""
+        """Where `spark_classes` puts Spark's classes as this Java maps them into its memory."""
         version = importlib.metadata.version("pyspark")
         return cache_folder() / f"spark-{version}" / f"classes-{self.java.vm_version}.jsa"
 

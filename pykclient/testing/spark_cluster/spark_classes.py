@@ -3,7 +3,7 @@
 The archive of a PySpark and a Java lies in the user's cache. It is made once, from a driver that
 lived a little; where there is none, or the jars or Java have changed, a JVM reads the jars.
 
-Run as ``python -m pykclient.testing.spark_cluster.class_archive`` it makes the one that is missing.
+Run as ``python -m pykclient.testing.spark_cluster.spark_classes`` it makes the one that is missing.
 
 Owner: the file system; an archive comes into its place whole.
 Source: Java's ``-XX:ArchiveClassesAtExit`` and ``-XX:SharedArchiveFile`` (JEP 350).

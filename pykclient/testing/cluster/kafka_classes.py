@@ -3,7 +3,7 @@
 The archive of a Kafka version and a Java lies beside the jars. It is made once, from a broker that
 lived a little; where there is none, or the jars or Java have changed, a JVM reads the jars.
 
-Run as ``python -m pykclient.testing.cluster.class_archive`` it makes those that are missing.
+Run as ``python -m pykclient.testing.cluster.kafka_classes`` it makes those that are missing.
 
 Owner: the file system; an archive comes into its place whole.
 Source: Java's ``-XX:ArchiveClassesAtExit`` and ``-XX:SharedArchiveFile`` (JEP 350).
