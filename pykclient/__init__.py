@@ -29,7 +29,13 @@ if TYPE_CHECKING:
         ConfigType,
     )
     from pykclient.admin.groups import GroupDescription, GroupListing, MemberDescription
-    from pykclient.admin.topics import CreatedTopic, NewTopic, TopicDescription, TopicListing
+    from pykclient.admin.topics import (
+        CreatedTopic,
+        NewPartitions,
+        NewTopic,
+        TopicDescription,
+        TopicListing,
+    )
     from pykclient.config.keywords import AdminSettings, ConsumerSettings, ProducerSettings
     from pykclient.consumer.consumer import Consumer
     from pykclient.consumer.group.assignors import (
@@ -81,6 +87,7 @@ __all__ = [
     "GroupMetadata",
     "MemberDescription",
     "MetricName",
+    "NewPartitions",
     "NewTopic",
     "Node",
     "OffsetAndMetadata",
@@ -111,7 +118,7 @@ _HOME = {
         ".admin.configs": "AlterConfigOp AlterConfigOpType ConfigEntry ConfigResource "
         "ConfigResourceType ConfigSource ConfigSynonym ConfigType",
         ".admin.groups": "GroupDescription GroupListing MemberDescription",
-        ".admin.topics": "CreatedTopic NewTopic TopicDescription TopicListing",
+        ".admin.topics": "CreatedTopic NewPartitions NewTopic TopicDescription TopicListing",
         ".config.keywords": "AdminSettings ConsumerSettings ProducerSettings",
         ".consumer.consumer": "Consumer",
         ".consumer.group.assignors": "Assignment Assignor GroupMember RebalanceProtocol TopicRacks",
@@ -130,9 +137,25 @@ _HOME = {
 }
 
 
+_INSTEAD = {
+    **dict.fromkeys(("AdminClient", "KafkaAdminClient"), "Admin"),
+    **dict.fromkeys(("DeserializingConsumer", "KafkaConsumer"), "Consumer"),
+    **dict.fromkeys(("KafkaProducer", "SerializingProducer"), "Producer"),
+    **dict.fromkeys(("KafkaException", "KafkaError"), "errors.KafkaError"),
+    "Message": "ConsumerRecord",
+}
+"""What other clients' names are here. `from ... import` shows the text of no AttributeError."""
+
+
 if not TYPE_CHECKING:  # a type checker would take it for a promise of any name
 
     def __getattr__(name: str) -> object:
+        if name in _INSTEAD:
+            raise ImportError(
+                f"pykclient has no {name}; pykclient.{_INSTEAD[name]} takes its place: see the "
+                f"pages on coming from confluent-kafka and from kafka-python",
+                name=__name__,
+            )
         if name not in _HOME:
             raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
         value = getattr(importlib.import_module(_HOME[name], __name__), name)

@@ -19,6 +19,7 @@ import pykclient
 import pykclient.testing
 from pykclient import errors
 from pykclient.errors import base, broker
+from pykclient.network import live_client
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -34,7 +35,7 @@ CLIENT_NAMES = {
     *("GroupDescription", "GroupListing", "MemberDescription"),
     *("AlterConfigOp", "AlterConfigOpType", "ConfigEntry", "ConfigResource", "ConfigResourceType"),
     *("ConfigSource", "ConfigSynonym", "ConfigType"),
-    *("CreatedTopic", "NewTopic", "TopicDescription", "TopicListing"),
+    *("CreatedTopic", "NewPartitions", "NewTopic", "TopicDescription", "TopicListing"),
     *("Node", "PartitionInfo", "TopicPartition", "OffsetAndMetadata", "OffsetAndTimestamp"),
     *("MetricName", "TimestampType"),
     *("AdminSettings", "ConsumerSettings", "ProducerSettings"),
@@ -68,6 +69,8 @@ def public_functions() -> Iterator[tuple[str, object]]:
             if not inspect.isclass(exported):
                 continue
             for member_name, member in inspect.getmembers(exported):
+                if isinstance(member, live_client._Elsewhere):
+                    continue
                 is_ours = str(getattr(member, "__module__", "")).startswith("pykclient")
                 is_callable = inspect.isroutine(member) and is_ours
                 if not member_name.startswith("_") and (
@@ -89,6 +92,43 @@ def test_what_the_package_offers_is_listed_and_nothing_else_is_found() -> None:
     assert set(pykclient.__all__) <= set(dir(pykclient))
     with pytest.raises(AttributeError, match="no attribute 'Producers'"):
         pykclient.Producers  # type: ignore[attr-defined] # noqa: B018
+
+
+@pytest.mark.promise("other clients' names and methods are errors with what takes their place")
+@pytest.mark.parametrize(
+    ("name", "instead"),
+    [("KafkaConsumer", "Consumer"), ("AdminClient", "Admin"), ("KafkaError", "errors.KafkaError")],
+)
+def test_a_name_of_another_client_is_an_error_with_the_one_here(name: str, instead: str) -> None:
+    reason = rf"pykclient has no {name}; pykclient\.{instead} takes its place"
+    with pytest.raises(ImportError, match=reason):
+        exec(f"from pykclient import {name}")
+    assert name not in dir(pykclient)
+
+
+@pytest.mark.promise("other clients' names and methods are errors with what takes their place")
+@pytest.mark.parametrize("kind", [pykclient.Producer, pykclient.Consumer, pykclient.Admin])
+def test_a_method_of_another_client_is_an_error_with_the_one_here(kind: type) -> None:
+    with kind(bootstrap_servers="localhost:1") as client:
+        for name, instead in live_client.INSTEAD[kind.__name__].items():
+            reason = re.escape(f"{kind.__name__} has no {name}(): {instead}")
+            for owner in (client, kind):
+                with pytest.raises(AttributeError, match=f"^{reason}$"):
+                    getattr(owner, name)
+            assert name not in dir(client)
+            for called in re.findall(r"^use (\w+)\(", instead):
+                assert callable(getattr(client, called, getattr(pykclient.Consumer, called, None)))
+
+
+def test_methods_of_other_clients_slow_no_look_up() -> None:
+    """`__getattr__` and `__getattribute__` do, of whatever is looked up."""
+    for kind in (pykclient.Producer, pykclient.Consumer, pykclient.Admin):
+        assert not hasattr(kind, "__getattr__")
+        assert kind.__getattribute__ is object.__getattribute__
+        bases = [vars(each) for each in kind.__mro__]
+        for name in live_client.INSTEAD[kind.__name__]:
+            (added,) = [members[name] for members in bases if name in members]
+            assert isinstance(added, live_client._Elsewhere), "it takes no method's place"
 
 
 def test_names_that_are_loaded_at_first_use_are_listed_before() -> None:

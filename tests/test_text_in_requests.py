@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from pykclient import Admin, Consumer, NewTopic, Producer, TopicPartition
+from pykclient import Admin, Consumer, NewPartitions, NewTopic, Producer, TopicPartition
 from pykclient.errors import ConfigError, UsageError
 
 if TYPE_CHECKING:
@@ -85,6 +85,7 @@ def test_names_given_to_an_admin_are_refused(text: str) -> None:
             lambda: admin.describe_groups([text]),
             lambda: admin.delete_groups([text]),
             lambda: admin.create_topics([NewTopic(text, 1, 1)]),
+            lambda: admin.create_partitions({text: NewPartitions(2)}),
         ]
         for call in calls:
             with pytest.raises(UsageError):

@@ -27,11 +27,14 @@ from pykclient.admin.group_offsets import AlterGroupOffsets, DeleteGroupOffsets,
 from pykclient.admin.groups import DeleteGroups, FindCoordinators
 from pykclient.admin.topics import (
     ALL_TOPICS,
+    CreatePartitions,
     CreateTopics,
     DeleteTopics,
     DescribeTopics,
     ListTopics,
+    NewPartitions,
     NewTopic,
+    PartitionsPresent,
     TopicsAbsent,
     TopicsPresent,
 )
@@ -46,7 +49,7 @@ from pykclient.arguments import (
 from pykclient.errors import UsageError
 from pykclient.network.io.secured import secured
 from pykclient.network.io.selector import SelectorPort
-from pykclient.network.live_client import LiveClient, describe_client
+from pykclient.network.live_client import LiveClient, describe_client, explain_methods_of_others
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Iterable, Sequence
@@ -150,6 +153,38 @@ class Admin(LiveClient):
             raise UsageError("create_topics: a topic is given twice")
         handler = CreateTopics(by_name)
         return self._run(handler, by_name, "the creation of topics", timeout, spread=TopicsPresent)
+
+    def create_partitions(
+        self,
+        new_partitions: Mapping[str, NewPartitions],
+        timeout: float | None = None,
+        *,
+        validate_only: bool = False,
+    ) -> None:
+        """Have topics, by name, more partitions, and wait until every broker knows them.
+
+        Records stay where they are, so from then on a key may go to another partition than before.
+        Producers and consumers that run find new partitions within `metadata_max_age_ms`, and a
+        group without `auto_offset_reset="earliest"` may pass over what was sent to them before. The
+        wait is bounded as that of `create_topics` is; with `validate_only` brokers check alone.
+
+        Raises:
+            InvalidPartitionsError: the one topic has as many partitions already, or more: none is
+                ever taken away.
+            UnknownTopicOrPartitionError, InvalidReplicaAssignmentError and others: what else the
+                broker says of the one topic that did not grow.
+            AdminCallError: several did not.
+            UsageError: a topic has no name that can be sent, or what it gets is no `NewPartitions`.
+            KafkaTimeoutError: no response in time; the partitions may have been made.
+        """
+        given = _new_partitions(new_partitions)
+        handler = CreatePartitions(given, is_validated_only=validate_only)
+
+        def spread(names: Sequence[str]) -> PartitionsPresent:
+            return PartitionsPresent({name: given[name].total_count for name in names})
+
+        what = "the creation of partitions of"
+        self._run(handler, given, what, timeout, spread=None if validate_only else spread)
 
     def delete_topics(self, topics: Iterable[str], timeout: float | None = None) -> None:
         """Delete topics with all their records, and wait until no broker lists them any more.
@@ -411,6 +446,23 @@ def _new_topics(topics: Iterable[NewTopic]) -> list[NewTopic]:
     return found
 
 
+def _new_partitions(given: Mapping[str, NewPartitions]) -> dict[str, NewPartitions]:
+    call = "create_partitions"
+    if not isinstance(given, Mapping):
+        raise UsageError(
+            f"{call}: new_partitions is {shown_argument(given)}; give a mapping of each topic's "
+            f"name to NewPartitions(total_count)"
+        )
+    names = name_list(given, "topic", call)
+    for name in names:
+        if not isinstance(given[name], NewPartitions):
+            raise UsageError(
+                f"{call}: topic {name!r}: {shown_argument(given[name])} is given; give "
+                f"NewPartitions(total_count)"
+            )
+    return {name: given[name] for name in names}
+
+
 def _resources(resources: Iterable[ConfigResource], call: str) -> list[ConfigResource]:
     if isinstance(resources, ConfigResource):
         raise UsageError(f"{call}: give a list of resources, as in {call}([ConfigResource(...)])")
@@ -457,3 +509,6 @@ def _group_name(group: str, call: str) -> str:
 
 def _partitions(partitions: Iterable[TopicPartition], call: str) -> list[TopicPartition]:
     return list(dict.fromkeys(partition_list(partitions, call)))
+
+
+explain_methods_of_others(Admin)

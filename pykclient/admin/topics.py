@@ -1,15 +1,15 @@
-"""Topics: what an admin client returns of them, and the handlers that create, delete and read them.
+"""Topics: what an admin client returns of them, and the handlers that make, read and delete them.
 
-Source: the CreateTopics, DeleteTopics and Metadata APIs; KIP-464 (broker defaults), KIP-516 (topic
-ids), KIP-599 (creation quotas).
+Source: the CreateTopics, CreatePartitions, DeleteTopics and Metadata APIs; KIP-195 (partitions),
+KIP-464 (broker defaults), KIP-516 (topic ids), KIP-599 (creation quotas).
 """
 
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeGuard
 
 from pykclient.admin.call import AdminHandler, Receiver, failure
 from pykclient.admin.configs import setting_text
@@ -21,6 +21,12 @@ from pykclient.errors import (
     UsageError,
 )
 from pykclient.network.cluster.cluster import topic_info
+from pykclient.protocol.messages.create_partitions import (
+    CreatePartitionsAssignment,
+    CreatePartitionsRequest,
+    CreatePartitionsResponse,
+    CreatePartitionsTopic,
+)
 from pykclient.protocol.messages.create_topics import (
     CreatableReplicaAssignment,
     CreatableTopic,
@@ -36,8 +42,6 @@ from pykclient.protocol.messages.metadata import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from pykclient.admin.call import Results
     from pykclient.errors import KafkaError
     from pykclient.network.cluster.cluster import PartitionInfo, TopicInfo
@@ -96,6 +100,33 @@ class NewTopic:
                 )
 
 
+@dataclass(frozen=True, slots=True)
+class NewPartitions:
+    """More partitions for a topic: ``NewPartitions(8)`` for eight in all.
+
+    `new_assignments` names the brokers of each partition that is new, ``[[1, 2], [2, 3]]`` for two
+    of them, the first one leads; without it the brokers choose.
+
+    Raises:
+        UsageError: the number is out of range, or `new_assignments` is no list of lists.
+    """
+
+    total_count: int
+    new_assignments: Sequence[Sequence[int]] = ()
+
+    def __post_init__(self) -> None:
+        if not (is_number(self.total_count, INT32_MAX) and self.total_count):
+            raise UsageError(
+                f"NewPartitions: total_count={shown_argument(self.total_count)}; give a number "
+                f"from 1 to {INT32_MAX}, those that are there included"
+            )
+        if not _are_broker_lists(self.new_assignments):
+            raise UsageError(
+                "NewPartitions: new_assignments has to be a list with the ids of the brokers of "
+                "each new partition, as in [[1, 2], [2, 3]]"
+            )
+
+
 class CreatedTopic(NamedTuple):
     """A topic that was just created. What older brokers leave out is None."""
 
@@ -146,6 +177,31 @@ class CreateTopics(AdminHandler[str, CreatedTopic]):
                 topic.replication_factor if topic.replication_factor >= 0 else None,
             )
             yield topic.name, error or created
+
+
+class CreatePartitions(AdminHandler[str, str]):
+    receiver = Receiver.CONTROLLER
+    # The broker goes on; another attempt would find that the topic has so many already.
+    final_errors = (RequestTimedOutError, UnknownTopicOrPartitionError)
+
+    def __init__(
+        self, new_partitions: Mapping[str, NewPartitions], *, is_validated_only: bool
+    ) -> None:
+        self._new_partitions = new_partitions
+        self._is_validated_only = is_validated_only
+
+    def request(self, keys: Sequence[str], timeout_ms: int) -> CreatePartitionsRequest:
+        return CreatePartitionsRequest(
+            topics=[_growing(name, self._new_partitions[name]) for name in keys],
+            timeout_ms=timeout_ms,
+            validate_only=self._is_validated_only,
+        )
+
+    def results(self, message: Message, keys: Sequence[str]) -> Results[str, str]:
+        assert isinstance(message, CreatePartitionsResponse)
+        for topic in message.results:
+            error = failure(topic.error_code, f"topic {topic.name!r}", topic.error_message)
+            yield topic.name, error or topic.name
 
 
 class DeleteTopics(AdminHandler[str, str]):
@@ -236,6 +292,20 @@ class TopicsPresent(_Spread):
         return [name for name in self._topics if name not in known]
 
 
+class PartitionsPresent(_Spread):
+    """Waits until brokers know so many partitions of topics, each with a leader."""
+
+    def __init__(self, counts: Mapping[str, int]) -> None:
+        super().__init__(list(counts))
+        self._counts = counts
+
+    def _outdated(self, response: MetadataResponse) -> list[str | None]:
+        led = {
+            topic.name: sum(p.leader_id >= 0 for p in topic.partitions) for topic in response.topics
+        }
+        return [name for name, count in self._counts.items() if led.get(name, 0) < count]
+
+
 class TopicsAbsent(_Spread):
     """Waits until brokers do not know topics any more."""
 
@@ -265,6 +335,25 @@ def _creatable(topic: NewTopic) -> CreatableTopic:
             for name, value in topic.config.items()
         ],
     )
+
+
+def _growing(name: str, new: NewPartitions) -> CreatePartitionsTopic:
+    return CreatePartitionsTopic(
+        name=name,
+        count=new.total_count,
+        assignments=[CreatePartitionsAssignment(list(ids)) for ids in new.new_assignments] or None,
+    )
+
+
+def _are_broker_lists(assignments: object) -> bool:
+    return _is_list(assignments) and all(
+        _is_list(ids) and ids and all(is_number(broker_id, INT32_MAX) for broker_id in ids)
+        for ids in assignments
+    )
+
+
+def _is_list(value: object) -> TypeGuard[Sequence[Any]]:
+    return isinstance(value, Sequence) and not isinstance(value, (str, bytes, bytearray))
 
 
 def _or_default(number: int | None) -> int:

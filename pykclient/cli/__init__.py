@@ -13,6 +13,7 @@ import argparse
 import errno
 import logging
 import os
+import re
 import signal
 import sys
 from contextlib import contextmanager
@@ -26,10 +27,12 @@ from pykclient.cli.complaint import reason_of, write_output
 from pykclient.cli.consume import command as consume
 from pykclient.cli.groups import command as groups
 from pykclient.cli.log import command as log
+from pykclient.cli.parts import add_parts
 from pykclient.cli.produce import command as produce
 from pykclient.cli.scan import command as scan
 from pykclient.cli.topics import command as topics
 from pykclient.errors.base import KafkaError
+from pykclient.network.log import STILL_WAITING
 from pykclient.version import __version__
 
 if TYPE_CHECKING:
@@ -45,6 +48,8 @@ CLOSED_PIPE_STATUS = 141
 """What a shell reports of a program that was ended by SIGPIPE."""
 TERMINATED_STATUS = 143
 """What a shell reports of a program that was ended by SIGTERM."""
+CLIENT_NAME = re.compile(r"^\[[^]]*\] ")
+"""With which each line of a client's log begins: a command has hardly more than one."""
 
 
 class Terminated(KeyboardInterrupt):
@@ -75,16 +80,29 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def command_parser() -> argparse.ArgumentParser:
     """Return what reads the command line."""
-    parser = argparse.ArgumentParser(prog="pykclient", description="Kafka at the command line.")
-    core = f"{accel.implementation} core"
-    if accel.implementation_note is not None:
-        core += f": {accel.implementation_note}"
-    version = f"pykclient {__version__} ({core})"
-    parser.add_argument("--version", action="version", version=version)
-    commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
+    parser = argparse.ArgumentParser(
+        prog="pykclient",
+        description="Kafka at the command line.",
+        formatter_class=argparse.RawDescriptionHelpFormatter,  # the version has two lines
+    )
+    parser.add_argument("--version", action="version", version=_version())
+    commands = add_parts(parser, "commands", "COMMAND")
     for command in (broker, topics, produce, consume, scan, groups, log):
         command.add_command(commands)
     return parser
+
+
+def _version() -> str:
+    """Return the version and the core that runs; why the pure one does, and how to change it."""
+    version = f"pykclient {__version__} ({accel.implementation} core)"
+    if accel.implementation_note is None:
+        return version
+    is_forced = bool(os.environ.get("PYKCLIENT_ACCEL"))
+    cure = "unset that variable" if is_forced else accel.CURE
+    return (
+        f"{version}\nThe pure core does in Python what the compiled one does, more slowly. It runs "
+        f"because {accel.implementation_note}; for the compiled one {cure}."
+    )
 
 
 @contextmanager
@@ -104,19 +122,37 @@ def _terminate(number: int, frame: FrameType | None) -> NoReturn:
     raise Terminated
 
 
+class _Lines(logging.Handler):
+    """Writes warnings as a command writes its errors."""
+
+    def __init__(self) -> None:
+        super().__init__(logging.WARNING)
+
+    def emit(self, record: logging.LogRecord) -> None:
+        message = CLIENT_NAME.sub("", record.getMessage())
+        if sys.stderr.isatty() or not message.startswith(STILL_WAITING):
+            sys.stderr.write(f"pykclient: {message}\n")
+
+
 @contextmanager
 def _logging(*, is_verbose: bool) -> Iterator[None]:
-    """Keep off the terminal what connections log again and again: the command's error says it."""
-    network = logging.getLogger("pykclient.network")
+    """Keep back what connections log again and again: the command's error says it.
+
+    What else is logged are lines as the command's own. That it still waits is for who looks on.
+    """
+    network, package = logging.getLogger("pykclient.network"), logging.getLogger("pykclient")
     level = network.level
+    lines = _Lines()
     if is_verbose:
         logging.basicConfig(level=logging.INFO, format="%(name)s: %(message)s")
     else:
         network.setLevel(logging.ERROR)
+        package.addHandler(lines)
     try:
         yield
     finally:
         network.setLevel(level)
+        package.removeHandler(lines)
 
 
 def _complain(reason: str, status: int) -> int:

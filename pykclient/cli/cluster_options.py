@@ -34,7 +34,7 @@ def add_cluster_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         *("-b", "--bootstrap-servers"),
         metavar="HOST:PORT,...",
-        help="brokers to learn the cluster from; else a setting says so, or the variable "
+        help="brokers from which to find the cluster; else a setting says so, or the variable "
         f"{BOOTSTRAP_VARIABLE}",
     )
     parser.add_argument(

@@ -22,7 +22,9 @@ def reason_of(error: BaseException) -> str:
     reason: str | None = str(error)
     if isinstance(error, OSError) and error.errno is not None:
         reason = error.strerror if error.filename is None else f"{error.filename}: {error.strerror}"
-    return " ".join(str(reason).split())
+    # Users of a command know the setting by its option.
+    text = str(reason).replace("bootstrap_servers", "-b (bootstrap_servers)")
+    return " ".join(text.split())
 
 
 def absent_topic(topic: str) -> UsageError:

@@ -33,6 +33,7 @@ from pykclient.consumer.core import ConsumerCore, public_call
 from pykclient.consumer.poll import NO_LIMITS
 from pykclient.consumer.record import ConsumerRecord, ConsumerRecords
 from pykclient.network.drive import drive, now_ms
+from pykclient.network.live_client import explain_methods_of_others
 from pykclient.type_parameters import K_co, V_co
 from pykclient.types import OffsetAndMetadata
 
@@ -510,3 +511,6 @@ def _checked(offsets: Offsets, call: str) -> dict[TopicPartition, OffsetAndMetad
     elif isinstance(offsets, ConsumerRecords):
         offsets = offsets.next_offsets
     return offsets_by_partition(offsets, call)
+
+
+explain_methods_of_others(Consumer)

@@ -18,7 +18,7 @@ from pykclient.errors import ForkedClientError
 from pykclient.network.drive import now_ms
 from pykclient.network.io.secured import secured
 from pykclient.network.io.selector import SelectorPort
-from pykclient.network.live_client import LiveClient, describe_client
+from pykclient.network.live_client import LiveClient, describe_client, explain_methods_of_others
 from pykclient.producer.bulk.sending import BulkSender
 from pykclient.producer.bulk.table import BulkInput
 from pykclient.producer.config import ProducerConfig
@@ -278,3 +278,6 @@ class Producer(SendCore[RecordMetadata], LiveClient, Generic[K_contra, V_contra]
             source=self,
             stacklevel=2,
         )
+
+
+explain_methods_of_others(Producer)

@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from pykclient.admin.topics import (
     ALL_TOPICS,
     CreatedTopic,
+    CreatePartitions,
     CreateTopics,
     DeleteTopics,
     DescribeTopics,
     ListTopics,
+    NewPartitions,
     NewTopic,
+    PartitionsPresent,
     TopicDescription,
     TopicListing,
     TopicsAbsent,
@@ -20,6 +25,7 @@ from pykclient.admin.topics import (
 from pykclient.errors import (
     DecodeError,
     DisconnectedError,
+    InvalidPartitionsError,
     KafkaError,
     LeaderNotAvailableError,
     TopicAlreadyExistsError,
@@ -27,6 +33,10 @@ from pykclient.errors import (
     UsageError,
 )
 from pykclient.network.cluster.cluster import PartitionInfo
+from pykclient.protocol.messages.create_partitions import (
+    CreatePartitionsResponse,
+    CreatePartitionsTopicResult,
+)
 from pykclient.protocol.messages.create_topics import CreatableTopicResult, CreateTopicsResponse
 from pykclient.protocol.messages.delete_topics import DeletableTopicResult, DeleteTopicsResponse
 from pykclient.protocol.messages.metadata import (
@@ -128,6 +138,61 @@ def test_created_topics_and_refusals_are_distinguished() -> None:
     error = results["c"]
     assert isinstance(error, TopicAlreadyExistsError)
     assert "topic 'c': there it is" in str(error)
+
+
+# Growing.
+
+
+def test_partitions_are_requested_of_the_broker_or_on_those_that_are_named() -> None:
+    new = {"a": NewPartitions(6), "b": NewPartitions(3, [[1, 2], [2, 3]])}
+    message = CreatePartitions(new, is_validated_only=True).request(["a", "b"], 1_234)
+    free, by_hand = message.topics
+    assert (message.timeout_ms, message.validate_only) == (1_234, True)
+    assert (free.name, free.count, free.assignments) == ("a", 6, None)
+    assert (by_hand.name, by_hand.count) == ("b", 3)
+    assert [each.broker_ids for each in by_hand.assignments or ()] == [[1, 2], [2, 3]]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "text"),
+    [
+        ((0,), "total_count=0; give a number from 1 to"),
+        ((2**31,), "total_count=2147483648; give a number from 1 to"),
+        ((True,), "total_count=True"),
+        ((2, [1, 2]), r"as in \[\[1, 2\], \[2, 3\]\]"),
+        ((2, [[]]), "new_assignments"),
+        ((2, [b"ab"]), "new_assignments"),
+    ],
+)
+def test_partitions_that_cannot_be_made_are_refused(arguments: tuple[Any, ...], text: str) -> None:
+    with pytest.raises(UsageError, match=f"NewPartitions: .*{text}"):
+        NewPartitions(*arguments)
+
+
+def test_grown_topics_and_refusals_are_distinguished() -> None:
+    reason = "there are 6 already"
+    message = CreatePartitionsResponse(
+        results=[
+            CreatePartitionsTopicResult("a"),
+            CreatePartitionsTopicResult("b", InvalidPartitionsError.code, reason),
+        ]
+    )
+    results = dict(CreatePartitions({}, is_validated_only=False).results(message, ["a", "b"]))
+    assert results["a"] == "a"
+    assert isinstance(results["b"], InvalidPartitionsError)
+    assert f"topic 'b': {reason}" in str(results["b"])
+
+
+@pytest.mark.parametrize(
+    ("leaders", "has_reached"), [((1,), False), ((1, -1), False), ((1, 2), True), ((1, 2, 3), True)]
+)
+def test_new_partitions_have_reached_a_broker_when_all_have_leaders(
+    leaders: tuple[int, ...], has_reached: bool
+) -> None:
+    response = MetadataResponse(topics=[found("t", *leaders)])
+    results = dict(PartitionsPresent({"t": 2}).results(response, [7]))
+    assert (results[7] == 7) == has_reached
+    assert has_reached or "broker 7 has not caught up on ['t']" in str(results[7])
 
 
 # Deleting.

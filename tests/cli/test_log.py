@@ -275,7 +275,6 @@ def test_what_cannot_be_opened_is_reported(tmp_path: Path, run: Run) -> None:
 @pytest.mark.parametrize(
     "arguments",
     [
-        [],
         ["log"],
         ["log", "x.log", "--offset", "five"],
         ["log", "x", "--offset", "1", "--time", "2"],

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+import sys
 from contextlib import ExitStack
 from threading import Event, Thread
 from typing import TYPE_CHECKING, Any
@@ -19,6 +20,7 @@ from pykclient.cli.record_format import record_format, unescaped
 from pykclient.cli.record_json import parse_record, record_line
 from pykclient.cli.span import Span, span_of
 from pykclient.errors import UsageError
+from pykclient.network import log as network_log
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -221,13 +223,38 @@ def test_what_is_wrong_is_reported_in_a_line(
 
 @pytest.mark.promise("what a command cannot do is one line with what to do, and status 1 or 2")
 @pytest.mark.parametrize(
-    "command", ["produce -t t", "consume -t t", "scan -t t", "topics list", "groups list"]
+    "command",
+    [
+        *("produce -t t", "consume -t t", "consume -t t -G g", "scan -t t"),
+        *("topics list", "topics describe t", "topics create t", "topics delete t"),
+        *("topics alter t --partitions 2", "topics alter t --set flush.ms=5"),
+        *("groups list", "groups describe g", "groups offsets g", "groups coordinator g"),
+        "groups reset g --topic t --to-earliest",
+    ],
 )
 def test_a_broker_that_is_not_there_is_reported_in_a_line(run: Commands, command: str) -> None:
     result = run(*command.split(), "-b", "127.0.0.1:1", "--timeout", "0.2")
     assert (result.status, result.complaint.count("\n")) == (1, 1)
     assert "cannot connect to 127.0.0.1:1: connection refused" in result.complaint
+    assert (
+        "; check that the brokers run, and that -b (bootstrap_servers) has their"
+        in result.complaint
+    )
     assert logging.getLogger("pykclient.network").level == logging.NOTSET, "as it was"
+
+
+@pytest.mark.promise("what a command cannot do is one line with what to do, and status 1 or 2")
+@pytest.mark.parametrize("is_terminal", [False, True])
+def test_a_terminal_alone_shows_that_a_command_still_waits(
+    run: Commands, monkeypatch: pytest.MonkeyPatch, is_terminal: bool
+) -> None:
+    monkeypatch.setattr(network_log, "LONG_WAIT_MS", 1)
+    monkeypatch.setattr(type(sys.stderr), "isatty", lambda _: is_terminal)
+    result = run("topics", "list", "-b", "127.0.0.1:1", "--timeout", "0.5")
+    *waits, error = result.complaint.splitlines()
+    assert (result.status, len(waits)) == (1, int(is_terminal))
+    assert all(line.startswith("pykclient: still waiting for ") for line in waits)
+    assert error.startswith("pykclient: waited 500 ms for the list of all topics: cannot connect")
 
 
 @pytest.mark.promise("commands find their brokers by option, setting, properties file or variable")
@@ -294,12 +321,17 @@ def test_a_group_of_the_settings_gets_no_offsets(
 
 
 @pytest.mark.promise("`pykclient consume` begins and ends at offsets and times; with -e it ends")
+@pytest.mark.parametrize("protocol", ["classic", "consumer"])
 def test_a_member_without_partitions_is_at_the_end(
-    run: Commands, broker: FakeKafka, topic: str
+    run: Commands, broker: FakeKafka, topic: str, protocol: str
 ) -> None:
     group = f"group of {topic}"
     run.printed("produce", "-t", topic, "-p0", given=b"v\n")
-    settings = {"bootstrap_servers": broker.bootstrap_servers, "group_id": group}
+    settings = {
+        "bootstrap_servers": broker.bootstrap_servers,
+        "group_id": group,
+        "group_protocol": protocol,
+    }
     with ExitStack() as stack:
         members = [stack.enter_context(Consumer(settings)) for _ in range(2)]
         for member in members:
@@ -314,7 +346,9 @@ def test_a_member_without_partitions_is_at_the_end(
         reading = Thread(target=read)
         reading.start()
         try:
-            assert run("consume", "-t", topic, "-G", group, "-e").status == 0
+            chosen = ("-X", f"group.protocol={protocol}")
+            result = run("consume", "-t", topic, "-G", group, "-e", *chosen)
+            assert (result.status, result.complaint) == (0, "")
         finally:
             ended.set()
             reading.join()

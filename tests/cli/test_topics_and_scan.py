@@ -33,19 +33,46 @@ def rows(run: Commands, *arguments: str) -> list[dict[str, Any]]:
 
 
 @pytest.mark.parametrize(
-    ("implementation", "note", "core"),
-    [("compiled", None, "compiled core"), ("pure", "not built", "pure core: not built")],
+    ("implementation", "note", "variable", "lines"),
+    [
+        ("compiled", None, "", []),
+        ("pure", "it was not built", "", ["because it was not built; .* install a C compiler"]),
+        ("pure", "PYKCLIENT_ACCEL=pure", "pure", ["because PYKCLIENT_ACCEL=pure; .* unset that"]),
+    ],
 )
-def test_the_version_says_which_core_runs(
+def test_the_version_says_which_core_runs_and_how_to_have_the_other(
     run: Commands,
     monkeypatch: pytest.MonkeyPatch,
     implementation: str,
     note: str | None,
-    core: str,
+    variable: str,
+    lines: list[str],
 ) -> None:
     monkeypatch.setattr(accel, "implementation", implementation)
     monkeypatch.setattr(accel, "implementation_note", note)
-    assert run.printed("--version") == [f"pykclient {__version__} ({core})"]
+    monkeypatch.setenv("PYKCLIENT_ACCEL", variable)
+    first, *rest = run.printed("--version")
+    assert first == f"pykclient {__version__} ({implementation} core)"
+    assert len(rest) == len(lines)
+    assert all(re.search(pattern, line) for pattern, line in zip(lines, rest, strict=True))
+
+
+@pytest.mark.promise("a command that lacks its part lists the parts, with status 2")
+@pytest.mark.parametrize(
+    ("command", "parts"),
+    [
+        ((), ("broker", "topics", "produce", "consume", "scan", "groups", "log")),
+        (("topics",), ("list", "describe", "delete", "create", "alter")),
+        (("groups",), ("list", "coordinator", "describe", "offsets", "reset")),
+    ],
+)
+def test_a_command_without_its_part_lists_them_a_line_each(
+    run: Commands, command: tuple[str, ...], parts: tuple[str, ...]
+) -> None:
+    result = run(*command)
+    assert (result.status, result.output) == (2, b"")
+    for part in parts:
+        assert re.search(rf"^ +{part}\s+\w", result.complaint, re.MULTILINE), part
 
 
 @pytest.fixture
@@ -127,7 +154,10 @@ def test_settings_are_altered_and_those_that_are_no_defaults_are_shown(
 @pytest.mark.parametrize(
     ("arguments", "status", "reason"),
     [
-        ((), 2, "there is nothing to change; give --set, --append, --subtract, --delete"),
+        ((), 2, "there is nothing to change; give --partitions, --set, --append, --subtract, --d"),
+        (("--partitions", "0", "--set", "flush.ms=5"), 1, "total_count=0; give a number from 1"),
+        (("--partitions", "2", "--set", "flush.ms=5"), 1, "the topic has 2 partitions, not 2"),
+        (("--partitions", "3", "--set", "flush.ms=x"), 1, "Not a number of type LONG"),
         (("--set", "flush.ms"), 2, "'flush.ms' is no setting; write it as flush.ms=VALUE"),
         (("--set", "=5"), 2, "give the name of a setting"),
         (("--delete", "flush.ms", "--set", "flush.ms=5"), 2, "flush.ms is given twice"),
@@ -148,6 +178,21 @@ def test_what_cannot_be_altered_is_said_and_nothing_is_changed(
     assert reason in result.complaint
     assert status == 2 or result.complaint.count("\n") == 1
     assert settings(run, topic) == {}
+    assert partition_count(run, topic) == 2
+
+
+def partition_count(run: Commands, topic: str) -> int:
+    return sum(row["type"] == "partition" for row in rows(run, "topics", "describe", topic))
+
+
+@pytest.mark.promise("`Admin` and `pykclient topics alter` add partitions, which clients then use")
+def test_partitions_are_added_beside_settings(run: Commands, topic: str) -> None:
+    assert run.printed("topics", "alter", topic, "--partitions", "3", "--set", "flush.ms=5") == []
+    assert partition_count(run, topic) == 3
+    assert settings(run, topic) == {"flush.ms": ("5", "TOPIC_CONFIG")}
+    run.printed("topics", "alter", topic, "--partitions", "4")
+    run.printed("produce", "-t", topic, "-p3", given=b"v\n")
+    assert run.printed("consume", "-t", topic, "-p3", "-e") == ["v"]
 
 
 @pytest.mark.promise("`pykclient topics` lists, describes, creates and deletes topics")

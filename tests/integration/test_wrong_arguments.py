@@ -21,6 +21,7 @@ from pykclient import (
     ConfigResource,
     ConfigResourceType,
     Consumer,
+    NewPartitions,
     NewTopic,
     OffsetAndMetadata,
     OffsetAndTimestamp,
@@ -94,6 +95,7 @@ GOOD: dict[type[Any], dict[str, tuple[object, ...]]] = {
     },
     Admin: {
         "create_topics": ([NewTopic("n", 1, 1)],),
+        "create_partitions": ({"t": NewPartitions(3)},),
         "delete_topics": (["d"],),
         "list_topics": (),
         "describe_topics": (["t"],),
@@ -220,6 +222,7 @@ def test_a_wrong_argument_is_refused_by_name(
     ("kind", "good"),
     [
         (NewTopic, {"name": "t"}),
+        (NewPartitions, {"total_count": 3}),
         (ProducerRecord, {"topic": "t"}),
         (RebalanceListener, {}),
         (FakeKafka, {}),

@@ -13,6 +13,7 @@ from pykclient.errors import (
     DisconnectedError,
     KafkaTimeoutError,
 )
+from pykclient.network.broker.errors import UNREACHED_CURE
 from pykclient.protocol.api_keys import ApiKey
 from pykclient.protocol.message import encode_response
 from pykclient.protocol.messages.api_versions import ApiVersion, ApiVersionsResponse
@@ -417,7 +418,9 @@ def test_the_last_error_of_a_node_is_listed_until_it_is_reached(network: Scripte
     assert isinstance(network.client.last_error(1), ConnectionFailedError)
     network.turn(1_000)
     network.client.connect(1, network.now_ms)
-    assert network.client.describe_failures() == "cannot connect to broker-1:9092: refused"
+    assert network.client.describe_failures() == (
+        f"cannot connect to broker-1:9092: refused; {UNREACHED_CURE}"
+    )
     network.shake_hands()
     assert network.client.last_error(1) is None
     assert network.client.describe_failures() == ""
@@ -432,7 +435,7 @@ def test_each_broker_in_trouble_is_reported_with_its_reason(network: ScriptedNet
     assert network.client.describe_failures() == (
         "cannot connect to broker-1:9092: refused; "
         "broker-2:9092 (id 2) has not accepted the connection yet; "
-        "broker-3:9092 (id 3) has not responded to METADATA yet"
+        f"broker-3:9092 (id 3) has not responded to METADATA yet; {UNREACHED_CURE}"
     )
 
 
@@ -451,4 +454,4 @@ def test_a_large_cluster_that_is_down_is_described_in_one_short_message() -> Non
         network.refuse()
     text = network.client.describe_failures()
     assert text.count("refused") == 8
-    assert text.endswith("; and 92 more")
+    assert text.endswith(f"; and 92 more; {UNREACHED_CURE}")

@@ -23,7 +23,9 @@ from pykclient.protocol.messages.api_versions import (
     ApiVersionsRequest,
     ApiVersionsResponse,
 )
+from pykclient.protocol.messages.incremental_alter_configs import IncrementalAlterConfigsRequest
 from pykclient.protocol.messages.metadata import MetadataRequest
+from pykclient.protocol.messages.offset_delete import OffsetDeleteRequest
 from pykclient.protocol.messages.sasl_authenticate import (
     SaslAuthenticateRequest,
     SaslAuthenticateResponse,
@@ -34,7 +36,7 @@ from pykclient.version import __version__
 from tests.network.scripted_port import ALL_RANGES
 
 if TYPE_CHECKING:
-    from pykclient.protocol.message import Message
+    from pykclient.protocol.message import Message, Request
 
 NODE = Node(1, "broker", 9092)
 HIGHEST = ApiVersionsRequest.max_version
@@ -235,6 +237,18 @@ def test_no_common_version_is_reported_with_the_ranges_and_the_cure(
     assert theirs in text
     assert f"needs one of {ours}" in text
     assert "use Kafka 2.1 or newer" in text
+
+
+@pytest.mark.parametrize(
+    ("request_type", "release"),
+    [(IncrementalAlterConfigsRequest, "2.3"), (OffsetDeleteRequest, "2.4")],
+)
+def test_an_api_that_came_later_is_reported_with_the_release_that_has_it(
+    request_type: type[Request], release: str
+) -> None:
+    versions = of_metadata(OLDEST, NEWEST)
+    with pytest.raises(UnsupportedVersionError, match=rf"use Kafka {release} or newer"):
+        versions.choose(request_type(), None)
 
 
 # SASL.

@@ -40,7 +40,7 @@ SCRIPTS = (
     *("load_lines.py", "urgent_orders.py"),
     *("set_up.py", "lag.py", "archive_orders.py", "send_csv.py", "keys_of_librdkafka.py"),
     *("workers.py", "mailer.py", "ledger.py", "archive.py", "watcher.py", "to_the_end.py"),
-    *("versioned.py", "lags.py", "orders_of_an_hour.py", "keep_longer.py"),
+    *("versioned.py", "lags.py", "orders_of_an_hour.py", "keep_longer.py", "grow.py"),
 )
 WITH_AN_ARGUMENT = ("load_lines.py", "lag.py", "archive_orders.py", "send_csv.py")
 WITHOUT_A_TOPIC = ("create_orders.py", "set_up.py", "lag.py", "lags.py")

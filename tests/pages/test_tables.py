@@ -49,6 +49,12 @@ def test_what_a_topic_keeps_is_shown_and_altered(fake_kafka: FakeKafka) -> None:
     ]
 
 
+def test_a_topic_grows_once(fake_kafka: FakeKafka) -> None:
+    programs()["set_up.py"].at(fake_kafka.bootstrap_servers).run()
+    program = programs()["grow.py"].at(fake_kafka.bootstrap_servers)
+    assert [program.run().printed for _ in range(2)] == ["8 partitions\n"] * 2
+
+
 def test_a_table_goes_out_and_comes_back_as_files(
     fake_kafka: FakeKafka, csv_file: str, tmp_path: Path
 ) -> None:

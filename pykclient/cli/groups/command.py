@@ -17,6 +17,7 @@ import pykclient
 from pykclient.cli.cluster_options import add_cluster_options, client_settings
 from pykclient.cli.complaint import write_output
 from pykclient.cli.groups import reset
+from pykclient.cli.parts import add_parts
 from pykclient.cli.table import write_rows
 from pykclient.errors import (
     BrokerError,
@@ -44,7 +45,7 @@ DESCRIPTION: Final = "Show consumer groups and how far they have come, and move 
 
 def add_command(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     parser = commands.add_parser("groups", help="show and move groups", description=DESCRIPTION)
-    parts = parser.add_subparsers(title="parts", metavar="PART", required=True)
+    parts = add_parts(parser, "parts", "PART")
     for name, run, aim in (
         ("list", run_list, "list all groups"),
         ("coordinator", run_coordinator, f"show a group's partition of {OFFSETS_TOPIC}"),

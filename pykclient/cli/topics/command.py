@@ -14,6 +14,7 @@ import pykclient
 from pykclient import AlterConfigOp, AlterConfigOpType, ConfigResource, ConfigResourceType
 from pykclient.cli.cluster_options import add_cluster_options, client_settings, key_and_value
 from pykclient.cli.complaint import absent_topic, write_output
+from pykclient.cli.parts import add_parts
 from pykclient.cli.table import write_rows
 from pykclient.errors import AdminCallError, UnknownTopicOrPartitionError, UsageError
 from pykclient.types import TopicPartition
@@ -38,7 +39,7 @@ CHANGES: Final = {
 
 def add_command(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     parser = commands.add_parser("topics", help="show and make topics", description=DESCRIPTION)
-    parts = parser.add_subparsers(title="parts", metavar="PART", required=True)
+    parts = add_parts(parser, "parts", "PART")
     _add_part(parts, "list", run_list, "list all topics").add_argument(
         "--internal", action="store_true", help="Kafka's own, too"
     )
@@ -65,8 +66,11 @@ def add_command(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -
         metavar="KEY=VALUE",
         help="a setting of the topic, such as retention.ms=-1; may be given again",
     )
-    alter = _add_part(parts, "alter", run_alter, "change settings of topics")
+    alter = _add_part(parts, "alter", run_alter, "change settings of topics, add partitions")
     alter.add_argument("topics", nargs="+", metavar="TOPIC")
+    alter.add_argument(
+        "--partitions", type=int, metavar="N", help="how many partitions there are to be in all"
+    )
     for option, (op_type, what) in CHANGES.items():
         alter.add_argument(
             option,
@@ -166,16 +170,22 @@ def run_create(options: argparse.Namespace) -> int:
 
 def run_alter(options: argparse.Namespace) -> int:
     names = [change.name for change in options.changes]
-    if not names:
-        options.parser.error(f"there is nothing to change; give {', '.join(CHANGES)}")
+    if not names and options.partitions is None:
+        options.parser.error(f"there is nothing to change; give --partitions, {', '.join(CHANGES)}")
     for name in names:
         if names.count(name) > 1:
             options.parser.error(f"{name} is given twice")
     with pykclient.Admin(client_settings(options, "admin")) as admin:
         topics = _described(admin, options.topics)  # none is changed when one is not there
-        admin.incremental_alter_configs(
-            {_resource(topic.name): options.changes for topic in topics}
-        )
+        growing = {}
+        if options.partitions is not None:
+            growing = {topic.name: pykclient.NewPartitions(options.partitions) for topic in topics}
+        admin.create_partitions(growing, validate_only=True)  # nor when one is refused
+        if names:
+            admin.incremental_alter_configs(
+                {_resource(topic.name): options.changes for topic in topics}
+            )
+        admin.create_partitions(growing)
     return 0
 
 

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from pykclient.consumer.config import RAISE
 from pykclient.consumer.subscription import PositionState, SubscriptionMode
 from pykclient.errors import DisconnectedError, KafkaTimeoutError, UnknownTopicOrPartitionError
+from pykclient.network.broker.errors import UNREACHED_CURE
 from pykclient.network.coordinators import CoordinatorType
 from pykclient.network.log import ClientLog, RateLimitedLog
 from pykclient.types import TopicPartition
@@ -165,16 +166,16 @@ class EmptyPolls:
         waited_ms = now_ms - since_ms
         if waited_ms < NO_CLUSTER_MS and not self._has_tried_all():
             return None
-        failures = self._client.describe_failures() or "no address has responded yet"
-        cure = "check bootstrap_servers and that the brokers run"
+        failures = self._client.describe_failures()
+        if not failures:
+            failures = f"no address has responded yet; {UNREACHED_CURE}"
         if isinstance(self._metadata.last_error, DisconnectedError):
-            cure = (
-                "a listener that requires authentication (SASL) responds to the handshake and then "
-                "hangs up: use one of security protocol PLAINTEXT; or it is the broker that ended"
+            failures += (
+                "; a listener that requires authentication (SASL) responds to the handshake and "
+                "then hangs up: use one of security protocol PLAINTEXT; or it is the broker that "
+                "ended"
             )
-        return KafkaTimeoutError(
-            f"no broker could be reached for {waited_ms} ms: {failures}; {cure}"
-        )
+        return KafkaTimeoutError(f"no broker could be reached for {waited_ms} ms: {failures}")
 
     def _no_coordinator(self, started_ms: int, now_ms: int) -> KafkaError | None:
         """Return an error when the group's coordinator has failed for a session's time."""

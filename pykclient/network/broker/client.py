@@ -161,7 +161,7 @@ class NetworkClient:
         error = self._metadata.last_error
         if error is not None:
             troubles.append(f"the last metadata update failed: {error}")
-        return failures.listed(troubles)
+        return failures.with_cure(failures.listed(troubles))
 
     def _troubles_of_nodes(self) -> list[str]:
         described = [self._describe(node.id) for node in self._selection.candidates()]

@@ -22,6 +22,9 @@ if TYPE_CHECKING:
 LISTED_MAX = 8
 """Failures in one message, however large the cluster that is down."""
 
+UNREACHED = "cannot connect to "
+UNREACHED_CURE = "check that the brokers run, and that bootstrap_servers has their addresses"
+
 _IS_IT_KAFKA = (
     "is it a Kafka listener, of this security_protocol, and Kafka 2.1 or newer? Check "
     "bootstrap_servers, or the broker's advertised.listeners"
@@ -128,6 +131,14 @@ def without_place(node: Node, error: KafkaError) -> str:
     for place in (f"cannot connect to {node.host}:{node.port}: ", f"{node}: ", f"{node} "):
         text = text.removeprefix(place)
     return text
+
+
+def with_cure(troubles: str) -> str:
+    """Return troubles with what to do where a connection was refused: the system's error has none.
+
+    The other errors here say it themselves.
+    """
+    return f"{troubles}; {UNREACHED_CURE}" if UNREACHED in troubles else troubles
 
 
 def listed(troubles: Iterable[str]) -> str:

@@ -48,6 +48,15 @@ HEADER_BYTES = 4
 METADATA_VERSION_MIN = 7
 """The first with leader epochs (KIP-320), which came with Kafka 2.1; a broker needs it."""
 
+OLDEST_RELEASE = "2.1"
+FIRST_RELEASES: dict[ApiKey, str] = {
+    ApiKey.INCREMENTAL_ALTER_CONFIGS: "2.3",
+    ApiKey.OFFSET_DELETE: "2.4",
+    ApiKey.CONSUMER_GROUP_HEARTBEAT: "4.0",
+    ApiKey.CONSUMER_GROUP_DESCRIBE: "4.0",
+}
+"""The first Kafka with each API that the oldest one that this client takes does not have."""
+
 
 class HandshakeState(Enum):
     VERSIONS = "versions"
@@ -254,14 +263,15 @@ class ApiVersions:
 
     def _explain(self, message: Message, max_version: int | None) -> str:
         broker = self.ranges.get(int(message.api_key))
+        release = FIRST_RELEASES.get(message.api_key, OLDEST_RELEASE)
         theirs = "does not have it" if broker is None else f"speaks versions {_span(*broker)}"
         highest = message.max_version
         if max_version is not None:
             highest = min(highest, max_version)
         return (
             f"{self._node} cannot serve {message.api_key.name}: it {theirs}, this client "
-            f"needs one of {_span(message.min_version, highest)}; use Kafka 2.1 or newer, or a "
-            f"release of pykclient that fits the broker"
+            f"needs one of {_span(message.min_version, highest)}; use Kafka {release} or "
+            f"newer, or a release of pykclient that fits the broker"
         )
 
 
