@@ -37,6 +37,7 @@ if TYPE_CHECKING:
         TopicListing,
     )
     from pykclient.config.keywords import AdminSettings, ConsumerSettings, ProducerSettings
+    from pykclient.config.properties import from_properties
     from pykclient.consumer.consumer import Consumer
     from pykclient.consumer.group.assignors import (
         Assignment,
@@ -108,6 +109,7 @@ __all__ = [
     "TopicRacks",
     "__version__",
     "errors",
+    "from_properties",
 ]
 
 _HOME = {
@@ -120,6 +122,7 @@ _HOME = {
         ".admin.groups": "GroupDescription GroupListing MemberDescription",
         ".admin.topics": "CreatedTopic NewPartitions NewTopic TopicDescription TopicListing",
         ".config.keywords": "AdminSettings ConsumerSettings ProducerSettings",
+        ".config.properties": "from_properties",
         ".consumer.consumer": "Consumer",
         ".consumer.group.assignors": "Assignment Assignor GroupMember RebalanceProtocol TopicRacks",
         ".consumer.group.history": "Rebalance",

@@ -8,7 +8,7 @@ import pickle
 import re
 from itertools import count
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 import pytest
 from hypothesis import given
@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 import pykclient
 from pykclient.admin.config import AdminConfig
-from pykclient.config.properties import from_properties
+from pykclient.config.properties import from_properties, read_properties
 from pykclient.config.setting import REQUIRED
 from pykclient.config.unknown_keys import UNSUPPORTED
 from pykclient.consumer.config import ConsumerConfig
@@ -235,7 +235,7 @@ def test_a_properties_text_is_read_as_java_reads_it() -> None:
         "trailing=kept  \n"
         "last=no newline\\"
     )
-    assert from_properties(text) == {
+    assert read_properties(text) == {
         "bootstrap.servers": "h1:9092,h2:9092",
         "linger.ms": "6",
         "acks": "all",
@@ -252,16 +252,16 @@ def test_a_properties_text_is_read_as_java_reads_it() -> None:
 def test_a_properties_file_is_read_by_its_path(tmp_path: Path) -> None:
     file = tmp_path / "client.properties"
     file.write_text("bootstrap.servers=h1:9092\nclient.id=\u2603\n", encoding="utf-8")
-    config = AdminConfig.from_settings(from_properties(file))
+    config = AdminConfig.from_settings(read_properties(file))
     assert (config.bootstrap_servers, config.client_id) == ((("h1", 9092),), "\u2603")
 
 
 def test_a_properties_file_that_cannot_be_read_is_named(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=r"Cannot read settings from .*missing\.properties"):
-        from_properties(tmp_path / "missing.properties")
+        read_properties(tmp_path / "missing.properties")
     (tmp_path / "latin.properties").write_bytes(b"client.id=\xe9")
     with pytest.raises(ConfigError, match=r"Cannot read settings from .*latin\.properties"):
-        from_properties(tmp_path / "latin.properties")
+        read_properties(tmp_path / "latin.properties")
 
 
 @pytest.mark.parametrize(
@@ -279,7 +279,7 @@ def test_a_text_that_holds_no_properties_is_refused_with_its_line(
     text: str, complaint: str
 ) -> None:
     with pytest.raises(ConfigError, match=complaint):
-        from_properties(text)
+        read_properties(text)
 
 
 @given(st.dictionaries(st.text(min_size=1), st.text()))
@@ -289,4 +289,95 @@ def test_properties_written_with_escapes_are_read_back(settings: dict[str, str])
         return "".join(f"\\u{units[i : i + 2].hex()}" for i in range(0, len(units), 2))
 
     text = "\n".join(f"{escaped(key)}={escaped(value)}" for key, value in settings.items())
-    assert from_properties(text) == settings
+    assert read_properties(text) == settings
+
+
+SHARED = """\
+bootstrap.servers=h1:9092
+security.protocol=SASL_SSL
+sasl.mechanism=PLAIN
+sasl.jaas.config=org.apache.kafka.common.security.plain.PlainLoginModule required \\
+    username="k" password="canary-in-a-file";
+client.dns.lookup=use_all_dns_ips
+acks=all
+transactional.id=t
+session.timeout.ms=45000
+max_poll_records=7
+default.api.timeout.ms=9000
+schema.registry.url=https://registry
+basic.auth.user.info=canary-in-a-file
+"""
+
+
+@pytest.fixture
+def shared(tmp_path: Path) -> Path:
+    """A file with the settings of every client, as Confluent Cloud's console has it."""
+    file = tmp_path / "client.properties"
+    file.write_text(SHARED)
+    return file
+
+
+@pytest.mark.promise("a shared properties file gives each client its own settings")
+@pytest.mark.parametrize(
+    ("client", "config", "left_out"),
+    [
+        (
+            "consumer",
+            ConsumerConfig,
+            "acks, transactional.id, schema.registry.url, basic.auth.user.info",
+        ),
+        (
+            "admin",
+            AdminConfig,
+            "acks, transactional.id, session.timeout.ms, max_poll_records, schema.registry.url, "
+            "basic.auth.user.info",
+        ),
+    ],
+)
+@pytest.mark.parametrize("is_text", [True, False])
+def test_a_shared_file_gives_a_client_its_own_settings_and_logs_the_names_of_the_others(
+    shared: Path,
+    client: Literal["consumer", "admin"],
+    config: type[ClientConfig],
+    left_out: str,
+    *,
+    is_text: bool,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    with caplog.at_level("DEBUG"):
+        settings = from_properties(str(shared) if is_text else shared, client=client)
+    made = config.from_settings(settings)
+    assert made.bootstrap_servers == (("h1", 9092),)
+    assert made.credentials is not None
+    assert made.credentials[1].value == "canary-in-a-file"
+    assert [record.getMessage() for record in caplog.records] == [
+        f"{shared}: not for the {client}, left out: {left_out}"
+    ]
+    assert "canary" not in caplog.text + repr(settings) + str(settings)
+
+
+def test_a_misspelled_key_of_a_shared_file_is_left_to_the_client_to_refuse(tmp_path: Path) -> None:
+    file = tmp_path / "client.properties"
+    file.write_text("bootstrap.servers=h1:9092\nsession.timout.ms=1\n")
+    with pytest.raises(ConfigError, match=r"Did you mean 'session\.timeout\.ms'"):
+        ConsumerConfig.from_settings(from_properties(file, client="consumer"))
+
+
+def test_a_shared_file_that_is_not_there_and_a_client_that_is_none_are_named(
+    tmp_path: Path,
+) -> None:
+    with pytest.raises(ConfigError, match=r"Cannot read settings from .*missing"):
+        from_properties(tmp_path / "missing", client="consumer")
+    with pytest.raises(ConfigError, match="client='reader' is none; give one of producer"):
+        from_properties(tmp_path / "missing", client="reader")  # type: ignore[arg-type]
+    with pytest.raises(ConfigError, match="give the path of a properties file"):
+        from_properties(5, client="consumer")  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("spelling", [True, "true", "https"])
+def test_two_spellings_of_one_value_agree(spelling: object) -> None:
+    config = AdminConfig.from_settings(
+        {"ssl.endpoint.identification.algorithm": "HTTPS", "ssl_check_hostname": spelling},
+        bootstrap_servers="h:1",
+    )
+    assert config.ssl_endpoint_identification_algorithm == "https"

@@ -47,6 +47,7 @@ from pykclient.arguments import (
     value_list,
 )
 from pykclient.errors import UsageError
+from pykclient.network.io.canonical import with_canonical_names
 from pykclient.network.io.secured import secured
 from pykclient.network.io.selector import SelectorPort
 from pykclient.network.live_client import LiveClient, describe_client, explain_methods_of_others
@@ -91,7 +92,7 @@ class Admin(LiveClient):
         Raises:
             ConfigError: a setting is unknown, malformed or not built yet.
         """
-        config = AdminConfig.from_settings(settings, **keywords).named()
+        config = with_canonical_names(AdminConfig.from_settings(settings, **keywords).named())
         sockets = SelectorPort.from_config(config)
         try:
             port = secured(sockets, config)

@@ -9,12 +9,11 @@ Owner: none; it holds no state.
 from __future__ import annotations
 
 import argparse
-import importlib
 import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Literal
 
-from pykclient.config.properties import from_properties
+from pykclient.config.properties import config_class, from_properties
 from pykclient.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -26,7 +25,6 @@ TIMEOUT_S: Final = 10.0
 TIMEOUT_KEY: Final = "default.api.timeout.ms"
 
 Client = Literal["admin", "consumer", "producer"]
-CLIENTS: Final[tuple[Client, ...]] = ("admin", "consumer", "producer")
 
 
 def add_cluster_options(parser: argparse.ArgumentParser) -> None:
@@ -76,14 +74,14 @@ def client_settings(
     Raises:
         ConfigError: the file cannot be read, or no broker is named.
     """
-    config = _config(client)
+    config = config_class(client)
     settings: dict[str, object] = {}
     if is_bounded:
         settings[TIMEOUT_KEY] = round(options.timeout * 1000)
     if os.environ.get(BOOTSTRAP_VARIABLE):
         settings[BOOTSTRAP_KEY] = os.environ[BOOTSTRAP_VARIABLE]
     if options.config_file is not None:
-        for key, value in _for_client(client, from_properties(options.config_file)).items():
+        for key, value in from_properties(options.config_file, client).items():
             settings[_spelled(config, key)] = value
     for key, value in options.config:
         settings[_spelled(config, key)] = value
@@ -104,27 +102,10 @@ def key_and_value(text: str) -> tuple[str, str]:
     return key.strip(), value
 
 
-def _for_client(client: Client, settings: dict[str, str]) -> dict[str, str]:
-    """Leave out what only other clients have; what none has is for the client to refuse."""
-    others = [_config(other) for other in CLIENTS if other != client]
-    return {
-        key: value
-        for key, value in settings.items()
-        if _config(client).setting_of(key) or not any(other.setting_of(key) for other in others)
-    }
-
-
 def _spelled(config: type[ClientConfig], key: str) -> str:
     """Spell a key as Kafka does, whatever the user's spelling: of two sources one wins."""
     setting = config.setting_of(key)
     return key if setting is None else setting.key
-
-
-def _config(client: Client) -> type[ClientConfig]:
-    """Return the config class of a client, which is loaded when it is needed."""
-    module = importlib.import_module(f"pykclient.{client}.config")
-    config: type[ClientConfig] = getattr(module, f"{client.capitalize()}Config")
-    return config
 
 
 def _seconds(text: str) -> float:

@@ -20,6 +20,7 @@ from pykclient.config.setting import (
     REQUIRED,
     Setting,
     address_list,
+    boolean,
     choice,
     integer,
     shown,
@@ -31,6 +32,12 @@ from pykclient.errors.base import ConfigError
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator
     from typing import Self
+
+    from pykclient.config.setting import Address
+
+USE_ALL_DNS_IPS: Final = "use_all_dns_ips"
+CANONICAL_NAMES: Final = "resolve_canonical_bootstrap_servers_only"
+DNS_LOOKUPS: Final = (USE_ALL_DNS_IPS, CANONICAL_NAMES)
 
 _CLIENT_NUMBERS: Final = {client: count(1) for client in EVERY_CLIENT}
 """The next number of a client without a name of its own. Every process begins anew."""
@@ -95,6 +102,22 @@ class ClientConfig(SecurityConfig):
         integer(0, LONG_MAX),
         300_000,
         "Time without metadata after which to start again (KIP-1102).",
+    )
+    client_dns_lookup = Setting(
+        choice({name: name for name in DNS_LOOKUPS}),
+        USE_ALL_DNS_IPS,
+        "Use every address of a name; or, of the names in bootstrap_servers, connect to the "
+        "canonical name of each address, as a reverse look-up has it (KIP-235): for certificates "
+        "and for Kerberos. They are looked up when the client is made, within "
+        "socket_connection_setup_timeout_ms.",
+    )
+    socket_keepalive_enable = Setting(
+        boolean(),
+        True,
+        "Have the system look whether an idle connection still stands (TCP keep-alive). Java has "
+        "no such setting and does so, too; librdkafka's default is false.",
+        key="socket.keepalive.enable",
+        is_ours=True,
     )
     send_buffer_bytes = Setting(
         integer(-1), 131_072, "Size of the socket's send buffer; -1 leaves it to the system."
@@ -178,6 +201,7 @@ class ClientConfig(SecurityConfig):
     def _read(cls, source: Mapping[Any, object], wrong: list[str]) -> Iterator[tuple[str, object]]:
         """Yield the settings that can be read; add to `wrong` what is to be said of the others."""
         spellings: dict[str, str] = {}
+        values: dict[str, object] = {}
         is_dotted = any("." in str(spelling) for spelling in source)
         for spelling, value in source.items():
             if not isinstance(spelling, str):
@@ -191,25 +215,35 @@ class ClientConfig(SecurityConfig):
                 if complaint is not None:
                     is_plain = "." in spelling or (is_dotted and "_" not in spelling)
                     wrong.append(complaint if is_plain else respelled(complaint))
-            elif setting.name in spellings and value != source[spellings[setting.name]]:
-                wrong.append(
-                    f"{spelling!r} and {spellings[setting.name]!r} are the same setting, and say "
-                    f"different things; give one."
-                )
             else:
-                spellings[setting.name] = spelling
                 try:
-                    yield setting.name, setting.read(value, spelling)
+                    read = setting.read(value, spelling)
                 except ConfigError as error:
                     wrong.append(str(error))
-                    yield setting.name, setting.default
+                    read = setting.default
+                other = spellings.setdefault(setting.name, spelling)
+                if other != spelling and read != values[setting.name]:
+                    wrong.append(
+                        f"{spelling!r} and {other!r} are the same setting, and say different "
+                        f"things; give one."
+                    )
+                    continue
+                values[setting.name] = read
+                yield setting.name, read
 
     def named(self) -> Self:
         """This config with a client id: its own, or else one that no other client here has."""
         if self.client_id:
             return self
+        return self._with(client_id=self._default_client_id())
+
+    def with_bootstrap_servers(self, addresses: tuple[Address, ...]) -> Self:
+        """This config with other addresses to start from."""
+        return self._with(bootstrap_servers=addresses)
+
+    def _with(self, **values: object) -> Self:
         config = type(self)()
-        vars(config).update(vars(self), client_id=self._default_client_id())
+        vars(config).update(vars(self), **values)
         return config
 
     def _default_client_id(self) -> str:

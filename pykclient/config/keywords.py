@@ -29,6 +29,13 @@ class AdminSettings(TypedDict, total=False):
     """Addresses to learn the cluster from; any broker will do, and some may be down. Required;
     host:port addresses such as 'kafka1:9092,kafka2:9092' (IPv6 as '[::1]:9092').
     """
+    client_dns_lookup: Literal["use_all_dns_ips", "resolve_canonical_bootstrap_servers_only"]
+    """Use every address of a name; or, of the names in bootstrap_servers, connect to the
+    canonical name of each address, as a reverse look-up has it (KIP-235): for certificates
+    and for Kerberos. They are looked up when the client is made, within
+    socket_connection_setup_timeout_ms. Default: use_all_dns_ips; one of use_all_dns_ips,
+    resolve_canonical_bootstrap_servers_only.
+    """
     client_id: str
     """Name under which brokers log and limit this client's requests. When empty, it is
     producer-1, consumer-GROUP-1, adminclient-1 and so on, as in Java. Default: empty; a
@@ -125,6 +132,11 @@ class AdminSettings(TypedDict, total=False):
     """How long a connection may take to open; doubles each time. Default: 10000; an integer from
     0 to 9223372036854775807.
     """
+    socket_keepalive_enable: bool
+    """Have the system look whether an idle connection still stands (TCP keep-alive). Java has no
+    such setting and does so, too; librdkafka's default is false. Default: true; true or
+    false.
+    """
     ssl_cipher_suites: str | Sequence[str]
     """Cipher suites that may be used, by their standard names or OpenSSL's; empty are OpenSSL's
     own. Those of TLS 1.3 cannot be chosen one by one. Default: empty; a list of names.
@@ -172,7 +184,7 @@ class AdminSettings(TypedDict, total=False):
     """
     ssl_truststore_location: str | PathLike[str] | None
     """File with the authorities that brokers' certificates must come from, PEM or PKCS#12; None
-    is the system's. Default: None; a file's path, or None.
+    is the system's, as is librdkafka's word probe. Default: None; a file's path, or None.
     """
     ssl_truststore_password: str | None
     """Password of a truststore in PKCS#12. Default: None; a string, or None."""
@@ -206,6 +218,13 @@ class ConsumerSettings(TypedDict, Generic[K, V], total=False):
     """
     check_crcs: bool
     """Check the checksum of every batch. Default: true; true or false."""
+    client_dns_lookup: Literal["use_all_dns_ips", "resolve_canonical_bootstrap_servers_only"]
+    """Use every address of a name; or, of the names in bootstrap_servers, connect to the
+    canonical name of each address, as a reverse look-up has it (KIP-235): for certificates
+    and for Kerberos. They are looked up when the client is made, within
+    socket_connection_setup_timeout_ms. Default: use_all_dns_ips; one of use_all_dns_ips,
+    resolve_canonical_bootstrap_servers_only.
+    """
     client_id: str
     """Name under which brokers log and limit this client's requests. When empty, it is
     producer-1, consumer-GROUP-1, adminclient-1 and so on, as in Java. Default: empty; a
@@ -413,6 +432,11 @@ class ConsumerSettings(TypedDict, Generic[K, V], total=False):
     """How long a connection may take to open; doubles each time. Default: 10000; an integer from
     0 to 9223372036854775807.
     """
+    socket_keepalive_enable: bool
+    """Have the system look whether an idle connection still stands (TCP keep-alive). Java has no
+    such setting and does so, too; librdkafka's default is false. Default: true; true or
+    false.
+    """
     ssl_cipher_suites: str | Sequence[str]
     """Cipher suites that may be used, by their standard names or OpenSSL's; empty are OpenSSL's
     own. Those of TLS 1.3 cannot be chosen one by one. Default: empty; a list of names.
@@ -460,7 +484,7 @@ class ConsumerSettings(TypedDict, Generic[K, V], total=False):
     """
     ssl_truststore_location: str | PathLike[str] | None
     """File with the authorities that brokers' certificates must come from, PEM or PKCS#12; None
-    is the system's. Default: None; a file's path, or None.
+    is the system's, as is librdkafka's word probe. Default: None; a file's path, or None.
     """
     ssl_truststore_password: str | None
     """Password of a truststore in PKCS#12. Default: None; a string, or None."""
@@ -496,6 +520,13 @@ class ProducerSettings(TypedDict, Generic[K, V], total=False):
     buffer_memory: int
     """Memory for records that are not delivered yet. Default: 33554432; an integer from 0 to
     9223372036854775807.
+    """
+    client_dns_lookup: Literal["use_all_dns_ips", "resolve_canonical_bootstrap_servers_only"]
+    """Use every address of a name; or, of the names in bootstrap_servers, connect to the
+    canonical name of each address, as a reverse look-up has it (KIP-235): for certificates
+    and for Kerberos. They are looked up when the client is made, within
+    socket_connection_setup_timeout_ms. Default: use_all_dns_ips; one of use_all_dns_ips,
+    resolve_canonical_bootstrap_servers_only.
     """
     client_id: str
     """Name under which brokers log and limit this client's requests. When empty, it is
@@ -655,6 +686,11 @@ class ProducerSettings(TypedDict, Generic[K, V], total=False):
     """How long a connection may take to open; doubles each time. Default: 10000; an integer from
     0 to 9223372036854775807.
     """
+    socket_keepalive_enable: bool
+    """Have the system look whether an idle connection still stands (TCP keep-alive). Java has no
+    such setting and does so, too; librdkafka's default is false. Default: true; true or
+    false.
+    """
     ssl_cipher_suites: str | Sequence[str]
     """Cipher suites that may be used, by their standard names or OpenSSL's; empty are OpenSSL's
     own. Those of TLS 1.3 cannot be chosen one by one. Default: empty; a list of names.
@@ -702,7 +738,7 @@ class ProducerSettings(TypedDict, Generic[K, V], total=False):
     """
     ssl_truststore_location: str | PathLike[str] | None
     """File with the authorities that brokers' certificates must come from, PEM or PKCS#12; None
-    is the system's. Default: None; a file's path, or None.
+    is the system's, as is librdkafka's word probe. Default: None; a file's path, or None.
     """
     ssl_truststore_password: str | None
     """Password of a truststore in PKCS#12. Default: None; a string, or None."""

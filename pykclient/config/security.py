@@ -56,6 +56,16 @@ def names(allowed: tuple[str, ...] = ()) -> Kind[tuple[str, ...]]:
     return Kind(parse, what, ",".join, "str | Sequence[str]")
 
 
+def authorities() -> Kind[str | None]:
+    """A file's path; ``probe``, with which librdkafka looks for the system's, is None."""
+    file = optional(path())
+    return Kind(
+        lambda value: None if value == "probe" else file.parse(value),
+        file.allowed,
+        annotation=file.annotation,
+    )
+
+
 def endpoint_identification() -> Kind[str]:
     """Read "https", "" (none), or a Boolean as of kafka-python's ``ssl_check_hostname``."""
 
@@ -91,10 +101,10 @@ class SecurityConfig:
         "(SASL_SSL), or neither.",
     )
     ssl_truststore_location = Setting(
-        optional(path()),
+        authorities(),
         None,
         "File with the authorities that brokers' certificates must come from, PEM or PKCS#12; None "
-        "is the system's.",
+        "is the system's, as is librdkafka's word probe.",
         aliases=("ssl.ca.location", "ssl_cafile"),
     )
     ssl_truststore_certificates = Setting(

@@ -105,11 +105,6 @@ UNSUPPORTED: Final[tuple[Unsupported, ...]] = (
         {"config_providers": ("",)},
     ),
     Unsupported(
-        EVERY_CLIENT,
-        "Looking up the canonical names of bootstrap addresses is not built yet.",
-        {"client_dns_lookup": ("use_all_dns_ips",)},
-    ),
-    Unsupported(
         ("producer",),
         "Transactions are not built yet.",
         {
@@ -197,7 +192,9 @@ GONE: Final[dict[str, str]] = {
             "api_version_fallback_ms api_version_auto_timeout_ms broker_version_fallback"
         ),
         "Remove it: this client has no event loop.": "loop",
-        "Only send.buffer.bytes and receive.buffer.bytes can be set.": "socket_options",
+        "Only send.buffer.bytes, receive.buffer.bytes and socket.keepalive.enable can be set.": (
+            "socket_options"
+        ),
         "Remove it: small requests never wait (TCP_NODELAY is set).": "socket_nagle_disable",
         "Pass on_delivery to send() of a Producer.": (
             "dr_cb dr_msg_cb on_delivery delivery_report_only_error"
@@ -233,7 +230,6 @@ GONE: Final[dict[str, str]] = {
             "zookeeper_connection_timeout_ms zookeeper_session_timeout_ms"
         ),
         "Remove it: every pause has a jitter of a fifth.": "reconnect_backoff_jitter_ms",
-        "Remove it: connections have TCP's keep-alive.": "socket_keepalive_enable",
         "Remove it: a request that times out ends its connection.": "socket_max_fails",
         "Remove it: all addresses of a name are tried, of both families.": (
             "broker_address_family broker_address_ttl"

@@ -44,6 +44,7 @@ from pykclient.consumer.wiring import Wiring
 from pykclient.errors import UsageError
 from pykclient.network.drive import drive, now_ms, wall_ms
 from pykclient.network.interrupts import leaves_whole
+from pykclient.network.io.canonical import with_canonical_names
 from pykclient.network.io.secured import secured
 from pykclient.network.io.selector import SelectorPort
 from pykclient.network.live_client import LiveClient, describe_client
@@ -128,7 +129,10 @@ class ConsumerCore(LiveClient):
         port: Port | None = None,
         wall_clock_ms: Callable[[], int] = wall_ms,
     ) -> None:
-        sockets = None if port is not None else SelectorPort.from_config(config)
+        sockets = None
+        if port is None:
+            config = with_canonical_names(config)
+            sockets = SelectorPort.from_config(config)
         try:
             if sockets is not None:
                 port = secured(sockets, config)

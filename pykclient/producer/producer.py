@@ -16,6 +16,7 @@ from pykclient.arguments import FOREVER_MS, check_topic
 from pykclient.arguments import timeout_ms as milliseconds
 from pykclient.errors import ForkedClientError
 from pykclient.network.drive import now_ms
+from pykclient.network.io.canonical import with_canonical_names
 from pykclient.network.io.secured import secured
 from pykclient.network.io.selector import SelectorPort
 from pykclient.network.live_client import LiveClient, describe_client, explain_methods_of_others
@@ -78,7 +79,7 @@ class Producer(SendCore[RecordMetadata], LiveClient, Generic[K_contra, V_contra]
         Raises:
             ConfigError: a setting is unknown, malformed, not built yet, or cannot be imported.
         """
-        config = ProducerConfig.from_settings(settings, **keywords).named()
+        config = with_canonical_names(ProducerConfig.from_settings(settings, **keywords).named())
         self._thread = SenderThread(f"pykclient-sender {config.client_id}")
         sockets = SelectorPort.from_config(config)
         try:

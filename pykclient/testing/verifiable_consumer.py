@@ -18,7 +18,7 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from pykclient.config.properties import from_properties
+from pykclient.config.properties import read_properties
 from pykclient.consumer.consumer import Consumer
 from pykclient.consumer.group.rebalance import RebalanceListener
 from pykclient.errors import FencedInstanceIdError, KafkaError, WakeupError
@@ -214,7 +214,7 @@ def _settings(options: argparse.Namespace) -> dict[str, object]:
     """The consumer's settings; the command line wins over the file."""
     settings: dict[str, object] = {}
     if options.command_config is not None:
-        settings.update(from_properties(options.command_config))
+        settings.update(read_properties(options.command_config))
     settings |= {
         "bootstrap.servers": options.bootstrap_server,
         "group.id": options.group_id,

@@ -341,3 +341,20 @@ def test_what_it_waits_for_is_reported(line: Line) -> None:
     line.send()
     line.send()
     assert line.connection.describe_wait() == "broker:9092 (id 1) has not responded to METADATA yet"
+
+
+def test_a_response_to_a_request_that_needs_none_is_dropped_and_counts_once(ready: Line) -> None:
+    # Azure Event Hubs responds to Produce with acks=0, too.
+    ready.send(expects_response=False)
+    request = ready.send()
+    unneeded = ready.peer.requests[0]
+    ready.peer.respond(MetadataResponse())
+    assert ready.take() == []
+    ready.peer.respond(MetadataResponse())
+    [(taken, _)] = ready.take()
+    assert taken is request
+    header = unneeded.header
+    again = encode_response(MetadataResponse(), header.api_version, header.correlation_id)
+    ready.peer.feed(bytes(again))
+    ready.take()
+    assert isinstance(ready.connection.failure, DecodeError)

@@ -141,10 +141,10 @@ def test_unknown_keys_without_end_end() -> None:
     ("ranges", "error_code", "error", "text"),
     [
         (
-            {int(ApiKey.METADATA): (0, 6)},
+            {int(ApiKey.METADATA): (0, 3)},
             0,
             UnsupportedVersionError,
-            "is older than Kafka 2.1: it speaks Metadata up to version 6, this client needs 7",
+            "is older than Kafka 2.1: it speaks Metadata up to version 3, this client needs 4",
         ),
         (own_range(0, 4), 0, UnsupportedVersionError, "if this is a controller's address"),
         ({}, CLUSTER_AUTHORIZATION_FAILED, ClusterAuthorizationFailedError, " refused "),
@@ -162,8 +162,10 @@ def test_a_broker_that_cannot_serve_us_is_refused_with_the_reason(
     assert handshake.versions is None
 
 
-def test_a_broker_of_kafka_2_1_is_taken() -> None:
-    assert Handshake(NODE).on_frame(response(HIGHEST, {int(ApiKey.METADATA): (0, 7)})) is False
+@pytest.mark.parametrize("metadata_max", [7, 4], ids=["Kafka 2.1", "Azure Event Hubs"])
+def test_a_broker_with_metadata_from_version_4_on_is_taken(metadata_max: int) -> None:
+    ranges = {int(ApiKey.METADATA): (0, metadata_max)}
+    assert Handshake(NODE).on_frame(response(HIGHEST, ranges)) is False
 
 
 def test_a_response_cut_anywhere_is_a_decode_error() -> None:

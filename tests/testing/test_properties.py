@@ -12,7 +12,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from pykclient.config.properties import from_properties
+from pykclient.config.properties import read_properties
 from pykclient.errors.base import ConfigError
 from pykclient.testing.cluster.properties import (
     CONTROLLER_ID,
@@ -43,7 +43,7 @@ def test_any_text_comes_back_as_it_was(tmp_path: Path, properties: dict[str, str
     assert text.isascii()
     file = tmp_path / "some.properties"
     file.write_text(text)
-    assert from_properties(file) == properties
+    assert read_properties(file) == properties
 
 
 FOLDER = Path("data")

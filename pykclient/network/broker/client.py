@@ -19,12 +19,14 @@ from typing import TYPE_CHECKING
 from pykclient.errors import DisconnectedError, EncodeError, KafkaError, UnsupportedVersionError
 from pykclient.network.broker import errors as failures
 from pykclient.network.broker.connection import SUSPECT_MS, Connection, ConnectionState
+from pykclient.network.broker.fallback import ApiVersionsFallback
 from pykclient.network.broker.nodes import NodeSelection, NodeState, NodeStates
 from pykclient.network.cluster.node import is_coordinator
 from pykclient.network.interrupts import raise_foreign
 from pykclient.network.log import ClientLog, RateLimitedLog
 from pykclient.network.manager import ANY_NODE, NEVER_MS
 from pykclient.network.retry import Backoff
+from pykclient.protocol.api_keys import ApiKey
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -65,6 +67,7 @@ class NetworkClient:
         self._in_flight_max = max_in_flight_requests_per_connection
         self._connections: dict[int, Connection] = {}
         self._states = NodeStates(config, random)
+        self._fallback = ApiVersionsFallback()
         self._selection = NodeSelection(
             config, metadata, self._states, self._connections, random=random
         )
@@ -381,7 +384,8 @@ class NetworkClient:
 
     def _take_events(self, node_id: int, connection: Connection, now_ms: int) -> None:
         if connection.state is ConnectionState.CONNECTING and connection.failure is None:
-            connection.begin_handshake(now_ms + self._config.request_timeout_ms)
+            version = self._fallback.version(connection.node.address, now_ms)
+            connection.begin_handshake(now_ms + self._config.request_timeout_ms, version)
         if connection.state is not ConnectionState.CONNECTING:
             was_ready = connection.versions is not None
             for request, response in connection.take_responses(now_ms):
@@ -392,8 +396,17 @@ class NetworkClient:
                 level, again = (logging.INFO, " again") if is_back else (logging.DEBUG, "")
                 self._log.log(level, "connected%s to %s", again, connection.node)
                 self._states.on_ready(node_id)
+                listed_max = connection.versions.listed_max(ApiKey.API_VERSIONS)
+                self._fallback.on_accepted(connection.node.address, listed_max, now_ms)
         if connection.failure is not None:
             self._lose(node_id, connection.failure, now_ms)
+
+    def _fall_back(self, connection: Connection) -> int | None:
+        """Return the older version of ApiVersions that the next attempt begins with, if any."""
+        version = connection.hung_up_on
+        if version is None:
+            return None
+        return self._fallback.on_hung_up(connection.node.address, version)
 
     def _complete_sent(self, connection: Connection) -> None:
         for request in connection.take_sent():
@@ -404,7 +417,8 @@ class NetworkClient:
         node = connection.node
         is_old_address = connection.state is ConnectionState.DRAINING
         was_ready = self._states.state(node_id) is NodeState.READY
-        level = logging.INFO if was_ready else logging.WARNING
+        is_news = was_ready or self._fall_back(connection) is not None
+        level = logging.INFO if is_news else logging.WARNING
         key = node, type(error)
         if was_ready:
             self._repeated.log(level, now_ms, key, "lost the connection to %s: %s", node, error)

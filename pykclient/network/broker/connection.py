@@ -22,7 +22,8 @@ from pykclient.errors import (
     TlsError,
 )
 from pykclient.network.broker import errors as failures
-from pykclient.network.broker.handshake import Handshake
+from pykclient.network.broker.fallback import NEWEST
+from pykclient.network.broker.handshake import Handshake, HandshakeState
 from pykclient.network.broker.sasl import mechanism_of
 from pykclient.network.interrupts import raise_foreign
 from pykclient.network.manager import NEVER_MS
@@ -58,6 +59,10 @@ broker's quotas look back 11 seconds by default."""
 
 HANDSHAKE_BYTES_MAX = 512 * 1024
 """The largest response before a broker is known for one. The list of all APIs has a kilobyte."""
+
+UNREAD_IDS_MAX = 1_000
+"""Requests without a response (acks=0) that are remembered, should the peer send one all the same,
+as Azure Event Hubs does."""
 
 CORRELATION_ID_LIMIT = 2**31
 """Correlation ids are 31 bits here; they start over, long after the earlier ones have ended."""
@@ -110,6 +115,7 @@ class Connection:
         self._handshake = Handshake(node, mechanism_of(config))
         self._in_flight: deque[_InFlight] = deque()
         self._without_response: deque[_InFlight] = deque()
+        self._unread_ids: deque[int] = deque(maxlen=UNREAD_IDS_MAX)
         self._next_correlation_id = 0
         self._handshake_correlation_id = 0
 
@@ -225,12 +231,28 @@ class Connection:
         entry = _InFlight(request, version, correlation_id)
         if not self._in_flight:
             self._waits_since_ms = now_ms
-        (self._in_flight if request.expects_response else self._without_response).append(entry)
+        if request.expects_response:
+            self._in_flight.append(entry)
+        else:
+            self._without_response.append(entry)
+            self._unread_ids.append(correlation_id)
         self.active_ms = now_ms
 
-    def begin_handshake(self, deadline_ms: int) -> None:
+    @property
+    def hung_up_on(self) -> int | None:
+        """The version of ApiVersions on which the peer hung up; None if it did anything else."""
+        is_hung_up = (
+            isinstance(self.failure, DisconnectedError)
+            and self.state is ConnectionState.HANDSHAKING
+            and self._handshake.state is HandshakeState.VERSIONS
+        )
+        return self._handshake.version if is_hung_up else None
+
+    def begin_handshake(self, deadline_ms: int, version: int = NEWEST) -> None:
+        """Send the first request, ApiVersions in `version`."""
         self._to(ConnectionState.HANDSHAKING)
         self.handshake_deadline_ms = deadline_ms
+        self._handshake.version = version
         self._send_handshake()
 
     @property
@@ -270,7 +292,7 @@ class Connection:
             try:
                 if self.versions is None:
                     self._take_handshake(frame)
-                else:
+                elif not self._is_to_be_dropped(frame):
                     ended.append(self._take_response(frame, now_ms))
             except DecodeError as error:
                 is_known_broker = self.versions is not None
@@ -316,6 +338,18 @@ class Connection:
             until_ms = now_ms + min(throttle_ms, THROTTLE_MS_MAX)
             self.throttled_until_ms = max(self.throttled_until_ms, until_ms)
         return entry.request, response
+
+    def _is_to_be_dropped(self, frame: memoryview) -> bool:
+        """Return whether a request of ours needed no response, and this is one to it."""
+        if not self._unread_ids:
+            return False
+        correlation_id = peek_correlation_id(frame)
+        if correlation_id not in self._unread_ids:
+            return False
+        # Responses come in the order of their requests: none is due to those before.
+        while self._unread_ids.popleft() != correlation_id:
+            pass
+        return True
 
     def _take_handshake(self, frame: memoryview) -> None:
         correlation_id = peek_correlation_id(frame)

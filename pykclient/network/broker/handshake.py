@@ -45,8 +45,9 @@ CLIENT_SOFTWARE_NAME = "pykclient"
 HEADER_BYTES = 4
 """Response header version 0, the correlation id alone: an ApiVersions response always has it."""
 
-METADATA_VERSION_MIN = 7
-"""The first with leader epochs (KIP-320), which came with Kafka 2.1; a broker needs it."""
+METADATA_VERSION_MIN = 4
+"""The first that can leave topics unmade. Leader epochs (KIP-320) came with version 7, in Kafka
+2.1; services that are no Kafka, such as Azure Event Hubs, stop before it."""
 
 OLDEST_RELEASE = "2.1"
 FIRST_RELEASES: dict[ApiKey, str] = {
@@ -89,6 +90,7 @@ class Handshake:
         self._found: ApiVersions | None = None
         self.state = HandshakeState.VERSIONS
         self.version = ApiVersionsRequest.max_version
+        """Of `message`; before anything is sent, an older one may be chosen."""
         self.message: Request = ApiVersionsRequest(
             client_software_name=CLIENT_SOFTWARE_NAME, client_software_version=__version__
         )
@@ -239,6 +241,10 @@ class ApiVersions:
     def __init__(self, node: Node, ranges: Mapping[int, tuple[int, int]]) -> None:
         self._node = node
         self.ranges = MappingProxyType(dict(ranges))
+
+    def listed_max(self, key: ApiKey) -> int:
+        """Return the newest version of an API that the broker lists; -1 if it lists none."""
+        return self.ranges.get(int(key), (-1, -1))[1]
 
     def common_range(self, message: type[Message] | Message) -> tuple[int, int] | None:
         broker = self.ranges.get(int(message.api_key))

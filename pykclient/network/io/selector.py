@@ -79,10 +79,15 @@ class _Channel:
 
 class SelectorPort:
     def __init__(
-        self, send_buffer_bytes: int = USE_OS_DEFAULT, receive_buffer_bytes: int = USE_OS_DEFAULT
+        self,
+        send_buffer_bytes: int = USE_OS_DEFAULT,
+        receive_buffer_bytes: int = USE_OS_DEFAULT,
+        *,
+        keeps_alive: bool = True,
     ) -> None:
         self._send_buffer_bytes = send_buffer_bytes
         self._receive_buffer_bytes = receive_buffer_bytes
+        self._keeps_alive = keeps_alive
         self._selector = selectors.DefaultSelector()
         self._channels: dict[Stream, _Channel] = {}
         self._sockets: set[socket.socket] = set()
@@ -102,7 +107,11 @@ class SelectorPort:
 
     @classmethod
     def from_config(cls, config: ClientConfig) -> Self:
-        return cls(config.send_buffer_bytes, config.receive_buffer_bytes)
+        return cls(
+            config.send_buffer_bytes,
+            config.receive_buffer_bytes,
+            keeps_alive=config.socket_keepalive_enable,
+        )
 
     # The client's side.
 
@@ -255,7 +264,7 @@ class SelectorPort:
         sock.setblocking(False)
         _without_sigpipe(sock)
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, self._keeps_alive)
         if self._send_buffer_bytes != USE_OS_DEFAULT:
             sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, self._send_buffer_bytes)
         if self._receive_buffer_bytes != USE_OS_DEFAULT:

@@ -11,6 +11,7 @@ records), KIP-516 (topic ids), KIP-794 (slow nodes), KIP-951 (new leaders).
 from __future__ import annotations
 
 import logging
+from functools import partial
 from typing import TYPE_CHECKING
 
 from pykclient import accel
@@ -24,6 +25,7 @@ from pykclient.errors import (
     MessageTooLargeError,
     OutOfOrderSequenceNumberError,
     UnknownProducerIdError,
+    UnsupportedVersionError,
     error_for_code,
 )
 from pykclient.network.cluster.cluster import NO_TOPIC_ID, LeaderHints
@@ -211,8 +213,7 @@ class Sender:
         for name in call.topics:
             self._metadata.add_topic(name, now_ms)
         return call.request(
-            self._config.acks,
-            self._config.request_timeout_ms,
+            self._config,
             on_response=lambda response, now_ms: self._on_response(call, response, now_ms),
             on_failure=lambda error, now_ms: self._on_failure(call, error, now_ms),
         )
@@ -456,6 +457,7 @@ def _closed_in_time() -> ClosedError:
 
 ACKS_NONE = 0
 TOPIC_IDS_FROM_VERSION = 13
+ZSTD_FROM_VERSION = 7
 
 
 class ProduceCall:
@@ -490,24 +492,27 @@ class ProduceCall:
 
     def request(
         self,
-        acks: int,
-        timeout_ms: int,
+        config: ProducerConfig,
         *,
         on_response: Callable[[Message | None, int], None],
         on_failure: Callable[[KafkaError, int], None],
     ) -> Request:
         """Make the request, in a version that names topics if one of them has no id."""
         has_ids = NO_TOPIC_ID not in self._names_by_id
+        message = ProduceRequest(
+            acks=config.acks,
+            timeout_ms=config.request_timeout_ms,
+            topic_data=list(self._topics.values()),
+        )
         return Request(
-            ProduceRequest(
-                acks=acks, timeout_ms=timeout_ms, topic_data=list(self._topics.values())
-            ),
+            message,
             node_id=self._node_id,
             on_response=on_response,
             on_failure=on_failure,
             max_version=None if has_ids else TOPIC_IDS_FROM_VERSION - 1,
-            expects_response=acks != ACKS_NONE,
+            expects_response=config.acks != ACKS_NONE,
             check=self.check,
+            build=partial(_in_zstd, message) if config.compression_type == "zstd" else None,
         )
 
     def check(self, response: Message) -> None:
@@ -556,3 +561,13 @@ def record_errors(
             response.error_code, f"{batch.partition}: the record was refused: {reason}"
         )
     return errors
+
+
+def _in_zstd(message: ProduceRequest, version: int) -> ProduceRequest:
+    """Return the message. Raises `UnsupportedVersionError`: the broker knows no zstd (KIP-110)."""
+    if version < ZSTD_FROM_VERSION:
+        raise UnsupportedVersionError(
+            f"the broker speaks Produce up to version {version}, and batches in zstd need version "
+            f"{ZSTD_FROM_VERSION}, Kafka 2.1's; set compression_type to lz4, gzip or none"
+        )
+    return message

@@ -32,7 +32,9 @@ class FakeCluster(ClusterState):
     `replication_delay_ms` is how long followers take to copy; 0 means they have everything at once.
     `min_insync_replicas` and `default_partition_count` are for topics that do not say. With `racks`
     (one for each broker) consumers are sent to followers in their own (KIP-392). `group_settings`
-    None means the defaults. `epoch_ms` is the wall clock at time 0.
+    None means the defaults. `profile` is a service that the brokers play: "kafka", "event-hubs",
+    "redpanda" or "warpstream" (`pykclient.testing.fake.profiles`). `epoch_ms` is the wall clock at
+    time 0.
 
     There are no quotas, no security, no compaction and no coordinator of transactions. Groups and
     offsets never expire, and a group changes between the classic protocol and that of KIP-848 only
@@ -55,7 +57,8 @@ class FakeCluster(ClusterState):
             return self._closed_call(broker_id, now_ms)
         call = Call(broker_id, header, client_host=client_host, timers=self.timers)
         if not self._is_spoken(call):
-            if header.api_key == ApiKey.API_VERSIONS:
+            closes = self.profile.closes_on_unknown_versions
+            if header.api_key == ApiKey.API_VERSIONS and not closes:
                 respond_with_versions(self, call)
             else:
                 call.close(now_ms)

@@ -81,6 +81,7 @@ class FakeKafka(Closing):
         replication_delay_ms: int = 0,
         racks: tuple[str, ...] = (),
         group_settings: GroupSettings | None = None,
+        profile: str = "kafka",
     ) -> None:
         _check_address(host, port, advertised_host, data)
         now_ms = _now_ms()
@@ -98,6 +99,7 @@ class FakeKafka(Closing):
                 replication_delay_ms=replication_delay_ms,
                 racks=racks,
                 group_settings=group_settings,
+                profile=profile,
                 storage=directory,
                 epoch_ms=time.time_ns() // 1_000_000 - now_ms,
                 now_ms=now_ms,

@@ -20,6 +20,7 @@ from pykclient.testing.fake.faults import Faults
 from pykclient.testing.fake.fetch_sessions import FetchSessions
 from pykclient.testing.fake.groups.group import GroupSettings
 from pykclient.testing.fake.groups.registry import OFFSETS_TOPIC, GroupRegistry
+from pykclient.testing.fake.profiles import profile_named
 from pykclient.testing.fake.replication import Replication
 from pykclient.testing.fake.storage import Storage
 from pykclient.testing.fake.timers import Purgatory, TimingWheel, Turns
@@ -79,6 +80,7 @@ class ClusterState:
         replication_delay_ms: int = 0,
         racks: Sequence[str] = (),
         group_settings: GroupSettings | None = None,
+        profile: str = "kafka",
         storage: Storage | None = None,
         epoch_ms: int = SMALLEST_EPOCH_MS,
         now_ms: int = 0,
@@ -100,6 +102,8 @@ class ClusterState:
             )
             for number in range(brokers)
         }
+        self.profile = profile_named(profile)
+        self.limit_versions(self.profile.limits(self.api_versions))
         self.cluster_id = CLUSTER_ID
         self.default_partition_count = default_partition_count
         self.min_insync_replicas = min_insync_replicas

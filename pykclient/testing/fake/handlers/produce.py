@@ -95,6 +95,8 @@ class _Production:
                              for p in t.partition_responses)  # fmt: skip
             if has_failed:
                 self._call.close(now_ms)
+            elif self._cluster.profile.responds_without_acks:
+                return self._response
             else:
                 self._call.silence(now_ms)
             return None
