@@ -27,7 +27,7 @@ from pykclient.testing import Blackhole, Direction
 from pykclient.testing.cluster.processes import BrokerState
 from pykclient.testing.spark_cluster.cluster import WORKER_HOSTS
 from pykclient.testing.spark_cluster.process_table import ProcessTable
-from tests.chaos.spark.canary import SECRET, hide_secret, shown
+from tests.chaos.spark.canary import SECRET, SECURITY, hide_secret, shown
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -101,17 +101,25 @@ class SparkArena:
         """Their proxies stay shut."""
         self._sent_count = 0
         self._swallowed_before = 0
-        self._servers = kafka.bootstrap_servers
+        self.settings_of_clients = kafka.client_settings()
+        user, password = next(iter(SECURITY.users.items()))
+        self._peer = {
+            "bootstrap.servers": kafka.bootstrap_servers,
+            "security.protocol": self.settings_of_clients["security_protocol"],
+            "sasl.mechanism": self.settings_of_clients["sasl_mechanism"],
+            "sasl.username": user,
+            "sasl.password": password,
+        }
         topics = [
             NewTopic(topic, PARTITION_COUNT, REPLICATION) for topic in (self.source, self.sink)
         ]
-        admin = AdminClient({"bootstrap.servers": self._servers})
+        admin = AdminClient({**self._peer})
         for made in admin.create_topics(topics).values():
             made.result(TIMEOUT_S)
 
     def send(self, batch_count: int) -> None:
         """Write the next numbers into each partition of the source, enough for so many batches."""
-        producer = Producer({"bootstrap.servers": self._servers})
+        producer = Producer({**self._peer})
         first, end = self._sent_count, self._sent_count + batch_count * ROWS_OF_BATCH
         for number in range(first, end):
             for partition in range(PARTITION_COUNT):
@@ -124,24 +132,24 @@ class SparkArena:
 
         `source` is the format that it reads with.
         """
-        servers = {"kafka.bootstrap.servers": self._servers}
+        brokers = {
+            f"kafka.{name.replace('_', '.')}": value
+            for name, value in self.settings_of_clients.items()
+        }
         job = {
             "is_live": is_live,
             "source": source,
             "is_stateful": self.is_stateful,
             "checkpoint": str(self.checkpoint),
             "stop": str(self.stop_file),
-            "secret": str(hide_secret(self.spark.folder)),
-            # Spark's own source prints the settings of its consumer.
-            "reads_secret": source == OURS,
+            "brokers": str(hide_secret(self.spark.folder, json.dumps(brokers))),
             "read": {
-                **servers,
                 "subscribe": self.source,
                 "startingOffsets": "earliest",
                 "maxOffsetsPerTrigger": str(PARTITION_COUNT * ROWS_OF_BATCH),
                 **self.read,
             },
-            "write": {**servers, "topic": self.sink, **PATIENT},
+            "write": {"topic": self.sink, **PATIENT},
         }
         settings = {
             "spark.cores.max": str(CORE_COUNT),
@@ -277,7 +285,7 @@ class SparkArena:
 
     def ends(self, topic: str) -> int:
         """How many records the topic holds."""
-        consumer = Consumer({"bootstrap.servers": self._servers, "group.id": "ends"})
+        consumer = Consumer({**self._peer, "group.id": "ends"})
         try:
             return sum(
                 consumer.get_watermark_offsets(TopicPartition(topic, partition), TIMEOUT_S)[1]
@@ -351,7 +359,7 @@ class SparkArena:
         return judge(wanted, self._read_sink())
 
     def secrets_shown(self) -> list[str]:
-        """What shows the secret that the query was given, in any of its lives.
+        """What shows the password that the query was given, in any of its lives.
 
         Its name is no secret: where that is not found nothing would be.
         """
@@ -359,10 +367,10 @@ class SparkArena:
         work = self.spark.folder / "work"
         for place in (self.drivers[0].log, self.events, work, self.checkpoint):
             assert any(path.is_relative_to(place) for path in named), f"{place} was not looked at"
-        return [f"{path} shows the secret" for path in shown(self.spark.folder, SECRET)]
+        return [f"{path} shows the password" for path in shown(self.spark.folder, SECRET)]
 
     def _read_sink(self) -> Mapping[int, list[str]]:
-        consumer = Consumer({"bootstrap.servers": self._servers, "group.id": "judge"})
+        consumer = Consumer({**self._peer, "group.id": "judge"})
         found: dict[int, list[str]] = defaultdict(list)
         end = self.ends(self.sink)
         deadline_s = time.monotonic() + TIMEOUT_S

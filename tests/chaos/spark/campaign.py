@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from pykclient.cli.table import write_rows
 from pykclient.testing import KafkaCluster, SparkCluster
 from tests.chaos.spark.arena import BATCH_COUNT, BROKER_SETTINGS
+from tests.chaos.spark.canary import SECURITY
 from tests.chaos.spark.scenarios import SCENARIOS, Scenario
 
 if TYPE_CHECKING:
@@ -109,7 +110,9 @@ def main() -> int:
     batch_count = int(os.environ.get("CHAOS_SPARK_BATCHES", BATCH_COUNT))
     rows: list[Row] = []
     with (
-        KafkaCluster(brokers=3, config=BROKER_SETTINGS, proxied=True) as kafka,
+        KafkaCluster(
+            brokers=3, config=BROKER_SETTINGS, proxied=True, security=SECURITY
+        ) as kafka,
         SparkCluster() as spark,
     ):
         for scenario in scenarios:

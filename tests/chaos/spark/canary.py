@@ -10,19 +10,23 @@ import os
 from pathlib import Path
 from typing import Final
 
+from pykclient.testing import ClusterSecurity
+
 SECRET: Final = "canary-5f0c6d1e"
+SECURITY: Final = ClusterSecurity(
+    listeners=("SASL_PLAINTEXT",), mechanisms=("SCRAM-SHA-256",), users={"alice": SECRET}
+)
+"""Brokers that no client reads or writes without the secret, and whose frames a proxy can read."""
 SECRET_FILE: Final = "secret"
 """Where a driver finds it, in the cluster's folder: event logs show its command line."""
-SECRET_OPTION: Final = "kafka.client.rack"
-"""A setting that takes any text, is sent to tasks, and is used there."""
 _PASSED_OVER: Final = (SECRET_FILE, "spark", "local")
 """The secret itself, what is installed, and what Spark keeps of its memory on disk."""
 
 
-def hide_secret(folder: Path) -> Path:
-    """Write the secret where drivers find it."""
+def hide_secret(folder: Path, text: str = SECRET) -> Path:
+    """Write the secret, or a text with it, where drivers find it."""
     file = folder / SECRET_FILE
-    file.write_text(SECRET)
+    file.write_text(text)
     return file
 
 

@@ -1,7 +1,8 @@
 """A driver: one query from Kafka to Kafka over numbered records, as its only argument says in JSON.
 
 It runs to the end of its input, or, when it is live, until the file `stop` is there. After each
-batch it prints a line. Reader and writer have a secret for an option, which is in a file.
+batch it prints a line. The options with which reader and writer reach the brokers, a password among
+them, are in a file.
 
 Owner: the process itself.
 """
@@ -16,8 +17,6 @@ from typing import TYPE_CHECKING, Any
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.streaming.listener import StreamingQueryListener
-
-from tests.chaos.spark.canary import SECRET_OPTION
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -62,15 +61,15 @@ def written(records: DataFrame, *, is_stateful: bool) -> DataFrame:
 
 def main() -> None:
     job: dict[str, Any] = json.loads(sys.argv[1])
-    secret = {SECRET_OPTION: Path(job["secret"]).read_text()}
+    brokers: dict[str, str] = json.loads(Path(job["brokers"]).read_text())
     spark = SparkSession.builder.getOrCreate()
     spark.streams.addListener(Reporter())
-    reader = spark.readStream.format(job["source"]).options(**job["read"])
-    records = reader.options(**secret if job["reads_secret"] else {}).load()
+    reader = spark.readStream.format(job["source"]).options(**brokers, **job["read"])
+    records = reader.load()
     writer = (
         written(records, is_stateful=job["is_stateful"])
         .writeStream.format("pykafka")
-        .options(**job["write"], **secret)
+        .options(**brokers, **job["write"])
         .option("checkpointLocation", job["checkpoint"])
         .outputMode("complete" if job["is_stateful"] else "append")
     )

@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql import SparkSession
 
-from tests.chaos.spark.canary import SECRET_OPTION
-
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+SECRET_OPTION = "kafka.client.rack"
+"""A setting that takes any text, is sent to tasks, and is used there."""
 JAAS = "kafka.sasl.jaas.config"
 PROTOCOL = "kafka.security.protocol"
 

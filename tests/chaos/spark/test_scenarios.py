@@ -22,7 +22,7 @@ from tests.chaos.spark.arena import (
     judged_state,
 )
 from tests.chaos.spark.campaign import Row, chosen, markdown
-from tests.chaos.spark.canary import SECRET, hide_secret, shown
+from tests.chaos.spark.canary import SECRET, SECURITY, hide_secret, shown
 from tests.chaos.spark.scenarios import (
     SCENARIOS,
     Scenario,
@@ -55,7 +55,9 @@ def chaos_cluster(kafka_cluster_factory: KafkaClusterFactory) -> Iterator[KafkaC
     """Three brokers behind proxies."""
     if os.environ.get(BOOTSTRAP_VARIABLE):
         pytest.skip(f"needs brokers of its own; {BOOTSTRAP_VARIABLE} names others")
-    with kafka_cluster_factory(brokers=3, config=BROKER_SETTINGS, proxied=True) as cluster:
+    with kafka_cluster_factory(
+        brokers=3, config=BROKER_SETTINGS, proxied=True, security=SECURITY
+    ) as cluster:
         yield cluster
 
 
