@@ -32,7 +32,6 @@ from pykclient.cli.produce import command as produce
 from pykclient.cli.scan import command as scan
 from pykclient.cli.topics import command as topics
 from pykclient.errors.base import KafkaError
-from pykclient.network.log import STILL_WAITING
 from pykclient.version import __version__
 
 if TYPE_CHECKING:
@@ -48,6 +47,8 @@ CLOSED_PIPE_STATUS = 141
 """What a shell reports of a program that was ended by SIGPIPE."""
 TERMINATED_STATUS = 143
 """What a shell reports of a program that was ended by SIGTERM."""
+STILL_WAITING = "still waiting for "
+"""With which a client logs, now and then, what a call of its waits for."""
 CLIENT_NAME = re.compile(r"^\[[^]]*\] ")
 """With which each line of a client's log begins: a command has hardly more than one."""
 

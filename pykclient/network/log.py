@@ -33,7 +33,6 @@ KEYS_MAX: Final = 64
 """Lines remembered, the oldest forgotten first: a large cluster that is down has many."""
 
 LONG_WAIT_MS: Final = 5_000
-STILL_WAITING: Final = "still waiting for"
 
 REMEMBERED_MAX: Final = 64
 """Things waited for that are remembered; beyond that all are forgotten, and may be logged again."""
@@ -249,7 +248,7 @@ class LongWaits:
             self._logged_ms = {}
         self._logged_ms[what] = now_ms
         self._log.warning(
-            f"{STILL_WAITING} %s after %d ms: %s",
+            "still waiting for %s after %d ms: %s",
             what,
             LONG_WAIT_MS,
             why() or "no response has come yet",
