@@ -52,6 +52,8 @@ if TYPE_CHECKING:
     from pykclient.consumer.record import ConsumerRecords
     from pykclient.metrics import MetricName
     from pykclient.network.cluster.cluster import PartitionInfo
+    from pykclient.network.sasl.mechanism import SaslMechanism, register_sasl_mechanism
+    from pykclient.network.sasl.token import OAuthToken
     from pykclient.producer.bulk.delivery import RecordMetadataRange
     from pykclient.producer.producer import Producer
     from pykclient.producer.record import ProducerRecord, RecordMetadata
@@ -91,6 +93,7 @@ __all__ = [
     "NewPartitions",
     "NewTopic",
     "Node",
+    "OAuthToken",
     "OffsetAndMetadata",
     "OffsetAndTimestamp",
     "PartitionInfo",
@@ -102,6 +105,7 @@ __all__ = [
     "RebalanceProtocol",
     "RecordMetadata",
     "RecordMetadataRange",
+    "SaslMechanism",
     "TimestampType",
     "TopicDescription",
     "TopicListing",
@@ -110,6 +114,7 @@ __all__ = [
     "__version__",
     "errors",
     "from_properties",
+    "register_sasl_mechanism",
 ]
 
 _HOME = {
@@ -131,6 +136,8 @@ _HOME = {
         ".consumer.record": "ConsumerRecords",
         ".metrics": "MetricName",
         ".network.cluster.cluster": "PartitionInfo",
+        ".network.sasl.mechanism": "SaslMechanism register_sasl_mechanism",
+        ".network.sasl.token": "OAuthToken",
         ".producer.bulk.delivery": "RecordMetadataRange",
         ".producer.producer": "Producer",
         ".producer.record": "ProducerRecord RecordMetadata",

@@ -349,7 +349,7 @@ def test_a_shared_file_gives_a_client_its_own_settings_and_logs_the_names_of_the
     made = config.from_settings(settings)
     assert made.bootstrap_servers == (("h1", 9092),)
     assert made.credentials is not None
-    assert made.credentials[1].value == "canary-in-a-file"
+    assert made.credentials[1].current().value == "canary-in-a-file"
     assert [record.getMessage() for record in caplog.records] == [
         f"{shared}: not for the {client}, left out: {left_out}"
     ]

@@ -38,6 +38,7 @@ CLIENT_NAMES = {
     *("CreatedTopic", "NewPartitions", "NewTopic", "TopicDescription", "TopicListing"),
     *("Node", "PartitionInfo", "TopicPartition", "OffsetAndMetadata", "OffsetAndTimestamp"),
     *("MetricName", "TimestampType"),
+    *("OAuthToken", "SaslMechanism", "register_sasl_mechanism"),
     *("AdminSettings", "ConsumerSettings", "ProducerSettings", "from_properties"),
 }
 # What a user may not have, or what would make the import slow.

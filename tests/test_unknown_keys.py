@@ -195,7 +195,6 @@ def test_a_key_of_another_client_is_refused_with_the_name_of_that_client(
         ("ssl.engine.factory.class", "my.Factory"),
         ("sasl.oauthbearer.token.endpoint.url", "https://h/token"),
         ("sasl.kerberos.service.name", "kafka"),
-        ("sasl_oauth_token_provider", "me"),
     ],
 )
 def test_security_settings_that_are_not_built_are_refused(

@@ -59,6 +59,11 @@ MACHINES: Final = (
     ),
     Machine("connection", "A connection", "pykclient.network.broker.connection"),
     Machine("handshake", "A connection's handshake", "pykclient.network.broker.handshake"),
+    Machine(
+        "authentication",
+        "An authentication by SASL",
+        "pykclient.network.broker.authentication",
+    ),
     Machine("tls", "The TLS stream of a connection", "pykclient.network.io.tls"),
     Machine("node", "Whether a node can be reached", "pykclient.network.broker.nodes"),
     Machine("metadata", "Metadata", "pykclient.network.cluster.metadata"),

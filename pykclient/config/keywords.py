@@ -49,6 +49,10 @@ class AdminSettings(TypedDict, total=False):
     """How long a call without a timeout of its own may take. Default: 60000; an integer from 0
     to 2147483647.
     """
+    enable_sasl_oauthbearer_unsecure_jwt: bool
+    """True makes tokens without a signature of sasl.oauthbearer.config, for brokers of tests.
+    Java has them in sasl_jaas_config. Default: false; true or false.
+    """
     enable_ssl_certificate_verification: bool
     """False accepts any certificate, so whoever is on the way can read and change everything;
     for trying only. Java has no such setting, librdkafka has. Default: true; true or false.
@@ -64,6 +68,12 @@ class AdminSettings(TypedDict, total=False):
     metadata_recovery_strategy: Literal["rebootstrap", "none"]
     """When no known broker responds: start again from bootstrap_servers, or keep trying
     (KIP-899). Default: rebootstrap; one of rebootstrap, none.
+    """
+    oauth_cb: object
+    """The same as confluent-kafka has it: a function that is called with sasl.oauthbearer.config
+    and returns the token, its expiry in seconds since 1970 and, if it likes, the principal
+    and a dict of SASL extensions. Default: None; an object, a class, a callable or
+    'package.module:Name'.
     """
     receive_buffer_bytes: int
     """Size of the socket's receive buffer; -1 leaves it to the system. Default: 65536; an
@@ -99,17 +109,52 @@ class AdminSettings(TypedDict, total=False):
     """
     sasl_jaas_config: str | None
     """User name and password as Java has them, MODULE required username="..." password="...";,
-    for PLAIN and SCRAM. Default: None; a string, or None.
+    for PLAIN and SCRAM; for OAUTHBEARER the claims of an unsecured token. Default: None; a
+    string, or None.
     """
-    sasl_mechanism: Literal[
-        "PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "GSSAPI", "OAUTHBEARER", "AWS_MSK_IAM"
-    ]
+    sasl_login_refresh_buffer_seconds: int
+    """Time before its expiry by which a token is renewed, where its lifetime allows that.
+    Default: 300; an integer from 0 to 3600.
+    """
+    sasl_login_refresh_min_period_seconds: int
+    """Least time before a token is renewed, where its lifetime allows that. Default: 60; an
+    integer from 0 to 900.
+    """
+    sasl_login_refresh_window_factor: float
+    """After which part of its lifetime a token is renewed. Default: 0.8; a number from 0.5 to
+    1.0.
+    """
+    sasl_login_refresh_window_jitter: float
+    """The largest part of the lifetime that is added to that at random. Default: 0.05; a number
+    from 0.0 to 0.25.
+    """
+    sasl_login_retry_backoff_max_ms: int
+    """Longest pause between two attempts of a renewal. Default: 10000; an integer from 0 to
+    9223372036854775807.
+    """
+    sasl_login_retry_backoff_ms: int
+    """Pause before a renewal that failed is tried again, at least a second; doubles each time.
+    Default: 100; an integer from 0 to 9223372036854775807.
+    """
+    sasl_mechanism: str
     """How to authenticate where security_protocol is SASL_PLAINTEXT or SASL_SSL. Default:
-    GSSAPI; one of PLAIN, SCRAM-SHA-256, SCRAM-SHA-512, GSSAPI, OAUTHBEARER, AWS_MSK_IAM.
+    GSSAPI; one of PLAIN, SCRAM-SHA-256, SCRAM-SHA-512, OAUTHBEARER, GSSAPI, AWS_MSK_IAM, or a
+    registered one.
     """
-    sasl_password: str | None
-    """Password for PLAIN and SCRAM. Java has it in sasl_jaas_config. Default: None; a string, or
-    None.
+    sasl_oauth_token_provider: object
+    """Where OAUTHBEARER has its tokens from: a function without arguments, or an object with
+    token() and perhaps extensions(). What it returns is the token as text, a tuple as
+    oauth_cb returns it, or a pykclient.OAuthToken. It may block, and is called on a thread of
+    its own. Default: None; an object, a class, a callable or 'package.module:Name'.
+    """
+    sasl_oauthbearer_config: str
+    """Text for oauth_cb; or what an unsecured token has, as librdkafka has it: principal=alice
+    scope=a,b lifeSeconds=3600 extension_NAME=VALUE. Default: empty; a string.
+    """
+    sasl_password: str | Callable[[], str] | None
+    """Password for PLAIN and SCRAM, or a function that returns it, called without arguments for
+    each authentication. Java has it in sasl_jaas_config. Default: None; a string, or a
+    function that returns one, or None.
     """
     sasl_username: str | None
     """User name for PLAIN and SCRAM. Java has it in sasl_jaas_config. Default: None; a string,
@@ -258,6 +303,10 @@ class ConsumerSettings(TypedDict, Generic[K, V], total=False):
     record that was not given to Consumer.store_offset. Of what was returned from that record
     on, its offsets and a byte per record are kept in memory. Default: true; true or false.
     """
+    enable_sasl_oauthbearer_unsecure_jwt: bool
+    """True makes tokens without a signature of sasl.oauthbearer.config, for brokers of tests.
+    Java has them in sasl_jaas_config. Default: false; true or false.
+    """
     enable_ssl_certificate_verification: bool
     """False accepts any certificate, so whoever is on the way can read and change everything;
     for trying only. Java has no such setting, librdkafka has. Default: true; true or false.
@@ -347,6 +396,12 @@ class ConsumerSettings(TypedDict, Generic[K, V], total=False):
     """How long a window of a metric is. Default: 30000; an integer from 0 to
     9223372036854775807.
     """
+    oauth_cb: object
+    """The same as confluent-kafka has it: a function that is called with sasl.oauthbearer.config
+    and returns the token, its expiry in seconds since 1970 and, if it likes, the principal
+    and a dict of SASL extensions. Default: None; an object, a class, a callable or
+    'package.module:Name'.
+    """
     on_record_error: OnRecordError
     """What becomes of a record that cannot be read: raise stops there, skip goes on behind it,
     and a function is called with the error (which has the raw bytes) and goes on when it
@@ -395,17 +450,52 @@ class ConsumerSettings(TypedDict, Generic[K, V], total=False):
     """
     sasl_jaas_config: str | None
     """User name and password as Java has them, MODULE required username="..." password="...";,
-    for PLAIN and SCRAM. Default: None; a string, or None.
+    for PLAIN and SCRAM; for OAUTHBEARER the claims of an unsecured token. Default: None; a
+    string, or None.
     """
-    sasl_mechanism: Literal[
-        "PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "GSSAPI", "OAUTHBEARER", "AWS_MSK_IAM"
-    ]
+    sasl_login_refresh_buffer_seconds: int
+    """Time before its expiry by which a token is renewed, where its lifetime allows that.
+    Default: 300; an integer from 0 to 3600.
+    """
+    sasl_login_refresh_min_period_seconds: int
+    """Least time before a token is renewed, where its lifetime allows that. Default: 60; an
+    integer from 0 to 900.
+    """
+    sasl_login_refresh_window_factor: float
+    """After which part of its lifetime a token is renewed. Default: 0.8; a number from 0.5 to
+    1.0.
+    """
+    sasl_login_refresh_window_jitter: float
+    """The largest part of the lifetime that is added to that at random. Default: 0.05; a number
+    from 0.0 to 0.25.
+    """
+    sasl_login_retry_backoff_max_ms: int
+    """Longest pause between two attempts of a renewal. Default: 10000; an integer from 0 to
+    9223372036854775807.
+    """
+    sasl_login_retry_backoff_ms: int
+    """Pause before a renewal that failed is tried again, at least a second; doubles each time.
+    Default: 100; an integer from 0 to 9223372036854775807.
+    """
+    sasl_mechanism: str
     """How to authenticate where security_protocol is SASL_PLAINTEXT or SASL_SSL. Default:
-    GSSAPI; one of PLAIN, SCRAM-SHA-256, SCRAM-SHA-512, GSSAPI, OAUTHBEARER, AWS_MSK_IAM.
+    GSSAPI; one of PLAIN, SCRAM-SHA-256, SCRAM-SHA-512, OAUTHBEARER, GSSAPI, AWS_MSK_IAM, or a
+    registered one.
     """
-    sasl_password: str | None
-    """Password for PLAIN and SCRAM. Java has it in sasl_jaas_config. Default: None; a string, or
-    None.
+    sasl_oauth_token_provider: object
+    """Where OAUTHBEARER has its tokens from: a function without arguments, or an object with
+    token() and perhaps extensions(). What it returns is the token as text, a tuple as
+    oauth_cb returns it, or a pykclient.OAuthToken. It may block, and is called on a thread of
+    its own. Default: None; an object, a class, a callable or 'package.module:Name'.
+    """
+    sasl_oauthbearer_config: str
+    """Text for oauth_cb; or what an unsecured token has, as librdkafka has it: principal=alice
+    scope=a,b lifeSeconds=3600 extension_NAME=VALUE. Default: empty; a string.
+    """
+    sasl_password: str | Callable[[], str] | None
+    """Password for PLAIN and SCRAM, or a function that returns it, called without arguments for
+    each authentication. Java has it in sasl_jaas_config. Default: None; a string, or a
+    function that returns one, or None.
     """
     sasl_username: str | None
     """User name for PLAIN and SCRAM. Java has it in sasl_jaas_config. Default: None; a string,
@@ -559,6 +649,10 @@ class ProducerSettings(TypedDict, Generic[K, V], total=False):
     After an unclean leader election, records that may be in the log fail rather than being
     doubled. Default: true; true or false.
     """
+    enable_sasl_oauthbearer_unsecure_jwt: bool
+    """True makes tokens without a signature of sasl.oauthbearer.config, for brokers of tests.
+    Java has them in sasl_jaas_config. Default: false; true or false.
+    """
     enable_ssl_certificate_verification: bool
     """False accepts any certificate, so whoever is on the way can read and change everything;
     for trying only. Java has no such setting, librdkafka has. Default: true; true or false.
@@ -602,6 +696,12 @@ class ProducerSettings(TypedDict, Generic[K, V], total=False):
     metadata_recovery_strategy: Literal["rebootstrap", "none"]
     """When no known broker responds: start again from bootstrap_servers, or keep trying
     (KIP-899). Default: rebootstrap; one of rebootstrap, none.
+    """
+    oauth_cb: object
+    """The same as confluent-kafka has it: a function that is called with sasl.oauthbearer.config
+    and returns the token, its expiry in seconds since 1970 and, if it likes, the principal
+    and a dict of SASL extensions. Default: None; an object, a class, a callable or
+    'package.module:Name'.
     """
     partitioner: object
     """Chooses the partition of a record that names none; none hashes the key (murmur2), and
@@ -653,17 +753,52 @@ class ProducerSettings(TypedDict, Generic[K, V], total=False):
     """
     sasl_jaas_config: str | None
     """User name and password as Java has them, MODULE required username="..." password="...";,
-    for PLAIN and SCRAM. Default: None; a string, or None.
+    for PLAIN and SCRAM; for OAUTHBEARER the claims of an unsecured token. Default: None; a
+    string, or None.
     """
-    sasl_mechanism: Literal[
-        "PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "GSSAPI", "OAUTHBEARER", "AWS_MSK_IAM"
-    ]
+    sasl_login_refresh_buffer_seconds: int
+    """Time before its expiry by which a token is renewed, where its lifetime allows that.
+    Default: 300; an integer from 0 to 3600.
+    """
+    sasl_login_refresh_min_period_seconds: int
+    """Least time before a token is renewed, where its lifetime allows that. Default: 60; an
+    integer from 0 to 900.
+    """
+    sasl_login_refresh_window_factor: float
+    """After which part of its lifetime a token is renewed. Default: 0.8; a number from 0.5 to
+    1.0.
+    """
+    sasl_login_refresh_window_jitter: float
+    """The largest part of the lifetime that is added to that at random. Default: 0.05; a number
+    from 0.0 to 0.25.
+    """
+    sasl_login_retry_backoff_max_ms: int
+    """Longest pause between two attempts of a renewal. Default: 10000; an integer from 0 to
+    9223372036854775807.
+    """
+    sasl_login_retry_backoff_ms: int
+    """Pause before a renewal that failed is tried again, at least a second; doubles each time.
+    Default: 100; an integer from 0 to 9223372036854775807.
+    """
+    sasl_mechanism: str
     """How to authenticate where security_protocol is SASL_PLAINTEXT or SASL_SSL. Default:
-    GSSAPI; one of PLAIN, SCRAM-SHA-256, SCRAM-SHA-512, GSSAPI, OAUTHBEARER, AWS_MSK_IAM.
+    GSSAPI; one of PLAIN, SCRAM-SHA-256, SCRAM-SHA-512, OAUTHBEARER, GSSAPI, AWS_MSK_IAM, or a
+    registered one.
     """
-    sasl_password: str | None
-    """Password for PLAIN and SCRAM. Java has it in sasl_jaas_config. Default: None; a string, or
-    None.
+    sasl_oauth_token_provider: object
+    """Where OAUTHBEARER has its tokens from: a function without arguments, or an object with
+    token() and perhaps extensions(). What it returns is the token as text, a tuple as
+    oauth_cb returns it, or a pykclient.OAuthToken. It may block, and is called on a thread of
+    its own. Default: None; an object, a class, a callable or 'package.module:Name'.
+    """
+    sasl_oauthbearer_config: str
+    """Text for oauth_cb; or what an unsecured token has, as librdkafka has it: principal=alice
+    scope=a,b lifeSeconds=3600 extension_NAME=VALUE. Default: empty; a string.
+    """
+    sasl_password: str | Callable[[], str] | None
+    """Password for PLAIN and SCRAM, or a function that returns it, called without arguments for
+    each authentication. Java has it in sasl_jaas_config. Default: None; a string, or a
+    function that returns one, or None.
     """
     sasl_username: str | None
     """User name for PLAIN and SCRAM. Java has it in sasl_jaas_config. Default: None; a string,

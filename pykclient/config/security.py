@@ -1,39 +1,31 @@
-"""The settings of encrypted and authenticated connections, which all clients share.
+"""The settings of encrypted connections, and how they go with those of SASL; for all clients.
 
 Names, defaults and meaning are Java's. What Java has no name for has librdkafka's, and the names
 of librdkafka and kafka-python for the same things are aliases. Files are read when a client is
 made, by `pykclient.network.io.ssl_factory`, never here.
 
 Owner: none, everything is immutable.
-Source: Java classes ``SslConfigs``, ``SaslConfigs``; KIP-651 (PEM); librdkafka's CONFIGURATION.md.
+Source: Java class ``SslConfigs``; KIP-651 (PEM); librdkafka's CONFIGURATION.md.
 """
 
 from __future__ import annotations
 
 from typing import Final
 
-from pykclient.config.jaas import parse_jaas
+from pykclient.config.sasl import SaslConfig
 from pykclient.config.setting import (
     Kind,
-    Password,
     Setting,
     boolean,
     choice,
     optional,
     password,
     path,
-    string,
     text,
 )
 from pykclient.errors.base import ConfigError
 
 PROTOCOLS: Final = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
-
-SCRAM_MECHANISMS: Final = ("SCRAM-SHA-256", "SCRAM-SHA-512")
-MECHANISMS: Final = ("PLAIN", *SCRAM_MECHANISMS)
-"""Those that are built."""
-
-MECHANISMS_NOT_BUILT: Final = ("GSSAPI", "OAUTHBEARER", "AWS_MSK_IAM")
 
 STORE_TYPES: Final = ("PEM", "PKCS12", "JKS")
 
@@ -91,7 +83,7 @@ def ssl_context_object() -> Kind[object]:
     return Kind(parse, "an ssl.SSLContext", annotation="SSLContext")
 
 
-class SecurityConfig:
+class SecurityConfig(SaslConfig):
     """How connections are encrypted, which authorities they trust, and how they authenticate."""
 
     security_protocol = Setting(
@@ -203,34 +195,6 @@ class SecurityConfig:
         "An ssl.SSLContext that has it all, in the place of the other settings of ssl.",
         is_ours=True,
     )
-    sasl_mechanism = Setting(
-        choice({name: name for name in (*MECHANISMS, *MECHANISMS_NOT_BUILT)}, is_case_kept=False),
-        "GSSAPI",
-        "How to authenticate where security_protocol is SASL_PLAINTEXT or SASL_SSL.",
-        aliases=("sasl.mechanisms",),
-    )
-    sasl_jaas_config = Setting(
-        optional(password()),
-        None,
-        'User name and password as Java has them, MODULE required username="..." password="...";, '
-        "for PLAIN and SCRAM.",
-    )
-    sasl_username = Setting(
-        optional(string()),
-        None,
-        "User name for PLAIN and SCRAM. Java has it in sasl_jaas_config.",
-        key="sasl.username",
-        aliases=("sasl_plain_username",),
-        is_ours=True,
-    )
-    sasl_password = Setting(
-        optional(password()),
-        None,
-        "Password for PLAIN and SCRAM. Java has it in sasl_jaas_config.",
-        key="sasl.password",
-        aliases=("sasl_plain_password",),
-        is_ours=True,
-    )
 
     @property
     def is_encrypted(self) -> bool:
@@ -240,23 +204,6 @@ class SecurityConfig:
     def is_authenticated(self) -> bool:
         """Whether SASL authenticates; TLS may do so with a certificate, too."""
         return self.security_protocol.startswith("SASL")
-
-    @property
-    def credentials(self) -> tuple[str, Password] | None:
-        """User name and password for PLAIN and SCRAM; None where one is missing.
-
-        Raises:
-            ConfigError: they are given in two ways that disagree, or cannot be read.
-        """
-        name, secret = self.sasl_username, self.sasl_password
-        if self.sasl_jaas_config is not None:
-            java_name, java_secret = _from_jaas(self.sasl_jaas_config, self.sasl_mechanism)
-            if name not in (None, java_name) or secret not in (None, java_secret):
-                raise ConfigError(
-                    "sasl.jaas.config and sasl.username or sasl.password disagree; give one."
-                )
-            name, secret = java_name, java_secret
-        return None if name is None or secret is None else (name, secret)
 
     def check_security(self) -> None:
         """Check these settings against each other.
@@ -284,20 +231,7 @@ class SecurityConfig:
                 "ssl.key.location is the key of a certificate; give it in ssl.keystore.location."
             )
         if self.is_authenticated:
-            self._check_sasl()
-
-    def _check_sasl(self) -> None:
-        if self.sasl_mechanism not in MECHANISMS:
-            raise ConfigError(
-                f"sasl.mechanism={self.sasl_mechanism} is not built yet; give one of "
-                f"{', '.join(MECHANISMS)}."
-            )
-        if self.credentials is None:
-            raise ConfigError(
-                f"security.protocol={self.security_protocol} with sasl.mechanism="
-                f"{self.sasl_mechanism} needs sasl.username and sasl.password, or Java's "
-                f"sasl.jaas.config."
-            )
+            self.check_sasl()
 
     def _has(self, key: str) -> bool:
         return getattr(self, key.replace(".", "_")) is not None
@@ -316,20 +250,3 @@ class SecurityConfig:
                 f"ssl_context has it all, and {', '.join(beside)} would have no effect; give one "
                 f"or the other."
             )
-
-
-def _from_jaas(text: Password, mechanism: str) -> tuple[str, Password]:
-    try:
-        jaas = parse_jaas(text.value)
-    except ValueError as error:
-        raise ConfigError(f"sasl.jaas.config cannot be read. {error}") from None
-    wanted = "ScramLoginModule" if mechanism in SCRAM_MECHANISMS else "PlainLoginModule"
-    if jaas.module.rpartition(".")[2] != wanted:
-        raise ConfigError(
-            f"sasl.jaas.config is for {jaas.module}, and sasl.mechanism={mechanism} needs "
-            f"org.apache.kafka.common.security.{wanted[:5].lower()}.{wanted}."
-        )
-    for option in ("username", "password"):
-        if option not in jaas.options:
-            raise ConfigError(f"sasl.jaas.config has no {option}.")
-    return jaas.options["username"], Password(jaas.options["password"])

@@ -48,6 +48,8 @@ _SECRET_WORDS: Final = (
     "keystore_key",
     "certificate_chain",
     "ssl_key",
+    "oauth_cb",
+    "oauthbearer_config",
 )
 
 
@@ -177,6 +179,21 @@ def integer(minimum: int, maximum: int = INT_MAX, *, also: int | None = None) ->
     return Kind(parse, f"an integer from {minimum} to {maximum}{extra}", annotation="int")
 
 
+def decimal(minimum: float, maximum: float) -> Kind[float]:
+    def parse(value: object) -> float:
+        if isinstance(value, bool) or not isinstance(value, (int, float, str)):
+            raise ValueError
+        try:
+            number = float(value)
+        except (OverflowError, ValueError):
+            raise ValueError from None
+        if not minimum <= number <= maximum:
+            raise ValueError
+        return number
+
+    return Kind(parse, f"a number from {minimum} to {maximum}", annotation="float")
+
+
 def boolean() -> Kind[bool]:
     def parse(value: object) -> bool:
         if isinstance(value, bool):
@@ -234,6 +251,69 @@ class Password:
 
     def __hash__(self) -> int:
         return hash(self.value)
+
+    def current(self) -> Password:
+        """Return itself; see `PasswordSource`."""
+        return self
+
+    def encoded(self) -> bytes:
+        """Return the bytes that are sent.
+
+        Raises:
+            ValueError: it has half of a surrogate pair; shows no part of it.
+        """
+        # Looked at first: Python's own error has all of the text.
+        if any("\ud800" <= character <= "\udfff" for character in self.value):
+            raise ValueError("a secret has half of a surrogate pair, which is no UTF-8")
+        return self.value.encode()
+
+
+class PasswordSource:
+    """A function of the application that returns a secret; what shows it, shows `<hidden>`."""
+
+    __slots__ = ("_function",)
+
+    def __init__(self, function: Callable[[], object]) -> None:
+        self._function = function
+
+    def __repr__(self) -> str:
+        return HIDDEN
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, PasswordSource) and self._function == other._function
+
+    def __hash__(self) -> int:
+        return hash(self._function)
+
+    def current(self) -> Password:
+        """Call the function, which may block.
+
+        Raises:
+            TypeError: it returned no text; shows nothing of what it returned.
+        """
+        value = self._function()
+        if isinstance(value, Password):
+            return value
+        if isinstance(value, str):
+            return Password(value)
+        kind = type(value).__name__
+        del value  # tracebacks may show variables
+        raise TypeError(f"the function returned a {kind}, and not a string")
+
+
+def password_or_callable() -> Kind[Password | PasswordSource]:
+    def parse(value: object) -> Password | PasswordSource:
+        if isinstance(value, (Password, PasswordSource)):
+            return value
+        if isinstance(value, str):
+            return Password(value)
+        if callable(value):
+            return PasswordSource(value)
+        raise ValueError
+
+    return Kind(
+        parse, "a string, or a function that returns one", annotation="str | Callable[[], str]"
+    )
 
 
 def password() -> Kind[Password]:

@@ -20,7 +20,7 @@ from pykclient.types import Node
 from tests.network.scripted_port import ScriptedPort
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from pykclient.errors import KafkaError
     from pykclient.protocol.message import Message
@@ -74,6 +74,7 @@ class ScriptedNetwork:
         idle_max_ms: int = 540_000,
         receive_max_bytes: int = 1_000_000,
         falls_back_to_bootstrap: bool = True,
+        security: Mapping[str, object] | None = None,
     ) -> None:
         self.now_ms = 1_000_000
         self.port = ScriptedPort()
@@ -85,6 +86,7 @@ class ScriptedNetwork:
             connections_max_idle_ms=idle_max_ms,
             receive_max_bytes=receive_max_bytes,
             metadata_recovery_strategy="rebootstrap" if falls_back_to_bootstrap else "none",
+            **security or {},
         )
         self.metadata = Metadata(config, allow_auto_topic_creation=True, random=self.random)
         self.client = NetworkClient(

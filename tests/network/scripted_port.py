@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections import deque
 from functools import partial
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from pykclient.errors import ConnectionFailedError, DisconnectedError
 from pykclient.protocol.api_keys import APIS
@@ -28,6 +28,8 @@ if TYPE_CHECKING:
     from pykclient.errors import KafkaError
     from pykclient.network.io.port import Stream
     from pykclient.protocol.message import Message, Request
+
+T = TypeVar("T")
 
 ALL_RANGES = {int(key): (api.min_version, api.max_version) for key, api in APIS.items()}
 """The versions of a broker that supports all that this client does."""
@@ -153,10 +155,45 @@ class ScriptedPeer:
         self._stream.on_closed(error)
 
 
+class ScriptedCalls:
+    """Blocking calls that block nothing: a `deliver` makes them, one after the other.
+
+    With `are_held` they stay under way.
+    """
+
+    def __init__(self) -> None:
+        self.under_way: list[tuple[Callable[[], object], Callable[[Any], None]]] = []
+        self.are_held = False
+        self.count = 0
+
+    def call(
+        self, function: Callable[[], T], on_done: Callable[[T | BaseException], None], *, name: str
+    ) -> None:
+        assert name
+        self.under_way.append((function, on_done))
+        self.count += 1
+
+    def forget(self, on_done: Callable[[Any], None]) -> None:
+        self.under_way = [call for call in self.under_way if call[1] != on_done]
+
+    def deliver(self) -> None:
+        calls, self.under_way = ([], self.under_way) if self.are_held else (self.under_way, [])
+        for function, on_done in calls:
+            result: object
+            try:
+                result = function()
+            except Exception as error:  # noqa: BLE001
+                result = error
+            on_done(result)
+
+
 class ScriptedPort:
     """`Port` whose peers are scripted. `peers` are all that were ever connected to, in order."""
 
     def __init__(self) -> None:
+        self.calls = ScriptedCalls()
+        self.call = self.calls.call
+        self.forget = self.calls.forget
         self.peers: list[ScriptedPeer] = []
         self.waits_ms: list[int] = []
         self.wakeup_count = 0
@@ -184,6 +221,7 @@ class ScriptedPort:
         self.waits_ms.append(timeout_ms)
         for peer in list(self.peers):
             peer.deliver()
+        self.calls.deliver()
 
     def wakeup(self) -> None:
         self.wakeup_count += 1

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from pykclient.errors import (
-    AuthenticationError,
     ClusterAuthorizationFailedError,
     DecodeError,
     KafkaError,
@@ -26,17 +25,12 @@ from pykclient.protocol.messages.api_versions import (
 from pykclient.protocol.messages.incremental_alter_configs import IncrementalAlterConfigsRequest
 from pykclient.protocol.messages.metadata import MetadataRequest
 from pykclient.protocol.messages.offset_delete import OffsetDeleteRequest
-from pykclient.protocol.messages.sasl_authenticate import (
-    SaslAuthenticateRequest,
-    SaslAuthenticateResponse,
-)
-from pykclient.protocol.messages.sasl_handshake import SaslHandshakeRequest, SaslHandshakeResponse
 from pykclient.types import Node
 from pykclient.version import __version__
 from tests.network.scripted_port import ALL_RANGES
 
 if TYPE_CHECKING:
-    from pykclient.protocol.message import Message, Request
+    from pykclient.protocol.message import Request
 
 NODE = Node(1, "broker", 9092)
 HIGHEST = ApiVersionsRequest.max_version
@@ -251,95 +245,3 @@ def test_an_api_that_came_later_is_reported_with_the_release_that_has_it(
     versions = of_metadata(OLDEST, NEWEST)
     with pytest.raises(UnsupportedVersionError, match=rf"use Kafka {release} or newer"):
         versions.choose(request_type(), None)
-
-
-# SASL.
-
-
-class Echo:
-    """A mechanism that is done once the broker has responded with "end"."""
-
-    name = "ECHO"
-    user = "alice"
-
-    def begin(self) -> bytes:
-        return b"first"
-
-    def respond(self, challenge: bytes) -> bytes | None:
-        if challenge == b"lie":
-            raise AuthenticationError("its proof is wrong")
-        return None if challenge == b"end" else b"to " + challenge
-
-
-def frame_of(message: Message, version: int) -> memoryview:
-    return memoryview(encode_response(message, version, 7))[SIZE_BYTES:]
-
-
-def authenticating(*, error_code: int = 0, mechanisms: tuple[str, ...] = ("ECHO",)) -> Handshake:
-    handshake = Handshake(NODE, Echo())
-    assert handshake.on_frame(response(HIGHEST)) is True
-    assert handshake.versions is None
-    assert isinstance(handshake.message, SaslHandshakeRequest)
-    assert (handshake.message.mechanism, handshake.version) == ("ECHO", 1)
-    message = SaslHandshakeResponse(error_code=error_code, mechanisms=list(mechanisms))
-    assert handshake.on_frame(frame_of(message, 1)) is True
-    return handshake
-
-
-def authenticated(handshake: Handshake, **fields: Any) -> bool:
-    message = SaslAuthenticateResponse(**fields)
-    return handshake.on_frame(frame_of(message, handshake.version))
-
-
-@pytest.mark.promise("SASL authenticates each connection before any other request")
-def test_sasl_goes_on_until_its_mechanism_has_ended() -> None:
-    handshake = authenticating()
-    assert isinstance(handshake.message, SaslAuthenticateRequest)
-    assert (handshake.message.auth_bytes, handshake.version) == (b"first", 2)
-    assert authenticated(handshake, auth_bytes=b"more") is True
-    assert handshake.message.auth_bytes == b"to more"
-    assert handshake.versions is None
-    assert authenticated(handshake, auth_bytes=b"end") is False
-    assert handshake.state is HandshakeState.DONE
-    assert handshake.versions is not None
-
-
-@pytest.mark.parametrize(
-    ("error_code", "reason"),
-    [
-        (33, r"does not offer it; it offers 'PLAIN', 'GSSAPI': set sasl_mechanism to one"),
-        (34, r"has no SASL on this listener; check security_protocol, and the port"),
-        (31, r"refused it: ClusterAuthorizationFailedError"),
-    ],
-)
-def test_a_mechanism_that_is_refused_is_an_error_with_the_cure(
-    error_code: int, reason: str
-) -> None:
-    with pytest.raises(
-        AuthenticationError, match=f"authentication by ECHO failed: the broker {reason}"
-    ):
-        authenticating(error_code=error_code, mechanisms=("PLAIN", "GSSAPI"))
-
-
-@pytest.mark.parametrize(
-    ("fields", "reason"),
-    [
-        (
-            {"error_code": 58, "error_message": "no such user"},
-            "the broker refused the user 'alice': no such user",
-        ),
-        (
-            {"error_code": 58, "error_message": None},
-            "the broker refused the user 'alice': SASL_AUTHENTICATION_FAILED",
-        ),
-        ({"auth_bytes": b"lie"}, "the broker is not to be trusted: its proof is wrong"),
-    ],
-)
-def test_an_authentication_that_fails_is_an_error_with_the_brokers_reason(
-    fields: dict[str, Any], reason: str
-) -> None:
-    handshake = authenticating()
-    with pytest.raises(AuthenticationError, match=reason) as caught:
-        authenticated(handshake, **fields)
-    assert caught.value.fatal
-    assert handshake.state is HandshakeState.FAILED

@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 
 from pykclient.config.setting import Password
 from pykclient.errors import AuthenticationError
-from pykclient.network.broker.sasl import ITERATIONS_MAX, ITERATIONS_MIN, Plain, Scram
+from pykclient.network.sasl.plain import Plain
+from pykclient.network.sasl.scram import ITERATIONS_MAX, ITERATIONS_MIN, Scram
 
 RFC_7677 = "SCRAM-SHA-256", "user", "pencil", "rOprNGfwEbeRWgbNEkqO"
 SERVER_FIRST = (
@@ -131,7 +132,7 @@ def test_the_largest_count_of_iterations_is_done() -> None:
         (b"", "without proving that it has it itself"),
         (b"v=" + base64.b64encode(bytes(32)), "its proof that it has the password is wrong"),
         (b"v=" + SERVER_FINAL[2:-4] + b"AAA=", "its proof that it has the password is wrong"),
-        (b"e=other-error", "it refused: 'other-error'"),
+        (b"e=other-error", "the broker refused: 'other-error'"),
         (b"x=1", "has not the fields v"),
     ],
 )

@@ -10,6 +10,7 @@ from collections import deque
 from typing import TYPE_CHECKING
 
 from pykclient.errors import DisconnectedError
+from tests.network.scripted_port import ScriptedCalls
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -92,6 +93,9 @@ class JoinedPort:
     """A port whose streams end at a peer each; `wait` carries bytes until none are left."""
 
     def __init__(self, peer_of: Callable[[], TlsPeer | PlainPeer]) -> None:
+        self.calls = ScriptedCalls()
+        self.call = self.calls.call
+        self.forget = self.calls.forget
         self.peer_of = peer_of
         self.peers: list[TlsPeer | PlainPeer] = []
         self.closed: list[Stream] = []
@@ -122,6 +126,7 @@ class JoinedPort:
         self._ends.pop(stream, None)
 
     def wait(self, _timeout_ms: int) -> None:
+        self.calls.deliver()
         while self._new:
             self._new.popleft().on_opened()
         is_moving = True

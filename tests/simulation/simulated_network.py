@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 
 from pykclient.errors import ConnectionFailedError, DisconnectedError
 from pykclient.testing.fake.connection import FakeConnection
+from tests.network.scripted_port import ScriptedCalls
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -163,6 +164,9 @@ class SimulatedPort:
 
     def __init__(self, network: SimulatedNetwork) -> None:
         self._network = network
+        self.calls = ScriptedCalls()
+        self.call = self.calls.call
+        self.forget = self.calls.forget
         self._links: dict[Stream, Link] = {}
         self._arrived: deque[tuple[Link, Callable[[], None]]] = deque()
 
@@ -173,7 +177,7 @@ class SimulatedPort:
     @property
     def has_news(self) -> bool:
         """Whether `wait` has something to deliver."""
-        return bool(self._arrived)
+        return bool(self._arrived or self.calls.under_way)
 
     def open(self, stream: Stream, host: str, port: int, *, attempt: int) -> None:
         """Connect to the broker that has this port."""
@@ -199,6 +203,7 @@ class SimulatedPort:
     def wait(self, timeout_ms: int) -> None:
         """Tell what has arrived."""
         del timeout_ms
+        self.calls.deliver()
         for _ in range(len(self._arrived)):
             link, event = self._arrived.popleft()
             if not link.is_closed:

@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from pykclient.network.cluster.metadata import Metadata
     from pykclient.network.io.port import Port
     from pykclient.network.manager import Request
+    from pykclient.network.sasl.authenticator import Authenticator
     from pykclient.types import Node
 
 IN_FLIGHT_MAX = 100
@@ -72,6 +73,7 @@ class NetworkClient:
             config, metadata, self._states, self._connections, random=random
         )
         self._check_backoff = Backoff(SUSPECT_MS, SUSPECT_INTERVAL_MS_MAX, random=random)
+        self._authenticator = self._authenticator_of(config, port, random)
         self._address_version = metadata.address_version
         self._pending = PendingRequests()
         self._completed: deque[Callable[[int], None]] = deque()
@@ -81,6 +83,16 @@ class NetworkClient:
         self._driven_ms = NEVER_MS
         """When `complete` last ended; before its first time nothing can be late."""
         self.is_closed = False
+
+    def _authenticator_of(
+        self, config: ClientConfig, port: Port, random: Random
+    ) -> Authenticator | None:
+        if not config.is_authenticated:
+            return None
+        # Imported here: many clients have no need of it.
+        from pykclient.network.sasl.authenticator import Authenticator
+
+        return Authenticator(config, port, random=random, log=self._log)
 
     # For managers.
 
@@ -176,9 +188,13 @@ class NetworkClient:
         self._port.wakeup()
 
     def prepare(self, now_ms: int) -> int:
+        credentials_ms = NEVER_MS
+        if self._authenticator is not None:
+            credentials_ms = self._authenticator.poll(now_ms)
         self._excuse_absence(now_ms)
         self._expire_pending(now_ms)
         self._follow_moves()
+        self._reauthenticate(now_ms)
         self._check_suspects(now_ms)
         self._write_for_any_node(now_ms)
         for node_id in self._pending.node_ids():
@@ -189,10 +205,12 @@ class NetworkClient:
         if self._completed or self._needs_step:
             self._needs_step = False
             return now_ms
-        return min(self._deadlines_ms(now_ms), default=NEVER_MS)
+        return min((credentials_ms, *self._deadlines_ms(now_ms)))
 
     def complete(self, now_ms: int) -> None:
         """Take what the port brought, then call back for everything that has ended."""
+        if self._authenticator is not None:
+            self._authenticator.complete(now_ms)
         for node_id, connection in list(self._connections.items()):
             self._complete_sent(connection)
             if connection.has_events:
@@ -216,6 +234,8 @@ class NetworkClient:
         self._pending = PendingRequests()
         self._completed.clear()
         self._states.restart()
+        if self._authenticator is not None:
+            self._authenticator.restart()
 
     def close(self) -> None:
         """Close every connection. Requests that are not done are not called back."""
@@ -310,6 +330,7 @@ class NetworkClient:
                 yield self._states.setup_deadline_ms(node_id)
                 continue
             yield connection.next_deadline_ms()
+            yield connection.reauthenticate_ms
             if self._is_unused(node_id, connection) and self._config.connections_max_idle_ms >= 0:
                 yield connection.active_ms + self._config.connections_max_idle_ms
         for node_id in self._pending.node_ids():
@@ -332,7 +353,9 @@ class NetworkClient:
 
     def _open(self, node: Node, now_ms: int) -> None:
         self._log.debug("connecting to %s", node)
-        connection = Connection(node, self._port, self._config, now_ms)
+        connection = Connection(
+            node, self._port, self._config, now_ms, authenticator=self._authenticator
+        )
         self._connections[node.id] = connection
         attempt = self._states.on_connecting(node, now_ms)
         try:
@@ -354,10 +377,17 @@ class NetworkClient:
             if connection.state is ConnectionState.DRAINING:
                 continue
             self._log.info("%s has moved to %s", connection.node, node)
-            if connection.state is ConnectionState.READY:
+            if connection.versions is not None:
                 connection.drain()
             else:
                 self._close(node_id)
+
+    def _reauthenticate(self, now_ms: int) -> None:
+        for connection in self._connections.values():
+            is_due = connection.reauthenticate_ms <= now_ms
+            if is_due and connection.state is ConnectionState.READY and connection.failure is None:
+                self._log.debug("authenticating again at %s", connection.node)
+                connection.reauthenticate(now_ms)
 
     def _close_unused(self, now_ms: int) -> None:
         idle_max_ms = self._config.connections_max_idle_ms
@@ -480,8 +510,12 @@ class NetworkClient:
             return failures.not_accepted(node, now_ms - self._states.started_ms(node_id))
         if now_ms < connection.next_deadline_ms():
             return None
+        is_late = now_ms >= connection.handshake_deadline_ms
+        timeout_ms = self._config.request_timeout_ms
+        if is_late and (error := connection.authentication_timed_out(timeout_ms)) is not None:
+            return error
         if connection.versions is None:
-            return failures.handshake_timed_out(node, self._config.request_timeout_ms)
+            return failures.handshake_timed_out(node, timeout_ms)
         return DisconnectedError(f"{node} did not respond to a request in time")
 
     def _timeout_ms(self, request: Request) -> int:

@@ -1,10 +1,13 @@
-"""One connection to one broker: correlation ids, requests in flight, throttling.
+"""One connection to one broker: handshake, correlation ids, requests in flight, throttling.
 
 It records what the port reports and acts on none of it: the client takes the frames and the failure
-in its next step. While it is *draining* it takes no requests, but the responses still due.
+in its next step. While it is *draining* it takes no requests, but the responses still due. So it is
+while it is *reauthenticating*: the requests of SASL go behind those in flight, whose responses come
+first, and after theirs it is ready again.
 
 Owner: the driver of the engine.
-Source: Java classes ``KafkaChannel``, ``InFlightRequests``; KIP-219 (the client throttles itself).
+Source: Java classes ``KafkaChannel``, ``InFlightRequests``; KIP-219 (the client throttles itself),
+KIP-368 (authenticating again).
 """
 
 from __future__ import annotations
@@ -15,6 +18,7 @@ from enum import Enum
 from typing import TYPE_CHECKING, NamedTuple
 
 from pykclient.errors import (
+    AuthenticationError,
     DecodeError,
     DisconnectedError,
     FrameTooLargeError,
@@ -22,9 +26,9 @@ from pykclient.errors import (
     TlsError,
 )
 from pykclient.network.broker import errors as failures
+from pykclient.network.broker.authentication import Authentication, AuthenticationState
 from pykclient.network.broker.fallback import NEWEST
 from pykclient.network.broker.handshake import Handshake, HandshakeState
-from pykclient.network.broker.sasl import mechanism_of
 from pykclient.network.interrupts import raise_foreign
 from pykclient.network.manager import NEVER_MS
 from pykclient.protocol.framing import FrameBuffer
@@ -42,6 +46,7 @@ if TYPE_CHECKING:
     from pykclient.network.io.port import Port
     from pykclient.network.manager import Request
     from pykclient.network.retry import Backoff
+    from pykclient.network.sasl.authenticator import Authenticator
     from pykclient.protocol.message import Message
     from pykclient.protocol.message import Request as RequestMessage
     from pykclient.types import Node
@@ -72,6 +77,7 @@ class ConnectionState(Enum):
     CONNECTING = "connecting"
     HANDSHAKING = "handshaking"
     READY = "ready"
+    REAUTHENTICATING = "reauthenticating"
     DRAINING = "draining"
     CLOSED = "closed"
 
@@ -79,7 +85,16 @@ class ConnectionState(Enum):
 NEXT: dict[ConnectionState, frozenset[ConnectionState]] = {
     ConnectionState.CONNECTING: frozenset({ConnectionState.HANDSHAKING, ConnectionState.CLOSED}),
     ConnectionState.HANDSHAKING: frozenset({ConnectionState.READY, ConnectionState.CLOSED}),
-    ConnectionState.READY: frozenset({ConnectionState.DRAINING, ConnectionState.CLOSED}),
+    ConnectionState.READY: frozenset(
+        {
+            ConnectionState.REAUTHENTICATING,
+            ConnectionState.DRAINING,
+            ConnectionState.CLOSED,
+        }
+    ),
+    ConnectionState.REAUTHENTICATING: frozenset(
+        {ConnectionState.READY, ConnectionState.DRAINING, ConnectionState.CLOSED}
+    ),
     ConnectionState.DRAINING: frozenset({ConnectionState.CLOSED}),
     ConnectionState.CLOSED: frozenset(),
 }
@@ -92,15 +107,31 @@ class _InFlight(NamedTuple):
 
 
 class Connection:
-    """The client's end of one stream; a `Stream` to its port."""
+    """The client's end of one stream; a `Stream` to its port.
 
-    def __init__(self, node: Node, port: Port, config: ClientConfig, now_ms: int) -> None:
+    With an `authenticator` the client authenticates before the connection is ready.
+    """
+
+    def __init__(
+        self,
+        node: Node,
+        port: Port,
+        config: ClientConfig,
+        now_ms: int,
+        *,
+        authenticator: Authenticator | None = None,
+    ) -> None:
         self.node = node
         self.state = ConnectionState.CONNECTING
         self.failure: KafkaError | None = None
         self.throttled_until_ms = 0
         self.active_ms = now_ms
+        self.versions: ApiVersions | None = None
+        """What the broker supports; None before the connection was ready for the first time."""
         self.handshake_deadline_ms = NEVER_MS
+        """When the handshake, or an authentication, must be done."""
+        self.reauthenticate_ms = NEVER_MS
+        """When to authenticate again."""
         self._waits_since_ms = now_ms
         self._check_ms = 0
         self._check_count = 0
@@ -111,13 +142,20 @@ class Connection:
         self._frames: deque[memoryview] = deque()
         self._is_opened = False
         self._has_served = False
-        self._is_authenticated = config.is_authenticated
-        self._handshake = Handshake(node, mechanism_of(config))
+        self._request_timeout_ms = config.request_timeout_ms
+        self._handshake = Handshake(node)
+        self._authenticator = authenticator
+        self._authentication: Authentication | None = None
+        """The one that is under way."""
+        self._authentication_sent_ms = now_ms
+        self._ended_work: deque[bytes | BaseException | None] = deque()
+        """What the mechanism has returned; or the error of credentials, None if they are there."""
         self._in_flight: deque[_InFlight] = deque()
         self._without_response: deque[_InFlight] = deque()
         self._unread_ids: deque[int] = deque(maxlen=UNREAD_IDS_MAX)
         self._next_correlation_id = 0
-        self._handshake_correlation_id = 0
+        self._handshake_correlation_id: int | None = None
+        """Of the request of the handshake, or of SASL, that is due; None if none is."""
 
     # A port's stream.
 
@@ -144,8 +182,11 @@ class Connection:
         if not self._is_opened or self._frames or not isinstance(error, DisconnectedError):
             return  # what TLS says of it, for one, is better to know
         if self.versions is None:
-            self.failure = failures.handshake_hung_up(self.node, error)
-        elif self._in_flight and not self._has_served and not self._is_authenticated:
+            hung_up = failures.handshake_hung_up
+            if self._authentication is not None:
+                hung_up = failures.authentication_hung_up
+            self.failure = hung_up(self.node, error)
+        elif self._in_flight and not self._has_served and self._authenticator is None:
             self.failure = failures.first_request_hung_up(self.node, error)
 
     # What the client does with it.
@@ -159,18 +200,14 @@ class Connection:
         """Whether the port has reported anything that the client has not looked at."""
         return (
             bool(self._frames)
+            or bool(self._ended_work)
             or self.failure is not None
             or (self._is_opened and self.state is ConnectionState.CONNECTING)
         )
 
-    @property
-    def versions(self) -> ApiVersions | None:
-        """What the broker supports; None before the handshake is done."""
-        return self._handshake.versions
-
     def next_deadline_ms(self) -> int:
         deadlines_ms = (entry.request.deadline_ms for entry in self._all_in_flight())
-        return min(deadlines_ms, default=self.handshake_deadline_ms)
+        return min((self.handshake_deadline_ms, *deadlines_ms))
 
     def suspect_ms(self) -> int:
         """Return when it is suspect, unless a response, or the connection, comes before.
@@ -179,7 +216,11 @@ class Connection:
         """
         if self._in_flight:
             return self._waits_since_ms + SUSPECT_MS + self._in_flight[0].request.held_ms
-        return self._waits_since_ms + SUSPECT_MS if self.versions is None else NEVER_MS
+        if self._authentication is not None:
+            is_due = self._authentication.awaits_broker
+        else:
+            is_due = self.versions is None
+        return self._waits_since_ms + SUSPECT_MS if is_due else NEVER_MS
 
     def check_ms(self) -> int:
         return max(self.suspect_ms(), self._check_ms)
@@ -206,6 +247,13 @@ class Connection:
         """Return what the broker has not done yet; empty when nothing is waited for. Any thread."""
         if self.state is ConnectionState.CONNECTING:
             return f"{self.node} has not accepted the connection yet"
+        authentication, authenticator = self._authentication, self._authenticator
+        if (
+            authentication is not None
+            and authenticator is not None
+            and not authentication.awaits_broker
+        ):
+            return authentication.describe_wait(authenticator.awaited)
         if self.versions is None:
             return failures.handshake_wait(self.node)
         # Copies, each made in one step: the driver goes on meanwhile.
@@ -286,13 +334,19 @@ class Connection:
         What a broker must not send ends the connection: `failure` is then set.
         """
         ended: list[tuple[Request, Message]] = []
-        while self._frames:
-            frame = self._frames.popleft()
-            self.active_ms = now_ms
+        while self._frames or self._ended_work:
             try:
-                if self.versions is None:
-                    self._take_handshake(frame)
-                elif not self._is_to_be_dropped(frame):
+                if self._ended_work:
+                    self._take_work(self._ended_work.popleft(), now_ms)
+                    continue
+                frame = self._frames.popleft()
+                if self.versions is not None and self._is_to_be_dropped(frame):
+                    continue
+                if self._authentication is not None and not self._in_flight:
+                    self._take_authentication(frame, now_ms)
+                elif self.versions is None:
+                    self._take_handshake(frame, now_ms)
+                else:
                     ended.append(self._take_response(frame, now_ms))
             except DecodeError as error:
                 is_known_broker = self.versions is not None
@@ -314,6 +368,9 @@ class Connection:
 
     def close(self) -> None:
         self._to(ConnectionState.CLOSED)
+        if self._authenticator is not None:
+            self._authenticator.forget(self._on_credentials)
+            self._port.forget(self._on_worked)
         self._port.close(self)
 
     def _take_response(self, frame: memoryview, now_ms: int) -> tuple[Request, Message]:
@@ -332,7 +389,9 @@ class Connection:
         # flight, so that it is failed with all the others.
         self._has_served = True
         self._in_flight.popleft()
-        self._waits_since_ms = now_ms
+        self._waits_since_ms = self.active_ms = now_ms
+        if self._authentication is not None and not self._in_flight:
+            self.handshake_deadline_ms = now_ms + self._request_timeout_ms
         throttle_ms = getattr(response, "throttle_time_ms", 0)
         if throttle_ms > 0:
             until_ms = now_ms + min(throttle_ms, THROTTLE_MS_MAX)
@@ -351,19 +410,120 @@ class Connection:
             pass
         return True
 
-    def _take_handshake(self, frame: memoryview) -> None:
-        correlation_id = peek_correlation_id(frame)
-        if correlation_id != self._handshake_correlation_id:
-            raise DecodeError(
-                f"the response to correlation id {correlation_id} came while "
-                f"{self._handshake_correlation_id} is due"
-            )
+    def _take_handshake(self, frame: memoryview, now_ms: int) -> None:
+        self._check_handshake(frame)
         if self._handshake.on_frame(frame):
             self._send_handshake()
-            return
+        elif self._authenticator is None:
+            self._become_ready(now_ms)
+        else:
+            assert self._handshake.versions is not None
+            self._begin_authentication(self._handshake.versions, now_ms)
+
+    def _check_handshake(self, frame: memoryview) -> None:
+        due, self._handshake_correlation_id = self._handshake_correlation_id, None
+        correlation_id = peek_correlation_id(frame)
+        if correlation_id != due:
+            raise DecodeError(
+                f"the response to correlation id {correlation_id} came while "
+                f"{'none' if due is None else due} is due"
+            )
+
+    def _become_ready(self, now_ms: int) -> None:
         self.handshake_deadline_ms = NEVER_MS
-        self._reader.receive_max_bytes = self._receive_max_bytes
-        self._to(ConnectionState.READY)
+        if self.versions is None:
+            self.versions = self._handshake.versions
+            self.active_ms = now_ms
+            self._reader.receive_max_bytes = self._receive_max_bytes
+        if self.state is not ConnectionState.DRAINING:
+            self._to(ConnectionState.READY)
+
+    # Authentication.
+
+    def reauthenticate(self, now_ms: int) -> None:
+        """Begin to authenticate again. Requires that the connection is ready."""
+        assert self.versions is not None
+        self._to(ConnectionState.REAUTHENTICATING)
+        self.reauthenticate_ms = NEVER_MS
+        if not self._in_flight:  # else the time begins when those before it have their responses
+            self.handshake_deadline_ms = now_ms + self._request_timeout_ms
+        self._begin_authentication(self.versions, now_ms)
+
+    def authentication_timed_out(self, timeout_ms: int) -> KafkaError | None:
+        """Return the error of an authentication that took too long; None if none is under way."""
+        if self._authentication is None or self._authenticator is None:
+            return None
+        return self._authentication.timed_out(timeout_ms, self._authenticator.awaited)
+
+    def _begin_authentication(self, versions: ApiVersions, now_ms: int) -> None:
+        assert self._authenticator is not None
+        self._authentication = Authentication(self.node, versions, self._authenticator.name)
+        self._send_authentication(self._authentication, now_ms)
+
+    def _take_authentication(self, frame: memoryview, now_ms: int) -> None:
+        assert self._authentication is not None
+        self._check_handshake(frame)
+        try:
+            self._authentication.on_frame(frame)
+        except AuthenticationError:
+            self._note_refusal()
+            raise
+        self._authenticate(now_ms)
+
+    def _take_work(self, result: bytes | BaseException | None, now_ms: int) -> None:
+        authentication = self._authentication
+        assert authentication is not None
+        if authentication.state is AuthenticationState.WORKING:
+            authentication.on_worked(result)
+        elif isinstance(result, BaseException):
+            authentication.fail(result)
+        self._authenticate(now_ms)
+
+    def _authenticate(self, now_ms: int) -> None:
+        """Go on as far as it goes without the broker, credentials, or work that may block."""
+        authentication, authenticator = self._authentication, self._authenticator
+        assert authentication is not None
+        assert authenticator is not None
+        if authentication.state is AuthenticationState.CREDENTIALS:
+            mechanism = authenticator.mechanism(self.node.host, self._on_credentials)
+            if mechanism is None:
+                return
+            authentication.begin(mechanism)
+        if authentication.state is AuthenticationState.WORKING:
+            assert authentication.work is not None
+            assert authentication.mechanism is not None
+            if not authentication.mechanism.is_quick:
+                name = f"sasl-{self.node.host}"
+                self._port.call(authentication.work, self._on_worked, name=name)
+                return
+            authentication.work_at_once()
+        if authentication.state is AuthenticationState.CHALLENGE:
+            self._send_authentication(authentication, now_ms)
+            return
+        self._authentication = None
+        lifetime_ms = authentication.session_lifetime_ms
+        self.reauthenticate_ms = self._authentication_sent_ms + authenticator.session_ms(
+            lifetime_ms
+        )
+        self._become_ready(now_ms)
+
+    def _send_authentication(self, authentication: Authentication, now_ms: int) -> None:
+        self._authentication_sent_ms = now_ms
+        if not self._in_flight:
+            self._waits_since_ms = now_ms
+        self._handshake_correlation_id = self._write(authentication.message, authentication.version)
+
+    def _note_refusal(self) -> None:
+        assert self._authentication is not None
+        mechanism = self._authentication.mechanism
+        if mechanism is not None and self._authenticator is not None:
+            self._authenticator.on_refused(mechanism)
+
+    def _on_credentials(self, error: BaseException | None) -> None:
+        self._ended_work.append(error)
+
+    def _on_worked(self, result: bytes | BaseException | None) -> None:
+        self._ended_work.append(result)
 
     def _all_in_flight(self) -> Iterator[_InFlight]:
         yield from self._without_response
@@ -372,6 +532,7 @@ class Connection:
     def _fail(self, error: KafkaError) -> None:
         self.failure = error
         self._frames.clear()
+        self._ended_work.clear()
 
     def _send_handshake(self) -> None:
         self._handshake_correlation_id = self._write(

@@ -66,6 +66,15 @@ def handshake_hung_up(node: Node, cause: KafkaError) -> DisconnectedError:
     return error
 
 
+def authentication_hung_up(node: Node, cause: KafkaError) -> DisconnectedError:
+    error = DisconnectedError(
+        f"{node} hung up while the client authenticated; it gives no reason: see the broker's log, "
+        f"and check sasl_mechanism, and the port"
+    )
+    error.__cause__ = cause
+    return error
+
+
 def first_request_hung_up(node: Node, cause: KafkaError) -> DisconnectedError:
     error = DisconnectedError(
         f"{node} hung up on the first request after the Kafka handshake; does its listener want "

@@ -1,42 +1,32 @@
-"""The handshake that opens a connection: ApiVersions, then SASL where the settings want it.
+"""The handshake that opens a connection: ApiVersions, before anything else.
 
 A broker that does not know our version of ApiVersions responds with UNSUPPORTED_VERSION in version
 0, and gets the request again in one that it knows. A broker too old for us is refused here.
 
 Owner: the driver of the engine.
-Source: KIP-35, KIP-511 (names and versions of client software; fall-back); KIP-43, KIP-152 (SASL
-as requests of Kafka's).
+Source: KIP-35, KIP-511 (names and versions of client software; fall-back).
 """
 
 from __future__ import annotations
 
 from enum import Enum
 from types import MappingProxyType
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING
 
 from pykclient.errors import (
-    AuthenticationError,
     BrokerUnsupportedVersionError,
     DecodeError,
-    IllegalSaslStateError,
-    UnsupportedSaslMechanismError,
     UnsupportedVersionError,
     error_for_code,
 )
 from pykclient.protocol.api_keys import ApiKey
 from pykclient.protocol.message import decode_response
 from pykclient.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
-from pykclient.protocol.messages.sasl_authenticate import (
-    SaslAuthenticateRequest,
-    SaslAuthenticateResponse,
-)
-from pykclient.protocol.messages.sasl_handshake import SaslHandshakeRequest, SaslHandshakeResponse
 from pykclient.version import __version__
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from pykclient.network.broker.sasl import Mechanism
     from pykclient.protocol.message import Message, Request
     from pykclient.types import Node
 
@@ -61,33 +51,24 @@ FIRST_RELEASES: dict[ApiKey, str] = {
 
 class HandshakeState(Enum):
     VERSIONS = "versions"
-    MECHANISM = "mechanism"
-    AUTHENTICATION = "authentication"
     DONE = "done"
     FAILED = "failed"
 
 
 NEXT: dict[HandshakeState, frozenset[HandshakeState]] = {
-    HandshakeState.VERSIONS: frozenset(
-        {HandshakeState.MECHANISM, HandshakeState.DONE, HandshakeState.FAILED}
-    ),
-    HandshakeState.MECHANISM: frozenset({HandshakeState.AUTHENTICATION, HandshakeState.FAILED}),
-    HandshakeState.AUTHENTICATION: frozenset({HandshakeState.DONE, HandshakeState.FAILED}),
+    HandshakeState.VERSIONS: frozenset({HandshakeState.DONE, HandshakeState.FAILED}),
     HandshakeState.DONE: frozenset(),
     HandshakeState.FAILED: frozenset(),
 }
 
 
 class Handshake:
-    """The handshake of one connection; `message` and `version` are to be sent next.
+    """The handshake of one connection; `message` and `version` are to be sent next."""
 
-    With a `mechanism` the client authenticates by it.
-    """
-
-    def __init__(self, node: Node, mechanism: Mechanism | None = None) -> None:
+    def __init__(self, node: Node) -> None:
         self._node = node
-        self._mechanism = mechanism
-        self._found: ApiVersions | None = None
+        self.versions: ApiVersions | None = None
+        """What the broker supports; None before the handshake is done."""
         self.state = HandshakeState.VERSIONS
         self.version = ApiVersionsRequest.max_version
         """Of `message`; before anything is sent, an older one may be chosen."""
@@ -95,29 +76,14 @@ class Handshake:
             client_software_name=CLIENT_SOFTWARE_NAME, client_software_version=__version__
         )
 
-    @property
-    def versions(self) -> ApiVersions | None:
-        """What the broker supports; None before the handshake is done."""
-        return self._found if self.state is HandshakeState.DONE else None
-
     def on_frame(self, frame: memoryview) -> bool:
-        """Read the broker's response; return whether `message` is to be sent (again).
+        """Read the broker's response; return whether `message` is to be sent again.
 
         Raises:
             DecodeError: the response is not one.
             UnsupportedVersionError: the broker is too old, or is none for clients.
-            AuthenticationError: the broker refused the client, or has not proven who it is.
             BrokerError: the broker refused for another reason.
         """
-        if self.state is HandshakeState.MECHANISM:
-            self._begin_authentication(decode_response(SaslHandshakeResponse, self.version, frame))
-            return True
-        if self.state is HandshakeState.AUTHENTICATION:
-            response = decode_response(SaslAuthenticateResponse, self.version, frame)
-            return self._continue_authentication(response)
-        return self._take_versions(frame)
-
-    def _take_versions(self, frame: memoryview) -> bool:
         error_code = int.from_bytes(frame[HEADER_BYTES : HEADER_BYTES + 2], "big", signed=True)
         if error_code == BrokerUnsupportedVersionError.code:
             self._fall_back(_refused_ranges(frame))
@@ -129,7 +95,7 @@ class Handshake:
                 response.error_code, f"{self._node} refused the ApiVersions request"
             )
         self._accept(_ranges(response))
-        return self.state is not HandshakeState.DONE
+        return False
 
     def _accept(self, ranges: dict[int, tuple[int, int]]) -> None:
         metadata = ranges.get(int(ApiKey.METADATA))
@@ -145,59 +111,8 @@ class Handshake:
                 f"{self._node} is older than Kafka 2.1: it speaks Metadata up to version "
                 f"{metadata[1]}, this client needs {METADATA_VERSION_MIN}; use Kafka 2.1 or newer"
             )
-        self._found = ApiVersions(self._node, ranges)
-        if self._mechanism is None:
-            self._to(HandshakeState.DONE)
-            return
-        self._to(HandshakeState.MECHANISM)
-        self._request(SaslHandshakeRequest(mechanism=self._mechanism.name), self._found)
-
-    def _request(self, message: Request, versions: ApiVersions) -> None:
-        self.message = message
-        self.version = versions.choose(message, None)
-
-    # SASL.
-
-    def _begin_authentication(self, response: SaslHandshakeResponse) -> None:
-        mechanism = self._mechanism
-        assert mechanism is not None
-        if response.error_code == UnsupportedSaslMechanismError.code:
-            offered = ", ".join(map(repr, response.mechanisms)) or "none"
-            self._refuse(f"does not offer it; it offers {offered}: set sasl_mechanism to one")
-        if response.error_code == IllegalSaslStateError.code:
-            self._refuse("has no SASL on this listener; check security_protocol, and the port")
-        if response.error_code != 0:
-            self._refuse(f"refused it: {error_for_code(response.error_code, '')!r}")
-        self._to(HandshakeState.AUTHENTICATION)
-        self._authenticate(mechanism.begin())
-
-    def _continue_authentication(self, response: SaslAuthenticateResponse) -> bool:
-        """Return whether there is more to be sent."""
-        mechanism = self._mechanism
-        assert mechanism is not None
-        if response.error_code != 0:
-            said = response.error_message or error_for_code(response.error_code, "").name
-            self._refuse(f"refused the user {mechanism.user!r}: {said}")
-        try:
-            data = mechanism.respond(response.auth_bytes)
-        except AuthenticationError as error:
-            self._refuse(f"is not to be trusted: {error}")
-        if data is None:
-            self._to(HandshakeState.DONE)
-            return False
-        self._authenticate(data)
-        return True
-
-    def _authenticate(self, data: bytes) -> None:
-        assert self._found is not None
-        self._request(SaslAuthenticateRequest(auth_bytes=data), self._found)
-
-    def _refuse(self, reason: str) -> NoReturn:
-        assert self._mechanism is not None
-        self._to(HandshakeState.FAILED)
-        raise AuthenticationError(
-            f"{self._node}: authentication by {self._mechanism.name} failed: the broker {reason}"
-        )
+        self.versions = ApiVersions(self._node, ranges)
+        self._to(HandshakeState.DONE)
 
     def _fall_back(self, ranges: dict[int, tuple[int, int]]) -> None:
         # Brokers since 2.4 list their range of ApiVersions beside the refusal; older ones do not.

@@ -1,19 +1,22 @@
 """The Protocol through which the network client sees I/O.
 
-A port calls the methods of a `Stream` from inside `Port.wait` only, never from `open`, `write` or
-`close`: an event is recorded, and acted on in the client's next step.
+A port calls the methods of a `Stream`, and reports the end of a blocking call, from inside
+`Port.wait` only, never from `open`, `write`, `close` or `call`: an event is recorded, and acted on
+in the client's next step.
 
 Source: httpcore's network backend; reading is shaped like ``asyncio.BufferedProtocol``.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from pykclient.errors import KafkaError
+
+T = TypeVar("T")
 
 
 class Stream(Protocol):
@@ -58,14 +61,26 @@ class Port(Protocol):
     def close(self, stream: Stream) -> None:
         """Close at once, dropping what is queued. Closing twice is allowed."""
 
+    def call(
+        self, function: Callable[[], T], on_done: Callable[[T | BaseException], None], *, name: str
+    ) -> None:
+        """Run `function`, which may block, on a daemon thread of its own: pykclient-`name`.
+
+        `on_done` is called once with what it returned or raised, from inside `wait`; with a
+        `ConnectionFailedError` where no thread can be started.
+        """
+
+    def forget(self, on_done: Callable[[Any], None]) -> None:
+        """Never call `on_done`, and keep nothing of it. The function runs on to its end."""
+
     def wait(self, timeout_ms: int) -> None:
-        """Do I/O; return when a stream has events, when woken, or after `timeout_ms`."""
+        """Do I/O; return when a stream has events, a call has ended, when woken, or in time."""
 
     def wakeup(self) -> None:
         """Make the present or next `wait` return at once. The only method for other threads."""
 
     def restart(self) -> None:
-        """Close every stream without calling it, and be as new: for an interrupted owner."""
+        """Close every stream and forget every call, and be as new: for an interrupted owner."""
 
     def shutdown(self) -> None:
         """Close every stream and the port itself."""

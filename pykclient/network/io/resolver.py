@@ -1,22 +1,22 @@
 """Name resolution that cannot hold up a call.
 
-`getaddrinfo` has no time-out, so it runs on a daemon thread, one per name that is being looked up;
-the result is put into a mailbox and the port is woken. An attempt that is given up calls `forget`,
-so that a look-up that hangs keeps nothing alive. What fails is tried again after a back-off.
+`getaddrinfo` has no time-out, so it runs in the background, once per name that is being looked up.
+An attempt that is given up calls `forget`, so that a look-up that hangs keeps nothing alive. What
+fails is tried again after a back-off.
 
-Owner: the port that made it; `_run` alone is on the look-up's thread.
+Owner: the port that made it; `_addresses` alone is on the look-up's thread.
 Source: KIP-302 (all addresses of a name are used).
 """
 
 from __future__ import annotations
 
 import socket
-import threading
 from collections import deque
+from functools import partial
 from typing import TYPE_CHECKING
 
 from pykclient.errors import ConnectionFailedError
-from pykclient.network.interrupts import call_masked, raise_of_signal_handler
+from pykclient.network.io.background import BackgroundCalls
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -38,6 +38,8 @@ class Resolver:
 
     def __init__(self, wakeup: Callable[[], None]) -> None:
         self._wakeup = wakeup
+        # Its own: name servers that hang must not hold up what else runs in the background.
+        self._calls = BackgroundCalls(wakeup)
         self._waiting: dict[tuple[str, int], list[Callable[[Resolution], None]]] = {}
         """What to call, by names that are being looked up; perhaps nothing any more."""
         self._results: deque[tuple[tuple[str, int], Resolution]] = deque()
@@ -53,19 +55,11 @@ class Resolver:
         try:
             result = self._immediate(host, port)
             if result is None:
-                self._start(name)
-        except BaseException as error:
+                on_done = partial(self._on_looked_up, name)
+                self._calls.call(partial(_addresses, *name), on_done, name=f"resolve-{host}")
+        except BaseException:
             del self._waiting[name]  # or it would never be looked up
-            if not isinstance(error, RuntimeError):
-                raise
-            raise_of_signal_handler(error)
-            self._waiting[name] = [on_resolved]
-            result = ConnectionFailedError(
-                f"the host name {host!r} was not looked up: no thread could be started for it "
-                f"({error}); raise the limit of threads or processes (ulimit -u, or the "
-                f"container's pids limit)"
-            )
-            result.__cause__ = error
+            raise
         if result is not None:
             self._results.append((name, result))
             self._wakeup()
@@ -77,20 +71,16 @@ class Resolver:
 
     def deliver(self) -> None:
         """Call back the attempts whose look-ups have ended."""
+        self._calls.deliver()
         while self._results:
             name, result = self._results.popleft()
             for on_resolved in self._waiting.pop(name, ()):
                 on_resolved(result)
 
     def restart(self) -> None:
+        self._calls.restart()
         self._waiting.clear()
         self._results.clear()
-
-    def _start(self, name: tuple[str, int]) -> None:
-        thread = threading.Thread(
-            target=self._run, args=(name,), name=f"pykclient-resolve-{name[0]}", daemon=True
-        )
-        call_masked(thread.start)
 
     def _immediate(self, host: str, port: int) -> Resolution | None:
         """Return what needs no look-up: the addresses in numbers, or a failure."""
@@ -105,19 +95,23 @@ class Resolver:
             )
         return None
 
-    def _run(self, name: tuple[str, int]) -> None:
-        result: Resolution
-        try:
-            result = _addresses(*name)
-        except LOOKUP_FAILURES as error:
-            reason = (error.strerror if isinstance(error, OSError) else None) or error
-            result = ConnectionFailedError(
-                f"the host name {name[0]!r} cannot be resolved: {reason}; check "
-                f"bootstrap_servers, or the broker's advertised.listeners"
-            )
-            result.__cause__ = error
+    def _on_looked_up(self, name: tuple[str, int], result: Resolution | BaseException) -> None:
+        if isinstance(result, BaseException):
+            result = _failure(name[0], result)
         self._results.append((name, result))
-        self._wakeup()
+
+
+def _failure(host: str, cause: BaseException) -> ConnectionFailedError:
+    if isinstance(cause, LOOKUP_FAILURES):
+        reason = (cause.strerror if isinstance(cause, OSError) else None) or cause
+        failure = ConnectionFailedError(
+            f"the host name {host!r} cannot be resolved: {reason}; check bootstrap_servers, or the "
+            f"broker's advertised.listeners"
+        )
+    else:
+        failure = ConnectionFailedError(f"the host name {host!r} was not looked up: {cause}")
+    failure.__cause__ = cause
+    return failure
 
 
 def _addresses(host: str, port: int, *, flags: int = 0) -> tuple[Address, ...]:

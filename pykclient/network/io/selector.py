@@ -20,7 +20,7 @@ from collections import deque
 from dataclasses import dataclass, field
 from functools import partial
 from time import monotonic
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from pykclient.errors import (
     ConnectionFailedError,
@@ -29,6 +29,7 @@ from pykclient.errors import (
     KafkaError,
 )
 from pykclient.network.interrupts import harmless, raise_foreign
+from pykclient.network.io.background import BackgroundCalls
 from pykclient.network.io.resolver import Resolver
 
 if TYPE_CHECKING:
@@ -38,6 +39,8 @@ if TYPE_CHECKING:
     from pykclient.config.client import ClientConfig
     from pykclient.network.io.port import Stream
     from pykclient.network.io.resolver import Address, Resolution
+
+T = TypeVar("T")
 
 READS_PER_TURN_MAX = 16
 """Reads from one socket before the others get their turn."""
@@ -104,6 +107,7 @@ class SelectorPort:
         self._on_dropped: weakref.finalize[..., object] | None = None
         _ports.add(self)
         self._resolver = Resolver(self.wakeup)
+        self._calls = BackgroundCalls(self.wakeup)
 
     @classmethod
     def from_config(cls, config: ClientConfig) -> Self:
@@ -145,6 +149,14 @@ class SelectorPort:
             self._drop_socket(channel)
             self._channels.pop(stream, None)
 
+    def call(
+        self, function: Callable[[], T], on_done: Callable[[T | BaseException], None], *, name: str
+    ) -> None:
+        self._calls.call(function, on_done, name=name)
+
+    def forget(self, on_done: Callable[[Any], None]) -> None:
+        self._calls.forget(on_done)
+
     def wait(self, timeout_ms: int) -> None:
         """Do I/O until something happened, a wake-up came or the time is over.
 
@@ -166,6 +178,7 @@ class SelectorPort:
             if timeout_s <= 0:
                 break
         self._resolver.deliver()
+        self._calls.deliver()
         while self._failed:
             channel, error = self._failed.popleft()
             self._end(channel, error)
@@ -177,7 +190,7 @@ class SelectorPort:
         except BlockingIOError:
             pass  # the pair is full of wake-ups that were not taken yet: one more adds nothing
         except OSError:
-            # A look-up may end after the port was shut down; then no wait is left to be woken.
+            # A call may end after the port was shut down; then no wait is left to be woken.
             if not self._is_shut_down:
                 raise
 
@@ -190,6 +203,7 @@ class SelectorPort:
         self._close_sockets()
         self._failed.clear()
         self._resolver.restart()
+        self._calls.restart()
         self._selector.close()
         selector = selectors.DefaultSelector()
         selector.register(self._wake_receiver, selectors.EVENT_READ)

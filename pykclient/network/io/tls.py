@@ -16,16 +16,18 @@ from __future__ import annotations
 import ssl
 from contextlib import suppress
 from enum import Enum
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from pykclient.errors import DisconnectedError, KafkaError
 from pykclient.network.io import tls_errors
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     from pykclient.network.io.port import Port, Stream
     from pykclient.network.io.ssl_factory import SslFactory
+
+T = TypeVar("T")
 
 RECEIVE_BYTES: Final = 128 * 1024
 """How much is received at once: several TLS records, of at most 16 KiB each."""
@@ -82,6 +84,14 @@ class TlsPort:
         tls = self._streams.pop(stream, None)
         if tls is not None:
             tls.close()
+
+    def call(
+        self, function: Callable[[], T], on_done: Callable[[T | BaseException], None], *, name: str
+    ) -> None:
+        self._port.call(function, on_done, name=name)
+
+    def forget(self, on_done: Callable[[Any], None]) -> None:
+        self._port.forget(on_done)
 
     def wait(self, timeout_ms: int) -> None:
         self._port.wait(timeout_ms)

@@ -1,11 +1,11 @@
-"""SASL mechanisms: what a client sends in each round, and what the broker must have proven.
+"""SCRAM: both sides prove that they have the password, and neither sends it.
 
-A mechanism is made for one authentication. No text of its errors has a part of a credential.
+To derive the key from the password takes up to `ITERATIONS_MAX` rounds of a hash function, half a
+second of a CPU, so the mechanism is not quick.
 
-Owner: the driver of the engine.
-Source: RFC 4616 (PLAIN), RFC 5802 and 7677 (SCRAM); KIP-43, KIP-84; Java classes
-``ScramSaslClient``, ``PlainSaslClient``. As Java, and unlike RFC 5802, SCRAM takes names and
-passwords as they are, without SASLprep.
+Owner: the connection that authenticates; its calls are on a thread of the background.
+Source: RFC 5802 and 7677; KIP-84; Java class ``ScramSaslClient``. As Java, and unlike RFC 5802, it
+takes names and passwords as they are, without SASLprep.
 """
 
 from __future__ import annotations
@@ -15,18 +15,16 @@ import hmac
 from base64 import b64decode, b64encode
 from binascii import Error as Base64Error
 from functools import lru_cache
-from secrets import token_hex
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import TYPE_CHECKING, Final, NoReturn
 
-from pykclient.config.security import SCRAM_MECHANISMS
 from pykclient.errors import AuthenticationError
+from pykclient.network.sasl.mechanism import SaslMechanism
 
 if TYPE_CHECKING:
-    from pykclient.config.client import ClientConfig
-    from pykclient.config.setting import Password
+    from pykclient.config.setting import Password, PasswordSource
 
 ITERATIONS_MIN: Final = 4_096
-"""Fewer make a password that was listened to cheap to guess (RFC 7677)."""
+"""With fewer, a password can be guessed cheaply from an exchange that was recorded (RFC 7677)."""
 
 ITERATIONS_MAX: Final = 1_000_000
 """More are no protection but an attack on the client's CPU."""
@@ -37,60 +35,12 @@ _GS2_HEADER: Final = "n,,"
 """No channel binding, no other identity."""
 
 
-class Mechanism(Protocol):
-    """One authentication by one SASL mechanism."""
-
-    @property
-    def name(self) -> str:
-        """As Kafka has it."""
-
-    @property
-    def user(self) -> str:
-        """Who authenticates, for messages."""
-
-    def begin(self) -> bytes:
-        """Return what to send first."""
-
-    def respond(self, challenge: bytes) -> bytes | None:
-        """Return what to send next; None when that was the end.
-
-        Raises:
-            AuthenticationError: the broker's bytes are not what they must be, or it has not proven
-                what the mechanism wants of it.
-        """
-
-
-def mechanism_of(config: ClientConfig) -> Mechanism | None:
-    """Return the mechanism for one authentication; None where the settings want none."""
-    if not config.is_authenticated:
-        return None
-    assert config.credentials is not None, "checked when the config was made"
-    user, password = config.credentials
-    if config.sasl_mechanism in SCRAM_MECHANISMS:
-        return Scram(config.sasl_mechanism, user, password, token_hex(NONCE_BYTES))
-    return Plain(user, password)
-
-
-class Plain:
-    """PLAIN. It proves nothing of the broker, and its password can be read on the way."""
-
-    name = "PLAIN"
-
-    def __init__(self, user: str, password: Password) -> None:
-        self.user = user
-        self._password = password
-
-    def begin(self) -> bytes:
-        return b"\0".join((b"", self.user.encode(), self._password.value.encode()))
-
-    def respond(self, challenge: bytes) -> None:
-        """Nothing more is sent, whatever the broker adds."""
-
-
-class Scram:
+class Scram(SaslMechanism):
     """SCRAM by the hash function that `name` has."""
 
-    def __init__(self, name: str, user: str, password: Password, nonce: str) -> None:
+    def __init__(
+        self, name: str, user: str, password: Password | PasswordSource, nonce: str
+    ) -> None:
         self.name = name
         self.user = user
         self._password = password
@@ -113,9 +63,10 @@ class Scram:
         fields = _fields(first, ("r", "s", "i"))
         nonce = fields["r"]
         if not nonce.startswith(self._nonce) or nonce == self._nonce:
-            raise AuthenticationError("its nonce does not begin with the client's")
+            _distrust("its nonce does not begin with the client's")
         iterations = _iterations(fields["i"])
-        salted = _salted(self._hash, self._password, _decoded(fields["s"]), iterations)
+        salt = _decoded(fields["s"])
+        salted = _salted(self._hash, self._password.current(), salt, iterations)
         without_proof = f"c={b64encode(_GS2_HEADER.encode()).decode()},r={nonce}"
         message = f"{self._first_bare},{first},{without_proof}".encode()
         client_key = self._hmac(salted, b"Client Key")
@@ -126,17 +77,18 @@ class Scram:
 
     def _verify(self, challenge: bytes, expected: bytes) -> None:
         if not challenge:
-            raise AuthenticationError(
-                "it accepted the password without proving that it has it itself; whoever responds "
-                "there may be another"
+            _distrust(
+                "it accepted the password without proving that it has it itself; whatever responds "
+                "there may be another server"
             )
         text = _text(challenge)
         if text.startswith("e="):
-            raise AuthenticationError(f"it refused: {text[2:]!r}")
+            raise AuthenticationError(f"the broker refused: {text[2:]!r}")
         signature = _decoded(_fields(text, ("v",))["v"])
         if not hmac.compare_digest(signature, expected):
-            raise AuthenticationError(
-                "its proof that it has the password is wrong; whoever responds there may be another"
+            _distrust(
+                "its proof that it has the password is wrong; whatever responds there may be "
+                "another server"
             )
 
     def _hmac(self, key: bytes, message: bytes) -> bytes:
@@ -146,14 +98,14 @@ class Scram:
 @lru_cache(maxsize=64)
 def _salted(hash_name: str, password: Password, salt: bytes, iterations: int) -> bytes:
     """Return the salted password. It is kept: all brokers of a cluster have the same salt."""
-    return hashlib.pbkdf2_hmac(hash_name, password.value.encode(), salt, iterations)
+    return hashlib.pbkdf2_hmac(hash_name, password.encoded(), salt, iterations)
 
 
 def _text(challenge: bytes) -> str:
     try:
         return challenge.decode()
     except UnicodeDecodeError:
-        raise AuthenticationError("its SCRAM message is no text") from None
+        _distrust("its SCRAM message is no text")
 
 
 def _fields(text: str, names: tuple[str, ...]) -> dict[str, str]:
@@ -164,16 +116,16 @@ def _fields(text: str, names: tuple[str, ...]) -> dict[str, str]:
     found = text.split(",")
     fields = dict(zip(names, (field[2:] for field in found), strict=False))
     if [field[:2] for field in found[: len(names)]] != [f"{name}=" for name in names]:
-        raise AuthenticationError(f"its SCRAM message has not the fields {', '.join(names)}")
+        _distrust(f"its SCRAM message has not the fields {', '.join(names)}")
     return fields
 
 
 def _iterations(text: str) -> int:
     count = int(text) if text.isascii() and text.isdigit() and len(text) < 10 else 0
     if not ITERATIONS_MIN <= count <= ITERATIONS_MAX:
-        raise AuthenticationError(
-            f"it wants {text[:20]!r} iterations of SCRAM, and {ITERATIONS_MIN} to {ITERATIONS_MAX} "
-            f"are done; the user's credentials must be made anew with as many"
+        _distrust(
+            f"it requires {text[:20]!r} iterations of SCRAM, and {ITERATIONS_MIN} to "
+            f"{ITERATIONS_MAX} are done; the user's credentials must be made anew with as many"
         )
     return count
 
@@ -184,5 +136,9 @@ def _decoded(text: str) -> bytes:
     except (Base64Error, ValueError):
         data = b""
     if not data:
-        raise AuthenticationError("its SCRAM message has what is no base64")
+        _distrust("its SCRAM message has what is no base64")
     return data
+
+
+def _distrust(reason: str) -> NoReturn:
+    raise AuthenticationError(f"the broker is not to be trusted: {reason}") from None

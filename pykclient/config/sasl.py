@@ -1,0 +1,284 @@
+"""The settings of SASL, by which clients authenticate.
+
+Names, defaults and meaning are Java's. What Java has in its login configuration
+(``sasl.jaas.config``) has librdkafka's names as well, and the names of librdkafka and kafka-python
+for the same things are aliases.
+
+Owner: none, everything is immutable but the register of mechanisms, which only grows.
+Source: Java class ``SaslConfigs``; KIP-255 (OAUTHBEARER); librdkafka's CONFIGURATION.md.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from pykclient.config.jaas import parse_jaas
+from pykclient.config.setting import (
+    LONG_MAX,
+    Kind,
+    Password,
+    Setting,
+    boolean,
+    decimal,
+    integer,
+    object_or_name,
+    optional,
+    password,
+    password_or_callable,
+    sendable_text,
+    string,
+)
+from pykclient.config.unsecured_token import UnsecuredToken
+from pykclient.errors.base import ConfigError
+
+if TYPE_CHECKING:
+    from pykclient.config.setting import PasswordSource
+
+SCRAM_MECHANISMS: Final = ("SCRAM-SHA-256", "SCRAM-SHA-512")
+PASSWORD_MECHANISMS: Final = ("PLAIN", *SCRAM_MECHANISMS)
+"""Those that take a user name and a password."""
+
+OAUTHBEARER: Final = "OAUTHBEARER"
+MECHANISMS: Final = (*PASSWORD_MECHANISMS, OAUTHBEARER)
+"""Those that are built."""
+
+MECHANISMS_NOT_BUILT: Final = ("GSSAPI", "AWS_MSK_IAM")
+
+_LOGIN_MODULES: Final = {
+    "PLAIN": "plain.PlainLoginModule",
+    **dict.fromkeys(SCRAM_MECHANISMS, "scram.ScramLoginModule"),
+    OAUTHBEARER: "oauthbearer.OAuthBearerLoginModule",
+}
+"""Java's, below ``org.apache.kafka.common.security``."""
+
+
+class MechanismNames:
+    """The names that `sasl_mechanism` takes."""
+
+    own: Final = (*MECHANISMS, *MECHANISMS_NOT_BUILT)
+
+    def __init__(self) -> None:
+        self.registered: set[str] = set()
+        """Those of `pykclient.register_sasl_mechanism`."""
+
+    def parse(self, value: object) -> str:
+        name = value.strip().upper() if isinstance(value, str) else ""
+        if name not in self.own and name not in self.registered:
+            raise ValueError
+        return name
+
+
+MECHANISM_NAMES: Final = MechanismNames()
+
+
+class SaslConfig:
+    """By which mechanism a client authenticates, and with which credentials."""
+
+    sasl_mechanism = Setting(
+        Kind(
+            MECHANISM_NAMES.parse,
+            f"one of {', '.join(MECHANISM_NAMES.own)}, or a registered one",
+            annotation="str",
+        ),
+        "GSSAPI",
+        "How to authenticate where security_protocol is SASL_PLAINTEXT or SASL_SSL.",
+        aliases=("sasl.mechanisms",),
+    )
+    sasl_jaas_config = Setting(
+        optional(password()),
+        None,
+        'User name and password as Java has them, MODULE required username="..." password="...";, '
+        "for PLAIN and SCRAM; for OAUTHBEARER the claims of an unsecured token.",
+    )
+    sasl_username = Setting(
+        optional(string()),
+        None,
+        "User name for PLAIN and SCRAM. Java has it in sasl_jaas_config.",
+        key="sasl.username",
+        aliases=("sasl_plain_username",),
+        is_ours=True,
+    )
+    sasl_password = Setting(
+        optional(password_or_callable()),
+        None,
+        "Password for PLAIN and SCRAM, or a function that returns it, called without arguments for "
+        "each authentication. Java has it in sasl_jaas_config.",
+        key="sasl.password",
+        aliases=("sasl_plain_password",),
+        is_ours=True,
+    )
+    sasl_oauth_token_provider: Setting[object] = Setting(
+        object_or_name(),
+        None,
+        "Where OAUTHBEARER has its tokens from: a function without arguments, or an object with "
+        "token() and perhaps extensions(). What it returns is the token as text, a tuple as "
+        "oauth_cb returns it, or a pykclient.OAuthToken. It may block, and is called on a thread "
+        "of its own.",
+        is_ours=True,
+    )
+    oauth_cb: Setting[object] = Setting(
+        object_or_name(),
+        None,
+        "The same as confluent-kafka has it: a function that is called with "
+        "sasl.oauthbearer.config and returns the token, its expiry in seconds since 1970 and, if "
+        "it likes, the principal and a dict of SASL extensions.",
+        aliases=("oauthbearer_token_refresh_cb",),
+        is_ours=True,
+    )
+    sasl_oauthbearer_config = Setting(
+        string(),
+        "",
+        "Text for oauth_cb; or what an unsecured token has, as librdkafka has it: "
+        "principal=alice scope=a,b lifeSeconds=3600 extension_NAME=VALUE.",
+        key="sasl.oauthbearer.config",
+        is_ours=True,
+    )
+    enable_sasl_oauthbearer_unsecure_jwt = Setting(
+        boolean(),
+        False,
+        "True makes tokens without a signature of sasl.oauthbearer.config, for brokers of tests. "
+        "Java has them in sasl_jaas_config.",
+        key="enable.sasl.oauthbearer.unsecure.jwt",
+        is_ours=True,
+    )
+    sasl_login_refresh_window_factor = Setting(
+        decimal(0.5, 1.0),
+        0.8,
+        "After which part of its lifetime a token is renewed.",
+    )
+    sasl_login_refresh_window_jitter = Setting(
+        decimal(0.0, 0.25),
+        0.05,
+        "The largest part of the lifetime that is added to that at random.",
+    )
+    sasl_login_refresh_min_period_seconds = Setting(
+        integer(0, 900), 60, "Least time before a token is renewed, where its lifetime allows that."
+    )
+    sasl_login_refresh_buffer_seconds = Setting(
+        integer(0, 3_600),
+        300,
+        "Time before its expiry by which a token is renewed, where its lifetime allows that.",
+    )
+    sasl_login_retry_backoff_ms = Setting(
+        integer(0, LONG_MAX),
+        100,
+        "Pause before a renewal that failed is tried again, at least a second; doubles each time.",
+    )
+    sasl_login_retry_backoff_max_ms = Setting(
+        integer(0, LONG_MAX), 10_000, "Longest pause between two attempts of a renewal."
+    )
+
+    @property
+    def credentials(self) -> tuple[str, Password | PasswordSource] | None:
+        """User name and password for PLAIN and SCRAM; None where one is missing.
+
+        Raises:
+            ConfigError: they are given in two ways that disagree, or cannot be read.
+        """
+        name, secret = self.sasl_username, self.sasl_password
+        if self.sasl_jaas_config is not None:
+            java_name, java_secret = _user_of(self.jaas_options)
+            if name not in (None, java_name) or secret not in (None, java_secret):
+                raise ConfigError(
+                    "sasl.jaas.config and sasl.username or sasl.password disagree; give one."
+                )
+            name, secret = java_name, java_secret
+        return None if name is None or secret is None else (name, secret)
+
+    @property
+    def jaas_options(self) -> dict[str, str]:
+        """The options in sasl.jaas.config; empty without it.
+
+        Raises:
+            ConfigError: it cannot be read, or is for another mechanism.
+        """
+        if self.sasl_jaas_config is None:
+            return {}
+        try:
+            jaas = parse_jaas(self.sasl_jaas_config.value)
+        except ValueError as error:
+            raise ConfigError(f"sasl.jaas.config cannot be read. {error}") from None
+        needed = _LOGIN_MODULES.get(self.sasl_mechanism, "")
+        if needed and jaas.module.rpartition(".")[2] != needed.rpartition(".")[2]:
+            raise ConfigError(
+                f"sasl.jaas.config is for {jaas.module}, and sasl.mechanism={self.sasl_mechanism} "
+                f"needs org.apache.kafka.common.security.{needed}."
+            )
+        return jaas.options
+
+    @property
+    def unsecured_token(self) -> UnsecuredToken | None:
+        """What tokens without a signature have; None where the settings require none.
+
+        Raises:
+            ConfigError: it cannot be read.
+        """
+        options = self.jaas_options
+        try:
+            if self.enable_sasl_oauthbearer_unsecure_jwt:
+                return UnsecuredToken.from_librdkafka(self.sasl_oauthbearer_config)
+            if any(name.startswith("unsecuredLogin") for name in options):
+                return UnsecuredToken.from_jaas(options)
+        except ValueError as error:
+            raise ConfigError(str(error)) from None
+        return None
+
+    @property
+    def token_sources(self) -> list[str]:
+        """What the settings have tokens from: names of settings. More than one is an error."""
+        sources = [
+            key
+            for key, value in (
+                ("sasl_oauth_token_provider", self.sasl_oauth_token_provider),
+                ("oauth_cb", self.oauth_cb),
+            )
+            if value is not None
+        ]
+        if self.unsecured_token is not None:
+            is_java = not self.enable_sasl_oauthbearer_unsecure_jwt
+            sources.append(
+                "sasl.jaas.config" if is_java else "enable.sasl.oauthbearer.unsecure.jwt"
+            )
+        return sources
+
+    def check_sasl(self) -> None:
+        """Check the settings of a client that authenticates.
+
+        Raises:
+            ConfigError: they contradict each other, or one is missing; shows no secret.
+        """
+        mechanism = self.sasl_mechanism
+        if mechanism in MECHANISM_NAMES.registered:
+            return
+        if mechanism not in MECHANISMS:
+            raise ConfigError(
+                f"sasl.mechanism={mechanism} is not built yet; give one of {', '.join(MECHANISMS)}."
+            )
+        if mechanism == OAUTHBEARER:
+            self._check_token_source()
+        elif self.credentials is None:
+            raise ConfigError(
+                f"sasl.mechanism={mechanism} needs sasl.username and sasl.password, or Java's "
+                f"sasl.jaas.config."
+            )
+
+    def _check_token_source(self) -> None:
+        sources = self.token_sources
+        if len(sources) > 1:
+            raise ConfigError(f"{' and '.join(sources)} are sources of the same token; give one.")
+        if not sources:
+            raise ConfigError(
+                "sasl.mechanism=OAUTHBEARER needs a source of tokens: sasl_oauth_token_provider, "
+                "oauth_cb or, for brokers of tests, enable.sasl.oauthbearer.unsecure.jwt."
+            )
+
+
+def _user_of(options: dict[str, str]) -> tuple[str, Password]:
+    for option in ("username", "password"):
+        if option not in options:
+            raise ConfigError(f"sasl.jaas.config has no {option}.")
+    try:
+        name = sendable_text(options["username"])
+    except ValueError as error:
+        raise ConfigError(f"The username in sasl.jaas.config cannot be sent. {error}") from None
+    return name, Password(options["password"])

@@ -1,0 +1,222 @@
+"""One authentication of a connection by SASL: SaslHandshake, then rounds of SaslAuthenticate.
+
+It is a part of the handshake that opens a connection, and comes again while the connection is in
+use, before the session ends that the broker grants (KIP-368). It never blocks: what a mechanism
+has to compute is `work`, for the owner to run where it may take its time.
+
+Owner: the connection.
+Source: KIP-43, KIP-152 (SASL as requests of Kafka's), KIP-368; Java class
+``SaslClientAuthenticator``.
+"""
+
+from __future__ import annotations
+
+from enum import Enum
+from functools import partial
+from typing import TYPE_CHECKING, Final, NoReturn
+
+from pykclient.errors import (
+    AuthenticationError,
+    ConnectionFailedError,
+    IllegalSaslStateError,
+    UnsupportedSaslMechanismError,
+    error_for_code,
+)
+from pykclient.network.interrupts import raise_of_signal_handler
+from pykclient.protocol.message import decode_response
+from pykclient.protocol.messages.sasl_authenticate import (
+    SaslAuthenticateRequest,
+    SaslAuthenticateResponse,
+)
+from pykclient.protocol.messages.sasl_handshake import SaslHandshakeRequest, SaslHandshakeResponse
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from pykclient.network.broker.handshake import ApiVersions
+    from pykclient.network.sasl.mechanism import SaslMechanism
+    from pykclient.protocol.message import Request
+    from pykclient.types import Node
+
+ROUNDS_MAX: Final = 32
+"""SaslAuthenticate requests of one authentication. SCRAM has two, GSSAPI five at most."""
+
+
+class AuthenticationState(Enum):
+    MECHANISM = "mechanism"
+    CREDENTIALS = "credentials"
+    WORKING = "working"
+    CHALLENGE = "challenge"
+    DONE = "done"
+    FAILED = "failed"
+
+
+NEXT: dict[AuthenticationState, frozenset[AuthenticationState]] = {
+    AuthenticationState.MECHANISM: frozenset(
+        {AuthenticationState.CREDENTIALS, AuthenticationState.FAILED}
+    ),
+    AuthenticationState.CREDENTIALS: frozenset(
+        {AuthenticationState.WORKING, AuthenticationState.FAILED}
+    ),
+    AuthenticationState.WORKING: frozenset(
+        {AuthenticationState.CHALLENGE, AuthenticationState.DONE, AuthenticationState.FAILED}
+    ),
+    AuthenticationState.CHALLENGE: frozenset(
+        {AuthenticationState.WORKING, AuthenticationState.FAILED}
+    ),
+    AuthenticationState.DONE: frozenset(),
+    AuthenticationState.FAILED: frozenset(),
+}
+
+
+class Authentication:
+    """By the mechanism `name`. `message` and `version` are to be sent next."""
+
+    def __init__(self, node: Node, versions: ApiVersions, name: str) -> None:
+        self.state = AuthenticationState.MECHANISM
+        self.mechanism: SaslMechanism | None = None
+        """None until there are credentials for it."""
+        self.work: Callable[[], bytes | None] | None = None
+        """What the mechanism has to do next, in state WORKING; may block unless it is quick."""
+        self.session_lifetime_ms = 0
+        """How long the broker takes requests after this; 0 or less for ever."""
+        self._node = node
+        self._versions = versions
+        self._name = name
+        self._round_count = 0
+        self._request(SaslHandshakeRequest(mechanism=name))
+
+    @property
+    def awaits_broker(self) -> bool:
+        return self.state in (AuthenticationState.MECHANISM, AuthenticationState.CHALLENGE)
+
+    def describe_wait(self, awaited: str) -> str:
+        """Return what it waits for, where that is not the broker; `awaited` are the credentials."""
+        what = awaited if self.state is AuthenticationState.CREDENTIALS else "the mechanism"
+        return f"{self._place} waits for {what}"
+
+    def on_frame(self, frame: memoryview) -> None:
+        """Read the broker's response.
+
+        Raises:
+            DecodeError: the response is not one.
+            AuthenticationError: the broker refused the client, or its mechanism.
+        """
+        if self.state is AuthenticationState.MECHANISM:
+            self._take_mechanisms(decode_response(SaslHandshakeResponse, self.version, frame))
+        else:
+            self._take_challenge(decode_response(SaslAuthenticateResponse, self.version, frame))
+
+    def begin(self, mechanism: SaslMechanism) -> None:
+        """Go on with a mechanism, which has its credentials now."""
+        self._to(AuthenticationState.WORKING)
+        self.mechanism = mechanism
+        self.work = mechanism.begin
+
+    def on_worked(self, result: bytes | BaseException | None) -> None:
+        """Take what `work` has returned or raised: what to send next, or None at the end.
+
+        Raises:
+            AuthenticationError: the mechanism failed, or does not trust the broker.
+            ConnectionFailedError: its work could not be begun.
+        """
+        self.work = None
+        if isinstance(result, BaseException):
+            self.fail(result)
+        if result is None:
+            self._to(AuthenticationState.DONE)
+            return
+        self._round_count += 1
+        if self._round_count > ROUNDS_MAX:
+            self._refuse(f"the broker has not come to an end after {ROUNDS_MAX} rounds")
+        self._to(AuthenticationState.CHALLENGE)
+        self._request(SaslAuthenticateRequest(auth_bytes=result))
+
+    def work_at_once(self) -> None:
+        """Do the work of a mechanism that is quick. Raises what `on_worked` raises."""
+        assert self.work is not None
+        result: bytes | BaseException | None
+        try:
+            result = self.work()
+        except Exception as error:  # noqa: BLE001  # bytes of the broker, credentials
+            raise_of_signal_handler(error)
+            result = error
+        self.on_worked(result)
+
+    def fail(self, cause: BaseException) -> NoReturn:
+        """Raise the error that an exception of the mechanism or of its credentials is.
+
+        Raises:
+            AuthenticationError: always, but
+            ConnectionFailedError: where the cause is one.
+        """
+        self._to(AuthenticationState.FAILED)
+        error: AuthenticationError | ConnectionFailedError
+        if isinstance(cause, ConnectionFailedError):
+            error = ConnectionFailedError(f"{self._failed}{cause}")
+        elif isinstance(cause, AuthenticationError):
+            error = AuthenticationError(f"{self._failed}{cause}")
+        else:
+            error = AuthenticationError(f"{self._failed}{type(cause).__name__}: {cause}")
+        error.__cause__ = cause.__cause__ if isinstance(cause, AuthenticationError) else cause
+        raise error
+
+    def timed_out(self, timeout_ms: int, awaited: str) -> AuthenticationError:
+        """Return the error of an authentication that has taken too long."""
+        if self.awaits_broker:
+            return AuthenticationError(
+                f"{self._failed}the broker did not respond within {timeout_ms} ms; it is "
+                f"overloaded or out of reach; if it needs longer, raise request_timeout_ms"
+            )
+        what = awaited if self.state is AuthenticationState.CREDENTIALS else "the mechanism"
+        return AuthenticationError(f"{self._failed}it waited for {what} for {timeout_ms} ms")
+
+    # The broker's responses.
+
+    def _take_mechanisms(self, response: SaslHandshakeResponse) -> None:
+        if response.error_code == UnsupportedSaslMechanismError.code:
+            offered = ", ".join(map(repr, response.mechanisms)) or "none"
+            self._refuse(
+                f"the broker does not offer it; it offers {offered}: set sasl_mechanism to one"
+            )
+        if response.error_code == IllegalSaslStateError.code:
+            self._refuse(
+                "the broker has no SASL on this listener; check security_protocol, and the port"
+            )
+        if response.error_code != 0:
+            refusal = error_for_code(response.error_code, "")
+            self._refuse(f"the broker refused it: {refusal!r}")
+        self._to(AuthenticationState.CREDENTIALS)
+
+    def _take_challenge(self, response: SaslAuthenticateResponse) -> None:
+        mechanism = self.mechanism
+        assert mechanism is not None
+        if response.error_code != 0:
+            reason = response.error_message or error_for_code(response.error_code, "").name
+            if mechanism.refusal:
+                reason = f"{mechanism.refusal}; {reason}"
+            user = f"user {mechanism.user!r}" if mechanism.user else "client"
+            self._refuse(f"the broker refused the {user}: {reason}")
+        self.session_lifetime_ms = response.session_lifetime_ms
+        self.work = partial(mechanism.respond, response.auth_bytes)
+        self._to(AuthenticationState.WORKING)
+
+    def _request(self, message: Request) -> None:
+        self.message = message
+        self.version = self._versions.choose(message, None)
+
+    @property
+    def _place(self) -> str:
+        return f"{self._node}: authentication by {self._name}"
+
+    @property
+    def _failed(self) -> str:
+        return f"{self._place} failed: "
+
+    def _refuse(self, reason: str) -> NoReturn:
+        self._to(AuthenticationState.FAILED)
+        raise AuthenticationError(f"{self._failed}{reason}")
+
+    def _to(self, state: AuthenticationState) -> None:
+        assert state in NEXT[self.state], f"{self.state} -> {state}"
+        self.state = state

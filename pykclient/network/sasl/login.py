@@ -1,0 +1,239 @@
+"""Login: the token of one client, fetched once for all connections and renewed ahead of time.
+
+A fetch may block, so it is a call of the port's background, one at a time. Connections that need a
+token wait for the first one; later ones find it there. A renewal that fails while the token is
+still valid is logged and tried again; when none is valid, those that wait get the error.
+
+Owner: the driver of the engine; sources are called on a thread of the background.
+Source: Java classes ``ExpiringCredentialRefreshingLogin``, ``ExpiringCredentialRefreshConfig``.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING, Final, Protocol
+
+from pykclient.errors import AuthenticationError, ConnectionFailedError, KafkaError
+from pykclient.network.log import RateLimitedLog
+from pykclient.network.manager import NEVER_MS
+from pykclient.network.retry import Backoff
+from pykclient.network.sasl.callables import CallbackTokens, ProvidedTokens
+from pykclient.network.sasl.token import OAuthToken, check_token, wall_ms
+from pykclient.network.sasl.unsecured import UnsecuredTokens
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from random import Random
+
+    from pykclient.config.client import ClientConfig
+    from pykclient.network.io.port import Port
+    from pykclient.network.log import ClientLog
+
+    OnReady = Callable[[BaseException | None], None]
+
+ATTEMPT_INTERVAL_MS: Final = 1_000
+"""Least time between two fetches, whatever fails: identity servers limit requests, too."""
+
+UNKNOWN_LIFETIME_MS: Final = 60_000
+"""How long a token whose expiry is not known serves new authentications."""
+
+
+class TokenSource(Protocol):
+    """Where tokens come from."""
+
+    name: str
+    """For messages: the setting, or the server's address."""
+
+    def fetch(self) -> OAuthToken:
+        """Return a new token. May block; is called on a thread of its own, one call at a time.
+
+        Whatever it raises is the cause of the `AuthenticationError` that a call ends with.
+        """
+
+
+def token_source(config: ClientConfig) -> TokenSource:
+    """Return the source that the settings have; they have exactly one, which is checked before.
+
+    Raises:
+        ConfigError: it cannot be imported, or called.
+    """
+    if config.sasl_oauth_token_provider is not None:
+        return ProvidedTokens(config.sasl_oauth_token_provider)
+    if config.oauth_cb is not None:
+        return CallbackTokens(config.oauth_cb, config.sasl_oauthbearer_config)
+    content = config.unsecured_token
+    assert content is not None, "checked when the config was made"
+    return UnsecuredTokens(content, config.token_sources[0])
+
+
+class Login:
+    """The token of one client. `wall_clock_ms` is since 1970, all other times are monotonic."""
+
+    def __init__(
+        self,
+        config: ClientConfig,
+        port: Port,
+        source: TokenSource,
+        *,
+        random: Random,
+        log: ClientLog,
+        wall_clock_ms: Callable[[], int] = wall_ms,
+    ) -> None:
+        self._config = config
+        self._port = port
+        self._source = source
+        self._random = random
+        self._log = log
+        self._repeated = RateLimitedLog(log)
+        self._wall_ms = wall_clock_ms
+        self._backoff = Backoff(
+            config.sasl_login_retry_backoff_ms,
+            config.sasl_login_retry_backoff_max_ms,
+            random=random,
+        )
+        self._token: OAuthToken | None = None
+        self._fetched_wall_ms = 0
+        self._waiting: list[OnReady] = []
+        self._renew_ms = NEVER_MS
+        self._begun_ms: int | None = None
+        self._fetch_deadline_ms = NEVER_MS
+        """`NEVER_MS` while no fetch is under way."""
+        self._result: OAuthToken | BaseException | None = None
+        self._failure_count = 0
+
+    @property
+    def name(self) -> str:
+        """Where tokens come from, for messages."""
+        return self._source.name
+
+    def token(self, on_ready: OnReady) -> OAuthToken | None:
+        """Return the token; without a valid one None, and `on_ready` is called later.
+
+        It is called once, in `complete`: with None when there is a token, or with the error.
+        """
+        token = self._token
+        if token is not None and self._wall_ms() < self._end_wall_ms(token):
+            return token
+        self._waiting.append(on_ready)
+        return None
+
+    def forget(self, on_ready: OnReady) -> None:
+        if on_ready in self._waiting:
+            self._waiting.remove(on_ready)
+
+    def drop(self, token: OAuthToken) -> None:
+        """Note that a broker has refused a token: another one is fetched for the next attempt."""
+        if self._token is token:
+            self._token = None
+            self._renew_ms = NEVER_MS
+
+    def poll(self, now_ms: int) -> int:
+        """Begin to fetch a token if one is due; return when to poll again."""
+        if self._fetch_deadline_ms != NEVER_MS:
+            if self._result is None and self._fetch_deadline_ms <= now_ms:
+                self._port.forget(self._on_fetched)
+                seconds = self._config.request_timeout_ms / 1000
+                self._result = AuthenticationError(f"it did not come within {seconds:g} seconds")
+            return now_ms if self._result is not None else self._fetch_deadline_ms
+        due_ms = self._due_ms()
+        if due_ms > now_ms:
+            return due_ms
+        self._begun_ms = now_ms
+        self._fetch_deadline_ms = now_ms + self._config.request_timeout_ms
+        self._port.call(self._fetch, self._on_fetched, name="token")
+        return self._fetch_deadline_ms
+
+    def complete(self, now_ms: int) -> None:
+        """Take the token that has come, or the error, and call those that wait for it."""
+        result, self._result = self._result, None
+        if result is None:
+            return
+        self._fetch_deadline_ms = NEVER_MS
+        error = None if isinstance(result, OAuthToken) else self._failure(result)
+        if isinstance(result, OAuthToken):
+            self._token = result
+            self._fetched_wall_ms = self._wall_ms()
+            self._failure_count = 0
+            self._renew_ms = self._renewal_ms(result, now_ms)
+            self._log.debug("a token of %s is there", self._source.name)
+        else:
+            assert error is not None
+            self._back_off(error, now_ms)
+        waiting, self._waiting = self._waiting, []
+        for on_ready in waiting:
+            on_ready(error)
+
+    def restart(self) -> None:
+        """Forget what is under way, for an owner that was interrupted. The token stays."""
+        self._fetch_deadline_ms = NEVER_MS
+        self._result = None
+        self._waiting.clear()
+
+    # The fetch.
+
+    def _fetch(self) -> OAuthToken:
+        """Fetch a token; on a thread of the background."""
+        token = self._source.fetch()
+        check_token(token, self._wall_ms())
+        return token
+
+    def _on_fetched(self, result: OAuthToken | BaseException) -> None:
+        self._result = result
+
+    def _failure(self, cause: BaseException) -> KafkaError:
+        where = f"no token of {self._source.name}"
+        if isinstance(cause, AuthenticationError):
+            error: KafkaError = AuthenticationError(f"{where}: {cause}")
+        elif isinstance(cause, ConnectionFailedError):
+            error = ConnectionFailedError(f"{where}: {cause}")
+        else:
+            error = AuthenticationError(f"{where}: {type(cause).__name__}: {cause}")
+        error.__cause__ = cause
+        return error
+
+    def _back_off(self, error: KafkaError, now_ms: int) -> None:
+        pause_ms = max(ATTEMPT_INTERVAL_MS, self._backoff.delay_ms(self._failure_count))
+        self._failure_count += 1
+        if self._token is None or self._wall_ms() >= self._end_wall_ms(self._token):
+            self._renew_ms = NEVER_MS  # the next connection that needs one has it fetched
+            return
+        self._renew_ms = now_ms + pause_ms
+        key = (self._source.name, type(error))
+        self._repeated.log(
+            logging.WARNING,
+            now_ms,
+            key,
+            "the token could not be renewed, and is valid for %d more seconds: %s",
+            (self._end_wall_ms(self._token) - self._wall_ms()) // 1000,
+            error,
+        )
+
+    # When.
+
+    def _due_ms(self) -> int:
+        allowed_ms = 0 if self._begun_ms is None else self._begun_ms + ATTEMPT_INTERVAL_MS
+        return allowed_ms if self._waiting else max(allowed_ms, self._renew_ms)
+
+    def _end_wall_ms(self, token: OAuthToken) -> int:
+        if token.expires_ms is None:
+            return self._fetched_wall_ms + UNKNOWN_LIFETIME_MS
+        return token.expires_ms
+
+    def _renewal_ms(self, token: OAuthToken, now_ms: int) -> int:
+        """Return when to renew a token that has just come, as Java does.
+
+        That is after a part of its lifetime, but neither sooner than the least period nor within
+        the buffer before its expiry, unless the lifetime is too short for both.
+        """
+        if token.expires_ms is None:
+            return NEVER_MS
+        config = self._config
+        lifetime_ms = token.expires_ms - self._fetched_wall_ms
+        factor = config.sasl_login_refresh_window_factor
+        jitter = config.sasl_login_refresh_window_jitter * self._random.random()
+        after_ms = int(lifetime_ms * min(1.0, factor + jitter))
+        earliest_ms = config.sasl_login_refresh_min_period_seconds * 1000
+        latest_ms = lifetime_ms - config.sasl_login_refresh_buffer_seconds * 1000
+        if earliest_ms <= latest_ms:
+            after_ms = max(earliest_ms, min(after_ms, latest_ms))
+        return now_ms + after_ms

@@ -1,0 +1,65 @@
+"""OAUTHBEARER: a bearer token, with SASL extensions beside it.
+
+Owner: the connection that authenticates.
+Source: RFC 7628; KIP-255, KIP-342; Java classes ``OAuthBearerSaslClient``,
+``OAuthBearerClientInitialResponse``.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Final
+
+from pykclient.errors import AuthenticationError
+from pykclient.network.sasl.mechanism import SaslMechanism
+
+if TYPE_CHECKING:
+    from pykclient.network.sasl.token import OAuthToken
+
+_SEPARATOR: Final = b"\x01"
+_REFUSAL_LENGTH_MAX: Final = 300
+
+
+class OAuthBearer(SaslMechanism):
+    """It proves nothing of the broker: without TLS the token can be read on the way."""
+
+    name = "OAUTHBEARER"
+    is_quick = True
+
+    def __init__(self, token: OAuthToken) -> None:
+        self.token = token
+        self.user = token.principal
+
+    def begin(self) -> bytes:
+        pairs = (f"{name}={value}" for name, value in self.token.extensions.items())
+        # No part of this is a variable of its own: tracebacks may show those.
+        return _SEPARATOR.join(
+            (
+                b"n,,",
+                b"auth=Bearer " + self.token.value.encoded(),
+                *(pair.encode() for pair in pairs),
+                b"",
+                b"",
+            )
+        )
+
+    def respond(self, challenge: bytes) -> bytes | None:
+        """Return nothing on success; what ends a failure, for which the broker sends its reason."""
+        if self.refusal:
+            raise AuthenticationError(f"the broker refused the token: {self.refusal}")
+        if not challenge:
+            return None
+        self.refusal = _reason(challenge)
+        return _SEPARATOR
+
+
+def _reason(challenge: bytes) -> str:
+    """Return what stands in the broker's JSON: a status and perhaps the scope that it requires."""
+    text = challenge.decode(errors="replace")
+    try:
+        found = json.loads(text)
+    except (ValueError, RecursionError):
+        found = None
+    if isinstance(found, dict) and found:
+        text = ", ".join(f"{name}={value}" for name, value in found.items())
+    return text[:_REFUSAL_LENGTH_MAX] or "no reason"

@@ -1,0 +1,38 @@
+"""PLAIN: user name and password, as they are.
+
+Owner: the connection that authenticates.
+Source: RFC 4616; Java class ``PlainSaslClient``.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from pykclient.config.setting import Password
+from pykclient.errors import AuthenticationError
+from pykclient.network.sasl.mechanism import SaslMechanism
+
+if TYPE_CHECKING:
+    from pykclient.config.setting import PasswordSource
+
+
+class Plain(SaslMechanism):
+    """It proves nothing of the broker, and without TLS its password can be read on the way."""
+
+    name = "PLAIN"
+
+    def __init__(self, user: str, password: Password | PasswordSource) -> None:
+        self.user = user
+        self.is_quick = isinstance(password, Password)
+        self._password = password
+
+    def begin(self) -> bytes:
+        password = self._password.current()
+        if "\0" in self.user or "\0" in password.value:
+            raise AuthenticationError(
+                "the user name or the password has a NUL character, which PLAIN cannot send"
+            )
+        return b"\0".join((b"", self.user.encode(), password.encoded()))
+
+    def respond(self, challenge: bytes) -> None:
+        """Nothing more is sent, whatever the broker adds."""
