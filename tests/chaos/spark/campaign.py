@@ -110,9 +110,7 @@ def main() -> int:
     batch_count = int(os.environ.get("CHAOS_SPARK_BATCHES", BATCH_COUNT))
     rows: list[Row] = []
     with (
-        KafkaCluster(
-            brokers=3, config=BROKER_SETTINGS, proxied=True, security=SECURITY
-        ) as kafka,
+        KafkaCluster(brokers=3, config=BROKER_SETTINGS, proxied=True, security=SECURITY) as kafka,
         SparkCluster() as spark,
     ):
         for scenario in scenarios:
