@@ -332,7 +332,7 @@ def group_coordinator_killed(arena: SparkArena) -> None:
     """The coordinator of the group that shows the progress is killed at a commit."""
     arena.read = {"commitGroup": GROUP}
     driver = begun(arena)
-    with Admin(**arena.settings_of_clients) as admin:
+    with Admin(arena.settings_of_clients) as admin:
         coordinator = admin.describe_groups([GROUP])[GROUP].coordinator.id
     arena.swallow(ApiKey.OFFSET_COMMIT)
     arena.await_swallowed(1)
