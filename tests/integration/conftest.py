@@ -69,6 +69,12 @@ def each_secured_kafka_cluster(request: pytest.FixtureRequest) -> KafkaCluster:
     return shared_cluster(request, "secured_kafka_cluster")
 
 
+@pytest.fixture(params=NEWEST_FIRST)
+def any_secured_kafka_cluster(request: pytest.FixtureRequest) -> KafkaCluster:
+    """For what is not about a version: the newest one's secured cluster; in soak, the others'."""
+    return shared_cluster(request, "secured_kafka_cluster")
+
+
 @pytest.fixture(params=KAFKA_VERSIONS)
 def each_kafka_cluster(request: pytest.FixtureRequest) -> KafkaCluster:
     """In turn the shared cluster of each tested version."""

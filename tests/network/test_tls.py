@@ -15,8 +15,11 @@ from hypothesis import strategies as st
 
 from pykclient.admin.config import AdminConfig
 from pykclient.errors import DisconnectedError, KafkaError, TlsError
+from pykclient.network.io.plain_probe import CORRELATION_ID
 from pykclient.network.io.ssl_factory import SslFactory
 from pykclient.network.io.tls import UNREAD_REPLIES_BYTES_MAX, TlsPort, TlsState, TlsStream
+from pykclient.protocol.message import encode_response
+from pykclient.protocol.messages.api_versions import ApiVersionsResponse
 from tests.network.tls_peer import JoinedPort, PlainPeer, Sink, TlsPeer
 
 if TYPE_CHECKING:
@@ -237,6 +240,61 @@ def test_a_peer_without_tls_is_named_with_the_setting(
     sink = scene.connect()
     with pytest.raises(kind, match=f"{reason}.*Check security_protocol"):
         raise_of(sink)
+
+
+def hanging_up_then(scene: Scene, reply: bytes | None) -> Sink:
+    """Connect to a peer that hangs up on the handshake; `reply` is for what comes after it."""
+    peers = iter([PlainPeer(None), PlainPeer(reply)])
+    scene.below.peer_of = lambda: next(peers)
+    return scene.connect()
+
+
+@pytest.mark.promise("a peer without TLS is named as one within a moment")
+def test_a_listener_without_tls_that_hangs_up_is_known_by_its_response_in_plain_text(
+    scene: Scene,
+) -> None:
+    response = encode_response(ApiVersionsResponse(), 0, CORRELATION_ID)
+    sink = hanging_up_then(scene, bytes(response))
+    with pytest.raises(TlsError, match=r"responds in plain text, .* set security_protocol"):
+        raise_of(sink)
+    scene.port.close(sink)
+    assert scene.below.streams == []
+
+
+@pytest.mark.parametrize(
+    "reply",
+    [
+        None,
+        b"\x15\x03\x03\x00\x02\x02\x46",
+        b"HTTP/1.1 400 Bad Request\r\n\r\n",
+        bytes(encode_response(ApiVersionsResponse(), 0, CORRELATION_ID + 1)),
+        bytes([255]) + bytes(encode_response(ApiVersionsResponse(), 0, CORRELATION_ID))[1:],
+    ],
+)
+def test_a_peer_that_hangs_up_and_does_not_speak_in_plain_text_may_be_tried_again(
+    scene: Scene, reply: bytes | None
+) -> None:
+    """Perhaps a broker with TLS that shuts down, or a load balancer without brokers."""
+    with pytest.raises(DisconnectedError, match="hung up during the TLS handshake"):
+        raise_of(hanging_up_then(scene, reply))
+
+
+def test_a_peer_that_has_spoken_tls_before_gets_nothing_in_plain_text(scene: Scene) -> None:
+    scene.port.close(scene.connect())
+    sink = hanging_up_then(scene, bytes(encode_response(ApiVersionsResponse(), 0, CORRELATION_ID)))
+    with pytest.raises(DisconnectedError, match="hung up during the TLS handshake"):
+        raise_of(sink)
+    assert len(scene.below.peers) == 2
+
+
+def test_a_connection_that_is_given_up_gives_up_its_probe(scene: Scene) -> None:
+    silent = PlainPeer(b"")
+    peers = iter([PlainPeer(None), silent])
+    scene.below.peer_of = lambda: next(peers)
+    sink = scene.connect()
+    assert sink.error is None
+    scene.port.close(sink)
+    assert scene.below.streams == []
 
 
 @pytest.mark.parametrize("version", ["TLSv1.2", "TLSv1.3"])

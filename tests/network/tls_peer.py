@@ -127,10 +127,10 @@ class JoinedPort:
 
     def wait(self, _timeout_ms: int) -> None:
         self.calls.deliver()
-        while self._new:
-            self._new.popleft().on_opened()
         is_moving = True
-        while is_moving:
+        while is_moving or self._new:
+            while self._new:  # what happens may open another stream
+                self._new.popleft().on_opened()
             is_moving = False
             for stream, peer in list(self._ends.items()):
                 self._carry(stream)

@@ -1,11 +1,12 @@
 """TlsPort: encrypts what passes another port. To the connections it is a port, and to that port
 each connection is a `TlsStream`.
 
-A stream is *connecting*, then *securing* (the TLS handshake), then *open*, then *closed*. It is
-open for the connection only once the peer's certificate is verified, so the time-out of the set-up
-covers that. Whatever bytes have come are decrypted at once: none are left waiting inside OpenSSL,
-for which no event of the socket would come. What is written is encrypted at once, so that what the
-other port has not sent is all that is unsent.
+A stream is *connecting*, then *securing* (the TLS handshake), then *open*, then *closed*; or it is
+*probing*, after a peer hung up on the handshake without a word, until it is known whether that peer
+speaks TLS at all (`PlainProbe`). It is open for the connection only once the peer's certificate is
+verified, so the time-out of the set-up covers that. Whatever bytes have come are decrypted at once:
+none are left waiting inside OpenSSL, for which no event of the socket would come. What is written
+is encrypted at once, so that what the other port has not sent is all that is unsent.
 
 Owner: the driver of the engine.
 Source: ``ssl.MemoryBIO``, ``ssl.SSLObject``; Java class ``SslTransportLayer``.
@@ -20,6 +21,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from pykclient.errors import DisconnectedError, KafkaError
 from pykclient.network.io import tls_errors
+from pykclient.network.io.plain_probe import PlainProbe
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -45,13 +47,15 @@ SESSIONS_MAX: Final = 1_000
 class TlsState(Enum):
     CONNECTING = "connecting"
     SECURING = "securing"
+    PROBING = "probing"
     OPEN = "open"
     CLOSED = "closed"
 
 
 NEXT: dict[TlsState, frozenset[TlsState]] = {
     TlsState.CONNECTING: frozenset({TlsState.SECURING, TlsState.CLOSED}),
-    TlsState.SECURING: frozenset({TlsState.OPEN, TlsState.CLOSED}),
+    TlsState.SECURING: frozenset({TlsState.OPEN, TlsState.PROBING, TlsState.CLOSED}),
+    TlsState.PROBING: frozenset({TlsState.CLOSED}),
     TlsState.OPEN: frozenset({TlsState.CLOSED}),
     TlsState.CLOSED: frozenset(),
 }
@@ -63,11 +67,13 @@ class TlsPort:
         self._factory = factory
         self._streams: dict[Stream, TlsStream] = {}
         self._sessions: dict[tuple[str, int], ssl.SSLSession] = {}
+        self._secured: set[tuple[str, int]] = set()
+        """Addresses where TLS was spoken: what hangs up there is a broker that shuts down."""
 
     def open(self, stream: Stream, host: str, port: int, *, attempt: int) -> None:
         if self._factory.reload():
             self._sessions.clear()
-        tls = TlsStream(stream, self._port, self, (host, port))
+        tls = TlsStream(stream, self._port, self, (host, port), attempt)
         self._streams[stream] = tls
         self._port.open(tls, host, port, attempt=attempt)
 
@@ -119,6 +125,15 @@ class TlsPort:
     def has_identity(self) -> bool:
         return self._factory.has_identity
 
+    def speaks_tls(self, address: tuple[str, int]) -> bool:
+        """Return whether a TLS handshake with this address has succeeded before."""
+        return address in self._secured
+
+    def on_secured(self, address: tuple[str, int]) -> None:
+        if len(self._secured) >= SESSIONS_MAX:
+            self._secured.clear()
+        self._secured.add(address)
+
     def keep_session(self, address: tuple[str, int], engine: ssl.SSLObject) -> None:
         """Keep a session, so that the next connection to the address is open sooner.
 
@@ -137,13 +152,21 @@ class TlsStream:
     """One connection's stream as the port below sees it; what comes is passed on decrypted."""
 
     def __init__(
-        self, stream: Stream, port: Port, owner: TlsPort, address: tuple[str, int]
+        self,
+        stream: Stream,
+        port: Port,
+        owner: TlsPort,
+        address: tuple[str, int],
+        attempt: int,
     ) -> None:
         self.state = TlsState.CONNECTING
         self._stream = stream
         self._port = port
         self._owner = owner
         self._address = address
+        self._attempt = attempt
+        self._probe: PlainProbe | None = None
+        self._has_received = False
         self._incoming = ssl.MemoryBIO()
         self._outgoing = ssl.MemoryBIO()
         self._engine: ssl.SSLObject | None = None
@@ -180,6 +203,7 @@ class TlsStream:
         engine = self._engine
         if engine is None or self.state is TlsState.CLOSED:
             return
+        self._has_received = True
         self._incoming.write(self._buffer[:count])
         if self.state is TlsState.SECURING:
             self._secure(engine)
@@ -189,9 +213,16 @@ class TlsStream:
     def on_closed(self, error: KafkaError) -> None:
         if self.state is TlsState.CLOSED:
             return
-        was_securing = self.state is TlsState.SECURING
-        self._to(TlsState.CLOSED)
-        self._stream.on_closed(tls_errors.hung_up(self.name, error) if was_securing else error)
+        if self.state is not TlsState.SECURING:
+            self._fail(error)
+        elif self._has_received or self._owner.speaks_tls(self._address):
+            self._fail(tls_errors.hung_up(self.name, error))
+        else:
+            self._to(TlsState.PROBING)
+            self._probe = PlainProbe(
+                self._port, self._stream, lambda is_plain: self._on_probed(is_plain, error)
+            )
+            self._port.open(self._probe, *self._address, attempt=self._attempt)
 
     # The connection's side.
 
@@ -215,6 +246,8 @@ class TlsStream:
             self._flush()
         if self.state is not TlsState.CLOSED:
             self._to(TlsState.CLOSED)
+        if self._probe is not None:
+            self._port.close(self._probe)
         self._port.close(self)
 
     # TLS.
@@ -233,7 +266,16 @@ class TlsStream:
             return
         self._flush()
         self._to(TlsState.OPEN)
+        self._owner.on_secured(self._address)
         self._stream.on_opened()
+
+    def _on_probed(self, is_plain: bool, error: KafkaError) -> None:
+        if self.state is not TlsState.PROBING:
+            return  # closed meanwhile
+        if is_plain:
+            self._fail(tls_errors.without_tls(self.name, error))
+        else:
+            self._fail(tls_errors.hung_up(self.name, error))
 
     def _decrypt(self, engine: ssl.SSLObject) -> None:
         stream = self._stream

@@ -108,6 +108,17 @@ def unusable_name(name: str, cause: ValueError) -> TlsError:
     return error
 
 
+def without_tls(name: str, cause: KafkaError) -> TlsError:
+    """Return the error of a peer that hung up on the handshake and speaks Kafka in plain text."""
+    error = TlsError(
+        f"{name} does not speak TLS: it hung up on the TLS handshake and responds in plain text, "
+        f"so its listener is PLAINTEXT or SASL_PLAINTEXT; set security_protocol, or use its port "
+        f"with TLS"
+    )
+    error.__cause__ = cause
+    return error
+
+
 def hung_up(name: str, cause: KafkaError) -> KafkaError:
     """Return the error of a peer that closed the connection during the handshake.
 

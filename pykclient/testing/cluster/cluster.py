@@ -36,11 +36,9 @@ from pykclient.testing.cluster.probe import (
 from pykclient.testing.cluster.processes import BrokerState
 from pykclient.testing.cluster.properties import CONTROLLER_ID, PLAINTEXT
 from pykclient.testing.cluster.security import (
-    MUTUAL_TLS,
+    ClientSettings,
     ClusterSecurity,
-    key_settings,
     replace_certificate,
-    trust_settings,
 )
 from pykclient.testing.port import Address
 from pykclient.testing.serving import Closing
@@ -114,7 +112,7 @@ class KafkaCluster(Closing):
         self._closed = False
         self._own: ClusterServers | None = None
         self._security = security
-        self._client_certificates: dict[str, Certificate] = {}
+        self._client_settings: ClientSettings | None = None
         self._addresses: list[Address]
         existing = os.environ.get(BOOTSTRAP_VARIABLE)
         if existing:
@@ -188,18 +186,11 @@ class KafkaCluster(Closing):
         own, security, authority = self._secured()
         found = security.listener(listener)
         addresses = self._listener_addresses(own, found.name)
-        settings = {
-            "bootstrap_servers": ",".join(map(str, addresses)),
-            **security.client_settings(found, mechanism=mechanism, user=user, password=password),
-        }
-        if found.has_tls:
-            settings |= trust_settings(authority.path)
-        if found.protocol == "SSL" and (found.name == MUTUAL_TLS or user is not None):
-            name = user or next(iter(security.users))
-            if name not in self._client_certificates:
-                self._client_certificates[name] = authority.issue(name)
-            settings |= key_settings(self._client_certificates[name])
-        return settings
+        if self._client_settings is None:
+            self._client_settings = ClientSettings(security, authority)
+        return self._client_settings.of(
+            found, addresses, mechanism=mechanism, user=user, password=password
+        )
 
     def create_acls(self, *acls: Acl, timeout: float = 30.0) -> None:
         """Create ACLs, and wait until all brokers that run have them.

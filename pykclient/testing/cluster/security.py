@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 
     from pykclient.testing.clock import Deadline
     from pykclient.testing.cluster.acls import Acl
-    from pykclient.testing.cluster.certificates import Certificate
+    from pykclient.testing.cluster.certificates import Certificate, CertificateAuthority
     from pykclient.testing.cluster.properties import PropertyValue
     from pykclient.testing.port import Address
 
@@ -99,7 +99,7 @@ class Listener(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClusterSecurity:
-    """How clients reach the brokers of a `KafkaCluster`.
+    """How clients reach the brokers of a `KafkaCluster` or a `FakeKafka`.
 
     `listeners` are protocols: SSL, SASL_SSL, SASL_PLAINTEXT, PLAINTEXT; MTLS is SSL for clients
     that have a certificate. Further ones have a name, as in ``listener.security.protocol.map``:
@@ -244,6 +244,47 @@ class ClusterSecurity:
                 )
             password = self.users[name]
         return _jaas(mechanism, {"username": name, "password": password})
+
+
+class ClientSettings:
+    """What clients set for the listeners of one cluster.
+
+    A user's certificate is issued when it is first needed. `authority` is None where no listener
+    has TLS.
+    """
+
+    def __init__(self, security: ClusterSecurity, authority: CertificateAuthority | None) -> None:
+        self._security = security
+        self._authority = authority
+        self._certificates: dict[str, Certificate] = {}
+
+    def of(
+        self,
+        listener: Listener,
+        addresses: Sequence[Address],
+        *,
+        mechanism: str | None,
+        user: str | None,
+        password: str | None,
+    ) -> dict[str, str]:
+        """Those for a listener with these addresses. Raises `UsageError`."""
+        settings = {
+            "bootstrap_servers": ",".join(map(str, addresses)),
+            **self._security.client_settings(
+                listener, mechanism=mechanism, user=user, password=password
+            ),
+        }
+        if not listener.has_tls:
+            return settings
+        authority = self._authority
+        assert authority is not None, "a listener has TLS"
+        settings |= trust_settings(authority.path)
+        if listener.protocol == "SSL" and (listener.name == MUTUAL_TLS or user is not None):
+            name = user or next(iter(self._security.users))
+            if name not in self._certificates:
+                self._certificates[name] = authority.issue(name)
+            settings |= key_settings(self._certificates[name])
+        return settings
 
 
 def replace_certificate(

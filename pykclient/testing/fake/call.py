@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from pykclient.protocol.message import Message, RequestHeader
+    from pykclient.testing.fake.authentication import Session
     from pykclient.testing.fake.timers import TimingWheel
 
 
@@ -34,15 +35,17 @@ class CallState(Enum):
 class Call:
     """A request's way through a broker.
 
-    `response` and `frame` are set once there is a response. `client_host` is where it came from.
+    `response` and `frame` are set once there is a response. `session` is the client's connection.
     """
 
     def __init__(
-        self, broker_id: int, header: RequestHeader, *, client_host: str, timers: TimingWheel
+        self, broker_id: int, header: RequestHeader, *, session: Session, timers: TimingWheel
     ) -> None:
         self.broker_id = broker_id
         self.header = header
-        self.client_host = client_host
+        self.session = session
+        self.closes_connection = False
+        """Whether the connection is closed once the response is on its way."""
         self.state = CallState.OPEN
         self.response: Message | None = None
         self.frame: bytes | bytearray = b""
@@ -53,6 +56,11 @@ class Call:
         """What a response makes of the call; a fault makes it silence or a closed connection."""
         self._timers = timers
         self._on_end: Callable[[int], None] | None = None
+
+    @property
+    def client_host(self) -> str:
+        """Where the request came from."""
+        return self.session.client_host
 
     @property
     def version(self) -> int:
@@ -91,6 +99,11 @@ class Call:
                 response, self.response_version, self.header.correlation_id
             )
             self._end(CallState.RESPONDED, now_ms)
+
+    def respond_with_token(self, token: bytes, now_ms: int) -> None:
+        """Send a SASL token as it was sent before it had a header."""
+        self.frame = len(token).to_bytes(4, "big") + token
+        self._end(CallState.RESPONDED, now_ms)
 
     def silence(self, now_ms: int) -> None:
         """Send nothing."""

@@ -14,11 +14,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, ClassVar
 
 from pykclient.errors.base import DecodeError, UnsupportedVersionError
+from pykclient.errors.broker import IllegalSaslStateError
 from pykclient.protocol.api_keys import ApiKey
 from pykclient.protocol.message import RequestHeader, decode_request, decode_request_header
+from pykclient.testing.fake.authentication import Authentication, AuthenticationState, Session
 from pykclient.testing.fake.call import Call, CallState
 from pykclient.testing.fake.handlers import HANDLERS
 from pykclient.testing.fake.handlers.api_versions import respond_with_versions
+from pykclient.testing.fake.sasl import SaslRefusal
 from pykclient.testing.fake.state import ClusterState
 
 if TYPE_CHECKING:
@@ -36,26 +39,58 @@ class FakeCluster(ClusterState):
     "redpanda" or "warpstream" (`pykclient.testing.fake.profiles`). `epoch_ms` is the wall clock at
     time 0.
 
-    There are no quotas, no security, no compaction and no coordinator of transactions. Groups and
+    `security` gives it listeners with SASL, and users; TLS is not the cluster's matter, which sees
+    no sockets. `connections_max_reauth_ms` is Kafka's: how long an authenticated session lasts, 0
+    without an end.
+
+    There are no quotas, no ACLs, no compaction and no coordinator of transactions. Groups and
     offsets never expire, and a group changes between the classic protocol and that of KIP-848 only
     while it has no members.
     """
 
     api_versions: ClassVar = {key: handler.versions for key, handler in HANDLERS.items()}
 
+    def session(self, client_host: str = "fake", listener: str | None = None) -> Session:
+        """Begin the session of a client's connection.
+
+        `listener` None is the one of a cluster without security, where anything may be sent.
+        """
+        authentication = None
+        security = self.security
+        if security is not None and listener and security.listener(listener).has_sasl:
+            authentication = Authentication(
+                self.users, security.mechanisms, self.connections_max_reauth_ms
+            )
+        session = Session(client_host, listener, authentication)
+        self.sessions.add(session)
+        return session
+
     def handle(
-        self, broker_id: int, frame: bytes | memoryview, now_ms: int, *, client_host: str = "fake"
+        self,
+        broker_id: int,
+        frame: bytes | memoryview,
+        now_ms: int,
+        *,
+        session: Session | None = None,
     ) -> Call:
         """Take a request's frame, without its size; what comes of it is in the `Call`.
 
         Nothing that a frame may hold raises: what Kafka has no response to closes the connection.
         """
         self.advance(now_ms)
+        session = session or Session()
+        authentication = session.authentication
+        if authentication is not None and authentication.takes_tokens:
+            return self._take_token(broker_id, bytes(frame), session, authentication)
         try:
             header = decode_request_header(frame)
         except DecodeError:
             return self._closed_call(broker_id, now_ms)
-        call = Call(broker_id, header, client_host=client_host, timers=self.timers)
+        call = Call(broker_id, header, session=session, timers=self.timers)
+        size_bytes = len(frame)
+        if authentication and not authentication.admits(header.api_key, size_bytes, now_ms):
+            self._refuse_stranger(call, frame, authentication.state)
+            return call
         if not self._is_spoken(call):
             closes = self.profile.closes_on_unknown_versions
             if header.api_key == ApiKey.API_VERSIONS and not closes:
@@ -84,7 +119,7 @@ class FakeCluster(ClusterState):
         self.advance(now_ms)
         api_version = request.max_version if version is None else version
         header = RequestHeader(request.api_key, api_version, 0, client_id)
-        call = Call(broker_id, header, client_host="fake", timers=self.timers)
+        call = Call(broker_id, header, session=Session(), timers=self.timers)
         self._dispatch(call, request)
         return call
 
@@ -99,9 +134,41 @@ class FakeCluster(ClusterState):
 
     def _closed_call(self, broker_id: int, now_ms: int) -> Call:
         nothing = RequestHeader(-1, -1, -1, None)
-        call = Call(broker_id, nothing, client_host="fake", timers=self.timers)
+        call = Call(broker_id, nothing, session=Session(), timers=self.timers)
         call.close(now_ms)
         return call
+
+    def _take_token(
+        self, broker_id: int, token: bytes, session: Session, authentication: Authentication
+    ) -> Call:
+        """Go on with an authentication whose tokens have no header: a refusal has no words."""
+        if not self.brokers[broker_id].is_alive:
+            return self._closed_call(broker_id, self.now_ms)
+        try:
+            challenge, _ = authentication.evaluate(token, self.now_ms, self.wall_ms)
+        except SaslRefusal:
+            return self._closed_call(broker_id, self.now_ms)
+        nothing = RequestHeader(-1, -1, -1, None)
+        call = Call(broker_id, nothing, session=session, timers=self.timers)
+        call.respond_with_token(challenge, self.now_ms)
+        return call
+
+    def _refuse_stranger(
+        self, call: Call, frame: bytes | memoryview, awaited: AuthenticationState
+    ) -> None:
+        """Close the connection; a client that sends no token where one is due is given a reason."""
+        if awaited is AuthenticationState.TOKENS and self._is_spoken(call):
+            try:
+                _, request = decode_request(frame)
+            except (DecodeError, UnsupportedVersionError):
+                pass
+            else:
+                handler = HANDLERS[request.api_key]
+                call.closes_connection = True
+                refused = handler.refuse(self, request, IllegalSaslStateError.code)
+                call.respond(refused, self.now_ms)
+                return
+        call.close(self.now_ms)
 
     def _dispatch(self, call: Call, request: Request) -> None:
         if not self.brokers[call.broker_id].is_alive:

@@ -43,12 +43,13 @@ class FakeConnection:
         broker_id: int,
         *,
         client_host: str = "fake",
+        listener: str | None = None,
         on_change: Callable[[], None],
     ) -> None:
         self.is_closed = False
         self._cluster = cluster
         self._broker_id = broker_id
-        self._client_host = client_host
+        self._session = cluster.session(client_host, listener)
         self._on_change = on_change
         self._frames = FrameBuffer(RECEIVE_BYTES_MAX)
         self._waiting: deque[memoryview] = deque()
@@ -113,9 +114,7 @@ class FakeConnection:
                 self._is_held_back = True
                 return
             frame = self._waiting.popleft()
-            call = self._cluster.handle(
-                self._broker_id, frame, now_ms, client_host=self._client_host
-            )
+            call = self._cluster.handle(self._broker_id, frame, now_ms, session=self._session)
             if call.is_ended:
                 self._finish(call)
             elif call.ending is CallState.SILENT:
@@ -137,6 +136,8 @@ class FakeConnection:
             self._output.append(call.frame)
             self._output_bytes += len(call.frame)
             self._on_change()
+            if call.closes_connection:
+                self.close()
         elif call.ending is CallState.SILENT:
             self._go_silent()
 

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import itertools
 import logging
 import selectors
 import socket
@@ -23,18 +24,23 @@ from typing import TYPE_CHECKING
 
 from pykclient.arguments import check_number, check_text, shown_argument
 from pykclient.errors import UsageError
+from pykclient.testing.cluster.security import ClientSettings
 from pykclient.testing.fake.cluster import FakeCluster
 from pykclient.testing.fake.connection import FakeConnection
 from pykclient.testing.fake.data_directory import DataDirectory
 from pykclient.testing.fake.storage import StorageError
+from pykclient.testing.fake.tls import ListenerCertificates
 from pykclient.testing.port import LOOPBACK, Address
 from pykclient.testing.serving import Closing, ServingThread
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from pykclient.testing.cluster.certificates import Certificate, CertificateAuthority
+    from pykclient.testing.cluster.security import ClusterSecurity
     from pykclient.testing.fake.groups.group import GroupSettings
     from pykclient.testing.fake.state import Broker
+    from pykclient.testing.fake.tls import TlsConnection
 
 BACKLOG = 128
 PORT_MAX = 65_535
@@ -61,10 +67,16 @@ class FakeKafka(Closing):
     `host`. `data` is a folder in which everything is kept (`DataDirectory`); with None it is in
     memory, and gone with this.
 
+    With `security` clients connect to listeners with TLS or SASL, and `client_settings` is what
+    they set; each listener has ports of its own, in the order of the listeners. The certificates
+    are those of `certificates`, None for an authority that is made here and gone with this.
+
     Raises:
-        UsageError: an argument has a value that it cannot have, such as a host that is not known.
+        UsageError: an argument has a value that it cannot have, such as a host that is not known;
+            the `security` has what fake brokers have not.
         OSError: a port is in use.
         StorageError: the folder cannot be used.
+        MissingPrerequisiteError: a listener has TLS, and there is no package trustme.
     """
 
     def __init__(
@@ -82,6 +94,9 @@ class FakeKafka(Closing):
         racks: tuple[str, ...] = (),
         group_settings: GroupSettings | None = None,
         profile: str = "kafka",
+        security: ClusterSecurity | None = None,
+        certificates: CertificateAuthority | None = None,
+        connections_max_reauth_ms: int = 0,
     ) -> None:
         _check_address(host, port, advertised_host, data)
         now_ms = _now_ms()
@@ -100,14 +115,18 @@ class FakeKafka(Closing):
                 racks=racks,
                 group_settings=group_settings,
                 profile=profile,
+                security=security,
+                connections_max_reauth_ms=connections_max_reauth_ms,
                 storage=directory,
                 epoch_ms=time.time_ns() // 1_000_000 - now_ms,
                 now_ms=now_ms,
             )
+            names = [each.name for each in security.client_listeners] if security else [None]
             sockets = [
                 opened.enter_context(_bound(host, port + number if port else 0))
-                for number in range(brokers)
+                for number in range(brokers * len(names))
             ]
+            self._secure(opened, (host, advertised_host or host), certificates)
             if directory is not None:
                 directory.restore(self._cluster)
             for each in sockets:
@@ -120,10 +139,12 @@ class FakeKafka(Closing):
             )
             opened.pop_all()
         self._selector = self._serving.selector
-        self._listeners = {
-            broker.id: _Listener(broker, listening, advertised_host or host, self._selector)
-            for broker, listening in zip(self._cluster.brokers.values(), sockets, strict=True)
-        }
+        self._listeners = [
+            _Listener(broker, name, listening, advertised_host or host, self._selector)
+            for (name, broker), listening in zip(
+                itertools.product(names, self._cluster.brokers.values()), sockets, strict=True
+            )
+        ]
         self._lock = threading.RLock()
         self._changed: set[_Link] = set()
         self._links: set[_Link] = set()
@@ -135,11 +156,60 @@ class FakeKafka(Closing):
 
     @property
     def bootstrap_servers(self) -> str:
-        """What clients are to be given: all brokers, stopped ones too."""
-        brokers = self._cluster.brokers.values()
-        # Brackets keep the colons of an IPv6 address from the one before the port.
-        hosts = (f"[{b.host}]" if ":" in b.host else b.host for b in brokers)
-        return ",".join(f"{host}:{b.port}" for host, b in zip(hosts, brokers, strict=True))
+        """What clients are to be given: all brokers, stopped ones too; of the first listener."""
+        return ",".join(map(str, self._addresses(None)))
+
+    @property
+    def certificates(self) -> CertificateAuthority:
+        """The authority that signed the brokers' certificates; it signs others for tests.
+
+        Raises:
+            UsageError: no listener has TLS.
+        """
+        if self._tls is None:
+            raise UsageError("no listener has TLS; give security with SSL, MTLS or SASL_SSL")
+        return self._tls.authority
+
+    def client_settings(
+        self,
+        listener: str | None = None,
+        *,
+        mechanism: str | None = None,
+        user: str | None = None,
+        password: str | None = None,
+    ) -> dict[str, str]:
+        """What a client sets to connect to a listener: as `KafkaCluster.client_settings`.
+
+        Raises:
+            UsageError: there is no `security`; no such listener, mechanism or user, or the listener
+                does without.
+        """
+        security = self._cluster.security
+        if security is None or self._client_settings is None:
+            raise UsageError(
+                "these brokers are not secured; make them with FakeKafka(security="
+                "ClusterSecurity())"
+            )
+        found = security.listener(listener)
+        return self._client_settings.of(
+            found,
+            self._addresses(found.name),
+            mechanism=mechanism,
+            user=user,
+            password=password,
+        )
+
+    def replace_certificate(self, listener: str, certificate: Certificate) -> None:
+        """Have all brokers present another certificate on a listener, to further clients.
+
+        Raises:
+            UsageError: there is no such listener, or it has no TLS.
+        """
+        security = self._cluster.security
+        if security is None or self._tls is None:
+            raise UsageError("no listener has TLS; give security with SSL, MTLS or SASL_SSL")
+        with self._lock:
+            self._tls.replace(security.listener(listener), certificate)
 
     @contextlib.contextmanager
     def control(self) -> Iterator[FakeCluster]:
@@ -174,11 +244,41 @@ class FakeKafka(Closing):
             with contextlib.suppress(StorageError):  # the first error is the one to be raised
                 self._cluster.storage.close()
             raise
+        finally:
+            if self._tls is not None:
+                self._tls.close()
         self._cluster.storage.close()
 
     def wait(self) -> None:
         """Wait until it was closed. Raises `KafkaError` when its thread has failed."""
         self._serving.wait()
+
+    def _secure(
+        self,
+        opened: contextlib.ExitStack,
+        hosts: tuple[str, str],
+        authority: CertificateAuthority | None,
+    ) -> None:
+        """Make what the listeners with TLS present, and what their clients set."""
+        self._tls: ListenerCertificates | None = None
+        self._client_settings: ClientSettings | None = None
+        security = self._cluster.security
+        if security is None:
+            return
+        with_tls = [listener for listener in security.client_listeners if listener.has_tls]
+        if with_tls:
+            self._tls = ListenerCertificates(with_tls, hosts, authority)
+            opened.callback(self._tls.close)
+            authority = self._tls.authority
+        self._client_settings = ClientSettings(security, authority)
+
+    def _addresses(self, listener: str | None) -> list[Address]:
+        found = []
+        for broker in self._cluster.brokers.values():
+            host, port = broker.address(listener)
+            # Brackets keep the colons of an IPv6 address from the one before the port.
+            found.append(Address(f"[{host}]" if ":" in host else host, port))
+        return found
 
     # The thread.
 
@@ -198,7 +298,7 @@ class FakeKafka(Closing):
             for link in list(self._links):
                 link.connection.close()
                 self._drop(link)
-            for listener in self._listeners.values():
+            for listener in self._listeners:
                 listener.close(self._selector)
 
     def _prepare(self) -> float | None:
@@ -209,31 +309,35 @@ class FakeKafka(Closing):
         while self._changed:
             self._flush(self._changed.pop())
         dues_ms = [self._cluster.next_deadline_ms()]
-        dues_ms += [listener.resting_until_ms for listener in self._listeners.values()]
+        dues_ms += [listener.resting_until_ms for listener in self._listeners]
         deadline_ms = min((due for due in dues_ms if due is not None), default=None)
         return None if deadline_ms is None else max(0, deadline_ms - now_ms) / 1000
 
     def _follow_brokers(self) -> None:
         """Have the ports of brokers that run listen, and the others refuse. Requires the lock."""
-        for broker in self._cluster.brokers.values():
-            self._listeners[broker.id].follow(broker, self._selector, _now_ms())
+        for listener in self._listeners:
+            listener.follow(self._selector, _now_ms())
 
     def _accept(self, listener: _Listener) -> None:
         found = listener.accept(self._selector, _now_ms())
         if found is None:
             return
         accepted, client_host = found
-        is_stopped = not self._cluster.brokers[listener.broker_id].is_alive
+        is_stopped = not listener.broker.is_alive
         if is_stopped or len(self._links) >= LINK_COUNT_MAX:
             accepted.close()  # it was stopped after this connection had come, or is full
             return
         link = _Link(accepted)
-        link.connection = FakeConnection(
+        connection = FakeConnection(
             self._cluster,
-            listener.broker_id,
+            listener.broker.id,
             client_host=client_host,
+            listener=listener.name,
             on_change=lambda: self._changed.add(link),
         )
+        link.connection = connection
+        if self._tls is not None and listener.name is not None:
+            link.connection = self._tls.secured(listener.name, connection)
         self._links.add(link)
         self._selector.register(link.socket, selectors.EVENT_READ, link)
 
@@ -293,11 +397,13 @@ class _Listener:
     def __init__(
         self,
         broker: Broker,
+        name: str | None,
         listening: socket.socket,
         advertised_host: str,
         selector: selectors.BaseSelector,
     ) -> None:
-        self.broker_id = broker.id
+        self.broker = broker
+        self.name = name
         self.resting_until_ms: int | None = None
         """None: it takes connections, or does not listen."""
         self._has_complained = False
@@ -305,11 +411,14 @@ class _Listener:
         self._socket = listening
         self._address = Address(*listening.getsockname()[:2])
         selector.register(listening, selectors.EVENT_READ, self)
-        broker.host = advertised_host
-        broker.port = self._address.port
+        advertised = Address(advertised_host, self._address.port)
+        if not broker.listeners:
+            broker.host, broker.port = advertised
+        broker.listeners[name or ""] = advertised
 
-    def follow(self, broker: Broker, selector: selectors.BaseSelector, now_ms: int) -> None:
+    def follow(self, selector: selectors.BaseSelector, now_ms: int) -> None:
         """Listen if the broker runs, refuse if it does not; end a rest that is over."""
+        broker = self.broker
         if broker.is_alive and not self._is_listening:
             _listen(self._socket)
             selector.register(self._socket, selectors.EVENT_READ, self)
@@ -364,7 +473,7 @@ class _Listener:
 class _Link:
     """A socket and the connection behind it."""
 
-    connection: FakeConnection
+    connection: FakeConnection | TlsConnection
 
     def __init__(self, accepted: socket.socket) -> None:
         self.socket = accepted

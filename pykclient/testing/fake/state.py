@@ -11,6 +11,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, ClassVar
 from uuid import UUID
+from weakref import WeakSet
 from zlib import crc32
 
 from pykclient.arguments import check_number, shown_argument, value_list
@@ -22,14 +23,18 @@ from pykclient.testing.fake.groups.group import GroupSettings
 from pykclient.testing.fake.groups.registry import OFFSETS_TOPIC, GroupRegistry
 from pykclient.testing.fake.profiles import profile_named
 from pykclient.testing.fake.replication import Replication
+from pykclient.testing.fake.sasl import EXCHANGES, Users
 from pykclient.testing.fake.storage import Storage
 from pykclient.testing.fake.timers import Purgatory, TimingWheel, Turns
 from pykclient.testing.fake.topics import NO_LEADER, Partition, Topic, is_valid_name
+from pykclient.testing.port import Address
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     from pykclient.protocol.api_keys import ApiKey
+    from pykclient.testing.cluster.security import ClusterSecurity
+    from pykclient.testing.fake.authentication import Session
     from pykclient.testing.fake.groups.group import GroupSnapshot
     from pykclient.types import TopicPartition
 
@@ -62,6 +67,13 @@ class Broker:
     """Those that are open, in the order in which they came, and what closes each."""
     versions: dict[ApiKey, VersionRange | None] = field(default_factory=dict)
     """The versions that it pretends to have; None for an API that it lacks."""
+    listeners: dict[str, Address] = field(default_factory=dict)
+    """Where it listens besides, by the names of listeners; host and port are the first one's."""
+
+    def address(self, listener: str | None) -> Address:
+        """Where clients of a listener are sent to."""
+        found = None if listener is None else self.listeners.get(listener)
+        return Address(self.host, self.port) if found is None else found
 
 
 class ClusterState:
@@ -81,6 +93,8 @@ class ClusterState:
         racks: Sequence[str] = (),
         group_settings: GroupSettings | None = None,
         profile: str = "kafka",
+        security: ClusterSecurity | None = None,
+        connections_max_reauth_ms: int = 0,
         storage: Storage | None = None,
         epoch_ms: int = SMALLEST_EPOCH_MS,
         now_ms: int = 0,
@@ -89,19 +103,17 @@ class ClusterState:
         check_number(default_partition_count, "default_partition_count", 1, PARTITION_COUNT_MAX)
         check_number(min_insync_replicas, "min_insync_replicas", 1, BROKER_COUNT_MAX)
         check_number(replication_delay_ms, "replication_delay_ms", 0, INT_MAX)
-        rack_names = value_list(racks, "racks", "the name of a rack")
-        if rack_names and len(rack_names) != brokers:
-            raise UsageError(
-                f"{brokers} brokers need as many racks, or none, not {len(rack_names)}"
-            )
         if group_settings is not None and not isinstance(group_settings, GroupSettings):
             raise UsageError(f"group_settings is {shown_argument(group_settings)}")
-        self.brokers = {
-            number: Broker(
-                number, "localhost", FIRST_PORT + number, rack_names[number] if rack_names else None
-            )
-            for number in range(brokers)
-        }
+        check_number(connections_max_reauth_ms, "connections_max_reauth_ms", 0, INT_MAX)
+        self.security = None if security is None else _checked_security(security)
+        self.users = Users({} if security is None else security.users)
+        """The users of PLAIN and SCRAM: `users.set_password("alice", "new")`."""
+        self.connections_max_reauth_ms = connections_max_reauth_ms
+        """How long sessions last that begin from now on; 0 without an end."""
+        self.sessions: WeakSet[Session] = WeakSet()
+        """Those of all connections."""
+        self.brokers = {broker.id: broker for broker in _brokers(brokers, racks)}
         self.profile = profile_named(profile)
         self.limit_versions(self.profile.limits(self.api_versions))
         self.cluster_id = CLUSTER_ID
@@ -345,6 +357,16 @@ class ClusterState:
         """The broker that is named to clients as the controller; -1 when none runs."""
         return min(self.alive, default=-1)
 
+    def expire_sessions(self) -> None:
+        """Have the sessions of all authenticated clients end now.
+
+        A broker closes the connection at the next request, which it does not serve, unless that
+        begins another authentication (KIP-368).
+        """
+        for session in self.sessions:
+            if session.authentication is not None:
+                session.authentication.expire(self.now_ms)
+
     # Coordinators and producer ids.
 
     def coordinator(self, key_type: int, key: str) -> Broker | None:
@@ -415,3 +437,29 @@ class ClusterState:
         for partition in self._partitions():
             partition.log.retain(self._epoch_ms + now_ms)
         self.timers.add(now_ms + RETENTION_CHECK_MS, self._retain)
+
+
+def _brokers(count: int, racks: Sequence[str]) -> Iterator[Broker]:
+    names = value_list(racks, "racks", "the name of a rack")
+    if names and len(names) != count:
+        raise UsageError(f"{count} brokers need as many racks, or none, not {len(names)}")
+    for number in range(count):
+        rack = names[number] if names else None
+        yield Broker(number, "localhost", FIRST_PORT + number, rack)
+
+
+def _checked_security(security: ClusterSecurity) -> ClusterSecurity:
+    """Return it, unless it has what fake brokers have not. Raises `UsageError`."""
+    if security.acls is not None or security.super_users:
+        raise UsageError("fake brokers have no ACLs; leave out acls, or use KafkaCluster")
+    if security.jwks_url is not None:
+        raise UsageError(
+            "fake brokers verify no signature of tokens; leave out jwks_url, or use KafkaCluster"
+        )
+    unknown = [name for name in security.mechanisms if name not in EXCHANGES]
+    if unknown and any(listener.has_sasl for listener in security.client_listeners):
+        raise UsageError(
+            f"fake brokers have not {', '.join(unknown)}; give some of {', '.join(EXCHANGES)} as "
+            "mechanisms, or use KafkaCluster"
+        )
+    return security

@@ -39,6 +39,8 @@ from pykclient.testing.fake.handlers import (
     offset_fetch,
     offset_for_leader_epoch,
     produce,
+    sasl_authenticate,
+    sasl_handshake,
     sync_group,
 )
 
@@ -76,4 +78,6 @@ HANDLERS: dict[ApiKey, Handler[Request]] = {
     ApiKey.DESCRIBE_GROUPS: describe_groups.HANDLER,
     ApiKey.LIST_GROUPS: list_groups.HANDLER,
     ApiKey.DELETE_GROUPS: delete_groups.HANDLER,
+    ApiKey.SASL_HANDSHAKE: sasl_handshake.HANDLER,
+    ApiKey.SASL_AUTHENTICATE: sasl_authenticate.HANDLER,
 }

@@ -52,6 +52,8 @@ def handle(cluster: ClusterState, call: Call, request: ApiVersionsRequest) -> Ap
             for key, (low, high) in spoken.items()
         ]
     )
+    if call.session.authentication is not None:
+        call.session.authentication.on_versions()
     if ApiKey.CONSUMER_GROUP_HEARTBEAT in spoken:
         _name_features(response, call.version)
     return response

@@ -24,7 +24,7 @@ BROKERS = 1
 
 
 def handle(
-    cluster: ClusterState, _: Call, request: DescribeClusterRequest
+    cluster: ClusterState, call: Call, request: DescribeClusterRequest
 ) -> DescribeClusterResponse:
     """Describe the brokers that run."""
     if request.endpoint_type != BROKERS:
@@ -33,9 +33,7 @@ def handle(
         cluster_id=cluster.cluster_id,
         controller_id=cluster.controller_id,
         brokers=[
-            DescribeClusterBroker(
-                broker_id=broker.id, host=broker.host, port=broker.port, rack=broker.rack
-            )
+            DescribeClusterBroker(broker.id, *broker.address(call.session.listener), broker.rack)
             for broker in cluster.brokers.values()
             if broker.is_alive
         ],

@@ -242,7 +242,7 @@ class _Reading:
                     )
                     leaders.add(partition.leader_id)
         response.node_endpoints = [
-            NodeEndpoint(node_id=broker.id, host=broker.host, port=broker.port, rack=broker.rack)
+            NodeEndpoint(broker.id, *broker.address(self._call.session.listener), broker.rack)
             for broker in self._cluster.brokers.values()
             if broker.id in leaders
         ]

@@ -33,9 +33,9 @@ def handle(
 ) -> FindCoordinatorResponse:
     """Name the coordinators."""
     if call.version >= _MANY_FROM_VERSION:
-        found = [_found(cluster, request, key) for key in request.coordinator_keys]
+        found = [_found(cluster, call, request, key) for key in request.coordinator_keys]
         return FindCoordinatorResponse(coordinators=found)
-    one = _found(cluster, request, request.key)
+    one = _found(cluster, call, request, request.key)
     return FindCoordinatorResponse(
         error_code=one.error_code, node_id=one.node_id, host=one.host, port=one.port
     )
@@ -52,13 +52,15 @@ def refuse(
     )
 
 
-def _found(cluster: ClusterState, request: FindCoordinatorRequest, key: str) -> Coordinator:
+def _found(
+    cluster: ClusterState, call: Call, request: FindCoordinatorRequest, key: str
+) -> Coordinator:
     if request.key_type not in _KEY_TYPES:
         return _none(key, InvalidRequestError.code)
     broker = cluster.coordinator(request.key_type, key)
     if broker is None:
         return _none(key, CoordinatorNotAvailableError.code)
-    return Coordinator(key=key, node_id=broker.id, host=broker.host, port=broker.port)
+    return Coordinator(key, broker.id, *broker.address(call.session.listener))
 
 
 def _none(key: str, error_code: int) -> Coordinator:

@@ -49,7 +49,7 @@ def handle(cluster: ClusterState, call: Call, request: MetadataRequest) -> Metad
             _looked_up(cluster, topic, call.version, may_create=may_create) for topic in requested
         ]
     return MetadataResponse(
-        brokers=_brokers(cluster),
+        brokers=_brokers(cluster, call.session.listener),
         cluster_id=cluster.cluster_id,
         controller_id=cluster.controller_id,
         topics=topics,
@@ -59,7 +59,7 @@ def handle(cluster: ClusterState, call: Call, request: MetadataRequest) -> Metad
 def refuse(cluster: ClusterState, request: MetadataRequest, error_code: int) -> MetadataResponse:
     """Refuse every topic; the brokers are named all the same."""
     return MetadataResponse(
-        brokers=_brokers(cluster),
+        brokers=_brokers(cluster, None),
         cluster_id=cluster.cluster_id,
         controller_id=cluster.controller_id,
         topics=[
@@ -71,11 +71,9 @@ def refuse(cluster: ClusterState, request: MetadataRequest, error_code: int) -> 
     )
 
 
-def _brokers(cluster: ClusterState) -> list[MetadataResponseBroker]:
+def _brokers(cluster: ClusterState, listener: str | None) -> list[MetadataResponseBroker]:
     return [
-        MetadataResponseBroker(
-            node_id=broker.id, host=broker.host, port=broker.port, rack=broker.rack
-        )
+        MetadataResponseBroker(broker.id, *broker.address(listener), broker.rack)
         for broker in cluster.brokers.values()
         if broker.is_alive
     ]

@@ -197,7 +197,7 @@ class _Production:
                     )
                     leaders.add(partition.leader_id)
         self._response.node_endpoints = [
-            NodeEndpoint(node_id=broker.id, host=broker.host, port=broker.port, rack=broker.rack)
+            NodeEndpoint(broker.id, *broker.address(self._call.session.listener), broker.rack)
             for broker in self._cluster.brokers.values()
             if broker.id in leaders
         ]

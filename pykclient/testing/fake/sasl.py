@@ -1,0 +1,312 @@
+"""The brokers' side of SASL: PLAIN, SCRAM, and OAUTHBEARER with tokens that have no signature.
+
+An exchange is *going on*, then *complete*, or has *failed* by a `SaslRefusal`. What is refused, and
+what of the reason the client gets to know, is as Kafka has it: not whether the user exists.
+
+Owner: the connection that an exchange belongs to; the users are the cluster's.
+Source: RFC 4616 (PLAIN), RFC 5802 and 7677 (SCRAM), RFC 7628 and 7515 (OAUTHBEARER); Java classes
+``PlainSaslServer``, ``ScramSaslServer``, ``OAuthBearerSaslServer``.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import json
+import re
+import secrets
+from base64 import b64decode, b64encode, urlsafe_b64decode
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, Final, Protocol, TypeGuard
+
+from pykclient.errors.base import UsageError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+SCRAM_HASHES: Final = {"SCRAM-SHA-256": "sha256", "SCRAM-SHA-512": "sha512"}
+ITERATIONS: Final = 4_096
+"""Kafka's own number, unless the user is created with another."""
+
+_SALT_BYTES = 16
+_NONCE_BYTES = 16
+_PLAIN_PARTS = 3
+_ERROR_WAS_READ = b"\x01"
+"""What a client sends after the error of OAUTHBEARER."""
+_CLIENT_FIRST = re.compile(
+    r"(?P<gs2>[ny],(?:a=(?P<authorization>[^,]*))?,)n=(?P<user>[^,]+),r=(?P<nonce>[!-+\--~]+)"
+    r"(?:,[A-Za-z]+=[^,]*)*"
+)
+_CLIENT_FINAL = re.compile(
+    r"(?P<without_proof>c=(?P<gs2>[^,]+),r=(?P<nonce>[!-+\--~]+)(?:,[A-Za-z]+=[^,]*)*?)"
+    r",p=(?P<proof>[^,]+)"
+)
+_ESCAPED = re.compile(r"=(2C|3D)|=")
+_BEARER = re.compile(
+    r"n,(?:a=(?P<authorization>[^,]*))?,\x01(?:[A-Za-z]+=[^\x01]*\x01)*?"
+    r"auth=[Bb]earer +(?P<token>[-_.~+/A-Za-z0-9]+=*)\x01(?:[A-Za-z]+=[^\x01]*\x01)*\x01"
+)
+
+
+class SaslRefusal(Exception):
+    """The client is not let in; `reason` is what it is sent, None for no more than that."""
+
+    def __init__(self, reason: str | None = None) -> None:
+        super().__init__(reason)
+        self.reason = reason
+
+
+class ScramCredential:
+    """What a broker keeps of a password. It is computed at first use: iterations take time."""
+
+    def __init__(self, hash_name: str, password: str, iterations: int) -> None:
+        self.iterations = iterations
+        self.salt = secrets.token_bytes(_SALT_BYTES)
+        self._hash = hash_name
+        self._password = password
+
+    @cached_property
+    def stored_key(self) -> bytes:
+        return hashlib.new(self._hash, self._keyed(b"Client Key")).digest()
+
+    @cached_property
+    def server_key(self) -> bytes:
+        return self._keyed(b"Server Key")
+
+    @cached_property
+    def _salted(self) -> bytes:
+        return hashlib.pbkdf2_hmac(self._hash, self._password.encode(), self.salt, self.iterations)
+
+    def _keyed(self, text: bytes) -> bytes:
+        return hmac.digest(self._salted, text, self._hash)
+
+
+class Users:
+    """The users of PLAIN and SCRAM with their passwords, which show nowhere."""
+
+    def __init__(self, passwords: Mapping[str, str]) -> None:
+        self.scram_iterations = ITERATIONS
+        """For credentials that are made from now on."""
+        self._passwords = dict(passwords)
+        self._credentials: dict[tuple[str, str], ScramCredential] = {}
+
+    def __repr__(self) -> str:
+        return f"Users({', '.join(self._passwords)})"
+
+    def set_password(self, user: str, password: str) -> None:
+        """Have a user, who may be new, authenticate by this password from now on."""
+        if not user or not password:
+            raise UsageError("the name of the user or the password is empty; give both")
+        self._passwords[user] = password
+        self._forget(user)
+
+    def remove(self, user: str) -> None:
+        """Refuse a user from now on. Raises `UsageError` when there is none."""
+        if self._passwords.pop(user, None) is None:
+            raise UsageError(f"there is no user {user!r}; there are {', '.join(self._passwords)}")
+        self._forget(user)
+
+    def has(self, user: str, password: str) -> bool:
+        """Whether that is the user's password."""
+        found = self._passwords.get(user)
+        return found is not None and hmac.compare_digest(found.encode(), password.encode())
+
+    def scram(self, mechanism: str, user: str) -> ScramCredential | None:
+        """What is kept of a user's password for a mechanism of SCRAM; None without the user."""
+        password = self._passwords.get(user)
+        if password is None:
+            return None
+        key = mechanism, user
+        if key not in self._credentials:
+            made = ScramCredential(SCRAM_HASHES[mechanism], password, self.scram_iterations)
+            self._credentials[key] = made
+        return self._credentials[key]
+
+    def _forget(self, user: str) -> None:
+        for mechanism in SCRAM_HASHES:
+            self._credentials.pop((mechanism, user), None)
+
+
+class Exchange(Protocol):
+    """One authentication by one mechanism."""
+
+    @property
+    def user(self) -> str | None:
+        """The client's user, once the exchange is complete; None before."""
+
+    @property
+    def expires_ms(self) -> int | None:
+        """When the client's credentials expire, in ms since 1970; None for never."""
+
+    def evaluate(self, response: bytes, wall_ms: int) -> bytes:
+        """Return the challenge to what the client sent. Raises `SaslRefusal`."""
+
+
+class PlainExchange:
+    """PLAIN: name and password in one message."""
+
+    expires_ms = None
+
+    def __init__(self, users: Users) -> None:
+        self.user: str | None = None
+        self._users = users
+
+    def evaluate(self, response: bytes, _: int) -> bytes:
+        parts = response.decode(errors="replace").split("\0")
+        if len(parts) != _PLAIN_PARTS:
+            raise SaslRefusal(
+                f"Invalid SASL/PLAIN response: expected {_PLAIN_PARTS} tokens, got "
+                f"{min(len(parts), _PLAIN_PARTS + 1)}"
+            )
+        authorization, user, password = parts
+        for what, given in (("username", user), ("password", password)):
+            if not given:
+                raise SaslRefusal(f"Authentication failed: {what} not specified")
+        if not self._users.has(user, password):
+            raise SaslRefusal("Authentication failed: Invalid username or password")
+        _check_authorization(authorization, user)
+        self.user = user
+        return b""
+
+
+class ScramExchange:
+    """SCRAM with one hash function, without channel binding."""
+
+    expires_ms = None
+
+    def __init__(self, mechanism: str, users: Users) -> None:
+        self.user: str | None = None
+        self._mechanism = mechanism
+        self._hash = SCRAM_HASHES[mechanism]
+        self._users = users
+        self._credential: ScramCredential | None = None
+        self._name = self._gs2 = self._nonce = self._so_far = ""
+
+    def evaluate(self, response: bytes, _: int) -> bytes:
+        text = response.decode(errors="replace")
+        if self._credential is None:
+            return self._first(text)
+        return self._final(text, self._credential)
+
+    def _first(self, text: str) -> bytes:
+        found = _CLIENT_FIRST.fullmatch(text)
+        if found is None:
+            raise SaslRefusal
+        self._name = _ESCAPED.sub(_unescaped, found["user"])
+        credential = self._users.scram(self._mechanism, self._name)
+        if credential is None:
+            raise SaslRefusal
+        _check_authorization(found["authorization"] or "", self._name)
+        self._credential = credential
+        self._gs2 = found["gs2"]
+        self._nonce = found["nonce"] + secrets.token_hex(_NONCE_BYTES)
+        salt = b64encode(credential.salt).decode()
+        first = f"r={self._nonce},s={salt},i={credential.iterations}"
+        self._so_far = f"{text.removeprefix(self._gs2)},{first}"
+        return first.encode()
+
+    def _final(self, text: str, credential: ScramCredential) -> bytes:
+        found = _CLIENT_FINAL.fullmatch(text)
+        if found is None or found["nonce"] != self._nonce:
+            raise SaslRefusal
+        if _decoded(found["gs2"]) != self._gs2.encode():
+            raise SaslRefusal
+        message = f"{self._so_far},{found['without_proof']}".encode()
+        signature = hmac.digest(credential.stored_key, message, self._hash)
+        proof = _decoded(found["proof"])
+        if len(proof) != len(signature):
+            raise SaslRefusal
+        client_key = bytes(one ^ other for one, other in zip(proof, signature, strict=True))
+        stored_key = hashlib.new(self._hash, client_key).digest()
+        if not hmac.compare_digest(stored_key, credential.stored_key):
+            raise SaslRefusal
+        self.user = self._name
+        return b"v=" + b64encode(hmac.digest(credential.server_key, message, self._hash))
+
+
+class BearerExchange:
+    """OAUTHBEARER: takes any token without a signature that is complete and has not expired."""
+
+    def __init__(self) -> None:
+        self.user: str | None = None
+        self.expires_ms: int | None = None
+        self._error: str | None = None
+
+    def evaluate(self, response: bytes, wall_ms: int) -> bytes:
+        if self._error is not None:
+            raise SaslRefusal(self._error if response == _ERROR_WAS_READ else None)
+        found = _BEARER.fullmatch(response.decode(errors="replace"))
+        if found is None:
+            raise SaslRefusal
+        token = _claims(found["token"])
+        if token is None or not _is_valid(token, wall_ms):
+            self._error = json.dumps({"status": "invalid_token"}, separators=(",", ":"))
+            return self._error.encode()
+        user = str(token["sub"])
+        authorization = found["authorization"] or ""
+        if authorization not in ("", user):
+            raise SaslRefusal(
+                f"Authentication failed: Client requested an authorization id ({authorization}) "
+                f"that is different from the token's principal name ({user})"
+            )
+        self.user = user
+        self.expires_ms = int(token["exp"] * 1000)
+        return b""
+
+
+EXCHANGES: Final[Mapping[str, Callable[[Users], Exchange]]] = {
+    "PLAIN": PlainExchange,
+    "SCRAM-SHA-256": lambda users: ScramExchange("SCRAM-SHA-256", users),
+    "SCRAM-SHA-512": lambda users: ScramExchange("SCRAM-SHA-512", users),
+    "OAUTHBEARER": lambda _: BearerExchange(),
+}
+"""How each mechanism that fake brokers have begins."""
+
+
+def _check_authorization(authorization: str, user: str) -> None:
+    if authorization not in ("", user):
+        raise SaslRefusal(
+            "Authentication failed: Client requested an authorization id that is different from "
+            "username"
+        )
+
+
+def _unescaped(found: re.Match[str]) -> str:
+    if found[1] is None:
+        raise SaslRefusal
+    return "," if found[1] == "2C" else "="
+
+
+def _decoded(text: str) -> bytes:
+    try:
+        return b64decode(text, validate=True)
+    except ValueError:
+        raise SaslRefusal from None
+
+
+def _claims(token: str) -> dict[str, Any] | None:
+    """The claims of a token without a signature; None where it is no such token."""
+    parts = token.split(".")
+    if len(parts) != 3 or parts[2]:
+        return None
+    try:
+        head, claims = (json.loads(urlsafe_b64decode(each + "=" * (-len(each) % 4)))
+                        for each in parts[:2])  # fmt: skip
+    except (ValueError, RecursionError):
+        return None
+    if not isinstance(head, dict) or head.get("alg") != "none" or not isinstance(claims, dict):
+        return None
+    return claims
+
+
+def _is_valid(claims: Mapping[str, object], wall_ms: int) -> bool:
+    subject, expires_s, issued_s = (claims.get(name) for name in ("sub", "exp", "iat"))
+    if not isinstance(subject, str) or not subject or not _is_time(expires_s):
+        return False
+    if issued_s is not None and not (_is_time(issued_s) and issued_s * 1000 <= wall_ms):
+        return False
+    return expires_s * 1000 > wall_ms
+
+
+def _is_time(value: object) -> TypeGuard[float]:
+    return isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value < 1e12

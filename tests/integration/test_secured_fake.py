@@ -1,0 +1,267 @@
+"""Clients of all makes on fake brokers with TLS and SASL: no Java is needed to test settings."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import ssl
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from pykclient import Admin, Consumer, NewTopic, Producer, TopicPartition
+from pykclient.errors import AuthenticationError, ClosedError, TlsError, UsageError
+from pykclient.testing import CertificateAuthority, ClusterSecurity, FakeKafka
+from tests.integration.confluent_tools import confluent_settings
+from tests.integration.test_fake_kafka import first_address
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+
+TIMEOUT_S = 20.0
+MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
+SECURITY = ClusterSecurity(
+    listeners=("SASL_SSL", "SASL_PLAINTEXT", "SSL", "MTLS", "PLAINTEXT"),
+    mechanisms=MECHANISMS,
+    users={"alice": "alice-secret", "bob smith": 'w"\\ö, =]'},
+)
+WAYS = [
+    *((listener, None) for listener in ("SSL", "MTLS", "PLAINTEXT")),
+    *((listener, name) for listener in ("SASL_SSL", "SASL_PLAINTEXT") for name in MECHANISMS),
+]
+VALUE = bytes(range(256)) * 4_000
+
+
+@pytest.fixture(scope="module")
+def secured_fake() -> Iterator[FakeKafka]:
+    """Two fake brokers, each with every listener."""
+    with FakeKafka(2, security=SECURITY) as fake:
+        yield fake
+
+
+@pytest.mark.promise("clients of every language reach fake brokers over TLS and SASL")
+@pytest.mark.parametrize(("listener", "mechanism"), WAYS)
+def test_this_client_writes_and_reads_on_each_listener(
+    secured_fake: FakeKafka, listener: str, mechanism: str | None
+) -> None:
+    """To both brokers: metadata and coordinators lead to the same listener."""
+    for user in SECURITY.users if mechanism else [None]:
+        settings: dict[str, Any] = dict(
+            secured_fake.client_settings(listener, mechanism=mechanism, user=user)
+        )
+        topic = f"t-{listener}-{mechanism}-{len(user or '')}"
+        with Admin(settings) as admin:
+            admin.create_topics([NewTopic(topic, 2, 1)])
+        with Producer(settings) as producer:
+            for number in range(2):
+                producer.send(topic, VALUE, partition=number).result(timeout=TIMEOUT_S)
+        with Consumer(settings, group_id=topic, auto_offset_reset="earliest") as consumer:
+            consumer.subscribe([topic])
+            values: list[object] = []
+            while len(values) < 2:
+                values += [record.value for record in consumer.poll(TIMEOUT_S)]
+            assert values == [VALUE, VALUE]
+            consumer.commit()
+
+
+def confluent(settings: dict[str, str], topic: str) -> list[bytes | None]:
+    from confluent_kafka import OFFSET_BEGINNING
+    from confluent_kafka import Consumer as TheirConsumer
+    from confluent_kafka import Producer as TheirProducer
+    from confluent_kafka import TopicPartition as TheirPartition
+
+    found = confluent_settings(settings)
+    producer = TheirProducer(found)
+    producer.produce(topic, b"lamp", partition=0)
+    assert producer.flush(TIMEOUT_S) == 0
+    consumer = TheirConsumer({**found, "group.id": topic})
+    try:
+        consumer.assign([TheirPartition(topic, 0, OFFSET_BEGINNING)])
+        return [message.value() for message in consumer.consume(1, TIMEOUT_S)]
+    finally:
+        consumer.close()
+
+
+def kafka_python(settings: dict[str, str], topic: str) -> list[bytes | None]:
+    kafka = pytest.importorskip("kafka")
+    theirs = plain_names(settings)
+    producer = kafka.KafkaProducer(**theirs)
+    producer.send(topic, b"lamp", partition=0).get(TIMEOUT_S)
+    producer.close()
+    consumer = kafka.KafkaConsumer(
+        **theirs, auto_offset_reset="earliest", consumer_timeout_ms=TIMEOUT_S * 1000
+    )
+    consumer.assign([kafka.TopicPartition(topic, 0)])
+    record = next(iter(consumer))
+    consumer.close()
+    return [record.value]
+
+
+def aiokafka(settings: dict[str, str], topic: str) -> list[bytes | None]:
+    aiokafka = pytest.importorskip("aiokafka")
+    theirs = plain_names(settings)
+    if "ssl_cafile" in theirs:
+        context = ssl.create_default_context(cafile=theirs.pop("ssl_cafile"))
+        if "ssl_certfile" in theirs:
+            context.load_cert_chain(theirs.pop("ssl_certfile"), theirs.pop("ssl_keyfile"))
+        theirs["ssl_context"] = context
+
+    async def run() -> list[bytes | None]:
+        async with aiokafka.AIOKafkaProducer(**theirs) as producer:
+            await producer.send_and_wait(topic, b"lamp", partition=0)
+        consumer = aiokafka.AIOKafkaConsumer(**theirs, auto_offset_reset="earliest")
+        consumer.assign([aiokafka.TopicPartition(topic, 0)])
+        await consumer.start()
+        try:
+            return [(await asyncio.wait_for(consumer.getone(), TIMEOUT_S)).value]
+        finally:
+            await consumer.stop()
+
+    return asyncio.run(run())
+
+
+def plain_names(settings: dict[str, str]) -> dict[str, Any]:
+    """The settings by the names that kafka-python and aiokafka share."""
+    found = confluent_settings(settings)
+    names = {
+        "bootstrap.servers": "bootstrap_servers",
+        "security.protocol": "security_protocol",
+        "sasl.mechanism": "sasl_mechanism",
+        "sasl.username": "sasl_plain_username",
+        "sasl.password": "sasl_plain_password",
+        "ssl.ca.location": "ssl_cafile",
+        "ssl.certificate.location": "ssl_certfile",
+        "ssl.key.location": "ssl_keyfile",
+    }
+    return {names[name]: value for name, value in found.items()}
+
+
+@pytest.mark.promise("clients of every language reach fake brokers over TLS and SASL")
+@pytest.mark.parametrize("write_and_read", [confluent, kafka_python, aiokafka])
+@pytest.mark.parametrize(
+    ("listener", "mechanism"),
+    [("MTLS", None), ("SASL_SSL", "PLAIN"), ("SASL_SSL", "SCRAM-SHA-512"),
+     ("SASL_PLAINTEXT", "SCRAM-SHA-256")],
+)  # fmt: skip
+def test_other_clients_write_and_read(
+    secured_fake: FakeKafka,
+    listener: str,
+    mechanism: str | None,
+    write_and_read: Callable[[dict[str, str], str], list[bytes | None]],
+) -> None:
+    topic = f"{write_and_read.__name__}-{listener}-{mechanism}"
+    with secured_fake.control() as cluster:
+        cluster.create_topic(topic, 1)
+    settings = secured_fake.client_settings(listener, mechanism=mechanism)
+    assert write_and_read(settings, topic) == [b"lamp"]
+
+
+@pytest.mark.promise("a test changes the users of fake brokers")
+def test_a_client_is_refused_and_goes_on_with_the_new_password(secured_fake: FakeKafka) -> None:
+    settings = secured_fake.client_settings(mechanism="SCRAM-SHA-256", user="carol", password="x1")
+    with Admin(dict(settings)) as admin:
+        with pytest.raises(AuthenticationError, match="refused the user 'carol'"):
+            admin.list_topics()
+        with secured_fake.control() as cluster:
+            cluster.users.set_password("carol", "x1")
+        admin.list_topics()
+
+
+def test_a_session_that_ends_in_the_middle_of_the_work_loses_and_doubles_nothing() -> None:
+    """The broker closes the connection at the next request, and does not act on that."""
+    security = ClusterSecurity(mechanisms=("PLAIN",), listeners=("SASL_PLAINTEXT",))
+    with FakeKafka(security=security) as fake:
+        settings: dict[str, Any] = dict(fake.client_settings())
+        with fake.control() as cluster:
+            cluster.create_topic("t", 1)
+        with Producer(settings, linger_ms=0) as producer:
+            deliveries = []
+            for number in range(200):
+                if number in (50, 100, 150):
+                    with fake.control() as cluster:
+                        cluster.expire_sessions()
+                deliveries.append(producer.send("t", b"%d" % number))
+            producer.flush(timeout=TIMEOUT_S)
+            assert [each.result(timeout=TIMEOUT_S).offset for each in deliveries] == [*range(200)]
+        with Consumer(settings) as consumer:
+            consumer.assign([TopicPartition("t", 0)])
+            consumer.seek_to_beginning()
+            values: list[object] = []
+            while len(values) < 200:
+                values += [record.value for record in consumer.poll(TIMEOUT_S)]
+        assert values == [b"%d" % number for number in range(200)]
+
+
+def test_a_certificate_is_replaced_and_others_are_signed(
+    secured_fake: FakeKafka, tmp_path: Path
+) -> None:
+    settings: dict[str, Any] = dict(secured_fake.client_settings("SSL"))
+    authority = secured_fake.certificates
+    stranger = CertificateAuthority(tmp_path)
+    try:
+        secured_fake.replace_certificate("SSL", stranger.issue("b", hostnames=["127.0.0.1"]))
+        with Admin(settings) as admin:
+            with pytest.raises(TlsError, match="give its authority in ssl_truststore_location"):
+                admin.list_topics()
+            good = authority.issue("b", hostnames=["127.0.0.1"], key_password="word")
+            secured_fake.replace_certificate("SSL", good)
+            admin.list_topics()
+    finally:
+        hosts = ["127.0.0.1", "localhost"]
+        secured_fake.replace_certificate("SSL", authority.issue("broker", hostnames=hosts))
+
+
+def test_what_these_brokers_have_not_is_refused(
+    secured_fake: FakeKafka, fake_kafka: FakeKafka
+) -> None:
+    certificate = secured_fake.certificates.issue("unused")
+    with pytest.raises(UsageError, match="has protocol PLAINTEXT, without TLS"):
+        secured_fake.replace_certificate("PLAINTEXT", certificate)
+    with pytest.raises(UsageError, match=r"there is no listener 'SLS'.*SSL"):
+        secured_fake.client_settings("SLS")
+    with pytest.raises(UsageError, match="these brokers are not secured"):
+        fake_kafka.client_settings()
+    for use in (
+        lambda: fake_kafka.certificates,
+        lambda: fake_kafka.replace_certificate("SSL", certificate),
+    ):
+        with pytest.raises(UsageError, match="no listener has TLS"):
+            use()
+
+
+def test_the_files_go_with_the_brokers_and_an_authority_of_ones_own_stays(tmp_path: Path) -> None:
+    security = ClusterSecurity(listeners=("SSL",))
+    authority = CertificateAuthority(tmp_path)
+    with (
+        FakeKafka(security=security) as fake,
+        FakeKafka(security=security, certificates=authority) as other,
+    ):
+        made = fake.certificates.path
+        assert made.exists()
+        assert other.certificates is authority
+        with Admin(dict(other.client_settings())) as admin:
+            admin.list_topics()
+    assert not made.parent.exists()
+    assert authority.path.exists()
+    with pytest.raises(ClosedError), fake.control():
+        pass
+
+
+def test_a_broker_stops_and_starts_on_all_its_listeners() -> None:
+    security = ClusterSecurity(listeners=("SASL_PLAINTEXT", "PLAINTEXT"), mechanisms=("PLAIN",))
+    with FakeKafka(2, security=security) as fake:
+        stopped = [
+            first_address(fake.client_settings(listener)["bootstrap_servers"])
+            for listener in security.listeners
+        ]
+        assert len({*stopped, *map(first_address, fake.bootstrap_servers.split(","))}) == 3
+        with fake.control() as cluster:
+            cluster.stop_broker(0)
+        for address in stopped:
+            with pytest.raises(ConnectionRefusedError):
+                socket.create_connection(address, TIMEOUT_S)
+        with fake.control() as cluster:
+            cluster.start_broker(0)
+        for address in stopped:
+            socket.create_connection(address, TIMEOUT_S).close()
