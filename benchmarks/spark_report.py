@@ -1,9 +1,10 @@
-"""Write what a run of `spark_suite.py` has measured into docs/spark.md and `RESULTS.md`.
+"""Write what a run of `spark_suite.py` has measured into README, docs/spark.md and `RESULTS.md`.
 
 The runs are those in `benchmarks/results/spark` (``spark_suite.py --json FILE``), the benchmarks of
-one may be divided among several. The page gets a few rows between its markers, `RESULTS.md` the
-whole table of targets, what is in the way of those that were missed, and every median. A row that
-is missed without a word about it in `spark/obstacles.py` is an error.
+one may be divided among several. The README gets a few medians side by side, the page a few rows
+of targets, both between markers, and `RESULTS.md` the whole table of targets, what is in the way of
+those that were missed, and every median. A row that is missed without a word about it in
+`spark/obstacles.py` is an error.
 ``--check`` tells whether the documents say what the runs say.
 
     python benchmarks/spark_report.py [--check]
@@ -16,7 +17,8 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from measuring.measurement import read_run
+from measuring.figures import FIGURES
+from measuring.measurement import grouped, read_run
 from measuring.obstacles import obstacle
 from measuring.tables import (
     MISSED,
@@ -27,7 +29,7 @@ from measuring.tables import (
     target_rows,
 )
 from report import replaced
-from spark.contender import CEILING, OFFICIAL, TUNED
+from spark.contender import CEILING, OFFICIAL, OURS, TUNED
 from spark.obstacles import OBSTACLES, PROFILE, PROFILE_COMMAND
 from spark.targets import TARGETS
 
@@ -52,7 +54,16 @@ SUMMARY = (
     ("micro-batch, dense feed, 6 partitions, two tasks, batch, ms", OFFICIAL.name),
     ("idle query, a minute, requests", OFFICIAL.name),
 )
-"""The rows of the page: what is measured, and how the rival's name ends; four are missed."""
+"""The rows of the page: what is measured, and how the rival's name ends."""
+SIDES = (OURS.name, OFFICIAL.name, TUNED.name, CEILING.name)
+SIDE_BY_SIDE = (
+    ("read", "none, noop", "records_per_second"),
+    ("read", "lz4, count", "records_per_second"),
+    ("write", "none", "records_per_second"),
+    ("write", "lz4", "records_per_second"),
+    ("micro-batch", "sparse feed, 6 partitions", "batch_ms"),
+)
+"""The rows of the README: benchmark, case and figure."""
 
 
 def main(arguments: Sequence[str] | None = None, root: Path = ROOT) -> int:
@@ -64,6 +75,7 @@ def main(arguments: Sequence[str] | None = None, root: Path = ROOT) -> int:
     options = parser.parse_args(arguments)
     runs = [read_run(path) for path in sorted((root / RESULTS_FOLDER).glob("*.json"))]
     blocks = {
+        root / "README.md": "\n".join(readme_lines(runs)),
         root / "docs" / "spark.md": "\n".join(page_lines(runs)),
         root / "benchmarks" / "RESULTS.md": "\n".join(results_lines(runs)),
     }
@@ -78,6 +90,22 @@ def main(arguments: Sequence[str] | None = None, root: Path = ROOT) -> int:
         else:
             path.write_text(wanted[path], "utf-8")
     return 1 if stale and options.check else 0
+
+
+def readme_lines(runs: Sequence[Run]) -> Iterator[str]:
+    """Medians of every contender, beside each other."""
+    yield (
+        "Spark's own Kafka source and sink at their defaults and tuned, and a Python source that "
+        "only yields ready Arrow batches (`make bench-spark`; [all rows](docs/spark.md#speed)):"
+    )
+    yield ""
+    groups = grouped([one for run in runs for one in run.measurements])
+    rows = []
+    for benchmark, case, figure in SIDE_BY_SIDE:
+        medians = (groups.get((benchmark, case, side), {}).get(figure) for side in SIDES)
+        texts = ["" if one is None else FIGURES[figure].text(one.median) for one in medians]
+        rows.append([f"{benchmark}, {case}, {FIGURES[figure].heading}", *texts])
+    yield from markdown(["what", *SIDES], rows)
 
 
 def page_lines(runs: Sequence[Run]) -> Iterator[str]:

@@ -30,6 +30,7 @@ sys.stdout.write("x"); sys.stdout.flush(); sys.stdin.read()
 """
 NOOP = ("read", "none, noop")
 DOCUMENTS = ("docs/spark.md", "benchmarks/RESULTS.md")
+README = "README.md"
 RUN = run_of(
     measured(NOOP, "pykclient", "records_per_second", 2_500_000),
     measured(NOOP, "Spark's own, tuned", "records_per_second", 1_000_000),
@@ -39,8 +40,8 @@ RUN = run_of(
 @pytest.fixture
 def project(tmp_path: Path) -> Path:
     """A project with empty documents and one run."""
-    for name in DOCUMENTS:
-        (tmp_path / name).parent.mkdir()
+    for name in (README, *DOCUMENTS):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).write_text(
             f"before\n{spark_report.BEGIN}\nold\n{spark_report.END}\nafter\n"
         )
@@ -82,6 +83,8 @@ def test_the_documents_get_the_rows_between_their_markers(project: Path) -> None
         text = (project / name).read_text()
         assert row in text
         assert "old" not in text
+    readme = (project / README).read_text()
+    assert "| read, none, noop, records/s | 2,500,000 |  | 1,000,000 |  |" in readme
     assert spark_report.main(["--check"], project) == 0
 
 
