@@ -46,6 +46,10 @@ REFUSED_BY_WRITES: Final = {
     "value.serializer": "Values are written as they are: cast the column to string or binary.",
 }
 
+IDLE_SETTINGS: Final = ("group.id", "transaction.timeout.ms")
+"""Settings that Spark's own source and sink take, and that have no effect: reads have no group, and
+writes no transaction."""
+
 
 @dataclass(frozen=True, slots=True)
 class ClientSettings:
@@ -66,9 +70,12 @@ class ClientSettings:
             )
 
     def of(self, client: type[ClientConfig]) -> dict[str, object]:
-        """The settings that this client has, and those that no client has."""
+        """The settings that this client has, and those that no client has; without idle ones."""
         found: dict[str, object] = {}
+        idle = [self.spelling_of(key) for key in IDLE_SETTINGS]
         for spelling, value in self.given.items():
+            if spelling in idle:
+                continue
             owners = clients_with(underscored(spelling))
             if owners and client.client not in owners:
                 _LOG.info("Option 'kafka.%s' has no effect on the %s.", spelling, client.client)
@@ -79,8 +86,14 @@ class ClientSettings:
     def of_producer(self) -> dict[str, object]:
         """The producer's settings, with those that stand for a partitioner of Java's.
 
-        Raises: `ConfigError` for a class of Java's that has no equivalent here.
+        Raises: `ConfigError` for a class of Java's that has no equivalent here, and for a
+        transaction.timeout.ms that is no number, though it has no effect.
         """
+        timeout = self.given.get(self.spelling_of("transaction.timeout.ms") or "", "0").strip()
+        if not (timeout.isascii() and timeout.isdigit()):
+            raise ConfigError(
+                f"Option 'kafka.transaction.timeout.ms' must be an integer, not {timeout[:100]!r}."
+            )
         settings = self.of(ProducerConfig)
         if self.spelling_of("send.buffer.bytes") is None:
             # The system's own grows with what is sent: Kafka's 128 KiB hold half a batch.

@@ -25,6 +25,7 @@ from pykclient.errors import ConfigError
 from pykclient.types import IsolationLevel
 from spark_connector.client_settings import (
     CLIENT_PREFIX,
+    IDLE_SETTINGS,
     REFUSED_BY_READS,
     REFUSED_BY_WRITES,
     ClientSettings,
@@ -182,6 +183,7 @@ OPTIONS: Final = (
         _SINK,
         "`at_least_once` (default); `exactly_once` is refused until the producer has transactions",
     ),
+    Option("kafka.transaction.timeout.ms", _NOWHERE, "rows are written without a transaction"),
     Option("checkpointLocation", _NOWHERE, "Spark's own: it passes it on"),
 )
 
@@ -269,8 +271,6 @@ class KafkaOptions:
         parts.
         """
         settings = self.client.of(ConsumerConfig)
-        if (group := self.client.spelling_of("group.id")) is not None:
-            del settings[group]
         defaults = {**READ_DEFAULTS, **(LARGE_READ if offset_count > BATCH_ROWS else {})}
         for name, value in defaults.items():
             if self.client.spelling_of(name) is None:
@@ -331,8 +331,7 @@ def effective_options(
     idle = [_BY_NAME[name] for name in given if use not in _BY_NAME[name].uses]
     if ends := [option.name for option in idle if option.is_refused_in(use)]:
         raise ConfigError(f"A streaming read has no end: leave out {', '.join(ends)}.")
-    if client.spelling_of("group.id") is not None:
-        idle.append(_BY_NAME["kafka.group.id"])
+    idle += [_BY_NAME[f"{CLIENT_PREFIX}{key}"] for key in IDLE_SETTINGS if client.spelling_of(key)]
     for option in idle:
         if option.uses:
             _LOG.warning("Option %r has no effect in %s.", option.name, use.value)

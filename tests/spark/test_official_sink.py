@@ -160,6 +160,8 @@ def test_settings_of_the_producer_spread_records_alike(rows: DataFrame, written:
     settings = {
         "kafka.partitioner.class": "org.apache.kafka.clients.producer.RoundRobinPartitioner",
         "kafka.compression.type": "lz4",
+        # Without effect on both, as there is no transaction.
+        "kafka.transaction.timeout.ms": "30000",
     }
     for source, topic in written.topics.items():
         writer = rows.drop("partition").write.format(source).mode("append")
@@ -266,6 +268,11 @@ REFUSED: Final[Mapping[str, tuple[str, Mapping[str, str], str]]] = {
         "cannot be used",
     ),
     "acks": ("SELECT 'v' AS value", {"topic": "$topic", "kafka.acks": "some"}, "acks"),
+    "transaction.timeout.ms": (
+        "SELECT 'v' AS value",
+        {"topic": "$topic", "kafka.transaction.timeout.ms": "soon"},
+        "must be an integer, not 'soon'",
+    ),
     "transactional.id": (
         "SELECT 'v' AS value",
         # The official sink fails when it sends, and ends after the time of a delivery.

@@ -419,6 +419,7 @@ def test_an_option_that_makes_no_sense_for_kafka_is_refused_with_the_way_out(
         "offsetPollIntervalMs",
         "groupIdPrefix",
         "kafka.group.id",
+        "kafka.transaction.timeout.ms",
     ],
 )
 def test_an_option_without_effect_is_taken_with_one_warning(
@@ -532,6 +533,7 @@ OFFICIAL = (
     *("kafka.key.deserializer", "kafka.value.deserializer", "kafka.key.serializer"),
     *("kafka.value.serializer", "kafka.enable.auto.commit", "kafka.interceptor.classes"),
     *("kafka.isolation.level", "kafka.partitioner.class", "kafka.transactional.id"),
+    "kafka.transaction.timeout.ms",
 )
 """Of Spark's Structured Streaming + Kafka Integration Guide, and of the connector's code."""
 

@@ -273,6 +273,17 @@ def test_one_dictionary_of_options_serves_a_whole_pipeline(
     assert "Option 'subscribe' has no effect in a write" in caplog.text
 
 
+def test_the_time_of_a_transaction_is_taken_with_one_warning(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    made = sink(topic="a", kafka_transaction_timeout_ms="30000")
+    assert made.client.of_producer() == sink(topic="a").client.of_producer()
+    assert [record.getMessage() for record in caplog.records] == [
+        "Option 'kafka.transaction.timeout.ms' has no effect: rows are written without a "
+        "transaction."
+    ]
+
+
 def test_rows_are_delivered_at_least_once_by_default_and_by_name() -> None:
     assert sink(topic="a", delivery=" AT_LEAST_ONCE ") == sink(topic="a")
 
