@@ -12,8 +12,6 @@ from __future__ import annotations
 import sys
 from typing import TYPE_CHECKING
 
-from contestants.job import Job
-from measuring.arena import VALUE_BYTES
 from measuring.benchmark import Benchmark, run_benchmark
 from measuring.client import CONFLUENT, JAVA, PYKCLIENT
 from measuring.contest import in_turns
@@ -27,17 +25,14 @@ if TYPE_CHECKING:
 
 CLIENTS = (PYKCLIENT, CONFLUENT, JAVA)
 SHARE = 500
-RECORD_COUNT_MIN = 20
+CASE = "one record, linger 0"
 
 
 def measure(arena: Arena, settings: Settings) -> Iterator[Measurement]:
     """Let the clients send and read, each in a topic of its own."""
-    record_count = max(settings.record_count // SHARE, RECORD_COUNT_MIN)
     for client in in_turns(settings.able("latency", CLIENTS), settings.run_count):
-        with arena.topic(1) as topic:
-            job = Job(arena.bootstrap_servers, topic, 1, record_count, VALUE_BYTES)
-            figures = arena.run(client, "latency", job)
-        yield Measurement(BENCHMARK.name, "one record, linger 0", client.name, figures)
+        figures = arena.latency(client, settings.record_count // SHARE)
+        yield Measurement(BENCHMARK.name, CASE, client.name, figures)
 
 
 BENCHMARK = Benchmark("latency", "One record at a time", measure)

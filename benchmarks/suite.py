@@ -23,6 +23,7 @@ import latency
 import memory
 import produce
 import pure_twin
+import tls
 from measuring.benchmark import parser_of, run_benchmarks
 from measuring.plot import write_plot
 
@@ -33,7 +34,7 @@ BENCHMARKS = {
     module.BENCHMARK.name: module.BENCHMARK
     for module in (
         *(produce, consume, arrow_both_ways, floor, pure_twin, latency, busy_neighbour),
-        *(memory, growth, import_time),
+        *(memory, growth, import_time, tls),
     )
 }
 

@@ -51,6 +51,8 @@ class Job:
     batch_bytes: int = 1_000_000
     has_keys: bool = False
     """Whether records are spread over the partitions by 10,000 different keys of 8 bytes."""
+    ca_location: str | None = None
+    """The file of the authority that TLS trusts, in PEM; None means a connection in plain text."""
 
     def keys(self) -> Iterator[bytes | None]:
         """The keys of the records one after the other, without end."""

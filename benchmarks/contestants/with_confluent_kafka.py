@@ -152,6 +152,7 @@ def member(job: Job) -> Figures:
 def _producer(job: Job, linger_ms: int = LINGER_MS) -> Producer:
     return Producer(
         {
+            **_security(job),
             "bootstrap.servers": job.bootstrap_servers,
             "batch.size": job.batch_bytes,
             "linger.ms": linger_ms,
@@ -166,6 +167,7 @@ def _consumer(job: Job) -> Consumer:
     """One that has spoken to the broker."""
     consumer = Consumer(
         {
+            **_security(job),
             "bootstrap.servers": job.bootstrap_servers,
             "group.id": "unused",
             "enable.auto.commit": False,
@@ -175,6 +177,12 @@ def _consumer(job: Job) -> Consumer:
     )
     consumer.get_watermark_offsets(_partitions(job)[0])
     return consumer
+
+
+def _security(job: Job) -> dict[str, str]:
+    if job.ca_location is None:
+        return {}
+    return {"security.protocol": "SSL", "ssl.ca.location": job.ca_location}
 
 
 def _partitions(job: Job) -> list[TopicPartition]:

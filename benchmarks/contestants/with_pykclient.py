@@ -211,6 +211,7 @@ def consume_memory(job: Job) -> Figures:
 
 def _producer(job: Job, linger_ms: int = LINGER_MS) -> Producer:
     return Producer(
+        _security(job),
         bootstrap_servers=job.bootstrap_servers,
         batch_size=job.batch_bytes,
         linger_ms=linger_ms,
@@ -222,7 +223,7 @@ def _producer(job: Job, linger_ms: int = LINGER_MS) -> Producer:
 def _consumer(job: Job, **settings: int) -> Consumer:
     """One that has all partitions from their beginning, and has spoken to the broker."""
     consumer = Consumer(
-        settings,
+        {**settings, **_security(job)},
         bootstrap_servers=job.bootstrap_servers,
         auto_offset_reset="earliest",
         send_buffer_bytes=-1,
@@ -232,6 +233,12 @@ def _consumer(job: Job, **settings: int) -> Consumer:
     consumer.assign(partitions)
     consumer.end_offsets(partitions)
     return consumer
+
+
+def _security(job: Job) -> dict[str, str]:
+    if job.ca_location is None:
+        return {}
+    return {"security_protocol": "SSL", "ssl_truststore_location": job.ca_location}
 
 
 def _check(deliveries: Iterable[Delivery[RecordMetadata]]) -> None:

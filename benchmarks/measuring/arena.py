@@ -30,6 +30,8 @@ if TYPE_CHECKING:
 FOLDER = Path(__file__).parents[1]
 VALUE_BYTES = 100
 PARTITION_COUNT = 6
+BATCH_BYTES = 1_000_000
+LATENCY_RECORDS_MIN = 20
 # Files of deleted topics go at once: a run leaves gigabytes behind otherwise.
 TOPIC_CONFIG = {"file.delete.delay.ms": 1_000}
 JOB_TIMEOUT_S = 1800.0
@@ -40,10 +42,17 @@ class ContestantFailedError(RuntimeError):
 
 
 class Arena:
-    """Where clients take turns; `bootstrap_servers` names a cluster that nobody else uses."""
+    """Where clients take turns; `bootstrap_servers` names a cluster that has no other use.
 
-    def __init__(self, bootstrap_servers: str) -> None:
+    With `tls_servers` and `ca_location` clients connect with TLS, to another listener of it.
+    """
+
+    def __init__(
+        self, bootstrap_servers: str, *, tls_servers: str = "", ca_location: str | None = None
+    ) -> None:
         self.bootstrap_servers = bootstrap_servers
+        self.client_servers = tls_servers or bootstrap_servers
+        self.ca_location = ca_location
         self._topic_count = 0
 
     @contextmanager
@@ -66,19 +75,13 @@ class Arena:
         *,
         partition_count: int = PARTITION_COUNT,
         value_bytes: int = VALUE_BYTES,
-        batch_bytes: int = 1_000_000,
+        batch_bytes: int = BATCH_BYTES,
         has_keys: bool = False,
     ) -> Iterator[Job]:
         """A new topic with records in it, as the job of reading them."""
         with self.topic(partition_count) as name:
-            job = Job(
-                self.bootstrap_servers,
-                name,
-                partition_count,
-                record_count,
-                value_bytes,
-                batch_bytes,
-                has_keys,
+            job = self._job(
+                name, partition_count, record_count, value_bytes, batch_bytes, has_keys=has_keys
             )
             self.append(PYKCLIENT, "produce", job)
             yield job
@@ -91,21 +94,22 @@ class Arena:
         *,
         partition_count: int = PARTITION_COUNT,
         value_bytes: int = VALUE_BYTES,
-        batch_bytes: int = 1_000_000,
+        batch_bytes: int = BATCH_BYTES,
         has_keys: bool = False,
     ) -> Figures:
         """Let a client send records to a new topic; its figures, once all records are there."""
         with self.topic(partition_count) as name:
-            job = Job(
-                self.bootstrap_servers,
-                name,
-                partition_count,
-                record_count,
-                value_bytes,
-                batch_bytes,
-                has_keys,
+            job = self._job(
+                name, partition_count, record_count, value_bytes, batch_bytes, has_keys=has_keys
             )
             return self.append(client, action, job)
+
+    def latency(self, client: Client, record_count: int) -> Figures:
+        """Let a client send and read one record after the other, in a new topic; its figures."""
+        with self.topic(1) as name:
+            record_count = max(record_count, LATENCY_RECORDS_MIN)
+            job = self._job(name, 1, record_count, VALUE_BYTES, BATCH_BYTES, has_keys=False)
+            return self.run(client, "latency", job)
 
     def append(self, client: Client, action: str, job: Job) -> Figures:
         """Let a client send records to a topic that is there; its figures, once all have come.
@@ -147,6 +151,27 @@ class Arena:
             raise ContestantFailedError(f"{client.name}, {action}:\n{ended.stdout}{ended.stderr}")
         figures: Figures = json.loads(ended.stdout)
         return figures
+
+    def _job(
+        self,
+        topic: str,
+        partition_count: int,
+        record_count: int,
+        value_bytes: int,
+        batch_bytes: int,
+        *,
+        has_keys: bool,
+    ) -> Job:
+        return Job(
+            self.client_servers,
+            topic,
+            partition_count,
+            record_count,
+            value_bytes,
+            batch_bytes,
+            has_keys,
+            self.ca_location,
+        )
 
     def _record_count(self, job: Job) -> int:
         partitions = [TopicPartition(job.topic, index) for index in range(job.partition_count)]

@@ -221,5 +221,11 @@ TARGETS: tuple[Target, ...] = (
     GrowthTarget("consume, records", 1.1),
     LimitTarget(("import", "the package"), "import_ms", 60),
     LimitTarget(("import", "the package"), "optional_modules", 0),
+    RatioTarget(("tls", "produce"), RATE, AT_LEAST, 1.2, CONFLUENT),
+    RatioTarget(("tls", "consume"), RATE, AT_LEAST, 2, CONFLUENT),
+    *(
+        RatioTarget(("tls", "one record, linger 0"), figure, AT_MOST, 1.2, "pykclient, plain")
+        for figure in ("ack_p50_ms", "received_p50_ms")
+    ),
 )
 """In the order of the table."""

@@ -278,9 +278,10 @@ class TlsStream:
             self._fail(tls_errors.hung_up(self.name, error))
 
     def _decrypt(self, engine: ssl.SSLObject) -> None:
-        stream = self._stream
+        stream, incoming = self._stream, self._incoming
         try:
-            while True:
+            # Not until it wants more: the exception takes as long as decrypting a small response.
+            while incoming.pending or engine.pending():
                 buffer = stream.get_buffer()
                 count = engine.read(len(buffer), buffer)
                 if not count:
