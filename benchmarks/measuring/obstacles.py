@@ -125,6 +125,18 @@ OBSTACLES = (
         "what comes on top is the allocator's, and records that the application still holds.",
     ),
     Obstacle(
+        "tls, one record, linger 0",
+        "a record takes four TLS records there and back, with the consumer's fetch. Each costs the "
+        "client 15 us more than in plain text (benchmarks/tls_layers.py), and the broker, which is "
+        "Java, about as much as the rest of the difference. Tried: a read from OpenSSL that could "
+        "only say that it wants more is left out (10 us of a round trip).",
+    ),
+    Obstacle(
+        "tls,",
+        "the broker encrypts and decrypts each byte in Java, on the cores that it shares with the "
+        "client: it is the limit for both clients, and what is left between them shrinks.",
+    ),
+    Obstacle(
         "import, the package, optional",
         "this would be a mistake of ours: something imports an optional dependency before it is "
         "asked for.",
