@@ -29,8 +29,8 @@ OBSTACLES: tuple[Obstacle, ...] = (
         "a record's bytes are fetched, checked and decoded whole, whatever columns are wanted: "
         "what a projection saves is the making of columns, their way to the JVM, and Spark's own "
         "cost of a column. By the profile below, broker and workers take nearly as much CPU with "
-        "values alone as with all columns (0.61 s a read beside 0.67); the JVM takes 0.80 beside "
-        "1.39.",
+        "values alone as with all columns (0.61 s a read beside 0.67, in the faster runs that were "
+        "sampled); the JVM takes 0.80 beside 1.39.",
         rival=f"x {OURS.name}",
     ),
     Obstacle(
