@@ -8,10 +8,12 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from confluent_kafka import ConsumerGroupTopicPartitions
 from confluent_kafka.admin import AdminClient
+from confluent_kafka.cimpl import NewPartitions, NewTopic
 from pyspark.errors import PySparkException, StreamingQueryException
 
 from pykclient import Producer
 from spark_connector import foreach_batch
+from tests.testing.test_processes import await_true
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -162,6 +164,45 @@ def test_a_query_that_is_idle_has_committed_all_that_it_has_read(stream: Stream)
         assert sorted(committed) == [(stream.topic, 0, 7), (stream.topic, 1, 5)]
     finally:
         query.stop()
+
+
+def test_partitions_and_topics_come_and_go_while_a_query_runs(
+    spark: SparkSession, stream: Stream, tmp_path: Path
+) -> None:
+    passing = f"{stream.topic}-passing"
+    options = {
+        "kafka.bootstrap.servers": stream.servers,
+        "subscribePattern": f"^{stream.topic}(-passing)?$",
+        "startingOffsets": "earliest",
+        "failOnDataLoss": "false",
+        "kafka.metadata.max.age.ms": "100",
+    }
+    found: list[tuple[str, int, int]] = []
+
+    def note(frame: DataFrame, _: int) -> None:
+        rows = frame.select("topic", "partition", "offset").collect()
+        found.extend((row["topic"], row["partition"], row["offset"]) for row in rows)
+
+    writer = spark.readStream.format("pykafka").options(**options).load().writeStream
+    writer = writer.option("checkpointLocation", str(tmp_path / "passing"))
+    query = writer.foreachBatch(note).start()
+    witness = AdminClient({"bootstrap.servers": stream.servers})
+    try:
+        query.processAllAvailable()
+        witness.create_partitions([NewPartitions(stream.topic, 3)])[stream.topic].result(30)
+        witness.create_topics([NewTopic(passing, 1, 1)])[passing].result(30)
+        stream.send(0, 0, 2)
+        with Producer(bootstrap_servers=stream.servers) as producer:
+            producer.send(passing, b"v")
+        await_true(lambda: len(found) == 11, "what is new is read", 60)
+        witness.delete_topics([passing])[passing].result(30)
+        stream.send(1, 1)
+        await_true(lambda: len(found) == 13, "what stays is read on", 60)
+        assert query.isActive
+    finally:
+        query.stop()
+    stays = [(stream.topic, *place) for place in pairs(range(6), range(4), range(2))]
+    assert sorted(found) == [*stays, (passing, 0, 0)]
 
 
 @pytest.mark.promise("Spark writes streams, with the columns of its own Kafka sink")
