@@ -89,10 +89,10 @@ class ClientSettings:
         Raises: `ConfigError` for a class of Java's that has no equivalent here, and for a
         transaction.timeout.ms that is no number, though it has no effect.
         """
-        timeout = self.given.get(self.spelling_of("transaction.timeout.ms") or "", "0").strip()
-        if not (timeout.isascii() and timeout.isdigit()):
+        timeout = self.spelling_of("transaction.timeout.ms")
+        if timeout is not None and not self.given[timeout].strip().isdecimal():
             raise ConfigError(
-                f"Option 'kafka.transaction.timeout.ms' must be an integer, not {timeout[:100]!r}."
+                f"Option 'kafka.{timeout}' must be an integer, not {self.given[timeout][:100]!r}."
             )
         settings = self.of(ProducerConfig)
         if self.spelling_of("send.buffer.bytes") is None:
