@@ -1,0 +1,126 @@
+"""The settings of docs/clouds.md make clients, which write and read where the same is demanded."""
+
+from __future__ import annotations
+
+import os
+import re
+import uuid
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import pytest
+
+from pykclient import Admin, Consumer, NewTopic, Producer, from_properties
+from pykclient.admin.config import AdminConfig
+from pykclient.config.setting import Password
+from pykclient.errors import ConfigError
+from pykclient.testing import ClusterSecurity, FakeKafka
+from tests.pages.programs import DOCS
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+PAGE: Final = DOCS / "clouds.md"
+BLOCK: Final = re.compile(
+    r"^## (?P<service>[^\n]+)|^```properties\n(?P<text>.*?)^```", re.MULTILINE | re.DOTALL
+)
+PROFILES: Final = {
+    "Redpanda": "redpanda",
+    "WarpStream": "warpstream",
+    "Azure Event Hubs": "event-hubs",
+}
+TIMEOUT_S: Final = 10.0
+VALUES: Final = [b"%d" % number for number in range(20)]
+
+
+def blocks() -> Iterator[Any]:
+    service, count = "", 0
+    for found in BLOCK.finditer(PAGE.read_text("utf-8")):
+        if found["service"]:
+            service, count = found["service"], 0
+            continue
+        count += 1
+        yield pytest.param(service, found["text"], id=f"{service} {count}")
+
+
+def secured_like(config: AdminConfig, service: str) -> FakeKafka:
+    """A broker that demands what the settings offer, as the service it is."""
+    security = ClusterSecurity(listeners=("MTLS",))
+    if config.credentials is not None:
+        user, password = config.credentials
+        assert isinstance(password, Password)
+        security = ClusterSecurity(
+            listeners=(config.security_protocol,),
+            mechanisms=(config.sasl_mechanism,),
+            users={user: password.value},
+        )
+    return FakeKafka(security=security, profile=PROFILES.get(service, "kafka"))
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Where the files of the settings are, which name them without a folder."""
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def put_files(fake: FakeKafka, folder: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+    """Put the downloads of a service into the folder; the system trusts its authority as well."""
+    settings = fake.client_settings()
+    authority = Path(settings["ssl_truststore_location"])
+    (folder / "ca.pem").write_bytes(authority.read_bytes())
+    if "ssl_keystore_location" in settings:
+        for name in ("client.pem", "service.cert", "service.key"):
+            (folder / name).write_bytes(Path(settings["ssl_keystore_location"]).read_bytes())
+    monkeypatch.setenv("SSL_CERT_FILE", os.fspath(authority))
+    return settings["bootstrap_servers"]
+
+
+@pytest.mark.promise("settings copied from the forms of cloud services work as they are")
+@pytest.mark.parametrize(("service", "text"), [*blocks()])
+def test_the_settings_of_a_service_work(
+    service: str, text: str, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = folder / "client.properties"
+    file.write_text(text)
+    config = AdminConfig.from_settings(from_properties(file, client="admin"))
+    with secured_like(config, service) as fake:
+        servers = put_files(fake, folder, monkeypatch)
+        # The addresses are the only thing that is not as on the page.
+        file.write_text(re.sub(r"(?m)^(bootstrap.servers)=.*$", rf"\1={servers}", text))
+        topic = f"t-{uuid.uuid4().hex}"
+        with Admin(from_properties(file, client="admin")) as admin:
+            admin.create_topics([NewTopic(topic, num_partitions=1, replication_factor=1)])
+        with Producer(from_properties(file, client="producer")) as producer:
+            deliveries = [producer.send(topic, value) for value in VALUES]
+            offsets = [delivery.result(timeout=TIMEOUT_S).offset for delivery in deliveries]
+        assert offsets == [*range(len(VALUES))]
+        settings = from_properties(file, client="consumer")
+        with Consumer(settings, group_id=topic, auto_offset_reset="earliest") as consumer:
+            consumer.subscribe([topic])
+            read: list[object] = []
+            while len(read) < len(VALUES):
+                records = consumer.poll(timeout=TIMEOUT_S)
+                assert records, "nothing came"
+                read += [record.value for record in records]
+            consumer.commit()
+        assert read == VALUES
+
+
+@pytest.mark.parametrize(("service", "text"), [*blocks()])
+def test_clients_are_made_without_a_network(service: str, text: str, folder: Path) -> None:
+    """Before anything is connected to, files aside; a setting changed by a letter is refused."""
+    assert service
+    file = folder / "client.properties"
+    file.write_text("\n".join(line for line in text.splitlines() if not line.startswith("ssl")))
+    Producer(from_properties(file, client="producer")).close(timeout=0)
+    Consumer(from_properties(file, client="consumer")).close(timeout=0)
+    Admin(from_properties(file, client="admin")).close()
+    file.write_text(text.replace("security", "secureity", 1))
+    with pytest.raises(ConfigError, match=r"Did you mean 'security[._]protocol'"):
+        Producer(from_properties(file, client="producer"))
+
+
+def test_the_page_has_every_service() -> None:
+    services = {param.values[0] for param in blocks()}
+    assert services == {"Confluent Cloud", "Amazon MSK", "Aiven", *PROFILES}
