@@ -80,6 +80,11 @@ MACHINES: Final = (
         "A classic group of the fake cluster",
         "pykclient.testing.fake.groups.classic.state",
     ),
+    Machine(
+        "fake_authentication",
+        "A client's authentication at a fake broker",
+        "pykclient.testing.fake.authentication",
+    ),
 )
 
 

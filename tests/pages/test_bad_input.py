@@ -46,7 +46,7 @@ WITH_AN_ARGUMENT = ("load_lines.py", "lag.py", "archive_orders.py", "send_csv.py
 WITHOUT_A_TOPIC = ("create_orders.py", "set_up.py", "lag.py", "lags.py")
 """Those that make their topics, or need none."""
 TESTED_ELSEWHERE = (
-    *("test_orders.py", "test_faults.py", "test_real_kafka.py"),
+    *("test_orders.py", "test_faults.py", "test_settings.py", "test_real_kafka.py"),
     *("web.py", "gunicorn.conf.py", "price_orders.py"),
 )
 """Those that bring their brokers along, and those that another program runs."""

@@ -41,7 +41,7 @@ HEADINGS = {
 }
 CLASSES = [(peer, name) for peer, headings in HEADINGS.items() for name in headings]
 OURS = (Producer, Consumer, Admin, Delivery, ConsumerRecord, ConsumerRecords)
-OTHER_NAMES = {"Consumer", "RebalanceListener", "on_delivery"}
+OTHER_NAMES = {"Consumer", "NewPartitions", "RebalanceListener", "on_delivery"}
 CALL = re.compile(r"(?<![\w.])(?:\w+\.)?(\w+)\(")
 KEYS = [b"customer-%d" % number for number in range(40)]
 
