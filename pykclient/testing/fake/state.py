@@ -17,6 +17,7 @@ from zlib import crc32
 from pykclient.arguments import check_number, shown_argument, value_list
 from pykclient.config.setting import INT_MAX
 from pykclient.errors.base import UsageError
+from pykclient.testing.cluster.security import ClusterSecurity
 from pykclient.testing.fake.faults import Faults
 from pykclient.testing.fake.fetch_sessions import FetchSessions
 from pykclient.testing.fake.groups.group import GroupSettings
@@ -33,7 +34,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     from pykclient.protocol.api_keys import ApiKey
-    from pykclient.testing.cluster.security import ClusterSecurity
     from pykclient.testing.fake.authentication import Session
     from pykclient.testing.fake.groups.group import GroupSnapshot
     from pykclient.types import TopicPartition
@@ -450,6 +450,8 @@ def _brokers(count: int, racks: Sequence[str]) -> Iterator[Broker]:
 
 def _checked_security(security: ClusterSecurity) -> ClusterSecurity:
     """Return it, unless it has what fake brokers have not. Raises `UsageError`."""
+    if not isinstance(security, ClusterSecurity):
+        raise UsageError(f"security is {shown_argument(security)}; give a ClusterSecurity")
     if security.acls is not None or security.super_users:
         raise UsageError("fake brokers have no ACLs; leave out acls, or use KafkaCluster")
     if security.jwks_url is not None:
