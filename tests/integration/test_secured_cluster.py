@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import base64
-import json
 import socket
 import ssl
 import time
@@ -19,8 +17,6 @@ from confluent_kafka import (
     TopicPartition,
 )
 from confluent_kafka.admin import AdminClient
-from cryptography.hazmat.primitives import hashes
-from cryptography.hazmat.primitives.asymmetric import padding, rsa
 
 from pykclient.errors.base import UsageError
 from pykclient.protocol.message import M, decode_response, encode_request
@@ -34,6 +30,7 @@ from pykclient.testing.cluster.certificates import HOSTNAMES
 from pykclient.testing.cluster.jars import KAFKA_VERSIONS
 from tests.integration.confluent_tools import confluent_settings
 from tests.integration.conftest import FORBIDDEN, REAUTH_MS, SECURITY, SECURITY_CONFIG
+from tests.integration.identity_server import Signer
 from tests.integration.java_tools import Record, java_produce
 from tests.soak import NEWEST_FIRST, OWN_BROKERS
 from tests.testing.test_processes import await_true
@@ -248,34 +245,9 @@ def test_what_the_cluster_has_not_is_refused(
             use()
 
 
-class Signer:
-    """An identity server's key, its JWKS in a `file`, and the tokens that it signs."""
-
-    def __init__(self, file: Path) -> None:
-        self._key = rsa.generate_private_key(public_exponent=65537, key_size=2048)
-        public = self._key.public_key().public_numbers()
-        numbers = {"n": public.n.to_bytes(256, "big"), "e": public.e.to_bytes(3, "big")}
-        key = {name: _base64(value) for name, value in numbers.items()}
-        file.write_text(json.dumps({"keys": [{"kty": "RSA", "kid": "one", **key}]}))
-        self.url = file.as_uri()
-
-    def token(self, subject: str) -> str:
-        """A token that ends in a minute."""
-        now = int(time.time())
-        claims = {"sub": subject, "iat": now, "exp": now + 60}
-        head = {"alg": "RS256", "kid": "one"}
-        signed = ".".join(_base64(json.dumps(part).encode()) for part in (head, claims))
-        signature = self._key.sign(signed.encode(), padding.PKCS1v15(), hashes.SHA256())
-        return f"{signed}.{_base64(signature)}"
-
-
 def with_token(settings: Mapping[str, object], token: str) -> dict[str, object]:
     """The settings with a token that librdkafka need not fetch anew."""
     return {**settings, "oauth_cb": lambda _: (token, time.time() + 60)}
-
-
-def _base64(data: bytes) -> str:
-    return base64.urlsafe_b64encode(data).rstrip(b"=").decode()
 
 
 @REFUSES

@@ -1,0 +1,189 @@
+"""HttpEndpoint: requests to one address by http or https, for identity servers.
+
+A request has one deadline for all of it, whatever the server does: connecting, TLS, each byte that
+comes. Headers and body have a limit. Redirects are not followed, since what is sent is secret, and
+neither is a proxy of the environment used.
+
+Owner: the thread that calls `post`, one of the background; nothing stays between two requests.
+Source: RFC 9110, RFC 9112; Java class ``HttpJwtRetriever``.
+"""
+
+from __future__ import annotations
+
+import io
+import socket
+import ssl
+import time
+from http.client import HTTPConnection, HTTPException, HTTPResponse, RemoteDisconnected
+from typing import TYPE_CHECKING, Final, NamedTuple, cast
+from urllib.parse import urlsplit, urlunsplit
+
+from pykclient.errors import ConnectionFailedError, DecodeError, KafkaError, TlsError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+BODY_BYTES_MAX: Final = 1024 * 1024
+"""The longest body that is read. Brokers take no token of a quarter of that."""
+
+_PORTS: Final = {"http": 80, "https": 443}
+
+_NO_AUTHORITY: Final = frozenset({2, 18, 19, 20, 21})
+"""OpenSSL's ``X509_V_ERR_...`` for a chain that ends in no authority that is trusted."""
+
+_OTHER_HOST: Final = frozenset({62, 64})
+
+
+class HttpResponse(NamedTuple):
+    """What a server has responded."""
+
+    status: int
+    content_type: str
+    """In lower case, without parameters; empty if there is none."""
+    body: bytes
+
+
+class HttpEndpoint:
+    """`context` is what verifies the server's certificate, None for http."""
+
+    def __init__(self, url: str, context: ssl.SSLContext | None) -> None:
+        parts = urlsplit(url)
+        assert parts.hostname, "checked when the config was made"
+        self.name = shown_url(url)
+        self._host = parts.hostname
+        self._port = parts.port or _PORTS[parts.scheme]
+        self._target = urlunsplit(("", "", parts.path or "/", parts.query, ""))
+        self._context = context if parts.scheme == "https" else None
+
+    def post(
+        self,
+        body: bytes,
+        headers: Mapping[str, str],
+        *,
+        connect_timeout_ms: int,
+        timeout_ms: int,
+    ) -> HttpResponse:
+        """Send a request and return the response, whatever its status. Blocks.
+
+        `timeout_ms` is for all of it, `connect_timeout_ms` for the connection without TLS.
+
+        Raises:
+            ConnectionFailedError: the server cannot be reached, is too slow, or hung up.
+            TlsError: its certificate is not to be trusted, or it does not speak TLS.
+            DecodeError: what came is no HTTP, or too long.
+        """
+        deadline_s = time.monotonic() + timeout_ms / 1000
+        connect_timeout_s = min(connect_timeout_ms, timeout_ms) / 1000
+        try:
+            with (
+                socket.create_connection((self._host, self._port), connect_timeout_s) as plain,
+                self._secured(plain, deadline_s) as connection,
+            ):
+                return self._exchange(_TimedSocket(connection, deadline_s), body, headers)
+        except TimeoutError as error:
+            raise ConnectionFailedError(
+                f"the server did not respond within {timeout_ms} ms"
+                if time.monotonic() >= deadline_s
+                else f"the server could not be connected to within {connect_timeout_ms} ms"
+            ) from error
+        except ssl.SSLError as error:
+            raise self._tls_error(error) from error
+        except RemoteDisconnected as error:
+            raise ConnectionFailedError("the server hung up without a response") from error
+        except HTTPException as error:
+            raise DecodeError(f"the server's response is no HTTP: {_reason(error)}") from error
+        except (OSError, UnicodeError) as error:  # the latter of names that cannot be
+            raise ConnectionFailedError(
+                f"the server {self._host}:{self._port} cannot be reached: {_reason(error)}"
+            ) from error
+
+    def _secured(self, plain: socket.socket, deadline_s: float) -> socket.socket:
+        if self._context is None:
+            return plain
+        plain.settimeout(_left_s(deadline_s))
+        return self._context.wrap_socket(plain, server_hostname=self._host)
+
+    def _exchange(
+        self, connection: _TimedSocket, body: bytes, headers: Mapping[str, str]
+    ) -> HttpResponse:
+        client = HTTPConnection(self._host, self._port)
+        # It connects by itself only where it has no socket.
+        client.sock = cast("socket.socket", connection)
+        client.request("POST", self._target, body, {"Connection": "close", **headers})
+        with client.getresponse() as response:
+            found = response.read(BODY_BYTES_MAX + 1)
+            if len(found) > BODY_BYTES_MAX:
+                raise DecodeError(f"the server's response has more than {BODY_BYTES_MAX} bytes")
+            if response.length:
+                raise ConnectionFailedError("the server hung up in the middle of its response")
+            return HttpResponse(response.status, _content_type(response), found)
+
+    def _tls_error(self, error: ssl.SSLError) -> KafkaError:
+        if isinstance(error, ssl.SSLCertVerificationError):
+            cure = "check https_ca_location"
+            if error.verify_code in _NO_AUTHORITY:
+                cure = "give its authority in https_ca_location"
+            elif error.verify_code in _OTHER_HOST:
+                cure = "use a name in the URL that it has"
+            return TlsError(f"the certificate was not accepted: {error.verify_message}; {cure}")
+        if isinstance(error, ssl.SSLEOFError | ssl.SSLZeroReturnError):
+            return ConnectionFailedError("the server hung up during TLS")
+        reason = (error.reason or str(error)).replace("_", " ").lower()
+        return TlsError(f"TLS with {self._host}:{self._port} failed: {reason}; is it https?")
+
+
+class _TimedSocket:
+    """What `HTTPConnection` needs of a socket, within a deadline for all of it."""
+
+    def __init__(self, connection: socket.socket, deadline_s: float) -> None:
+        self._connection = connection
+        self._deadline_s = deadline_s
+
+    def sendall(self, data: bytes) -> None:
+        self._connection.settimeout(_left_s(self._deadline_s))
+        self._connection.sendall(data)
+
+    def makefile(self, *_: object) -> io.BufferedReader:
+        return io.BufferedReader(_TimedReader(self._connection, self._deadline_s))
+
+    def close(self) -> None:
+        """Its owner closes the socket, once the response was read."""
+
+
+class _TimedReader(io.RawIOBase):
+    def __init__(self, connection: socket.socket, deadline_s: float) -> None:
+        self._connection = connection
+        self._deadline_s = deadline_s
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: memoryview) -> int:  # type: ignore[override]
+        # A server that sends a byte now and then must not get as long again for each.
+        self._connection.settimeout(_left_s(self._deadline_s))
+        return self._connection.recv_into(buffer)
+
+
+def shown_url(url: str) -> str:
+    """Return a URL without what may be secret in it: its user and password, and its query."""
+    parts = urlsplit(url)
+    place = parts.netloc.rpartition("@")[2]
+    return urlunsplit((parts.scheme, place, parts.path, "", ""))
+
+
+def _left_s(deadline_s: float) -> float:
+    left_s = deadline_s - time.monotonic()
+    if left_s <= 0:
+        raise TimeoutError
+    return left_s
+
+
+def _content_type(response: HTTPResponse) -> str:
+    return (response.getheader("Content-Type") or "").partition(";")[0].strip().lower()
+
+
+def _reason(error: Exception) -> str:
+    if isinstance(error, OSError):
+        return (error.strerror or str(error)).lower()
+    # Its text may have what the server sent.
+    return type(error).__name__ if isinstance(error, HTTPException) else str(error)
