@@ -186,8 +186,12 @@ class ClusterSecurity:
         return settings
 
     def java_options(self) -> list[str]:
-        """What a broker's JVM needs: Kafka reads keys from no address that is not named there."""
-        return [] if self.jwks_url is None else [f"-D{_ALLOWED_URLS}={self.jwks_url}"]
+        """What a broker's JVM needs: Kafka reads keys from no address that is not named there, and
+        only Java's second compiler uses the processor's instructions for AES."""
+        options = [] if self.jwks_url is None else [f"-D{_ALLOWED_URLS}={self.jwks_url}"]
+        if any(listener.has_tls for listener in self.client_listeners):
+            options.append("-XX:TieredStopAtLevel=4")
+        return options
 
     def scram_credentials(self) -> list[str]:
         """The users with what SCRAM stores of their passwords, as Kafka's StorageTool takes them.
