@@ -5,15 +5,20 @@ from __future__ import annotations
 import pickle
 import ssl
 from contextlib import suppress
+from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from pykclient import Admin, Consumer, Producer
 from pykclient.admin.config import AdminConfig
 from pykclient.config.jaas import parse_jaas
 from pykclient.config.setting import Password
 from pykclient.errors import ConfigError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 CANARY = "canary-7f3a"
 PLAIN_MODULE = "org.apache.kafka.common.security.plain.PlainLoginModule"
@@ -183,3 +188,67 @@ def test_a_config_shows_no_secret() -> None:
     assert CANARY not in repr(vars(found))
     assert CANARY not in str(found.credentials)
     assert pickle.loads(pickle.dumps(found)) == found
+
+
+SASL = {"sasl_mechanism": "PLAIN", "sasl_username": "alice", "sasl_password": CANARY}
+TOKEN = {"sasl_mechanism": "OAUTHBEARER", "oauth_cb": "a:b"}
+
+
+@pytest.mark.promise("passwords in plain text, and credentials that are not used, are warned of")
+@pytest.mark.parametrize(
+    ("settings", "warned_of"),
+    [
+        ({}, []),
+        ({"security_protocol": "SSL"}, []),
+        ({"security_protocol": "SSL", "ssl_keystore_location": "a.pem"}, []),
+        ({"security_protocol": "SASL_SSL", **SASL}, []),
+        ({"security_protocol": "SASL_SSL", **SASL, "ssl_keystore_location": "a.pem"}, []),
+        ({"security_protocol": "SASL_PLAINTEXT", **SASL, "sasl_mechanism": "SCRAM-SHA-256"}, []),
+        ({"security_protocol": "SASL_PLAINTEXT", **SASL}, ["the password is sent in plain text"]),
+        ({"security_protocol": "SASL_PLAINTEXT", **TOKEN}, ["the token is sent in plain text"]),
+        (
+            {
+                "security_protocol": "SASL_PLAINTEXT",
+                "sasl_mechanism": "OAUTHBEARER",
+                "enable_sasl_oauthbearer_unsecure_jwt": True,
+                "sasl_oauthbearer_config": "principal=alice",
+            },
+            [],
+        ),
+        (SASL, ["sasl_username, sasl_password: not used with security_protocol=PLAINTEXT"]),
+        (TOKEN, ["oauth_cb: not used with security_protocol=PLAINTEXT"]),
+        (
+            {"sasl_jaas_config": f'a.B required password="{CANARY}";', "security_protocol": "SSL"},
+            ["sasl_jaas_config: not used with security_protocol=SSL"],
+        ),
+        ({"ssl_keystore_location": "a.pem"}, ["ssl_keystore_location: not used with "]),
+        (
+            {
+                "security_protocol": "SASL_PLAINTEXT",
+                **SASL,
+                "ssl_context": ssl.create_default_context(),
+            },
+            ["the password is sent in plain text", "ssl_context: not used with "],
+        ),
+    ],
+)
+def test_what_is_less_safe_than_it_looks_is_warned_of(
+    settings: dict[str, object], warned_of: list[str]
+) -> None:
+    found = config(**settings).security_warnings
+    assert len(found) == len(warned_of)
+    assert all(words in warning for words, warning in zip(warned_of, found, strict=True))
+    assert CANARY not in str(found)
+
+
+@pytest.mark.promise("passwords in plain text, and credentials that are not used, are warned of")
+@pytest.mark.parametrize("make", [Admin, Consumer, Producer])
+def test_each_client_logs_such_a_warning_once(
+    make: Callable[..., Admin | Consumer | Producer], caplog: pytest.LogCaptureFixture
+) -> None:
+    with make(bootstrap_servers="localhost:1", client_id="c", **SASL):
+        pass
+    (record,) = [record for record in caplog.records if "not used" in record.getMessage()]
+    assert (record.name, record.levelname) == ("pykclient.network", "WARNING")
+    assert record.getMessage().startswith("[c] sasl_username, sasl_password: not used with ")
+    assert CANARY not in caplog.text

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from pykclient.config.sasl import SaslConfig
+from pykclient.config.sasl import OAUTHBEARER, SaslConfig
 from pykclient.config.setting import (
     Kind,
     Setting,
@@ -30,6 +30,19 @@ PROTOCOLS: Final = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 STORE_TYPES: Final = ("PEM", "PKCS12", "JKS")
 
 TLS_VERSIONS: Final = ("TLSv1.2", "TLSv1.3")
+
+_SASL_CREDENTIALS: Final = (
+    *("sasl_jaas_config", "sasl_username", "sasl_password"),
+    *("sasl_oauth_token_provider", "oauth_cb"),
+)
+_SENT_IN_PLAIN_TEXT: Final = {"PLAIN": "password", OAUTHBEARER: "token"}
+"""What a broker gets from the mechanisms that have no proof instead of it."""
+
+_TLS_CREDENTIALS: Final = (
+    "ssl_keystore_location",
+    "ssl_keystore_certificate_chain",
+    "ssl_context",
+)
 
 
 def names(allowed: tuple[str, ...] = ()) -> Kind[tuple[str, ...]]:
@@ -204,6 +217,39 @@ class SecurityConfig(SaslConfig):
     def is_authenticated(self) -> bool:
         """Whether SASL authenticates; TLS may do so with a certificate, too."""
         return self.security_protocol.startswith("SASL")
+
+    @property
+    def security_warnings(self) -> list[str]:
+        """What a user should know of settings that are allowed, and less safe than they look.
+
+        A sentence each, without a secret: of a password or a token that is sent in plain text, and
+        of credentials that this security_protocol does not use.
+        """
+        protocol = self.security_protocol
+        found = []
+        if self.is_authenticated and not self.is_encrypted:
+            sent = _SENT_IN_PLAIN_TEXT.get(self.sasl_mechanism)
+            if sent is not None and not self._has_unsecured_token:
+                found.append(
+                    f"with sasl_mechanism={self.sasl_mechanism} and security_protocol={protocol} "
+                    f"the {sent} is sent in plain text, and can be read on the way; set "
+                    f"security_protocol=SASL_SSL, and use the brokers' port for it"
+                )
+        unused = [] if self.is_authenticated else self._given(_SASL_CREDENTIALS)
+        unused += [] if self.is_encrypted else self._given(_TLS_CREDENTIALS)
+        if unused:
+            found.append(
+                f"{', '.join(unused)}: not used with security_protocol={protocol}; set it to the "
+                f"protocol of the brokers' listener, or leave the credentials out"
+            )
+        return found
+
+    @property
+    def _has_unsecured_token(self) -> bool:
+        return self.sasl_mechanism == OAUTHBEARER and self.unsecured_token is not None
+
+    def _given(self, names: tuple[str, ...]) -> list[str]:
+        return [name for name in names if getattr(self, name) is not None]
 
     def check_security(self) -> None:
         """Check these settings against each other.
