@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import socket
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
@@ -11,6 +12,7 @@ from pykclient.network.io.selector import SelectorPort
 from pykclient.testing import Acl, ClusterSecurity
 from pykclient.testing.cluster.jars import KAFKA_VERSIONS
 from tests.integration.fake_group import make_brokers
+from tests.integration.identity_server import Signer
 from tests.integration.recording_stream import HOST, PATIENCE_S
 from tests.soak import NEWEST_FIRST
 
@@ -18,6 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from pykclient.testing import FakeKafka, KafkaCluster
+    from pykclient.testing.cluster.properties import PropertyValue
     from pykclient.testing.fixtures import KafkaClusterFactory
 
 
@@ -37,30 +40,59 @@ def shared_cluster(request: pytest.FixtureRequest, name: str = "kafka_cluster") 
 FORBIDDEN = "forbidden-"
 """The prefix of topics that are for a user `carol` alone, and the cluster has no such user."""
 SECURITY = ClusterSecurity(
-    listeners=("SSL", "MTLS", "SASL_SSL", "SASL_PLAINTEXT", "RENEWED:SSL", "REAUTH:SASL_PLAINTEXT"),
+    listeners=(
+        *("SSL", "MTLS", "SASL_SSL", "SASL_PLAINTEXT", "RENEWED:SSL", "REAUTH:SASL_PLAINTEXT"),
+        *("PLAINTEXT", "TLS13:SSL", "SCRAM_ONLY:SASL_PLAINTEXT"),
+        *("SIGNED_SSL:SASL_SSL", "SIGNED_PLAINTEXT:SASL_PLAINTEXT"),
+    ),
     users={"alice": "alice-secret", "bob smith": 'w"\\ö, =]'},
     acls=[Acl("User:carol", "ALL", topic=FORBIDDEN, pattern_type="PREFIXED")],
 )
 """Every way in that a cluster has, and a user whose name and password have to be quoted. RENEWED
-is for tests that replace its certificate; on REAUTH clients authenticate every few seconds.
+is for tests that replace its certificate; on REAUTH clients authenticate every few seconds. TLS13
+has no older TLS, SCRAM_ONLY one mechanism; those that are SIGNED take tokens of `token_signer`.
 """
 REAUTH_MS = 5_000
-SECURITY_CONFIG = {
+_UNSECURED_TOKENS = (
+    "org.apache.kafka.common.security.oauthbearer.internals.unsecured."
+    "OAuthBearerUnsecuredValidatorCallbackHandler"
+)
+SECURITY_CONFIG: dict[str, PropertyValue] = {
     "allow.everyone.if.no.acl.found": True,
+    # Else a broker holds each refusal back for 100 ms, and sends it 300 ms later where it is idle.
+    "connection.failed.authentication.delay.ms": 0,
     "listener.name.reauth.connections.max.reauth.ms": REAUTH_MS,
+    "listener.name.tls13.ssl.enabled.protocols": "TLSv1.3",
+    "listener.name.scram_only.sasl.enabled.mechanisms": "SCRAM-SHA-512",
+    **{
+        f"listener.name.{name}.oauthbearer.sasl.server.callback.handler.class": _UNSECURED_TOKENS
+        for name in ("sasl_ssl", "sasl_plaintext", "reauth", "scram_only")
+    },
 }
 
 
 @pytest.fixture(scope="session")
-def secured_kafka_cluster(kafka_cluster_factory: KafkaClusterFactory) -> KafkaCluster:
-    """One broker of the newest version with all secured listeners, shared by the whole run."""
-    return kafka_cluster_factory(config=SECURITY_CONFIG, security=SECURITY)
+def token_signer(tmp_path_factory: pytest.TempPathFactory) -> Signer:
+    """Signs the tokens for the secured clusters."""
+    return Signer(tmp_path_factory.mktemp("keys") / "jwks.json")
 
 
 @pytest.fixture(scope="session")
-def old_secured_kafka_cluster(kafka_cluster_factory: KafkaClusterFactory) -> KafkaCluster:
+def secured_kafka_cluster(
+    kafka_cluster_factory: KafkaClusterFactory, token_signer: Signer
+) -> KafkaCluster:
+    """One broker of the newest version with all secured listeners, shared by the whole run."""
+    security = replace(SECURITY, jwks_url=token_signer.url)
+    return kafka_cluster_factory(config=SECURITY_CONFIG, security=security)
+
+
+@pytest.fixture(scope="session")
+def old_secured_kafka_cluster(
+    kafka_cluster_factory: KafkaClusterFactory, token_signer: Signer
+) -> KafkaCluster:
     """The same of the oldest tested version."""
-    return kafka_cluster_factory(1, KAFKA_VERSIONS[-1], SECURITY_CONFIG, security=SECURITY)
+    security = replace(SECURITY, jwks_url=token_signer.url)
+    return kafka_cluster_factory(1, KAFKA_VERSIONS[-1], SECURITY_CONFIG, security=security)
 
 
 @pytest.fixture(params=KAFKA_VERSIONS)
