@@ -1,7 +1,7 @@
 """Java's partitioners, which pipelines of the official sink name in ``kafka.partitioner.class``.
 
-Two of them are what the producer does by settings of its own, the third is here. They are known by
-the name of the class, whatever its package: Java has moved them.
+The producer does what each of them does by settings of its own. They are known by the name of the
+class, whatever its package: Java has moved them.
 
 Source: Java classes ``DefaultPartitioner``, ``UniformStickyPartitioner`` and
 ``RoundRobinPartitioner``.
@@ -9,43 +9,19 @@ Source: Java classes ``DefaultPartitioner``, ``UniformStickyPartitioner`` and
 
 from __future__ import annotations
 
-from collections import defaultdict
-from itertools import count
 from typing import TYPE_CHECKING, Final
 
 from pykclient.errors import ConfigError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
-
-    from pykclient import PartitionInfo
+    from collections.abc import Mapping
 
 _PACKAGE: Final = "org.apache.kafka."
-
-
-class RoundRobinPartitioner:
-    """Gives each record of a topic the next partition, whatever its key. Partitions without a
-    leader are left out, while there are others."""
-
-    def __init__(self) -> None:
-        self._turns: defaultdict[str, Iterator[int]] = defaultdict(count)
-
-    def partition(
-        self,
-        topic: str,
-        key: bytes | None,
-        value: bytes | None,
-        partitions: tuple[PartitionInfo, ...],
-    ) -> int:
-        """The number of one of `partitions`. Called for each record."""
-        available = [one for one in partitions if one.leader_id is not None] or partitions
-        return available[next(self._turns[topic]) % len(available)].partition
-
 
 _SETTINGS: Final[Mapping[str, Mapping[str, str]]] = {
     "DefaultPartitioner": {},
     "UniformStickyPartitioner": {"partitioner.ignore.keys": "true"},
-    "RoundRobinPartitioner": {"partitioner.class": f"{__name__}:{RoundRobinPartitioner.__name__}"},
+    "RoundRobinPartitioner": {"partitioner.class": "round_robin"},
 }
 
 

@@ -24,7 +24,8 @@ NOT_BUILT = "{key}={value!r} is refused. "
 NO_SETTING = "The {client} has no setting {key!r}. "
 NOT_VALID = "{key}={value!r} is not valid: "
 LONG = "Write 'pykclient.serialization:LongDeserializer'."
-SPREAD = "Leave it out: keys are hashed as in Java (murmur2), records without one are spread."
+DEFAULT = "Java's class of this name is partitioner=murmur2_random."
+STICKY = "Set partitioner.ignore.keys=true instead, as Kafka 4 has it (KIP-794)."
 
 
 def refusal(config: type[ClientConfig], key: str, value: object) -> str:
@@ -243,8 +244,9 @@ def test_a_refused_secret_is_not_shown(key: str) -> None:
             for config in CONFIGS
         ),
         (ConsumerConfig, "key.deserializer", "long", NOT_VALID, LONG),
-        (ProducerConfig, "partitioner.class", "a.b.DefaultPartitioner", NOT_VALID, SPREAD),
-        (ProducerConfig, "partitioner.class", "murmur2_random", NOT_VALID, SPREAD),
+        (ProducerConfig, "partitioner.class", "a.b.DefaultPartitioner", NOT_VALID, DEFAULT),
+        (ProducerConfig, "partitioner.class", "UniformStickyPartitioner", NOT_VALID, STICKY),
+        (ProducerConfig, "partitioner.class", "Round-Robin", NOT_VALID, "Write 'round_robin'."),
     ],
 )
 def test_a_refusal_has_its_reason_and_what_to_do_instead(

@@ -37,7 +37,7 @@ NOTES: Final = {
         ", at least linger.ms + request.timeout.ms: with a short one lower request.timeout.ms, too"
     ),
     ("confluent-kafka", "partitioner"): (
-        ": a function, never a name; where it is murmur2_random, leave it out"
+        ", with the same names; set it to consistent_random to keep the default there"
     ),
 }
 """What else changes with the name, by client and setting."""

@@ -704,9 +704,13 @@ class ProducerSettings(TypedDict, Generic[K, V], total=False):
     'package.module:Name'.
     """
     partitioner: object
-    """Chooses the partition of a record that names none; none hashes the key (murmur2), and
-    fills one partition after the other when there is no key. Default: None; an object, a
-    class, a callable or 'package.module:Name'.
+    """Chooses the partition of a record that names none; none is murmur2_random: the key's hash
+    as in Java, and where there is no key one partition after the other is filled.
+    consistent_random (librdkafka's default) hashes by CRC32, fnv1a_random by FNV-1a. Without
+    _random, records without a key all go to the partition of an empty key. round_robin and
+    random choose for each record, whatever its key, which makes small batches. Default: None;
+    one of murmur2_random, murmur2, consistent_random, consistent, fnv1a_random, fnv1a,
+    random, round_robin, or an object, a class, a callable or 'package.module:Name'.
     """
     partitioner_adaptive_partitioning_enable: bool
     """Give faster brokers more of the records without keys (KIP-794). Default: true; true or

@@ -298,9 +298,6 @@ GONE: Final[dict[str, str]] = {
 """Names that stand for nothing here, by what to do instead."""
 
 
-_LIBRDKAFKA_PARTITIONERS: Final = ("consistent_random", "consistent", "murmur2")
-
-
 def underscored(key: str) -> str:
     return key.replace(".", "_")
 
@@ -357,15 +354,6 @@ def respelled(text: str) -> str:
         lambda found: underscored(found[0]) if clients_with(underscored(found[0])) else found[0],
         text,
     )
-
-
-def partitioner_hint(text: str) -> str:
-    """Return what to write for a partitioner that is named as in Java or librdkafka."""
-    if text.rpartition(".")[2] in ("DefaultPartitioner", "murmur2_random"):
-        return "Leave it out: keys are hashed as in Java (murmur2), records without one are spread."
-    if text in _LIBRDKAFKA_PARTITIONERS:
-        return "Partitioners are functions: docs/coming-from-confluent-kafka.md has this one's."
-    return java_hint(text)
 
 
 def java_hint(text: str) -> str:

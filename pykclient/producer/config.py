@@ -10,6 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from pykclient.config.client import ClientConfig
+from pykclient.config.partitioner_setting import PARTITIONERS, partitioner_or_name
 from pykclient.config.serializer_setting import serializer_or_name
 from pykclient.config.setting import (
     INT_MAX,
@@ -19,9 +20,7 @@ from pykclient.config.setting import (
     choice,
     integer,
     object_list,
-    object_or_name,
 )
-from pykclient.config.unknown_keys import partitioner_hint
 from pykclient.errors.base import ConfigError
 
 if TYPE_CHECKING:
@@ -67,10 +66,14 @@ class ProducerConfig(ClientConfig):
         "Turns values into bytes; none takes bytes as they are.",
     )
     partitioner = Setting(
-        object_or_name(partitioner_hint),
+        partitioner_or_name(),
         None,
-        "Chooses the partition of a record that names none; none hashes the key (murmur2), and "
-        "fills one partition after the other when there is no key.",
+        "Chooses the partition of a record that names none; none is murmur2_random: the key's "
+        "hash as in Java, and where there is no key one partition after the other is filled. "
+        "consistent_random (librdkafka's default) hashes by CRC32, fnv1a_random by FNV-1a. "
+        "Without _random, records without a key all go to the partition of an empty key. "
+        "round_robin and random choose for each record, whatever its key, which makes small "
+        "batches.",
         key="partitioner.class",
     )
     partitioner_ignore_keys = Setting(
@@ -138,6 +141,15 @@ class ProducerConfig(ClientConfig):
         super()._reconcile(given)
         self._reconcile_idempotence("enable_idempotence" in given)
         self._reconcile_delivery_timeout("delivery_timeout_ms" in given)
+        if (
+            self.partitioner_ignore_keys
+            and isinstance(self.partitioner, str)
+            and (self.partitioner in PARTITIONERS)
+        ):
+            raise ConfigError(
+                f"partitioner.ignore.keys=true contradicts partitioner.class={self.partitioner}, "
+                f"which says what keys are for. Leave one of them out."
+            )
 
     def _reconcile_idempotence(self, is_given: bool) -> None:
         if not self.enable_idempotence:

@@ -33,7 +33,11 @@ from pykclient.producer.accumulator.append import Blocked, Need
 from pykclient.producer.accumulator.buffer_pool import BufferPool, MemoryWaiter
 from pykclient.producer.failure_reports import FailureReports
 from pykclient.producer.interceptors import ProducerInterceptors
-from pykclient.producer.partitioner import checked_partition, partition_function
+from pykclient.producer.partitioner import (
+    checked_partition,
+    chooses_each_record,
+    partition_function,
+)
 from pykclient.producer.record import ProducerRecord
 from pykclient.producer.sender.idempotence import Idempotence
 from pykclient.producer.sender.lifecycle import Lifecycle
@@ -106,6 +110,8 @@ class ProducerCore:
             random=backoff.random,
             fast_topics=self.topics if is_plain else None,
         )
+        if chooses_each_record(config):
+            self.partitioner = self._next_choice
         self.lifecycle = Lifecycle(
             self.topics, self.pool, self.accumulator, self.interceptors, self.reports
         )
@@ -240,10 +246,10 @@ class ProducerCore:
         self.await_topic(item.topic, item.partition, deadline_ms)
         return nullcontext()
 
-    # The application's own partitioner.
+    # A partitioner that is called for each record: the application's own, or a named one.
 
     def partitioned(self, record: SerializedRecord) -> SerializedRecord:
-        """Have the application's partitioner choose. Requires that the topic is known."""
+        """Have the partitioner choose. Requires that the topic is known."""
         partition = self.choose_partition(record.topic, record.key, record.value)
         return record._replace(partition=partition)
 
@@ -254,6 +260,17 @@ class ProducerCore:
             partitions = self.partitions_for(topic)
         chosen = self.partitioner(topic, key, value, partitions)
         return checked_partition(chosen, topic, len(partitions))
+
+    def _next_choice(
+        self,
+        topic: str,
+        key: bytes | None,
+        value: bytes | None,
+        partitions: tuple[PartitionInfo, ...],
+    ) -> int:
+        """Choose as `send` does where it finds an open batch: round_robin and random."""
+        chosen = self.accumulator.next_choice(topic)
+        return chosen if 0 <= chosen < len(partitions) else partitions[0].partition
 
     # Waiting for metadata.
 

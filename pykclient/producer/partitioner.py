@@ -20,9 +20,21 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Callable
 from itertools import accumulate
-from typing import TYPE_CHECKING, NamedTuple, cast
+from typing import TYPE_CHECKING, Final, NamedTuple, cast
 
 from pykclient.accel import partition_of_key
+from pykclient.accel.key_rule import (
+    CRC32,
+    EACH_RECORD,
+    EMPTY_IS_SPREAD,
+    FNV1A,
+    IGNORE_KEYS,
+    MURMUR2,
+    NULL_IS_HASHED,
+    RANDOM,
+    ROUND_ROBIN,
+    is_hashed,
+)
 from pykclient.config.setting import resolve_class_setting
 from pykclient.errors import ConfigError, UsageError
 
@@ -31,19 +43,47 @@ if TYPE_CHECKING:
     from random import Random
 
     from pykclient.network.cluster.cluster import PartitionInfo
+    from pykclient.producer.config import ProducerConfig
     from pykclient.producer.record import Rows, SerializedRecord
 
 Partitioner = Callable[[str, bytes | None, bytes | None, "tuple[PartitionInfo, ...]"], int]
 """A partitioner of the application's own: called with the topic, the key and the value as bytes
 or None, and the topic's partitions in order; returns the number of one of them."""
 
+KEY_RULES: Final = {
+    "murmur2_random": MURMUR2,
+    "murmur2": MURMUR2 | NULL_IS_HASHED,
+    "consistent_random": CRC32 | EMPTY_IS_SPREAD,
+    "consistent": CRC32 | NULL_IS_HASHED,
+    "fnv1a_random": FNV1A,
+    "fnv1a": FNV1A | NULL_IS_HASHED,
+    "random": RANDOM,
+    "round_robin": ROUND_ROBIN,
+}
+"""What each partitioner that has a name does with keys."""
+
 LOAD_AGE_MS_MAX = 10
 """How old the picture of the queues may be by which the next partition is drawn. Looking at all of
 a topic's queues at each switch would make a record dearer the more partitions there are."""
 
 
+def key_rule_of(config: ProducerConfig) -> int:
+    """Return what a topic's partitioner does with keys."""
+    if config.partitioner_ignore_keys:
+        return IGNORE_KEYS
+    name = config.partitioner
+    return KEY_RULES.get(name, MURMUR2) if isinstance(name, str) else MURMUR2
+
+
+def chooses_each_record(config: ProducerConfig) -> bool:
+    """Whether a named partitioner chooses for each record by itself (round_robin, random)."""
+    return bool(key_rule_of(config) & EACH_RECORD)
+
+
 def partition_function(configured: object) -> Partitioner | None:
-    """Return the function of a configured partitioner, None for the producer's own."""
+    """Return the function of a configured partitioner, None for those that have a name."""
+    if isinstance(configured, str) and configured in KEY_RULES:
+        return None
     found = resolve_class_setting("partitioner.class", configured)
     if found is None:
         return None
@@ -93,7 +133,7 @@ class StickyPartitioner:
         "_table",
         "_table_ms",
         "_taken_bytes",
-        "hash_keys",
+        "key_rule",
         "partition",
         "partition_count",
     )
@@ -104,14 +144,14 @@ class StickyPartitioner:
         *,
         switch_bytes: int,
         is_adaptive: bool,
-        hash_keys: bool,
+        key_rule: int,
         random: Random,
     ) -> None:
         self.partition = -1
         """The present choice; -1 before `on_partitions` was called."""
         self.partition_count = 0
         """How many partitions the topic has. There may be more queues, of partitions gone since."""
-        self.hash_keys = hash_keys
+        self.key_rule = key_rule
         self._loads = loads
         self._switch_bytes = switch_bytes
         self._is_adaptive = is_adaptive
@@ -130,8 +170,8 @@ class StickyPartitioner:
         present turn's."""
         if item.partition is not None:
             return item.partition, False
-        if item.key is not None and self.hash_keys:
-            return partition_of_key(item.key, self.partition_count), False
+        if is_hashed(self.key_rule, item.key):
+            return partition_of_key(item.key or b"", self.partition_count, self.key_rule), False
         return self.partition, True
 
     def on_partitions(self, partition_count: int, now_ms: int) -> None:

@@ -5,8 +5,12 @@ from __future__ import annotations
 from contextlib import nullcontext
 from typing import TYPE_CHECKING
 
+from hypothesis import strategies as st
+
 from pykclient.accel import pure
+from pykclient.accel.key_rule import IGNORE_KEYS
 from pykclient.accel.pure.varint import encode_varint
+from pykclient.producer.partitioner import KEY_RULES
 from pykclient.types import TimestampType
 
 if TYPE_CHECKING:
@@ -24,6 +28,10 @@ ROWS: list[Row] = [
     (1003, b"last", b"v" * 300, (("ü", b""),)),
 ]
 """A sample: null and empty fields, headers, a record of more than a byte's length."""
+
+
+RULES = st.sampled_from([IGNORE_KEYS, *KEY_RULES.values()])
+"""Rules for keys that divide rows: of the others each record has a partition already."""
 
 
 def new_appender(

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pytest
 
+from pykclient.accel.key_rule import MURMUR2
 from pykclient.accel.pure.appender import HEADER_COUNT_MAX
 from pykclient.errors.base import SerializationError
 from pykclient.producer.bulk.arrow import ArrowTables
@@ -49,7 +50,7 @@ def core_cases(core: ModuleType) -> Iterator[Case]:
 
     def divided(counts: Sequence[int], **columns: Any) -> object:
         return block(keys=names).by_partition(
-            counts, hash_keys=True, take_turn=lambda topic, size_bytes: (0, 1), **columns
+            counts, key_rule=MURMUR2, take_turn=lambda topic, size_bytes: (0, 1), **columns
         )
 
     one = column.repeated(b"x", 1)

@@ -12,8 +12,9 @@ from hypothesis import strategies as st
 
 from pykclient.accel import pure
 from pykclient.accel.batch_layout import HEADER_SIZE_BYTES
+from pykclient.accel.key_rule import CRC32, EMPTY_IS_SPREAD, IGNORE_KEYS, MURMUR2, NULL_IS_HASHED
 from pykclient.records.builder import batch_size_upper_bound
-from tests.accel.records import appended, new_appender, records_of
+from tests.accel.records import RULES, appended, new_appender, records_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -194,14 +195,14 @@ def test_taken_rows_are_numbered_in_the_whole(core: ModuleType) -> None:
         range(103, 104),
         0,
     ]
-    groups = block.by_partition([1000], hash_keys=True, take_turn=no_turn)
+    groups = block.by_partition([1000], key_rule=MURMUR2, take_turn=no_turn)
     numbers = sorted(list(group.rows.take(len(group.rows))) for group in groups)
     assert numbers == [[100, 102, 103], [101]]
 
 
 def test_scattered_rows_in_a_row_are_a_range(core: ModuleType) -> None:
     block = block_of(core, [b""] * 4, keys=[b"a", b"b", b"b", b"a"])
-    groups = block.by_partition([1000], hash_keys=True, take_turn=no_turn)
+    groups = block.by_partition([1000], key_rule=MURMUR2, take_turn=no_turn)
     taken = [group.rows.take(2) for group in groups]
     assert [numbers for numbers in taken if isinstance(numbers, range)] == [range(1, 3)]
 
@@ -235,11 +236,31 @@ def test_keys_go_where_java_puts_them_and_keep_their_order(
         model(0, taken_bytes)
     turns = Turns(partition_count)
     groups = block_of(core, values, keys=keys).by_partition(
-        [partition_count], hash_keys=True, take_turn=turns
+        [partition_count], key_rule=MURMUR2, take_turn=turns
     )
     assert placed(core, groups) == expected
     assert len(groups) == len(expected)
     assert turns.calls == model.calls
+
+
+@pytest.mark.parametrize("keys", [None, [b"", None, b"k"]])
+def test_rows_without_a_key_are_hashed_or_spread_as_the_rule_says(
+    core: ModuleType, keys: list[bytes | None] | None
+) -> None:
+    values = [b"0", b"1", b"2"]
+    block = block_of(core, values, keys=keys)
+    groups = block.by_partition([7], key_rule=CRC32 | NULL_IS_HASHED, take_turn=no_turn)
+    by_key = pure.partition_of_key(b"k", 7, CRC32)
+    expected = {(0, 0): values} if keys is None else {(0, 0): [b"0", b"1"], (0, by_key): [b"2"]}
+    assert by_key != 0
+    assert placed(core, groups) == expected
+    groups = block.by_partition([7], key_rule=CRC32 | EMPTY_IS_SPREAD, take_turn=Turns(7))
+    if keys is None:
+        assert placed(core, groups) == {(0, None): values}
+    else:
+        first, second = Turns(7)(0, 0)[0], by_key
+        assert first != second
+        assert placed(core, groups) == {(0, first): [b"0", b"1"], (0, second): [b"2"]}
 
 
 def test_rows_that_may_go_anywhere_are_divided_where_others_may_not(core: ModuleType) -> None:
@@ -249,7 +270,7 @@ def test_rows_that_may_go_anywhere_are_divided_where_others_may_not(core: Module
     turns = Turns(2)
     groups = block.by_partition(
         [2, 2, 2],
-        hash_keys=True,
+        key_rule=MURMUR2,
         take_turn=turns,
         topics=array("i", [0, 0, 1, 2, 0, 2, 1]),
         partitions=array("i", [-1, 0, -1, 1, -1, -1, -1]),
@@ -269,14 +290,14 @@ def test_rows_that_may_go_anywhere_are_divided_where_others_may_not(core: Module
     ),
     has_topics=st.booleans(),
     has_partitions=st.booleans(),
-    hash_keys=st.booleans(),
+    key_rule=RULES,
 )
 def test_both_cores_divide_alike(
     rows: list[tuple[int, int, bytes | None, bytes | None]],
     *,
     has_topics: bool,
     has_partitions: bool,
-    hash_keys: bool,
+    key_rule: int,
 ) -> None:
     compiled = pytest.importorskip("pykclient.accel.compiled", reason="not built")
     topics, partitions, keys, values = zip(*rows, strict=True)
@@ -285,7 +306,7 @@ def test_both_cores_divide_alike(
         turns = Turns(3)
         groups = block_of(core, values, keys=keys).by_partition(
             [3, 3, 3] if has_topics else [3],
-            hash_keys=hash_keys,
+            key_rule=key_rule,
             take_turn=turns,
             topics=array("i", topics) if has_topics else None,
             partitions=array("i", partitions) if has_partitions else None,
@@ -310,7 +331,7 @@ def test_a_turn_ends_with_the_row_that_takes_its_last_byte(core: ModuleType) -> 
     values = [b"%d" % number for number in range(9)]
     keys = [b"key", *[None] * 8]
     groups = block_of(core, values, keys=keys).by_partition(
-        [3], hash_keys=True, take_turn=take_turn
+        [3], key_rule=MURMUR2, take_turn=take_turn
     )
     by_key = pure.partition_of_key(b"key", 3)
     expected = {2: [b"1", b"2"], 0: [b"3", b"4", b"5"], 1: [b"6", b"7", b"8"]}
@@ -321,7 +342,7 @@ def test_a_turn_ends_with_the_row_that_takes_its_last_byte(core: ModuleType) -> 
 
 def test_a_partition_that_came_since_has_its_turn_the_next_time(core: ModuleType) -> None:
     block = block_of(core, [b"0", b"1"], keys=[b"k", None])
-    groups = block.by_partition([2], hash_keys=True, take_turn=lambda topic, size: (5, 100))
+    groups = block.by_partition([2], key_rule=MURMUR2, take_turn=lambda topic, size: (5, 100))
     assert b"1" in placed(core, groups)[0, 1]
 
 
@@ -331,12 +352,12 @@ def test_a_turn_that_fails_divides_nothing(core: ModuleType) -> None:
 
     block = block_of(core, [b"0", b"1"], keys=[b"k", None])
     with pytest.raises(OSError, match="no turn"):
-        block.by_partition([2], hash_keys=True, take_turn=take_turn)
+        block.by_partition([2], key_rule=MURMUR2, take_turn=take_turn)
 
 
 def test_keys_do_not_matter_where_they_are_not_hashed(core: ModuleType) -> None:
     block = block_of(core, [b"1", b"2"], keys=[b"a", b"b"])
-    (group,) = block.by_partition([7], hash_keys=False, take_turn=no_turn)
+    (group,) = block.by_partition([7], key_rule=IGNORE_KEYS, take_turn=no_turn)
     assert (group.topic, group.partition, len(group.rows)) == (0, None, 2)
 
 
@@ -344,7 +365,7 @@ def test_a_row_may_name_its_partition_and_its_topic(core: ModuleType) -> None:
     block = block_of(core, [b"0", b"1", b"2", b"3", b"4"], keys=[None, None, b"k", None, b"k"])
     groups = block.by_partition(
         [3, 5],
-        hash_keys=True,
+        key_rule=MURMUR2,
         take_turn=lambda topic, size_bytes: (3, 10),
         topics=array("i", [0, 1, 1, 0, 1]),
         partitions=array("i", [2, -1, 4, 2, -1]),

@@ -9,8 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pykclient.accel import pure
+from pykclient.accel.key_rule import RANDOM, ROUND_ROBIN
 from tests.accel.fuzzing import fuzz
-from tests.accel.records import new_appender, sealed_bytes
+from tests.accel.records import RULES, new_appender, sealed_bytes
 
 if TYPE_CHECKING:
     from types import ModuleType
@@ -107,22 +108,26 @@ PARTITIONS = st.none() | st.integers(-1, 4) | st.sampled_from([True, "1", 2**70,
         max_size=12,
     ),
     is_open=st.lists(st.booleans(), min_size=4, max_size=4),
-    hash_keys=st.booleans(),
+    key_rule=RULES | st.sampled_from([ROUND_ROBIN, RANDOM]),
+    choices=st.lists(st.integers(-1, 5), max_size=4),
 )
-def test_sending(records: list[tuple[Any, ...]], is_open: list[bool], *, hash_keys: bool) -> None:
+def test_sending(
+    records: list[tuple[Any, ...]], is_open: list[bool], key_rule: int, choices: list[int]
+) -> None:
     states = []
     for core in (pure, COMPILED):
         slow_calls: list[tuple[object, ...]] = []
         send_core: Any = core.SendCore(
             lambda *arguments, calls=slow_calls: calls.append(arguments), lambda: NOW_MS * 10**6
         )
-        topic = core.TopicAppenders(4, hash_keys=hash_keys)
+        topic = core.TopicAppenders(4, key_rule=key_rule, turn=2**32 - 2)
         appenders = [new_appender(core, 500) for _ in range(4)]
         topic.open[:] = [
             appender if opened else None
             for appender, opened in zip(appenders, is_open, strict=True)
         ]
         topic.sticky = topic.open[2]
+        topic.choices = choices
         send_core.topics["t"] = topic
         results = [
             result_of(
@@ -138,4 +143,5 @@ def test_sending(records: list[tuple[Any, ...]], is_open: list[bool], *, hash_ke
         ]
         seen = [state_of(appender) for appender in appenders]
         states.append((results, slow_calls, seen, [sealed_bytes(each) for each in appenders]))
+        assert 0 <= topic.turn < 2**32
     assert states[0] == states[1]

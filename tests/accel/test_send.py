@@ -2,10 +2,19 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from pykclient.accel.key_rule import (
+    CRC32,
+    EMPTY_IS_SPREAD,
+    IGNORE_KEYS,
+    NULL_IS_HASHED,
+    RANDOM,
+    ROUND_ROBIN,
+)
 from tests.accel.records import new_appender, records_of
 
 if TYPE_CHECKING:
@@ -94,9 +103,63 @@ def test_the_sign_of_a_hash_does_not_count(
 
 
 def test_keys_choose_nothing_when_they_are_to_be_ignored(sending: Sending) -> None:
-    sending.topic.hash_keys = False
+    sending.topic.key_rule = IGNORE_KEYS
     sending.send.send("t", b"value", b"foobar")
     assert sending.counts() == [0, 1, 0, 0]
+
+
+def test_a_record_without_a_key_is_hashed_where_the_rule_says_so(sending: Sending) -> None:
+    sending.topic.key_rule = CRC32 | NULL_IS_HASHED
+    sending.send.send("t", b"value")
+    sending.send.send("t", b"value", b"")
+    assert sending.counts() == [2, 0, 0, 0]
+
+
+def test_an_empty_key_is_none_where_the_rule_says_so(sending: Sending) -> None:
+    sending.topic.key_rule = CRC32 | EMPTY_IS_SPREAD
+    sending.send.send("t", b"value", b"")
+    assert sending.counts() == [0, 1, 0, 0]
+
+
+def test_round_robin_takes_the_choices_in_turn_whatever_the_key(sending: Sending) -> None:
+    sending.topic.key_rule = ROUND_ROBIN
+    sending.topic.choices = [0, 1, 3]
+    for number in range(5):
+        sending.send.send("t", b"value", b"key")
+        assert sending.topic.turn == number + 1
+    assert sending.counts() == [2, 2, 0, 1]
+
+
+def test_the_slow_path_gets_the_partition_that_was_chosen(sending: Sending) -> None:
+    """Goal: no choice is lost where a batch has to be begun first (KAFKA-9965)."""
+    sending.topic.key_rule = ROUND_ROBIN
+    sending.topic.choices = [2, 0]
+    sending.topic.open[2] = None
+    assert sending.send.send("t", b"value", b"key") == SLOW
+    sending.send.send("t", b"value", b"key")
+    assert sending.slow_calls == [("t", b"value", b"key", 2, None, None, None)]
+    assert sending.counts() == [1, 0, 0, 0]
+
+
+@pytest.mark.parametrize("choices", [[], [4], [-1]])
+def test_without_a_partition_to_choose_the_slow_path_chooses(
+    sending: Sending, choices: list[int]
+) -> None:
+    sending.topic.key_rule = ROUND_ROBIN
+    sending.topic.choices = choices
+    assert sending.send.send("t", b"value") == SLOW
+    assert sending.slow_calls == [("t", b"value", None, None, None, None, None)]
+
+
+def test_random_choices_are_spread_evenly(core: ModuleType) -> None:
+    topic = core.TopicAppenders(7, key_rule=RANDOM, turn=12345)
+    topic.choices = [0, 2, 4, 6]
+    counts = Counter(topic.next_choice() for _ in range(8_000))
+    assert set(counts) == {0, 2, 4, 6}
+    assert max(counts.values()) < 1.15 * min(counts.values())
+    pairs = Counter((topic.next_choice(), topic.next_choice()) for _ in range(16_000))
+    assert len(pairs) == 16
+    assert max(pairs.values()) < 1.3 * min(pairs.values())
 
 
 def test_everything_given_is_used(sending: Sending) -> None:

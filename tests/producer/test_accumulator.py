@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from pykclient.accel.key_rule import MURMUR2
 from pykclient.errors import ClosedError, DeliveryTimeoutError
 from pykclient.network.cluster.cluster import Cluster, TopicInfo
 from pykclient.network.manager import Operation
@@ -283,7 +284,17 @@ def test_a_topic_is_known_with_its_partitions_while_the_cluster_has_it(bench: Se
     assert bench.accumulator.partition_count(TOPIC) == 3
     assert bench.fast_topics[TOPIC].open == [None] * 3
     assert len(before.open) == 2  # which a `send` may be reading
-    assert bench.fast_topics[TOPIC].hash_keys is before.hash_keys is True
+    assert bench.fast_topics[TOPIC].key_rule == before.key_rule == MURMUR2
+
+
+def test_round_robin_leaves_out_partitions_without_a_leader_as_java_does() -> None:
+    bench = SenderBench(leaders=(1, 1, None, 2, 2), partitioner="round_robin")
+    chosen = [bench.accumulator.next_choice(TOPIC) for _ in range(6)]
+    assert chosen == [0, 1, 3, 4, 0, 1]  # Kafka's RoundRobinPartitioner of 4.3.1, called likewise
+    bench.lead(None, None, None, None, None)
+    assert [bench.accumulator.next_choice(TOPIC) for _ in range(6)] == [1, 2, 3, 4, 0, 1]
+    bench.forget_topic()
+    assert bench.accumulator.next_choice(TOPIC) == -1
 
 
 def test_a_queue_has_the_leader_that_the_metadata_names_and_lists(bench: SenderBench) -> None:

@@ -345,6 +345,25 @@ def test_an_own_partitioner_is_called_for_each_record() -> None:
     assert producer.logs == {("t", 1): [b"a", b"c"], ("t", 0): [b"b"]}
 
 
+@WORKS_WITH_THE_APPLICATIONS_CODE
+def test_a_named_partitioner_divides_rows_as_it_does_records() -> None:
+    producer = new(partitioner="round_robin")
+    producer.send_batch("t", [b"a", b"b", b"c", b"d"], [b"k"] * 4)
+    producer.send_batch("t", [b"e", b"f"], partition=0)
+    producer.send_batch("t", [b"g"])
+    settle(producer)
+    assert producer.logs == {
+        ("t", 0): [b"a", b"d", b"e", b"f"],
+        ("t", 1): [b"b", b"g"],
+        ("t", 2): [b"c"],
+    }
+    producer = new(partitioner="consistent")
+    producer.send_batch("t", [b"a", b"b", b"c"], [b"123456789", None, b""])
+    settle(producer)
+    crc32 = 0xCBF43926  # of these digits, by which implementations of it are checked
+    assert producer.logs == {("t", 0): [b"b", b"c"], ("t", crc32 % 3): [b"a"]}
+
+
 class Witness:
     """An interceptor that adds to the value, and receives what becomes of the records."""
 

@@ -83,6 +83,26 @@ def test_short_and_kafkas_names_of_class_settings_are_the_same() -> None:
         assert make_config(**{key: [choose]}).interceptors == (choose,)
 
 
+@pytest.mark.parametrize(
+    ("given", "partitioner"),
+    [
+        ("consistent_random", "consistent_random"),
+        (" fnv1a ", "fnv1a"),
+        ("org.apache.kafka.clients.producer.RoundRobinPartitioner", "round_robin"),
+        ("org.apache.kafka.clients.producer.internals.DefaultPartitioner", "murmur2_random"),
+        ("my_package.mine:Mine", "my_package.mine:Mine"),
+    ],
+)
+def test_a_partitioner_has_librdkafkas_name_or_javas(given: str, partitioner: str) -> None:
+    assert make_config(partitioner=given).partitioner == partitioner
+
+
+def test_a_named_partitioner_that_is_to_ignore_keys_is_refused() -> None:
+    with pytest.raises(ConfigError, match=r"ignore\.keys=true contradicts .*=consistent,"):
+        make_config(partitioner="consistent", partitioner_ignore_keys=True)
+    assert make_config(partitioner=max, partitioner_ignore_keys=True).partitioner is max
+
+
 def test_both_names_of_a_class_setting_at_once_are_refused() -> None:
     with pytest.raises(ConfigError, match="'partitioner_class' and 'partitioner' are the same"):
         make_config(partitioner="a:b", partitioner_class="a:c")

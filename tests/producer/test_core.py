@@ -129,6 +129,54 @@ def test_ignored_keys_go_where_records_without_a_key_go() -> None:
     assert len(results) == 1
 
 
+def partitions_chosen(producer: ScriptedProducer, count: int, **rest: object) -> list[int]:
+    deliveries = [producer.send("t", b"v", **rest) for _ in range(count)]  # type: ignore[arg-type]
+    return [each.batch.partition.partition for each in deliveries]  # type: ignore[union-attr]
+
+
+@pytest.mark.parametrize("settings", [{}, {"value_serializer": bytes.upper}])
+def test_round_robin_takes_partitions_in_turn_as_java_does(settings: dict[str, object]) -> None:
+    """Goal: the same with a serializer, where each record goes the slow way."""
+    java = "org.apache.kafka.clients.producer.RoundRobinPartitioner"
+    producer = ScriptedProducer(partitioner=java, **settings)
+    producer.partition_counts["t"] = 4
+    producer.await_metadata("t")
+    assert bool(producer.topics) == (not settings)
+    assert partitions_chosen(producer, 3, key=b"k") == [0, 1, 2]
+    assert partitions_chosen(producer, 1, partition=0) == [0]
+    assert partitions_chosen(producer, 6) == [3, 0, 1, 2, 3, 0]
+
+
+def test_round_robin_goes_on_where_a_topic_has_got_more_partitions() -> None:
+    producer = ScriptedProducer(partitioner="round_robin")
+    producer.await_metadata("t")
+    assert partitions_chosen(producer, 4) == [0, 1, 2, 0]
+    producer.partition_counts["t"] = 5
+    producer.core.metadata.request_update()
+    producer.turn(3, after_ms=1_000)
+    assert partitions_chosen(producer, 3) == [4, 0, 1]
+
+
+@pytest.mark.parametrize("settings", [{}, {"key_serializer": bytes.lower}])
+def test_random_takes_another_partition_for_each_record(settings: dict[str, object]) -> None:
+    producer = ScriptedProducer(partitioner="random", **settings)
+    producer.await_metadata("t")
+    chosen = partitions_chosen(producer, 90, key=b"k")
+    assert all(chosen.count(partition) > 15 for partition in range(3))
+
+
+@pytest.mark.parametrize("settings", [{}, {"key_serializer": bytes.lower}])
+def test_a_named_partitioner_says_where_records_with_and_without_a_key_go(
+    settings: dict[str, object],
+) -> None:
+    producer = ScriptedProducer(partitioner="consistent", **settings)
+    producer.partition_counts["t"] = 50
+    producer.await_metadata("t")
+    crc32 = 0x352441C2  # of b"abc", as many tools print it
+    assert partitions_chosen(producer, 2, key=b"abc") == [crc32 % 50] * 2
+    assert partitions_chosen(producer, 2) == [0, 0]
+
+
 def test_a_partitioner_of_ones_own_sees_bytes_and_partitions_and_is_checked() -> None:
     seen: list[tuple[object, ...]] = []
 

@@ -10,8 +10,11 @@ from typing import TYPE_CHECKING
 import pytest
 
 from pykclient.accel import partition_of_key
+from pykclient.accel.key_rule import MURMUR2, is_hashed
+from pykclient.config.partitioner_setting import PARTITIONERS
 from pykclient.errors import ConfigError, UsageError
 from pykclient.producer.partitioner import (
+    KEY_RULES,
     LOAD_AGE_MS_MAX,
     PartitionLoad,
     StickyPartitioner,
@@ -26,6 +29,9 @@ if TYPE_CHECKING:
 
 VECTORS = Path(__file__).parents[1] / "golden" / "producer" / "partitions.tsv"
 """Written by Java's own classes: see PartitionVectors.java beside it."""
+
+VECTORS_OF_LIBRDKAFKA = VECTORS.with_name("librdkafka_partitions.tsv")
+"""Written by librdkafka 2.16: see librdkafka_partitions.py beside it."""
 
 SWITCH_BYTES = 1_000
 
@@ -42,12 +48,39 @@ def test_keys_go_to_the_partitions_that_java_chooses() -> None:
         assert chosen == [int(text) for text in partitions], key
 
 
+def test_each_named_partitioner_has_its_rule() -> None:
+    assert tuple(KEY_RULES) == PARTITIONERS
+
+
+@pytest.mark.promise("a partitioner of librdkafka's puts a key where librdkafka puts it")
+def test_keys_go_to_the_partitions_that_librdkafka_chooses() -> None:
+    header, *rows = VECTORS_OF_LIBRDKAFKA.read_text().splitlines()
+    columns = [column.split(" ") for column in header.split("\t")[1:]]
+    spread = []
+    for row in rows:
+        key_hex, *partitions = row.split("\t")
+        key = None if key_hex == "null" else bytes.fromhex(key_hex)
+        for (name, count), partition in zip(columns, partitions, strict=True):
+            rule = KEY_RULES[name]
+            if is_hashed(rule, key):
+                chosen = partition_of_key(key or b"", int(count), rule)
+                assert chosen == int(partition), (name, count, key)
+            elif count == "12":
+                spread.append((name, key))
+    assert spread == [
+        ("consistent_random", None),
+        ("murmur2_random", None),
+        ("fnv1a_random", None),
+        ("consistent_random", b""),
+    ]
+
+
 def sticky(loads: Sequence[PartitionLoad], *, is_adaptive: bool = True) -> StickyPartitioner:
     return StickyPartitioner(
         lambda: loads,
         switch_bytes=SWITCH_BYTES,
         is_adaptive=is_adaptive,
-        hash_keys=True,
+        key_rule=MURMUR2,
         random=Random(5),
     )
 

@@ -22,11 +22,10 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
-from pykclient import Consumer, PartitionInfo, TopicPartition, accel
+from pykclient import Consumer, TopicPartition, accel
 from pykclient.accel import partition_of_key
 from pykclient.errors import ConfigError, KafkaError
 from pykclient.producer.config import ProducerConfig
-from spark_connector.java_partitioners import RoundRobinPartitioner
 from spark_connector.sink import Sink
 from spark_connector.worker_clients import close_waiting
 from tests.testing.test_processes import await_true
@@ -343,16 +342,6 @@ def test_the_round_robin_partitioner_of_java_takes_turns(servers: str) -> None:
     name = "org.apache.kafka.clients.producer.RoundRobinPartitioner"
     found = rows_by_partition(servers, kafka_partitioner=name)
     assert found == [list(range(0, 40, 2)), list(range(1, 40, 2))]
-
-
-def test_the_round_robin_partitioner_leaves_out_partitions_without_a_leader() -> None:
-    partitions = tuple(
-        PartitionInfo("a", number, leader, 1) for number, leader in enumerate([7, None, 8])
-    )
-    partitioner = RoundRobinPartitioner()
-    chosen = [partitioner.partition("a", b"k", None, partitions) for _ in range(4)]
-    assert chosen == [0, 2, 0, 2]
-    assert [partitioner.partition("b", None, None, partitions[1:2]) for _ in range(2)] == [1, 1]
 
 
 def test_a_sink_survives_pickling_and_shows_no_secrets() -> None:

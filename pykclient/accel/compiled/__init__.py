@@ -35,3 +35,4 @@ RecordAppender = send.RecordAppender
 SendCore = send.SendCore
 TopicAppenders = send.TopicAppenders
 partition_of_key = send.partition_of_key
+send.TopicAppenders.next_choice  # noqa: B018  # an older build lacks it, and is not to be used

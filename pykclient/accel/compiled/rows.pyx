@@ -15,7 +15,7 @@ from libc.stdint cimport INT64_MAX, int32_t, int64_t, uint32_t
 from libc.string cimport memcpy
 
 from pykclient.accel.compiled.byte_column cimport ByteColumn, Field, Items, field_at
-from pykclient.accel.compiled.hashes cimport partition_of
+from pykclient.accel.compiled.hashes cimport HASHES, NULL_IS_HASHED, is_hashed, partition_of
 from pykclient.accel.compiled.lock cimport give_core_lock, take_core_lock
 from pykclient.accel.compiled.send cimport RecordAppender
 from pykclient.accel.compiled.varint cimport put_varint, varint_size
@@ -111,14 +111,14 @@ cdef class RowBlock:
         return run_of(self, None, 0, self.count, self.total_bytes)
 
     def by_partition(
-        self, partition_counts, *, bint hash_keys, take_turn, topics=None, partitions=None
+        self, partition_counts, *, int key_rule, take_turn, topics=None, partitions=None
     ):
         """Return the runs that go to each partition, each in the block's order.
 
         `partition_counts` has the topics' numbers of partitions, `topics` each row's topic by its
         place there, None when there is one; `partitions` has each row's partition, -1 to leave it
-        to the key, None when all do. A row with a key goes where Java's producer puts it. One
-        without, or with `hash_keys` False, goes to the sticky partition: in a run of its own, with
+        to the key, None when all do. A row that `key_rule` hashes the key of goes where that says.
+        Any other goes to the sticky partition: in a run of its own, with
         partition None, if no row of its topic has to be anywhere; else it is put in order with
         those that have.
 
@@ -127,10 +127,12 @@ cdef class RowBlock:
         """
         cdef Grouping grouping = Grouping(partition_counts, topics, partitions)
         grouping.check(self)  # before there is memory for no topic at all
-        are_keys_hashed = hash_keys and self.keys is not None
+        are_keys_hashed = key_rule & HASHES and (
+            self.keys is not None or key_rule & NULL_IS_HASHED
+        )
         if self.count and topics is None and partitions is None and not are_keys_hashed:
             return [RowGroup(0, None, self.all_rows())]
-        return grouping.groups(self, hash_keys, take_turn)
+        return grouping.groups(self, key_rule, take_turn)
 
     cdef inline Py_ssize_t size_bytes(self, Py_ssize_t row) noexcept nogil:
         """The most bytes that a row can take in a batch."""
@@ -411,7 +413,7 @@ cdef class Grouping:
             self.bases[topic + 1] = total
         self.group_count = total
 
-    cdef list groups(self, RowBlock block, bint hash_keys, object take_turn):
+    cdef list groups(self, RowBlock block, int key_rule, object take_turn):
         cdef array group_of = clone(INDEXES, block.count, zero=False)
         cdef array counts = clone(NUMBERS, self.group_count + 1, zero=True)
         cdef array sizes = clone(NUMBERS, self.group_count, zero=True)
@@ -426,7 +428,7 @@ cdef class Grouping:
         cdef Turn* turn_of = <Turn*>turns.data.as_longlongs
         with nogil:
             self.choose(
-                block, groups, <const int32_t*>partition_counts.data.as_ints, hash_keys, turn_of
+                block, groups, <const int32_t*>partition_counts.data.as_ints, key_rule, turn_of
             )
         self.count(block, groups, ends + 1, size_bytes, turn_of, take_turn)
         with nogil:
@@ -533,7 +535,7 @@ cdef class Grouping:
         return block.count
 
     cdef void choose(
-        self, RowBlock block, int32_t* groups, const int32_t* partition_counts, bint hash_keys,
+        self, RowBlock block, int32_t* groups, const int32_t* partition_counts, int key_rule,
         Turn* turn_of,
     ) noexcept nogil:
         cdef const int32_t* bases = <const int32_t*>self.bases.data.as_ints
@@ -542,17 +544,23 @@ cdef class Grouping:
         cdef int32_t partition = -1
         cdef int64_t kind
         cdef Field key
-        if hash_keys and block.keys is not None:
+        cdef bint may_hash = key_rule & HASHES and (
+            block.keys is not None or key_rule & NULL_IS_HASHED
+        )
+        key.data = NULL
+        key.size = -1
+        if block.keys is not None:
             keys = &block.keys.items
         for row in range(block.count):
             if self.topics is not NULL:
                 topic = self.topics[row]
             partition = -1 if self.partitions is NULL else self.partitions[row]
-            if partition < 0 and keys is not NULL:
-                key = field_at(keys, row)
-                if key.size >= 0:
+            if partition < 0 and may_hash:
+                if keys is not NULL:
+                    key = field_at(keys, row)
+                if is_hashed(key_rule, key.size):
                     partition = partition_of(
-                        key.data, key.size, <uint32_t>partition_counts[topic]
+                        key_rule, key.data, max(key.size, 0), <uint32_t>partition_counts[topic]
                     )
             kind = SOMEWHERE if partition >= 0 else ANYWHERE
             groups[row] = bases[topic] + partition if partition >= 0 else bases[topic + 1] - 1

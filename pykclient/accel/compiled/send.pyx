@@ -17,12 +17,12 @@ from cpython.bytes cimport (
 )
 from cpython.long cimport PyLong_AsLongLongAndOverflow, PyLong_CheckExact
 from cpython.unicode cimport PyUnicode_AsUTF8AndSize, PyUnicode_CheckExact
-from libc.stdint cimport INT64_MAX, int64_t, uint32_t
+from libc.stdint cimport INT64_MAX, int64_t, uint32_t, uint64_t
 from libc.string cimport memcpy, memset
 from posix.time cimport CLOCK_REALTIME, clock_gettime, timespec
 
 from pykclient.accel.compiled.batch_result cimport BatchResult, Callbacks
-from pykclient.accel.compiled.hashes cimport partition_of
+from pykclient.accel.compiled.hashes cimport EACH_RECORD, MURMUR2, ROUND_ROBIN, is_hashed, partition_of
 from pykclient.accel.compiled.lock cimport give_core_lock, take_core_lock
 from pykclient.accel.compiled.memory cimport give_memory, grow_memory
 from pykclient.accel.compiled.varint cimport put_varint, varint_size
@@ -300,22 +300,51 @@ cdef class TopicAppenders:
     """The open batches of one topic, as `SendCore.send` finds them.
 
     `open` holds an appender or None per partition. `sticky` is the one that records without a key
-    go to, None while none is chosen; it is one of `open`. With `hash_keys` False, records with keys
-    go there too.
+    go to, None while none is chosen; it is one of `open`. `key_rule` says which records with keys
+    go there, too. Where it gives each record a partition of its own, `choices` are the partitions
+    to choose from, and `turn` is what counts the choices.
 
-    Owner: the slow path, which replaces items whole; `send` only reads.
+    Owner: the slow path, which replaces items whole; `send` only reads, and counts `turn` on.
     """
 
     cdef readonly list open
-    cdef public bint hash_keys
+    cdef public list choices
+    cdef public int key_rule
+    cdef public uint32_t turn
     cdef RecordAppender _sticky
     cdef core_lock lock
 
     __class_getitem__ = classmethod(GenericAlias)
 
-    def __cinit__(self, Py_ssize_t partition_count, *, hash_keys=True):
+    def __cinit__(self, Py_ssize_t partition_count, *, int key_rule=MURMUR2, uint32_t turn=0):
         self.open = [None] * partition_count
-        self.hash_keys = hash_keys
+        self.key_rule = key_rule
+        self.choices = []
+        self.turn = turn
+
+    cpdef Py_ssize_t next_choice(self):
+        """Return the partition of the next record, -1 while there is none to choose from.
+
+        `turn` is a counter for `ROUND_ROBIN`, and the state of a xorshift for `RANDOM`: not 0.
+        """
+        cdef list choices = self.choices
+        cdef uint32_t turn
+        cdef uint32_t count = 0 if choices is None else <uint32_t>len(choices)
+        if not count:
+            return -1
+        take_core_lock(&self.lock)
+        turn = self.turn
+        if self.key_rule & ROUND_ROBIN:
+            self.turn = turn + 1
+            turn %= count
+        else:
+            turn ^= turn << 13
+            turn ^= turn >> 17
+            turn ^= turn << 5
+            self.turn = turn
+            turn = <uint32_t>(<uint64_t>turn * count >> 32)
+        give_core_lock(&self.lock)
+        return choices[turn]
 
     @property
     def sticky(self):
@@ -351,7 +380,7 @@ cdef class TopicAppenders:
         cdef Py_ssize_t partition_count = len(self.open)
         if not partition_count:
             return None
-        return self.at(partition_of_bytes(key, <uint32_t>partition_count))
+        return self.at(partition_of_bytes(self.key_rule, key, <uint32_t>partition_count))
 
     cdef inline RecordAppender at(self, Py_ssize_t index):
         if not 0 <= index < len(self.open):
@@ -428,6 +457,7 @@ cdef class SendCore:
         cdef object found = self.topics.get(topic) if PyUnicode_CheckExact(topic) else None
         cdef RecordAppender appender
         cdef Delivery delivery
+        cdef Py_ssize_t chosen
         cdef int64_t time_ms = -1
         cdef int overflow
         if timestamp_ms is not None and PyLong_CheckExact(timestamp_ms):
@@ -443,7 +473,14 @@ cdef class SendCore:
         ):
             if partition is not None:
                 appender = (<TopicAppenders>found).of_partition(partition)
-            elif key is None or not (<TopicAppenders>found).hash_keys:
+            elif (<TopicAppenders>found).key_rule & EACH_RECORD:
+                chosen = (<TopicAppenders>found).next_choice()
+                appender = (<TopicAppenders>found).at(chosen)
+                if 0 <= chosen < len((<TopicAppenders>found).open):
+                    partition = chosen
+            elif not is_hashed(
+                (<TopicAppenders>found).key_rule, -1 if key is None else PyBytes_GET_SIZE(key)
+            ):
                 appender = (<TopicAppenders>found).take_sticky()
             else:
                 appender = (<TopicAppenders>found).of_key(<bytes>key)
@@ -468,16 +505,19 @@ cdef class SendCore:
         return checked_timestamp(self.wall_clock_ns() // 1_000_000)
 
 
-def partition_of_key(bytes key not None, uint32_t partition_count):
-    """Return the partition of a key, as Java's producer chooses it."""
+def partition_of_key(bytes key not None, uint32_t partition_count, int rule=MURMUR2):
+    """Return the partition of a key by the hash of a rule, which must have one."""
     if not partition_count:
         raise ZeroDivisionError("a topic has no partition")
-    return partition_of_bytes(key, partition_count)
+    return partition_of_bytes(rule, key, partition_count)
 
 
-cdef inline uint32_t partition_of_bytes(bytes key, uint32_t partition_count):
+cdef inline uint32_t partition_of_bytes(int rule, bytes key, uint32_t partition_count):
+    """Of None, where an empty key goes."""
+    if key is None:
+        return partition_of(rule, NULL, 0, partition_count)
     return partition_of(
-        <const unsigned char*>PyBytes_AS_STRING(key), PyBytes_GET_SIZE(key), partition_count
+        rule, <const unsigned char*>PyBytes_AS_STRING(key), PyBytes_GET_SIZE(key), partition_count
     )
 
 

@@ -14,6 +14,7 @@ from array import array
 from itertools import repeat
 from typing import TYPE_CHECKING, Final, NamedTuple, TypeVar
 
+from pykclient.accel.key_rule import HASHES, NULL_IS_HASHED, is_hashed
 from pykclient.accel.pure.hashes import partition_of_key
 from pykclient.errors.base import SerializationError
 
@@ -107,7 +108,7 @@ class RowBlock:
         self,
         partition_counts: Sequence[int],
         *,
-        hash_keys: bool,
+        key_rule: int,
         take_turn: TakeTurn,
         topics: Sequence[int] | None = None,
         partitions: Sequence[int] | None = None,
@@ -116,8 +117,8 @@ class RowBlock:
 
         `partition_counts` has the topics' numbers of partitions, `topics` each row's topic by its
         place there, None when there is one; `partitions` has each row's partition, -1 to leave it
-        to the key, None when all do. A row with a key goes where Java's producer puts it. One
-        without, or with `hash_keys` False, goes to the sticky partition: in a run of its own, with
+        to the key, None when all do. A row that `key_rule` hashes the key of goes where that says.
+        Any other goes to the sticky partition: in a run of its own, with
         partition None, if no row of its topic has to be anywhere; else it is put in order with
         those that have.
 
@@ -125,15 +126,19 @@ class RowBlock:
         and returns the partition whose turn it is then, and how many bytes it takes at least.
         """
         self._check(partition_counts, topics, partitions)
-        are_keys_hashed = hash_keys and self._keys is not None
+        are_keys_hashed = key_rule & HASHES and (
+            self._keys is not None or key_rule & NULL_IS_HASHED
+        )
         if len(self) and topics is None and partitions is None and not are_keys_hashed:
             return [RowGroup(0, None, self.all_rows())]
         topic_of = [0] * len(self) if topics is None else topics
         chosen = list(repeat(-1, len(self)) if partitions is None else partitions)
-        if hash_keys and self._keys is not None:
-            for row, key in enumerate(self._keys):
-                if chosen[row] < 0 and key is not None:
-                    chosen[row] = partition_of_key(key, partition_counts[topic_of[row]])
+        if are_keys_hashed:
+            keys = repeat(None, len(self)) if self._keys is None else self._keys
+            for row, key in enumerate(keys):
+                if chosen[row] < 0 and is_hashed(key_rule, key):
+                    count = partition_counts[topic_of[row]]
+                    chosen[row] = partition_of_key(key or b"", count, key_rule)
         self._spread(topic_of, chosen, partition_counts, take_turn)
         groups: dict[tuple[int, int], array[int]] = {}
         for row, place in enumerate(zip(topic_of, chosen, strict=True)):

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Generic, TypeVar
 
+from pykclient.accel.key_rule import EACH_RECORD, MURMUR2, ROUND_ROBIN, is_hashed
 from pykclient.accel.pure.appender import INT64_MAX
 from pykclient.accel.pure.hashes import partition_of_key
 
@@ -28,18 +29,38 @@ class TopicAppenders(Generic[T]):
     """The open batches of one topic, as `SendCore.send` finds them.
 
     `open` holds an appender or None per partition. `sticky` is the one that records without a key
-    go to, None while none is chosen; it is one of `open`. With `hash_keys` False, records with keys
-    go there too.
+    go to, None while none is chosen; it is one of `open`. `key_rule` says which records with keys
+    go there, too. Where it gives each record a partition of its own, `choices` are the partitions
+    to choose from, and `turn` is what counts the choices.
 
-    Owner: the slow path, which replaces items whole; `send` only reads.
+    Owner: the slow path, which replaces items whole; `send` only reads, and counts `turn` on.
     """
 
-    __slots__ = ("hash_keys", "open", "sticky")
+    __slots__ = ("choices", "key_rule", "open", "sticky", "turn")
 
-    def __init__(self, partition_count: int, *, hash_keys: bool = True) -> None:
+    def __init__(self, partition_count: int, *, key_rule: int = MURMUR2, turn: int = 0) -> None:
         self.open: list[RecordAppender[T] | None] = [None] * partition_count
         self.sticky: RecordAppender[T] | None = None
-        self.hash_keys = hash_keys
+        self.key_rule = key_rule
+        self.choices: list[int] = []
+        self.turn = turn
+
+    def next_choice(self) -> int:
+        """Return the partition of the next record, -1 while there is none to choose from.
+
+        `turn` is a counter for `ROUND_ROBIN`, and the state of a xorshift for `RANDOM`: not 0.
+        """
+        choices, turn = self.choices, self.turn
+        if not choices:
+            return -1
+        if self.key_rule & ROUND_ROBIN:
+            self.turn = turn + 1 & 0xFFFFFFFF
+            return choices[turn % len(choices)]
+        turn ^= turn << 13 & 0xFFFFFFFF
+        turn ^= turn >> 17
+        turn ^= turn << 5 & 0xFFFFFFFF
+        self.turn = turn
+        return choices[turn * len(choices) >> 32]
 
 
 class SendCore(Generic[T]):
@@ -116,10 +137,16 @@ class SendCore(Generic[T]):
             if partition is not None:
                 is_there = type(partition) is int and 0 <= partition < len(found.open)
                 appender = found.open[partition] if is_there else None
-            elif key is None or not found.hash_keys:
+            elif found.key_rule & EACH_RECORD:
+                chosen = found.next_choice()
+                is_there = 0 <= chosen < len(found.open)
+                partition = chosen if is_there else None
+                appender = found.open[chosen] if is_there else None
+            elif not is_hashed(found.key_rule, key):
                 appender = found.sticky
             else:
-                appender = found.open[partition_of_key(key, len(found.open))]
+                count = len(found.open)
+                appender = found.open[partition_of_key(key or b"", count, found.key_rule)]
             if appender is not None:
                 delivery = appender.append(
                     self._wall_clock_ns() // 1_000_000 if timestamp_ms is None else timestamp_ms,

@@ -79,6 +79,7 @@ class RecordAccumulator:
         # Not a method of ours that passes the call on: each record would pay for that.
         self.append = self._open_batches.append
         self.take_turn = self._open_batches.take_turn
+        self.next_choice = self._topics.next_choice
         self._incomplete: OrderedDict[ProducerBatch, PartitionQueue] = OrderedDict()
         self._queues_waiting: dict[PartitionQueue, None] = {}
         self._unreported: set[ProducerBatch] = set()

@@ -17,9 +17,10 @@ from collections import deque
 from typing import TYPE_CHECKING, NamedTuple
 
 from pykclient.accel import TopicAppenders
+from pykclient.accel.key_rule import RANDOM
 from pykclient.network.manager import NEVER_MS
 from pykclient.producer.accumulator.batch import Leader, batch_size_bytes
-from pykclient.producer.partitioner import PartitionLoad, StickyPartitioner
+from pykclient.producer.partitioner import PartitionLoad, StickyPartitioner, key_rule_of
 from pykclient.types import TopicPartition
 
 if TYPE_CHECKING:
@@ -120,14 +121,14 @@ class TopicQueues:
 
     __slots__ = ("appenders", "is_known", "layout", "name", "queues", "sticky")
 
-    def __init__(self, name: str, sticky: StickyPartitioner) -> None:
+    def __init__(self, name: str, sticky: StickyPartitioner, turn: int) -> None:
         self.name = name
         self.sticky = sticky
         self.is_known = False
         self.layout = Layout((), {})
         self.queues = _Queues(self)
         self.appenders: TopicAppenders[RecordMetadata]
-        self.resize(0)
+        self.resize(0, turn)
 
     def leader(self, partition: int) -> Leader:
         """Return a partition's leader, as the metadata has it. Any thread."""
@@ -137,12 +138,18 @@ class TopicQueues:
         info = partitions[partition]
         return Leader(info.leader_id if info.leader_id in nodes else None, info.leader_epoch)
 
+    def led_partitions(self) -> list[int]:
+        """Return the partitions that have a leader; all if none has."""
+        partitions, nodes = self.layout
+        led = [info.partition for info in partitions if info.leader_id in nodes]
+        return led or [info.partition for info in partitions]
+
     def used_queues(self) -> list[PartitionQueue]:
         return list(self.queues.copy().values())
 
-    def resize(self, partition_count: int) -> None:
+    def resize(self, partition_count: int, turn: int) -> None:
         # Replaced whole, since `send` reads it at any time. Its gaps are filled as batches begin.
-        self.appenders = TopicAppenders(partition_count, hash_keys=self.sticky.hash_keys)
+        self.appenders = TopicAppenders(partition_count, key_rule=self.sticky.key_rule, turn=turn)
 
 
 class TopicTable:
@@ -161,6 +168,7 @@ class TopicTable:
         self.slow_node_ids: frozenset[int] = frozenset()
         """Nodes that have taken nothing for too long: sticky partitions avoid them (KIP-794)."""
         self._config = config
+        self._key_rule = key_rule_of(config)
         self._random = random
         self._fast_topics = fast_topics
         self._is_closed = False
@@ -170,6 +178,12 @@ class TopicTable:
         """Return a topic that is known, None if it is not. Any thread."""
         topic = self._topics.get(name)
         return topic if topic is not None and topic.is_known else None
+
+    def next_choice(self, name: str) -> int:
+        """Return the next partition where each record has one of its own; -1 if the topic is not
+        known. Any thread."""
+        topic = self.get(name)
+        return -1 if topic is None else topic.appenders.next_choice()
 
     def queue(self, partition: TopicPartition) -> PartitionQueue:
         return self._topics[partition.topic].queues[partition.partition]
@@ -199,10 +213,11 @@ class TopicTable:
         topic = self._topics.get(info.name) or self._new_topic(info.name)
         partition_count = len(info.partitions)
         if partition_count != topic.sticky.partition_count:
-            topic.resize(partition_count)
+            topic.resize(partition_count, topic.appenders.turn)
         layout = Layout(info.partitions, cluster.nodes)
         if layout != topic.layout:
             topic.layout = layout
+            topic.appenders.choices = topic.led_partitions()
             yield from topic.used_queues()
         topic.sticky.on_partitions(partition_count, now_ms)
         topic.is_known = True
@@ -215,10 +230,12 @@ class TopicTable:
             lambda: self._loads(topic),
             switch_bytes=batch_size_bytes(self._config),
             is_adaptive=self._config.partitioner_adaptive_partitioning_enable,
-            hash_keys=not self._config.partitioner_ignore_keys,
+            key_rule=self._key_rule,
             random=self._random,
         )
-        topic = TopicQueues(name, sticky)
+        # A counter begins at 0, the state of a xorshift never does.
+        turn = self._random.getrandbits(32) | 1 if self._key_rule & RANDOM else 0
+        topic = TopicQueues(name, sticky, turn)
         return topic
 
     def _loads(self, topic: TopicQueues) -> list[PartitionLoad]:

@@ -15,11 +15,13 @@ from collections import deque
 from typing import TYPE_CHECKING, cast
 
 from pykclient.accel import Delivery
+from pykclient.accel.key_rule import IGNORE_KEYS
 from pykclient.errors import KafkaError
 from pykclient.producer.accumulator.append import AppendedRows
 from pykclient.producer.bulk.arrow import ArrowTables
 from pykclient.producer.bulk.delivery import BulkResult
 from pykclient.producer.bulk.table import RowTables
+from pykclient.producer.partitioner import chooses_each_record, key_rule_of
 from pykclient.producer.record import Rows
 
 if TYPE_CHECKING:
@@ -69,15 +71,16 @@ class BulkSender:
         return Delivery(result, 0)
 
     def _partitioned(self, block: TableBlock, topics: Sequence[str]) -> TableBlock:
-        """Have the application's partitioner choose for the rows that name no partition."""
+        """Have the partitioner choose for the rows that name no partition."""
         if isinstance(block.partitions, int):
             return block
         named = [-1] * len(block.rows) if block.partitions is None else block.partitions
         codes = [0] * len(block.rows) if block.topics is None else block.topics
         chosen = array("i")
+        is_blind = chooses_each_record(self._core.config)
         for row, (topic, partition) in enumerate(zip(codes, named, strict=True)):
             if partition < 0:
-                key, value = block.rows.key_and_value(row)
+                key, value = (None, None) if is_blind else block.rows.key_and_value(row)
                 partition = self._core.choose_partition(topics[topic], key, value)
             chosen.append(partition)
         return block._replace(partitions=chosen)
@@ -121,6 +124,7 @@ class BulkSending:
         self._core = core
         self._topics = table.topics
         self._blocks = deque(table.blocks)
+        self._key_rule = key_rule_of(core.config)
         self._result = result
         self._lanes: deque[Rows] = deque()
 
@@ -158,7 +162,7 @@ class BulkSending:
         groups = rows.by_partition(
             counts,
             # All keys go to an only partition, without a look at each.
-            hash_keys=not self._core.config.partitioner_ignore_keys and counts != [1],
+            key_rule=IGNORE_KEYS if counts == [1] else self._key_rule,
             take_turn=self._take_turn,
             topics=topics,
             partitions=partitions,

@@ -1,0 +1,42 @@
+"""What a topic's partitioner does with keys, as one number that both cores read.
+
+The lowest two bits name the hash, 0 for none: then records with a key go where those without one
+go. The other bits are exceptions. `ROUND_ROBIN` and `RANDOM` stand alone: each record is given a
+partition by itself, without a look at its key.
+
+Owner: no state.
+Source: Java classes ``BuiltInPartitioner``, ``RoundRobinPartitioner``; librdkafka's setting
+``partitioner``.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+IGNORE_KEYS: Final = 0
+MURMUR2: Final = 1
+"""Of the hash without its sign, modulo the number of partitions, as in Java."""
+
+CRC32: Final = 2
+FNV1A: Final = 3
+"""32 bits, of which librdkafka (after Sarama) takes the absolute value."""
+
+HASHES: Final = 3
+NULL_IS_HASHED: Final = 4
+"""A record without a key goes where an empty key goes, rather than to the sticky partition."""
+
+EMPTY_IS_SPREAD: Final = 8
+"""A record with an empty key goes to the sticky partition, as if it had none."""
+
+ROUND_ROBIN: Final = 16
+RANDOM: Final = 32
+EACH_RECORD: Final = ROUND_ROBIN | RANDOM
+
+
+def is_hashed(rule: int, key: bytes | None) -> bool:
+    """Whether a record's partition follows from its key."""
+    if not rule & HASHES:
+        return False
+    if key is None:
+        return bool(rule & NULL_IS_HASHED)
+    return bool(key) or not rule & EMPTY_IS_SPREAD
