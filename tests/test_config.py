@@ -6,6 +6,7 @@ import csv
 import inspect
 import pickle
 import re
+from functools import cache
 from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
@@ -103,21 +104,36 @@ def test_every_setting_is_read_by_the_client_that_has_it(config: type[ClientConf
     folders = [PACKAGE / config.client, PACKAGE / "network"]
     files = [file for folder in folders for file in folder.rglob("*.py") if file.stem != "config"]
     source = "\n".join(file.read_text(encoding="utf-8") for file in files)
+    read = set(re.findall(r"\b_?config\.(\w+)", source))
     names = [setting.name for setting in config.settings()]
-    assert [name for name in names if not _is_read(config, name, source)] == []
+    assert [name for name in names if not _is_read(config, name, read)] == []
 
 
-def _is_read(config: type[ClientConfig], name: str, source: str) -> bool:
-    """Whether a client reads a setting, itself or by a property of the config made of it."""
-    properties = [
-        key
-        for kind in config.__mro__
+def _is_read(config: type[ClientConfig], name: str, read: set[str]) -> bool:
+    """Whether a client reads a setting, itself or by properties and methods of the config."""
+    found, ways = {name}, [name]
+    while ways:
+        way = ways.pop()
+        if way in read:
+            return True
+        users = {
+            key for key, text in _members(config.__mro__) if re.search(rf"\bself\.{way}\b", text)
+        }
+        ways += users - found
+        found |= users
+    return False
+
+
+@cache
+def _members(kinds: tuple[type, ...]) -> list[tuple[str, str]]:
+    """The configs' own methods and properties, with their source; those that only check aside."""
+    return [
+        (key, inspect.getsource(function))
+        for kind in kinds
         for key, value in vars(kind).items()
-        if isinstance(value, property)
-        and value.fget is not None
-        and f"self.{name}" in inspect.getsource(value.fget)
+        if inspect.isfunction(function := value.fget if isinstance(value, property) else value)
+        and not key.startswith(("__", "check_", "_check", "_reconcile"))
     ]
-    return any(re.search(rf"\b_?config\.{key}\b", source) for key in (name, *properties))
 
 
 def test_keywords_and_a_mapping_are_read_in_both_spellings_and_keywords_win() -> None:

@@ -191,6 +191,12 @@ def test_a_config_shows_no_secret() -> None:
 
 
 SASL = {"sasl_mechanism": "PLAIN", "sasl_username": "alice", "sasl_password": CANARY}
+OIDC = {
+    "sasl_mechanism": "OAUTHBEARER",
+    "sasl_oauthbearer_token_endpoint_url": "HTTPS://h",
+    "sasl_oauthbearer_client_credentials_client_id": "client",
+    "sasl_oauthbearer_client_credentials_client_secret": CANARY,
+}
 TOKEN = {"sasl_mechanism": "OAUTHBEARER", "oauth_cb": "a:b"}
 
 
@@ -222,6 +228,15 @@ TOKEN = {"sasl_mechanism": "OAUTHBEARER", "oauth_cb": "a:b"}
             ["sasl_jaas_config: not used with security_protocol=SSL"],
         ),
         ({"ssl_keystore_location": "a.pem"}, ["ssl_keystore_location: not used with "]),
+        ({"security_protocol": "SASL_SSL", **OIDC}, []),
+        (
+            {
+                "security_protocol": "SASL_SSL",
+                **OIDC,
+                "sasl_oauthbearer_token_endpoint_url": "HTTP://h",
+            },
+            ["what the identity server gets and issues is sent in plain text"],
+        ),
         (
             {
                 "security_protocol": "SASL_PLAINTEXT",

@@ -194,7 +194,7 @@ def test_a_key_of_another_client_is_refused_with_the_name_of_that_client(
     ("key", "value"),
     [
         ("ssl.engine.factory.class", "my.Factory"),
-        ("sasl.oauthbearer.token.endpoint.url", "https://h/token"),
+        ("sasl.oauthbearer.metadata.authentication.type", "azure_imds"),
         ("sasl.kerberos.service.name", "kafka"),
     ],
 )
@@ -211,8 +211,8 @@ def test_security_settings_that_are_not_built_are_refused(
 @pytest.mark.parametrize(
     "key",
     [
-        *("sasl.oauthbearer.client.credentials.client.secret", "oauth_cb_password"),
-        *("sasl.oauthbearer.assertion.private.key.passphrase", "ssl.pasword"),
+        *("sasl.oauthbearer.client.credentials.secret", "oauth_cb_password"),
+        *("sasl.oauthbearer.assertion.private.passphrase", "ssl.pasword"),
     ],
 )
 def test_a_refused_secret_is_not_shown(key: str) -> None:

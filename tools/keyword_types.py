@@ -55,23 +55,28 @@ def main(arguments: list[str] | None = None) -> int:
 
 def module() -> str:
     """Return the whole module."""
-    parts = [INTRODUCTION]
+    fields = {config: list(_fields(config)) for config in CONFIGS}
+    shared = [field for field in fields[CONFIGS[0]] if all(field in own for own in fields.values())]
+    parts = [INTRODUCTION, "\nclass ClientSettings(TypedDict, total=False):"]
+    parts.append('    """Keywords of every client. Times are milliseconds, sizes bytes."""\n')
+    parts.extend(shared)
     for config in sorted(CONFIGS, key=lambda config: config.client):
-        name, blank = config.client.title(), "\n" if len(parts) > 1 else ""
-        fields = "\n".join(_fields(config))
-        bases = "TypedDict, Generic[K, V]" if "[K]" in fields else "TypedDict"
-        parts.append(f"{blank}\nclass {name}Settings({bases}, total=False):")
+        name = config.client.title()
+        own = "\n".join(field for field in fields[config] if field not in shared)
+        bases = "ClientSettings, Generic[K, V]" if "[K]" in own else "ClientSettings"
+        parts.append(f"\n\nclass {name}Settings({bases}, total=False):")
         parts.append(f'    """Keywords of `{name}`. Times are milliseconds, sizes bytes."""\n')
-        parts.append(fields)
+        parts.append(own)
     return "\n".join(parts) + "\n"
 
 
 def _fields(config: type[ClientConfig]) -> Iterator[str]:
+    """Each keyword with its docstring, in order of their names."""
     for setting in sorted(config.settings(), key=lambda setting: setting.name):
         line = f"    {setting.name}: {_annotation(setting)}"
-        is_long = len(line) > WIDTH
-        yield line.replace("[", "[\n        ", 1)[:-1] + "\n    ]" if is_long else line
-        yield _docstring(setting)
+        if len(line) > WIDTH:
+            line = line.replace("[", "[\n        ", 1)[:-1] + "\n    ]"
+        yield f"{line}\n{_docstring(setting)}"
 
 
 def _annotation(setting: Setting[object]) -> str:

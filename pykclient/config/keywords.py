@@ -22,8 +22,8 @@ if TYPE_CHECKING:
     OnRecordError = str | Callable[[CorruptRecordError | RecordDeserializationError], object]
 
 
-class AdminSettings(TypedDict, total=False):
-    """Keywords of `Admin`. Times are milliseconds, sizes bytes."""
+class ClientSettings(TypedDict, total=False):
+    """Keywords of every client. Times are milliseconds, sizes bytes."""
 
     bootstrap_servers: str | tuple[str, int] | Sequence[str | tuple[str, int]]
     """Addresses to learn the cluster from; any broker will do, and some may be down. Required;
@@ -41,14 +41,6 @@ class AdminSettings(TypedDict, total=False):
     producer-1, consumer-GROUP-1, adminclient-1 and so on, as in Java. Default: empty; a
     string.
     """
-    connections_max_idle_ms: int
-    """A connection unused for so long is closed; -1 for never. Default: 300000; an integer from
-    -1 to 9223372036854775807.
-    """
-    default_api_timeout_ms: int
-    """How long a call without a timeout of its own may take. Default: 60000; an integer from 0
-    to 2147483647.
-    """
     enable_sasl_oauthbearer_unsecure_jwt: bool
     """True makes tokens without a signature of sasl.oauthbearer.config, for brokers of tests.
     Java has them in sasl_jaas_config. Default: false; true or false.
@@ -56,6 +48,15 @@ class AdminSettings(TypedDict, total=False):
     enable_ssl_certificate_verification: bool
     """False accepts any certificate, so whoever is on the way can read and change everything;
     for trying only. Java has no such setting, librdkafka has. Default: true; true or false.
+    """
+    https_ca_location: str | PathLike[str] | None
+    """File with the authorities that the identity server's certificate must come from, in PEM;
+    None is the system's. Java has it as ssl.truststore.location in sasl_jaas_config. Default:
+    None; a file's path, or None.
+    """
+    https_ca_pem: str | None
+    """The authorities' certificates themselves, in PEM. Default: None; a string that is not
+    empty, or None.
     """
     metadata_max_age_ms: int
     """Metadata are requested again after this time. Default: 300000; an integer from 0 to
@@ -75,10 +76,6 @@ class AdminSettings(TypedDict, total=False):
     and a dict of SASL extensions. Default: None; an object, a class, a callable or
     'package.module:Name'.
     """
-    receive_buffer_bytes: int
-    """Size of the socket's receive buffer; -1 leaves it to the system. Default: 65536; an
-    integer from -1 to 2147483647.
-    """
     receive_max_bytes: int
     """Largest response accepted from a broker; a larger one ends the connection before any
     memory is taken for it. Default: 100000000; an integer from 1000 to 2147483647.
@@ -95,10 +92,6 @@ class AdminSettings(TypedDict, total=False):
     """How long a broker may take to respond until its connection is dropped. Default: 30000; an
     integer from 0 to 2147483647.
     """
-    retries: int
-    """Further attempts at a request, within the call's timeout. Default: 2147483647; an integer
-    from 0 to 2147483647.
-    """
     retry_backoff_max_ms: int
     """Longest pause between two attempts of a request. Default: 1000; an integer from 0 to
     9223372036854775807.
@@ -109,8 +102,23 @@ class AdminSettings(TypedDict, total=False):
     """
     sasl_jaas_config: str | None
     """User name and password as Java has them, MODULE required username="..." password="...";,
-    for PLAIN and SCRAM; for OAUTHBEARER the claims of an unsecured token. Default: None; a
-    string, or None.
+    for PLAIN and SCRAM; for OAUTHBEARER clientId and clientSecret, or the claims of an
+    unsecured token. Default: None; a string, or None.
+    """
+    sasl_login_callback_handler_class: str | None
+    """Java's name of what fetches tokens, as its files have it. The address of the identity
+    server is enough here. Default: None; one of
+    org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginCallbackHandler,
+    org.apache.kafka.common.security.oauthbearer.secured.OAuthBearerLoginCallbackHandler, or
+    None.
+    """
+    sasl_login_connect_timeout_ms: int | None
+    """How long it may take to connect to the identity server; None is 10 seconds. Default: None;
+    an integer from 0 to 2147483647, or None.
+    """
+    sasl_login_read_timeout_ms: int | None
+    """How long the identity server may take to respond; None is what is left of
+    request_timeout_ms. Default: None; an integer from 0 to 2147483647, or None.
     """
     sasl_login_refresh_buffer_seconds: int
     """Time before its expiry by which a token is renewed, where its lifetime allows that.
@@ -147,9 +155,93 @@ class AdminSettings(TypedDict, total=False):
     oauth_cb returns it, or a pykclient.OAuthToken. It may block, and is called on a thread of
     its own. Default: None; an object, a class, a callable or 'package.module:Name'.
     """
+    sasl_oauthbearer_assertion_algorithm: Literal["RS256", "ES256"]
+    """How assertions are signed: RS256 with a key of RSA, ES256 with one of the curve P-256.
+    Default: RS256; one of RS256, ES256.
+    """
+    sasl_oauthbearer_assertion_claim_aud: str | None
+    """For whom an assertion is: its claim aud. Default: None; a string, or None."""
+    sasl_oauthbearer_assertion_claim_exp_seconds: int
+    """How long an assertion is valid: its claim exp. Default: 300; an integer from 0 to 86400."""
+    sasl_oauthbearer_assertion_claim_iss: str | None
+    """Who has signed an assertion: its claim iss. Default: None; a string, or None."""
+    sasl_oauthbearer_assertion_claim_jti_include: bool
+    """Whether each assertion has a number of its own: its claim jti. Default: false; true or
+    false.
+    """
+    sasl_oauthbearer_assertion_claim_nbf_seconds: int
+    """Since how long it is valid when it is made: its claim nbf. Default: 60; an integer from 0
+    to 3600.
+    """
+    sasl_oauthbearer_assertion_claim_sub: str | None
+    """For which user an assertion is: its claim sub. Default: None; a string, or None."""
+    sasl_oauthbearer_assertion_file: str | PathLike[str] | None
+    """File with an assertion that something else renews; it is read for each token. Default:
+    None; a file's path, or None.
+    """
+    sasl_oauthbearer_assertion_private_key_file: str | PathLike[str] | None
+    """File with the key in PEM that signs assertions. Default: None; a file's path, or None."""
+    sasl_oauthbearer_assertion_private_key_passphrase: str | None
+    """Password of that key, where it is encrypted. Default: None; a string, or None."""
+    sasl_oauthbearer_assertion_private_key_pem: str | None
+    """That key itself, in PEM. Java has no such setting, librdkafka has. Default: None; a
+    string, or None.
+    """
+    sasl_oauthbearer_assertion_template_file: str | PathLike[str] | None
+    """File with further parts of an assertion, in JSON with header and payload. Default: None; a
+    file's path, or None.
+    """
+    sasl_oauthbearer_client_credentials_client_id: str | None
+    """The client's id at the identity server. Java has it as clientId in sasl_jaas_config, too.
+    Default: None; a string, or None.
+    """
+    sasl_oauthbearer_client_credentials_client_secret: str | Callable[[], str] | None
+    """The client's secret, or a function that returns it, called without arguments for each
+    token. Java has it as clientSecret in sasl_jaas_config, too. Default: None; a string, or a
+    function that returns one, or None.
+    """
     sasl_oauthbearer_config: str
     """Text for oauth_cb; or what an unsecured token has, as librdkafka has it: principal=alice
     scope=a,b lifeSeconds=3600 extension_NAME=VALUE. Default: empty; a string.
+    """
+    sasl_oauthbearer_extensions: str
+    """SASL extensions for the broker, NAME=VALUE with commas between: logicalCluster and
+    identityPoolId for Confluent Cloud. Java has them as extension_NAME in sasl_jaas_config.
+    Default: empty; NAME=VALUE with commas between.
+    """
+    sasl_oauthbearer_grant_type: Literal[
+        "client_credentials", "urn:ietf:params:oauth:grant-type:jwt-bearer"
+    ]
+    """How the client shows the identity server who it is: by id and secret, or by an assertion,
+    a JWT that is signed with its key (RFC 7523). Default: client_credentials; one of
+    client_credentials, urn:ietf:params:oauth:grant-type:jwt-bearer.
+    """
+    sasl_oauthbearer_header_urlencode: bool
+    """True encodes id and secret for the header, as RFC 6749 has it; the default is Java's.
+    Default: false; true or false.
+    """
+    sasl_oauthbearer_jwt_retriever_class: str
+    """The same in Java's words. Default:
+    org.apache.kafka.common.security.oauthbearer.DefaultJwtRetriever; one of
+    org.apache.kafka.common.security.oauthbearer.DefaultJwtRetriever,
+    org.apache.kafka.common.security.oauthbearer.ClientCredentialsJwtRetriever,
+    org.apache.kafka.common.security.oauthbearer.JwtBearerJwtRetriever,
+    org.apache.kafka.common.security.oauthbearer.FileJwtRetriever.
+    """
+    sasl_oauthbearer_method: Literal["default", "oidc"]
+    """librdkafka's word for what fetches tokens, as its files have it: oidc. The address of the
+    identity server is enough here. Default: default; one of default, oidc.
+    """
+    sasl_oauthbearer_scope: str | None
+    """What the token shall allow, in the identity server's words. Java has it as scope in
+    sasl_jaas_config, too. Default: None; a string, or None.
+    """
+    sasl_oauthbearer_sub_claim_name: str
+    """Which claim of a token names its user; for messages here. Default: sub; a string."""
+    sasl_oauthbearer_token_endpoint_url: str | None
+    """Address at which an identity server issues tokens (OpenID Connect), https://...; or a file
+    with a token, file:///..., which is read again before the token expires. Default: None; a
+    URL, or None.
     """
     sasl_password: str | Callable[[], str] | None
     """Password for PLAIN and SCRAM, or a function that returns it, called without arguments for
@@ -240,7 +332,28 @@ class AdminSettings(TypedDict, total=False):
     """
 
 
-class ConsumerSettings(TypedDict, Generic[K, V], total=False):
+class AdminSettings(ClientSettings, total=False):
+    """Keywords of `Admin`. Times are milliseconds, sizes bytes."""
+
+    connections_max_idle_ms: int
+    """A connection unused for so long is closed; -1 for never. Default: 300000; an integer from
+    -1 to 9223372036854775807.
+    """
+    default_api_timeout_ms: int
+    """How long a call without a timeout of its own may take. Default: 60000; an integer from 0
+    to 2147483647.
+    """
+    receive_buffer_bytes: int
+    """Size of the socket's receive buffer; -1 leaves it to the system. Default: 65536; an
+    integer from -1 to 2147483647.
+    """
+    retries: int
+    """Further attempts at a request, within the call's timeout. Default: 2147483647; an integer
+    from 0 to 2147483647.
+    """
+
+
+class ConsumerSettings(ClientSettings, Generic[K, V], total=False):
     """Keywords of `Consumer`. Times are milliseconds, sizes bytes."""
 
     allow_auto_create_topics: bool
@@ -257,24 +370,8 @@ class ConsumerSettings(TypedDict, Generic[K, V], total=False):
     raises an error). Default: latest; one of latest, earliest, none, or by_duration: with a
     duration such as PT12H.
     """
-    bootstrap_servers: str | tuple[str, int] | Sequence[str | tuple[str, int]]
-    """Addresses to learn the cluster from; any broker will do, and some may be down. Required;
-    host:port addresses such as 'kafka1:9092,kafka2:9092' (IPv6 as '[::1]:9092').
-    """
     check_crcs: bool
     """Check the checksum of every batch. Default: true; true or false."""
-    client_dns_lookup: Literal["use_all_dns_ips", "resolve_canonical_bootstrap_servers_only"]
-    """Use every address of a name; or, of the names in bootstrap_servers, connect to the
-    canonical name of each address, as a reverse look-up has it (KIP-235): for certificates
-    and for Kerberos. They are looked up when the client is made, within
-    socket_connection_setup_timeout_ms. Default: use_all_dns_ips; one of use_all_dns_ips,
-    resolve_canonical_bootstrap_servers_only.
-    """
-    client_id: str
-    """Name under which brokers log and limit this client's requests. When empty, it is
-    producer-1, consumer-GROUP-1, adminclient-1 and so on, as in Java. Default: empty; a
-    string.
-    """
     client_rack: str
     """Where this client is, to read from a replica close by (KIP-392). Default: empty; a string."""
     connections_max_idle_ms: int
@@ -302,14 +399,6 @@ class ConsumerSettings(TypedDict, Generic[K, V], total=False):
     """Count as finished what came before the latest poll. Without it, commits go up to the first
     record that was not given to Consumer.store_offset. Of what was returned from that record
     on, its offsets and a byte per record are kept in memory. Default: true; true or false.
-    """
-    enable_sasl_oauthbearer_unsecure_jwt: bool
-    """True makes tokens without a signature of sasl.oauthbearer.config, for brokers of tests.
-    Java has them in sasl_jaas_config. Default: false; true or false.
-    """
-    enable_ssl_certificate_verification: bool
-    """False accepts any certificate, so whoever is on the way can read and change everything;
-    for trying only. Java has no such setting, librdkafka has. Default: true; true or false.
     """
     exclude_internal_topics: bool
     """A pattern matched here matches none of Kafka's own topics; one that brokers match may.
@@ -376,18 +465,6 @@ class ConsumerSettings(TypedDict, Generic[K, V], total=False):
     """
     max_poll_records: int
     """Most records that one poll returns. Default: 500; an integer from 1 to 2147483647."""
-    metadata_max_age_ms: int
-    """Metadata are requested again after this time. Default: 300000; an integer from 0 to
-    9223372036854775807.
-    """
-    metadata_recovery_rebootstrap_trigger_ms: int
-    """Time without metadata after which to start again (KIP-1102). Default: 300000; an integer
-    from 0 to 9223372036854775807.
-    """
-    metadata_recovery_strategy: Literal["rebootstrap", "none"]
-    """When no known broker responds: start again from bootstrap_servers, or keep trying
-    (KIP-899). Default: rebootstrap; one of rebootstrap, none.
-    """
     metrics_num_samples: int
     """How many windows of time a metric covers, the running one among them. Default: 2; an
     integer from 1 to 2147483647.
@@ -395,12 +472,6 @@ class ConsumerSettings(TypedDict, Generic[K, V], total=False):
     metrics_sample_window_ms: int
     """How long a window of a metric is. Default: 30000; an integer from 0 to
     9223372036854775807.
-    """
-    oauth_cb: object
-    """The same as confluent-kafka has it: a function that is called with sasl.oauthbearer.config
-    and returns the token, its expiry in seconds since 1970 and, if it likes, the principal
-    and a dict of SASL extensions. Default: None; an object, a class, a callable or
-    'package.module:Name'.
     """
     on_record_error: OnRecordError
     """What becomes of a record that cannot be read: raise stops there, skip goes on behind it,
@@ -424,164 +495,9 @@ class ConsumerSettings(TypedDict, Generic[K, V], total=False):
     """Size of the socket's receive buffer; -1 leaves it to the system. Default: 65536; an
     integer from -1 to 2147483647.
     """
-    receive_max_bytes: int
-    """Largest response accepted from a broker; a larger one ends the connection before any
-    memory is taken for it. Default: 100000000; an integer from 1000 to 2147483647.
-    """
-    reconnect_backoff_max_ms: int
-    """Longest pause between two attempts to connect to a broker. Default: 1000; an integer from
-    0 to 9223372036854775807.
-    """
-    reconnect_backoff_ms: int
-    """Pause before a broker is connected to again; doubles each time. Given alone, it is also
-    the longest pause. Default: 50; an integer from 0 to 9223372036854775807.
-    """
-    request_timeout_ms: int
-    """How long a broker may take to respond until its connection is dropped. Default: 30000; an
-    integer from 0 to 2147483647.
-    """
-    retry_backoff_max_ms: int
-    """Longest pause between two attempts of a request. Default: 1000; an integer from 0 to
-    9223372036854775807.
-    """
-    retry_backoff_ms: int
-    """Pause before a failed request is sent again; doubles each time. Default: 100; an integer
-    from 0 to 9223372036854775807.
-    """
-    sasl_jaas_config: str | None
-    """User name and password as Java has them, MODULE required username="..." password="...";,
-    for PLAIN and SCRAM; for OAUTHBEARER the claims of an unsecured token. Default: None; a
-    string, or None.
-    """
-    sasl_login_refresh_buffer_seconds: int
-    """Time before its expiry by which a token is renewed, where its lifetime allows that.
-    Default: 300; an integer from 0 to 3600.
-    """
-    sasl_login_refresh_min_period_seconds: int
-    """Least time before a token is renewed, where its lifetime allows that. Default: 60; an
-    integer from 0 to 900.
-    """
-    sasl_login_refresh_window_factor: float
-    """After which part of its lifetime a token is renewed. Default: 0.8; a number from 0.5 to
-    1.0.
-    """
-    sasl_login_refresh_window_jitter: float
-    """The largest part of the lifetime that is added to that at random. Default: 0.05; a number
-    from 0.0 to 0.25.
-    """
-    sasl_login_retry_backoff_max_ms: int
-    """Longest pause between two attempts of a renewal. Default: 10000; an integer from 0 to
-    9223372036854775807.
-    """
-    sasl_login_retry_backoff_ms: int
-    """Pause before a renewal that failed is tried again, at least a second; doubles each time.
-    Default: 100; an integer from 0 to 9223372036854775807.
-    """
-    sasl_mechanism: str
-    """How to authenticate where security_protocol is SASL_PLAINTEXT or SASL_SSL. Default:
-    GSSAPI; one of PLAIN, SCRAM-SHA-256, SCRAM-SHA-512, OAUTHBEARER, GSSAPI, AWS_MSK_IAM, or a
-    registered one.
-    """
-    sasl_oauth_token_provider: object
-    """Where OAUTHBEARER has its tokens from: a function without arguments, or an object with
-    token() and perhaps extensions(). What it returns is the token as text, a tuple as
-    oauth_cb returns it, or a pykclient.OAuthToken. It may block, and is called on a thread of
-    its own. Default: None; an object, a class, a callable or 'package.module:Name'.
-    """
-    sasl_oauthbearer_config: str
-    """Text for oauth_cb; or what an unsecured token has, as librdkafka has it: principal=alice
-    scope=a,b lifeSeconds=3600 extension_NAME=VALUE. Default: empty; a string.
-    """
-    sasl_password: str | Callable[[], str] | None
-    """Password for PLAIN and SCRAM, or a function that returns it, called without arguments for
-    each authentication. Java has it in sasl_jaas_config. Default: None; a string, or a
-    function that returns one, or None.
-    """
-    sasl_username: str | None
-    """User name for PLAIN and SCRAM. Java has it in sasl_jaas_config. Default: None; a string,
-    or None.
-    """
-    security_protocol: Literal["PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"]
-    """How to speak with brokers: encrypted (SSL), authenticated (SASL_PLAINTEXT), both
-    (SASL_SSL), or neither. Default: PLAINTEXT; one of PLAINTEXT, SSL, SASL_PLAINTEXT,
-    SASL_SSL.
-    """
-    send_buffer_bytes: int
-    """Size of the socket's send buffer; -1 leaves it to the system. Default: 131072; an integer
-    from -1 to 2147483647.
-    """
     session_timeout_ms: int
     """A member without a heartbeat for so long is out. Default: 45000; an integer from 0 to
     2147483647.
-    """
-    socket_connection_setup_timeout_max_ms: int
-    """Longest time that a connection may take to open. Default: 30000; an integer from 0 to
-    9223372036854775807.
-    """
-    socket_connection_setup_timeout_ms: int
-    """How long a connection may take to open; doubles each time. Default: 10000; an integer from
-    0 to 9223372036854775807.
-    """
-    socket_keepalive_enable: bool
-    """Have the system look whether an idle connection still stands (TCP keep-alive). Java has no
-    such setting and does so, too; librdkafka's default is false. Default: true; true or
-    false.
-    """
-    ssl_cipher_suites: str | Sequence[str]
-    """Cipher suites that may be used, by their standard names or OpenSSL's; empty are OpenSSL's
-    own. Those of TLS 1.3 cannot be chosen one by one. Default: empty; a list of names.
-    """
-    ssl_context: SSLContext | None
-    """An ssl.SSLContext that has it all, in the place of the other settings of ssl. Default:
-    None; an ssl.SSLContext, or None.
-    """
-    ssl_crl_location: str | PathLike[str] | None
-    """File with the list of revoked certificates, in PEM. Java has no such setting, librdkafka
-    has. Default: None; a file's path, or None.
-    """
-    ssl_enabled_protocols: str | Sequence[str]
-    """Versions of TLS that may be spoken. Default: TLSv1.2,TLSv1.3; some of TLSv1.2, TLSv1.3."""
-    ssl_endpoint_identification_algorithm: str | bool
-    """https: a broker's certificate must be for the name, or the address, that was connected to.
-    Empty: that of any host will do, and whoever has one can pass for the broker. Default:
-    https; https, or empty for none.
-    """
-    ssl_key_location: str | PathLike[str] | None
-    """File with the client's key in PEM, where it is not in ssl_keystore_location. Default:
-    None; a file's path, or None.
-    """
-    ssl_key_password: str | None
-    """Password of an encrypted key. Default: None; a string, or None."""
-    ssl_keystore_certificate_chain: str | None
-    """The client's certificate and its chain themselves, in PEM. Default: None; a string that is
-    not empty, or None.
-    """
-    ssl_keystore_key: str | None
-    """The client's key itself, in PEM. Default: None; a string, or None."""
-    ssl_keystore_location: str | PathLike[str] | None
-    """File with the client's certificate, its chain and its key, for brokers that want one: PEM,
-    or PKCS#12. Default: None; a file's path, or None.
-    """
-    ssl_keystore_password: str | None
-    """Password of a keystore in PKCS#12. Default: None; a string, or None."""
-    ssl_keystore_type: Literal["PEM", "PKCS12", "JKS"]
-    """Format of ssl_keystore_location, as ssl_truststore_type. Default: JKS; one of PEM, PKCS12,
-    JKS.
-    """
-    ssl_truststore_certificates: str | None
-    """The authorities' certificates themselves, in PEM. Default: None; a string that is not
-    empty, or None.
-    """
-    ssl_truststore_location: str | PathLike[str] | None
-    """File with the authorities that brokers' certificates must come from, PEM or PKCS#12; None
-    is the system's, as is librdkafka's word probe. Default: None; a file's path, or None.
-    """
-    ssl_truststore_password: str | None
-    """Password of a truststore in PKCS#12. Default: None; a string, or None."""
-    ssl_truststore_type: Literal["PEM", "PKCS12", "JKS"]
-    """Format of ssl_truststore_location. With JKS, Java's default, it is found out; files that
-    are in it are refused with the command that converts them. Default: JKS; one of PEM,
-    PKCS12, JKS.
     """
     value_deserializer: DeserializerSetting[V] | None
     """Turns bytes into values; none leaves bytes as they are. Default: None; an object, a class,
@@ -590,7 +506,7 @@ class ConsumerSettings(TypedDict, Generic[K, V], total=False):
     """
 
 
-class ProducerSettings(TypedDict, Generic[K, V], total=False):
+class ProducerSettings(ClientSettings, Generic[K, V], total=False):
     """Keywords of `Producer`. Times are milliseconds, sizes bytes."""
 
     acks: Literal["all", "-1", "0", "1", -1, 0, 1]
@@ -603,25 +519,9 @@ class ProducerSettings(TypedDict, Generic[K, V], total=False):
     as large as Java's, raise it by the ratio. Default: 16384; an integer from 0 to
     2147483647.
     """
-    bootstrap_servers: str | tuple[str, int] | Sequence[str | tuple[str, int]]
-    """Addresses to learn the cluster from; any broker will do, and some may be down. Required;
-    host:port addresses such as 'kafka1:9092,kafka2:9092' (IPv6 as '[::1]:9092').
-    """
     buffer_memory: int
     """Memory for records that are not delivered yet. Default: 33554432; an integer from 0 to
     9223372036854775807.
-    """
-    client_dns_lookup: Literal["use_all_dns_ips", "resolve_canonical_bootstrap_servers_only"]
-    """Use every address of a name; or, of the names in bootstrap_servers, connect to the
-    canonical name of each address, as a reverse look-up has it (KIP-235): for certificates
-    and for Kerberos. They are looked up when the client is made, within
-    socket_connection_setup_timeout_ms. Default: use_all_dns_ips; one of use_all_dns_ips,
-    resolve_canonical_bootstrap_servers_only.
-    """
-    client_id: str
-    """Name under which brokers log and limit this client's requests. When empty, it is
-    producer-1, consumer-GROUP-1, adminclient-1 and so on, as in Java. Default: empty; a
-    string.
     """
     compression_gzip_level: int
     """Effort of gzip; -1 leaves it to the codec (KIP-390). Default: -1; an integer from 1 to 9,
@@ -649,14 +549,6 @@ class ProducerSettings(TypedDict, Generic[K, V], total=False):
     After an unclean leader election, records that may be in the log fail rather than being
     doubled. Default: true; true or false.
     """
-    enable_sasl_oauthbearer_unsecure_jwt: bool
-    """True makes tokens without a signature of sasl.oauthbearer.config, for brokers of tests.
-    Java has them in sasl_jaas_config. Default: false; true or false.
-    """
-    enable_ssl_certificate_verification: bool
-    """False accepts any certificate, so whoever is on the way can read and change everything;
-    for trying only. Java has no such setting, librdkafka has. Default: true; true or false.
-    """
     interceptors: str | Sequence[object]
     """Called for every record and its delivery. Default: empty; a list, each an object, a class,
     a callable or 'package.module:Name'.
@@ -681,27 +573,9 @@ class ProducerSettings(TypedDict, Generic[K, V], total=False):
     """Largest request, and so largest record before compression. Default: 1048576; an integer
     from 0 to 2147483647.
     """
-    metadata_max_age_ms: int
-    """Metadata are requested again after this time. Default: 300000; an integer from 0 to
-    9223372036854775807.
-    """
     metadata_max_idle_ms: int
     """A topic unused for so long is forgotten. Default: 300000; an integer from 5000 to
     9223372036854775807.
-    """
-    metadata_recovery_rebootstrap_trigger_ms: int
-    """Time without metadata after which to start again (KIP-1102). Default: 300000; an integer
-    from 0 to 9223372036854775807.
-    """
-    metadata_recovery_strategy: Literal["rebootstrap", "none"]
-    """When no known broker responds: start again from bootstrap_servers, or keep trying
-    (KIP-899). Default: rebootstrap; one of rebootstrap, none.
-    """
-    oauth_cb: object
-    """The same as confluent-kafka has it: a function that is called with sasl.oauthbearer.config
-    and returns the token, its expiry in seconds since 1970 and, if it likes, the principal
-    and a dict of SASL extensions. Default: None; an object, a class, a callable or
-    'package.module:Name'.
     """
     partitioner: object
     """Chooses the partition of a record that names none; none is murmur2_random: the key's hash
@@ -727,164 +601,9 @@ class ProducerSettings(TypedDict, Generic[K, V], total=False):
     """Size of the socket's receive buffer; -1 leaves it to the system. Default: 32768; an
     integer from -1 to 2147483647.
     """
-    receive_max_bytes: int
-    """Largest response accepted from a broker; a larger one ends the connection before any
-    memory is taken for it. Default: 100000000; an integer from 1000 to 2147483647.
-    """
-    reconnect_backoff_max_ms: int
-    """Longest pause between two attempts to connect to a broker. Default: 1000; an integer from
-    0 to 9223372036854775807.
-    """
-    reconnect_backoff_ms: int
-    """Pause before a broker is connected to again; doubles each time. Given alone, it is also
-    the longest pause. Default: 50; an integer from 0 to 9223372036854775807.
-    """
-    request_timeout_ms: int
-    """How long a broker may take to respond until its connection is dropped. Default: 30000; an
-    integer from 0 to 2147483647.
-    """
     retries: int
     """Further attempts at a request, within delivery_timeout_ms. Default: 2147483647; an integer
     from 0 to 2147483647.
-    """
-    retry_backoff_max_ms: int
-    """Longest pause between two attempts of a request. Default: 1000; an integer from 0 to
-    9223372036854775807.
-    """
-    retry_backoff_ms: int
-    """Pause before a failed request is sent again; doubles each time. Default: 100; an integer
-    from 0 to 9223372036854775807.
-    """
-    sasl_jaas_config: str | None
-    """User name and password as Java has them, MODULE required username="..." password="...";,
-    for PLAIN and SCRAM; for OAUTHBEARER the claims of an unsecured token. Default: None; a
-    string, or None.
-    """
-    sasl_login_refresh_buffer_seconds: int
-    """Time before its expiry by which a token is renewed, where its lifetime allows that.
-    Default: 300; an integer from 0 to 3600.
-    """
-    sasl_login_refresh_min_period_seconds: int
-    """Least time before a token is renewed, where its lifetime allows that. Default: 60; an
-    integer from 0 to 900.
-    """
-    sasl_login_refresh_window_factor: float
-    """After which part of its lifetime a token is renewed. Default: 0.8; a number from 0.5 to
-    1.0.
-    """
-    sasl_login_refresh_window_jitter: float
-    """The largest part of the lifetime that is added to that at random. Default: 0.05; a number
-    from 0.0 to 0.25.
-    """
-    sasl_login_retry_backoff_max_ms: int
-    """Longest pause between two attempts of a renewal. Default: 10000; an integer from 0 to
-    9223372036854775807.
-    """
-    sasl_login_retry_backoff_ms: int
-    """Pause before a renewal that failed is tried again, at least a second; doubles each time.
-    Default: 100; an integer from 0 to 9223372036854775807.
-    """
-    sasl_mechanism: str
-    """How to authenticate where security_protocol is SASL_PLAINTEXT or SASL_SSL. Default:
-    GSSAPI; one of PLAIN, SCRAM-SHA-256, SCRAM-SHA-512, OAUTHBEARER, GSSAPI, AWS_MSK_IAM, or a
-    registered one.
-    """
-    sasl_oauth_token_provider: object
-    """Where OAUTHBEARER has its tokens from: a function without arguments, or an object with
-    token() and perhaps extensions(). What it returns is the token as text, a tuple as
-    oauth_cb returns it, or a pykclient.OAuthToken. It may block, and is called on a thread of
-    its own. Default: None; an object, a class, a callable or 'package.module:Name'.
-    """
-    sasl_oauthbearer_config: str
-    """Text for oauth_cb; or what an unsecured token has, as librdkafka has it: principal=alice
-    scope=a,b lifeSeconds=3600 extension_NAME=VALUE. Default: empty; a string.
-    """
-    sasl_password: str | Callable[[], str] | None
-    """Password for PLAIN and SCRAM, or a function that returns it, called without arguments for
-    each authentication. Java has it in sasl_jaas_config. Default: None; a string, or a
-    function that returns one, or None.
-    """
-    sasl_username: str | None
-    """User name for PLAIN and SCRAM. Java has it in sasl_jaas_config. Default: None; a string,
-    or None.
-    """
-    security_protocol: Literal["PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"]
-    """How to speak with brokers: encrypted (SSL), authenticated (SASL_PLAINTEXT), both
-    (SASL_SSL), or neither. Default: PLAINTEXT; one of PLAINTEXT, SSL, SASL_PLAINTEXT,
-    SASL_SSL.
-    """
-    send_buffer_bytes: int
-    """Size of the socket's send buffer; -1 leaves it to the system. Default: 131072; an integer
-    from -1 to 2147483647.
-    """
-    socket_connection_setup_timeout_max_ms: int
-    """Longest time that a connection may take to open. Default: 30000; an integer from 0 to
-    9223372036854775807.
-    """
-    socket_connection_setup_timeout_ms: int
-    """How long a connection may take to open; doubles each time. Default: 10000; an integer from
-    0 to 9223372036854775807.
-    """
-    socket_keepalive_enable: bool
-    """Have the system look whether an idle connection still stands (TCP keep-alive). Java has no
-    such setting and does so, too; librdkafka's default is false. Default: true; true or
-    false.
-    """
-    ssl_cipher_suites: str | Sequence[str]
-    """Cipher suites that may be used, by their standard names or OpenSSL's; empty are OpenSSL's
-    own. Those of TLS 1.3 cannot be chosen one by one. Default: empty; a list of names.
-    """
-    ssl_context: SSLContext | None
-    """An ssl.SSLContext that has it all, in the place of the other settings of ssl. Default:
-    None; an ssl.SSLContext, or None.
-    """
-    ssl_crl_location: str | PathLike[str] | None
-    """File with the list of revoked certificates, in PEM. Java has no such setting, librdkafka
-    has. Default: None; a file's path, or None.
-    """
-    ssl_enabled_protocols: str | Sequence[str]
-    """Versions of TLS that may be spoken. Default: TLSv1.2,TLSv1.3; some of TLSv1.2, TLSv1.3."""
-    ssl_endpoint_identification_algorithm: str | bool
-    """https: a broker's certificate must be for the name, or the address, that was connected to.
-    Empty: that of any host will do, and whoever has one can pass for the broker. Default:
-    https; https, or empty for none.
-    """
-    ssl_key_location: str | PathLike[str] | None
-    """File with the client's key in PEM, where it is not in ssl_keystore_location. Default:
-    None; a file's path, or None.
-    """
-    ssl_key_password: str | None
-    """Password of an encrypted key. Default: None; a string, or None."""
-    ssl_keystore_certificate_chain: str | None
-    """The client's certificate and its chain themselves, in PEM. Default: None; a string that is
-    not empty, or None.
-    """
-    ssl_keystore_key: str | None
-    """The client's key itself, in PEM. Default: None; a string, or None."""
-    ssl_keystore_location: str | PathLike[str] | None
-    """File with the client's certificate, its chain and its key, for brokers that want one: PEM,
-    or PKCS#12. Default: None; a file's path, or None.
-    """
-    ssl_keystore_password: str | None
-    """Password of a keystore in PKCS#12. Default: None; a string, or None."""
-    ssl_keystore_type: Literal["PEM", "PKCS12", "JKS"]
-    """Format of ssl_keystore_location, as ssl_truststore_type. Default: JKS; one of PEM, PKCS12,
-    JKS.
-    """
-    ssl_truststore_certificates: str | None
-    """The authorities' certificates themselves, in PEM. Default: None; a string that is not
-    empty, or None.
-    """
-    ssl_truststore_location: str | PathLike[str] | None
-    """File with the authorities that brokers' certificates must come from, PEM or PKCS#12; None
-    is the system's, as is librdkafka's word probe. Default: None; a file's path, or None.
-    """
-    ssl_truststore_password: str | None
-    """Password of a truststore in PKCS#12. Default: None; a string, or None."""
-    ssl_truststore_type: Literal["PEM", "PKCS12", "JKS"]
-    """Format of ssl_truststore_location. With JKS, Java's default, it is found out; files that
-    are in it are refused with the command that converts them. Default: JKS; one of PEM,
-    PKCS12, JKS.
     """
     value_serializer: SerializerSetting[V] | None
     """Turns values into bytes; none takes bytes as they are. Default: None; an object, a class,

@@ -13,6 +13,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from pykclient.config.jaas import parse_jaas
+from pykclient.config.oidc import OidcConfig
 from pykclient.config.setting import (
     LONG_MAX,
     Kind,
@@ -32,6 +33,7 @@ from pykclient.config.unsecured_token import UnsecuredToken
 from pykclient.errors.base import ConfigError
 
 if TYPE_CHECKING:
+    from pykclient.config.oidc import OidcTokenConfig
     from pykclient.config.setting import PasswordSource
 
 SCRAM_MECHANISMS: Final = ("SCRAM-SHA-256", "SCRAM-SHA-512")
@@ -71,7 +73,7 @@ class MechanismNames:
 MECHANISM_NAMES: Final = MechanismNames()
 
 
-class SaslConfig:
+class SaslConfig(OidcConfig):
     """By which mechanism a client authenticates, and with which credentials."""
 
     sasl_mechanism = Setting(
@@ -88,7 +90,8 @@ class SaslConfig:
         optional(password()),
         None,
         'User name and password as Java has them, MODULE required username="..." password="...";, '
-        "for PLAIN and SCRAM; for OAUTHBEARER the claims of an unsecured token.",
+        "for PLAIN and SCRAM; for OAUTHBEARER clientId and clientSecret, or the claims of an "
+        "unsecured token.",
     )
     sasl_username = Setting(
         optional(string()),
@@ -224,6 +227,15 @@ class SaslConfig:
         return None
 
     @property
+    def oidc(self) -> OidcTokenConfig | None:
+        """What tokens of an identity server are fetched with; None where there is no such server.
+
+        Raises:
+            ConfigError: a setting is missing, or two contradict each other.
+        """
+        return self.read_oidc(self.jaas_options) if self.is_oidc else None
+
+    @property
     def token_sources(self) -> list[str]:
         """What the settings have tokens from: names of settings. More than one is an error."""
         sources = [
@@ -234,6 +246,8 @@ class SaslConfig:
             )
             if value is not None
         ]
+        if self.is_oidc:
+            sources.append("sasl.oauthbearer.token.endpoint.url")
         if self.unsecured_token is not None:
             is_java = not self.enable_sasl_oauthbearer_unsecure_jwt
             sources.append(
@@ -268,9 +282,12 @@ class SaslConfig:
             raise ConfigError(f"{' and '.join(sources)} are sources of the same token; give one.")
         if not sources:
             raise ConfigError(
-                "sasl.mechanism=OAUTHBEARER needs a source of tokens: sasl_oauth_token_provider, "
-                "oauth_cb or, for brokers of tests, enable.sasl.oauthbearer.unsecure.jwt."
+                "sasl.mechanism=OAUTHBEARER needs a source of tokens: "
+                "sasl.oauthbearer.token.endpoint.url, sasl_oauth_token_provider, oauth_cb or, for "
+                "brokers of tests, enable.sasl.oauthbearer.unsecure.jwt."
             )
+        if self.is_oidc:
+            self.read_oidc(self.jaas_options)
 
 
 def _user_of(options: dict[str, str]) -> tuple[str, Password]:

@@ -33,7 +33,7 @@ TLS_VERSIONS: Final = ("TLSv1.2", "TLSv1.3")
 
 _SASL_CREDENTIALS: Final = (
     *("sasl_jaas_config", "sasl_username", "sasl_password"),
-    *("sasl_oauth_token_provider", "oauth_cb"),
+    *("sasl_oauth_token_provider", "oauth_cb", "sasl_oauthbearer_token_endpoint_url"),
 )
 _SENT_IN_PLAIN_TEXT: Final = {"PLAIN": "password", OAUTHBEARER: "token"}
 """What a broker gets from the mechanisms that have no proof instead of it."""
@@ -235,6 +235,11 @@ class SecurityConfig(SaslConfig):
                     f"the {sent} is sent in plain text, and can be read on the way; set "
                     f"security_protocol=SASL_SSL, and use the brokers' port for it"
                 )
+        if self.is_authenticated and self._fetches_tokens_in_plain_text:
+            found.append(
+                "sasl_oauthbearer_token_endpoint_url begins with http: what the identity server "
+                "gets and issues is sent in plain text, and can be read on the way; use https"
+            )
         unused = [] if self.is_authenticated else self._given(_SASL_CREDENTIALS)
         unused += [] if self.is_encrypted else self._given(_TLS_CREDENTIALS)
         if unused:
@@ -243,6 +248,11 @@ class SecurityConfig(SaslConfig):
                 f"protocol of the brokers' listener, or leave the credentials out"
             )
         return found
+
+    @property
+    def _fetches_tokens_in_plain_text(self) -> bool:
+        place = self.sasl_oauthbearer_token_endpoint_url or ""
+        return self.sasl_mechanism == OAUTHBEARER and place.startswith("http:")
 
     @property
     def _has_unsecured_token(self) -> bool:

@@ -47,23 +47,14 @@ _SECURITY: Final = _harmless(
     sasl_client_callback_handler_class sasl_kerberos_kinit_cmd=/usr/bin/kinit
     sasl_kerberos_min_time_before_relogin=60000 sasl_kerberos_service_name
     sasl_kerberos_ticket_renew_jitter=0.05 sasl_kerberos_ticket_renew_window_factor=0.8
-    sasl_login_callback_handler_class sasl_login_class sasl_login_connect_timeout_ms
-    sasl_login_read_timeout_ms sasl_oauthbearer_assertion_algorithm=RS256
-    sasl_oauthbearer_assertion_claim_aud sasl_oauthbearer_assertion_claim_exp_seconds=300
-    sasl_oauthbearer_assertion_claim_iss sasl_oauthbearer_assertion_claim_jti_include=false
-    sasl_oauthbearer_assertion_claim_nbf_seconds=60 sasl_oauthbearer_assertion_claim_sub
-    sasl_oauthbearer_assertion_file sasl_oauthbearer_assertion_private_key_file
-    sasl_oauthbearer_assertion_private_key_passphrase sasl_oauthbearer_assertion_template_file
-    sasl_oauthbearer_client_credentials_client_id sasl_oauthbearer_client_credentials_client_secret
+    sasl_login_class
     sasl_oauthbearer_clock_skew_seconds=30 sasl_oauthbearer_expected_audience
-    sasl_oauthbearer_expected_issuer sasl_oauthbearer_header_urlencode=false
+    sasl_oauthbearer_expected_issuer
     sasl_oauthbearer_jwks_endpoint_refresh_ms=3600000
     sasl_oauthbearer_jwks_endpoint_retry_backoff_max_ms=10000
     sasl_oauthbearer_jwks_endpoint_retry_backoff_ms=100 sasl_oauthbearer_jwks_endpoint_url
-    sasl_oauthbearer_jwt_retriever_class=org.apache.kafka.common.security.oauthbearer.DefaultJwtRetriever
     sasl_oauthbearer_jwt_validator_class=org.apache.kafka.common.security.oauthbearer.DefaultJwtValidator
-    sasl_oauthbearer_scope sasl_oauthbearer_scope_claim_name=scope
-    sasl_oauthbearer_sub_claim_name=sub sasl_oauthbearer_token_endpoint_url
+    sasl_oauthbearer_scope_claim_name=scope
     security_providers ssl_engine_factory_class ssl_keymanager_algorithm=SunX509
     ssl_protocol=TLSv1.3 ssl_provider ssl_secure_random_implementation
     ssl_trustmanager_algorithm=PKIX
@@ -74,7 +65,8 @@ UNSUPPORTED: Final[tuple[Unsupported, ...]] = (
     Unsupported(
         EVERY_CLIENT,
         "It belongs to a part of TLS or SASL that is not built: there are TLS, PLAIN and SCRAM by "
-        "sasl.username and sasl.password, and OAUTHBEARER by sasl_oauth_token_provider.",
+        "sasl.username and sasl.password, and OAUTHBEARER by sasl_oauth_token_provider or "
+        "sasl.oauthbearer.token.endpoint.url.",
         _SECURITY,
     ),
     Unsupported(
@@ -274,16 +266,11 @@ GONE: Final[dict[str, str]] = {
         ),
         "Set the level of the logger 'pykclient'.": "debug log_level",
         UNSUPPORTED[0].reason: (
-            "sasl_oauthbearer_method "
-            "sasl_oauthbearer_client_id sasl_oauthbearer_client_secret "
-            "sasl_oauthbearer_extensions sasl_oauthbearer_grant_type "
-            "sasl_oauthbearer_assertion_private_key_pem "
-            "sasl_oauthbearer_assertion_jwt_template_file "
             "sasl_oauthbearer_metadata_authentication_type sasl_kerberos_principal "
             "sasl_kerberos_keytab sasl_kerberos_name sasl_kerberos_domain_name ssl_key "
             "ssl_certificate ssl_certificate_verify_cb ssl_ca ssl_ca_certificate_stores "
             "ssl_curves_list ssl_sigalgs_list ssl_providers ssl_engine_location ssl_engine_id "
-            "ssl_engine_callback_data https_ca_location https_ca_pem"
+            "ssl_engine_callback_data"
         ),
         "It is a setting of brokers and topics: see Admin.create_topics().": "num_partitions",
         "It is a setting of topics: see Admin.create_topics().": "replication_factor",

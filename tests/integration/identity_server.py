@@ -128,6 +128,8 @@ class IdentityServer:
         self.assertion_keys: dict[str, rsa.RSAPublicKey | ec.EllipticCurvePublicKey] = {}
         """The keys of clients that sign assertions, by the assertion's ``iss``."""
         self.lifetime_s = LIFETIME_S
+        self.is_signing = True
+        """False issues tokens without a signature, which fake brokers take."""
         self.reply: Reply | Fault | None = None
         self.requests: list[TokenRequest] = []
         self.is_ending = threading.Event()
@@ -179,14 +181,17 @@ class IdentityServer:
             return _refusal(400, "invalid_grant", "the assertion is not valid")
         if subject is None:
             return _refusal(401, "invalid_client", "client or secret is wrong")
-        scope = request.form.get("scope", "")
-        token = self.signer.token(subject, lifetime_s=self.lifetime_s, scope=scope)
+        scope = {name: request.form[name] for name in ("scope",) if name in request.form}
+        token = self.signer.token(subject, lifetime_s=self.lifetime_s, **scope)
+        if not self.is_signing:
+            head = encoded(json.dumps({"alg": "none"}).encode())
+            token = f"{head}.{token.split('.')[1]}."
         return Reply.of(
             {
                 "access_token": token,
                 "token_type": "Bearer",
                 "expires_in": self.lifetime_s,
-                "scope": scope,
+                **scope,
             }
         )
 

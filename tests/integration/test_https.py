@@ -10,7 +10,13 @@ from typing import TYPE_CHECKING
 import pytest
 
 from pykclient.errors import ConnectionFailedError, DecodeError, KafkaError, TlsError
-from pykclient.network.io.https import BODY_BYTES_MAX, HttpEndpoint, HttpResponse, shown_url
+from pykclient.network.io.https import (
+    BODY_BYTES_MAX,
+    HttpEndpoint,
+    HttpRequest,
+    HttpResponse,
+    shown_url,
+)
 from pykclient.testing.cluster.certificates import CertificateAuthority
 from tests.integration.identity_server import Fault, IdentityServer, Reply
 
@@ -42,7 +48,8 @@ def post(
     url: str, context: ssl.SSLContext | None = None, *, timeout_ms: int = LONG_MS
 ) -> HttpResponse:
     endpoint = HttpEndpoint(url, context)
-    return endpoint.post(b"a=1&b=", FORM, connect_timeout_ms=LONG_MS, timeout_ms=timeout_ms)
+    request = HttpRequest(b"a=1&b=", FORM)
+    return endpoint.post(request, connect_timeout_ms=LONG_MS, timeout_ms=timeout_ms)
 
 
 def test_a_request_is_sent_and_its_response_read_whatever_its_status(
@@ -50,7 +57,7 @@ def test_a_request_is_sent_and_its_response_read_whatever_its_status(
 ) -> None:
     server.reply = Reply(418, b"body", {"Content-Type": "Text/Plain; charset=x"})
     url = f"{server.token_url}?tenant=1"
-    assert post(url, trusting(authority)) == (418, "text/plain", b"body")
+    assert post(url, trusting(authority)) == HttpResponse(418, "text/plain", b"body")
     (request,) = server.requests
     assert request.form == {"a": "1", "b": ""}
     assert request.path.endswith("/token?tenant=1")

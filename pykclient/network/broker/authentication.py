@@ -19,6 +19,7 @@ from pykclient.errors import (
     AuthenticationError,
     ConnectionFailedError,
     IllegalSaslStateError,
+    TlsError,
     UnsupportedSaslMechanismError,
     error_for_code,
 )
@@ -148,12 +149,14 @@ class Authentication:
 
         Raises:
             AuthenticationError: always, but
-            ConnectionFailedError: where the cause is one.
+            ConnectionFailedError, TlsError: where the cause is one.
         """
         self._to(AuthenticationState.FAILED)
-        error: AuthenticationError | ConnectionFailedError
+        error: AuthenticationError | ConnectionFailedError | TlsError
         if isinstance(cause, ConnectionFailedError):
             error = ConnectionFailedError(f"{self._failed}{cause}")
+        elif isinstance(cause, TlsError):
+            error = TlsError(f"{self._failed}{cause}")
         elif isinstance(cause, AuthenticationError):
             error = AuthenticationError(f"{self._failed}{cause}")
         else:

@@ -14,8 +14,9 @@ import io
 import socket
 import ssl
 import time
+from dataclasses import dataclass, field
 from http.client import HTTPConnection, HTTPException, HTTPResponse, RemoteDisconnected
-from typing import TYPE_CHECKING, Final, NamedTuple, cast
+from typing import TYPE_CHECKING, Final, cast
 from urllib.parse import urlsplit, urlunsplit
 
 from pykclient.errors import ConnectionFailedError, DecodeError, KafkaError, TlsError
@@ -34,13 +35,22 @@ _NO_AUTHORITY: Final = frozenset({2, 18, 19, 20, 21})
 _OTHER_HOST: Final = frozenset({62, 64})
 
 
-class HttpResponse(NamedTuple):
-    """What a server has responded."""
+@dataclass(frozen=True, slots=True)
+class HttpRequest:
+    """What is sent by POST, which shows nowhere: it has secrets in it."""
+
+    body: bytes = field(repr=False)
+    headers: Mapping[str, str] = field(repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class HttpResponse:
+    """What a server has responded. The body shows nowhere: it may have secrets in it."""
 
     status: int
     content_type: str
     """In lower case, without parameters; empty if there is none."""
-    body: bytes
+    body: bytes = field(repr=False)
 
 
 class HttpEndpoint:
@@ -56,12 +66,7 @@ class HttpEndpoint:
         self._context = context if parts.scheme == "https" else None
 
     def post(
-        self,
-        body: bytes,
-        headers: Mapping[str, str],
-        *,
-        connect_timeout_ms: int,
-        timeout_ms: int,
+        self, request: HttpRequest, *, connect_timeout_ms: int, timeout_ms: int
     ) -> HttpResponse:
         """Send a request and return the response, whatever its status. Blocks.
 
@@ -73,29 +78,38 @@ class HttpEndpoint:
             DecodeError: what came is no HTTP, or too long.
         """
         deadline_s = time.monotonic() + timeout_ms / 1000
-        connect_timeout_s = min(connect_timeout_ms, timeout_ms) / 1000
         try:
-            with (
-                socket.create_connection((self._host, self._port), connect_timeout_s) as plain,
-                self._secured(plain, deadline_s) as connection,
-            ):
-                return self._exchange(_TimedSocket(connection, deadline_s), body, headers)
+            return self._post(request, min(connect_timeout_ms, timeout_ms) / 1000, deadline_s)
         except TimeoutError as error:
-            raise ConnectionFailedError(
+            is_over = time.monotonic() >= deadline_s
+            failure: KafkaError = ConnectionFailedError(
                 f"the server did not respond within {timeout_ms} ms"
-                if time.monotonic() >= deadline_s
+                if is_over
                 else f"the server could not be connected to within {connect_timeout_ms} ms"
-            ) from error
-        except ssl.SSLError as error:
-            raise self._tls_error(error) from error
-        except RemoteDisconnected as error:
-            raise ConnectionFailedError("the server hung up without a response") from error
-        except HTTPException as error:
-            raise DecodeError(f"the server's response is no HTTP: {_reason(error)}") from error
-        except (OSError, UnicodeError) as error:  # the latter of names that cannot be
-            raise ConnectionFailedError(
-                f"the server {self._host}:{self._port} cannot be reached: {_reason(error)}"
-            ) from error
+            )
+            cause: Exception = error
+        except (OSError, HTTPException, UnicodeError, KafkaError) as error:
+            failure, cause = self._failure(error), error
+        if failure is not cause:
+            # Variables of the standard library's functions have what was sent.
+            cause.__context__ = None
+            failure.__cause__ = cause.with_traceback(None)
+        raise failure.with_traceback(None)
+
+    def _post(
+        self, request: HttpRequest, connect_timeout_s: float, deadline_s: float
+    ) -> HttpResponse:
+        with (
+            socket.create_connection((self._host, self._port), connect_timeout_s) as plain,
+            self._secured(plain, deadline_s) as connection,
+        ):
+            client = HTTPConnection(self._host, self._port)
+            # It connects by itself only where it has no socket.
+            client.sock = cast("socket.socket", _TimedSocket(connection, deadline_s))
+            headers = {"Connection": "close", **request.headers}
+            client.request("POST", self._target, request.body, headers)
+            with client.getresponse() as response:
+                return _read(response)
 
     def _secured(self, plain: socket.socket, deadline_s: float) -> socket.socket:
         if self._context is None:
@@ -103,20 +117,22 @@ class HttpEndpoint:
         plain.settimeout(_left_s(deadline_s))
         return self._context.wrap_socket(plain, server_hostname=self._host)
 
-    def _exchange(
-        self, connection: _TimedSocket, body: bytes, headers: Mapping[str, str]
-    ) -> HttpResponse:
-        client = HTTPConnection(self._host, self._port)
-        # It connects by itself only where it has no socket.
-        client.sock = cast("socket.socket", connection)
-        client.request("POST", self._target, body, {"Connection": "close", **headers})
-        with client.getresponse() as response:
-            found = response.read(BODY_BYTES_MAX + 1)
-            if len(found) > BODY_BYTES_MAX:
-                raise DecodeError(f"the server's response has more than {BODY_BYTES_MAX} bytes")
-            if response.length:
-                raise ConnectionFailedError("the server hung up in the middle of its response")
-            return HttpResponse(response.status, _content_type(response), found)
+    def _failure(self, error: Exception) -> KafkaError:
+        if isinstance(error, KafkaError):
+            return error
+        if isinstance(error, ssl.SSLError):
+            return self._tls_error(error)
+        if isinstance(error, RemoteDisconnected):
+            return ConnectionFailedError("the server hung up without a response")
+        if isinstance(error, HTTPException):
+            # Its text may have what the server sent.
+            return DecodeError(f"the server's response is no HTTP: {type(error).__name__}")
+        reason = str(error)
+        if isinstance(error, OSError):
+            reason = (error.strerror or reason).lower()
+        return ConnectionFailedError(
+            f"the server {self._host}:{self._port} cannot be reached: {reason}"
+        )
 
     def _tls_error(self, error: ssl.SSLError) -> KafkaError:
         if isinstance(error, ssl.SSLCertVerificationError):
@@ -178,12 +194,14 @@ def _left_s(deadline_s: float) -> float:
     return left_s
 
 
+def _read(response: HTTPResponse) -> HttpResponse:
+    body = response.read(BODY_BYTES_MAX + 1)
+    if len(body) > BODY_BYTES_MAX:
+        raise DecodeError(f"the server's response has more than {BODY_BYTES_MAX} bytes")
+    if response.length:
+        raise ConnectionFailedError("the server hung up in the middle of its response")
+    return HttpResponse(response.status, _content_type(response), body)
+
+
 def _content_type(response: HTTPResponse) -> str:
     return (response.getheader("Content-Type") or "").partition(";")[0].strip().lower()
-
-
-def _reason(error: Exception) -> str:
-    if isinstance(error, OSError):
-        return (error.strerror or str(error)).lower()
-    # Its text may have what the server sent.
-    return type(error).__name__ if isinstance(error, HTTPException) else str(error)

@@ -172,7 +172,7 @@ class SslFactory:
         config = self._config
         place, certificates = config.ssl_truststore_location, config.ssl_truststore_certificates
         if certificates is not None:
-            self._trust(context, certificates, "ssl_truststore_certificates")
+            _trust(context, certificates, "ssl_truststore_certificates")
         elif place is None or place == _SYSTEMS_OWN:
             context.load_default_certs()
         elif os.path.isdir(place):
@@ -182,18 +182,7 @@ class SslFactory:
             data = _read(place, setting)
             if _store_type(data, config.ssl_truststore_type, setting, "truststore") == "PKCS12":
                 data = _pkcs12_certificates(data, config.ssl_truststore_password, setting)
-            self._trust(context, data.decode("ascii", "replace"), setting)
-
-    @staticmethod
-    def _trust(context: ssl.SSLContext, pem: str, setting: str) -> None:
-        try:
-            context.load_verify_locations(cadata=pem)
-        except (ssl.SSLError, ValueError) as error:
-            raise ConfigError(
-                f"{setting} holds no certificates in PEM: {_reason(error)}."
-            ) from error
-        if not context.cert_store_stats()["x509"]:
-            raise ConfigError(f"{setting} holds no certificate.")
+            _trust(context, data.decode("ascii", "replace"), setting)
 
     def _load_revoked(self, context: ssl.SSLContext) -> None:
         place = self._config.ssl_crl_location
@@ -233,6 +222,27 @@ class SslFactory:
         _load_pem(context, data, password, setting)
 
 
+def authorities_context(place: str | None, pem: str | None, setting: str) -> ssl.SSLContext:
+    """Return what verifies a server by authorities of a file or in PEM, or else the system's.
+
+    It is for servers that are no brokers. `setting` names the file, for messages.
+
+    Raises:
+        ConfigError: they cannot be used; says why.
+    """
+    context = ssl.create_default_context()
+    if pem is None and place is None:
+        return context
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.minimum_version = ssl.TLSVersion.TLSv1_2
+    if pem is None:
+        assert place is not None
+        setting = f"{setting}={place!r}"
+        pem = _read(place, setting).decode("ascii", "replace")
+    _trust(context, pem, setting)
+    return context
+
+
 def openssl_name(suite: str) -> str:
     """Return OpenSSL's name of a cipher suite, given that or the standard's."""
     if not suite.startswith("TLS_") or "_WITH_" not in suite:
@@ -243,6 +253,15 @@ def openssl_name(suite: str) -> str:
     cipher = cipher.replace("_CBC_", "_").replace("POLY1305_SHA256", "POLY1305")
     exchange = "" if exchange == "RSA" else f"{exchange}-"
     return f"{exchange}{cipher}".replace("_", "-")
+
+
+def _trust(context: ssl.SSLContext, pem: str, setting: str) -> None:
+    try:
+        context.load_verify_locations(cadata=pem)
+    except (ssl.SSLError, ValueError) as error:
+        raise ConfigError(f"{setting} holds no certificates in PEM: {_reason(error)}.") from error
+    if not context.cert_store_stats()["x509"]:
+        raise ConfigError(f"{setting} holds no certificate.")
 
 
 def _stamp(place: str) -> tuple[int, int, int] | None:

@@ -13,7 +13,7 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING, Final, Protocol
 
-from pykclient.errors import AuthenticationError, ConnectionFailedError, KafkaError
+from pykclient.errors import AuthenticationError, ConnectionFailedError, KafkaError, TlsError
 from pykclient.network.log import RateLimitedLog
 from pykclient.network.manager import NEVER_MS
 from pykclient.network.retry import Backoff
@@ -61,6 +61,11 @@ def token_source(config: ClientConfig) -> TokenSource:
         return ProvidedTokens(config.sasl_oauth_token_provider)
     if config.oauth_cb is not None:
         return CallbackTokens(config.oauth_cb, config.sasl_oauthbearer_config)
+    if config.is_oidc:
+        # Imported here: HTTP takes its share of the import budget, and many clients do without.
+        from pykclient.network.sasl.oidc import oidc_source
+
+        return oidc_source(config)
     content = config.unsecured_token
     assert content is not None, "checked when the config was made"
     return UnsecuredTokens(content, config.token_sources[0])
@@ -186,6 +191,8 @@ class Login:
             error: KafkaError = AuthenticationError(f"{where}: {cause}")
         elif isinstance(cause, ConnectionFailedError):
             error = ConnectionFailedError(f"{where}: {cause}")
+        elif isinstance(cause, TlsError):
+            error = TlsError(f"{where}: {cause}")
         else:
             error = AuthenticationError(f"{where}: {type(cause).__name__}: {cause}")
         error.__cause__ = cause

@@ -1,0 +1,462 @@
+"""The settings of tokens that an identity server issues (OpenID Connect), for OAUTHBEARER.
+
+Names, defaults and meaning are Java's, with librdkafka's names for the same things as aliases. What
+Java has in ``sasl.jaas.config`` (``clientId``, ``clientSecret``, ``scope``, ``extension_NAME``) is
+read as well. Files are read when a client is made, by `pykclient.network.sasl.oidc`, never here.
+
+Owner: none, everything is immutable.
+Source: KIP-768, KIP-1139 (client credentials and assertions as settings), KIP-1258; Java class
+``SaslConfigs``; librdkafka's CONFIGURATION.md.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from pykclient.config.setting import (
+    Kind,
+    Password,
+    Setting,
+    boolean,
+    choice,
+    integer,
+    optional,
+    password,
+    password_or_callable,
+    path,
+    string,
+    text,
+)
+from pykclient.errors.base import ConfigError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from pykclient.config.setting import PasswordSource
+
+CLIENT_CREDENTIALS: Final = "client_credentials"
+JWT_BEARER: Final = "urn:ietf:params:oauth:grant-type:jwt-bearer"
+FILE: Final = "file"
+"""No grant: the token itself is in a file."""
+
+_PACKAGE: Final = "org.apache.kafka.common.security.oauthbearer"
+LOGIN_HANDLERS: Final = (
+    f"{_PACKAGE}.OAuthBearerLoginCallbackHandler",
+    f"{_PACKAGE}.secured.OAuthBearerLoginCallbackHandler",
+)
+"""Java's name of what fetches tokens by OIDC, today's and the one before Kafka 3.7."""
+
+_RETRIEVERS: Final = {
+    f"{_PACKAGE}.DefaultJwtRetriever": "",
+    f"{_PACKAGE}.ClientCredentialsJwtRetriever": CLIENT_CREDENTIALS,
+    f"{_PACKAGE}.JwtBearerJwtRetriever": JWT_BEARER,
+    f"{_PACKAGE}.FileJwtRetriever": FILE,
+}
+"""Java's classes, by what they do; the first decides by the address, and by the grant's name."""
+
+_URL_SIGNS: Final = re.compile(r"[\x21-\x7e]+")
+_SCHEMES: Final = ("https", "http", "file")
+_EXTENSION: Final = "extension_"
+_CREDENTIALS: Final = ("clientId", "clientSecret", "scope")
+_TRUST: Final = {"ssl.truststore.location", "ssl.truststore.certificates", "ssl.truststore.type"}
+
+
+class Assertion(NamedTuple):
+    """Where the assertion of a grant by JWT comes from: a file, or a key that signs it.
+
+    Exactly one of `file`, `key_file` and `key_pem` is given.
+    """
+
+    file: str | None
+    key_file: str | None
+    key_pem: Password | None
+    passphrase: Password | None
+    algorithm: str
+    claims: Mapping[str, str]
+    """Those with a value of the settings."""
+    lifetime_s: int
+    not_before_s: int
+    """How long before the present it is valid, for clocks that differ."""
+    has_id: bool
+    template_file: str | None
+
+
+class OidcTokenConfig(NamedTuple):
+    """What a token is fetched with."""
+
+    grant: str
+    url: str
+    client_id: str
+    client_secret: Password | PasswordSource | None
+    scope: str
+    extensions: Mapping[str, str]
+    assertion: Assertion | None
+    ca_location: str | None
+    ca_pem: str | None
+
+
+def url() -> Kind[str]:
+    def parse(value: object) -> str:
+        from urllib.parse import urlsplit  # few clients have an address to read
+
+        if not isinstance(value, str) or not _URL_SIGNS.fullmatch(value.strip()):
+            raise ValueError
+        parts = urlsplit(value.strip())
+        if parts.scheme not in _SCHEMES:
+            raise ValueError("It begins with https://, http:// or file:///.")
+        if "@" in parts.netloc:
+            raise ValueError("It has a user in it; give the client's id and secret as settings.")
+        if parts.scheme == "file" and (parts.hostname or not parts.path):
+            raise ValueError("Write file:///path.")
+        if parts.scheme != "file" and (not parts.hostname or parts.port == 0):
+            raise ValueError("It has no host.")
+        return f"{parts.scheme}:{value.strip().partition(':')[2]}"  # HTTPS: is https:
+
+    return Kind(parse, "a URL", annotation="str")
+
+
+def java_class(names: tuple[str, ...]) -> Kind[str]:
+    """One of some of Java's classes, by its whole name or the last part of it."""
+
+    def parse(value: object) -> str:
+        name = value.strip() if isinstance(value, str) else ""
+        found = [each for each in names if name in (each, each.rpartition(".")[2])]
+        if not found:
+            raise ValueError(
+                "It is a class of Java's; for tokens of your own code give "
+                "sasl_oauth_token_provider."
+            )
+        return found[0]
+
+    return Kind(parse, f"one of {', '.join(names)}", annotation="str")
+
+
+def pairs() -> Kind[tuple[tuple[str, str], ...]]:
+    """NAME=VALUE with commas between."""
+
+    def parse(value: object) -> tuple[tuple[str, str], ...]:
+        if not isinstance(value, str):
+            raise ValueError
+        items = [item.strip().partition("=") for item in value.split(",") if item.strip()]
+        if not all(name and sign for name, sign, _ in items):
+            raise ValueError
+        return tuple((name.strip(), content.strip()) for name, _, content in items)
+
+    return Kind(
+        parse,
+        "NAME=VALUE with commas between",
+        lambda value: ",".join(f"{name}={content}" for name, content in value),
+        "str",
+    )
+
+
+class OidcConfig:
+    """From which identity server tokens come, and how the client shows it who it is."""
+
+    sasl_login_callback_handler_class = Setting(
+        optional(java_class(LOGIN_HANDLERS)),
+        None,
+        "Java's name of what fetches tokens, as its files have it. The address of the identity "
+        "server is enough here.",
+    )
+    sasl_oauthbearer_method = Setting(
+        choice({"default": "default", "oidc": "oidc"}),
+        "default",
+        "librdkafka's word for what fetches tokens, as its files have it: oidc. The address of "
+        "the identity server is enough here.",
+        key="sasl.oauthbearer.method",
+        is_ours=True,
+    )
+    sasl_oauthbearer_token_endpoint_url = Setting(
+        optional(url()),
+        None,
+        "Address at which an identity server issues tokens (OpenID Connect), https://...; or a "
+        "file with a token, file:///..., which is read again before the token expires.",
+    )
+    sasl_oauthbearer_client_credentials_client_id = Setting(
+        optional(string()),
+        None,
+        "The client's id at the identity server. Java has it as clientId in sasl_jaas_config, too.",
+        aliases=("sasl.oauthbearer.client.id",),
+    )
+    sasl_oauthbearer_client_credentials_client_secret = Setting(
+        optional(password_or_callable()),
+        None,
+        "The client's secret, or a function that returns it, called without arguments for each "
+        "token. Java has it as clientSecret in sasl_jaas_config, too.",
+        aliases=("sasl.oauthbearer.client.secret",),
+    )
+    sasl_oauthbearer_scope = Setting(
+        optional(string()),
+        None,
+        "What the token shall allow, in the identity server's words. Java has it as scope in "
+        "sasl_jaas_config, too.",
+    )
+    sasl_oauthbearer_extensions = Setting(
+        pairs(),
+        (),
+        "SASL extensions for the broker, NAME=VALUE with commas between: logicalCluster and "
+        "identityPoolId for Confluent Cloud. Java has them as extension_NAME in sasl_jaas_config.",
+        key="sasl.oauthbearer.extensions",
+        is_ours=True,
+    )
+    sasl_oauthbearer_grant_type = Setting(
+        choice({name: name for name in (CLIENT_CREDENTIALS, JWT_BEARER)}),
+        CLIENT_CREDENTIALS,
+        "How the client shows the identity server who it is: by id and secret, or by an assertion, "
+        "a JWT that is signed with its key (RFC 7523).",
+        key="sasl.oauthbearer.grant.type",
+        is_ours=True,
+    )
+    sasl_oauthbearer_jwt_retriever_class = Setting(
+        java_class(tuple(_RETRIEVERS)),
+        next(iter(_RETRIEVERS)),
+        "The same in Java's words.",
+    )
+    sasl_oauthbearer_header_urlencode = Setting(
+        boolean(),
+        False,
+        "True encodes id and secret for the header, as RFC 6749 has it; the default is Java's.",
+    )
+    sasl_oauthbearer_sub_claim_name = Setting(
+        string(), "sub", "Which claim of a token names its user; for messages here."
+    )
+    sasl_oauthbearer_assertion_file = Setting(
+        optional(path()),
+        None,
+        "File with an assertion that something else renews; it is read for each token.",
+    )
+    sasl_oauthbearer_assertion_private_key_file = Setting(
+        optional(path()), None, "File with the key in PEM that signs assertions."
+    )
+    sasl_oauthbearer_assertion_private_key_pem = Setting(
+        optional(password()),
+        None,
+        "That key itself, in PEM. Java has no such setting, librdkafka has.",
+        key="sasl.oauthbearer.assertion.private.key.pem",
+        is_ours=True,
+    )
+    sasl_oauthbearer_assertion_private_key_passphrase = Setting(
+        optional(password()), None, "Password of that key, where it is encrypted."
+    )
+    sasl_oauthbearer_assertion_algorithm = Setting(
+        choice({name: name for name in ("RS256", "ES256")}, is_case_kept=False),
+        "RS256",
+        "How assertions are signed: RS256 with a key of RSA, ES256 with one of the curve P-256.",
+    )
+    sasl_oauthbearer_assertion_claim_aud = Setting(
+        optional(string()), None, "For whom an assertion is: its claim aud."
+    )
+    sasl_oauthbearer_assertion_claim_iss = Setting(
+        optional(string()), None, "Who has signed an assertion: its claim iss."
+    )
+    sasl_oauthbearer_assertion_claim_sub = Setting(
+        optional(string()), None, "For which user an assertion is: its claim sub."
+    )
+    sasl_oauthbearer_assertion_claim_exp_seconds = Setting(
+        integer(0, 86_400), 300, "How long an assertion is valid: its claim exp."
+    )
+    sasl_oauthbearer_assertion_claim_nbf_seconds = Setting(
+        integer(0, 3_600), 60, "Since how long it is valid when it is made: its claim nbf."
+    )
+    sasl_oauthbearer_assertion_claim_jti_include = Setting(
+        boolean(), False, "Whether each assertion has a number of its own: its claim jti."
+    )
+    sasl_oauthbearer_assertion_template_file = Setting(
+        optional(path()),
+        None,
+        "File with further parts of an assertion, in JSON with header and payload.",
+        aliases=("sasl.oauthbearer.assertion.jwt.template.file",),
+    )
+    sasl_login_connect_timeout_ms = Setting(
+        optional(integer(0)),
+        None,
+        "How long it may take to connect to the identity server; None is 10 seconds.",
+    )
+    sasl_login_read_timeout_ms = Setting(
+        optional(integer(0)),
+        None,
+        "How long the identity server may take to respond; None is what is left of "
+        "request_timeout_ms.",
+    )
+    https_ca_location = Setting(
+        optional(path()),
+        None,
+        "File with the authorities that the identity server's certificate must come from, in PEM; "
+        "None is the system's. Java has it as ssl.truststore.location in sasl_jaas_config.",
+        key="https.ca.location",
+        is_ours=True,
+    )
+    https_ca_pem = Setting(
+        optional(text()),
+        None,
+        "The authorities' certificates themselves, in PEM.",
+        key="https.ca.pem",
+        is_ours=True,
+    )
+
+    @property
+    def is_oidc(self) -> bool:
+        """Whether the settings have tokens fetched from an identity server, or from a file."""
+        return (
+            self.sasl_oauthbearer_method == "oidc"
+            or self.sasl_login_callback_handler_class in LOGIN_HANDLERS
+            or self.sasl_oauthbearer_token_endpoint_url is not None
+        )
+
+    def read_oidc(self, jaas_options: Mapping[str, str]) -> OidcTokenConfig:
+        """Return what tokens are fetched with. `jaas_options` are those in ``sasl.jaas.config``.
+
+        Raises:
+            ConfigError: a setting is missing, or two contradict each other; shows no secret.
+        """
+        _check_options(jaas_options)
+        place = self.sasl_oauthbearer_token_endpoint_url
+        if place is None:
+            raise ConfigError(
+                "OAUTHBEARER by OIDC needs sasl.oauthbearer.token.endpoint.url, the address at "
+                "which the identity server issues tokens."
+            )
+        if self.https_ca_location is not None and self.https_ca_pem is not None:
+            raise ConfigError("https.ca.pem and https.ca.location are two sources; give one.")
+        grant = self._grant(place)
+        return OidcTokenConfig(
+            grant,
+            place,
+            self._client_id(jaas_options, grant),
+            self._client_secret(jaas_options, grant),
+            _agreed("scope", jaas_options, self.sasl_oauthbearer_scope) or "",
+            self._extensions(jaas_options),
+            self._assertion() if grant == JWT_BEARER else None,
+            self.https_ca_location or jaas_options.get("ssl.truststore.location"),
+            self.https_ca_pem or jaas_options.get("ssl.truststore.certificates"),
+        )
+
+    def _grant(self, place: str) -> str:
+        named = _RETRIEVERS[self.sasl_oauthbearer_jwt_retriever_class]
+        grant = self.sasl_oauthbearer_grant_type
+        if named not in ("", grant) and grant != CLIENT_CREDENTIALS:
+            raise ConfigError(
+                "sasl.oauthbearer.jwt.retriever.class and sasl.oauthbearer.grant.type disagree; "
+                "give one."
+            )
+        is_file = place.startswith("file:")
+        if named and is_file != (named == FILE):
+            raise ConfigError(
+                f"sasl.oauthbearer.jwt.retriever.class is for "
+                f"{'a file' if named == FILE else 'an identity server'}, and "
+                f"sasl.oauthbearer.token.endpoint.url is not."
+            )
+        return FILE if is_file else named or grant
+
+    def _client_id(self, options: Mapping[str, str], grant: str) -> str:
+        name = self.sasl_oauthbearer_client_credentials_client_id
+        client_id = _agreed("clientId", options, name) or ""
+        if grant == CLIENT_CREDENTIALS:
+            if not client_id:
+                raise ConfigError(_missing("id", JWT_BEARER))
+            if ":" in client_id and not self.sasl_oauthbearer_header_urlencode:
+                raise ConfigError(
+                    "sasl.oauthbearer.client.credentials.client.id has a colon, which ends it in "
+                    "the header; set sasl.oauthbearer.header.urlencode=true."
+                )
+        return client_id
+
+    def _client_secret(
+        self, options: Mapping[str, str], grant: str
+    ) -> Password | PasswordSource | None:
+        found = self.sasl_oauthbearer_client_credentials_client_secret
+        if "clientSecret" in options:
+            secret = Password(options["clientSecret"])
+            if found not in (None, secret):
+                raise ConfigError(_two_sources("clientSecret"))
+            found = secret
+        if grant == CLIENT_CREDENTIALS and found in (None, Password("")):
+            raise ConfigError(_missing("secret", JWT_BEARER))
+        return found
+
+    def _extensions(self, options: Mapping[str, str]) -> dict[str, str]:
+        of_java = {
+            name.removeprefix(_EXTENSION): value
+            for name, value in options.items()
+            if name.startswith(_EXTENSION)
+        }
+        own = dict(self.sasl_oauthbearer_extensions)
+        if any(of_java.get(name, value) != value for name, value in own.items()):
+            raise ConfigError(
+                "sasl.oauthbearer.extensions and sasl.jaas.config disagree on an extension; give "
+                "it once."
+            )
+        return {**of_java, **own}
+
+    def _assertion(self) -> Assertion:
+        sources = {
+            "sasl.oauthbearer.assertion.file": self.sasl_oauthbearer_assertion_file,
+            "sasl.oauthbearer.assertion.private.key.file": (
+                self.sasl_oauthbearer_assertion_private_key_file
+            ),
+            "sasl.oauthbearer.assertion.private.key.pem": (
+                self.sasl_oauthbearer_assertion_private_key_pem
+            ),
+        }
+        given = [key for key, value in sources.items() if value is not None]
+        if len(given) != 1:
+            raise ConfigError(
+                f"A grant by assertion needs one of {', '.join(sources)}; there are "
+                f"{' and '.join(given) or 'none'}."
+            )
+        claims = {
+            "aud": self.sasl_oauthbearer_assertion_claim_aud,
+            "iss": self.sasl_oauthbearer_assertion_claim_iss,
+            "sub": self.sasl_oauthbearer_assertion_claim_sub,
+        }
+        return Assertion(
+            self.sasl_oauthbearer_assertion_file,
+            self.sasl_oauthbearer_assertion_private_key_file,
+            self.sasl_oauthbearer_assertion_private_key_pem,
+            self.sasl_oauthbearer_assertion_private_key_passphrase,
+            self.sasl_oauthbearer_assertion_algorithm,
+            {name: value for name, value in claims.items() if value is not None},
+            self.sasl_oauthbearer_assertion_claim_exp_seconds,
+            self.sasl_oauthbearer_assertion_claim_nbf_seconds,
+            self.sasl_oauthbearer_assertion_claim_jti_include,
+            self.sasl_oauthbearer_assertion_template_file,
+        )
+
+
+def _agreed(option: str, options: Mapping[str, str], value: str | None) -> str | None:
+    """Return what a setting and Java's option for the same have, one of which may be missing."""
+    found = options.get(option)
+    if found is not None and value not in (None, found):
+        raise ConfigError(_two_sources(option))
+    return value if found is None else found
+
+
+def _two_sources(option: str) -> str:
+    key = {
+        "clientId": "sasl.oauthbearer.client.credentials.client.id",
+        "clientSecret": "sasl.oauthbearer.client.credentials.client.secret",
+        "scope": "sasl.oauthbearer.scope",
+    }[option]
+    return f"{key} and {option} in sasl.jaas.config disagree; give one."
+
+
+def _missing(what: str, other_grant: str) -> str:
+    return (
+        f"OAUTHBEARER by OIDC needs sasl.oauthbearer.client.credentials.client.{what} "
+        f"(sasl.oauthbearer.client.{what} in librdkafka); or, for an assertion, "
+        f"sasl.oauthbearer.grant.type={other_grant}."
+    )
+
+
+def _check_options(options: Mapping[str, str]) -> None:
+    for name in options:
+        if name not in (*_CREDENTIALS, *_TRUST) and not name.startswith(_EXTENSION):
+            raise ConfigError(
+                f"sasl.jaas.config has the option {name}, which no token of an identity server "
+                f"has; there are {', '.join(_CREDENTIALS)}, extension_NAME and "
+                f"{', '.join(sorted(_TRUST))}."
+            )
+    if options.get("ssl.truststore.type", "PEM").upper() != "PEM":
+        raise ConfigError("ssl.truststore.type in sasl.jaas.config must be PEM here.")

@@ -1,0 +1,560 @@
+"""Tokens of an identity server: what is sent and what comes, whatever it does; and clients by them.
+
+The identity server is of the tests, and demands what RFC 6749 and RFC 7523 have. Brokers are real
+ones that verify each signature, and fake ones, for which the server issues tokens without any.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import time
+import traceback
+import uuid
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from cryptography.hazmat.primitives import serialization
+from cryptography.hazmat.primitives.asymmetric import ec, rsa
+
+from pykclient import Admin, Producer
+from pykclient.admin.config import AdminConfig
+from pykclient.config.oidc import JWT_BEARER
+from pykclient.errors import (
+    AuthenticationError,
+    ConfigError,
+    ConnectionFailedError,
+    KafkaError,
+    KafkaTimeoutError,
+    TlsError,
+)
+from pykclient.network.sasl.login import token_source
+from pykclient.network.sasl.token import OAuthToken, check_token, jwt_claims, wall_ms
+from pykclient.testing import Acl, ClusterSecurity, FakeKafka
+from pykclient.testing.cluster.certificates import CertificateAuthority
+from tests.integration.identity_server import LIFETIME_S, Fault, IdentityServer, Reply, encoded
+from tests.integration.test_security_matrix import administer, consume, produce
+from tests.soak import OWN_BROKERS
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+    from pathlib import Path
+
+    from pykclient.network.sasl.login import TokenSource
+    from pykclient.testing import KafkaCluster
+    from pykclient.testing.fixtures import KafkaClusterFactory
+
+    Key = rsa.RSAPrivateKey | ec.EllipticCurvePrivateKey
+
+CANARY = "canary-77e1"
+ISSUES = pytest.mark.promise(
+    "OAUTHBEARER has tokens of an identity server, by client credentials or a signed assertion"
+)
+FAILS = pytest.mark.promise(
+    "an identity server that is away, slow or hostile, or that refuses, is a specific error"
+)
+
+
+@pytest.fixture(scope="module")
+def authority(tmp_path_factory: pytest.TempPathFactory) -> CertificateAuthority:
+    return CertificateAuthority(tmp_path_factory.mktemp("authority"))
+
+
+@pytest.fixture(scope="module")
+def server(
+    tmp_path_factory: pytest.TempPathFactory, authority: CertificateAuthority
+) -> Iterator[IdentityServer]:
+    with IdentityServer(tmp_path_factory.mktemp("identity"), authority) as found:
+        yield found
+
+
+@pytest.fixture
+def identity(server: IdentityServer) -> IdentityServer:
+    """The server of all tests, as new."""
+    server.clients = {"client": CANARY}
+    server.assertion_keys = {}
+    server.requests = []
+    server.reply = None
+    server.lifetime_s = LIFETIME_S
+    server.is_signing = True
+    return server
+
+
+def settings_of(
+    identity: IdentityServer, authority: CertificateAuthority, **changes: object
+) -> dict[str, object]:
+    found = {
+        "security_protocol": "SASL_PLAINTEXT",
+        "sasl_mechanism": "OAUTHBEARER",
+        "sasl_oauthbearer_token_endpoint_url": identity.token_url,
+        "sasl_oauthbearer_client_credentials_client_id": "client",
+        "sasl_oauthbearer_client_credentials_client_secret": CANARY,
+        "https_ca_location": authority.path,
+        **changes,
+    }
+    return {name: value for name, value in found.items() if value is not None}
+
+
+def source_of(settings: Mapping[str, object]) -> TokenSource:
+    return token_source(
+        AdminConfig.from_settings({"bootstrap_servers": "localhost:9092", **settings})
+    )
+
+
+@pytest.fixture
+def settings(identity: IdentityServer, authority: CertificateAuthority) -> dict[str, object]:
+    return settings_of(identity, authority)
+
+
+def by_assertion(settings: Mapping[str, object], **changes: object) -> dict[str, object]:
+    without = {name: value for name, value in settings.items() if "credentials" not in name}
+    return {**without, "sasl_oauthbearer_grant_type": JWT_BEARER, **changes}
+
+
+def pem_of(key: Key, password: str = "") -> str:
+    encryption: serialization.KeySerializationEncryption = serialization.NoEncryption()
+    if password:
+        encryption = serialization.BestAvailableEncryption(password.encode())
+    data = key.private_bytes(
+        serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, encryption
+    )
+    return data.decode()
+
+
+# What is sent, and what comes.
+
+
+@ISSUES
+def test_a_token_is_fetched_by_client_credentials(
+    identity: IdentityServer, settings: dict[str, object]
+) -> None:
+    source = source_of({**settings, "sasl_oauthbearer_scope": "a b&c"})
+    assert source.name == identity.token_url
+    now_ms = wall_ms()
+    token = source.fetch()
+    assert token.principal == "client"
+    assert token.expires_ms is not None
+    assert abs(token.expires_ms - now_ms - 3_600_000) < 60_000
+    (request,) = identity.requests
+    assert request.form == {"grant_type": "client_credentials", "scope": "a b&c"}
+    assert request.credentials == ("client", CANARY)
+    assert request.headers["accept"] == "application/json"
+    assert request.headers["content-type"] == "application/x-www-form-urlencoded"
+    claims = jwt_claims(token.value.value)
+    assert claims is not None
+    assert claims["scope"] == "a b&c"
+
+
+def test_id_and_secret_are_encoded_where_the_setting_says_so(
+    identity: IdentityServer, settings: dict[str, object]
+) -> None:
+    name, secret = "a:b ö", "c+d%/&="
+    identity.clients = {name: secret}
+    source = source_of(
+        {
+            **settings,
+            "sasl_oauthbearer_client_credentials_client_id": name,
+            "sasl_oauthbearer_client_credentials_client_secret": lambda: secret,
+            "sasl_oauthbearer_header_urlencode": True,
+        }
+    )
+    assert source.fetch().principal == name
+    assert identity.requests[0].credentials == ("a%3Ab+%C3%B6", "c%2Bd%25%2F%26%3D")
+
+
+def test_extensions_and_the_claim_of_the_user_are_those_of_the_settings(
+    identity: IdentityServer, settings: dict[str, object]
+) -> None:
+    source = source_of(
+        {
+            **settings,
+            "sasl_oauthbearer_extensions": "logicalCluster=lkc-1",
+            "sasl_oauthbearer_sub_claim_name": "scope",
+            "sasl_oauthbearer_scope": "read",
+        }
+    )
+    token = source.fetch()
+    assert (dict(token.extensions), token.principal) == ({"logicalCluster": "lkc-1"}, "read")
+
+
+def test_a_token_that_is_no_jwt_lasts_as_long_as_the_server_says(
+    identity: IdentityServer, settings: dict[str, object]
+) -> None:
+    identity.reply = Reply.of({"access_token": "opaque", "token_type": "BEARER", "expires_in": "9"})
+    token = source_of(settings).fetch()
+    assert token.value.value == "opaque"
+    assert token.expires_ms is not None
+    assert 0 < token.expires_ms - wall_ms() <= 9_000
+
+
+KEYS: dict[str, Key] = {
+    "RS256": rsa.generate_private_key(public_exponent=65537, key_size=2048),
+    "ES256": ec.generate_private_key(ec.SECP256R1()),
+}
+
+
+@ISSUES
+@pytest.mark.parametrize("algorithm", ["RS256", "ES256"])
+@pytest.mark.parametrize("is_file", [True, False])
+def test_a_token_is_fetched_by_an_assertion_that_is_signed_here(
+    identity: IdentityServer,
+    settings: dict[str, object],
+    tmp_path: Path,
+    algorithm: str,
+    is_file: bool,
+) -> None:
+    key = KEYS[algorithm]
+    identity.assertion_keys["issuer"] = key.public_key()
+    pem = pem_of(key, CANARY)
+    (tmp_path / "key.pem").write_text(pem)
+    (tmp_path / "template.json").write_text(
+        json.dumps({"header": {"kid": "k1"}, "payload": {"iss": "overruled", "extra": 5}})
+    )
+    where = {"private_key_file": tmp_path / "key.pem"} if is_file else {"private_key_pem": pem}
+    given = {
+        **where,
+        "private_key_passphrase": CANARY,
+        "algorithm": algorithm,
+        "claim_aud": identity.token_url,
+        "claim_iss": "issuer",
+        "claim_sub": "carol",
+        "claim_jti_include": True,
+        "claim_exp_seconds": 120,
+        "template_file": tmp_path / "template.json",
+    }
+    source = source_of(
+        by_assertion(
+            settings,
+            **{f"sasl_oauthbearer_assertion_{name}": value for name, value in given.items()},
+        )
+    )
+    assert source.fetch().principal == source.fetch().principal == "carol"
+    one, other = identity.requests
+    assert one.form["grant_type"] == JWT_BEARER
+    assert one.credentials is None
+    claims = [jwt_claims(request.form["assertion"]) for request in (one, other)]
+    assert claims[0] is not None
+    assert claims[1] is not None
+    assert claims[0]["jti"] != claims[1]["jti"]
+    assert claims[0]["extra"] == 5
+    assert claims[0]["exp"] - claims[0]["nbf"] == 120 + 60  # type: ignore[operator]
+    head = one.form["assertion"].split(".")[0]
+    assert encoded(json.dumps({"a": 1}).encode()) != head
+    assert jwt_claims(f".{head}.") == {"typ": "JWT", "kid": "k1", "alg": algorithm}
+
+
+def test_an_assertion_of_a_file_is_read_for_each_token(
+    identity: IdentityServer, settings: dict[str, object], tmp_path: Path
+) -> None:
+    file = tmp_path / "assertion"
+    file.write_text("a.b.one\n")
+    source = source_of(by_assertion(settings, sasl_oauthbearer_assertion_file=file))
+    identity.reply = Reply.of({"access_token": "t", "expires_in": 9})
+    source.fetch()
+    file.write_text("a.b.two\n")
+    source.fetch()
+    assert [request.form["assertion"] for request in identity.requests] == ["a.b.one", "a.b.two"]
+    file.unlink()
+    with pytest.raises(AuthenticationError, match=r"assertion\.file=.* cannot be read: no such"):
+        source.fetch()
+
+
+@pytest.mark.parametrize(
+    ("content", "changes", "reason"),
+    [
+        (None, {}, "cannot be read: no such file"),
+        ("no key", {}, "it is no private key in PEM"),
+        (pem_of(KEYS["RS256"], CANARY), {}, "passphrase is missing or does not open it"),
+        (
+            pem_of(KEYS["RS256"], "other"),
+            {"sasl_oauthbearer_assertion_private_key_passphrase": CANARY},
+            "passphrase does not open it",
+        ),
+        (pem_of(KEYS["ES256"]), {}, "algorithm=RS256: RS256 needs one of RSA"),
+        (
+            pem_of(ec.generate_private_key(ec.SECP384R1())),
+            {"sasl_oauthbearer_assertion_algorithm": "ES256"},
+            "ES256 one of the curve P-256",
+        ),
+        (
+            pem_of(KEYS["RS256"]),
+            {"sasl_oauthbearer_assertion_template_file": __file__},
+            "is no JSON object with the objects header and payload",
+        ),
+    ],
+)
+def test_keys_that_cannot_sign_are_refused_when_the_client_is_made(
+    settings: dict[str, object],
+    tmp_path: Path,
+    content: str | None,
+    changes: dict[str, object],
+    reason: str,
+) -> None:
+    file = tmp_path / "key.pem"
+    if content is not None:
+        file.write_text(content)
+    wanted = by_assertion(settings, sasl_oauthbearer_assertion_private_key_file=file, **changes)
+    with pytest.raises(ConfigError) as caught:
+        Admin({"bootstrap_servers": "localhost:9092", **wanted})
+    assert reason in str(caught.value)
+    assert CANARY not in str(caught.value)
+
+
+def test_a_token_of_a_file_is_read_again(
+    identity: IdentityServer, settings: dict[str, object], tmp_path: Path
+) -> None:
+    file = tmp_path / "a token"
+    file.write_text(identity.signer.token("carol") + "\n")
+    source = source_of({**settings, "sasl_oauthbearer_token_endpoint_url": file.as_uri()})
+    assert source.fetch().principal == "carol"
+    file.write_text(identity.signer.token("dave"))
+    assert source.fetch().principal == "dave"
+    file.write_text("<html>")
+    with pytest.raises(AuthenticationError, match="holds no JWT"):
+        source.fetch()
+    assert identity.requests == []
+
+
+# What goes wrong.
+
+
+def fetched(settings: Mapping[str, object]) -> OAuthToken:
+    token = source_of(settings).fetch()
+    check_token(token, wall_ms())
+    return token
+
+
+def expired(identity: IdentityServer) -> Reply:
+    return Reply.of({"access_token": identity.signer.token("carol", lifetime_s=-5)})
+
+
+REPLIES: list[Any] = [
+    (Fault.HANG_UP, ConnectionFailedError, "hung up without a response"),
+    (Fault.SILENCE, ConnectionFailedError, "did not respond within 450 ms"),
+    (Fault.DRIP, ConnectionFailedError, "did not respond within 450 ms"),
+    (Reply.of({}, 503), ConnectionFailedError, "responded with status 503"),
+    (Reply.of({"error": "slow_down"}, 429), ConnectionFailedError, "status 429: slow_down"),
+    (Fault.GARBAGE, AuthenticationError, "is no HTTP"),
+    (Fault.ENDLESS_BODY, AuthenticationError, "more than 1048576 bytes"),
+    (Fault.ENDLESS_HEADER, AuthenticationError, "is no HTTP"),
+    (
+        Reply.of({"error": "invalid_scope", "error_description": f"{CANARY}\x1b[1m!"}, 400),
+        AuthenticationError,
+        "status 400: invalid_scope: <hidden> [1m!",
+    ),
+    (Reply(401, b"<html>no</html>"), AuthenticationError, "responded with status 401"),
+    (Reply(302, b"", {"Location": "https://h"}), AuthenticationError, "redirects are not followed"),
+    (Reply(200, b"<html>", {"Content-Type": "text/html"}), AuthenticationError, "but text/html"),
+    (Reply(200, b"[" * 100_000), AuthenticationError, "no JSON object"),
+    (Reply(200, b"[]"), AuthenticationError, "no JSON object, but application/json"),
+    (Reply.of({"id_token": "x"}), AuthenticationError, "no access_token; it has id_token"),
+    (Reply.of({"access_token": 5}), AuthenticationError, "no access_token"),
+    (
+        Reply.of({"access_token": "a", "token_type": "mac"}),
+        AuthenticationError,
+        "a token of type 'mac', and no bearer",
+    ),
+    (
+        Reply.of({"access_token": "a", "expires_in": "soon"}),
+        AuthenticationError,
+        "expires_in that is no number",
+    ),
+    (Reply.of({"access_token": "a", "expires_in": 0}), AuthenticationError, "the token expired"),
+    (Reply.of({"access_token": "a.b.c"}), AuthenticationError, "is no JWT"),
+    (Reply.of({"access_token": "a b"}), AuthenticationError, "no bearer token has"),
+    (Reply.of({"access_token": "a" * 300_000}), AuthenticationError, "brokers take 262144 at most"),
+]
+
+
+@FAILS
+@pytest.mark.parametrize(("reply", "error", "reason"), REPLIES)
+def test_what_is_no_token_is_an_error_that_says_so(
+    identity: IdentityServer,
+    settings: dict[str, object],
+    reply: Reply | Fault,
+    error: type[KafkaError],
+    reason: str,
+) -> None:
+    identity.reply = reply
+    with pytest.raises(error) as caught:
+        fetched({**settings, "request_timeout_ms": 500})
+    assert type(caught.value) is error
+    assert reason in str(caught.value)
+    assert_hidden(caught.value, CANARY)
+
+
+def test_times_of_the_settings_are_kept(
+    identity: IdentityServer, settings: dict[str, object]
+) -> None:
+    identity.reply = Fault.SILENCE
+    limits = {"sasl_login_connect_timeout_ms": 200, "sasl_login_read_timeout_ms": 100}
+    with pytest.raises(ConnectionFailedError, match="did not respond within 300 ms"):
+        fetched({**settings, **limits})
+
+
+def test_a_wrong_secret_is_the_servers_own_reason(settings: dict[str, object]) -> None:
+    wrong = {**settings, "sasl_oauthbearer_client_credentials_client_secret": "other"}
+    with pytest.raises(AuthenticationError, match="invalid_client: client or secret is wrong"):
+        fetched(wrong)
+
+
+def assert_hidden(error: BaseException | None, secret: str) -> None:
+    """The secret is in no text of an error and its causes, and in no variable of their frames.
+
+    Frames of the tests have it in their settings.
+    """
+    while error is not None:
+        assert secret not in repr(error)
+        for frame, _ in traceback.walk_tb(error.__traceback__):
+            if f"{os.sep}tests{os.sep}" not in frame.f_code.co_filename:
+                shown = {name: repr(value) for name, value in frame.f_locals.items()}
+                assert not [name for name, text in shown.items() if secret in text]
+        error = error.__cause__ or error.__context__
+
+
+# Clients.
+
+
+@pytest.fixture
+def fake(identity: IdentityServer) -> Iterator[FakeKafka]:
+    identity.is_signing = False
+    security = ClusterSecurity(listeners=("SASL_PLAINTEXT",), mechanisms=("OAUTHBEARER",))
+    with FakeKafka(security=security) as brokers:
+        yield brokers
+
+
+def test_a_client_has_one_token_for_all_of_its_connections(
+    identity: IdentityServer, fake: FakeKafka, settings: dict[str, object]
+) -> None:
+    with Producer(settings, bootstrap_servers=fake.bootstrap_servers) as producer:
+        deliveries = [producer.send(topic, b"") for topic in ("one", "two")]
+        assert [delivery.result(timeout=10).offset for delivery in deliveries] == [0, 0]
+    assert len(identity.requests) == 1
+
+
+@FAILS
+def test_a_call_ends_with_the_servers_refusal_and_later_ones_work(
+    identity: IdentityServer,
+    fake: FakeKafka,
+    settings: dict[str, object],
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    caplog.set_level(logging.DEBUG)
+    identity.clients = {}
+    with Admin(settings, bootstrap_servers=fake.bootstrap_servers) as admin:
+        begun_s = time.monotonic()
+        with pytest.raises(AuthenticationError) as caught:
+            admin.list_topics()
+        assert time.monotonic() - begun_s < 5
+        assert f"no token of {identity.token_url}: the server responded with status 401: " in str(
+            caught.value
+        )
+        assert_hidden(caught.value, CANARY)
+        identity.clients = {"client": CANARY}
+        admin.list_topics()
+    assert CANARY not in caplog.text
+
+
+@FAILS
+def test_a_server_that_is_away_is_tried_again_until_the_calls_time_is_over(
+    identity: IdentityServer, fake: FakeKafka, settings: dict[str, object]
+) -> None:
+    identity.reply = Reply.of({}, 503)
+    with Admin(settings, bootstrap_servers=fake.bootstrap_servers) as admin:
+        with pytest.raises(KafkaTimeoutError, match=r"responded with status 503"):
+            admin.list_topics(timeout=1.5)
+        # At most once a second, and more than once.
+        assert 1 < len(identity.requests) <= 3
+        identity.reply = None
+        admin.list_topics()
+
+
+def test_a_server_that_is_not_to_be_trusted_ends_the_call(
+    fake: FakeKafka, settings: dict[str, object]
+) -> None:
+    settings.pop("https_ca_location")
+    with (
+        Admin(settings, bootstrap_servers=fake.bootstrap_servers) as admin,
+        pytest.raises(TlsError, match="give its authority in https_ca_location"),
+    ):
+        admin.list_topics()
+
+
+def test_a_token_is_renewed_ahead_of_its_expiry(
+    identity: IdentityServer, fake: FakeKafka, settings: dict[str, object]
+) -> None:
+    """While the application does nothing else than to poll."""
+    identity.lifetime_s = 2
+    with Producer(settings, bootstrap_servers=fake.bootstrap_servers) as producer:
+        producer.send("topic", b"").result(timeout=10)
+        deadline_s = time.monotonic() + 10
+        while len(identity.requests) < 2 and time.monotonic() < deadline_s:
+            producer.send("topic", b"").result(timeout=10)
+    assert len(identity.requests) >= 2
+
+
+@pytest.fixture(scope="module")
+def real(
+    kafka_cluster_factory: KafkaClusterFactory, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[tuple[KafkaCluster, IdentityServer]]:
+    """A broker that verifies the signature of each token, and what issues them, by http."""
+    folder = tmp_path_factory.mktemp("identity")
+    with IdentityServer(folder) as server:
+        server.clients = {"carol": CANARY, "dave": CANARY}
+        security = ClusterSecurity(
+            listeners=("SASL_SSL",),
+            mechanisms=("OAUTHBEARER",),
+            jwks_url=server.signer.url,
+            acls=[Acl("User:carol", "ALL", topic="*"), Acl("User:carol", "ALL", group="*")],
+            super_users=("User:carol",),
+        )
+        with kafka_cluster_factory(security=security) as cluster:
+            yield cluster, server
+
+
+@ISSUES
+@pytest.mark.kafka
+@OWN_BROKERS
+def test_clients_work_by_tokens_that_real_brokers_verify(
+    real: tuple[KafkaCluster, IdentityServer],
+) -> None:
+    cluster, identity = real
+    found = cluster.client_settings()
+    module = "org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginModule"
+    of_java = {
+        **found,
+        "sasl_login_callback_handler_class": (
+            "org.apache.kafka.common.security.oauthbearer.secured.OAuthBearerLoginCallbackHandler"
+        ),
+        "sasl_oauthbearer_token_endpoint_url": identity.token_url,
+        "sasl_jaas_config": f'{module} required clientId="carol" clientSecret="{CANARY}";',
+    }
+    topic = f"t-{uuid.uuid4().hex}"
+    for use in (administer, produce, consume):
+        use(dict(of_java), topic)
+    without = {name: value for name, value in found.items() if name != "sasl_jaas_config"}
+    key = KEYS["ES256"]
+    identity.assertion_keys["carol"] = key.public_key()
+    by_key = {
+        **without,
+        "sasl_oauthbearer_method": "oidc",
+        "sasl_oauthbearer_token_endpoint_url": identity.token_url,
+        "sasl_oauthbearer_grant_type": JWT_BEARER,
+        "sasl_oauthbearer_assertion_private_key_pem": pem_of(key),
+        "sasl_oauthbearer_assertion_algorithm": "ES256",
+        "sasl_oauthbearer_assertion_claim_aud": identity.token_url,
+        "sasl_oauthbearer_assertion_claim_iss": "carol",
+        "sasl_oauthbearer_assertion_claim_sub": "carol",
+    }
+    with Admin(by_key) as admin:
+        assert admin.list_topics()
+    identity.reply = Reply.of({"access_token": forged("carol")})
+    with Admin(by_key) as admin, pytest.raises(AuthenticationError, match="invalid_token"):
+        admin.list_topics()
+    identity.reply = None
+
+
+def forged(subject: str) -> str:
+    parts = ({"alg": "RS256", "kid": "one"}, {"sub": subject, "exp": time.time() + 60})
+    return ".".join([*(encoded(json.dumps(part).encode()) for part in parts), encoded(bytes(256))])

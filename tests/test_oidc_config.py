@@ -1,0 +1,229 @@
+"""Settings of tokens of an identity server: Java's, librdkafka's, and what contradicts itself."""
+
+from __future__ import annotations
+
+import pickle
+from typing import TYPE_CHECKING
+
+import pytest
+
+from pykclient.admin.config import AdminConfig
+from pykclient.config.oidc import CLIENT_CREDENTIALS, FILE, JWT_BEARER
+from pykclient.config.setting import Password
+from pykclient.errors import ConfigError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+CANARY = "canary-91bc"
+MODULE = "org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginModule"
+HANDLER = "org.apache.kafka.common.security.oauthbearer.secured.OAuthBearerLoginCallbackHandler"
+PACKAGE = "org.apache.kafka.common.security.oauthbearer"
+URL = "https://identity.example.com/token"
+SASL = {"security.protocol": "SASL_SSL", "sasl.mechanism": "OAUTHBEARER"}
+BASE = {"sasl.oauthbearer.token.endpoint.url": URL}
+OWN = {
+    **BASE,
+    "sasl.oauthbearer.client.credentials.client.id": "client",
+    "sasl.oauthbearer.client.credentials.client.secret": CANARY,
+}
+BY_KEY = {
+    **BASE,
+    "sasl.oauthbearer.grant.type": JWT_BEARER,
+    "sasl.oauthbearer.assertion.private.key.file": "key.pem",
+}
+
+
+def config(settings: Mapping[str, object]) -> AdminConfig:
+    return AdminConfig.from_settings({"bootstrap.servers": "h:9092", **SASL, **settings})
+
+
+def jaas(options: str) -> str:
+    return f"{MODULE} required {options};"
+
+
+@pytest.mark.promise(
+    "OAUTHBEARER has tokens of an identity server, by client credentials or a signed assertion"
+)
+@pytest.mark.parametrize(
+    "settings",
+    [
+        pytest.param(OWN | {"sasl.oauthbearer.scope": "read"}, id="Kafka 4.1"),
+        pytest.param(
+            {
+                **BASE,
+                "sasl.login.callback.handler.class": HANDLER,
+                "sasl.jaas.config": jaas(
+                    f'clientId="client" clientSecret="{CANARY}" scope="read" '
+                    f'extension_logicalCluster="lkc-1" extension_identityPoolId="pool-1"'
+                ),
+            },
+            id="Kafka 3.1",
+        ),
+        pytest.param(
+            {
+                **BASE,
+                "sasl.oauthbearer.method": "oidc",
+                "sasl.oauthbearer.client.id": "client",
+                "sasl.oauthbearer.client.secret": CANARY,
+                "sasl.oauthbearer.scope": "read",
+                "sasl.oauthbearer.extensions": "logicalCluster=lkc-1,identityPoolId=pool-1",
+            },
+            id="librdkafka",
+        ),
+    ],
+)
+def test_client_credentials_are_read_as_java_and_librdkafka_have_them(
+    settings: dict[str, object],
+) -> None:
+    made = config(settings)
+    found = made.oidc
+    assert found is not None
+    assert (found.grant, found.url, found.client_id) == (CLIENT_CREDENTIALS, URL, "client")
+    assert (found.client_secret, found.scope) == (Password(CANARY), "read")
+    has_extensions = "sasl.oauthbearer.client.credentials.client.id" not in settings
+    expected = {"logicalCluster": "lkc-1", "identityPoolId": "pool-1"} if has_extensions else {}
+    assert found.extensions == expected
+    assert CANARY not in repr(made)
+    assert CANARY not in repr(found)
+    assert pickle.loads(pickle.dumps(made)) == made
+
+
+def test_an_assertion_is_read_with_its_claims() -> None:
+    found = config(
+        {
+            **BY_KEY,
+            "sasl.oauthbearer.assertion.private.key.passphrase": CANARY,
+            "sasl.oauthbearer.assertion.algorithm": "es256",
+            "sasl.oauthbearer.assertion.claim.aud": "server",
+            "sasl.oauthbearer.assertion.claim.jti.include": "true",
+            "sasl.oauthbearer.assertion.jwt.template.file": "template.json",
+        }
+    ).oidc
+    assert found is not None
+    assert found.grant == JWT_BEARER
+    assert found.assertion is not None
+    assert (found.assertion.key_file, found.assertion.passphrase) == ("key.pem", Password(CANARY))
+    assert (found.assertion.algorithm, found.assertion.claims) == ("ES256", {"aud": "server"})
+    assert (found.assertion.lifetime_s, found.assertion.not_before_s) == (300, 60)
+    assert found.assertion.has_id
+    assert found.assertion.template_file == "template.json"
+
+
+@pytest.mark.parametrize("retriever", [None, "FileJwtRetriever", f"{PACKAGE}.FileJwtRetriever"])
+def test_a_token_may_be_in_a_file(retriever: str | None) -> None:
+    settings: dict[str, object] = {"sasl.oauthbearer.token.endpoint.url": "file:///run/token"}
+    if retriever is not None:
+        settings["sasl.oauthbearer.jwt.retriever.class"] = retriever
+    found = config(settings).oidc
+    assert found is not None
+    assert (found.grant, found.url) == (FILE, "file:///run/token")
+
+
+def test_authorities_are_those_of_librdkafka_or_of_javas_login_configuration() -> None:
+    own = config(OWN | {"https.ca.location": "a.pem"}).oidc
+    of_java = config(
+        {**OWN, "sasl.jaas.config": jaas('ssl.truststore.location="a.pem" ssl.truststore.type=PEM')}
+    ).oidc
+    assert own is not None
+    assert of_java is not None
+    assert own.ca_location == of_java.ca_location == "a.pem"
+
+
+@pytest.mark.parametrize(
+    ("settings", "reason"),
+    [
+        ({"sasl.oauthbearer.method": "oidc"}, "needs sasl.oauthbearer.token.endpoint.url"),
+        (
+            {"sasl.login.callback.handler.class": HANDLER},
+            "needs sasl.oauthbearer.token.endpoint.url",
+        ),
+        ({"sasl.login.callback.handler.class": "com.example.Handler"}, "sasl_oauth_token_provider"),
+        (BASE, "needs sasl.oauthbearer.client.credentials.client.id"),
+        (
+            {**BASE, "sasl.oauthbearer.client.id": "client"},
+            "needs sasl.oauthbearer.client.credentials.client.secret",
+        ),
+        (
+            {**OWN, "sasl.oauthbearer.client.credentials.client.id": "a:b"},
+            "set sasl.oauthbearer.header.urlencode=true",
+        ),
+        (
+            {**OWN, "sasl.jaas.config": jaas('clientId="other"')},
+            "client.credentials.client.id and clientId in sasl.jaas.config disagree",
+        ),
+        (
+            {**OWN, "sasl.jaas.config": jaas('clientSecret="other"')},
+            "client.secret and clientSecret in sasl.jaas.config disagree",
+        ),
+        ({**OWN, "sasl.jaas.config": jaas('clientID="x"')}, "has the option clientID, which no"),
+        (
+            {**OWN, "sasl.jaas.config": jaas('ssl.truststore.type="JKS"')},
+            "ssl.truststore.type in sasl.jaas.config must be PEM",
+        ),
+        (
+            {**OWN, "sasl.jaas.config": jaas('unsecuredLoginStringClaim_sub="alice"')},
+            "token.endpoint.url and sasl.jaas.config are sources of the same token",
+        ),
+        (
+            {**OWN, "oauth_cb": print},
+            "oauth_cb and sasl.oauthbearer.token.endpoint.url are sources",
+        ),
+        (
+            {
+                **OWN,
+                "sasl.oauthbearer.extensions": "a=1",
+                "sasl.jaas.config": jaas('extension_a="2"'),
+            },
+            "sasl.oauthbearer.extensions and sasl.jaas.config disagree",
+        ),
+        ({**OWN, "sasl.oauthbearer.extensions": "a"}, "NAME=VALUE with commas between"),
+        ({**OWN, "https.ca.location": "a", "https.ca.pem": "b"}, "are two sources; give one"),
+        (
+            {**BASE, "sasl.oauthbearer.grant.type": JWT_BEARER},
+            "private.key.pem; there are none",
+        ),
+        (
+            {**BY_KEY, "sasl.oauthbearer.assertion.file": "a"},
+            "there are sasl.oauthbearer.assertion.file and sasl.oauthbearer.assertion.private",
+        ),
+        (
+            {**BY_KEY, "sasl.oauthbearer.jwt.retriever.class": "ClientCredentialsJwtRetriever"},
+            "retriever.class and sasl.oauthbearer.grant.type disagree",
+        ),
+        (
+            {**OWN, "sasl.oauthbearer.jwt.retriever.class": "FileJwtRetriever"},
+            "is for a file, and sasl.oauthbearer.token.endpoint.url is not",
+        ),
+        ({"sasl.oauthbearer.jwt.retriever.class": "Mine"}, "It is a class of Java's"),
+    ],
+)
+def test_what_is_missing_or_contradicts_itself_is_refused(
+    settings: dict[str, object], reason: str
+) -> None:
+    with pytest.raises(ConfigError) as caught:
+        config(settings)
+    assert reason in str(caught.value)
+    assert CANARY not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("url", "reason"),
+    [
+        ("identity.example.com/token", "It begins with https://"),
+        ("ftp://identity.example.com", "It begins with https://"),
+        (f"https://client:{CANARY}@identity.example.com", "It has a user in it"),
+        ("https:///token", "It has no host"),
+        ("https://h:0/token", "It has no host"),
+        ("https://h:port/token", "must be a URL"),
+        ("https://h/a b", "must be a URL"),
+        ("https://h/a\r\nX-Name: b", "must be a URL"),
+        ("file://host/token", "Write file:///path"),
+        (5, "must be a URL"),
+    ],
+)
+def test_an_address_that_cannot_be_is_refused(url: object, reason: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        config({**OWN, "sasl.oauthbearer.token.endpoint.url": url})
+    assert reason in str(caught.value)
+    assert CANARY not in str(caught.value)
