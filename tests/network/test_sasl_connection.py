@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import TYPE_CHECKING
 
 import pytest
@@ -15,9 +16,12 @@ from pykclient.protocol.messages.sasl_authenticate import (
     SaslAuthenticateResponse,
 )
 from pykclient.protocol.messages.sasl_handshake import SaslHandshakeRequest, SaslHandshakeResponse
-from tests.network.scripted_network import BROKERS, ScriptedNetwork
+from tests.network.scripted_network import BOOTSTRAP, BROKERS, Completion, ScriptedNetwork
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from pykclient.protocol.message import Message
     from tests.network.scripted_port import ScriptedPeer
 
 PLAIN = {
@@ -48,6 +52,21 @@ class SecuredNetwork(ScriptedNetwork):
         self.respond(peer, response)
         return message.auth_bytes
 
+    def refuse_password(self, peer: ScriptedPeer) -> None:
+        """Respond to SaslAuthenticate with an error."""
+        assert isinstance(peer.requests[0].message, SaslAuthenticateRequest)
+        self.respond(peer, SaslAuthenticateResponse(error_code=58, error_message="no such user"))
+
+    def turn_down(self, peer: ScriptedPeer) -> bytes:
+        """Let a peer that was connected to take all steps, and refuse; return what it had."""
+        self.shake_hands()
+        self.offer(peer)
+        self.turn()  # a password may come from a call of the background
+        message = peer.requests[0].message
+        self.refuse_password(peer)
+        assert isinstance(message, SaslAuthenticateRequest)
+        return message.auth_bytes
+
     def connect(self, *, session_ms: int = SESSION_MS) -> ScriptedPeer:
         """Connect to the broker, SASL included."""
         self.client.connect(NODE_ID, self.now_ms)
@@ -62,16 +81,21 @@ def network(**changes: object) -> SecuredNetwork:
     return SecuredNetwork(BROKERS[0], security={**PLAIN, **changes})
 
 
+def kinds(peer: ScriptedPeer) -> list[type[Message]]:
+    """Of the requests that have no response yet."""
+    return [type(each.message) for each in peer.requests]
+
+
 @pytest.mark.promise("SASL authenticates each connection before any other request")
 def test_nothing_else_is_sent_before_the_client_is_authenticated() -> None:
     secured = network()
     completion = secured.write(NODE_ID)
     peer = secured.shake_hands()
-    assert [type(each.message) for each in peer.requests] == [SaslHandshakeRequest]
+    assert kinds(peer) == [SaslHandshakeRequest]
     secured.offer(peer)
-    assert [type(each.message) for each in peer.requests] == [SaslAuthenticateRequest]
+    assert kinds(peer) == [SaslAuthenticateRequest]
     assert secured.accept(peer) == b"\0alice\0secret"
-    assert [type(each.message) for each in peer.requests] == [MetadataRequest]
+    assert kinds(peer) == [MetadataRequest]
     secured.respond(peer)
     assert completion.response == MetadataResponse()
 
@@ -115,3 +139,176 @@ def test_a_token_that_cannot_be_fetched_is_an_error_with_its_cause() -> None:
     assert "no token of sasl_oauth_token_provider: LookupError: no such client" in str(error)
     assert isinstance(error.__cause__, LookupError)
     assert peer.is_closed()
+
+
+# Sessions that end (KIP-368).
+
+
+def authenticating_again() -> tuple[SecuredNetwork, ScriptedPeer, Completion, Completion]:
+    """A connection that authenticates again behind one request in flight, while another waits."""
+    secured = network()
+    peer = secured.connect()
+    secured.turn(SESSION_MS * 3 // 4)
+    before = secured.write(NODE_ID)
+    assert kinds(peer) == [MetadataRequest]
+    secured.turn(SESSION_MS // 5)
+    after = secured.write(NODE_ID)
+    assert kinds(peer) == [MetadataRequest, SaslHandshakeRequest]
+    return secured, peer, before, after
+
+
+def test_a_client_authenticates_again_behind_what_is_in_flight_and_before_what_is_not() -> None:
+    secured, peer, before, after = authenticating_again()
+    secured.respond(peer)
+    assert before.response is not None
+    secured.offer(peer)
+    assert kinds(peer) == [SaslAuthenticateRequest]
+    assert secured.accept(peer) == b"\0alice\0secret"
+    assert kinds(peer) == [MetadataRequest]
+    secured.respond(peer)
+    assert after.response is not None
+    assert len(secured.port.peers) == 1
+
+
+def refuse_again(secured: SecuredNetwork, peer: ScriptedPeer) -> None:
+    secured.respond(peer)
+    secured.offer(peer)
+    secured.refuse_password(peer)
+
+
+def offer_another_mechanism(secured: SecuredNetwork, peer: ScriptedPeer) -> None:
+    secured.respond(peer)
+    secured.respond(peer, SaslHandshakeResponse(error_code=33, mechanisms=["GSSAPI"]))
+
+
+def hang_up_on_it(secured: SecuredNetwork, peer: ScriptedPeer) -> None:
+    secured.respond(peer)
+    peer.hang_up()
+    secured.turn()
+
+
+def never_respond_to_it(secured: SecuredNetwork, peer: ScriptedPeer) -> None:
+    secured.respond(peer)
+    for _ in range(35):
+        secured.turn(1_000)
+
+
+def respond_out_of_turn(secured: SecuredNetwork, peer: ScriptedPeer) -> None:
+    """To the later request first: the one before would get its response."""
+    peer.requests.rotate(-1)
+    secured.respond(peer, SaslHandshakeResponse(mechanisms=["PLAIN"]))
+
+
+def hang_up_at_once(secured: SecuredNetwork, peer: ScriptedPeer) -> None:
+    peer.hang_up()
+    secured.turn()
+
+
+@pytest.mark.promise(
+    "a broker that refuses a client in the middle of its work gets no request twice"
+)
+@pytest.mark.parametrize(
+    ("misbehave", "is_served", "reason"),
+    [
+        (refuse_again, True, "the broker refused the user 'alice': no such user"),
+        (offer_another_mechanism, True, "does not offer it; it offers 'GSSAPI'"),
+        (hang_up_on_it, True, "hung up while the client authenticated"),
+        (never_respond_to_it, True, "the broker did not respond within 30000 ms"),
+        (respond_out_of_turn, False, "the stream is out of step"),
+        (hang_up_at_once, False, "closed the connection"),
+    ],
+)
+def test_what_fails_while_a_client_authenticates_again_is_named_and_may_be_sent_again(
+    misbehave: Callable[[SecuredNetwork, ScriptedPeer], None], is_served: bool, reason: str
+) -> None:
+    secured, peer, before, after = authenticating_again()
+    misbehave(secured, peer)
+    assert (before.response is not None) == is_served
+    ended = [after] if is_served else [before, after]
+    for completion in ended:
+        assert completion.error is not None
+        assert completion.error.retriable
+        assert reason in str(completion.error)
+    assert reason in str(secured.client.last_error(NODE_ID))
+    # Once there is a connection again, the request goes on it; the client itself repeats none.
+    secured.turn(2_000)
+    again = secured.write(NODE_ID)
+    peer = secured.shake_hands()
+    secured.offer(peer)
+    secured.accept(peer)
+    assert kinds(peer) == [MetadataRequest]
+    secured.respond(peer)
+    assert again.response is not None
+    assert not peer.requests
+
+
+# Brokers that refuse.
+
+
+@pytest.mark.promise("a broker that refuses a client is tried once a second at most")
+def test_a_refusal_is_not_tried_again_in_a_storm() -> None:
+    """Whatever calls wait meanwhile, and whichever addresses there are."""
+    secured = SecuredNetwork(bootstrap=BOOTSTRAP, security=PLAIN)
+    refused: list[tuple[str, int]] = []
+    for _ in range(400):
+        secured.send(timeout_ms=1_000)
+        for peer in [each for each in secured.port.peers if not each.is_closed()]:
+            secured.turn_down(peer)
+            refused.append((peer.host, secured.now_ms))
+        secured.turn(25)
+    for node in BOOTSTRAP:
+        times_ms = [time_ms for host, time_ms in refused if host == node.host]
+        assert 5 <= len(times_ms) <= 10, "in ten seconds"
+        assert all(later - sooner >= 1_000 for sooner, later in pairwise(times_ms))
+    assert isinstance(secured.metadata.fatal_error, AuthenticationError)
+
+
+@pytest.mark.promise("new credentials work without a new client")
+def test_a_new_password_works_without_a_new_client() -> None:
+    words = iter(["old", "new"])
+    secured = network(sasl_password=lambda: next(words))
+    secured.client.connect(NODE_ID, secured.now_ms)
+    assert secured.turn_down(secured.peer) == b"\0alice\0old"
+    assert not secured.client.is_ready(NODE_ID, secured.now_ms)
+    secured.turn(1_500)
+    completion = secured.write(NODE_ID)
+    peer = secured.shake_hands()
+    secured.offer(peer)
+    secured.turn()
+    assert secured.accept(peer) == b"\0alice\0new"
+    secured.turn()
+    secured.respond(peer)
+    assert completion.response is not None
+
+
+@pytest.mark.promise(
+    "one address that refuses a client does not end its calls while others are merely away"
+)
+@pytest.mark.parametrize("refuses_first", [True, False])
+def test_one_address_that_refuses_while_another_is_away_ends_nothing(refuses_first: bool) -> None:
+    secured = SecuredNetwork(bootstrap=BOOTSTRAP[:2], security=PLAIN)
+    completion = secured.write()
+    wrong_host = ""
+    for refuses in (refuses_first, not refuses_first):
+        if refuses:
+            wrong_host = secured.peer.host
+            secured.turn_down(secured.peer)
+        else:
+            secured.refuse()
+        secured.turn()
+    for _ in range(10):
+        assert secured.metadata.fatal_error is None
+        secured.turn(500)
+        peer = secured.peer
+        if peer.is_closed() or peer.is_ended:
+            continue
+        if peer.host == wrong_host:
+            secured.turn_down(peer)
+            continue
+        secured.shake_hands()  # it is there again
+        secured.offer(peer)
+        secured.accept(peer)
+        secured.respond(peer)
+        break
+    assert completion.response is not None
+    assert secured.metadata.fatal_error is None

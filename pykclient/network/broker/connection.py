@@ -181,11 +181,10 @@ class Connection:
         self.failure = error
         if not self._is_opened or self._frames or not isinstance(error, DisconnectedError):
             return  # what TLS says of it, for one, is better to know
-        if self.versions is None:
-            hung_up = failures.handshake_hung_up
-            if self._authentication is not None:
-                hung_up = failures.authentication_hung_up
-            self.failure = hung_up(self.node, error)
+        if self._authentication is not None and not self._in_flight:
+            self.failure = failures.authentication_hung_up(self.node, error)
+        elif self.versions is None:
+            self.failure = failures.handshake_hung_up(self.node, error)
         elif self._in_flight and not self._has_served and self._authenticator is None:
             self.failure = failures.first_request_hung_up(self.node, error)
 
