@@ -9,15 +9,26 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from pykclient import Admin, Consumer, NewTopic, Producer, TopicPartition
-from pykclient.errors import AuthenticationError, ClosedError, TlsError, UsageError
+from pykclient import Admin, Consumer, Delivery, NewTopic, Producer, TopicPartition
+from pykclient.errors import (
+    AuthenticationError,
+    ClosedError,
+    IllegalSaslStateError,
+    TlsError,
+    UsageError,
+)
+from pykclient.protocol.api_keys import ApiKey
+from pykclient.protocol.messages.sasl_handshake import SaslHandshakeResponse
 from pykclient.testing import CertificateAuthority, ClusterSecurity, FakeKafka
+from pykclient.testing.fake.faults import fail_with, lose_response, respond_with
 from tests.integration.confluent_tools import confluent_settings
 from tests.integration.test_fake_kafka import first_address
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
+
+    from pykclient.testing.fake.cluster import FakeCluster
 
 TIMEOUT_S = 20.0
 MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
@@ -157,6 +168,7 @@ def test_other_clients_write_and_read(
     assert write_and_read(settings, topic) == [b"lamp"]
 
 
+@pytest.mark.promise("new credentials work without a new client")
 @pytest.mark.promise("a test changes the users of fake brokers")
 def test_a_client_is_refused_and_goes_on_with_the_new_password(secured_fake: FakeKafka) -> None:
     settings = secured_fake.client_settings(mechanism="SCRAM-SHA-256", user="carol", password="x1")
@@ -168,29 +180,65 @@ def test_a_client_is_refused_and_goes_on_with_the_new_password(secured_fake: Fak
         admin.list_topics()
 
 
-def test_a_session_that_ends_in_the_middle_of_the_work_loses_and_doubles_nothing() -> None:
-    """The broker closes the connection at the next request, and does not act on that."""
+def expire(cluster: FakeCluster) -> None:
+    """Every session has ended: the broker hangs up on the next request that is not SASL's."""
+    cluster.expire_sessions()
+
+
+def refuse_as_unauthenticated(cluster: FakeCluster) -> None:
+    cluster.faults.add(fail_with(IllegalSaslStateError), ApiKey.PRODUCE)
+
+
+def act_and_end_the_session(cluster: FakeCluster) -> None:
+    """The records are written, and the client does not get to know."""
+    cluster.faults.add(lose_response(closes=True), ApiKey.PRODUCE)
+
+
+def respond_with_mechanisms(cluster: FakeCluster) -> None:
+    """The response is one to SaslHandshake, as if the client were to begin."""
+    response = SaslHandshakeResponse(error_code=34, mechanisms=["PLAIN"])
+    cluster.faults.add(respond_with(response), ApiKey.PRODUCE)
+
+
+@pytest.mark.promise(
+    "a broker that refuses a client in the middle of its work gets no request twice"
+)
+@pytest.mark.parametrize(
+    "demand", [expire, refuse_as_unauthenticated, act_and_end_the_session, respond_with_mechanisms]
+)
+def test_a_broker_that_demands_authentication_amid_requests_loses_and_doubles_nothing(
+    demand: Callable[[FakeCluster], None],
+) -> None:
+    """What was acknowledged stands there once; what was not has an error of its own."""
     security = ClusterSecurity(mechanisms=("PLAIN",), listeners=("SASL_PLAINTEXT",))
     with FakeKafka(security=security) as fake:
         settings: dict[str, Any] = dict(fake.client_settings())
         with fake.control() as cluster:
             cluster.create_topic("t", 1)
         with Producer(settings, linger_ms=0) as producer:
-            deliveries = []
+            deliveries: list[Delivery[Any]] = []
             for number in range(200):
                 if number in (50, 100, 150):
+                    deliveries[-1].exception(timeout=TIMEOUT_S)
                     with fake.control() as cluster:
-                        cluster.expire_sessions()
+                        demand(cluster)
                 deliveries.append(producer.send("t", b"%d" % number))
             producer.flush(timeout=TIMEOUT_S)
-            assert [each.result(timeout=TIMEOUT_S).offset for each in deliveries] == [*range(200)]
+            errors = [each.exception(timeout=TIMEOUT_S) for each in deliveries]
+        sent = [b"%d" % number for number, error in enumerate(errors) if error is None]
+        assert len(sent) >= 50
+        assert all(isinstance(error, IllegalSaslStateError) for error in errors if error)
+        assert len(sent) == 200 or demand is refuse_as_unauthenticated
         with Consumer(settings) as consumer:
             consumer.assign([TopicPartition("t", 0)])
             consumer.seek_to_beginning()
             values: list[object] = []
-            while len(values) < 200:
+            while len(values) < len(sent):
                 values += [record.value for record in consumer.poll(TIMEOUT_S)]
-        assert values == [b"%d" % number for number in range(200)]
+            assert consumer.end_offsets([TopicPartition("t", 0)]) == {
+                TopicPartition("t", 0): len(sent)
+            }
+        assert values == sent
 
 
 def test_a_certificate_is_replaced_and_others_are_signed(
