@@ -36,6 +36,12 @@ if TYPE_CHECKING:
         TopicDescription,
         TopicListing,
     )
+    from pykclient.admin.transactions import (
+        AbortTransactionSpec,
+        ProducerState,
+        TransactionDescription,
+        TransactionListing,
+    )
     from pykclient.config.keywords import AdminSettings, ConsumerSettings, ProducerSettings
     from pykclient.config.properties import from_properties
     from pykclient.consumer.consumer import Consumer
@@ -66,6 +72,7 @@ if TYPE_CHECKING:
     )
 
 __all__ = [
+    "AbortTransactionSpec",
     "Admin",
     "AdminSettings",
     "AlterConfigOp",
@@ -100,6 +107,7 @@ __all__ = [
     "Producer",
     "ProducerRecord",
     "ProducerSettings",
+    "ProducerState",
     "Rebalance",
     "RebalanceListener",
     "RebalanceProtocol",
@@ -111,6 +119,8 @@ __all__ = [
     "TopicListing",
     "TopicPartition",
     "TopicRacks",
+    "TransactionDescription",
+    "TransactionListing",
     "__version__",
     "errors",
     "from_properties",
@@ -126,6 +136,8 @@ _HOME = {
         "ConfigResourceType ConfigSource ConfigSynonym ConfigType",
         ".admin.groups": "GroupDescription GroupListing MemberDescription",
         ".admin.topics": "CreatedTopic NewPartitions NewTopic TopicDescription TopicListing",
+        ".admin.transactions": "AbortTransactionSpec ProducerState TransactionDescription "
+        "TransactionListing",
         ".config.keywords": "AdminSettings ConsumerSettings ProducerSettings",
         ".config.properties": "from_properties",
         ".consumer.consumer": "Consumer",

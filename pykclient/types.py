@@ -8,10 +8,12 @@ Source: Java classes ``org.apache.kafka.common.TopicPartition``, ``Node`` and
 
 from __future__ import annotations
 
+from collections import defaultdict
 from enum import IntEnum
 from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
     from datetime import datetime
 
 TOPIC_LENGTH_MAX = 249
@@ -29,6 +31,14 @@ class TopicPartition(NamedTuple):
 
     def __str__(self) -> str:
         return f"{self.topic}-{self.partition}"
+
+
+def by_topic(partitions: Iterable[TopicPartition]) -> dict[str, list[int]]:
+    """Return the numbers of partitions by their topics, as requests have them."""
+    topics: defaultdict[str, list[int]] = defaultdict(list)
+    for topic, partition in partitions:
+        topics[topic].append(partition)
+    return topics
 
 
 def is_topic_name(name: object) -> bool:

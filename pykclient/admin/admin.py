@@ -1,11 +1,11 @@
-"""Admin: topics and their settings; groups, and their offsets.
+"""Admin: topics and their settings; groups, and their offsets; transactions.
 
 Each method checks its arguments and has the driver run the decisions of `AdminCore`. It is *open*,
 then *closed*. Calls from several threads queue.
 
 Owner: the admin lock (`AdminDriver`).
 Source: Java interface ``Admin``; KIP-133, KIP-339 (settings); KIP-222, KIP-396, KIP-496, KIP-848
-(groups and their offsets).
+(groups and their offsets); KIP-664 (transactions).
 """
 
 from __future__ import annotations
@@ -38,6 +38,12 @@ from pykclient.admin.topics import (
     TopicsAbsent,
     TopicsPresent,
 )
+from pykclient.admin.transactions import (
+    AbortTransactions,
+    AbortTransactionSpec,
+    DescribeProducers,
+    transactions_request,
+)
 from pykclient.arguments import (
     check_text,
     name_list,
@@ -61,6 +67,11 @@ if TYPE_CHECKING:
     from pykclient.admin.configs import ConfigEntry
     from pykclient.admin.groups import GroupDescription, GroupListing
     from pykclient.admin.topics import CreatedTopic, TopicDescription, TopicListing
+    from pykclient.admin.transactions import (
+        ProducerState,
+        TransactionDescription,
+        TransactionListing,
+    )
     from pykclient.config.keywords import AdminSettings
     from pykclient.types import Node, OffsetAndMetadata, TopicPartition
 
@@ -416,6 +427,109 @@ class Admin(LiveClient):
         name = _group_name(group, "delete_group_offsets")
         keys = _partitions(partitions, "delete_group_offsets")
         self._run(DeleteGroupOffsets(name), keys, f"offsets of group {name!r}, partitions", timeout)
+
+    # Transactions.
+
+    def list_transactions(
+        self,
+        timeout: float | None = None,
+        *,
+        states: Iterable[str] = (),
+        producer_ids: Iterable[int] = (),
+        open_for: float | None = None,
+        id_pattern: str | None = None,
+    ) -> dict[str, TransactionListing]:
+        """Return the transactional ids of the cluster that this client may see, by name.
+
+        Brokers 3.0 or newer (KIP-664). What is given chooses among them: `states` (as
+        ``["Ongoing"]``), `producer_ids`, transactions that have been open for longer than
+        `open_for` seconds (brokers 3.8 or newer, KIP-994), and ids that match the whole of
+        `id_pattern`, a regular expression of RE2J (brokers 4.1 or newer, KIP-1152).
+
+        Raises:
+            UnsupportedVersionError: the one broker is too old, or too old for what is given.
+            UsageError: a state that brokers do not have, or what cannot be sent.
+            KafkaTimeoutError: a broker of the cluster did not respond in time.
+            AdminCallError: several brokers failed; the errors are by their ids.
+        """
+        call = "list_transactions"
+        request = transactions_request(
+            name_list(states, "state", call), list(producer_ids), open_for, id_pattern
+        )
+        found = self._driver.run(
+            lambda limit: self._core.list_transactions(request, limit), timeout
+        )
+        return {each.transactional_id: each for each in sorted(found)}
+
+    def describe_transactions(
+        self, transactional_ids: Iterable[str], timeout: float | None = None
+    ) -> dict[str, TransactionDescription]:
+        """Return transactional ids with their present or last transactions, by name.
+
+        Brokers 3.0 or newer (KIP-664).
+
+        Raises:
+            TransactionalIdNotFoundError, TransactionalIdAuthorizationFailedError and others: what
+                the broker says of the one id that it cannot describe.
+            AdminCallError: it cannot describe several.
+            KafkaTimeoutError: a coordinator did not respond in time.
+        """
+        names = name_list(transactional_ids, "transactional id", "describe_transactions")
+        found = self._driver.run(
+            lambda limit: self._core.describe_transactions(names, limit), timeout
+        )
+        return {name: found[name] for name in names}
+
+    def describe_producers(
+        self, partitions: Iterable[TopicPartition], timeout: float | None = None
+    ) -> dict[TopicPartition, tuple[ProducerState, ...]]:
+        """Return the producers that the leaders of partitions have seen, of each partition.
+
+        Brokers 2.8 or newer (KIP-664). A producer is forgotten a day after its last batch
+        (``producer.id.expiration.ms`` of brokers), but not within a transaction.
+
+        Raises:
+            UnknownTopicOrPartitionError, TopicAuthorizationFailedError and others: what the broker
+                says of the one partition.
+            AdminCallError: several failed.
+            KafkaTimeoutError: a leader did not respond in time.
+        """
+        keys = _partitions(partitions, "describe_producers")
+        what = "the producers of"
+        return self._driver.run(
+            lambda limit: self._core.run_at_leaders(DescribeProducers, keys, what, limit), timeout
+        )
+
+    def abort_transaction(self, spec: AbortTransactionSpec, timeout: float | None = None) -> None:
+        """Abort a transaction in one partition, whatever its coordinator has of it.
+
+        It is for transactions that hang: open in the partition, unknown to the coordinator, so
+        that nothing ever ends them, and consumers that read what is committed wait for ever. One
+        that is in use is aborted as well, in this partition alone, and its producer may then commit
+        the rest: half of a transaction. ``pykclient transactions abort-hanging`` finds those that
+        hang. Brokers 3.0 or newer; it takes the permission ``ClusterAction``.
+
+        Raises:
+            InvalidProducerEpochError, TransactionCoordinatorFencedError: the leader has a newer
+                epoch of the producer, or of its coordinator; describe the producers again.
+            ClusterAuthorizationFailedError, UnknownTopicOrPartitionError and others: what else the
+                broker says.
+            UsageError: `spec` is no `AbortTransactionSpec`.
+            KafkaTimeoutError: no response in time; the transaction may have been aborted.
+        """
+        if not isinstance(spec, AbortTransactionSpec):
+            raise UsageError(
+                f"abort_transaction: {shown_argument(spec)} is no transaction; give "
+                f"AbortTransactionSpec(partition, producer_id, producer_epoch, coordinator_epoch)"
+            )
+        keys = _partitions([spec.partition], "abort_transaction")
+        what = "the abortion of the transaction in"
+        self._driver.run(
+            lambda limit: self._core.run_at_leaders(
+                lambda leaders: AbortTransactions(spec, leaders), keys, what, limit
+            ),
+            timeout,
+        )
 
     def _run(
         self,

@@ -45,7 +45,6 @@ Results = Iterable[tuple[KeyT, ValueT | KafkaError]]
 NAMED_MAX: Final = 5
 """Keys that a call's name has."""
 
-GROUP_KEY_TYPE: Final = 0
 ONE_KEY_MAX_VERSION: Final = 3
 """Newer versions of FindCoordinator take many keys (KIP-699), which brokers before 3.0 do not."""
 
@@ -78,11 +77,20 @@ class Receiver(Enum):
     BROKER = "broker"
     """The one that the handler names for the key (`AdminHandler.broker_id`)."""
     COORDINATOR = "coordinator"
-    """That of the handler's group; if the handler has none, the key is the group."""
+    """That of the handler's group; if the handler has none, the key is the group, or the
+    transactional id (`AdminHandler.coordinator_type`)."""
+
+
+class CoordinatorType(Enum):
+    """Of what a broker is the coordinator; the numbers are those of FindCoordinator."""
+
+    GROUP = 0
+    TRANSACTION = 1
 
 
 class AdminHandler(ABC, Generic[KeyT, ValueT]):
     receiver: ClassVar[Receiver]
+    coordinator_type: ClassVar[CoordinatorType] = CoordinatorType.GROUP
     group: str | None = None
     final_errors: ClassVar[tuple[type[BrokerError], ...]] = ()
     """Errors that end a key here, though elsewhere another attempt may cure them."""
@@ -121,7 +129,7 @@ class _Progress:
 class AdminCall(Generic[KeyT, ValueT]):
     """One call; `values` and `errors` are of the keys that are done.
 
-    `coordinators` are those found so far, by group; calls may share them.
+    `coordinators` are those found so far, by group or transactional id; calls may share them.
     """
 
     def __init__(
@@ -205,7 +213,7 @@ class AdminCall(Generic[KeyT, ValueT]):
 
     def _find_coordinator(self, group: str, keys: Sequence[KeyT]) -> Request:
         return Request(
-            coordinator_request(group),
+            coordinator_request(group, self._handler.coordinator_type),
             ANY_NODE,
             on_response=partial(self._on_coordinator, group, keys),
             on_failure=partial(self._on_error, keys),
@@ -215,7 +223,7 @@ class AdminCall(Generic[KeyT, ValueT]):
     def _on_coordinator(
         self, group: str, keys: Sequence[KeyT], message: Message | None, now_ms: int
     ) -> None:
-        found = found_coordinator(group, message)
+        found = found_coordinator(group, message, self._handler.coordinator_type)
         if isinstance(found, KafkaError):
             self._on_error(keys, found, now_ms)
             return
@@ -302,13 +310,18 @@ def failure(code: int, what: str, reason: str | None = None) -> BrokerError | No
     return None if code == 0 else error_for_code(code, f"{what}: {reason}" if reason else what)
 
 
-def coordinator_request(group: str) -> FindCoordinatorRequest:
-    return FindCoordinatorRequest(key=group, key_type=GROUP_KEY_TYPE)
+def coordinator_request(
+    name: str, kind: CoordinatorType = CoordinatorType.GROUP
+) -> FindCoordinatorRequest:
+    return FindCoordinatorRequest(key=name, key_type=kind.value)
 
 
-def found_coordinator(group: str, message: Message | None) -> Node | KafkaError:
+def found_coordinator(
+    name: str, message: Message | None, kind: CoordinatorType = CoordinatorType.GROUP
+) -> Node | KafkaError:
     assert isinstance(message, FindCoordinatorResponse)
-    what = f"coordinator of group {group!r}"
+    of = "group" if kind is CoordinatorType.GROUP else "transactional id"
+    what = f"coordinator of {of} {name!r}"
     return failure(message.error_code, what, message.error_message) or Node(
         message.node_id, message.host, message.port
     )

@@ -17,12 +17,17 @@ from pykclient.admin.groups import (
     ListBrokers,
     ListGroups,
 )
+from pykclient.admin.topics import DescribeTopics
+from pykclient.admin.transactions import DescribeTransactions, ListTransactions
 from pykclient.errors import (
     AdminCallError,
     ClosedError,
     GroupIdNotFoundError,
     KafkaError,
     KafkaTimeoutError,
+    LeaderNotAvailableError,
+    NotLeaderOrFollowerError,
+    UnknownTopicOrPartitionError,
     UnsupportedVersionError,
 )
 from pykclient.network.broker.client import NetworkClient
@@ -30,16 +35,19 @@ from pykclient.network.cluster.metadata import Metadata
 from pykclient.network.drive import Until, now_ms
 from pykclient.network.engine import Engine
 from pykclient.network.log import ClientLog, LongWaits
-from pykclient.network.retry import Backoff
+from pykclient.network.retry import Attempt, Backoff
+from pykclient.types import TopicPartition
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Hashable, Iterable, Sequence
+    from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 
     from pykclient.admin.call import AdminHandler
     from pykclient.admin.config import AdminConfig
     from pykclient.admin.groups import GroupDescription, GroupListing
+    from pykclient.admin.transactions import TransactionDescription, TransactionListing
     from pykclient.network.drive import Decisions
     from pykclient.network.io.port import Port
+    from pykclient.protocol.messages.list_transactions import ListTransactionsRequest
     from pykclient.types import Node
 
 SPREAD_MS_MAX: Final = 5_000
@@ -117,6 +125,81 @@ class AdminCore:
         if classic.unfinished:
             self.result(classic, what, limit)
         return self.result(call, what, limit)
+
+    def list_transactions(
+        self, request: ListTransactionsRequest, limit: TimeLimit
+    ) -> Decisions[tuple[TransactionListing, ...]]:
+        brokers = yield from self.run(ListBrokers(), (ALL_BROKERS,), "the list of", limit)
+        handler = ListTransactions(request, self.watch_brokers())
+        what = "the transactions of brokers"
+        listed = yield from self.run(handler, brokers[ALL_BROKERS], what, limit)
+        return tuple(each for listings in listed.values() for each in listings)
+
+    def describe_transactions(
+        self, names: Sequence[str], limit: TimeLimit
+    ) -> Decisions[dict[str, TransactionDescription]]:
+        found: dict[str, Node] = {}
+        call = self.new_call(DescribeTransactions(found), names, limit.deadline_ms, found)
+        yield from self._finish(call, limit.deadline_ms)
+        return self.result(call, "the description of transactional ids", limit)
+
+    def run_at_leaders(
+        self,
+        handler: Callable[[Mapping[TopicPartition, int]], AdminHandler[TopicPartition, ValueT]],
+        partitions: Iterable[TopicPartition],
+        what: str,
+        limit: TimeLimit,
+    ) -> Decisions[dict[TopicPartition, ValueT]]:
+        """Make a call at the leaders of partitions; where one has just moved, again at the next.
+
+        The `handler` is made with the brokers of the leaders, and takes a leader that is none any
+        more for a final error.
+        """
+        values: dict[TopicPartition, ValueT] = {}
+        left = list(partitions)
+        attempt = Attempt(self._retry_backoff)
+        while True:
+            leaders = yield from self._leaders(left, limit)
+            call = self.new_call(handler(leaders), left, limit.deadline_ms)
+            yield from self._finish(call, limit.deadline_ms)
+            values.update(call.values)
+            moved = {
+                key: error
+                for key, error in call.errors.items()
+                if isinstance(error, NotLeaderOrFollowerError)
+            }
+            if not moved or len(moved) < len(call.errors) or call.unfinished:
+                call.values.update(values)
+                return self.result(call, what, limit)
+            left = list(moved)
+            attempt.back_off(moved[left[0]], now_ms())
+            if attempt.due_ms >= limit.deadline_ms:
+                return self.result(call, what, limit)
+            yield Until(lambda: self.is_close_requested, attempt.due_ms)
+
+    def _leaders(
+        self, partitions: Sequence[TopicPartition], limit: TimeLimit
+    ) -> Decisions[dict[TopicPartition, int]]:
+        topics = yield from self.run(
+            DescribeTopics(),
+            dict.fromkeys(partition.topic for partition in partitions),
+            "the leaders of topics",
+            limit,
+        )
+        leaders = {
+            TopicPartition(name, info.partition): info.leader_id
+            for name, topic in topics.items()
+            for info in topic.partitions
+        }
+        found = {}
+        for partition in partitions:
+            if partition not in leaders:
+                raise UnknownTopicOrPartitionError(f"{partition} does not exist")
+            leader_id = leaders[partition]
+            if leader_id is None:
+                raise LeaderNotAvailableError(f"{partition} has no leader at present")
+            found[partition] = leader_id
+        return found
 
     def _finish(self, call: AdminCall[KeyT, ValueT], deadline_ms: int) -> Decisions[None]:
         """Wait until a call is done or its time is up. Raises what is fatal."""

@@ -6,7 +6,6 @@ Source: the OffsetFetch, OffsetCommit and OffsetDelete APIs; KIP-222, KIP-396 (a
 
 from __future__ import annotations
 
-from collections import defaultdict
 from typing import TYPE_CHECKING, Final
 
 from pykclient.admin.call import AdminHandler, Receiver, failure
@@ -29,7 +28,7 @@ from pykclient.protocol.messages.offset_fetch import (
     OffsetFetchResponse,
     OffsetFetchResponsePartition,
 )
-from pykclient.types import OffsetAndMetadata, TopicPartition
+from pykclient.types import OffsetAndMetadata, TopicPartition, by_topic
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -60,7 +59,7 @@ class ListGroupOffsets(AdminHandler[str, Committed]):
     keys_per_request_max = 1
 
     def __init__(self, partitions: Iterable[TopicPartition] | None, *, is_stable: bool) -> None:
-        self._topics = None if partitions is None else _by_topic(partitions)
+        self._topics = None if partitions is None else by_topic(partitions)
         self._is_stable = is_stable
 
     def request(self, keys: Sequence[str], timeout_ms: int) -> OffsetFetchRequest:
@@ -107,7 +106,7 @@ class AlterGroupOffsets(AdminHandler[TopicPartition, TopicPartition]):
                         for index in indexes
                     ],
                 )
-                for topic, indexes in _by_topic(keys).items()
+                for topic, indexes in by_topic(keys).items()
             ],
         )
 
@@ -136,7 +135,7 @@ class DeleteGroupOffsets(AdminHandler[TopicPartition, TopicPartition]):
             group_id=self.group,
             topics=[
                 OffsetDeleteRequestTopic(topic, [OffsetDeleteRequestPartition(i) for i in indexes])
-                for topic, indexes in _by_topic(keys).items()
+                for topic, indexes in by_topic(keys).items()
             ],
         )
 
@@ -152,13 +151,6 @@ class DeleteGroupOffsets(AdminHandler[TopicPartition, TopicPartition]):
             for found in topic.partitions:
                 partition = TopicPartition(topic.name, found.partition_index)
                 yield partition, _failure(found.error_code, self.group, partition) or partition
-
-
-def _by_topic(partitions: Iterable[TopicPartition]) -> dict[str, list[int]]:
-    topics: defaultdict[str, list[int]] = defaultdict(list)
-    for topic, partition in partitions:
-        topics[topic].append(partition)
-    return topics
 
 
 def _committed(found: OffsetFetchResponsePartition) -> OffsetAndMetadata:

@@ -11,7 +11,6 @@ KIP-345, KIP-429 (owned partitions), KIP-559, KIP-792 (generation), KIP-800, KIP
 
 from __future__ import annotations
 
-from collections import defaultdict
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
@@ -34,7 +33,7 @@ from pykclient.protocol.messages.leave_group import (
 from pykclient.protocol.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
 from pykclient.protocol.primitives import INT16
 from pykclient.protocol.reader import Reader
-from pykclient.types import TopicPartition
+from pykclient.types import TopicPartition, by_topic
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -66,7 +65,7 @@ def encode_subscription(member: GroupMember) -> bytes:
         user_data=member.user_data,
         owned_partitions=[
             ConsumerProtocolSubscriptionTopicPartition(topic=topic, partitions=numbers)
-            for topic, numbers in _by_topic(member.owned_partitions).items()
+            for topic, numbers in by_topic(sorted(member.owned_partitions)).items()
         ],
         generation_id=NO_GENERATION if member.generation is None else member.generation,
         rack_id=member.rack,
@@ -107,7 +106,7 @@ def encode_assignment(
     message = ConsumerProtocolAssignment(
         assigned_partitions=[
             ConsumerProtocolAssignmentTopicPartition(topic=topic, partitions=numbers)
-            for topic, numbers in _by_topic(partitions).items()
+            for topic, numbers in by_topic(sorted(partitions)).items()
         ],
         user_data=user_data,
     )
@@ -137,13 +136,6 @@ def read_assignment(data: bytes) -> Assignment:
     if min((partition.partition for partition in partitions), default=0) < 0:
         raise DecodeError(f"an assignment has a negative partition: {min(partitions)}")
     return Assignment(tuple(dict.fromkeys(partitions)), message.user_data)
-
-
-def _by_topic(partitions: Iterable[TopicPartition]) -> dict[str, list[int]]:
-    by_topic: defaultdict[str, list[int]] = defaultdict(list)
-    for partition in sorted(partitions):
-        by_topic[partition.topic].append(partition.partition)
-    return by_topic
 
 
 def _version(reader: Reader, newest: int) -> int:

@@ -1,0 +1,1 @@
+"""``pykclient transactions``: who writes transactionally, and which transactions hang."""
