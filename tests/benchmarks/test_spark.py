@@ -84,7 +84,11 @@ def test_the_documents_get_the_rows_between_their_markers(project: Path) -> None
         assert row in text
         assert "old" not in text
     readme = (project / README).read_text()
-    assert "| read, none, noop, records/s | 2,500,000 |  | 1,000,000 |  |" in readme
+    assert (
+        "read, none, noop, records/s: 2,500,000 (pykclient), 1,000,000 (Spark's own, tuned)"
+        in readme
+    )
+    assert "; write, none, records/s: not measured." in readme
     assert spark_report.main(["--check"], project) == 0
 
 
