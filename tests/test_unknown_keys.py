@@ -244,6 +244,7 @@ def test_a_refused_secret_is_not_shown(key: str) -> None:
             for config in CONFIGS
         ),
         (ConsumerConfig, "key.deserializer", "long", NOT_VALID, LONG),
+        (ProducerConfig, "compressed.topics", "logs", NO_SETTING, "type for the others."),
         (ProducerConfig, "partitioner.class", "a.b.DefaultPartitioner", NOT_VALID, DEFAULT),
         (ProducerConfig, "partitioner.class", "UniformStickyPartitioner", NOT_VALID, STICKY),
         (ProducerConfig, "partitioner.class", "Round-Robin", NOT_VALID, "Write 'round_robin'."),

@@ -37,7 +37,7 @@ from typing import TYPE_CHECKING, Generic, Literal, TypedDict
 from pykclient.type_parameters import K, V
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Mapping, Sequence
     from os import PathLike
     from ssl import SSLContext
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Generic, Literal, TypedDict
 from pykclient.type_parameters import K, V
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Mapping, Sequence
     from os import PathLike
     from ssl import SSLContext
 
@@ -604,6 +604,11 @@ class ProducerSettings(ClientSettings, Generic[K, V], total=False):
     retries: int
     """Further attempts at a request, within delivery_timeout_ms. Default: 2147483647; an integer
     from 0 to 2147483647.
+    """
+    topic_settings: Mapping[str, Mapping[str, object]]
+    """What is different for some topics: compression.type, its levels, and linger.ms, by the
+    topic's name. Default: empty; a dictionary of topics, each with a dictionary such as
+    {'compression.type': 'zstd'}.
     """
     value_serializer: SerializerSetting[V] | None
     """Turns values into bytes; none takes bytes as they are. Default: None; an object, a class,

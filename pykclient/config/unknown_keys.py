@@ -237,6 +237,8 @@ GONE: Final[dict[str, str]] = {
         ),
         "Leave such topics out of the pattern that subscribe() is given.": "topic_blacklist",
         "Remove it: settings of topics stand beside all others.": "default_topic_conf",
+        "Give topic_settings={'logs': {'compression.type': 'zstd'}} for each topic that is to be "
+        "compressed, and no compression.type for the others.": "compressed_topics",
         "Remove it: there is no queue of events; callbacks are arguments of calls.": (
             "enabled_events background_event_cb opaque"
         ),

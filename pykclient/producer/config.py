@@ -21,10 +21,12 @@ from pykclient.config.setting import (
     integer,
     object_list,
 )
+from pykclient.config.topic_setting import per_topic
 from pykclient.errors.base import ConfigError
 
 if TYPE_CHECKING:
     from collections.abc import Collection
+    from typing import Self
 
 ACKS_ALL: Final = -1
 IN_FLIGHT_IDEMPOTENT_MAX: Final = 5
@@ -132,10 +134,27 @@ class ProducerConfig(ClientConfig):
     )
     compression_lz4_level = Setting(integer(1, 17), 9, "Effort of lz4 (KIP-390).")
     compression_zstd_level = Setting(integer(-131_072, 22), 3, "Effort of zstd (KIP-390).")
+    topic_settings = Setting(
+        per_topic(
+            compression_type,
+            compression_gzip_level,
+            compression_lz4_level,
+            compression_zstd_level,
+            linger_ms,
+        ),
+        {},
+        "What is different for some topics: compression.type, its levels, and linger.ms, by the "
+        "topic's name.",
+        is_ours=True,
+    )
     metadata_max_idle_ms = Setting(
         integer(5_000, LONG_MAX), 300_000, "A topic unused for so long is forgotten."
     )
     receive_buffer_bytes = ClientConfig.receive_buffer_bytes.with_default(32_768)
+
+    def for_topic(self, topic: str) -> Self:
+        """This config with what is different for a topic."""
+        return self._with(**self.topic_settings.get(topic, {}))
 
     def _reconcile(self, given: Collection[str]) -> None:
         super()._reconcile(given)
@@ -174,7 +193,10 @@ class ProducerConfig(ClientConfig):
             self._settle("enable_idempotence", False)
 
     def _reconcile_delivery_timeout(self, is_given: bool) -> None:
-        shortest_ms = min(self.linger_ms + self.request_timeout_ms, INT_MAX)
+        linger_ms = max(
+            [self.linger_ms, *(self.for_topic(topic).linger_ms for topic in self.topic_settings)]
+        )
+        shortest_ms = min(linger_ms + self.request_timeout_ms, INT_MAX)
         if self.delivery_timeout_ms >= shortest_ms:
             return
         if is_given:

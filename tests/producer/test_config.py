@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pickle
+
 import pytest
 
 from pykclient.errors.base import ConfigError
@@ -101,6 +103,45 @@ def test_a_named_partitioner_that_is_to_ignore_keys_is_refused() -> None:
     with pytest.raises(ConfigError, match=r"ignore\.keys=true contradicts .*=consistent,"):
         make_config(partitioner="consistent", partitioner_ignore_keys=True)
     assert make_config(partitioner=max, partitioner_ignore_keys=True).partitioner is max
+
+
+def test_settings_of_a_topic_are_read_as_those_of_the_producer_are() -> None:
+    own = {"logs": {"compression.type": "zstd", "compression_zstd_level": "6"}, "t": {}}
+    config = make_config(topic_settings=own, linger_ms=7)
+    logs = config.for_topic("logs")
+    assert (logs.compression_type, logs.compression_zstd_level, logs.linger_ms) == ("zstd", 6, 7)
+    for other in (config, config.for_topic("t"), config.for_topic("other")):
+        assert other.compression_type == "none"
+    assert pickle.loads(pickle.dumps(config)) == config
+
+
+@pytest.mark.parametrize(
+    ("given", "complaint"),
+    [
+        ("logs", "must be a dictionary of topics, each with a dictionary such as"),
+        ({"logs": "zstd"}, "Topic 'logs' has 'zstd', which is no dictionary"),
+        ({"": {}}, "'' is no name of a topic"),
+        ({5: {}}, "5 is no name of a topic"),
+        (
+            {"logs": {"compresion_type": "zstd"}},
+            r"no setting 'compresion_type', as 'logs' .* Did you mean 'compression\.type'\?",
+        ),
+        ({"logs": {"acks": 1}}, "no setting 'acks', as 'logs' is given here; it has compression"),
+        ({"logs": {5: 1}}, "no setting 5"),
+        ({"logs": {"compression_type": "zst"}}, "Of topic 'logs': compression_type='zst' is not"),
+        ({"logs": {"linger_ms": 5, "linger.ms": 6}}, "Topic 'logs' has a setting twice"),
+    ],
+)
+def test_wrong_settings_of_a_topic_are_named(given: object, complaint: str) -> None:
+    with pytest.raises(ConfigError, match=complaint):
+        make_config(topic_settings=given)
+
+
+def test_a_delivery_has_time_for_the_longest_linger_of_a_topic() -> None:
+    own = {"logs": {"linger_ms": 200_000}}
+    assert make_config(topic_settings=own).delivery_timeout_ms == 230_000
+    with pytest.raises(ConfigError, match=r"shorter than linger\.ms \+ request.* = 230000"):
+        make_config(topic_settings=own, delivery_timeout_ms=120_000)
 
 
 def test_both_names_of_a_class_setting_at_once_are_refused() -> None:

@@ -109,6 +109,22 @@ def test_batches_are_compressed_by_the_setting(name: str) -> None:
     assert (size_bytes < 1_000) == (name != "none")
 
 
+def test_a_topic_may_have_a_codec_of_its_own_and_batches_that_wait_longer() -> None:
+    own = {"logs": {"compression.type": "gzip", "compression_gzip_level": "9", "linger_ms": 50}}
+    producer = ScriptedProducer(compression_type="lz4", topic_settings=own, linger_ms=5)
+    producer.partition_counts["logs"] = 1
+    found = {}
+    for topic, after_ms in (("t", 5), ("logs", 50)):
+        producer.await_metadata(topic)
+        producer.send(topic, bytes(5_000), partition=0)
+        producer.produced.clear()
+        producer.turn(3, after_ms=after_ms - 1)
+        assert producer.produced == []
+        producer.turn(3, after_ms=1)
+        found[topic] = codec_and_size(producer)[0]
+    assert found == {"t": Codec.LZ4, "logs": Codec.GZIP}
+
+
 def test_levels_reach_the_codec() -> None:
     sizes = []
     text = b"".join(b"%d " % (number * number % 9973) for number in range(2_000))

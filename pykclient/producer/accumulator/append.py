@@ -27,7 +27,6 @@ from pykclient.accel.batch_layout import HEADER_SIZE_BYTES
 from pykclient.network.manager import NEVER_MS
 from pykclient.producer.accumulator.batch import (
     BatchState,
-    Compression,
     ProducerBatch,
     batch_size_bytes,
 )
@@ -97,8 +96,6 @@ class OpenBatches:
         self.closed_by: KafkaError | None = None
         self.inside: set[int] = set()
         """The threads that hold a queue's lock, or are about to."""
-        self._linger_ms = config.linger_ms
-        self._compression = Compression.from_config(config)
         self._limit_bytes = batch_size_bytes(config)
         self._topics = topics
         self.mailbox = SenderMailbox(wakeup)
@@ -385,9 +382,9 @@ class OpenBatches:
             queue.append_lock,
             serial=(),
             created_ms=now_ms,
-            due_ms=min(NEVER_MS, now_ms + self._linger_ms),
+            due_ms=min(NEVER_MS, now_ms + queue.topic.batching.linger_ms),
             capacity_bytes=min(size_bytes, self._limit_bytes),
-            compression=self._compression,
+            compression=queue.topic.batching.compression,
         )
 
     def _reserve(self, batch: ProducerBatch, size_bytes: int, memory: MemoryWaiter | None) -> bool:

@@ -74,6 +74,17 @@ class Compression(NamedTuple):
         return cls(codec, level)
 
 
+class Batching(NamedTuple):
+    """How a topic's records become batches."""
+
+    linger_ms: int
+    compression: Compression
+
+    @classmethod
+    def from_config(cls, config: ProducerConfig) -> Self:
+        return cls(config.linger_ms, Compression.from_config(config))
+
+
 class ProducerIdentity(NamedTuple):
     """By which a broker distinguishes producers (KIP-98)."""
 
@@ -163,6 +174,11 @@ class ProducerBatch:
     def has_appender(self, appender: RecordAppender[RecordMetadata]) -> bool:
         """Whether records that are appended there are this batch's; no longer once it is done."""
         return self._builder is not None and self.appender is appender
+
+    @property
+    def codec(self) -> Codec:
+        """How its records are compressed; not once it is done."""
+        return self._content.codec
 
     @property
     def has_sequence(self) -> bool:

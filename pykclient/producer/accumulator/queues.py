@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from pykclient.accel import TopicAppenders
 from pykclient.accel.key_rule import RANDOM
 from pykclient.network.manager import NEVER_MS
-from pykclient.producer.accumulator.batch import Leader, batch_size_bytes
+from pykclient.producer.accumulator.batch import Batching, Leader, batch_size_bytes
 from pykclient.producer.partitioner import PartitionLoad, StickyPartitioner, key_rule_of
 from pykclient.types import TopicPartition
 
@@ -119,10 +119,11 @@ class _Queues(dict[int, PartitionQueue]):
 class TopicQueues:
     """One topic: its queues, its partitioner, and the appenders of open batches."""
 
-    __slots__ = ("appenders", "is_known", "layout", "name", "queues", "sticky")
+    __slots__ = ("appenders", "batching", "is_known", "layout", "name", "queues", "sticky")
 
-    def __init__(self, name: str, sticky: StickyPartitioner, turn: int) -> None:
+    def __init__(self, name: str, sticky: StickyPartitioner, batching: Batching, turn: int) -> None:
         self.name = name
+        self.batching = batching
         self.sticky = sticky
         self.is_known = False
         self.layout = Layout((), {})
@@ -169,6 +170,11 @@ class TopicTable:
         """Nodes that have taken nothing for too long: sticky partitions avoid them (KIP-794)."""
         self._config = config
         self._key_rule = key_rule_of(config)
+        # Made now: a codec's library that is missing shows before anything is opened.
+        self._batching = Batching.from_config(config)
+        self._batching_of = {
+            name: Batching.from_config(config.for_topic(name)) for name in config.topic_settings
+        }
         self._random = random
         self._fast_topics = fast_topics
         self._is_closed = False
@@ -235,7 +241,7 @@ class TopicTable:
         )
         # A counter begins at 0, the state of a xorshift never does.
         turn = self._random.getrandbits(32) | 1 if self._key_rule & RANDOM else 0
-        topic = TopicQueues(name, sticky, turn)
+        topic = TopicQueues(name, sticky, self._batching_of.get(name, self._batching), turn)
         return topic
 
     def _loads(self, topic: TopicQueues) -> list[PartitionLoad]:

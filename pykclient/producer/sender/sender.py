@@ -38,6 +38,7 @@ from pykclient.protocol.messages.produce import (
     ProduceResponse,
     TopicProduceData,
 )
+from pykclient.records.compression import Codec
 from pykclient.types import TopicPartition
 
 if TYPE_CHECKING:
@@ -467,6 +468,7 @@ class ProduceCall:
         self._node_id = node_id
         self._cluster = cluster
         self._carried: dict[TopicPartition, ProducerBatch] = {}
+        self._has_zstd = False
         self._topics: dict[str, TopicProduceData] = {}
         self._names_by_id: dict[bytes, str] = {}
 
@@ -489,6 +491,7 @@ class ProduceCall:
             self._names_by_id[topic_id] = name
         topic.partition_data.append(PartitionProduceData(partition, records))
         self._carried[batch.partition] = batch
+        self._has_zstd = self._has_zstd or batch.codec is Codec.ZSTD
 
     def request(
         self,
@@ -512,7 +515,7 @@ class ProduceCall:
             max_version=None if has_ids else TOPIC_IDS_FROM_VERSION - 1,
             expects_response=config.acks != ACKS_NONE,
             check=self.check,
-            build=partial(_in_zstd, message) if config.compression_type == "zstd" else None,
+            build=partial(_in_zstd, message) if self._has_zstd else None,
         )
 
     def check(self, response: Message) -> None:
@@ -568,6 +571,7 @@ def _in_zstd(message: ProduceRequest, version: int) -> ProduceRequest:
     if version < ZSTD_FROM_VERSION:
         raise UnsupportedVersionError(
             f"the broker speaks Produce up to version {version}, and batches in zstd need version "
-            f"{ZSTD_FROM_VERSION}, Kafka 2.1's; set compression_type to lz4, gzip or none"
+            f"{ZSTD_FROM_VERSION}, Kafka 2.1's; set compression_type to lz4, gzip or none, also in "
+            f"topic_settings"
         )
     return message
