@@ -119,6 +119,13 @@ def test_a_login_configuration_of_java_gives_name_and_password(mechanism: str, m
     assert found.credentials == ('al"ice', Password("a\\b;c=d"))
 
 
+def test_quotation_marks_may_be_single_as_in_the_form_of_confluent_cloud() -> None:
+    found = parse_jaas(f"""{PLAIN_MODULE} required username='KEY' password='a"b\\'c d=;';""")
+    assert found.options == {"username": "KEY", "password": "a\"b'c d=;"}
+    with pytest.raises(ValueError, match="quotation mark"):
+        parse_jaas(f"{PLAIN_MODULE} required username='KEY\";")
+
+
 @pytest.mark.parametrize(
     ("text", "reason"),
     [

@@ -12,7 +12,10 @@ from __future__ import annotations
 import re
 from typing import Final, NamedTuple
 
-_TOKEN: Final = re.compile(r'\s*(?:"((?:[^"\\]|\\.)*)"|([=;])|([^\s"=;]+))', re.DOTALL)
+_TOKEN: Final = re.compile(
+    r"""\s*(?:"((?:[^"\\]|\\.)*)"|'((?:[^'\\]|\\.)*)'|([=;])|([^\s"'=;]+))""", re.DOTALL
+)
+"""Text in quotation marks of either kind, as Java's ``StreamTokenizer`` reads it, or a word."""
 _ESCAPE: Final = re.compile(r"\\([0-3]?[0-7]{1,2}|.)", re.DOTALL)
 _ESCAPED: Final = {
     "a": "\a",
@@ -68,7 +71,8 @@ def _words(text: str) -> list[tuple[str, bool]]:
         match = _TOKEN.match(text, end)
         if match is None:
             raise ValueError("A quotation mark has no second one.")
-        quoted, sign, plain = match.groups()
+        double, single, sign, plain = match.groups()
+        quoted = single if double is None else double
         if quoted is not None:
             found.append((_ESCAPE.sub(_unescaped, quoted), False))
         else:

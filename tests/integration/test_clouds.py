@@ -49,6 +49,7 @@ def secured_like(config: AdminConfig, service: str) -> FakeKafka:
     if config.credentials is not None:
         user, password = config.credentials
         assert isinstance(password, Password)
+        assert not {"'", '"'} & {*user, *password.value}, "quotation marks of the form"
         security = ClusterSecurity(
             listeners=(config.security_protocol,),
             mechanisms=(config.sasl_mechanism,),
