@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import uuid
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -15,6 +16,7 @@ from pykclient.admin.config import AdminConfig
 from pykclient.config.setting import Password
 from pykclient.errors import ConfigError
 from pykclient.testing import ClusterSecurity, FakeKafka
+from tests.integration.identity_server import IdentityServer
 from tests.pages.programs import DOCS
 
 if TYPE_CHECKING:
@@ -46,7 +48,11 @@ def blocks() -> Iterator[Any]:
 def secured_like(config: AdminConfig, service: str) -> FakeKafka:
     """A broker that demands what the settings offer, as the service it is."""
     security = ClusterSecurity(listeners=("MTLS",))
-    if config.credentials is not None:
+    if config.oidc is not None:
+        security = ClusterSecurity(
+            listeners=(config.security_protocol,), mechanisms=(config.sasl_mechanism,)
+        )
+    elif config.credentials is not None:
         user, password = config.credentials
         assert isinstance(password, Password)
         assert not {"'", '"'} & {*user, *password.value}, "quotation marks of the form"
@@ -85,10 +91,13 @@ def test_the_settings_of_a_service_work(
     file = folder / "client.properties"
     file.write_text(text)
     config = AdminConfig.from_settings(from_properties(file, client="admin"))
-    with secured_like(config, service) as fake:
+    with secured_like(config, service) as fake, issuer(config, fake, folder) as identity:
         servers = put_files(fake, folder, monkeypatch)
         # The addresses are the only thing that is not as on the page.
-        file.write_text(re.sub(r"(?m)^(bootstrap.servers)=.*$", rf"\1={servers}", text))
+        text = re.sub(r"(?m)^(bootstrap.servers)=.*$", rf"\1={servers}", text)
+        if identity is not None:
+            text = re.sub(r"https://login[^/]*/[^;\s]*", identity.token_url, text)
+        file.write_text(text)
         topic = f"t-{uuid.uuid4().hex}"
         with Admin(from_properties(file, client="admin")) as admin:
             admin.create_topics([NewTopic(topic, num_partitions=1, replication_factor=1)])
@@ -106,6 +115,22 @@ def test_the_settings_of_a_service_work(
                 read += [record.value for record in records]
             consumer.commit()
         assert read == VALUES
+        if identity is not None and config.oidc is not None:
+            assert {request.form["scope"] for request in identity.requests} == {config.oidc.scope}
+
+
+@contextmanager
+def issuer(config: AdminConfig, fake: FakeKafka, folder: Path) -> Iterator[IdentityServer | None]:
+    """The identity server that the settings name, where they name one."""
+    oidc = config.oidc
+    if oidc is None:
+        yield None
+        return
+    with IdentityServer(folder, fake.certificates) as identity:
+        assert isinstance(oidc.client_secret, Password)
+        identity.clients = {oidc.client_id: oidc.client_secret.value}
+        identity.is_signing = False  # fake brokers verify no signature
+        yield identity
 
 
 @pytest.mark.parametrize(("service", "text"), [*blocks()])

@@ -51,7 +51,7 @@ TIMEOUT_S = 600.0
 COUNT = 30
 FOLDER = "environment"
 OTHER_VERSION = "0.0.9"
-REDACTED = r"(?i)secret|password|passphrase|token|jaas|keystore[.]key"
+REDACTED = r"(?i)secret|password|passphrase|token|jaas|keystore[.]key|private[.]key"
 
 
 @pytest.fixture(scope="module")
