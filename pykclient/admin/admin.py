@@ -454,7 +454,7 @@ class Admin(LiveClient):
         """
         call = "list_transactions"
         request = transactions_request(
-            name_list(states, "state", call), list(producer_ids), open_for, id_pattern
+            name_list(states, "state", call), producer_ids, open_for, id_pattern
         )
         found = self._driver.run(
             lambda limit: self._core.list_transactions(request, limit), timeout

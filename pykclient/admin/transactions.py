@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from pykclient.admin.call import AdminHandler, CoordinatorType, Receiver, failure
-from pykclient.arguments import check_number, check_text, shown_argument
+from pykclient.arguments import check_number, check_text, shown_argument, value_list
 from pykclient.errors import (
     NotLeaderOrFollowerError,
     UnknownTopicOrPartitionError,
@@ -37,7 +37,7 @@ from pykclient.protocol.messages.write_txn_markers import (
 from pykclient.types import TopicPartition, by_topic
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from pykclient.admin.call import Results
     from pykclient.errors import KafkaError
@@ -118,7 +118,7 @@ class AbortTransactionSpec(NamedTuple):
 
 def transactions_request(
     states: Sequence[str],
-    producer_ids: Sequence[int],
+    producer_ids: Iterable[int],
     open_for_s: float | None,
     id_pattern: str | None,
 ) -> ListTransactionsRequest:
@@ -128,7 +128,8 @@ def transactions_request(
         UsageError: one of them is of the wrong type, or cannot be sent.
     """
     call = "list_transactions"
-    for producer_id in producer_ids:
+    wanted_ids = value_list(producer_ids, f"{call}: producer_ids", "a number")
+    for producer_id in wanted_ids:
         check_number(producer_id, f"{call}: producer_ids", 0, INT64_MAX)
     duration_ms = NO_DURATION
     if open_for_s is not None:
@@ -137,10 +138,14 @@ def transactions_request(
             raise UsageError(f"{call}: open_for is {shown_argument(open_for_s)}; give seconds")
         duration_ms = round(open_for_s * 1000)
     if id_pattern is not None:
+        if not isinstance(id_pattern, str):
+            raise UsageError(
+                f"{call}: id_pattern is {shown_argument(id_pattern)}; give a regular expression"
+            )
         check_text(id_pattern, "id_pattern", call)
     return ListTransactionsRequest(
         state_filters=list(states),
-        producer_id_filters=list(producer_ids),
+        producer_id_filters=wanted_ids,
         duration_filter=duration_ms,
         transactional_id_pattern=id_pattern,
     )
