@@ -53,7 +53,6 @@ if TYPE_CHECKING:
         TopicRacks,
     )
     from pykclient.consumer.group.history import Rebalance
-    from pykclient.consumer.group.metadata import GroupMetadata
     from pykclient.consumer.group.rebalance import RebalanceListener
     from pykclient.consumer.record import ConsumerRecords
     from pykclient.metrics import MetricName
@@ -64,6 +63,7 @@ if TYPE_CHECKING:
     from pykclient.producer.producer import Producer
     from pykclient.producer.record import ProducerRecord, RecordMetadata
     from pykclient.types import (
+        GroupMetadata,
         Node,
         OffsetAndMetadata,
         OffsetAndTimestamp,
@@ -143,7 +143,6 @@ _HOME = {
         ".consumer.consumer": "Consumer",
         ".consumer.group.assignors": "Assignment Assignor GroupMember RebalanceProtocol TopicRacks",
         ".consumer.group.history": "Rebalance",
-        ".consumer.group.metadata": "GroupMetadata",
         ".consumer.group.rebalance": "RebalanceListener",
         ".consumer.record": "ConsumerRecords",
         ".metrics": "MetricName",
@@ -153,7 +152,8 @@ _HOME = {
         ".producer.bulk.delivery": "RecordMetadataRange",
         ".producer.producer": "Producer",
         ".producer.record": "ProducerRecord RecordMetadata",
-        ".types": "Node OffsetAndMetadata OffsetAndTimestamp TimestampType TopicPartition",
+        ".types": "GroupMetadata Node OffsetAndMetadata OffsetAndTimestamp TimestampType "
+        "TopicPartition",
     }.items()
     for name in names.split()
 }

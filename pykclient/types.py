@@ -1,9 +1,9 @@
-"""Small values that every client shares: partitions, offsets, nodes, headers.
+"""Small values that clients share: partitions, offsets, nodes, headers, members of groups.
 
 All of them are immutable and compare by value, so they may be dictionary keys and cross threads.
 
 Source: Java classes ``org.apache.kafka.common.TopicPartition``, ``Node`` and
-``org.apache.kafka.clients.consumer.OffsetAndMetadata``.
+``org.apache.kafka.clients.consumer.OffsetAndMetadata``, ``ConsumerGroupMetadata`` (KIP-447).
 """
 
 from __future__ import annotations
@@ -123,3 +123,35 @@ class IsolationLevel(IntEnum):
 
     READ_UNCOMMITTED = 0
     READ_COMMITTED = 1
+
+
+NO_GENERATION = -1
+"""The generation in a request that does not come from a member."""
+
+NO_MEMBER_ID = ""
+
+
+class GroupMetadata(NamedTuple):
+    """A member as its coordinator knows it.
+
+    `generation` is that of the last rebalance, -1 while this is no member; `member_id` is empty
+    before the member has one. `group_instance_id` is set for static members (KIP-345).
+    """
+
+    group_id: str
+    generation: int = NO_GENERATION
+    member_id: str = NO_MEMBER_ID
+    group_instance_id: str | None = None
+
+    @property
+    def is_member(self) -> bool:
+        """Whether it has joined, as far as this consumer knows."""
+        return self.generation != NO_GENERATION and self.member_id != NO_MEMBER_ID
+
+    def without_generation(self) -> GroupMetadata:
+        """The same member, which has to join again under its id."""
+        return self._replace(generation=NO_GENERATION)
+
+    def without_member_id(self) -> GroupMetadata:
+        """One that the coordinator does not know."""
+        return self._replace(generation=NO_GENERATION, member_id=NO_MEMBER_ID)

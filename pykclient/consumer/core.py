@@ -58,11 +58,11 @@ if TYPE_CHECKING:
 
     from pykclient.consumer.config import ConsumerConfig
     from pykclient.consumer.group.history import Rebalance
-    from pykclient.consumer.group.metadata import GroupMetadata
     from pykclient.consumer.subscription import AssignedPartition
     from pykclient.metrics import MetricName
     from pykclient.network.drive import Decisions
     from pykclient.network.io.port import Port
+    from pykclient.types import GroupMetadata
 
 CLOSE_TIMEOUT_MS: Final = 30_000
 """How long `close` may take where nothing is said; Java's."""

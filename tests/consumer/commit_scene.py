@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from pykclient.consumer.config import ConsumerConfig
 from pykclient.consumer.group.group import ConsumerGroup
-from pykclient.consumer.group.metadata import GroupMetadata, commit_refused
+from pykclient.consumer.group.metadata import commit_refused
 from pykclient.consumer.offsets.commit import Commits
 from pykclient.consumer.offsets.committed import CommittedOffsets
 from pykclient.consumer.subscription import SubscriptionState
@@ -36,7 +36,7 @@ from pykclient.protocol.messages.offset_fetch import (
     OffsetFetchResponsePartitions,
     OffsetFetchResponseTopics,
 )
-from pykclient.types import OffsetAndMetadata, TopicPartition
+from pykclient.types import GroupMetadata, OffsetAndMetadata, TopicPartition
 from tests.consumer.known_cluster import (
     RETRY_BACKOFF,
     START_MS,

@@ -6,7 +6,6 @@ import logging
 
 import pytest
 
-from pykclient.consumer.group.metadata import GroupMetadata
 from pykclient.consumer.offsets.commit import OffsetCommitCall
 from pykclient.errors import (
     BrokerError,
@@ -37,7 +36,7 @@ from pykclient.protocol.messages.offset_commit import (
     OffsetCommitResponseTopic,
 )
 from pykclient.testing.fake.cluster import FakeCluster
-from pykclient.types import OffsetAndMetadata, TopicPartition
+from pykclient.types import GroupMetadata, OffsetAndMetadata, TopicPartition
 from tests.consumer.commit_scene import CommitScene, at, committed_in, response_of_broker
 from tests.consumer.known_cluster import (
     RETRY_MS,

@@ -22,7 +22,6 @@ from pykclient.consumer.group.history import GroupHistory
 from pykclient.consumer.group.kip848.membership import Kip848Membership
 from pykclient.consumer.group.metadata import (
     NO_MEMBER_CURES,
-    GroupMetadata,
     commit_in_rebalance,
     commit_without_membership_refused,
 )
@@ -31,6 +30,7 @@ from pykclient.consumer.subscription import SubscriptionMode
 from pykclient.errors import CommitFailedError
 from pykclient.network.log import ClientLog
 from pykclient.network.manager import NEVER_MS, PollResult
+from pykclient.types import GroupMetadata
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -12,14 +12,13 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, Final
 
-from pykclient.consumer.group.metadata import NO_GENERATION
 from pykclient.consumer.subscription import describe_partitions
+from pykclient.types import NO_GENERATION
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from pykclient.consumer.group.metadata import GroupMetadata
-    from pykclient.types import TopicPartition
+    from pykclient.types import GroupMetadata, TopicPartition
 
 REBALANCES_MAX: Final = 100
 EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)

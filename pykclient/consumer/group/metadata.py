@@ -1,12 +1,12 @@
-"""GroupMetadata: a member of a group; and what a commit in its name is refused with.
+"""What a commit in the name of a group's member is refused with.
 
-Owner: none, it is immutable.
-Source: Java classes ``ConsumerGroupMetadata`` (KIP-447), ``CommitRequestManager.MemberInfo``.
+Owner: none, it holds no state.
+Source: Java class ``CommitRequestManager.MemberInfo``.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final
 
 from pykclient.errors import (
     CommitFailedError,
@@ -21,11 +21,7 @@ from pykclient.errors import (
 
 if TYPE_CHECKING:
     from pykclient.errors import BrokerError
-
-NO_GENERATION: Final = -1
-"""The generation in a request that does not come from a member."""
-
-NO_MEMBER_ID: Final = ""
+    from pykclient.types import GroupMetadata
 
 AT_ONCE_COUNT: Final = 3
 """After how many refusals in a row a member tries again without a pause. One that is removed joins
@@ -48,32 +44,6 @@ NO_MEMBER_CURES: Final = (
     "has to be changed"
 )
 """What to do about a membership that has ended, at the end of an error."""
-
-
-class GroupMetadata(NamedTuple):
-    """A member as its coordinator knows it.
-
-    `generation` is that of the last rebalance, -1 while this is no member; `member_id` is empty
-    before the member has one. `group_instance_id` is set for static members (KIP-345).
-    """
-
-    group_id: str
-    generation: int = NO_GENERATION
-    member_id: str = NO_MEMBER_ID
-    group_instance_id: str | None = None
-
-    @property
-    def is_member(self) -> bool:
-        """Whether it has joined, as far as this consumer knows."""
-        return self.generation != NO_GENERATION and self.member_id != NO_MEMBER_ID
-
-    def without_generation(self) -> GroupMetadata:
-        """The same member, which has to join again under its id."""
-        return self._replace(generation=NO_GENERATION)
-
-    def without_member_id(self) -> GroupMetadata:
-        """One that the coordinator does not know."""
-        return self._replace(generation=NO_GENERATION, member_id=NO_MEMBER_ID)
 
 
 def commit_refused(member: GroupMetadata, error: BrokerError) -> CommitFailedError:

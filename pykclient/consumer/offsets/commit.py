@@ -62,7 +62,6 @@ if TYPE_CHECKING:
 
     from pykclient.consumer.config import ConsumerConfig
     from pykclient.consumer.group.group import ConsumerGroup
-    from pykclient.consumer.group.metadata import GroupMetadata
     from pykclient.consumer.record import RecordSpan
     from pykclient.consumer.subscription import AssignedPartition, SubscriptionState
     from pykclient.network.cluster.cluster import Cluster
@@ -70,6 +69,7 @@ if TYPE_CHECKING:
     from pykclient.network.coordinators import CoordinatorLookup
     from pykclient.network.retry import Backoff
     from pykclient.protocol.message import Message
+    from pykclient.types import GroupMetadata
 
     Offsets = dict[TopicPartition, OffsetAndMetadata]
     CommitCallback = Callable[[Offsets, KafkaError | None], object]

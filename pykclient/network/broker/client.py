@@ -20,6 +20,7 @@ from pykclient.errors import DisconnectedError, EncodeError, KafkaError, Unsuppo
 from pykclient.network.broker import errors as failures
 from pykclient.network.broker.connection import SUSPECT_MS, Connection, ConnectionState
 from pykclient.network.broker.fallback import ApiVersionsFallback
+from pykclient.network.broker.handshake import FinalizedFeatures
 from pykclient.network.broker.nodes import NodeSelection, NodeState, NodeStates
 from pykclient.network.cluster.node import is_coordinator
 from pykclient.network.interrupts import raise_foreign
@@ -84,6 +85,8 @@ class NetworkClient:
         had been polled, or an attempt to connect could not begin."""
         self._driven_ms = NEVER_MS
         """When `complete` last ended; before its first time nothing can be late."""
+        self.features = FinalizedFeatures()
+        """Those of the cluster, as the broker lists them that was told of a change last."""
         self.is_closed = False
 
     def _authenticator_of(
@@ -430,6 +433,7 @@ class NetworkClient:
                 self._states.on_ready(node_id)
                 listed_max = connection.versions.listed_max(ApiKey.API_VERSIONS)
                 self._fallback.on_accepted(connection.node.address, listed_max, now_ms)
+                self.features = max(self.features, connection.versions.features, key=_epoch_of)
         if connection.failure is not None:
             self._lose(node_id, connection.failure, now_ms)
 
@@ -545,6 +549,10 @@ class NetworkClient:
 
     def _fail(self, request: Request, error: KafkaError) -> None:
         self._completed.append(partial(request.on_failure, error))
+
+
+def _epoch_of(features: FinalizedFeatures) -> int:
+    return features.epoch
 
 
 class PendingRequests:

@@ -4,14 +4,14 @@ A broker that does not know our version of ApiVersions responds with UNSUPPORTED
 0, and gets the request again in one that it knows. A broker too old for us is refused here.
 
 Owner: the driver of the engine.
-Source: KIP-35, KIP-511 (names and versions of client software; fall-back).
+Source: KIP-35, KIP-511 (names and versions of client software; fall-back), KIP-584 (features).
 """
 
 from __future__ import annotations
 
 from enum import Enum
 from types import MappingProxyType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from pykclient.errors import (
     BrokerUnsupportedVersionError,
@@ -94,10 +94,10 @@ class Handshake:
             raise error_for_code(
                 response.error_code, f"{self._node} refused the ApiVersions request"
             )
-        self._accept(_ranges(response))
+        self._accept(_ranges(response), _features(response))
         return False
 
-    def _accept(self, ranges: dict[int, tuple[int, int]]) -> None:
+    def _accept(self, ranges: dict[int, tuple[int, int]], features: FinalizedFeatures) -> None:
         metadata = ranges.get(int(ApiKey.METADATA))
         if metadata is None:
             self._to(HandshakeState.FAILED)
@@ -111,7 +111,7 @@ class Handshake:
                 f"{self._node} is older than Kafka 2.1: it speaks Metadata up to version "
                 f"{metadata[1]}, this client needs {METADATA_VERSION_MIN}; use Kafka 2.1 or newer"
             )
-        self.versions = ApiVersions(self._node, ranges)
+        self.versions = ApiVersions(self._node, ranges, features)
         self._to(HandshakeState.DONE)
 
     def _fall_back(self, ranges: dict[int, tuple[int, int]]) -> None:
@@ -148,14 +148,39 @@ def _ranges(response: ApiVersionsResponse) -> dict[int, tuple[int, int]]:
     return {api.api_key: (api.min_version, api.max_version) for api in response.api_keys}
 
 
+def _features(response: ApiVersionsResponse) -> FinalizedFeatures:
+    levels = {feature.name: feature.max_version_level for feature in response.finalized_features}
+    return FinalizedFeatures(response.finalized_features_epoch, MappingProxyType(levels))
+
+
+class FinalizedFeatures(NamedTuple):
+    """The levels of the features that are switched on in a whole cluster (KIP-584), by name.
+
+    `epoch` orders what several brokers list; -1 where a broker lists none.
+    """
+
+    epoch: int = -1
+    levels: Mapping[str, int] = MappingProxyType({})
+
+    def level(self, name: str) -> int:
+        """Return a feature's level; 0 where it is not switched on."""
+        return self.levels.get(name, 0)
+
+
 class ApiVersions:
     """The versions of each API that one broker supports, by API key. Immutable."""
 
-    __slots__ = ("_node", "ranges")
+    __slots__ = ("_node", "features", "ranges")
 
-    def __init__(self, node: Node, ranges: Mapping[int, tuple[int, int]]) -> None:
+    def __init__(
+        self,
+        node: Node,
+        ranges: Mapping[int, tuple[int, int]],
+        features: FinalizedFeatures | None = None,
+    ) -> None:
         self._node = node
         self.ranges = MappingProxyType(dict(ranges))
+        self.features = features or FinalizedFeatures()
 
     def listed_max(self, key: ApiKey) -> int:
         """Return the newest version of an API that the broker lists; -1 if it lists none."""

@@ -10,7 +10,6 @@ import pytest
 
 from pykclient.consumer.group.assignors import RoundRobinAssignor
 from pykclient.consumer.group.classic.protocol import read_assignment, read_subscription
-from pykclient.consumer.group.metadata import GroupMetadata
 from pykclient.errors import (
     BrokerError,
     CommitFailedError,
@@ -26,7 +25,7 @@ from pykclient.errors import (
 from pykclient.protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
 from pykclient.protocol.messages.join_group import JoinGroupRequest
 from pykclient.protocol.messages.sync_group import SyncGroupRequest
-from pykclient.types import TopicPartition
+from pykclient.types import GroupMetadata, TopicPartition
 from tests.consumer.group.group_scene import GROUP, INTERVAL_MS, MAX_POLL_MS, GroupScene
 from tests.consumer.known_cluster import topic
 

@@ -7,8 +7,7 @@ from datetime import UTC, datetime
 import pytest
 
 from pykclient.consumer.group.history import REBALANCES_MAX, GroupHistory
-from pykclient.consumer.group.metadata import GroupMetadata
-from pykclient.types import TopicPartition
+from pykclient.types import GroupMetadata, TopicPartition
 
 A, B = TopicPartition("t", 0), TopicPartition("t", 1)
 NOW = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)

@@ -36,12 +36,7 @@ from pykclient.consumer.group.classic.protocol import (
     sync_request,
 )
 from pykclient.consumer.group.classic.subscription import JoinedSubscription
-from pykclient.consumer.group.metadata import (
-    AT_ONCE_COUNT,
-    GroupMetadata,
-    commit_in_rebalance,
-    commit_refused,
-)
+from pykclient.consumer.group.metadata import AT_ONCE_COUNT, commit_in_rebalance, commit_refused
 from pykclient.consumer.group.rebalance import Assign, Intent, LoseAll, RevokeAll, RevokeToJoin
 from pykclient.errors import (
     DisconnectedError,
@@ -62,6 +57,7 @@ from pykclient.network.retry import Attempt
 from pykclient.protocol.messages.heartbeat import HeartbeatResponse
 from pykclient.protocol.messages.join_group import JoinGroupResponse
 from pykclient.protocol.messages.sync_group import SyncGroupResponse
+from pykclient.types import GroupMetadata
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

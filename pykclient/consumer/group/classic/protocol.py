@@ -39,11 +39,11 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from pykclient.consumer.config import ConsumerConfig
-    from pykclient.consumer.group.metadata import GroupMetadata
     from pykclient.errors import KafkaError
     from pykclient.network.log import ClientLog
     from pykclient.network.manager import Operation
     from pykclient.protocol.message import Message
+    from pykclient.types import GroupMetadata
 
 PROTOCOL_TYPE: Final = "consumer"
 NO_GENERATION: Final = -1

@@ -22,10 +22,9 @@ if TYPE_CHECKING:
 
     from pykclient.consumer.config import ConsumerConfig
     from pykclient.consumer.group.assignors import Assignor
-    from pykclient.consumer.group.metadata import GroupMetadata
     from pykclient.consumer.group.rebalance import GroupContext
     from pykclient.network.cluster.cluster import Cluster
-    from pykclient.types import TopicPartition
+    from pykclient.types import GroupMetadata, TopicPartition
 
 
 class JoinedSubscription:

@@ -29,7 +29,7 @@ from enum import Enum
 from functools import partial
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from pykclient.consumer.group.metadata import AT_ONCE_COUNT, GroupMetadata, commit_refused
+from pykclient.consumer.group.metadata import AT_ONCE_COUNT, commit_refused
 from pykclient.consumer.group.rebalance import Assign, Intent, LoseAll, RevokeAll
 from pykclient.consumer.subscription import SubscriptionMode
 from pykclient.errors import (
@@ -52,7 +52,7 @@ from pykclient.protocol.messages.consumer_group_heartbeat import (
     ConsumerGroupHeartbeatResponse,
     RequestTopicPartitions,
 )
-from pykclient.types import TopicPartition
+from pykclient.types import GroupMetadata, TopicPartition
 
 if TYPE_CHECKING:
     from pykclient.consumer.config import ConsumerConfig
