@@ -22,7 +22,14 @@ TREE = {
     base.KafkaError: (
         *("ConfigError", "UsageError", "WakeupError", "RebalanceListenerError"),
         *("GroupRebalancedError", "EncodeError", "DecodeError", "RetriableError"),
-        *("BatchDeliveryError", "TlsError", "AuthenticationError", "AdminCallError", "BrokerError"),
+        *(
+            "BatchDeliveryError",
+            "TransactionAbortedError",
+            "TlsError",
+            "AuthenticationError",
+            "AdminCallError",
+            "BrokerError",
+        ),
     ),
     base.RetriableError: ("BufferExhaustedError", "ConnectionFailedError", "KafkaTimeoutError"),
     base.UsageError: (

@@ -57,6 +57,7 @@ MACHINES: Final = (
         "pykclient.producer.sender.idempotence",
         "NEXT_RUN",
     ),
+    Machine("transaction", "Transactions", "pykclient.producer.sender.transaction_state"),
     Machine("connection", "A connection", "pykclient.network.broker.connection"),
     Machine("handshake", "A connection's handshake", "pykclient.network.broker.handshake"),
     Machine(

@@ -610,6 +610,17 @@ class ProducerSettings(ClientSettings, Generic[K, V], total=False):
     topic's name. Default: empty; a dictionary of topics, each with a dictionary such as
     {'compression.type': 'zstd'}.
     """
+    transaction_timeout_ms: int
+    """The coordinator aborts a transaction that is open for longer, and fences the producer. At
+    most the brokers' transaction.max.timeout.ms. Default: 60000; an integer from 0 to
+    2147483647.
+    """
+    transactional_id: str | None
+    """Has the producer send in transactions (KIP-98): with commit_transaction readers with
+    isolation.level=read_committed see all records and offsets of one, else none. The id is
+    that of one running producer: init_transactions fences an older one with the same. Needs
+    idempotence. Default: None; a string, or None.
+    """
     value_serializer: SerializerSetting[V] | None
     """Turns values into bytes; none takes bytes as they are. Default: None; an object, a class,
     a callable or 'package.module:Name', or org.apache.kafka.common.serialization.*Serializer.

@@ -95,12 +95,8 @@ UNSUPPORTED: Final[tuple[Unsupported, ...]] = (
     ),
     Unsupported(
         ("producer",),
-        "Transactions are not built yet.",
-        {
-            "transactional_id": ("",),
-            "transaction_timeout_ms": ("60000",),
-            "transaction_two_phase_commit_enable": ("false",),
-        },
+        "Taking part in two-phase commits (KIP-939) is not built yet.",
+        {"transaction_two_phase_commit_enable": ("false",)},
     ),
     Unsupported(
         ("consumer",),

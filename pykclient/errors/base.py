@@ -23,6 +23,7 @@ and those marked with a star.
     |- RetriableError                 the same call may succeed later
     |- BufferExhaustedError *         no memory within max_block_ms
     |- BatchDeliveryError             part of a send_batch failed
+    |- TransactionAbortedError        the transaction of a record was aborted
     |- ConnectionFailedError *        no connection, or it was lost
     |  '- DisconnectedError *
     |- TlsError, AuthenticationError  no connection, and trying again does not help
@@ -71,6 +72,7 @@ __all__ = [
     "RetriableError",
     "SerializationError",
     "TlsError",
+    "TransactionAbortedError",
     "TransactionStateError",
     "UnsupportedVersionError",
     "UsageError",
@@ -148,6 +150,13 @@ class NoOffsetForPartitionError(UsageError):
 
 class TransactionStateError(UsageError):
     """The call does not fit the transaction's state."""
+
+
+class TransactionAbortedError(KafkaError):
+    """A record or offset was not sent, or not to the end, since its transaction was aborted.
+
+    The cause is what made the abort necessary; there is none where the application chose to abort.
+    """
 
 
 class ForkedClientError(UsageError):

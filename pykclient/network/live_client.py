@@ -18,7 +18,6 @@ if TYPE_CHECKING:
 
     from pykclient.config.client import ClientConfig
 
-_NO_TRANSACTIONS: Final = "transactions are not built yet"
 _NOT_NEEDED: Final = "it is not needed: a thread of its own sends, and calls back"
 INSTEAD: Final[dict[str, dict[str, str]]] = {
     "Producer": {
@@ -28,8 +27,6 @@ INSTEAD: Final[dict[str, dict[str, str]]] = {
         "poll": _NOT_NEEDED,
         "list_topics": "use partitions_for(topic), or Admin.list_topics()",
         "purge": "use close(timeout=0)",
-        "begin_transaction": _NO_TRANSACTIONS,
-        "init_transactions": _NO_TRANSACTIONS,
     },
     "Consumer": {
         "consume": "use poll(timeout, max_records)",

@@ -15,11 +15,14 @@ from pykclient.config.serializer_setting import serializer_or_name
 from pykclient.config.setting import (
     INT_MAX,
     LONG_MAX,
+    Kind,
     Setting,
     boolean,
     choice,
     integer,
     object_list,
+    sendable_text,
+    shown,
 )
 from pykclient.config.topic_setting import per_topic
 from pykclient.errors.base import ConfigError
@@ -33,6 +36,17 @@ IN_FLIGHT_IDEMPOTENT_MAX: Final = 5
 """Brokers remember the last five batches of a producer (KIP-98)."""
 
 _ACKS_HINT: Final = "Write all; how many replicas that means is min.insync.replicas of the topic."
+
+
+def _transactional_id() -> Kind[str | None]:
+    def parse(value: object) -> str | None:
+        if value is None or (isinstance(value, str) and not value.strip()):
+            return None
+        if isinstance(value, str):
+            return sendable_text(value.strip())
+        raise ValueError
+
+    return Kind(parse, "a string, or None", str, "str | None")
 
 
 class ProducerConfig(ClientConfig):
@@ -56,6 +70,20 @@ class ProducerConfig(ClientConfig):
         "5 requests in flight; switched off when one of them says otherwise and this was not "
         "given. After an unclean leader election, records that may be in the log fail rather than "
         "being doubled.",
+    )
+    transactional_id = Setting(
+        _transactional_id(),
+        None,
+        "Has the producer send in transactions (KIP-98): with commit_transaction readers with "
+        "isolation.level=read_committed see all records and offsets of one, else none. The id is "
+        "that of one running producer: init_transactions fences an older one with the same. Needs "
+        "idempotence.",
+    )
+    transaction_timeout_ms = Setting(
+        integer(0),
+        60_000,
+        "The coordinator aborts a transaction that is open for longer, and fences the producer. At "
+        "most the brokers' transaction.max.timeout.ms.",
     )
     key_serializer = Setting(
         serializer_or_name("Serializer", "K"),
@@ -171,7 +199,16 @@ class ProducerConfig(ClientConfig):
             )
 
     def _reconcile_idempotence(self, is_given: bool) -> None:
+        wanted_by = "enable.idempotence=true"
+        if self.transactional_id is not None:
+            wanted_by = f"transactional.id={shown('transactional.id', self.transactional_id)}"
+            is_given = True
         if not self.enable_idempotence:
+            if self.transactional_id is not None:
+                raise ConfigError(
+                    f"enable.idempotence=false contradicts {wanted_by}: transactions need "
+                    f"idempotence. Change one of them."
+                )
             return
         for key, value, is_met, needed in (
             ("acks", self.acks, self.acks == ACKS_ALL, "all"),
@@ -187,8 +224,8 @@ class ProducerConfig(ClientConfig):
                 continue
             if is_given:
                 raise ConfigError(
-                    f"{key}={value} contradicts enable.idempotence=true, which needs {key} to be "
-                    f"{needed}. Change one of them."
+                    f"{key}={value} contradicts {wanted_by}, which needs {key} to be {needed}. "
+                    f"Change one of them."
                 )
             self._settle("enable_idempotence", False)
 

@@ -23,6 +23,7 @@ from pykclient.errors import (
 )
 from pykclient.network.broker.client import NetworkClient
 from pykclient.network.cluster.metadata import Metadata
+from pykclient.network.coordinators import Coordinators
 from pykclient.network.engine import Engine
 from pykclient.network.gate import Gate
 from pykclient.network.log import ClientLog, LongWaits
@@ -42,6 +43,7 @@ from pykclient.producer.record import ProducerRecord
 from pykclient.producer.sender.idempotence import Idempotence
 from pykclient.producer.sender.lifecycle import Lifecycle
 from pykclient.producer.sender.sender import Sender
+from pykclient.producer.sender.transactions import Transactions
 from pykclient.producer.serializers import RecordSerializer
 
 if TYPE_CHECKING:
@@ -117,9 +119,8 @@ class ProducerCore:
         )
         self.metadata.add_listener(self.accumulator.on_cluster)
         self.metadata.add_listener(lambda _: self.lifecycle.on_news())
-        idempotence = self._new_idempotence(backoff)
-        if idempotence is not None:
-            self.metadata.add_listener(idempotence.on_cluster)
+        self.transactions: Transactions | None = None
+        idempotence, managers_before, managers_after = self._sequences(backoff)
         user_calls: deque[UserCall] = deque()
         sender = self.lifecycle.sender = Sender(
             config,
@@ -131,22 +132,46 @@ class ProducerCore:
             reports=self.reports,
             user_calls=user_calls,
             on_failed=self.lifecycle.on_failed,
+            transactions=self.transactions,
         )
-        found: tuple[Manager | None, ...] = (self.metadata, idempotence, sender)
-        managers = [manager for manager in found if manager is not None]
+        managers = [self.metadata, *managers_before, sender, *managers_after]
         self.engine = self.lifecycle.engine = Engine(self.client, managers, user_calls)
 
-    def _new_idempotence(self, backoff: Backoff) -> Idempotence | None:
-        if not self.config.enable_idempotence:
-            return None
-        lifecycle = self.lifecycle
-        return Idempotence(
-            in_flight_max=self.config.max_in_flight_requests_per_connection,
-            backoff=backoff,
-            on_assigned=self.accumulator.look_at_all,
-            on_failed=lambda error, now_ms: lifecycle.sender.fail(error, now_ms),
-            client_id=self.config.client_id,
+    def _sequences(
+        self, backoff: Backoff
+    ) -> tuple[Idempotence | None, tuple[Manager, ...], tuple[Manager, ...]]:
+        """Return what numbers the batches, and the managers before and after the sender."""
+        config, lifecycle = self.config, self.lifecycle
+        if not config.enable_idempotence:
+            return None, (), ()
+
+        def on_failed(error: KafkaError, now_ms: int) -> None:
+            lifecycle.sender.fail(error, now_ms)
+
+        if config.transactional_id is None:
+            idempotence = Idempotence(
+                in_flight_max=config.max_in_flight_requests_per_connection,
+                backoff=backoff,
+                on_assigned=self.accumulator.look_at_all,
+                on_failed=on_failed,
+                client_id=config.client_id,
+            )
+            self.metadata.add_listener(idempotence.on_cluster)
+            return idempotence, (idempotence,), ()
+        coordinators = Coordinators(
+            self.metadata, self.client, retry_backoff=backoff, client_id=config.client_id
         )
+        transactions = self.transactions = lifecycle.transactions = Transactions(
+            config,
+            self.accumulator,
+            client=self.client,
+            coordinators=coordinators,
+            backoff=backoff,
+            withdraw=lambda error, now_ms: lifecycle.sender.withdraw_unsent(error, now_ms),
+            on_fatal=on_failed,
+        )
+        self.metadata.add_listener(transactions.sequences.on_cluster)
+        return transactions.sequences, (), (transactions, coordinators)
 
     @property
     def state(self) -> str:
@@ -273,6 +298,9 @@ class ProducerCore:
         return chosen if 0 <= chosen < len(partitions) else partitions[0].partition
 
     # Waiting for metadata.
+
+    def now_ms(self) -> int:
+        return self._clock_ms()
 
     def block_deadline_ms(self) -> int:
         """Return until when what begins now may wait."""

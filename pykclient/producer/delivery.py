@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from pykclient.accel import BatchResult, Delivery
 from pykclient.arguments import FOREVER_MS, timeout_ms
-from pykclient.errors import KafkaTimeoutError
+from pykclient.errors import KafkaTimeoutError, TransactionAbortedError
 from pykclient.producer.record import RecordMetadata
 
 if TYPE_CHECKING:
@@ -298,7 +298,8 @@ class ProduceResult(BatchResult[RecordMetadata]):
         """
         self._error = error
         unseen_count = record_count - len(self._callbacks)
-        if unseen_count > 0:
+        # That an abort drops records is what it is for; why it was necessary, its calls raise.
+        if unseen_count > 0 and not isinstance(error, TransactionAbortedError):
             self._unseen = self._reports.unseen(str(self.partition), unseen_count, error)
         self._record_errors = record_errors or {}
         self._to(ResultState.FAILED)

@@ -26,6 +26,7 @@ from pykclient.producer.config import ProducerConfig
 from pykclient.producer.core import ProducerCore
 from pykclient.producer.record import RecordMetadata
 from pykclient.producer.sender.thread import SenderThread
+from pykclient.producer.transaction import Transaction, TransactionCalls
 from pykclient.type_parameters import K_contra, V_contra
 
 if TYPE_CHECKING:
@@ -40,6 +41,7 @@ if TYPE_CHECKING:
     from pykclient.producer.bulk.delivery import RecordMetadataRange
     from pykclient.producer.bulk.table import BulkHeaders, Timestamps
     from pykclient.producer.record import ProducerRecord
+    from pykclient.types import GroupMetadata, OffsetAndMetadata, TopicPartition
 
 END_GRACE_S = 1.0
 """How long `close` waits, beyond its own time, for the sender thread to report what it gave up."""
@@ -93,6 +95,7 @@ class Producer(SendCore[RecordMetadata], LiveClient, Generic[K_contra, V_contra]
             )
             super().__init__(core.send_slowly, time.time_ns, core.topics)
             self._bulk = BulkSender(core)
+            self._transaction_calls = TransactionCalls(core)
             self._lifecycle = core.lifecycle
         except BaseException:
             sockets.shutdown()
@@ -232,8 +235,104 @@ class Producer(SendCore[RecordMetadata], LiveClient, Generic[K_contra, V_contra]
         self._lifecycle.check_usable()
         self._core.flush(milliseconds(timeout, FOREVER_MS))
 
+    # Transactions (KIP-98). Each of these calls waits at most `max_block_ms`, goes on after that,
+    # and may be made again to wait further.
+
+    def init_transactions(self) -> None:
+        """Get the producer's identity for transactions, once and before all else.
+
+        A producer with the same `transactional_id` that is still running is fenced, and the
+        transaction that it has left open is aborted.
+
+        Raises:
+            KafkaTimeoutError: the coordinator has not responded within `max_block_ms`. Call again.
+            TransactionStateError: there is no `transactional_id`, or it was called before.
+            ProducerFencedError: another producer with the id was quicker.
+            TransactionalIdAuthorizationFailedError, InvalidTransactionTimeoutError: the brokers
+                refuse the id or `transaction_timeout_ms`; a new producer may do better.
+            UsageError: it would wait for itself, in a delivery callback for one.
+            ClosedError, ForkedClientError: the producer was closed, or is another process's.
+            KafkaError: the producer can do no more, as the message says.
+        """
+        self._transaction_calls.initialize()
+
+    def begin_transaction(self) -> None:
+        """Begin a transaction: what is sent from now on, by any thread, belongs to it.
+
+        Raises:
+            TransactionStateError: `init_transactions` was not called, or a transaction is open.
+            KafkaError: as `init_transactions` does.
+        """
+        self._transaction_calls.begin()
+
+    def send_offsets_to_transaction(
+        self,
+        offsets: Mapping[TopicPartition, OffsetAndMetadata | int],
+        group_metadata: GroupMetadata,
+    ) -> None:
+        """Have the transaction commit a group's offsets, when it is committed (KIP-447).
+
+        `offsets` are as those of `Consumer.commit`, such as the `next_offsets` of what `poll`
+        returned; `group_metadata` is what the consumer's `group_metadata()` returns now. The
+        consumer must not commit by itself (`enable_auto_commit` off).
+
+        Raises:
+            TransactionAbortableError: the group has moved on (the cause is a `CommitFailedError`),
+                or refuses us; call `abort_transaction`.
+            TransactionStateError: no transaction is open.
+            UsageError: an argument is malformed.
+            KafkaTimeoutError: not done within `max_block_ms`. Call again, or abort.
+            UnsupportedVersionError: brokers before Kafka 2.5 take no offsets of members.
+            KafkaError: as `init_transactions` does.
+        """
+        self._transaction_calls.send_offsets(offsets, group_metadata)
+
+    def commit_transaction(self) -> None:
+        """Wait until everything that was sent is written, and commit it, with the offsets.
+
+        Delivery callbacks have run by then. Other threads' records are in the transaction if their
+        `send` came before; later ones are refused.
+
+        Raises:
+            TransactionAbortableError: a record or an offset was not written; nothing is committed.
+                Call `abort_transaction`, then do the transaction again.
+            KafkaTimeoutError: not done within `max_block_ms`. It goes on, and may be committed:
+                call again until it returns or raises something else.
+            TransactionStateError: no transaction is open.
+            ProducerFencedError: another producer has the `transactional_id` now, or the transaction
+                has exceeded `transaction_timeout_ms`. Nothing is committed, unless the message says
+                that this is not known.
+            KafkaError: as `init_transactions` does.
+        """
+        self._transaction_calls.commit()
+
+    def abort_transaction(self) -> None:
+        """Abort the transaction: drop what was not sent, and have readers skip what was.
+
+        Records that were not sent fail with `TransactionAbortedError`. After it the producer can
+        begin another transaction.
+
+        Raises:
+            KafkaTimeoutError: not done within `max_block_ms`. Call again.
+            TransactionStateError: no transaction is open.
+            KafkaError: as `init_transactions` does.
+        """
+        self._transaction_calls.abort()
+
+    def transaction(self) -> Transaction:
+        """Return a context manager: a transaction that is committed at the end of the block.
+
+        What leaves the block as an exception has it aborted, and is raised. So is what a commit
+        raises; after a `TransactionAbortableError` the transaction has been aborted, and the block
+        can be run again. After a `KafkaTimeoutError`, or an interrupt, of the commit itself it goes
+        on: `commit_transaction` says how it ended.
+        """
+        return Transaction(self._transaction_calls)
+
     def close(self, timeout: float | None = None) -> None:
         """Send what is left, wait for it, and close. Calling it again does nothing.
+
+        A transaction that is open is aborted; one that is being committed is committed.
 
         `timeout` is in seconds, None means `delivery_timeout_ms`. What is not delivered by then
         fails with `ClosedError`, and an ERROR is logged that says how many records that are. In a

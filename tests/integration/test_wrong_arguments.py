@@ -22,6 +22,7 @@ from pykclient import (
     ConfigResource,
     ConfigResourceType,
     Consumer,
+    GroupMetadata,
     NewPartitions,
     NewTopic,
     OffsetAndMetadata,
@@ -67,6 +68,7 @@ GOOD: dict[type[Any], dict[str, tuple[object, ...]]] = {
         "send_arrow": ([],),
         "partitions_for": ("t",),
         "flush": (),
+        "send_offsets_to_transaction": ({PARTITION: 1}, GroupMetadata("g")),
         "close": (),
     },
     Consumer: {

@@ -31,6 +31,7 @@ GUIDE = "tests/integration/test_consumer_guide.py"
 README = "tests/integration/test_readme.py"
 SECURITY = "tests/integration/test_security.py"
 SPARK = "tests/spark/test_readme.py"
+TRANSACTIONS = "tests/integration/test_transactions.py"
 RUN_TIMEOUT_S = 60
 OF_SPARK = f"{SPARK}::test_the_programs_of_the_connectors_page_run_one_after_the_other"
 """In `make soak`."""
@@ -50,6 +51,9 @@ RUN_BY = {
         f"{GUIDE}::test_an_assignor_of_ones_own_assigns_by_weight"
     ),
     ("docs/consumer.md", "Bad records"): f"{HERE}::test_a_record_that_is_left_out_is_printed",
+    ("docs/producer.md", "Transactions"): (
+        f"{TRANSACTIONS}::test_the_program_of_the_page_sends_both_records"
+    ),
     ("docs/security.md", ""): f"{SECURITY}::test_the_program_of_the_page_sends",
     ("docs/serialization.md", "For type checkers"): f"{HERE}::test_orders_are_added_up",
     ("docs/spark.md", ""): OF_SPARK,

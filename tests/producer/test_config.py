@@ -153,3 +153,22 @@ def test_both_names_of_a_class_setting_at_once_are_refused() -> None:
 def test_an_unknown_codec_is_refused_with_the_known_ones(value: object) -> None:
     with pytest.raises(ConfigError, match="one of none, gzip, snappy, lz4, zstd"):
         make_config(compression_type=value)
+
+
+@pytest.mark.parametrize(
+    ("setting", "complaint"),
+    [
+        ({"acks": 1}, r"acks=1 contradicts transactional\.id='t', which needs acks to be all"),
+        ({"retries": 0}, r"retries=0 contradicts transactional\.id='t', .* more than 0"),
+        ({"enable_idempotence": False}, r"false contradicts transactional\.id='t': transactions"),
+    ],
+)
+def test_transactions_need_idempotence(setting: dict[str, object], complaint: str) -> None:
+    with pytest.raises(ConfigError, match=complaint):
+        make_config(transactional_id="t", **setting)
+
+
+def test_an_empty_transactional_id_is_none() -> None:
+    assert make_config(transactional_id=" ").transactional_id is None
+    assert make_config(transactional_id=" t ").transactional_id == "t"
+    assert make_config().transaction_timeout_ms == 60_000

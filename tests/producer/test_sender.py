@@ -379,10 +379,10 @@ def test_a_batch_that_cannot_be_encoded_fails_alone(
     bad, good = bench.send(partition=0), bench.send(partition=1)
     real = ProducerBatch.encode
 
-    def encode(batch: ProducerBatch) -> memoryview:
+    def encode(batch: ProducerBatch, **keywords: bool) -> memoryview:
         if batch.partition.partition == 0:
             raise error
-        return real(batch)
+        return real(batch, **keywords)
 
     monkeypatch.setattr(ProducerBatch, "encode", encode)
     (request,) = bench.poll()

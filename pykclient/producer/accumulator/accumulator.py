@@ -300,6 +300,23 @@ class RecordAccumulator:
         self.look(now_ms)
         self.look_at_all(now_ms)
 
+    def pause(self, error: KafkaError) -> None:
+        """Refuse further records with `error`, until `resume`; after `close` without effect."""
+        self._open_batches.pause(error)
+
+    def resume(self) -> None:
+        self._open_batches.resume()
+
+    def withdraw_unsent(self, now_ms: int) -> list[ProducerBatch]:
+        """Return the batches that no request carries, taken out of the queues. Pause first.
+
+        Until the accumulator `is_empty` there may be more, as with `withdraw_all`.
+        """
+        assert self._open_batches.closed_by is not None
+        self.look(now_ms)
+        unsent = [b for b in self._incomplete if b.state is not BatchState.IN_FLIGHT]
+        return [batch for batch in unsent if self._try_withdraw(batch, now_ms)]
+
     def withdraw_all(self, now_ms: int) -> list[ProducerBatch]:
         """Return every batch that is not done, taken out of the queues. Close first.
 

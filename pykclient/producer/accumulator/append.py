@@ -77,7 +77,7 @@ class AppendedRows(NamedTuple):
 
 
 class OpenBatches:
-    """What of the accumulator's batches takes records. `closed_by` is why it does not any more.
+    """What of the accumulator's batches takes records. `closed_by` is why it does not, now or ever.
 
     `clock_ms` is the monotonic clock.
     """
@@ -94,6 +94,7 @@ class OpenBatches:
         wakeup: Callable[[], None],
     ) -> None:
         self.closed_by: KafkaError | None = None
+        self._is_closed_for_good = False
         self.inside: set[int] = set()
         """The threads that hold a queue's lock, or are about to."""
         self._limit_bytes = batch_size_bytes(config)
@@ -131,6 +132,7 @@ class OpenBatches:
             sticky = topic.sticky
             partition, is_sticky = sticky.choose(item)
             if partition >= sticky.partition_count:
+                self._check_open()
                 return Blocked(Need.METADATA)
             queue = topic.queues[partition]
             if me in self.inside:
@@ -188,6 +190,21 @@ class OpenBatches:
 
     def close(self, error: KafkaError) -> None:
         """Refuse further records with `error`. Threads that are in a call may still append."""
+        self._is_closed_for_good = True
+        self._refuse(error)
+
+    def pause(self, error: KafkaError) -> None:
+        """As `close`, until `resume`; after `close` without effect."""
+        if not self._is_closed_for_good:
+            self._refuse(error)
+
+    def resume(self) -> None:
+        """Take records again; after `close` without effect."""
+        if not self._is_closed_for_good:
+            self.closed_by = None
+            self._topics.open()
+
+    def _refuse(self, error: KafkaError) -> None:
         self.closed_by = error
         self._topics.close()
 

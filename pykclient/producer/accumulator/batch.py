@@ -199,12 +199,13 @@ class ProducerBatch:
             self.size_bytes = self._content.size_bytes
             self._to(BatchState.CLOSED)
 
-    def encode(self) -> memoryview:
+    def encode(self, *, is_transactional: bool = False) -> memoryview:
         """Return the batch as brokers want it, under its present identity and sequence."""
         return self._content.close(
             producer_id=self.identity.producer_id,
             producer_epoch=self.identity.epoch,
             base_sequence=self.base_sequence,
+            is_transactional=is_transactional,
         )
 
     def on_sent(self, leader: Leader) -> None:

@@ -195,10 +195,18 @@ class TopicTable:
         return self._topics[partition.topic].queues[partition.partition]
 
     def close(self) -> None:
-        """Let `send` find no appender any more."""
+        """Let `send` find no appender any more, until `open`."""
         self._is_closed = True
         if self._fast_topics is not None:
             self._fast_topics.clear()
+
+    def open(self) -> None:
+        """Let `send` find appenders again."""
+        self._is_closed = False
+        if self._fast_topics is not None:
+            for topic in self._topics.values():
+                if topic.is_known:
+                    self._fast_topics[topic.name] = topic.appenders
 
     def on_cluster(self, cluster: Cluster, now_ms: int) -> Iterator[PartitionQueue]:
         """Take over the topics' partitions; yield the queues whose leader may be another one."""

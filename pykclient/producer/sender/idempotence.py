@@ -19,6 +19,10 @@ lost, doubled or reordered:
   (KAFKA-14034).
 - What may have been written to a log that is gone is nowhere, and is sent to the new one.
 
+In a transaction no run ends by itself: what breaks one has the transaction aborted, and all runs
+begin anew together, under the identity that the coordinator gives. So a producer with transactions
+has no epoch of its own making, and this is not a manager there.
+
 Owner: the sender thread.
 Source: Java class ``TransactionManager``, ``TxnPartitionMap``; KIP-98, KIP-360 (epoch bump).
 """
@@ -165,16 +169,16 @@ class SequenceRun:
             self._never_written_serial = min(earliest or batch.serial, batch.serial)
         self._break()
 
-    def on_lost_place(self, batch: ProducerBatch) -> bool:
+    def on_lost_place(self, batch: ProducerBatch, *, may_renew: bool = True) -> bool:
         """Note that the broker does not take this batch as the next one.
 
         Return whether the batch may wait: behind one that has to come first, or for a new run. It
-        may not if it could be in the log already.
+        may not if it could be in the log already, or if this run cannot be followed by another.
         """
         if self.undecided[0] is not batch:
             return True
         self._break()
-        return not self._may_be_asked(batch)
+        return may_renew and not self._may_be_asked(batch)
 
     def on_new_log(self) -> None:
         """Note that the topic was made anew, and that its log holds nothing of this run yet.
@@ -241,7 +245,8 @@ class Idempotence:
     """The manager that gets a producer id, and the keeper of all runs.
 
     `on_assigned` is called when there is an id, also a second one; `on_failed` when there will be
-    none.
+    none. With transactions, `on_broken` is called where a run would have to end, with the reason,
+    and the identity comes by `begin_anew`.
     """
 
     def __init__(
@@ -251,9 +256,11 @@ class Idempotence:
         backoff: Backoff,
         on_assigned: Callable[[int], None],
         on_failed: Callable[[KafkaError, int], None],
+        on_broken: Callable[[str], None] | None = None,
         client_id: str = "",
     ) -> None:
         self._log = ClientLog("pykclient.producer", client_id)
+        self._on_broken = on_broken
         self.state = IdentityState.NONE
         self.identity = NO_IDENTITY
         self._undecided_max = min(in_flight_max, UNDECIDED_MAX)
@@ -310,6 +317,22 @@ class Idempotence:
         self._to(IdentityState.FAILED)
         self._on_failed(error, now_ms)
 
+    # With transactions: the coordinator's identity, for all runs together.
+
+    @property
+    def has_undecided(self) -> bool:
+        """Whether a batch has numbers and no certain result; a request may still carry it."""
+        return any(run.undecided for run in self._runs.values())
+
+    def begin_anew(self, identity: ProducerIdentity) -> None:
+        """Begin every run again, under an identity of the coordinator. Nothing may be undecided."""
+        assert not self.has_undecided
+        self._runs.clear()
+        self.identity = identity
+        if self.state is IdentityState.NONE:
+            self._to(IdentityState.REQUESTED)
+            self._to(IdentityState.ASSIGNED)
+
     # The runs: the sender reports what happens to each batch.
 
     def on_cluster(self, cluster: Cluster) -> None:
@@ -354,7 +377,7 @@ class Idempotence:
 
         Return whether the batch may be tried again.
         """
-        return self._run(batch).on_lost_place(batch)
+        return self._run(batch).on_lost_place(batch, may_renew=self._on_broken is None)
 
     def on_given_up(self, batch: ProducerBatch) -> None:
         """Note that a batch has failed for good, and that no request carries it."""
@@ -380,6 +403,13 @@ class Idempotence:
 
     def _renew(self, run: SequenceRun, partition: TopicPartition) -> None:
         """Begin a new run for a partition whose old one is ending, once that is safe."""
+        if self._on_broken is not None:
+            if run.state in ENDING:
+                what = "its sequence has a gap"
+                if run.state is RunState.OUTDATED:
+                    what = "the topic was made anew"
+                self._on_broken(f"{partition}: {what}")
+            return
         unwritten = run.take_unwritten()
         if unwritten is None:
             return

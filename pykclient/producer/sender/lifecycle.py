@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from pykclient.producer.interceptors import ProducerInterceptors
     from pykclient.producer.record import RecordMetadata
     from pykclient.producer.sender.sender import Sender
+    from pykclient.producer.sender.transactions import Transactions
 
 log = ClientLog("pykclient.producer", "")
 
@@ -36,6 +37,7 @@ class Lifecycle:
 
     sender: Sender
     engine: Engine
+    transactions: Transactions | None = None
 
     def __init__(
         self,
@@ -119,7 +121,9 @@ class Lifecycle:
         self.on_news()
 
     def is_finished(self) -> bool:
-        return self._is_closing and self._accumulator.is_empty and not self.engine.user_calls
+        if not self._is_closing or not self._accumulator.is_empty or self.engine.user_calls:
+            return False
+        return self.transactions is None or self.transactions.is_settled
 
     def on_death(self, cause: BaseException) -> None:
         """Fail everything, since the sender thread has failed."""

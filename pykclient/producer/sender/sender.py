@@ -54,6 +54,7 @@ if TYPE_CHECKING:
     from pykclient.producer.config import ProducerConfig
     from pykclient.producer.failure_reports import FailureReports
     from pykclient.producer.sender.idempotence import Idempotence
+    from pykclient.producer.sender.transactions import Transactions
     from pykclient.protocol.message import Message
     from pykclient.protocol.messages.produce import PartitionProduceResponse
 
@@ -64,8 +65,8 @@ PARTITIONS_NAMED_MAX = 5
 class Sender:
     """The manager that sends batches.
 
-    `idempotence` None: they go without sequence numbers. `on_failed` is called when nothing can be
-    sent any more; `failure` is then why.
+    `idempotence` None: they go without sequence numbers; `transactions` None: outside transactions.
+    `on_failed` is called when nothing can be sent any more; `failure` is then why.
     """
 
     def __init__(
@@ -80,6 +81,7 @@ class Sender:
         reports: FailureReports,
         user_calls: deque[UserCall],
         on_failed: Callable[[], None],
+        transactions: Transactions | None = None,
     ) -> None:
         self._reports = reports
         self._log = ClientLog("pykclient.producer", config.client_id)
@@ -91,6 +93,7 @@ class Sender:
         self._client = client
         self._metadata = metadata
         self._idempotence = idempotence
+        self._transactions = transactions
         self._backoff = backoff
         self._user_calls = user_calls
         self._on_failed = on_failed
@@ -152,6 +155,8 @@ class Sender:
     ) -> None:
         """Refuse further records with `error`, send what there is, give up the rest in time."""
         self._accumulator.close(self.failure or error, now_ms)
+        if self._transactions is not None:
+            self._transactions.close(now_ms, deadline_ms)
         if deadline_ms < self._close_deadline_ms:
             self._close_deadline_ms = deadline_ms
             self._is_program_end = is_program_end
@@ -161,8 +166,17 @@ class Sender:
         if self.failure is None:
             self._log.error("the producer has failed and can send no more: %s", error)
             self.failure = error
+        if self._transactions is not None:
+            self._transactions.on_producer_failed(self.failure)
         self.abort(self.failure, now_ms)
         self._on_failed()
+
+    def withdraw_unsent(self, error: KafkaError, now_ms: int) -> bool:
+        """Fail the records that no request carries; return whether there were any."""
+        batches = self._accumulator.withdraw_unsent(now_ms)
+        for batch in batches:
+            self._fail(batch, error)
+        return bool(batches)
 
     def abort(self, error: KafkaError, now_ms: int) -> list[ProducerBatch]:
         """Take no more records, and fail all that are not delivered; return their batches.
@@ -188,6 +202,8 @@ class Sender:
     # Sending.
 
     def _may_send(self, batch: ProducerBatch) -> bool:
+        if self._transactions is not None and not self._transactions.may_send(batch.partition):
+            return False
         if self._idempotence is not None:
             return self._idempotence.may_send(batch)
         if self._config.max_in_flight_requests_per_connection > 1:
@@ -198,7 +214,7 @@ class Sender:
     def _produce(
         self, node_id: int, batches: Sequence[ProducerBatch], now_ms: int
     ) -> Request | None:
-        call = ProduceCall(node_id, self._metadata.cluster)
+        call = ProduceCall(node_id, self._metadata.cluster, self._transactions)
         for batch in batches:
             if self._idempotence is not None:
                 self._idempotence.assign(batch)
@@ -380,6 +396,8 @@ class Sender:
         if self._idempotence is not None and not batch.is_in_request:
             self._idempotence.on_given_up(batch)
         self._end(batch)
+        if self._transactions is not None:
+            self._transactions.on_batch_failed(error)
 
     def _end(self, batch: ProducerBatch) -> None:
         self._accumulator.finish(batch)
@@ -464,9 +482,12 @@ ZSTD_FROM_VERSION = 7
 class ProduceCall:
     """A request to `node_id`; `cluster` is what the topics' ids are taken from."""
 
-    def __init__(self, node_id: int, cluster: Cluster) -> None:
+    def __init__(
+        self, node_id: int, cluster: Cluster, transactions: Transactions | None = None
+    ) -> None:
         self._node_id = node_id
         self._cluster = cluster
+        self._transactions = transactions
         self._carried: dict[TopicPartition, ProducerBatch] = {}
         self._has_zstd = False
         self._topics: dict[str, TopicProduceData] = {}
@@ -482,7 +503,7 @@ class ProduceCall:
 
     def carry(self, batch: ProducerBatch) -> None:
         """Put a batch in."""
-        records = batch.encode()
+        records = batch.encode(is_transactional=self._transactions is not None)
         name, partition = batch.partition
         topic = self._topics.get(name)
         if topic is None:
@@ -501,8 +522,13 @@ class ProduceCall:
         on_failure: Callable[[KafkaError, int], None],
     ) -> Request:
         """Make the request, in a version that names topics if one of them has no id."""
-        has_ids = NO_TOPIC_ID not in self._names_by_id
+        max_version = None if NO_TOPIC_ID not in self._names_by_id else TOPIC_IDS_FROM_VERSION - 1
+        transactional_id = None
+        if self._transactions is not None:
+            transactional_id = self._transactions.transactional_id
+            max_version = self._transactions.produce_version_max or max_version
         message = ProduceRequest(
+            transactional_id=transactional_id,
             acks=config.acks,
             timeout_ms=config.request_timeout_ms,
             topic_data=list(self._topics.values()),
@@ -512,7 +538,7 @@ class ProduceCall:
             node_id=self._node_id,
             on_response=on_response,
             on_failure=on_failure,
-            max_version=None if has_ids else TOPIC_IDS_FROM_VERSION - 1,
+            max_version=max_version,
             expects_response=config.acks != ACKS_NONE,
             check=self.check,
             build=partial(_in_zstd, message) if self._has_zstd else None,

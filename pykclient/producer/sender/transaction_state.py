@@ -1,0 +1,162 @@
+"""The states of transactions, and what calls and errors say of them.
+
+Owner: none; it holds no state.
+Source: Java class ``TransactionManager``; KIP-98, KIP-588 (fencing), KIP-1050 (kinds of errors).
+"""
+
+from __future__ import annotations
+
+from enum import Enum
+from typing import TYPE_CHECKING, Final
+
+from pykclient.errors import (
+    ClusterAuthorizationFailedError,
+    InvalidProducerEpochError,
+    InvalidProducerIdMappingError,
+    InvalidTransactionTimeoutError,
+    ProducerFencedError,
+    TransactionAbortableError,
+    TransactionalIdAuthorizationFailedError,
+    TransactionStateError,
+    UnsupportedVersionError,
+)
+
+if TYPE_CHECKING:
+    from pykclient.errors import KafkaError
+    from pykclient.producer.accumulator.batch import ProducerIdentity
+
+INIT: Final = "init_transactions"
+BEGIN: Final = "begin_transaction"
+COMMIT: Final = "commit_transaction"
+ABORT: Final = "abort_transaction"
+SEND_OFFSETS: Final = "send_offsets_to_transaction"
+
+FENCED_ERRORS: Final = (ProducerFencedError, InvalidProducerEpochError)
+"""What a coordinator responds with to a producer that another one, or a time-out, has fenced."""
+
+FATAL_ERRORS: Final = (
+    ProducerFencedError,
+    ClusterAuthorizationFailedError,
+    TransactionalIdAuthorizationFailedError,
+    InvalidProducerIdMappingError,
+    UnsupportedVersionError,
+)
+"""After these the producer can do no more, whichever request had them."""
+
+
+class TransactionState(Enum):
+    UNINITIALIZED = "uninitialized"
+    INITIALIZING = "initializing"
+    READY = "ready"
+    IN_TRANSACTION = "in transaction"
+    COMMITTING = "committing"
+    ABORTING = "aborting"
+    ABORTABLE_ERROR = "abortable error"
+    FATAL_ERROR = "fatal error"
+
+
+_S = TransactionState
+NEXT: Final[dict[TransactionState, frozenset[TransactionState]]] = {
+    _S.UNINITIALIZED: frozenset({_S.INITIALIZING, _S.FATAL_ERROR}),
+    _S.INITIALIZING: frozenset({_S.READY, _S.FATAL_ERROR}),
+    _S.READY: frozenset({_S.IN_TRANSACTION, _S.FATAL_ERROR}),
+    _S.IN_TRANSACTION: frozenset({_S.COMMITTING, _S.ABORTING, _S.ABORTABLE_ERROR, _S.FATAL_ERROR}),
+    _S.COMMITTING: frozenset({_S.READY, _S.ABORTABLE_ERROR, _S.FATAL_ERROR}),
+    _S.ABORTING: frozenset({_S.READY, _S.FATAL_ERROR}),
+    _S.ABORTABLE_ERROR: frozenset({_S.ABORTING, _S.FATAL_ERROR}),
+    _S.FATAL_ERROR: frozenset(),
+}
+
+SENDING: Final = frozenset({_S.IN_TRANSACTION, _S.COMMITTING})
+"""States in which batches and offsets go out."""
+
+DROPPING: Final = frozenset({_S.ABORTABLE_ERROR, _S.ABORTING})
+"""States in which what no request carries yet is dropped."""
+
+OPEN: Final = SENDING | DROPPING
+"""States in which the coordinator may have a transaction open."""
+
+
+def refusal(
+    call: str, state: TransactionState, *, cause: KafkaError | None, is_commit_unseen: bool = False
+) -> KafkaError:
+    """Return why a call cannot be made in a state, and what can.
+
+    `cause` is why the transaction has to be aborted, or the producer can do no more.
+    """
+    if state is _S.FATAL_ERROR:
+        assert cause is not None
+        return cause
+    if state is _S.ABORTABLE_ERROR:
+        error = TransactionAbortableError(
+            f"{call}: the transaction cannot be committed: {cause}. Call {ABORT}(), then do the "
+            f"transaction again with this producer"
+        )
+        error.__cause__ = cause
+        return error
+    if state is _S.READY and is_commit_unseen:
+        why = f"the last {COMMIT}() was left before its end; call it again to see how it ended"
+    else:
+        why = _REFUSALS[state]
+    return TransactionStateError(f"{call}: {why}")
+
+
+_REFUSALS: Final = {
+    _S.UNINITIALIZED: f"call {INIT}() first, once for a producer",
+    _S.INITIALIZING: f"{INIT}() has not ended; call it again to wait for it",
+    _S.READY: f"no transaction is open; call {BEGIN}() first",
+    _S.IN_TRANSACTION: f"a transaction is open; {COMMIT}() or {ABORT}() ends it",
+    _S.COMMITTING: f"{COMMIT}() has not ended; call it again to wait for it",
+    _S.ABORTING: f"{ABORT}() has not ended; call it again to wait for it",
+}
+
+
+def explained(
+    error: KafkaError,
+    transactional_id: str,
+    identity: ProducerIdentity,
+    *,
+    timeout_ms: int,
+    open_ms: int,
+    is_uncertain: bool,
+) -> KafkaError:
+    """Return a fatal error with what happened and what cures it.
+
+    `timeout_ms` is `transaction_timeout_ms`, `open_ms` how long the transaction was open, 0 if none
+    was. `is_uncertain` is whether the commit that it ends may have been done.
+    """
+    uncertain = ""
+    if is_uncertain:
+        uncertain = (
+            ". Whether its last transaction was committed is not known: a consumer with "
+            "isolation_level=read_committed sees all of it or nothing"
+        )
+    if isinstance(error, FENCED_ERRORS):
+        who = (
+            f"another producer with the same transactional_id has called {INIT}() since. Make a "
+            f"new producer if that one is gone, else stop: each producer that runs needs an id of "
+            f"its own"
+        )
+        if open_ms >= timeout_ms:
+            who = (
+                f"its transaction was open for {open_ms} ms, and the coordinator aborts what "
+                f"exceeds transaction_timeout_ms={timeout_ms}. Make a new producer and do the "
+                f"transaction again, in less time or with a higher time-out"
+            )
+        fenced = ProducerFencedError(
+            f"transactional_id {transactional_id!r}: this producer (producer id "
+            f"{identity.producer_id}, epoch {identity.epoch}) was fenced: {who}{uncertain}"
+        )
+        fenced.__cause__ = error
+        return fenced
+    cure = "close it, and make a new producer"
+    if isinstance(error, InvalidTransactionTimeoutError):
+        cure = (
+            f"transaction_timeout_ms={timeout_ms} exceeds the brokers' "
+            f"transaction.max.timeout.ms; make a new producer with less"
+        )
+    elif isinstance(error, TransactionalIdAuthorizationFailedError):
+        cure = "have an ACL allow it WRITE on the transactional id, and make a new producer"
+    fatal = type(error)(f"{error}: this producer can do no more: {cure}{uncertain}")
+    fatal.__cause__ = error
+    return fatal

@@ -1,0 +1,885 @@
+"""Transactions: the state of a producer's transactions, and all requests that they need.
+
+An application's calls are posted, and end as operations. One request is under way at a time. What
+keeps a transaction whole:
+
+- It ends (EndTxn) when nothing of it can be under way any more: each batch has a certain result
+  and is in no request, and so have its offsets. A batch that failed for good, also one whose time
+  ran out in flight, has it aborted.
+- The identity comes from the coordinator: by InitProducerId, and with transactions of version 2
+  (KIP-890) by EndTxn. All sequences then begin anew together.
+- With version 1 partitions and groups are added by requests of their own, before what goes to them.
+  What ended there without a response may be handled late, in the next transaction: a new epoch,
+  which the coordinator gives at the end, keeps it out.
+- An abort drops what no request carries, and waits for the rest.
+- A commit whose result the application has not seen (its time ran out, or it was interrupted) goes
+  on, and only calling it again tells how it ended.
+
+Owner: the sender thread; `describe_wait` is for any.
+Source: Java class ``TransactionManager``; KIP-98, KIP-360 (new epochs), KIP-447 (groups), KIP-588
+(fencing), KIP-890 (version 2).
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import deque
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING, Final, TypeVar
+
+from pykclient.errors import (
+    CommitFailedError,
+    ConcurrentTransactionsError,
+    CoordinatorNotAvailableError,
+    FencedInstanceIdError,
+    FencedMemberEpochError,
+    IllegalGenerationError,
+    InvalidTxnStateError,
+    KafkaError,
+    OperationNotAttemptedError,
+    RequestTimedOutError,
+    StaleMemberEpochError,
+    TransactionAbortableError,
+    TransactionAbortedError,
+    TransactionStateError,
+    UnknownMemberIdError,
+    UnsupportedForMessageFormatError,
+    UnsupportedVersionError,
+    error_for_code,
+)
+from pykclient.network.coordinators import MOVED_ERRORS, CoordinatorType
+from pykclient.network.log import ClientLog
+from pykclient.network.manager import (
+    IDLE,
+    NEVER_MS,
+    PollResult,
+    Request,
+    check_partitions,
+)
+from pykclient.network.retry import Attempt
+from pykclient.producer.accumulator.batch import NO_IDENTITY, ProducerIdentity
+from pykclient.producer.sender.idempotence import Idempotence
+from pykclient.producer.sender.transaction_state import (
+    ABORT,
+    BEGIN,
+    COMMIT,
+    DROPPING,
+    FATAL_ERRORS,
+    FENCED_ERRORS,
+    INIT,
+    NEXT,
+    OPEN,
+    SEND_OFFSETS,
+    SENDING,
+    TransactionState,
+    explained,
+    refusal,
+)
+from pykclient.protocol.messages.add_offsets_to_txn import (
+    AddOffsetsToTxnRequest,
+    AddOffsetsToTxnResponse,
+)
+from pykclient.protocol.messages.add_partitions_to_txn import (
+    AddPartitionsToTxnRequest,
+    AddPartitionsToTxnResponse,
+    AddPartitionsToTxnTopic,
+)
+from pykclient.protocol.messages.end_txn import EndTxnRequest, EndTxnResponse
+from pykclient.protocol.messages.init_producer_id import (
+    InitProducerIdRequest,
+    InitProducerIdResponse,
+)
+from pykclient.protocol.messages.txn_offset_commit import (
+    TxnOffsetCommitRequest,
+    TxnOffsetCommitRequestPartition,
+    TxnOffsetCommitRequestTopic,
+    TxnOffsetCommitResponse,
+)
+from pykclient.types import TopicPartition
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping
+
+    from pykclient.network.broker.client import NetworkClient
+    from pykclient.network.coordinators import CoordinatorLookup, Coordinators
+    from pykclient.network.manager import Operation
+    from pykclient.network.retry import Backoff
+    from pykclient.producer.accumulator.accumulator import RecordAccumulator
+    from pykclient.producer.config import ProducerConfig
+    from pykclient.protocol.message import Message
+    from pykclient.types import GroupMetadata, OffsetAndMetadata
+
+    Offsets = Mapping[TopicPartition, OffsetAndMetadata]
+
+ResponseT = TypeVar("ResponseT", bound="Message")
+
+FEATURE: Final = "transaction.version"
+VERSION_2: Final = 2
+"""The level of the feature from which on partitions are added by Produce itself (KIP-890)."""
+
+PRODUCE_MAX_OF_VERSION_1: Final = 11
+TXN_OFFSET_COMMIT_MAX_OF_VERSION_1: Final = 4
+END_TXN_MAX_OF_VERSION_1: Final = 4
+ADD_PARTITIONS_MAX: Final = 3
+"""Newer versions of AddPartitionsToTxn are for brokers."""
+
+NEW_EPOCH_FROM_VERSION: Final = 3
+"""The first version of InitProducerId by which a producer keeps its id (KIP-360), Kafka 2.5's."""
+
+MEMBERS_FROM_VERSION: Final = 3
+"""The first version of TxnOffsetCommit that names a member of the group (KIP-447), Kafka 2.5's."""
+
+CONCURRENT_BACKOFF_MS: Final = 20
+"""The pause while the coordinator completes the last transaction, which takes that long; Java's."""
+
+NO_LEADER_EPOCH: Final = -1
+
+_S: Final = TransactionState
+
+UNCERTAIN_ERRORS: Final = (CoordinatorNotAvailableError, RequestTimedOutError)
+"""What a coordinator may respond with to an EndTxn that takes effect all the same."""
+
+MEMBERSHIP_ERRORS: Final = (
+    UnknownMemberIdError,
+    IllegalGenerationError,
+    FencedInstanceIdError,
+    FencedMemberEpochError,
+    StaleMemberEpochError,
+)
+"""What a group responds with to the offsets of one that is no member of it any more."""
+
+
+@dataclass(slots=True, eq=False)
+class _SentOffsets:
+    """One call of `send_offsets_to_transaction`."""
+
+    group: GroupMetadata
+    offsets: Offsets
+    operation: Operation[None]
+
+
+class Transactions:
+    """The manager of a producer's transactions. Comes after `Sender` in the engine.
+
+    `withdraw` has the sender fail the batches that no request carries, and returns whether there
+    were any; `on_fatal` is called when the producer can do no more.
+    """
+
+    def __init__(
+        self,
+        config: ProducerConfig,
+        accumulator: RecordAccumulator,
+        *,
+        client: NetworkClient,
+        coordinators: Coordinators,
+        backoff: Backoff,
+        withdraw: Callable[[KafkaError, int], bool],
+        on_fatal: Callable[[KafkaError, int], None],
+    ) -> None:
+        assert config.transactional_id is not None
+        self.transactional_id = config.transactional_id
+        self.state = _S.UNINITIALIZED
+        self.is_v2 = False
+        """Whether the transaction is one of version 2 (KIP-890)."""
+        self.sequences = Idempotence(
+            in_flight_max=config.max_in_flight_requests_per_connection,
+            backoff=backoff,
+            on_assigned=accumulator.look_at_all,
+            on_failed=on_fatal,
+            on_broken=self._on_broken,
+            client_id=config.client_id,
+        )
+        self._log = ClientLog("pykclient.producer", config.client_id)
+        self._timeout_ms = config.transaction_timeout_ms
+        self._accumulator = accumulator
+        self._client = client
+        self._coordinators = coordinators
+        self._coordinator = coordinators.find(CoordinatorType.TRANSACTION, self.transactional_id)
+        self._withdraw = withdraw
+        self._on_fatal = on_fatal
+        self._attempt = Attempt(backoff)
+        self._call = ""
+        """The call that is under way, and takes more than one step; empty if none is."""
+        self._waiting: list[Operation[None]] = []
+        """Those who wait for it."""
+        self._unseen = ""
+        """The call that has ended well without anyone to take note of it; empty if none has."""
+        self._cause: KafkaError | None = None
+        """Why the transaction has to be aborted, or the producer can do no more."""
+        self._broken: str | None = None
+        self._needs_epoch = False
+        """Whether the identity must not be used for another transaction."""
+        self._is_started = False
+        """Whether the coordinator may know of the transaction."""
+        self._started_ms = 0
+        self._is_end_uncertain = False
+        """Whether an EndTxn of the transaction may have been handled, without a response."""
+        self._wanted: dict[TopicPartition, None] = {}
+        """Partitions to be added, before batches may be sent to them (version 1)."""
+        self._added: set[TopicPartition] = set()
+        self._added_groups: set[str] = set()
+        self._offsets: deque[_SentOffsets] = deque()
+        self._close_deadline_ms = NEVER_MS
+        self._has_given_up = False
+        self._now_ms = 0
+        accumulator.pause(self._refusal("send"))
+
+    # The application's calls, posted.
+
+    def initialize(self, operation: Operation[None], now_ms: int) -> None:
+        if self.state is _S.UNINITIALIZED:
+            self._to(_S.INITIALIZING)
+            self._begin_call(INIT, operation)
+        elif self._call == INIT:
+            self._waiting.append(operation)
+        elif not self._has_unseen(INIT, operation):
+            called_before = TransactionStateError(
+                f"{INIT}: it was called before, and once is enough for a producer"
+            )
+            operation.fail(self._refusal(INIT) if self.state is _S.FATAL_ERROR else called_before)
+        self._poll_soon(now_ms)
+
+    def begin(self, operation: Operation[None], now_ms: int) -> None:
+        if self._has_unseen(BEGIN, operation):
+            return
+        if self.state is not _S.READY or self._unseen == COMMIT:
+            operation.fail(self._refusal(BEGIN))
+            return
+        self._unseen = ""
+        self._learn_version()
+        self._to(_S.IN_TRANSACTION)
+        self._accumulator.resume()
+        self._started_ms = now_ms
+        operation.succeed(None)
+
+    def commit(self, operation: Operation[None], now_ms: int) -> None:
+        if self.state is _S.IN_TRANSACTION:
+            self._to(_S.COMMITTING)
+            self._begin_call(COMMIT, operation)
+            self._accumulator.pause(self._refusal("send"))
+            self._accumulator.look(now_ms)
+            self._accumulator.look_at_all(now_ms)
+        elif self._call == COMMIT:
+            self._waiting.append(operation)
+        elif not self._has_unseen(COMMIT, operation):
+            operation.fail(self._refusal(COMMIT))
+
+    def abort(self, operation: Operation[None], now_ms: int) -> None:
+        if self.state in (_S.IN_TRANSACTION, _S.ABORTABLE_ERROR):
+            self._begin_abort(operation, now_ms)
+        elif self._call == ABORT:
+            self._waiting.append(operation)
+        elif not self._has_unseen(ABORT, operation):
+            operation.fail(self._refusal(ABORT))
+
+    def send_offsets(
+        self,
+        offsets: Offsets,
+        group: GroupMetadata,
+        operation: Operation[None],
+        now_ms: int,
+    ) -> None:
+        if self.state is not _S.IN_TRANSACTION:
+            operation.fail(self._refusal(SEND_OFFSETS))
+            return
+        self._unseen = ""
+        self._offsets.append(_SentOffsets(group, offsets, operation))
+
+    def forget(self, call: str, operation: Operation[None], now_ms: int) -> None:
+        """Note that a call was left without its result."""
+        if operation in self._waiting:
+            self._waiting.remove(operation)
+        elif operation.is_done and operation.error is None:
+            is_last = self.state is (_S.IN_TRANSACTION if call == BEGIN else _S.READY)
+            if is_last and call != SEND_OFFSETS:
+                self._unseen = call
+
+    def describe_wait(self) -> str:
+        """Return what keeps a call from ending. Any thread."""
+        error = self._attempt.last_error or self._coordinator.attempt.last_error
+        state = f"the state is {self.state.value!r}"
+        why = str(error) if error is not None else self._client.describe_failures()
+        return f"{state}; {why}" if why else state
+
+    # For the sender.
+
+    @property
+    def produce_version_max(self) -> int | None:
+        """The newest version of Produce that does not add partitions where that is not wanted."""
+        return None if self.is_v2 else PRODUCE_MAX_OF_VERSION_1
+
+    def may_send(self, partition: TopicPartition) -> bool:
+        """Return whether a batch may go to a partition now; if not, have it added."""
+        if self.state not in SENDING or self._is_identity_due:
+            return False
+        if self.is_v2 or partition in self._added:
+            self._is_started = True
+            return True
+        self._wanted[partition] = None
+        return False
+
+    def on_batch_failed(self, error: KafkaError, now_ms: int | None = None) -> None:
+        """Note that records of the transaction were not written, or may not be."""
+        if isinstance(error, TransactionAbortedError) or self.state is _S.FATAL_ERROR:
+            return
+        if isinstance(error, FATAL_ERRORS):
+            self._fail_for_good(error, self._now_ms if now_ms is None else now_ms)
+        elif self.state in SENDING:
+            self._make_abortable(error)
+
+    def on_producer_failed(self, error: KafkaError) -> None:
+        """Note that the producer can do no more, for whatever reason."""
+        if self.state is _S.FATAL_ERROR:
+            return
+        self._to(_S.FATAL_ERROR)
+        self._cause = error
+        self._end_call(error)
+        self._end_offsets(error)
+
+    # Ending.
+
+    @property
+    def is_settled(self) -> bool:
+        """Whether there is nothing that a producer that closes has to wait for."""
+        return self.state not in OPEN or self._has_given_up
+
+    def close(self, now_ms: int, deadline_ms: int) -> None:
+        """Abort what is open, until the deadline."""
+        self._close_deadline_ms = min(self._close_deadline_ms, deadline_ms)
+        if self.state in (_S.IN_TRANSACTION, _S.ABORTABLE_ERROR):
+            self._begin_abort(None, now_ms)
+
+    # Each turn.
+
+    def poll(self, now_ms: int) -> PollResult:
+        self._now_ms = now_ms
+        if self.state in (_S.UNINITIALIZED, _S.FATAL_ERROR) or self._has_given_up:
+            return IDLE
+        if now_ms >= self._close_deadline_ms:
+            self._give_up()
+            return IDLE
+        if self._broken is not None and self.state in SENDING:
+            self._make_abortable(KafkaError(self._broken))
+        if self.state in DROPPING and self._withdraw(self._aborted(), now_ms):
+            return PollResult(next_poll_ms=now_ms)
+        if not self._attempt.is_due(now_ms):
+            return PollResult(next_poll_ms=min(self._attempt.next_ms, self._close_deadline_ms))
+        state = self.state
+        request = self._next_request(now_ms)
+        if request is None:
+            has_ended = self.state is not state
+            return PollResult(next_poll_ms=now_ms if has_ended else self._close_deadline_ms)
+        self._attempt.sent()
+        return PollResult((request,), self._close_deadline_ms)
+
+    def _next_request(self, now_ms: int) -> Request | None:
+        if self.state is _S.INITIALIZING or self._is_identity_due:
+            return self._to_coordinator(self._init_producer_id, now_ms)
+        if self.state in SENDING:
+            if self._wanted:
+                return self._to_coordinator(self._add_partitions, now_ms)
+            if self._offsets:
+                return self._next_of_offsets(now_ms)
+        if self.state in (_S.COMMITTING, _S.ABORTING) and self._is_quiet:
+            if not self._is_started:
+                self._end(now_ms)
+                return None
+            return self._to_coordinator(self._end_txn, now_ms)
+        return None
+
+    @property
+    def _is_identity_due(self) -> bool:
+        """Whether the coordinator has to give a new epoch before anything else is sent."""
+        return (
+            self._needs_epoch
+            and not self.is_v2
+            and not self._is_started
+            and self.state in (_S.READY, _S.IN_TRANSACTION, _S.COMMITTING)
+        )
+
+    @property
+    def _is_quiet(self) -> bool:
+        """Whether nothing of the transaction can be under way."""
+        return (
+            self._accumulator.is_empty
+            and not self.sequences.has_undecided
+            and not self._offsets
+            and not self._wanted
+        )
+
+    def _to_coordinator(self, make: Callable[[int], Request], now_ms: int) -> Request | None:
+        """Return a request to the coordinator; None while it is not known."""
+        node_id = self._coordinator.node_id_for([self._attempt])
+        failure = self._coordinator.failure()
+        if failure is not None:
+            self._fail_for_good(failure, now_ms)
+            return None
+        return None if node_id is None else make(node_id)
+
+    def _request(
+        self,
+        message: Message,
+        node_id: int,
+        response_type: type[ResponseT],
+        on_response: Callable[[ResponseT, int], None],
+        *,
+        max_version: int | None = None,
+        check: Callable[[Message], None] | None = None,
+        build: Callable[[int], Message] | None = None,
+    ) -> Request:
+        def receive(response: Message | None, now_ms: int) -> None:
+            assert isinstance(response, response_type)
+            self._attempt.lost()  # what comes next depends on the response
+            on_response(response, now_ms)
+
+        return Request(
+            message,  # type: ignore[arg-type]
+            node_id=node_id,
+            on_response=receive,
+            on_failure=partial(self._on_failure, type(message)),
+            max_version=max_version,
+            check=check,
+            build=build,  # type: ignore[arg-type]
+        )
+
+    # The identity.
+
+    def _init_producer_id(self, node_id: int) -> Request:
+        is_new = self.state is _S.INITIALIZING
+        producer_id, epoch = NO_IDENTITY if is_new else self.sequences.identity
+        message = InitProducerIdRequest(
+            transactional_id=self.transactional_id,
+            transaction_timeout_ms=self._timeout_ms,
+            producer_id=producer_id,
+            producer_epoch=epoch,
+        )
+        return self._request(
+            message,
+            node_id,
+            InitProducerIdResponse,
+            partial(self._on_identity, node_id),
+            build=partial(_build_init_producer_id, message),
+        )
+
+    def _on_identity(self, node_id: int, response: InitProducerIdResponse, now_ms: int) -> None:
+        if response.error_code != 0:
+            self._on_error(
+                error_for_code(response.error_code, self._about("InitProducerId")),
+                now_ms,
+                node_id,
+                is_fatal=True,
+            )
+            return
+        self._attempt.succeeded()
+        self._take_identity(ProducerIdentity(response.producer_id, response.producer_epoch), now_ms)
+        if self.state is _S.INITIALIZING:
+            self._to(_S.READY)
+            self._learn_version()
+            self._accumulator.pause(self._refusal("send"))
+            self._end_call(None)
+
+    def _take_identity(self, identity: ProducerIdentity, now_ms: int) -> None:
+        is_same_id = identity.producer_id == self.sequences.identity.producer_id
+        self._log.log(
+            logging.DEBUG if is_same_id else logging.INFO,
+            "transactional_id %r: producer id %d, epoch %d",
+            self.transactional_id,
+            *identity,
+        )
+        self.sequences.begin_anew(identity)
+        self._needs_epoch = False
+        self._broken = None
+        self._accumulator.look_at_all(now_ms)
+
+    def _learn_version(self) -> None:
+        self.is_v2 = self._client.features.level(FEATURE) >= VERSION_2
+
+    # Partitions (version 1).
+
+    def _add_partitions(self, node_id: int) -> Request:
+        partitions = list(self._wanted)
+        by_topic: dict[str, list[int]] = {}
+        for topic, partition in partitions:
+            by_topic.setdefault(topic, []).append(partition)
+        self._is_started = True
+        producer_id, epoch = self.sequences.identity
+        message = AddPartitionsToTxnRequest(
+            v3_and_below_transactional_id=self.transactional_id,
+            v3_and_below_producer_id=producer_id,
+            v3_and_below_producer_epoch=epoch,
+            v3_and_below_topics=[
+                AddPartitionsToTxnTopic(topic, numbers) for topic, numbers in by_topic.items()
+            ],
+        )
+        return self._request(
+            message,
+            node_id,
+            AddPartitionsToTxnResponse,
+            partial(self._on_added, node_id),
+            max_version=ADD_PARTITIONS_MAX,
+            check=partial(_check_added, partitions),
+        )
+
+    def _on_added(self, node_id: int, response: AddPartitionsToTxnResponse, now_ms: int) -> None:
+        error: KafkaError | None = None
+        for partition, code in _added(response):
+            if code == 0:
+                self._added.add(partition)
+                self._wanted.pop(partition, None)
+                self._accumulator.look_at(partition, now_ms)
+            elif code != OperationNotAttemptedError.code and error is None:
+                error = error_for_code(
+                    code, self._about(f"{partition} could not be added to the transaction")
+                )
+        if error is not None:
+            self._on_error(error, now_ms, node_id, is_fatal=isinstance(error, InvalidTxnStateError))
+        else:
+            self._attempt.succeeded()
+
+    # Offsets.
+
+    def _next_of_offsets(self, now_ms: int) -> Request | None:
+        sent = self._offsets[0]
+        group_id = sent.group.group_id
+        if not self.is_v2 and group_id not in self._added_groups:
+            return self._to_coordinator(partial(self._add_group, group_id), now_ms)
+        lookup = self._coordinators.find(CoordinatorType.GROUP, group_id)
+        node_id = lookup.node_id_for([self._attempt])
+        failure = lookup.failure()
+        if failure is not None:
+            self._make_abortable(failure)
+            return None
+        if node_id is None:
+            return None
+        self._is_started = True
+        return self._request(
+            TxnOffsetCommitRequest(),
+            node_id,
+            TxnOffsetCommitResponse,
+            partial(self._on_offsets, sent, lookup, node_id),
+            max_version=None if self.is_v2 else TXN_OFFSET_COMMIT_MAX_OF_VERSION_1,
+            check=partial(_check_offsets, sent.offsets),
+            build=partial(self._build_offsets, sent),
+        )
+
+    def _add_group(self, group_id: str, node_id: int) -> Request:
+        self._is_started = True
+        producer_id, epoch = self.sequences.identity
+        message = AddOffsetsToTxnRequest(self.transactional_id, producer_id, epoch, group_id)
+        return self._request(
+            message, node_id, AddOffsetsToTxnResponse, partial(self._on_group, group_id, node_id)
+        )
+
+    def _on_group(
+        self, group_id: str, node_id: int, response: AddOffsetsToTxnResponse, now_ms: int
+    ) -> None:
+        if response.error_code == 0:
+            self._attempt.succeeded()
+            self._added_groups.add(group_id)
+            return
+        error = error_for_code(
+            response.error_code,
+            self._about(f"group {group_id!r} could not be added to the transaction"),
+        )
+        self._on_error(error, now_ms, node_id, is_fatal=isinstance(error, InvalidTxnStateError))
+
+    def _build_offsets(self, sent: _SentOffsets, version: int) -> TxnOffsetCommitRequest:
+        group = sent.group
+        if version < MEMBERS_FROM_VERSION and group.is_member:
+            raise UnsupportedVersionError(
+                f"the broker speaks TxnOffsetCommit up to version {version}, which cannot say that "
+                f"the offsets are those of a member of group {group.group_id!r}; use Kafka 2.5 or "
+                f"newer (KIP-447)"
+            )
+        producer_id, epoch = self.sequences.identity
+        message = TxnOffsetCommitRequest(
+            transactional_id=self.transactional_id,
+            group_id=group.group_id,
+            producer_id=producer_id,
+            producer_epoch=epoch,
+        )
+        if version >= MEMBERS_FROM_VERSION:
+            message.generation_id = group.generation
+            message.member_id = group.member_id
+            message.group_instance_id = group.group_instance_id
+        by_topic: dict[str, list[TxnOffsetCommitRequestPartition]] = {}
+        for (topic, partition), offset in sent.offsets.items():
+            by_topic.setdefault(topic, []).append(
+                TxnOffsetCommitRequestPartition(
+                    partition,
+                    offset.offset,
+                    NO_LEADER_EPOCH if offset.leader_epoch is None else offset.leader_epoch,
+                    offset.metadata,
+                )
+            )
+        message.topics = [
+            TxnOffsetCommitRequestTopic(topic, partitions) for topic, partitions in by_topic.items()
+        ]
+        return message
+
+    def _on_offsets(
+        self,
+        sent: _SentOffsets,
+        lookup: CoordinatorLookup,
+        node_id: int,
+        response: TxnOffsetCommitResponse,
+        now_ms: int,
+    ) -> None:
+        codes = [
+            (TopicPartition(topic.name, part.partition_index), part.error_code)
+            for topic in response.topics
+            for part in topic.partitions
+        ]
+        partition, code = next((found for found in codes if found[1] != 0), (None, 0))
+        if code == 0:
+            self._attempt.succeeded()
+            if self._offsets and self._offsets[0] is sent:
+                self._offsets.popleft()
+                sent.operation.succeed(None)
+            return
+        group_id = sent.group.group_id
+        error = error_for_code(
+            code, self._about(f"group {group_id!r} did not take the offset of {partition}")
+        )
+        if isinstance(error, MOVED_ERRORS):
+            lookup.mark_unknown(node_id, error)
+            self._attempt.back_off(error, now_ms)
+            return
+        if isinstance(error, MEMBERSHIP_ERRORS):
+            refused = CommitFailedError(
+                f"group {group_id!r} did not take the offsets of member "
+                f"{sent.group.member_id!r}, generation {sent.group.generation}: {error}. Its "
+                f"partitions may be read by others since: what they read, this transaction must "
+                f"not commit; after abort_transaction(), poll joins again"
+            )
+            refused.__cause__ = error
+            self._attempt.lost()
+            self._make_abortable(refused)
+            return
+        is_fatal = isinstance(error, (InvalidTxnStateError, UnsupportedForMessageFormatError))
+        self._on_error(error, now_ms, None, is_fatal=is_fatal)
+
+    # The end.
+
+    def _end_txn(self, node_id: int) -> Request:
+        producer_id, epoch = self.sequences.identity
+        message = EndTxnRequest(
+            self.transactional_id, producer_id, epoch, self.state is _S.COMMITTING
+        )
+        return self._request(
+            message,
+            node_id,
+            EndTxnResponse,
+            partial(self._on_end, node_id),
+            max_version=None if self.is_v2 else END_TXN_MAX_OF_VERSION_1,
+        )
+
+    def _on_end(self, node_id: int, response: EndTxnResponse, now_ms: int) -> None:
+        if response.error_code != 0:
+            error = error_for_code(response.error_code, self._about("EndTxn"))
+            is_unknown_there = isinstance(error, InvalidTxnStateError) and not (
+                self._added or self._added_groups or self.is_v2
+            )
+            if not (is_unknown_there and self.state is _S.ABORTING):
+                self._is_end_uncertain |= isinstance(error, UNCERTAIN_ERRORS)
+                self._on_error(error, now_ms, node_id, is_fatal=True)
+                return
+        self._attempt.succeeded()
+        if response.producer_id >= 0:
+            self._take_identity(
+                ProducerIdentity(response.producer_id, response.producer_epoch), now_ms
+            )
+        self._end(now_ms)
+
+    def _end(self, now_ms: int) -> None:
+        """Note that the transaction has ended, as was wanted."""
+        self._log.debug("transactional_id %r: %s has ended", self.transactional_id, self._call)
+        self._to(_S.READY)
+        self._reset()
+        self._accumulator.pause(self._refusal("send"))
+        self._end_call(None)
+        self._poll_soon(now_ms)
+
+    def _reset(self) -> None:
+        self._is_started = self._is_end_uncertain = False
+        self._cause = None
+        self._broken = None
+        self._added.clear()
+        self._added_groups.clear()
+        self._wanted.clear()
+
+    def _begin_abort(self, operation: Operation[None] | None, now_ms: int) -> None:
+        if self.state is _S.IN_TRANSACTION:
+            self._accumulator.pause(self._refusal("send", _S.ABORTING))
+        self._to(_S.ABORTING)
+        self._begin_call(ABORT, operation)
+        self._wanted.clear()
+        self._end_offsets(self._aborted())
+        self._poll_soon(now_ms)
+
+    def _give_up(self) -> None:
+        """End without the transaction's end, since the time to close is over."""
+        if self.state in OPEN:
+            self._log.warning(
+                "close: the transaction of transactional_id %r has not ended in time (%s); if it "
+                "is not being committed, the coordinator aborts it after transaction_timeout_ms=%d",
+                self.transactional_id,
+                self.describe_wait(),
+                self._timeout_ms,
+            )
+        self._has_given_up = True
+
+    # What goes wrong.
+
+    def _on_failure(self, kind: type[Message], error: KafkaError, now_ms: int) -> None:
+        """Note that a request has ended without a response."""
+        if kind is not InitProducerIdRequest and not error.not_written:
+            self._needs_epoch = True  # it may be handled late
+        self._is_end_uncertain |= kind is EndTxnRequest
+        if self._attempt.failed(error, now_ms) is not None:
+            self._fail_for_good(error, now_ms)
+
+    def _on_error(
+        self, error: KafkaError, now_ms: int, node_id: int | None, *, is_fatal: bool
+    ) -> None:
+        """Note an error of a response; `is_fatal` is one that nothing else says what to do about.
+
+        `node_id` is the transaction coordinator's, None for another broker's.
+        """
+        self._attempt.back_off(error, now_ms)
+        if isinstance(error, MOVED_ERRORS):
+            if node_id is not None:
+                self._coordinator.mark_unknown(node_id, error)
+        elif isinstance(error, ConcurrentTransactionsError):
+            self._attempt.due_ms = now_ms + CONCURRENT_BACKOFF_MS
+        elif error.retriable:
+            pass
+        elif isinstance(error, FENCED_ERRORS):
+            self._fail_for_good(error, now_ms)
+        elif isinstance(error, TransactionAbortableError):
+            if self.state in SENDING:
+                self._make_abortable(error)
+        elif is_fatal or isinstance(error, FATAL_ERRORS):
+            self._fail_for_good(error, now_ms)
+        elif self.state in SENDING:
+            self._make_abortable(error)
+
+    def _on_broken(self, reason: str) -> None:
+        self._needs_epoch = True
+        if self.state in OPEN and self._broken is None:
+            # Taken note of in the next turn: an error of a batch, which comes first, says more.
+            self._broken = reason
+
+    def _make_abortable(self, cause: KafkaError) -> None:
+        """Have the application abort the transaction, which cannot be committed any more."""
+        self._log.warning(
+            "transactional_id %r: the transaction has to be aborted: %s",
+            self.transactional_id,
+            cause,
+        )
+        self._to(_S.ABORTABLE_ERROR)
+        self._cause = cause
+        self._accumulator.pause(self._refusal("send"))
+        self._wanted.clear()
+        self._end_offsets(self._refusal(SEND_OFFSETS))
+        self._end_call(self._refusal(COMMIT))
+
+    def _fail_for_good(self, error: KafkaError, now_ms: int) -> None:
+        """Note that the producer can do no more."""
+        fatal = explained(
+            error,
+            self.transactional_id,
+            self.sequences.identity,
+            timeout_ms=self._timeout_ms,
+            open_ms=now_ms - self._started_ms if self.state in OPEN else 0,
+            is_uncertain=self.state is _S.COMMITTING and self._is_end_uncertain,
+        )
+        self.on_producer_failed(fatal)
+        self._on_fatal(fatal, now_ms)
+
+    def _refusal(self, call: str, state: TransactionState | None = None) -> KafkaError:
+        return refusal(
+            call,
+            state or self.state,
+            cause=self._cause,
+            is_commit_unseen=self._unseen == COMMIT,
+        )
+
+    def _aborted(self) -> TransactionAbortedError:
+        error = TransactionAbortedError("the transaction was aborted before this was sent")
+        error.__cause__ = self._cause
+        return error
+
+    # Calls under way.
+
+    def _begin_call(self, call: str, operation: Operation[None] | None) -> None:
+        self._unseen = ""
+        self._call = call
+        self._waiting = [] if operation is None else [operation]
+
+    def _has_unseen(self, call: str, operation: Operation[None]) -> bool:
+        """Return whether the call has ended already, unseen; then it is seen now."""
+        if self._unseen != call:
+            return False
+        self._unseen = ""
+        operation.succeed(None)
+        return True
+
+    def _end_call(self, error: KafkaError | None) -> None:
+        waiting, self._waiting = self._waiting, []
+        call, self._call = self._call, ""
+        for operation in waiting:
+            if error is None:
+                operation.succeed(None)
+            else:
+                operation.fail(error)
+        if error is None and not waiting:
+            self._unseen = call
+
+    def _end_offsets(self, error: KafkaError) -> None:
+        while self._offsets:
+            self._offsets.popleft().operation.fail(error)
+
+    def _poll_soon(self, now_ms: int) -> None:
+        """Have the next turn go on without a pause."""
+        self._attempt.due_ms = min(self._attempt.due_ms, now_ms)
+
+    def _about(self, what: str) -> str:
+        return f"transactional_id {self.transactional_id!r}: {what}"
+
+    def _to(self, state: TransactionState) -> None:
+        assert state in NEXT[self.state], f"{self.state} -> {state}"
+        self.state = state
+
+
+def _build_init_producer_id(message: InitProducerIdRequest, version: int) -> InitProducerIdRequest:
+    """Return the message. Raises `UnsupportedVersionError`: the broker cannot keep the id."""
+    if version < NEW_EPOCH_FROM_VERSION and message.producer_id >= 0:
+        raise UnsupportedVersionError(
+            f"the broker speaks InitProducerId up to version {version}, and cannot give a producer "
+            f"a new epoch after an error; use Kafka 2.5 or newer (KIP-360)"
+        )
+    return message
+
+
+def _added(response: AddPartitionsToTxnResponse) -> Iterable[tuple[TopicPartition, int]]:
+    for topic in response.results_by_topic_v3_and_below:
+        for part in topic.results_by_partition:
+            yield TopicPartition(topic.name, part.partition_index), part.partition_error_code
+
+
+def _check_added(partitions: list[TopicPartition], response: Message) -> None:
+    assert isinstance(response, AddPartitionsToTxnResponse)
+    named = (partition for partition, _ in _added(response))
+    check_partitions("AddPartitionsToTxn", partitions, named)
+
+
+def _check_offsets(offsets: Offsets, response: Message) -> None:
+    assert isinstance(response, TxnOffsetCommitResponse)
+    named = (
+        TopicPartition(topic.name, part.partition_index)
+        for topic in response.topics
+        for part in topic.partitions
+    )
+    check_partitions("TxnOffsetCommit", list(offsets), named)

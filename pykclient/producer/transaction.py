@@ -1,0 +1,184 @@
+"""TransactionCalls: the application's half of transactions, which waits; and `Transaction`.
+
+Owner: any thread of the application. What the calls set in motion is `sender/transactions.py`'s.
+Source: Java class ``KafkaProducer``.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING, Final
+
+from pykclient.arguments import check_text, is_number, offsets_by_partition, shown_argument
+from pykclient.config.setting import INT_MAX
+from pykclient.errors import (
+    KafkaError,
+    KafkaTimeoutError,
+    TransactionAbortableError,
+    TransactionStateError,
+    UsageError,
+)
+from pykclient.network.gate import Gate
+from pykclient.network.log import ClientLog
+from pykclient.network.manager import Operation
+from pykclient.producer.sender.transaction_state import (
+    ABORT,
+    BEGIN,
+    COMMIT,
+    INIT,
+    SEND_OFFSETS,
+    TransactionState,
+)
+from pykclient.types import NO_GENERATION, GroupMetadata
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+    from types import TracebackType
+
+    from pykclient.producer.core import ProducerCore
+    from pykclient.producer.sender.transactions import Transactions
+    from pykclient.types import OffsetAndMetadata, TopicPartition
+
+log: Final = ClientLog("pykclient.producer", "")
+
+
+class TransactionCalls:
+    """See the module; `core` may be that of a producer without transactions."""
+
+    def __init__(self, core: ProducerCore) -> None:
+        self._core = core
+
+    def initialize(self) -> None:
+        self._run(INIT, self._transactions(INIT).initialize)
+
+    def begin(self) -> None:
+        self._run(BEGIN, self._transactions(BEGIN).begin)
+
+    def commit(self) -> None:
+        self._run(COMMIT, self._transactions(COMMIT).commit)
+
+    def abort(self) -> None:
+        self._run(ABORT, self._transactions(ABORT).abort)
+
+    def send_offsets(
+        self,
+        offsets: Mapping[TopicPartition, OffsetAndMetadata | int],
+        group_metadata: GroupMetadata,
+    ) -> None:
+        checked = offsets_by_partition(offsets, SEND_OFFSETS)
+        _check_group(group_metadata)
+        transactions = self._transactions(SEND_OFFSETS)
+        if checked:
+            self._run(SEND_OFFSETS, partial(transactions.send_offsets, checked, group_metadata))
+
+    def abort_after(self, error: BaseException) -> None:
+        """Abort what `error` has left open; what prevents that is logged, since `error` is raised.
+
+        What the producer has failed with, or what a commit that goes on waits for, is left alone.
+        """
+        transactions = self._transactions(ABORT)
+        if transactions.state is TransactionState.FATAL_ERROR:
+            return
+        try:
+            self.abort()
+        except KafkaError as failure:
+            log.warning("the transaction that %r left was not aborted: %s", error, failure)
+
+    def _transactions(self, call: str) -> Transactions:
+        transactions = self._core.transactions
+        if transactions is None:
+            raise TransactionStateError(
+                f"{call}: this producer has no transactions; give it a transactional_id"
+            )
+        return transactions
+
+    def _run(self, call: str, entry: Callable[[Operation[None], int], None]) -> None:
+        """Have the sender thread make a call, and wait for its end.
+
+        What interrupts the wait leaves the call under way: the same call takes it up again.
+        """
+        core, lifecycle = self._core, self._core.lifecycle
+        transactions = self._transactions(call)
+        if core.waiting.is_current():
+            raise UsageError(f"{call}() in a delivery callback would wait for itself")
+        core.waiting.check_may_wait(f"{call}()")  # before it is begun
+        lifecycle.check_usable()
+        fatal_count = core.metadata.fatal_count
+        operation: Operation[None] = Operation()
+        deadline_ms = core.block_deadline_ms()
+        gate = Gate()
+        operation.on_done(lambda _: gate.open())
+        try:
+            lifecycle.waiters[gate] = None
+            core.engine.post(partial(entry, operation))
+            while True:
+                wait_ms = max(0, deadline_ms - core.now_ms())
+                is_opened = core.waiting.await_gate(gate, wait_ms / 1000, f"{call}()")
+                if operation.is_done:
+                    break
+                if lifecycle.is_over:
+                    lifecycle.check_usable()
+                error = core.metadata.fatal_since(fatal_count)
+                if error is not None:
+                    raise error.with_traceback(None)
+                if not is_opened:
+                    raise KafkaTimeoutError(
+                        f"{call}: not done within {core.config.max_block_ms} ms (max_block_ms): "
+                        f"{transactions.describe_wait()}. It goes on; call it again to wait for it"
+                    )
+            result = operation.error
+            if result is not None:
+                raise result.with_traceback(None)
+        except BaseException:  # an interrupt as well: the result is not seen then
+            core.engine.post(partial(transactions.forget, call, operation))
+            raise
+        finally:
+            lifecycle.waiters.pop(gate, None)
+
+
+class Transaction:
+    """What `Producer.transaction` returns, for one ``with`` block."""
+
+    def __init__(self, calls: TransactionCalls) -> None:
+        self._calls = calls
+
+    def __enter__(self) -> None:
+        self._calls.begin()
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        if error is not None:
+            self._calls.abort_after(error)
+            return
+        try:
+            self._calls.commit()
+        except TransactionAbortableError as refused:
+            self._calls.abort_after(refused)
+            raise
+
+
+def _check_group(group: object) -> None:
+    if not isinstance(group, GroupMetadata):
+        raise UsageError(
+            f"{SEND_OFFSETS}: group_metadata is {shown_argument(group)}; give group_metadata() of "
+            f"the consumer, right before this call"
+        )
+    instance_id = group.group_instance_id
+    texts = {"group_id": group.group_id, "member_id": group.member_id}
+    if instance_id is not None:
+        texts["group_instance_id"] = instance_id
+    for name, text in texts.items():
+        if not isinstance(text, str) or (name == "group_id" and not text):
+            raise UsageError(
+                f"{SEND_OFFSETS}: group_metadata has the {name} {shown_argument(text)}; give a name"
+            )
+        check_text(text, f"{name} of group_metadata", SEND_OFFSETS)
+    if group.generation != NO_GENERATION and not is_number(group.generation, INT_MAX):
+        raise UsageError(
+            f"{SEND_OFFSETS}: group_metadata has the generation "
+            f"{shown_argument(group.generation)}; give a number from 0, or -1 for none"
+        )
