@@ -17,6 +17,7 @@ from pykclient.errors import (
     TlsError,
     UsageError,
 )
+from pykclient.network.sasl.scram import ITERATIONS_MAX
 from pykclient.protocol.api_keys import ApiKey
 from pykclient.protocol.messages.sasl_handshake import SaslHandshakeResponse
 from pykclient.testing import CertificateAuthority, ClusterSecurity, FakeKafka
@@ -178,6 +179,32 @@ def test_a_client_is_refused_and_goes_on_with_the_new_password(secured_fake: Fak
         with secured_fake.control() as cluster:
             cluster.users.set_password("carol", "x1")
         admin.list_topics()
+
+
+@pytest.mark.promise("SCRAM's iterations hold up no other connection of the client")
+def test_a_million_iterations_hold_up_no_other_connection() -> None:
+    """While one connection computes, as long as that takes, the other one goes on and on."""
+    security = ClusterSecurity(mechanisms=("SCRAM-SHA-256",), listeners=("SASL_PLAINTEXT",))
+    with FakeKafka(2, security=security) as fake:
+        with fake.control() as cluster:
+            cluster.create_topic("t", assignments=[[0], [1]])
+        with Producer(dict(fake.client_settings()), linger_ms=0) as producer:
+            producer.send("t", b"", partition=0).result(timeout=TIMEOUT_S)
+            with fake.control() as cluster:
+                cluster.users.scram_iterations = ITERATIONS_MAX
+                cluster.users.set_password(*next(iter(security.users.items())))
+                credential = cluster.users.scram("SCRAM-SHA-256", next(iter(security.users)))
+                assert credential is not None
+                assert credential.stored_key  # computed here, and not while the client waits
+                cluster.stop_broker(1)  # so that it has no connection yet
+                cluster.start_broker(1)
+            computing = producer.send("t", b"", partition=1)
+            count = 0
+            while not computing.done():
+                producer.send("t", b"", partition=0).result(timeout=TIMEOUT_S)
+                count += 1
+            assert computing.result(timeout=TIMEOUT_S).offset == 0
+    assert count >= 20
 
 
 def expire(cluster: FakeCluster) -> None:
