@@ -24,6 +24,7 @@ TREE = {
         *("GroupRebalancedError", "EncodeError", "DecodeError", "RetriableError"),
         *(
             "BatchDeliveryError",
+            "PurgedError",
             "TransactionAbortedError",
             "TlsError",
             "AuthenticationError",
@@ -105,6 +106,7 @@ FIELDS: dict[str, dict[str, object]] = {
         "errors": (errors.DeliveryTimeoutError("late"),),
     },
     "CorruptRecordError": {**PLACE, "next_offset": 9, "raw": b"\x00\xff"},
+    "PurgedError": {"may_be_written": True},
     "LogTruncationError": {**PLACE, "diverging_offset": None},
     "RecordDeserializationError": {
         **PLACE,

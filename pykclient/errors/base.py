@@ -24,6 +24,7 @@ and those marked with a star.
     |- BufferExhaustedError *         no memory within max_block_ms
     |- BatchDeliveryError             part of a send_batch failed
     |- TransactionAbortedError        the transaction of a record was aborted
+    |- PurgedError                    a record was given up by Producer.purge
     |- ConnectionFailedError *        no connection, or it was lost
     |  '- DisconnectedError *
     |- TlsError, AuthenticationError  no connection, and trying again does not help
@@ -66,6 +67,7 @@ __all__ = [
     "KafkaTimeoutError",
     "NoOffsetForPartitionError",
     "NotSubscribedError",
+    "PurgedError",
     "RebalanceListenerError",
     "RecordDeserializationError",
     "RecordTooLargeError",
@@ -281,6 +283,18 @@ class BatchDeliveryError(KafkaError):
         self.sent = sent
         self.failed = failed
         self.errors = errors
+
+
+class PurgedError(KafkaError):
+    """A record was given up since the application called `Producer.purge`.
+
+    `may_be_written` says whether it may be in the log all the same: it was in flight, or an attempt
+    before had no response.
+    """
+
+    def __init__(self, message: str, *, may_be_written: bool) -> None:
+        super().__init__(message)
+        self.may_be_written = may_be_written
 
 
 class GroupRebalancedError(KafkaError):

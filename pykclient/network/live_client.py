@@ -26,7 +26,6 @@ INSTEAD: Final[dict[str, dict[str, str]]] = {
         "send_and_wait": "use send(topic, value).result(timeout)",
         "poll": _NOT_NEEDED,
         "list_topics": "use partitions_for(topic), or Admin.list_topics()",
-        "purge": "use close(timeout=0)",
     },
     "Consumer": {
         "consume": "use poll(timeout, max_records)",

@@ -61,6 +61,10 @@ if TYPE_CHECKING:
     from pykclient.producer.record import RecordMetadata, Rows, SerializedRecord
 
 
+WAIT_S_MAX = 3600.0
+"""After how long a wait that may last looks again whether what it waits for has come."""
+
+
 class ProducerCore:
     """See the module. `topics` is where `send` finds open batches.
 
@@ -475,7 +479,37 @@ class ProducerCore:
                 f"which waits for memory, and would have to wait for {what} behind it"
             )
 
-    # Flushing.
+    # Purging and flushing.
+
+    def purge(self, *, is_queued_wanted: bool, is_in_flight_wanted: bool) -> int:
+        if self.waiting.is_current():
+            raise UsageError("purge() in a delivery callback would wait for itself")
+        self.waiting.check_may_wait("purge()")  # before it is begun
+        operation: Operation[int] = Operation()
+
+        def purge(now_ms: int) -> None:
+            operation.succeed(
+                self.lifecycle.sender.purge(
+                    now_ms,
+                    is_queued_wanted=is_queued_wanted,
+                    is_in_flight_wanted=is_in_flight_wanted,
+                )
+            )
+            self.lifecycle.on_news()
+
+        self.engine.post(purge)
+        waiters = self.lifecycle.waiters
+        while True:
+            gate = Gate()
+            try:
+                waiters[gate] = None
+                if operation.is_done:
+                    return operation.result()
+                if self.lifecycle.is_over:  # closed meanwhile: there is nothing left
+                    return 0
+                self.waiting.await_gate(gate, WAIT_S_MAX, "purge()")
+            finally:
+                waiters.pop(gate, None)
 
     def flush(self, wait_ms: int) -> None:
         if self.waiting.is_current():

@@ -14,7 +14,7 @@ from collections import deque
 from functools import partial
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from pykclient.errors import ClosedError
+from pykclient.errors import ClosedError, PurgedError
 from pykclient.network.log import ClientLog, RateLimitedLog
 
 if TYPE_CHECKING:
@@ -90,8 +90,8 @@ class FailureReports:
         self._say(logging.ERROR, (what, name), "%s failed: %s", what, name, exc_info=True)
 
     def unseen(self, what: str, record_count: int, error: KafkaError) -> UnseenFailure | None:
-        """Return what reports a failure once it is dropped; None if `close` itself reports it."""
-        if isinstance(error, ClosedError):
+        """Return what reports a failure once it is dropped; None if `close` or `purge` does."""
+        if isinstance(error, ClosedError | PurgedError):
             return None
         note = _Note(what, record_count, error)
         self._held[note] = True

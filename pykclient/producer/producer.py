@@ -329,33 +329,52 @@ class Producer(SendCore[RecordMetadata], LiveClient, Generic[K_contra, V_contra]
         """
         return Transaction(self._transaction_calls)
 
-    def close(self, timeout: float | None = None) -> None:
-        """Send what is left, wait for it, and close. Calling it again does nothing.
+    def purge(self, *, queued: bool = True, in_flight: bool = True) -> int:
+        """Give up records that are not delivered yet; return how many.
+
+        Their deliveries fail with `PurgedError`. With `queued` those that wait to be sent, for the
+        first time or again; with `in_flight` those in requests without a response: they may be in
+        the log, and no response changes what their deliveries have reported. Callbacks may run
+        after it has returned; `flush` waits for them. Records that are sent meanwhile may be among
+        them or not; the producer takes more, and their memory is free, that of records in flight
+        once their requests end.
+
+        Raises:
+            UsageError: called in a delivery callback, which would wait for itself, or by a handler
+                that interrupted `send` at a bad moment, or a handler of log records through which
+                the sender thread logs.
+            ClosedError, ForkedClientError: the producer is closed, or is another process's.
+        """
+        self._lifecycle.check_usable()
+        return self._core.purge(is_queued_wanted=queued, is_in_flight_wanted=in_flight)
+
+    def close(self, timeout: float | None = None) -> int:
+        """Send what is left, wait for it, and close; return how many records were not delivered.
 
         A transaction that is open is aborted; one that is being committed is committed.
 
-        `timeout` is in seconds, None means `delivery_timeout_ms`. What is not delivered by then
-        fails with `ClosedError`, and an ERROR is logged that says how many records that are. In a
-        delivery callback, in a signal handler or destructor that interrupted `send` at a bad
-        moment, and in a handler of log records through which the sender thread logs just then, it
-        does as `request_close` and does not wait.
+        Those are records that were under way when it was called. `timeout` is in seconds, None
+        means `delivery_timeout_ms`. What is not delivered by then fails with `ClosedError`, and an
+        ERROR is logged that says how many records that are. In a delivery callback, in a signal
+        handler or destructor that interrupted `send` at a bad moment, and in a handler of log
+        records through which the sender thread logs just then, it does as `request_close`, does not
+        wait, and returns how many are under way. Calling it again only returns their number.
 
         Raises:
             UsageError: `timeout` is negative.
         """
         wait_ms = milliseconds(timeout, self._core.config.delivery_timeout_ms)
         if isinstance(self._lifecycle.refusal, ForkedClientError):
-            return  # what there is to close is the parent's
+            return 0  # what there is to close is the parent's
         self._lifecycle.request_close(wait_ms)
-        if self._thread.is_current() or self._thread.needs_caller():
-            return
-        timeout_s = min(wait_ms / 1000, threading.TIMEOUT_MAX / 2) + END_GRACE_S
-        if not self._thread.join(timeout_s):
-            if self._thread.needs_caller():
-                return
-            self._lifecycle.log_left("is a delivery callback still running?")
-        elif not self._lifecycle.is_over:
-            self._lifecycle.log_left("the interpreter has ended")
+        if not (self._thread.is_current() or self._thread.needs_caller()):
+            timeout_s = min(wait_ms / 1000, threading.TIMEOUT_MAX / 2) + END_GRACE_S
+            if not self._thread.join(timeout_s):
+                if not self._thread.needs_caller():
+                    self._lifecycle.log_left("is a delivery callback still running?")
+            elif not self._lifecycle.is_over:
+                self._lifecycle.log_left("the interpreter has ended")
+        return self._lifecycle.undelivered_count()
 
     def request_close(self) -> None:
         """Take no more records from now on, and close when those there are were delivered.

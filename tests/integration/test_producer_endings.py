@@ -9,13 +9,20 @@ import subprocess
 import sys
 import threading
 import time
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING
 
 import pytest
 
 from pykclient import Producer
-from pykclient.errors import ClosedError, KafkaTimeoutError, UsageError
+from pykclient.errors import (
+    ClosedError,
+    KafkaError,
+    KafkaTimeoutError,
+    MessageTooLargeError,
+    PurgedError,
+    UsageError,
+)
 from pykclient.testing import FakeKafka
 from pykclient.types import TopicPartition
 from tests.integration.loopback_server import unused_address
@@ -161,9 +168,69 @@ def test_close_reports_how_many_records_it_leaves(
     stalled: Producer, caplog: pytest.LogCaptureFixture
 ) -> None:
     deliveries = [stalled.send("t", b"v", partition=number % 2) for number in range(5)]
-    stalled.close(0)
+    assert [stalled.close(0), stalled.close()] == [5, 5]
     assert "5 records for 2 partitions were not delivered: t-0, t-1" in caplog.text
     assert all(isinstance(delivery.exception(0), ClosedError) for delivery in deliveries)
+
+
+def test_close_returns_none_of_what_was_delivered_or_had_failed_before(fake: FakeKafka) -> None:
+    producer = Producer(bootstrap_servers=fake.bootstrap_servers, max_request_size=2_000_000)
+    refused = producer.send("t", bytes(1_500_000))
+    assert isinstance(refused.exception(TIMEOUT_S), MessageTooLargeError)
+    for _ in range(3):
+        producer.send("t", b"v")
+    assert producer.close() == 0
+    assert end_offset(fake) == 3
+
+
+def test_a_producer_goes_on_after_purging(stalled: Producer) -> None:
+    reported: list[KafkaError | None] = []
+    for _ in range(5):
+        stalled.send("t", b"v", partition=0, on_delivery=lambda _, error: reported.append(error))
+    assert stalled.purge() == 5
+    stalled.flush(TIMEOUT_S)
+    assert [type(error) for error in reported] == [PurgedError] * 5
+    assert stalled.purge() == 0
+    kept = stalled.send("t", b"v", partition=0)
+    assert not kept.done()
+    assert stalled.close(0) == 1
+    with pytest.raises(ClosedError):
+        stalled.purge()
+
+
+def test_purging_in_a_callback_is_refused(fake: FakeKafka) -> None:
+    raised: list[Exception] = []
+
+    def purge(*_: object) -> None:
+        try:
+            producer.purge()
+        except UsageError as error:
+            raised.append(error)
+
+    with Producer(bootstrap_servers=fake.bootstrap_servers) as producer:
+        producer.send("t", b"v", on_delivery=purge)
+        producer.flush(TIMEOUT_S)
+    assert "purge() in a delivery callback would wait for itself" in str(raised)
+
+
+def test_purging_while_another_thread_closes_ends(stalled: Producer) -> None:
+    """Goal: a call that comes after the sender thread's last step does not wait for ever."""
+    for _ in range(20):
+        stalled.send("t", b"v", partition=0)
+    counts: list[int] = []
+
+    def purge() -> None:
+        with suppress(ClosedError):
+            while True:
+                counts.append(stalled.purge(in_flight=False))
+
+    threads = [threading.Thread(target=purge) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    stalled.close(0)
+    for thread in threads:
+        thread.join(TIMEOUT_S)
+    assert not any(thread.is_alive() for thread in threads)
 
 
 def descriptor_count() -> int:

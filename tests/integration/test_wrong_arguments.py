@@ -69,6 +69,7 @@ GOOD: dict[type[Any], dict[str, tuple[object, ...]]] = {
         "partitions_for": ("t",),
         "flush": (),
         "send_offsets_to_transaction": ({PARTITION: 1}, GroupMetadata("g")),
+        "purge": (),
         "close": (),
     },
     Consumer: {

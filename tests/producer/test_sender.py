@@ -11,6 +11,7 @@ from pykclient.errors import (
     KafkaError,
     MessageTooLargeError,
     NotLeaderOrFollowerError,
+    PurgedError,
 )
 from pykclient.network.cluster.cluster import Cluster, PartitionInfo, TopicInfo
 from pykclient.network.manager import Operation
@@ -338,6 +339,72 @@ def test_what_is_not_delivered_when_closing_has_lasted_too_long_fails_as_closed(
     assert isinstance(in_flight.exception(), ClosedError)
     assert isinstance(waiting.exception(), ClosedError)
     assert bench.accumulator.is_empty
+
+
+# Purging.
+
+
+def purged(bench: SenderBench, *, queued: bool = True, in_flight: bool = True) -> int:
+    return bench.sender.purge(bench.now_ms, is_queued_wanted=queued, is_in_flight_wanted=in_flight)
+
+
+@pytest.mark.promise("`purge` gives up what waits, what is in flight, or both, and says which")
+@pytest.mark.parametrize(("queued", "in_flight"), [(True, True), (True, False), (False, True)])
+def test_purging_fails_what_waits_and_what_is_in_flight(queued: bool, in_flight: bool) -> None:
+    bench = SenderBench(leaders=(1, None))
+    under_way = bench.send_batch(partition=0)
+    waiting = [bench.send(partition=1) for _ in range(2)]
+    assert purged(bench, queued=queued, in_flight=in_flight) == 2 * queued + in_flight
+    assert under_way.done() == in_flight
+    assert [each.done() for each in waiting] == [queued] * 2
+    for delivery, may_be_written in ((under_way, True), (waiting[0], False)):
+        if delivery.done():
+            error = delivery.exception()
+            assert isinstance(error, PurgedError)
+            assert error.may_be_written is may_be_written
+
+
+def test_what_is_purged_between_attempts_may_be_in_the_log() -> None:
+    bench = SenderBench()
+    delivery = bench.send_batch()
+    bench.lose(bench.requests[0])
+    assert purged(bench, in_flight=False) == 1
+    error = delivery.exception()
+    assert isinstance(error, PurgedError)
+    assert error.may_be_written
+
+
+@pytest.mark.promise("`purge` gives up what waits, what is in flight, or both, and says which")
+def test_after_purging_a_late_response_counts_for_the_sequence_and_for_memory() -> None:
+    bench = SenderBench()
+    purged_delivery = bench.send_batch()
+    (request,) = bench.requests
+    assert purged(bench) == 1
+    assert bench.pool.free_bytes < bench.pool.size_bytes
+    later = bench.send()
+    bench.poll()
+    bench.respond(request)
+    assert isinstance(purged_delivery.exception(), PurgedError)
+    bench.poll()
+    (batch,) = batches_of(bench.requests[-1]).values()
+    assert batch.base_sequence == 1
+    bench.respond(bench.requests[-1], base_offset=101)
+    assert later.result().offset == 101
+    assert bench.accumulator.is_empty
+    bench.run_user_calls()
+    assert bench.pool.free_bytes == bench.pool.size_bytes
+
+
+def test_a_flush_ends_with_what_was_purged() -> None:
+    bench = SenderBench(linger_ms=1_000)
+    bench.send(on_delivery=lambda *_: None)
+    flush: Operation[None] = Operation()
+    bench.accumulator.flush(flush)
+    assert purged(bench) == 1
+    assert not flush.is_done
+    bench.run_user_calls()
+    bench.poll()
+    assert flush.is_done
 
 
 @pytest.mark.promise("`flush` waits for every record that was sent before it")

@@ -378,7 +378,7 @@ class Storm:
         except Interruption:
             pass
 
-    def _timed(self, name: str, close: Callable[[], None]) -> None:
+    def _timed(self, name: str, close: Callable[[], object]) -> None:
         faulthandler.dump_traceback_later(HANG_S, exit=True)
         started_s = time.monotonic()
         close()

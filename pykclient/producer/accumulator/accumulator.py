@@ -277,6 +277,21 @@ class RecordAccumulator:
     def fail_flushes(self, error: KafkaError) -> None:
         self._flushes.fail(error)
 
+    def withdraw(
+        self, now_ms: int, *, is_queued_wanted: bool, is_in_flight_wanted: bool
+    ) -> list[ProducerBatch]:
+        """Return the batches that wait, those in flight, or both, taken out of the queues.
+
+        What an interrupted thread holds open stays.
+        """
+        self.look(now_ms)
+        batches = [
+            batch
+            for batch in self._incomplete
+            if (is_in_flight_wanted if batch.state is BatchState.IN_FLIGHT else is_queued_wanted)
+        ]
+        return [batch for batch in batches if self._try_withdraw(batch, now_ms)]
+
     def overdue(self, now_ms: int) -> list[ProducerBatch]:
         """Return the batches that have run out of time, the oldest first, taken out of the queues.
 
@@ -353,12 +368,14 @@ class RecordAccumulator:
         return not (self._incomplete or mailbox.created or mailbox.aside or self._unreported)
 
     def left(self) -> dict[TopicPartition, int]:
-        """Return how many records are not done, by partition. When the sender thread is gone."""
+        """Return how many records are not done, by partition. Any thread; what the sender thread
+        does meanwhile may count or not."""
         counts: dict[TopicPartition, int] = {}
         came = [*list(self._mailbox.created), *list(self._mailbox.aside)]
         for batch in {*list(self._incomplete), *(batch for _, batch in came)}:
             if batch.state is not BatchState.DONE:
-                count = batch.record_count or batch.appender.count
+                appender = getattr(batch, "appender", None)  # none once the batch is done
+                count = batch.record_count or (0 if appender is None else appender.count)
                 counts[batch.partition] = counts.get(batch.partition, 0) + count
         return counts
 

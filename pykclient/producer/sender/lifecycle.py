@@ -58,8 +58,17 @@ class Lifecycle:
         self._interceptors = interceptors
         self._reports = reports
         self._is_closing = False
+        self._failed_before: int | None = None
+        """How many records had failed when it was closed; None before."""
 
     # Any thread, and whatever interrupts one.
+
+    def undelivered_count(self) -> int:
+        """Return how many records failed since it was closed, and how many are under way."""
+        failed_count = 0
+        if self._failed_before is not None:
+            failed_count = self.sender.failed_record_count - self._failed_before
+        return failed_count + sum(self._accumulator.left().values())
 
     @property
     def failure(self) -> KafkaError | None:
@@ -84,6 +93,8 @@ class Lifecycle:
 
         def close(now_ms: int) -> None:
             self._pool.close()
+            if self._failed_before is None:
+                self._failed_before = self.sender.failed_record_count
             deadline_ms = now_ms + time_ms
             self.sender.close(error, now_ms, deadline_ms, is_program_end=is_program_end)
             self._is_closing = True

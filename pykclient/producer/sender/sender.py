@@ -24,6 +24,7 @@ from pykclient.errors import (
     KafkaError,
     MessageTooLargeError,
     OutOfOrderSequenceNumberError,
+    PurgedError,
     UnknownProducerIdError,
     UnsupportedVersionError,
     error_for_code,
@@ -101,6 +102,8 @@ class Sender:
         self._is_program_end = False
         """Whether that deadline is the program's end."""
         self._aborted_by: KafkaError | None = None
+        self.failed_record_count = 0
+        """How many records were accepted and not delivered. Any thread may read it."""
         self.failure: KafkaError | None = None
         """Why the producer can do no more; None while it can."""
         self._reads_first = False
@@ -190,6 +193,20 @@ class Sender:
             self._fail(batch, error)
         self._accumulator.fail_flushes(error)
         return batches
+
+    def purge(self, now_ms: int, *, is_queued_wanted: bool, is_in_flight_wanted: bool) -> int:
+        """Fail what waits, what is in flight, or both; return how many records those are.
+
+        What was in flight keeps its memory and its place in the sequence until its request ends.
+        """
+        record_count = 0
+        for batch in self._accumulator.withdraw(
+            now_ms, is_queued_wanted=is_queued_wanted, is_in_flight_wanted=is_in_flight_wanted
+        ):
+            record_count += batch.record_count
+            self._fail(batch, _purged(batch))
+            self._accumulator.look_at(batch.partition, now_ms)
+        return record_count
 
     def _log_left(self, batches: Sequence[ProducerBatch]) -> None:
         if batches:
@@ -392,6 +409,7 @@ class Sender:
         record_errors: Mapping[int, KafkaError] | None = None,
     ) -> None:
         self._log.debug("%s has failed: %s", batch, error)
+        self.failed_record_count += batch.record_count
         batch.fail(error, record_errors)
         if self._idempotence is not None and not batch.is_in_request:
             self._idempotence.on_given_up(batch)
@@ -468,6 +486,15 @@ def _not_written(batch: ProducerBatch, cause: Exception) -> KafkaError:
     )
     error.__cause__ = cause
     return error
+
+
+def _purged(batch: ProducerBatch) -> PurgedError:
+    may_be_written = batch.may_be_written or batch.state is BatchState.IN_FLIGHT
+    where = "the records were in flight, and may be in the log" if may_be_written else "never sent"
+    return PurgedError(
+        f"{batch.partition}: {batch.record_count} records were purged; {where}",
+        may_be_written=may_be_written,
+    )
 
 
 def _closed_in_time() -> ClosedError:
