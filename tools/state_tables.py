@@ -82,6 +82,11 @@ MACHINES: Final = (
         "pykclient.testing.fake.groups.classic.state",
     ),
     Machine(
+        "fake_transaction",
+        "A transactional id of the fake cluster",
+        "pykclient.testing.fake.transactions.metadata",
+    ),
+    Machine(
         "fake_authentication",
         "A client's authentication at a fake broker",
         "pykclient.testing.fake.authentication",

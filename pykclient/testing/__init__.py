@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from pykclient.testing.fake.cluster import FakeCluster
     from pykclient.testing.fake.groups.group import GroupSettings
     from pykclient.testing.fake.server import FakeKafka
+    from pykclient.testing.fake.transactions.settings import TransactionSettings
     from pykclient.testing.proxy.faults import (
         Blackhole,
         Cut,
@@ -66,6 +67,7 @@ __all__ = [
     "Refuse",
     "SparkApplication",
     "SparkCluster",
+    "TransactionSettings",
     "faults",
 ]
 
@@ -79,6 +81,7 @@ _HOME = {
     "FakeCluster": "pykclient.testing.fake.cluster",
     "FakeKafka": "pykclient.testing.fake.server",
     "GroupSettings": "pykclient.testing.fake.groups.group",
+    "TransactionSettings": "pykclient.testing.fake.transactions.settings",
     "ManualClock": "pykclient.testing.clock",
     "faults": "pykclient.testing.fake",
     "KafkaCluster": "pykclient.testing.cluster.cluster",

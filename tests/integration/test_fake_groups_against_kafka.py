@@ -6,14 +6,12 @@ goes to Kafka and to the fake broker, and what came of each step has to be the s
 
 from __future__ import annotations
 
-import socket
 import uuid
-from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeVar
+from typing import TYPE_CHECKING, NamedTuple
 
 import pytest
 
 from pykclient.errors import error_for_code
-from pykclient.protocol.message import Message, decode_response, encode_request
 from pykclient.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from pykclient.protocol.messages.consumer_group_describe import (
     ConsumerGroupDescribeRequest,
@@ -41,21 +39,18 @@ from pykclient.protocol.messages.metadata import (
 from pykclient.testing import FakeCluster
 from pykclient.testing.cluster.jars import KAFKA_VERSIONS
 from pykclient.testing.fake.groups.group import GroupSettings
+from tests.integration.exchange import TIMEOUT_S, FakeExchange, RealExchange
 from tests.integration.group_members import wait_until
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
 
-    from pykclient.protocol.message import Request
     from pykclient.testing.fixtures import KafkaClusterFactory
+    from tests.integration.exchange import Exchange
 
     Script = Callable[["GroupUser"], Iterator[object]]
 
 pytestmark = pytest.mark.kafka
-
-M = TypeVar("M", bound=Message)
-TIMEOUT_S = 30.0
-_SIZE_BYTES = 4
 
 Assigned = tuple[tuple[str, tuple[int, ...]], ...]
 """Topics by name with their partitions, in order."""
@@ -66,47 +61,6 @@ BROKER_SETTINGS = {
     "group.consumer.assignment.interval.ms": 0,
     "group.consumer.max.size": GROUP_SIZE_MAX,
 }
-
-
-class Exchange(Protocol):
-    """A broker that coordinates every group."""
-
-    def send(self, request: Request, response_type: type[M], version: int | None = None) -> M:
-        """Its response; `version` None means the newest."""
-        ...
-
-
-class RealExchange:
-    """A broker behind a socket; a connection of its own for each request, for they are few."""
-
-    def __init__(self, servers: str) -> None:
-        host, _, port = servers.partition(":")
-        self._address = host, int(port)
-
-    def send(self, request: Request, response_type: type[M], version: int | None = None) -> M:
-        """Its response."""
-        api_version = request.max_version if version is None else version
-        with socket.create_connection(self._address, TIMEOUT_S) as stream:
-            stream.sendall(encode_request(request, api_version, 0, "test"))
-            with stream.makefile("rb") as file:
-                size_bytes = int.from_bytes(file.read(_SIZE_BYTES), "big")
-                return decode_response(response_type, api_version, file.read(size_bytes))
-
-
-class FakeExchange:
-    """A fake broker, without a socket; each request comes a millisecond after the last."""
-
-    def __init__(self, cluster: FakeCluster) -> None:
-        self._cluster = cluster
-
-    def send(self, request: Request, response_type: type[M], version: int | None = None) -> M:
-        """Its response."""
-        now_ms = self._cluster.now_ms + 1
-        response = self._cluster.handle_request(
-            0, request, now_ms, version=version
-        ).require_response()
-        assert isinstance(response, response_type)
-        return response
 
 
 class HeartbeatResult(NamedTuple):

@@ -42,9 +42,9 @@ from pykclient.protocol.messages.produce import (
 from pykclient.records.builder import RecordBatchBuilder
 from pykclient.testing.cluster.jars import KAFKA_VERSIONS
 from tests.integration.confluent_tools import confluent_transaction
+from tests.integration.exchange import RealExchange
 from tests.integration.group_members import import_libraries, wait_until
 from tests.integration.java_tools import run_tool
-from tests.integration.test_fake_groups_against_kafka import RealExchange
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -35,17 +35,16 @@ class FakeCluster(ClusterState):
     `replication_delay_ms` is how long followers take to copy; 0 means they have everything at once.
     `min_insync_replicas` and `default_partition_count` are for topics that do not say. With `racks`
     (one for each broker) consumers are sent to followers in their own (KIP-392). `group_settings`
-    None means the defaults. `profile` is a service that the brokers play: "kafka", "event-hubs",
-    "redpanda" or "warpstream" (`pykclient.testing.fake.profiles`). `epoch_ms` is the wall clock at
-    time 0.
+    and `transaction_settings` None mean the defaults. `profile` is a service that the brokers play:
+    "kafka", "event-hubs", "redpanda" or "warpstream" (`pykclient.testing.fake.profiles`).
+    `epoch_ms` is the wall clock at time 0.
 
     `security` gives it listeners with SASL, and users; TLS is not the cluster's matter, which sees
     no sockets. `connections_max_reauth_ms` is Kafka's: how long an authenticated session lasts, 0
     without an end.
 
-    There are no quotas, no ACLs, no compaction and no coordinator of transactions. Groups and
-    offsets never expire, and a group changes between the classic protocol and that of KIP-848 only
-    while it has no members.
+    There are no quotas, no ACLs and no compaction. Groups and offsets never expire, and a group
+    changes between the classic protocol and that of KIP-848 only while it has no members.
     """
 
     api_versions: ClassVar = {key: handler.versions for key, handler in HANDLERS.items()}

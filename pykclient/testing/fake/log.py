@@ -32,7 +32,13 @@ from pykclient.errors.broker import (
 )
 from pykclient.records.batch import RecordBatch, first_batch_size_bytes
 from pykclient.records.builder import RecordBatchBuilder
-from pykclient.records.control import END_MARKER, KEY, ControlType, control_type
+from pykclient.records.control import (
+    END_MARKER,
+    KEY,
+    ControlType,
+    control_type,
+    coordinator_epoch,
+)
 from pykclient.testing.fake.producer_states import AbortedTransaction, ProducerStates
 from pykclient.testing.fake.segment import FoundTimestamp, Segment
 from pykclient.testing.fake.storage import LogStore
@@ -44,6 +50,7 @@ if TYPE_CHECKING:
     from pykclient.errors.base import BrokerError
 
 NO_TIME = -1
+NO_EPOCH = -1
 MAX_TIMESTAMP_AT = 35
 ATTRIBUTES_AT = 21
 CONTROL_BATCH_BYTES = 1024
@@ -171,10 +178,13 @@ class PartitionLog:
 
     # Writing.
 
-    def append(self, records: bytes, *, leader_epoch: int, now_ms: int) -> Appended | Refused:
+    def append(
+        self, records: bytes, *, leader_epoch: int, now_ms: int, begins_at_zero: bool = False
+    ) -> Appended | Refused:
         """Append one batch as a producer sent it, recognise it as one that is there, or refuse.
 
-        `now_ms` is the broker's wall clock.
+        `now_ms` is the broker's wall clock. `begins_at_zero` refuses another first sequence of a
+        producer that is not known here.
         """
         checked = self._checked(records)
         if isinstance(checked, Refused):
@@ -185,16 +195,23 @@ class PartitionLog:
                 return Appended(
                     duplicate.base_offset, duplicate.log_append_time_ms, is_duplicate=True
                 )
-            error = self.producers.refusal(checked)
+            error = self.producers.refusal(checked, begins_at_zero=begins_at_zero)
             if error is not None:
                 return Refused(error, f"its sequence is {checked.base_sequence}")
+        return self._write(records, leader_epoch, now_ms)
+
+    def append_unnumbered(self, records: bytes, *, leader_epoch: int, now_ms: int) -> Appended:
+        """Append a batch of a coordinator's own, which has no sequence; it must be sound."""
         return self._write(records, leader_epoch, now_ms)
 
     def append_marker(
         self, producer_id: int, producer_epoch: int, *, is_commit: bool, leader_epoch: int,
         now_ms: int, coordinator_epoch: int = 0,
-    ) -> Appended:  # fmt: skip
-        """End a producer's transaction with a control batch (KIP-98)."""
+    ) -> Appended | Refused:  # fmt: skip
+        """End a producer's transaction with a control batch (KIP-98), or refuse to."""
+        error = self.producers.marker_refusal(producer_id, producer_epoch, coordinator_epoch)
+        if error is not None:
+            return Refused(error, f"its epochs are {producer_epoch} and {coordinator_epoch}")
         builder: RecordBatchBuilder[None] = RecordBatchBuilder(batch_size_bytes=CONTROL_BATCH_BYTES)
         kind = ControlType.COMMIT if is_commit else ControlType.ABORT
         builder.try_append(now_ms, KEY.pack(0, kind), END_MARKER.pack(0, coordinator_epoch))
@@ -250,9 +267,18 @@ class PartitionLog:
         return Appended(base_offset, log_append_time_ms)
 
     def _note_producer(self, batch: RecordBatch, log_append_time_ms: int) -> None:
-        if batch.producer_id >= 0:
-            is_commit = batch.is_control and control_type(batch) is ControlType.COMMIT
-            self.producers.update(batch, log_append_time_ms=log_append_time_ms, is_commit=is_commit)
+        if batch.producer_id < 0:
+            return
+        is_commit, epoch = False, NO_EPOCH
+        if batch.is_control:
+            is_commit = control_type(batch) is ControlType.COMMIT
+            epoch = _coordinator_epoch(batch)
+        self.producers.update(
+            batch,
+            log_append_time_ms=log_append_time_ms,
+            is_commit=is_commit,
+            coordinator_epoch=epoch,
+        )
 
     # Reading.
 
@@ -403,6 +429,11 @@ class PartitionLog:
             if not (is_old or is_much) or oldest.next_offset > self.high_watermark:
                 return
             self.delete_records(oldest.next_offset)
+
+
+def _coordinator_epoch(batch: RecordBatch) -> int:
+    """Which epoch of the coordinator wrote a marker; -1 where compaction has taken the marker."""
+    return coordinator_epoch(batch, batch.records().values[0]) if batch.record_count else NO_EPOCH
 
 
 def _stamp(data: bytearray, now_ms: int) -> None:

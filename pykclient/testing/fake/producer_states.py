@@ -2,10 +2,10 @@
 
 Of each producer id the last five batches are remembered, so that one that comes again gets the
 response of the first, and is not appended (KIP-98). A producer that is not known may begin with
-any sequence.
+any sequence, unless its transaction is one of KIP-890, whose partitions the broker adds itself.
 
 Owner: the log that it belongs to.
-Source: KIP-98, KIP-360; Java classes ``ProducerStateManager``, ``ProducerAppendInfo``.
+Source: KIP-98, KIP-360, KIP-890; Java classes ``ProducerStateManager``, ``ProducerAppendInfo``.
 """
 
 from __future__ import annotations
@@ -13,7 +13,12 @@ from __future__ import annotations
 from collections import deque
 from typing import TYPE_CHECKING, NamedTuple
 
-from pykclient.errors.broker import InvalidProducerEpochError, OutOfOrderSequenceNumberError
+from pykclient.errors.broker import (
+    InvalidProducerEpochError,
+    InvalidTxnStateError,
+    OutOfOrderSequenceNumberError,
+    TransactionCoordinatorFencedError,
+)
 
 if TYPE_CHECKING:
     from pykclient.errors.base import BrokerError
@@ -21,6 +26,7 @@ if TYPE_CHECKING:
 
 REMEMBERED_COUNT_MAX = 5
 SEQUENCE_MAX = 2**31 - 1
+NOTHING = -1
 
 
 class RememberedBatch(NamedTuple):
@@ -40,14 +46,34 @@ class AbortedTransaction(NamedTuple):
     last_offset: int
 
 
+class ActiveProducer(NamedTuple):
+    """A producer as DescribeProducers shows it; -1 for what there is not."""
+
+    producer_id: int
+    epoch: int
+    last_sequence: int
+    last_timestamp_ms: int
+    coordinator_epoch: int
+    open_from: int
+
+
 class _Producer:
-    __slots__ = ("batches", "epoch", "open_from")
+    __slots__ = ("batches", "coordinator_epoch", "epoch", "last_timestamp_ms", "open_from")
 
     def __init__(self, epoch: int) -> None:
         self.epoch = epoch
         self.batches: deque[RememberedBatch] = deque(maxlen=REMEMBERED_COUNT_MAX)
         self.open_from: int | None = None
         """The first offset of its transaction under way."""
+        self.coordinator_epoch = NOTHING
+        """Of the coordinator that wrote its last marker."""
+        self.last_timestamp_ms = NOTHING
+
+    def begin_epoch(self, epoch: int) -> None:
+        """Number the batches anew, unless the epoch is that of before."""
+        if epoch != self.epoch:
+            self.epoch = epoch
+            self.batches.clear()
 
 
 class ProducerStates:
@@ -67,40 +93,83 @@ class ProducerStates:
         wanted = (batch.base_sequence, _last_sequence(batch))
         return next((old for old in producer.batches if old[:2] == wanted), None)
 
-    def refusal(self, batch: RecordBatch) -> type[BrokerError] | None:
-        """Why this batch, which is no duplicate, must not be appended; None when it may be."""
+    def refusal(
+        self, batch: RecordBatch, *, begins_at_zero: bool = False
+    ) -> type[BrokerError] | None:
+        """Why this batch, which is no duplicate, must not be appended; None when it may be.
+
+        `begins_at_zero` refuses another first sequence of a producer that is not known (KIP-890).
+        """
         producer = self._producers.get(batch.producer_id)
+        expected: int | None = 0
         if producer is None:
-            return None
-        if batch.producer_epoch < producer.epoch:
+            expected = 0 if begins_at_zero else None
+        elif batch.producer_epoch < producer.epoch:
             return InvalidProducerEpochError
-        if batch.producer_epoch > producer.epoch:
-            expected: int | None = 0
-        elif producer.batches:
+        elif batch.producer_epoch == producer.epoch and producer.batches:
             expected = _next_sequence(producer.batches[-1].last_sequence)
-        else:
-            expected = None
         if expected is not None and batch.base_sequence != expected:
             return OutOfOrderSequenceNumberError
-        return None
+        is_open = producer is not None and producer.open_from is not None
+        return InvalidTxnStateError if is_open and not batch.is_transactional else None
 
-    def update(self, batch: RecordBatch, *, log_append_time_ms: int, is_commit: bool) -> None:
-        """Take note of an appended batch; `is_commit` says what a control batch says."""
-        producer = self._producers.get(batch.producer_id)
-        if producer is None or producer.epoch < batch.producer_epoch:
-            open_from = None if producer is None else producer.open_from
-            producer = self._producers[batch.producer_id] = _Producer(batch.producer_epoch)
-            producer.open_from = open_from
+    def has_open_transaction(self, producer_id: int, epoch: int) -> bool:
+        """Whether the producer has written here, in this epoch, and its marker is to come."""
+        producer = self._producers.get(producer_id)
+        return producer is not None and producer.epoch == epoch and producer.open_from is not None
+
+    def marker_refusal(
+        self, producer_id: int, epoch: int, coordinator_epoch: int
+    ) -> type[BrokerError] | None:
+        """Why a marker must not be appended: its producer or its coordinator has a successor."""
+        producer = self._producers.get(producer_id)
+        if producer is None:
+            return None
+        if epoch < producer.epoch:
+            return InvalidProducerEpochError
+        is_old = coordinator_epoch < producer.coordinator_epoch
+        return TransactionCoordinatorFencedError if is_old else None
+
+    def update(
+        self,
+        batch: RecordBatch,
+        *,
+        log_append_time_ms: int,
+        is_commit: bool,
+        coordinator_epoch: int = NOTHING,
+    ) -> None:
+        """Take note of an appended batch.
+
+        What a control batch says are `is_commit` and the `coordinator_epoch`.
+        """
+        producer = self._producers.setdefault(batch.producer_id, _Producer(batch.producer_epoch))
+        producer.begin_epoch(max(producer.epoch, batch.producer_epoch))
+        producer.last_timestamp_ms = batch.max_timestamp_ms
         if batch.is_control:
+            producer.coordinator_epoch = coordinator_epoch
             self._end_transaction(batch, producer, is_commit=is_commit)
             return
-        last = _last_sequence(batch)
-        remembered = RememberedBatch(
-            batch.base_sequence, last, batch.base_offset, log_append_time_ms
-        )
-        producer.batches.append(remembered)
+        if batch.base_sequence >= 0:  # a coordinator's own records are not numbered
+            last = _last_sequence(batch)
+            producer.batches.append(
+                RememberedBatch(batch.base_sequence, last, batch.base_offset, log_append_time_ms)
+            )
         if batch.is_transactional and producer.open_from is None:
             producer.open_from = batch.base_offset
+
+    def active(self) -> list[ActiveProducer]:
+        """All producers that are known, in the order in which they came."""
+        return [
+            ActiveProducer(
+                producer_id,
+                producer.epoch,
+                producer.batches[-1].last_sequence if producer.batches else NOTHING,
+                producer.last_timestamp_ms,
+                producer.coordinator_epoch,
+                NOTHING if producer.open_from is None else producer.open_from,
+            )
+            for producer_id, producer in self._producers.items()
+        ]
 
     def first_unstable_offset(self, high_watermark: int) -> int | None:
         """Where the earliest transaction begins without a marker in all replicas; None if none."""
@@ -119,6 +188,15 @@ class ProducerStates:
     def forget(self) -> None:
         """Lose all producers, as a broker does with those that were silent for long."""
         self._producers.clear()
+
+    def expire(self, before_ms: int) -> None:
+        """Lose the producers whose last batch is older than a time, in ms since 1970.
+
+        One that has a transaction open stays (KIP-98).
+        """
+        for producer_id, producer in list(self._producers.items()):
+            if producer.open_from is None and producer.last_timestamp_ms < before_ms:
+                del self._producers[producer_id]
 
     def _end_transaction(self, batch: RecordBatch, producer: _Producer, *, is_commit: bool) -> None:
         if producer.open_from is None:

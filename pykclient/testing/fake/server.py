@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     from pykclient.testing.fake.groups.group import GroupSettings
     from pykclient.testing.fake.state import Broker
     from pykclient.testing.fake.tls import TlsConnection
+    from pykclient.testing.fake.transactions.settings import TransactionSettings
 
 BACKLOG = 128
 PORT_MAX = 65_535
@@ -93,6 +94,7 @@ class FakeKafka(Closing):
         replication_delay_ms: int = 0,
         racks: tuple[str, ...] = (),
         group_settings: GroupSettings | None = None,
+        transaction_settings: TransactionSettings | None = None,
         profile: str = "kafka",
         security: ClusterSecurity | None = None,
         certificates: CertificateAuthority | None = None,
@@ -101,9 +103,7 @@ class FakeKafka(Closing):
         _check_address(host, port, advertised_host, data)
         now_ms = _now_ms()
         with contextlib.ExitStack() as opened:
-            directory = None
-            if data is not None:
-                directory = DataDirectory(data)
+            if (directory := None if data is None else DataDirectory(data)) is not None:
                 opened.callback(directory.close)
             # It checks its arguments, the number of brokers among them.
             self._cluster = FakeCluster(
@@ -114,6 +114,7 @@ class FakeKafka(Closing):
                 replication_delay_ms=replication_delay_ms,
                 racks=racks,
                 group_settings=group_settings,
+                transaction_settings=transaction_settings,
                 profile=profile,
                 security=security,
                 connections_max_reauth_ms=connections_max_reauth_ms,

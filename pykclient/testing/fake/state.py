@@ -1,4 +1,4 @@
-"""What a fake cluster consists of: brokers, topics with their replicas, groups, and the time.
+"""What a fake cluster consists of: brokers, topics with their replicas, groups, transactions, time.
 
 Here is what tests command and what handlers change; what brokers do with requests is `cluster`'s.
 
@@ -28,6 +28,9 @@ from pykclient.testing.fake.sasl import EXCHANGES, Users
 from pykclient.testing.fake.storage import Storage
 from pykclient.testing.fake.timers import Purgatory, TimingWheel, Turns
 from pykclient.testing.fake.topics import NO_LEADER, Partition, Topic, is_valid_name
+from pykclient.testing.fake.transactions.coordinator import TransactionCoordinator
+from pykclient.testing.fake.transactions.settings import TransactionSettings
+from pykclient.testing.fake.transactions.state_log import STATE_TOPIC
 from pykclient.testing.port import Address
 
 if TYPE_CHECKING:
@@ -46,6 +49,8 @@ RETENTION_CHECK_MS = 300_000
 DEFAULT_REPLICATION_FACTOR = 3
 GROUP_KEY = 0
 """What FindCoordinator calls a group."""
+TRANSACTION_KEY = 1
+"""What it calls a transactional id."""
 RUN_SHIFT = 32
 SMALLEST_EPOCH_MS = 1_700_000_000_000
 """The wall clock at time 0, unless given: some day of 2023, since records with time 0 are odd."""
@@ -92,6 +97,7 @@ class ClusterState:
         replication_delay_ms: int = 0,
         racks: Sequence[str] = (),
         group_settings: GroupSettings | None = None,
+        transaction_settings: TransactionSettings | None = None,
         profile: str = "kafka",
         security: ClusterSecurity | None = None,
         connections_max_reauth_ms: int = 0,
@@ -103,8 +109,6 @@ class ClusterState:
         check_number(default_partition_count, "default_partition_count", 1, PARTITION_COUNT_MAX)
         check_number(min_insync_replicas, "min_insync_replicas", 1, BROKER_COUNT_MAX)
         check_number(replication_delay_ms, "replication_delay_ms", 0, INT_MAX)
-        if group_settings is not None and not isinstance(group_settings, GroupSettings):
-            raise UsageError(f"group_settings is {shown_argument(group_settings)}")
         check_number(connections_max_reauth_ms, "connections_max_reauth_ms", 0, INT_MAX)
         self.security = None if security is None else _checked_security(security)
         self.users = Users({} if security is None else security.users)
@@ -130,24 +134,47 @@ class ClusterState:
         self.purgatory = Purgatory(self.timers)
         self.turns = Turns()
         self.alive = set(self.brokers)
-        self.groups = GroupRegistry(
-            group_settings or GroupSettings(), self.timers, self._offsets_topic, self.storage
-        )
         self.replication = Replication(
             self.alive,
             self.timers,
             self.purgatory,
             delay_ms=replication_delay_ms,
-            on_leader=self.groups.on_leader,
+            on_leader=self._on_leader,
         )
-        self.transactional_ids: dict[str, tuple[int, int]] = {}
-        """Transactional id -> producer id and epoch."""
         self._epoch_ms = epoch_ms
         self._now_ms = now_ms
+        self.groups = self._new_groups(group_settings)
+        self.transactions = self._new_transactions(transaction_settings)
         self._next_producer_id = 0
         self._topic_count = 0
         self._moved_coordinators: dict[tuple[int, str], int] = {}
         self.timers.add(now_ms + RETENTION_CHECK_MS, self._retain)
+
+    def _new_groups(self, settings: GroupSettings | None) -> GroupRegistry:
+        if settings is not None and not isinstance(settings, GroupSettings):
+            raise UsageError(f"group_settings is {shown_argument(settings)}")
+        return GroupRegistry(
+            settings or GroupSettings(),
+            self.timers,
+            self._offsets_topic,
+            self.storage,
+            on_append=self.replication.on_append,
+            epoch_ms=self._epoch_ms,
+        )
+
+    def _new_transactions(self, settings: TransactionSettings | None) -> TransactionCoordinator:
+        if settings is not None and not isinstance(settings, TransactionSettings):
+            raise UsageError(f"transaction_settings is {shown_argument(settings)}")
+        return TransactionCoordinator(
+            settings or TransactionSettings(),
+            self.timers,
+            self.groups,
+            state_topic=self._state_topic,
+            find_partition=self._find_partition,
+            new_producer_id=self.new_producer_id,
+            on_append=self.replication.on_append,
+            epoch_ms=self._epoch_ms,
+        )
 
     # Time.
 
@@ -286,6 +313,7 @@ class ClusterState:
             self.purgatory.check(partition.name, self._now_ms)
         self.storage.on_topic_deleted(name, len(topic.partitions))
         self.groups.on_topic_deleted(name)
+        self.transactions.on_topic_deleted(self._now_ms)
 
     def topic_by_id(self, topic_id: bytes) -> Topic | None:
         """The topic with this id."""
@@ -293,9 +321,15 @@ class ClusterState:
 
     def partition(self, name: TopicPartition) -> Partition:
         """A partition. Raises `UsageError` if it is not there."""
+        partition = self._find_partition(name)
+        if partition is None:
+            raise UsageError(f"there is no partition {name}")
+        return partition
+
+    def _find_partition(self, name: TopicPartition) -> Partition | None:
         topic = self.topics.get(name.topic)
         if topic is None or not 0 <= name.partition < len(topic.partitions):
-            raise UsageError(f"there is no partition {name}")
+            return None
         return topic.partitions[name.partition]
 
     # Brokers and replicas, at a test's command.
@@ -373,6 +407,8 @@ class ClusterState:
         """The coordinator of a group (0), a transactional id (1) or a share group (2)."""
         if key_type == GROUP_KEY:
             return self.brokers.get(self.groups.partition(key).leader_id)
+        if key_type == TRANSACTION_KEY:
+            return self.brokers.get(self.transactions.partition(key).leader_id)
         moved = self._moved_coordinators.get((key_type, key))
         if moved in self.alive:
             return self.brokers[moved]
@@ -382,13 +418,16 @@ class ClusterState:
     def move_coordinator(self, key_type: int, key: str, broker_id: int) -> None:
         """Have another broker coordinate this group or transactional id.
 
-        All groups of the same partition of Kafka's own topic go with a group.
+        All others of the same partition of Kafka's own topic go with it.
 
         Raises:
             UsageError: the broker has no replica of that partition, or does not run.
         """
         if key_type == GROUP_KEY:
             self.move_leader(self.groups.partition(key).name, broker_id)
+            return
+        if key_type == TRANSACTION_KEY:
+            self.move_leader(self.transactions.partition(key).name, broker_id)
             return
         if broker_id not in self.alive:
             raise UsageError(f"broker {broker_id} cannot coordinate {key!r}: it does not run")
@@ -398,6 +437,14 @@ class ClusterState:
         """A producer id that is not in use."""
         self._next_producer_id += 1
         return (self.run_number << RUN_SHIFT) + self._next_producer_id
+
+    def stall_markers(self) -> None:
+        """Have transactions that end get no markers until `resume_markers`."""
+        self.transactions.stall_markers()
+
+    def resume_markers(self) -> None:
+        """Have all the markers written that were held back, and later ones at once."""
+        self.transactions.resume_markers(self._now_ms)
 
     # Groups, at a test's command.
 
@@ -421,6 +468,17 @@ class ClusterState:
             topic = self.create_topic(OFFSETS_TOPIC, partition_count)
         return topic
 
+    def _state_topic(self) -> Topic:
+        topic = self.topics.get(STATE_TOPIC)
+        if topic is None:
+            partition_count = self.transactions.settings.transaction_state_log_num_partitions
+            topic = self.create_topic(STATE_TOPIC, partition_count)
+        return topic
+
+    def _on_leader(self, partition: Partition, now_ms: int) -> None:
+        self.groups.on_leader(partition, now_ms)
+        self.transactions.on_leader(partition, now_ms)
+
     def _chosen(self, broker_id: int | None) -> Iterable[Broker]:
         return self.brokers.values() if broker_id is None else [self._broker(broker_id)]
 
@@ -436,6 +494,7 @@ class ClusterState:
     def _retain(self, now_ms: int) -> None:
         for partition in self._partitions():
             partition.log.retain(self._epoch_ms + now_ms)
+        self.transactions.expire(now_ms)
         self.timers.add(now_ms + RETENTION_CHECK_MS, self._retain)
 
 

@@ -276,6 +276,7 @@ def test_open_transactions_hold_the_last_stable_offset_and_aborted_ones_are_retu
     marker = log.append_marker(7, 0, is_commit=False, leader_epoch=0, now_ms=NOW_MS)
     log.high_watermark = log.log_end_offset
     assert log.last_stable_offset == 5
+    assert isinstance(marker, Appended)
     (aborted,) = log.aborted_between(0, 5)
     assert aborted == (7, 1, marker.base_offset)
     assert log.aborted_between(2, 5) == [aborted]

@@ -16,17 +16,22 @@ from typing import TYPE_CHECKING
 from uuid import UUID
 
 from pykclient.errors.broker import InvalidGroupIdError, NotCoordinatorError
+from pykclient.testing.fake.coordinator_log import append_records
 from pykclient.testing.fake.groups.group import GroupSnapshot
+from pykclient.testing.fake.groups.offset_records import offset_record
 from pykclient.testing.fake.groups.offsets import GroupOffsets
 from pykclient.testing.fake.topics import NO_LEADER
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
+    from pykclient.testing.fake.coordinator_log import OnAppend
     from pykclient.testing.fake.groups.group import Group, GroupSettings, Refusal
+    from pykclient.testing.fake.groups.offsets import CommittedOffset
     from pykclient.testing.fake.storage import Storage
     from pykclient.testing.fake.timers import TimingWheel
     from pykclient.testing.fake.topics import Partition, Topic
+    from pykclient.types import TopicPartition
 
 OFFSETS_TOPIC = "__consumer_offsets"
 
@@ -37,7 +42,8 @@ _INT_MIN = -(2**31)
 class GroupRegistry:
     """The groups. `offsets_topic()` returns Kafka's own topic, made when it is first wanted.
 
-    `storage` keeps what they commit.
+    `storage` keeps what they commit; `on_append` gets the partitions of that topic that were
+    written to. `epoch_ms` is the wall clock at time 0.
     """
 
     def __init__(
@@ -46,11 +52,16 @@ class GroupRegistry:
         timers: TimingWheel,
         offsets_topic: Callable[[], Topic],
         storage: Storage,
+        *,
+        on_append: OnAppend,
+        epoch_ms: int,
     ) -> None:
         self.settings = settings
         self.timers = timers
         self._offsets_topic = offsets_topic
         self._storage = storage
+        self._on_append = on_append
+        self._epoch_ms = epoch_ms
         self._groups: dict[str, Group] = {}
         self._offsets: dict[str, GroupOffsets] = {}
         self._member_count = 0
@@ -137,6 +148,42 @@ class GroupRegistry:
                 group.on_coordinator_lost(now_ms)
                 if partition.leader_id != NO_LEADER:
                     group.on_coordinator_gained(now_ms)
+
+    def hold(
+        self,
+        name: str,
+        offsets: Mapping[TopicPartition, CommittedOffset],
+        now_ms: int,
+        *,
+        producer_id: int,
+        producer_epoch: int,
+    ) -> None:
+        """Take offsets of a producer's transaction, which stand once that is committed."""
+        partition = self.partition(name)
+        wall_ms = self._epoch_ms + now_ms
+        append_records(
+            partition,
+            [offset_record(name, *each, wall_ms) for each in offsets.items()],
+            wall_ms,
+            producer_id=producer_id,
+            producer_epoch=producer_epoch,
+        )
+        for place_of_offset, committed in offsets.items():
+            self.offsets(name).hold(producer_id, place_of_offset, committed)
+        self._on_append(partition, now_ms)
+
+    def on_marker(self, producer_id: int, partition: Partition, *, is_commit: bool) -> None:
+        """A partition of Kafka's own topic has the marker that ends a producer's transaction.
+
+        The offsets in it stand, or never were, of all groups that are written there.
+        """
+        for name, offsets in self._offsets.items():
+            if self.partition(name) is not partition:
+                continue
+            if is_commit:
+                offsets.commit_held(producer_id)
+            else:
+                offsets.drop_held(producer_id)
 
     def on_topic_deleted(self, topic: str) -> None:
         """A topic is gone, and what was committed for it."""

@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING
 
 from pykclient.protocol.api_keys import ApiKey
 from pykclient.testing.fake.handlers import (
+    add_offsets_to_txn,
+    add_partitions_to_txn,
     api_versions,
     consumer_group_describe,
     consumer_group_heartbeat,
@@ -24,6 +26,9 @@ from pykclient.testing.fake.handlers import (
     describe_cluster,
     describe_configs,
     describe_groups,
+    describe_producers,
+    describe_transactions,
+    end_txn,
     fetch,
     find_coordinator,
     heartbeat,
@@ -33,6 +38,7 @@ from pykclient.testing.fake.handlers import (
     leave_group,
     list_groups,
     list_offsets,
+    list_transactions,
     metadata,
     offset_commit,
     offset_delete,
@@ -42,6 +48,8 @@ from pykclient.testing.fake.handlers import (
     sasl_authenticate,
     sasl_handshake,
     sync_group,
+    txn_offset_commit,
+    write_txn_markers,
 )
 
 if TYPE_CHECKING:
@@ -62,6 +70,14 @@ HANDLERS: dict[ApiKey, Handler[Request]] = {
     ApiKey.DELETE_TOPICS: delete_topics.HANDLER,
     ApiKey.DELETE_RECORDS: delete_records.HANDLER,
     ApiKey.INIT_PRODUCER_ID: init_producer_id.HANDLER,
+    ApiKey.ADD_PARTITIONS_TO_TXN: add_partitions_to_txn.HANDLER,
+    ApiKey.ADD_OFFSETS_TO_TXN: add_offsets_to_txn.HANDLER,
+    ApiKey.END_TXN: end_txn.HANDLER,
+    ApiKey.WRITE_TXN_MARKERS: write_txn_markers.HANDLER,
+    ApiKey.TXN_OFFSET_COMMIT: txn_offset_commit.HANDLER,
+    ApiKey.DESCRIBE_PRODUCERS: describe_producers.HANDLER,
+    ApiKey.DESCRIBE_TRANSACTIONS: describe_transactions.HANDLER,
+    ApiKey.LIST_TRANSACTIONS: list_transactions.HANDLER,
     ApiKey.OFFSET_FOR_LEADER_EPOCH: offset_for_leader_epoch.HANDLER,
     ApiKey.DESCRIBE_CONFIGS: describe_configs.HANDLER,
     ApiKey.INCREMENTAL_ALTER_CONFIGS: incremental_alter_configs.HANDLER,

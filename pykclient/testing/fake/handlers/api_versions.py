@@ -1,11 +1,12 @@
 """ApiVersions: which versions of which APIs a broker speaks.
 
 A version of ApiVersions itself that is not spoken gets a response in version 0 with the versions
-that are, so that any client gets on (KIP-511). Of Kafka's features only ``group.version`` is named,
-by which a client knows whether there are groups of KIP-848: no other one is here to be switched.
+that are, so that any client gets on (KIP-511). Of Kafka's features two are named: ``group.version``
+says whether there are groups of KIP-848, ``transaction.version`` whether each transaction has an
+epoch of its own (KIP-890). No other one is here to be switched.
 
 Owner: none; it holds no state.
-Source: KIP-511, KIP-584 (features), KAFKA-17011 (features from 0 on); Java classes
+Source: KIP-511, KIP-584 (features), KIP-890, KAFKA-17011 (features from 0 on); Java classes
 ``ApiVersionsRequest``, ``BrokerFeatures``.
 """
 
@@ -24,14 +25,18 @@ from pykclient.protocol.messages.api_versions import (
     SupportedFeatureKey,
 )
 from pykclient.testing.fake.handlers.handler import Handler
+from pykclient.testing.fake.transactions.settings import TRANSACTION_VERSION_MAX
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from pykclient.testing.fake.call import Call
     from pykclient.testing.fake.state import ClusterState
 
 GROUP_FEATURE = "group.version"
-CLASSIC_ONLY, CLASSIC_AND_CONSUMER = 0, 1
-"""The levels of that feature: the second has groups of KIP-848."""
+CLASSIC_AND_CONSUMER = 1
+"""The level of that feature that has groups of KIP-848."""
+TRANSACTION_FEATURE = "transaction.version"
 
 _NAME_FROM_VERSION = 3
 _FEATURES_FROM_ZERO_FROM_VERSION = 4
@@ -54,8 +59,14 @@ def handle(cluster: ClusterState, call: Call, request: ApiVersionsRequest) -> Ap
     )
     if call.session.authentication is not None:
         call.session.authentication.on_versions()
+    features: dict[str, tuple[int, int]] = {}
     if ApiKey.CONSUMER_GROUP_HEARTBEAT in spoken:
-        _name_features(response, call.version)
+        features[GROUP_FEATURE] = CLASSIC_AND_CONSUMER, CLASSIC_AND_CONSUMER
+    if ApiKey.END_TXN in spoken:
+        level = cluster.transactions.settings.transaction_version
+        features[TRANSACTION_FEATURE] = TRANSACTION_VERSION_MAX, level
+    if features:
+        _name_features(response, call.version, features)
     return response
 
 
@@ -64,12 +75,20 @@ def refuse(_: ClusterState, __: ApiVersionsRequest, error_code: int) -> ApiVersi
     return ApiVersionsResponse(error_code=error_code)
 
 
-def _name_features(response: ApiVersionsResponse, version: int) -> None:
-    """Say that there are groups of KIP-848; versions before 3 have no place for it."""
-    level = CLASSIC_AND_CONSUMER
+def _name_features(
+    response: ApiVersionsResponse, version: int, features: Mapping[str, tuple[int, int]]
+) -> None:
+    """Say up to which level features can be, and at which they are; 0 is not named.
+
+    Versions before 3 have no place for it.
+    """
     if version >= _FEATURES_FROM_ZERO_FROM_VERSION:  # older clients take no range from 0 on
-        response.supported_features = [SupportedFeatureKey(GROUP_FEATURE, CLASSIC_ONLY, level)]
-    response.finalized_features = [FinalizedFeatureKey(GROUP_FEATURE, level, level)]
+        response.supported_features = [
+            SupportedFeatureKey(name, 0, highest) for name, (highest, _) in features.items()
+        ]
+    response.finalized_features = [
+        FinalizedFeatureKey(name, level, level) for name, (_, level) in features.items() if level
+    ]
     response.finalized_features_epoch = _FEATURES_EPOCH
 
 

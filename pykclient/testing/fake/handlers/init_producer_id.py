@@ -1,52 +1,52 @@
 """InitProducerId: a producer id for an idempotent producer, and a new epoch for a transactional id.
 
 Owner: none; it holds no state.
-Source: KIP-98, KIP-360; Java class ``TransactionCoordinator.handleInitProducerId``.
+Source: KIP-98, KIP-360 (expected epochs), KIP-588 (PRODUCER_FENCED); Java class
+``TransactionCoordinator``.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from pykclient.errors.broker import (
-    InvalidRequestError,
-    InvalidTransactionTimeoutError,
-    NotCoordinatorError,
-)
+from pykclient.errors.broker import InvalidRequestError
 from pykclient.protocol.messages.init_producer_id import (
     InitProducerIdRequest,
     InitProducerIdResponse,
 )
 from pykclient.testing.fake.handlers.handler import Handler
+from pykclient.testing.fake.handlers.verification import fencing_code
+from pykclient.testing.fake.transactions.metadata import NO_PRODUCER, ProducerIdentity
 
 if TYPE_CHECKING:
     from pykclient.testing.fake.call import Call
     from pykclient.testing.fake.state import ClusterState
 
-_TRANSACTION = 1
-TRANSACTION_TIMEOUT_MS_MAX = 900_000
-EPOCH_MAX = 2**15 - 2
+_FENCED_FROM_VERSION = 4
 
 
 def handle(
     cluster: ClusterState, call: Call, request: InitProducerIdRequest
 ) -> InitProducerIdResponse:
     """Give out an id."""
+    given = ProducerIdentity(request.producer_id, request.producer_epoch)
+    if -1 in given and given != NO_PRODUCER:
+        return refuse(cluster, request, InvalidRequestError.code)
     name = request.transactional_id
     if name is None:
         return InitProducerIdResponse(producer_id=cluster.new_producer_id(), producer_epoch=0)
-    if not name:
-        return refuse(cluster, request, InvalidRequestError.code)
-    coordinator = cluster.coordinator(_TRANSACTION, name)
-    if coordinator is None or coordinator.id != call.broker_id:
-        return refuse(cluster, request, NotCoordinatorError.code)
-    if not 0 < request.transaction_timeout_ms <= TRANSACTION_TIMEOUT_MS_MAX:
-        return refuse(cluster, request, InvalidTransactionTimeoutError.code)
-    producer_id, epoch = cluster.transactional_ids.get(name, (-1, -1))
-    if producer_id < 0 or epoch >= EPOCH_MAX:
-        producer_id, epoch = cluster.new_producer_id(), -1
-    cluster.transactional_ids[name] = producer_id, epoch + 1
-    return InitProducerIdResponse(producer_id=producer_id, producer_epoch=epoch + 1)
+    transactions = cluster.transactions
+    expected = None if given == NO_PRODUCER else given
+    # What no coordinator would take is refused by any broker.
+    refusal = transactions.check_initialize(name, request.transaction_timeout_ms)
+    refusal = refusal or transactions.check_coordinator(call.broker_id, name)
+    if refusal is not None:
+        return refuse(cluster, request, refusal.code)
+    begun = transactions.initialize(name, expected, request.transaction_timeout_ms, cluster.now_ms)
+    if isinstance(begun, type):
+        code = fencing_code(begun, call, _FENCED_FROM_VERSION)
+        return refuse(cluster, request, code)
+    return InitProducerIdResponse(producer_id=begun.producer_id, producer_epoch=begun.epoch)
 
 
 def refuse(_: ClusterState, __: InitProducerIdRequest, error_code: int) -> InitProducerIdResponse:

@@ -1,20 +1,24 @@
 """Produce: batches are appended by the leader; with acks=all the response waits for the replicas.
 
 Owner: a `_Production` belongs to its call; the module holds no state.
-Source: KIP-98, KIP-467 (record errors), KIP-516 (topic ids), KIP-951 (new leaders); Java class
-``ReplicaManager.appendRecords``, ``DelayedProduce``.
+Source: KIP-98, KIP-467 (record errors), KIP-516 (topic ids), KIP-890 (transactions), KIP-951 (new
+leaders); Java class ``ReplicaManager.appendRecords``, ``DelayedProduce``.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from pykclient.errors.base import CorruptRecordError
 from pykclient.errors.broker import (
+    ConcurrentTransactionsError,
+    CoordinatorNotAvailableError,
     InvalidRequiredAcksError,
     NotEnoughReplicasAfterAppendError,
     NotEnoughReplicasError,
     NotLeaderOrFollowerError,
     RequestTimedOutError,
+    TransactionalIdAuthorizationFailedError,
     UnknownTopicIdError,
     UnknownTopicOrPartitionError,
 )
@@ -28,13 +32,20 @@ from pykclient.protocol.messages.produce import (
     TopicProduceData,
     TopicProduceResponse,
 )
+from pykclient.records.batch import RecordBatch
 from pykclient.testing.fake.handlers.handler import Handler
 from pykclient.testing.fake.handlers.leadership import find_partition, led_partition
+from pykclient.testing.fake.handlers.verification import Verification, verify
 from pykclient.testing.fake.log import Refused
 from pykclient.testing.fake.timers import DelayedOperation
+from pykclient.testing.fake.transactions.metadata import ProducerIdentity
+from pykclient.types import TopicPartition
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from pykclient.testing.fake.call import Call
+    from pykclient.testing.fake.groups.group import Refusal
     from pykclient.testing.fake.state import ClusterState
     from pykclient.testing.fake.topics import Partition
 
@@ -42,6 +53,7 @@ ALL, NONE, LEADER = -1, 0, 1
 IDS_FROM_VERSION = 13
 LEADERS_FROM_VERSION = 10
 NO_OFFSET = -1
+_ABORTABLE_FROM_VERSION = 11
 
 
 class _Waiting:
@@ -82,6 +94,8 @@ class _Production:
         self._call = call
         self._request = request
         self._waiting: list[_Waiting] = []
+        self._verification = Verification.of(call.version, _ABORTABLE_FROM_VERSION)
+        self._unverified = _unverified(cluster, call, request, self._verification)
         self._response = ProduceResponse(
             responses=[self._topic(topic) for topic in request.topic_data]
         )
@@ -114,8 +128,8 @@ class _Production:
     def _topic(self, data: TopicProduceData) -> TopicProduceResponse:
         name, error_code = data.name, UnknownTopicOrPartitionError.code
         if self._call.version >= IDS_FROM_VERSION:
-            topic = self._cluster.topic_by_id(data.topic_id)
-            name, error_code = ("" if topic is None else topic.name), UnknownTopicIdError.code
+            name = _topic_name(self._cluster, self._call, data)
+            error_code = UnknownTopicIdError.code
         responses = [
             self._partition(name, each)
             if name in self._cluster.topics
@@ -133,10 +147,15 @@ class _Production:
             return _refused(data, partition.code)
         if self._request.acks == ALL and len(partition.isr) < self._min_isr(topic):
             return _refused(data, NotEnoughReplicasError.code)
+        refusal = self._unverified.get(partition.name)
+        if refusal is not None:
+            return _refused(data, refusal.code)
         appended = partition.log.append(
             bytes(data.records or b""),
             leader_epoch=partition.leader_epoch,
             now_ms=cluster.wall_ms,
+            begins_at_zero=partition.name in self._unverified
+            and self._verification is Verification.ADD,
         )
         if isinstance(appended, Refused):
             return _refused(data, appended.error.code, appended.reason)
@@ -205,6 +224,9 @@ class _Production:
 
 def handle(cluster: ClusterState, call: Call, request: ProduceRequest) -> ProduceResponse | None:
     """Append, and respond as soon as `acks` allows."""
+    is_transactional = any(True for _ in _transactional_batches(cluster, call, request))
+    if is_transactional and request.transactional_id is None:
+        return refuse(cluster, request, TransactionalIdAuthorizationFailedError.code)
     if request.acks not in (ALL, NONE, LEADER):
         return refuse(cluster, request, InvalidRequiredAcksError.code)
     return _Production(cluster, call, request).run()
@@ -222,6 +244,62 @@ def refuse(_: ClusterState, request: ProduceRequest, error_code: int) -> Produce
             for topic in request.topic_data
         ]
     )
+
+
+def _topic_name(cluster: ClusterState, call: Call, data: TopicProduceData) -> str:
+    """The topic's name, empty for an id that there is not."""
+    if call.version < IDS_FROM_VERSION:
+        return data.name
+    topic = cluster.topic_by_id(data.topic_id)
+    return "" if topic is None else topic.name
+
+
+def _transactional_batches(
+    cluster: ClusterState, call: Call, request: ProduceRequest
+) -> Iterator[tuple[TopicPartition, RecordBatch]]:
+    """The batches of transactions; one that is damaged is refused when it is appended."""
+    for topic in request.topic_data:
+        name = _topic_name(cluster, call, topic)
+        for data in topic.partition_data:
+            records = memoryview(bytes(data.records or b""))
+            try:
+                batch = RecordBatch(records, topic=name, partition=data.index, check_crcs=False)
+            except CorruptRecordError:
+                continue
+            if batch.is_transactional and batch.producer_id >= 0:
+                yield TopicPartition(name, data.index), batch
+
+
+def _unverified(
+    cluster: ClusterState, call: Call, request: ProduceRequest, verification: Verification
+) -> dict[TopicPartition, Refusal | None]:
+    """Why partitions cannot be written to, which have to be in the transaction first (KIP-890).
+
+    None is for one that is in it by now. Where the producer has written before there is no need.
+    """
+    new: dict[TopicPartition, None] = {}
+    producer: ProducerIdentity | None = None
+    for name, batch in _transactional_batches(cluster, call, request):
+        partition = led_partition(cluster, call.broker_id, *name)
+        batch_producer = ProducerIdentity(batch.producer_id, batch.producer_epoch)
+        is_open = isinstance(partition, type) or partition.log.producers.has_open_transaction(
+            *batch_producer
+        )
+        if not is_open:
+            producer, new[name] = batch_producer, None
+    if producer is None:
+        return {}
+    found = verify(
+        cluster, request.transactional_id or "", producer, new, verification=verification
+    )
+    return {name: _for_producers(refusal, verification) for name, refusal in found.items()}
+
+
+def _for_producers(refusal: Refusal | None, verification: Verification) -> Refusal | None:
+    """What producers get: older ones would not send a batch again for a coordinator's error."""
+    is_late = refusal is ConcurrentTransactionsError and verification is not Verification.ADD
+    is_passing = is_late or refusal is CoordinatorNotAvailableError
+    return NotEnoughReplicasError if is_passing else refusal
 
 
 def _refused(

@@ -14,7 +14,7 @@ from pykclient.protocol.messages.init_producer_id import (
     InitProducerIdResponse,
 )
 from pykclient.testing import FakeCluster
-from pykclient.testing.fake.handlers.init_producer_id import EPOCH_MAX
+from pykclient.testing.fake.transactions.metadata import EPOCH_MAX
 from tests.testing.fake.requests import coordinator_id, response_to
 
 TRANSACTIONAL_ID = 1

@@ -1,0 +1,177 @@
+"""TxnOffsetCommit: offsets that stand once the producer's transaction is committed.
+
+Owner: none; it holds no state.
+Source: KIP-98, KIP-447 (members and generations), KIP-890; Java classes ``OffsetMetadataManager``,
+``GroupCoordinatorService``.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from pykclient.errors.broker import (
+    ConcurrentTransactionsError,
+    CoordinatorLoadInProgressError,
+    CoordinatorNotAvailableError,
+    IllegalGenerationError,
+    InvalidGroupIdError,
+    OffsetMetadataTooLargeError,
+    StaleMemberEpochError,
+    UnknownTopicOrPartitionError,
+)
+from pykclient.protocol.messages.txn_offset_commit import (
+    TxnOffsetCommitRequest,
+    TxnOffsetCommitResponse,
+    TxnOffsetCommitResponsePartition,
+    TxnOffsetCommitResponseTopic,
+)
+from pykclient.testing.fake.groups.classic.group import ClassicGroup
+from pykclient.testing.fake.groups.offsets import CommittedOffset
+from pykclient.testing.fake.groups.registry import utf16_unit_count
+from pykclient.testing.fake.handlers.handler import Handler
+from pykclient.testing.fake.handlers.leadership import find_partition
+from pykclient.testing.fake.handlers.verification import Verification, verify
+from pykclient.testing.fake.transactions.metadata import ProducerIdentity
+from pykclient.types import TopicPartition
+
+if TYPE_CHECKING:
+    from pykclient.protocol.messages.txn_offset_commit import TxnOffsetCommitRequestTopic
+    from pykclient.testing.fake.call import Call
+    from pykclient.testing.fake.groups.group import Refusal
+    from pykclient.testing.fake.state import ClusterState
+
+_LOADING_FROM_VERSION = 2
+_ABORTABLE_FROM_VERSION = 4
+
+
+def handle(
+    cluster: ClusterState, call: Call, request: TxnOffsetCommitRequest
+) -> TxnOffsetCommitResponse:
+    """Hold the offsets of partitions that exist, if the group lets this member commit."""
+    offsets, codes = _sorted_out(cluster, request)
+    names = [*offsets, *(name for name, code in codes.items() if code == _TOO_LARGE)]
+    if names:
+        refusal = _check(cluster, call, request, names)
+        if refusal is None:
+            _hold(cluster, request, offsets)
+        else:
+            if refusal is CoordinatorLoadInProgressError and call.version < _LOADING_FROM_VERSION:
+                refusal = CoordinatorNotAvailableError
+            codes.update(dict.fromkeys(names, refusal.code))
+    return _response(request, codes)
+
+
+def refuse(
+    _: ClusterState, request: TxnOffsetCommitRequest, error_code: int
+) -> TxnOffsetCommitResponse:
+    """Refuse every partition."""
+    names = [name for topic in request.topics for name in _names(topic)]
+    return _response(request, dict.fromkeys(names, error_code))
+
+
+_TOO_LARGE = OffsetMetadataTooLargeError.code
+
+
+def _names(topic: TxnOffsetCommitRequestTopic) -> list[TopicPartition]:
+    return [TopicPartition(topic.name, each.partition_index) for each in topic.partitions]
+
+
+def _response(
+    request: TxnOffsetCommitRequest, codes: dict[TopicPartition, int]
+) -> TxnOffsetCommitResponse:
+    return TxnOffsetCommitResponse(
+        topics=[
+            TxnOffsetCommitResponseTopic(
+                topic.name,
+                [
+                    TxnOffsetCommitResponsePartition(name.partition, codes.get(name, 0))
+                    for name in _names(topic)
+                ],
+            )
+            for topic in request.topics
+        ]
+    )
+
+
+def _sorted_out(
+    cluster: ClusterState, request: TxnOffsetCommitRequest
+) -> tuple[dict[TopicPartition, CommittedOffset], dict[TopicPartition, int]]:
+    """What may be committed, and the codes of what may not."""
+    offsets: dict[TopicPartition, CommittedOffset] = {}
+    codes: dict[TopicPartition, int] = {}
+    size_max = cluster.groups.settings.offset_metadata_max_bytes
+    for topic in request.topics:
+        for name, each in zip(_names(topic), topic.partitions, strict=True):
+            metadata = each.committed_metadata or ""
+            if find_partition(cluster.topics.get(name.topic), name.partition) is None:
+                codes[name] = UnknownTopicOrPartitionError.code
+            elif utf16_unit_count(metadata) > size_max:
+                codes[name] = _TOO_LARGE
+            else:
+                offsets[name] = CommittedOffset(
+                    each.committed_offset, each.committed_leader_epoch, metadata
+                )
+    return offsets, codes
+
+
+def _check(
+    cluster: ClusterState,
+    call: Call,
+    request: TxnOffsetCommitRequest,
+    names: list[TopicPartition],
+) -> Refusal | None:
+    groups, name = cluster.groups, request.group_id
+    if not name:
+        return InvalidGroupIdError
+    refusal = groups.check_coordinator(call.broker_id, name) or _verified(cluster, call, request)
+    if refusal is not None:
+        return refusal
+    group = groups.find(name)
+    if group is None and request.generation_id >= 0:
+        return IllegalGenerationError
+    if group is None:
+        group = ClassicGroup(name, groups)
+        groups.put(group)
+    refusal = group.check_commit(
+        request.member_id,
+        request.generation_id,
+        instance_id=request.group_instance_id,
+        is_transactional=True,
+        version=call.version,
+        partitions=names,
+    )
+    if refusal is None:
+        group.on_commit(request.member_id, cluster.now_ms)
+    return IllegalGenerationError if refusal is StaleMemberEpochError else refusal
+
+
+def _verified(cluster: ClusterState, call: Call, request: TxnOffsetCommitRequest) -> Refusal | None:
+    """Why the group's offsets are in no transaction of this producer."""
+    partition = cluster.groups.partition(request.group_id)
+    producer = ProducerIdentity(request.producer_id, request.producer_epoch)
+    if partition.log.producers.has_open_transaction(*producer):
+        return None
+    verification = Verification.of(call.version, _ABORTABLE_FROM_VERSION)
+    refusal = verify(
+        cluster, request.transactional_id, producer, [partition.name], verification=verification
+    )[partition.name]
+    is_late = refusal is ConcurrentTransactionsError and verification is not Verification.ADD
+    return CoordinatorNotAvailableError if is_late else refusal
+
+
+def _hold(
+    cluster: ClusterState,
+    request: TxnOffsetCommitRequest,
+    offsets: dict[TopicPartition, CommittedOffset],
+) -> None:
+    if offsets:
+        cluster.groups.hold(
+            request.group_id,
+            offsets,
+            cluster.now_ms,
+            producer_id=request.producer_id,
+            producer_epoch=request.producer_epoch,
+        )
+
+
+HANDLER = Handler(TxnOffsetCommitRequest, handle, refuse)

@@ -1,0 +1,90 @@
+"""Whether a partition is in a producer's transaction: what its leader has from the coordinator.
+
+Since KIP-890 a batch or an offset that begins a transaction in a partition is not taken without.
+Newer clients leave it to the leader to add the partition; what older ones get in place of errors
+that they do not know is decided here.
+
+Owner: none; it holds no state.
+Source: KIP-890; Java class ``AddPartitionsToTxnManager``.
+"""
+
+from __future__ import annotations
+
+from enum import Enum
+from typing import TYPE_CHECKING
+
+from pykclient.errors.broker import (
+    CoordinatorNotAvailableError,
+    InvalidProducerEpochError,
+    InvalidTxnStateError,
+    ProducerFencedError,
+    TransactionAbortableError,
+)
+from pykclient.testing.fake.topics import NO_LEADER
+from pykclient.testing.fake.transactions.metadata import BUMPING_VERSION
+
+if TYPE_CHECKING:
+    from collections.abc import Collection
+
+    from pykclient.testing.fake.call import Call
+    from pykclient.testing.fake.groups.group import Refusal
+    from pykclient.testing.fake.state import ClusterState
+    from pykclient.testing.fake.transactions.metadata import ProducerIdentity
+    from pykclient.types import TopicPartition
+
+
+class Verification(Enum):
+    """What the leader of a partition does, by the version of the client's request."""
+
+    DEFAULT = "to verify"
+    ABORTABLE = "to verify, and to say TRANSACTION_ABORTABLE"
+    ADD = "to add the partition"
+
+    @classmethod
+    def of(cls, version: int, abortable_from: int) -> Verification:
+        """That of a request; the version after `abortable_from` has partitions added."""
+        if version > abortable_from:
+            return cls.ADD
+        return cls.ABORTABLE if version == abortable_from else cls.DEFAULT
+
+
+def verify(
+    cluster: ClusterState,
+    transactional_id: str,
+    producer: ProducerIdentity,
+    partitions: Collection[TopicPartition],
+    *,
+    verification: Verification,
+) -> dict[TopicPartition, Refusal | None]:
+    """Why each partition must not be written to; None where it may be."""
+    transactions = cluster.transactions
+    if not (partitions and transactions.settings.transaction_partition_verification_enable):
+        return dict.fromkeys(partitions)
+    if transactions.partition(transactional_id).leader_id == NO_LEADER:
+        return dict.fromkeys(partitions, CoordinatorNotAvailableError)
+    if verification is Verification.ADD:
+        refusal = transactions.add(
+            transactional_id,
+            producer,
+            partitions,
+            version=BUMPING_VERSION,
+            now_ms=cluster.now_ms,
+        )
+        refusals = dict.fromkeys(partitions, refusal)
+    else:
+        refusals = transactions.verify(transactional_id, producer, partitions)
+    return {name: _translated(refusal, verification) for name, refusal in refusals.items()}
+
+
+def _translated(refusal: Refusal | None, verification: Verification) -> Refusal | None:
+    if refusal is ProducerFencedError:
+        return InvalidProducerEpochError
+    if refusal is TransactionAbortableError and verification is Verification.DEFAULT:
+        return InvalidTxnStateError
+    return refusal
+
+
+def fencing_code(refusal: Refusal, call: Call, fenced_from: int) -> int:
+    """The code of a refusal, for clients that may not know PRODUCER_FENCED (KIP-588)."""
+    is_unknown = refusal is ProducerFencedError and call.version < fenced_from
+    return InvalidProducerEpochError.code if is_unknown else refusal.code

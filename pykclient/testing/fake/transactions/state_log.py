@@ -1,0 +1,53 @@
+"""The records of ``__transaction_state``: one for each change of a transactional id.
+
+Owner: none; it holds no state.
+Source: KIP-98, KIP-890 (version 1 of the value); Java class ``TransactionLog``.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from pykclient.protocol.messages.transaction_records import (
+    PartitionsSchema,
+    TransactionLogKey,
+    TransactionLogValue,
+)
+from pykclient.testing.fake.coordinator_log import CoordinatorRecord, encode
+from pykclient.testing.fake.transactions.metadata import NO_ID, TransactionState
+
+if TYPE_CHECKING:
+    from pykclient.testing.fake.transactions.metadata import TransactionMetadata
+
+STATE_TOPIC: Final = "__transaction_state"
+_KEY_VERSION: Final = 0
+
+
+def state_record(metadata: TransactionMetadata, value_version: int) -> CoordinatorRecord:
+    """What the log has of a transactional id; one that is dead is gone.
+
+    Version 0 of the value has no place for what KIP-890 needs.
+    """
+    key = encode(TransactionLogKey(metadata.transactional_id), _KEY_VERSION)
+    if metadata.state is TransactionState.DEAD:
+        return CoordinatorRecord(key, None)
+    topics: dict[str, list[int]] = {}
+    for topic, number in metadata.partitions:
+        topics.setdefault(topic, []).append(number)
+    is_flexible = value_version >= 1
+    value = TransactionLogValue(
+        producer_id=metadata.producer.producer_id,
+        previous_producer_id=metadata.previous_producer_id if is_flexible else NO_ID,
+        next_producer_id=metadata.next_producer_id if is_flexible else NO_ID,
+        producer_epoch=metadata.producer.epoch,
+        transaction_timeout_ms=metadata.timeout_ms,
+        transaction_status=metadata.state.number,
+        # Kafka has null, not an empty list, where nothing was ever added.
+        transaction_partitions=None
+        if metadata.state is TransactionState.EMPTY
+        else [PartitionsSchema(topic, numbers) for topic, numbers in topics.items()],
+        transaction_last_update_timestamp_ms=metadata.updated_ms,
+        transaction_start_timestamp_ms=metadata.started_ms,
+        client_transaction_version=metadata.version if is_flexible else 0,
+    )
+    return CoordinatorRecord(key, encode(value, value_version))
