@@ -97,7 +97,7 @@ class LagListener(StreamingQueryListener):
     read is fetched from the brokers, for `FIRST_UNREAD_S_MAX` seconds at most; without them, and
     where brokers do not respond, lag in seconds is None. With `registry` lag is in the gauges
     ``pykafka_lag_offsets`` and ``pykafka_lag_seconds``, labelled by query, topic and partition
-    (``pip install 'pykclient[prometheus]'``). A query that reads something else has no lag.
+    (``pip install prometheus-client``). A query that reads something else has no lag.
 
     Raises: `ConfigError` for a bad option, and ImportError where prometheus_client is missing.
     """

@@ -102,5 +102,5 @@ def _check_pyspark() -> None:
 
         raise UsageError(
             f"Format 'pykafka' needs PySpark {'.'.join(map(str, PYSPARK_VERSION_MIN))} or newer, "
-            f"and this is {pyspark.__version__}: pip install --upgrade 'pykclient[spark]'"
+            f"and this is {pyspark.__version__}: pip install --upgrade 'pyspark[connect]'"
         )

@@ -48,6 +48,7 @@ def refusal(config: type[ClientConfig], key: str, value: object) -> str:
         (ConsumerConfig, "fetch.min.byte", "fetch.min.bytes"),
         (ConsumerConfig, "recieve_max_bytes", "receive_max_bytes"),
         (AdminConfig, "retires", "retries"),
+        (ConsumerConfig, "sasl_plain_pasword", "sasl_plain_password"),
     ],
 )
 def test_the_error_of_a_misspelled_key_names_the_right_one(

@@ -17,7 +17,9 @@ from typing import TYPE_CHECKING, Final
 from pykclient.errors.base import ConfigError
 
 CHOICES: Final = ("pure", "compiled")
-CURE: Final = "install a C compiler and pykclient again without pip's cache"
+CURE: Final = (
+    "install a C compiler, and pykclient from its source (a checkout or sdist) without pip's cache"
+)
 
 
 def choose(wanted: str | None) -> tuple[str, str | None]:

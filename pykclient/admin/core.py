@@ -31,6 +31,7 @@ from pykclient.errors import (
     UnsupportedVersionError,
 )
 from pykclient.network.broker.client import NetworkClient
+from pykclient.network.broker.errors import both
 from pykclient.network.cluster.metadata import Metadata
 from pykclient.network.drive import Until, now_ms
 from pykclient.network.engine import Engine
@@ -289,5 +290,5 @@ class AdminCore:
         return call.values
 
     def _why_unfinished(self, call: AdminCall[KeyT, ValueT]) -> str:
-        reasons = [] if call.last_error is None else [str(call.last_error)]
-        return "; ".join(filter(None, [*reasons, self._client.describe_failures()]))
+        reason = "" if call.last_error is None else str(call.last_error)
+        return both(reason, self._client.describe_failures())

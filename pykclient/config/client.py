@@ -210,7 +210,10 @@ class ClientConfig(SecurityConfig):
             setting = cls.setting_of(spelling)
             if setting is None:
                 complaint = explain_unknown(
-                    cls.client, spelling, value, [s.key for s in cls.settings()]
+                    cls.client,
+                    spelling,
+                    value,
+                    [name for s in cls.settings() for name in (s.key, *s.aliases)],
                 )
                 if complaint is not None:
                     is_plain = "." in spelling or (is_dotted and "_" not in spelling)

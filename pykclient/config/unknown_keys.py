@@ -195,7 +195,7 @@ GONE: Final[dict[str, str]] = {
         ),
         "Brokers that throttle are logged.": "throttle_cb",
         "Errors are raised by the call that they concern.": "error_cb",
-        "A Consumer has metrics(); the other clients have none so far.": (
+        "Remove it: a Consumer has metrics(); the other clients have none so far.": (
             "stats_cb statistics_interval_ms metrics_enabled metric_group_prefix"
         ),
         "current_lag() of a Consumer is 0 at a partition's end.": "enable_partition_eof",

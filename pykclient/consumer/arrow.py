@@ -49,7 +49,7 @@ def arrow_batch(spans: Sequence[RecordSpan], wanted: Collection[str]) -> pyarrow
     try:
         import pyarrow as pa
     except ImportError as error:
-        raise UsageError("poll_arrow needs pyarrow: pip install 'pykclient[arrow]'") from error
+        raise UsageError("poll_arrow needs pyarrow: pip install pyarrow") from error
 
     filled = accel.arrow_buffers([span.columns for span in spans], wanted=wanted)
     count = filled.record_count

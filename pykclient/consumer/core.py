@@ -47,7 +47,7 @@ from pykclient.network.interrupts import leaves_whole
 from pykclient.network.io.canonical import with_canonical_names
 from pykclient.network.io.secured import secured
 from pykclient.network.io.selector import SelectorPort
-from pykclient.network.live_client import LiveClient, describe_client
+from pykclient.network.live_client import LiveClient, describe_client, explain_keywords
 from pykclient.types import OffsetAndMetadata, TopicPartition
 
 if TYPE_CHECKING:
@@ -104,6 +104,7 @@ def public_call(
             if waiting.close_request:
                 waiting.raise_if_closed()
         except BaseException as error:
+            explain_keywords(error, keywords)
             if is_inside:
                 guard.inside = None
                 if waiting.close_request and isinstance(error, Exception):

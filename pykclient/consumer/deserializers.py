@@ -113,7 +113,7 @@ def _error(span: RecordSpan, failure: _Failure) -> RecordDeserializationError:
     return RecordDeserializationError(
         f"{span.partition}: {failure.what}_deserializer failed on the {failure.what} of the record "
         f"at offset {offset}: {describe_cause(failure.cause)}; the position stays there, seek() to "
-        f"{offset + 1} skips it, and this error has its raw bytes",
+        f"{offset + 1} skips it, on_record_error='skip' all such records; this error has its bytes",
         topic=topic,
         partition=partition,
         offset=offset,

@@ -260,9 +260,10 @@ class SubscriptionState:
         """Return an assigned partition; raise `UsageError` for another."""
         assigned = self._assigned.get(partition)
         if assigned is None:
-            raise UsageError(
-                f"{partition} is not assigned to this consumer; call assign() with it first"
-            )
+            cure = "call assign() with it first"
+            if self.is_by_group:
+                cure = "poll until the group has assigned it, or look at it in on_assigned"
+            raise UsageError(f"{partition} is not assigned to this consumer; {cure}")
         return assigned
 
     def require_all(self, partitions: Iterable[TopicPartition] | None) -> list[AssignedPartition]:

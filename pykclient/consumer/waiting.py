@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Final
 
 from pykclient.consumer.fetch.stalls import unknown_partition
 from pykclient.errors import ClosedError, KafkaTimeoutError, WakeupError
+from pykclient.network.broker.errors import both
 from pykclient.network.drive import Until, now_ms
 from pykclient.network.log import LongWaits
 
@@ -127,5 +128,4 @@ class Waiting:
         return False
 
     def _why(self, error: KafkaError | None) -> str:
-        reasons = ("" if error is None else str(error), self._client.describe_failures())
-        return "; ".join(filter(None, reasons))
+        return both("" if error is None else str(error), self._client.describe_failures())

@@ -32,6 +32,7 @@ INSTEAD: Final[dict[str, dict[str, str]]] = {
         "getone": "use poll(timeout, 1)",
         "getmany": "use poll(timeout)",
         "get_watermark_offsets": "use beginning_offsets(partitions) and end_offsets(partitions)",
+        "topics": "use list_topics()",
         "highwater": "use current_lag(partition), or end_offsets(partitions)",
         "partitions_for_topic": "use partitions_for(topic)",
         "store_offsets": "use store_offset(record)",
@@ -53,6 +54,20 @@ INSTEAD: Final[dict[str, dict[str, str]]] = {
     },
 }
 """What takes the place of other clients' methods, by the names of the classes here."""
+
+
+_LISTENER: Final = "give listener=RebalanceListener(on_assigned=, on_revoked=, on_lost=)"
+_COMMITS: Final = "commit() waits, and commit_async() does not"
+KEYWORDS_INSTEAD: Final = {
+    "timeout_ms": "the time is timeout, in seconds",
+    "num_messages": "give max_records",
+    "message": "give the record, as the first argument",
+    "asynchronous": _COMMITS,
+    "on_assign": _LISTENER,
+    "on_revoke": _LISTENER,
+    "on_lost": _LISTENER,
+}
+"""What takes the place of other clients' arguments of a consumer's methods, by their names."""
 
 
 class _Elsewhere:
@@ -88,6 +103,14 @@ class LiveClient:
             f"process. Send its settings (a dict, or functools.partial({kind}, ...)) and make one "
             f"where it is used"
         )
+
+
+def explain_keywords(error: BaseException, keywords: Iterable[str]) -> None:
+    """Have a refused call say what takes the place of the arguments that other clients have."""
+    if type(error) is TypeError and "unexpected keyword argument" in str(error):
+        for name in keywords:
+            if name in KEYWORDS_INSTEAD:
+                error.add_note(f"There is no {name} here: {KEYWORDS_INSTEAD[name]}.")
 
 
 def explain_methods_of_others(kind: type[LiveClient]) -> None:

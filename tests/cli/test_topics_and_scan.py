@@ -308,7 +308,7 @@ def test_without_pyarrow_the_cure_is_named(
     result = run("scan", "-t", topic)
     assert (result.status, result.complaint) == (
         1,
-        "pykclient: scan needs pyarrow: pip install 'pykclient[cli]'\n",
+        "pykclient: scan needs pyarrow: pip install pyarrow\n",
     )
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -18,6 +18,7 @@ from pykclient.errors import (
     UnknownTopicOrPartitionError,
     UsageError,
 )
+from pykclient.network import live_client
 from pykclient.protocol.messages.metadata import (
     MetadataRequest,
     MetadataResponse,
@@ -50,6 +51,25 @@ def test_offsets_are_requested_without_an_assignment(port: ServingPort) -> None:
 def test_a_time_that_no_record_can_have_is_refused(consumer: Consumer, timestamp_ms: int) -> None:
     with pytest.raises(UsageError, match="beginning_offsets"):
         consumer.offsets_for_times({A: timestamp_ms})
+
+
+@pytest.mark.promise("other clients' names and methods are errors with what takes their place")
+def test_an_argument_of_another_client_is_an_error_with_the_one_here(consumer: Consumer) -> None:
+    calls: list[tuple[str, dict[str, Any]]] = [
+        ("poll", {"timeout_ms": 100}),
+        ("commit", {"message": None, "asynchronous": False}),
+        ("subscribe", {"topics": ["t"], "on_assign": print}),
+    ]
+    for method, arguments in calls:
+        with pytest.raises(TypeError, match="unexpected keyword argument") as caught:
+            getattr(consumer, method)(**arguments)
+        wanted = [name for name in arguments if name in live_client.KEYWORDS_INSTEAD]
+        assert caught.value.__notes__ == [
+            f"There is no {name} here: {live_client.KEYWORDS_INSTEAD[name]}." for name in wanted
+        ]
+    with pytest.raises(TypeError) as caught:
+        consumer.poll(timeouts=1)  # type: ignore[call-arg]
+    assert not hasattr(caught.value, "__notes__"), "of a name that no client has"
 
 
 def test_topics_and_partitions_are_reported(consumer: Consumer) -> None:

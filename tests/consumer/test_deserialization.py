@@ -87,6 +87,7 @@ def test_a_first_record_that_cannot_be_read_is_reported_with_its_raw_bytes(
     assert (error.timestamp_ms, error.headers) == (TIMESTAMP_MS, (("trace", b"1"),))
     assert f"{what}_deserializer" in str(error)
     assert "seek() to 6" in str(error)
+    assert "on_record_error='skip'" in str(error)
     assert isinstance(error.__cause__, ValueError)
 
 

@@ -55,6 +55,13 @@ def test_what_is_not_assigned_cannot_be_named(subscription: SubscriptionState) -
         subscription.set_limits({C: 1})
 
 
+def test_what_a_group_has_not_assigned_yet_has_a_cure_that_is_not_assign() -> None:
+    subscription = SubscriptionState()
+    subscription.subscribe(["t"])
+    with pytest.raises(UsageError, match=r"t-2 is not assigned to this consumer; poll until"):
+        subscription.require(C)
+
+
 def test_a_seek_voids_what_was_requested_before(subscription: SubscriptionState) -> None:
     assigned = subscription.require(A)
     subscription.await_reset(assigned, OffsetReset.LATEST)

@@ -13,7 +13,7 @@ from pykclient.errors import (
     DisconnectedError,
     KafkaTimeoutError,
 )
-from pykclient.network.broker.errors import UNREACHED_CURE
+from pykclient.network.broker.errors import UNREACHED_CURE, both
 from pykclient.protocol.api_keys import ApiKey
 from pykclient.protocol.message import encode_response
 from pykclient.protocol.messages.api_versions import ApiVersion, ApiVersionsResponse
@@ -445,6 +445,19 @@ def test_a_bad_metadata_response_is_reported(network: ScriptedNetwork) -> None:
     assert network.client.describe_failures() == (
         "the last metadata update failed: a broker at port 0"
     )
+
+
+def test_a_reason_of_both_a_broker_and_the_metadata_is_reported_once(
+    network: ScriptedNetwork,
+) -> None:
+    network.make_ready(3)
+    network.write(3)
+    (trouble,) = network.client.describe_failures().split("; ")
+    [request] = network.metadata.poll(network.now_ms).requests
+    request.on_failure(DisconnectedError(trouble), network.now_ms)
+    assert network.client.describe_failures() == trouble
+    assert both(trouble, trouble) == both("", trouble) == both(trouble, "") == trouble
+    assert both("moved", trouble) == f"moved; {trouble}"
 
 
 def test_a_large_cluster_that_is_down_is_described_in_one_short_message() -> None:

@@ -55,7 +55,7 @@ def test_spark_connect_reads_and_writes_batches_and_streams(
     except MissingPrerequisiteError as error:
         skip_or_fail(str(error))
     if importlib.util.find_spec("grpc_status") is None:
-        skip_or_fail("Spark Connect needs grpcio-status: pip install 'pykclient[spark]'")
+        skip_or_fail("Spark Connect needs grpcio-status: pip install 'pyspark[connect]'")
     # Without it the server's port is always the same one.
     environ |= {"SPARK_TESTING": "1", "SPARK_LOCAL_IP": "127.0.0.1"}
     path = tmp_path / "path"

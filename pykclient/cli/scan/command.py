@@ -48,7 +48,7 @@ def run(options: argparse.Namespace) -> int:
     if any(each.word == STORED for each in options.places):
         options.parser.error("-o stored is for consume with a group")
     if find_spec("pyarrow") is None:
-        raise UsageError("scan needs pyarrow: pip install 'pykclient[cli]'")
+        raise UsageError("scan needs pyarrow: pip install pyarrow")
     with pykclient.Consumer(reader_settings(options)) as consumer:
         reader = SpanReader(consumer, options)
         span = reader.span

@@ -23,10 +23,10 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from pykclient.consumer.group.assignors import RebalanceProtocol
-from pykclient.errors import RebalanceListenerError, WakeupError
+from pykclient.errors import RebalanceListenerError, UsageError, WakeupError
 from pykclient.network.interrupts import raise_of_signal_handler
 from pykclient.network.log import ClientLog
 from pykclient.network.manager import NEVER_MS, Operation, UserCall
@@ -43,6 +43,7 @@ if TYPE_CHECKING:
     from pykclient.network.coordinators import CoordinatorLookup
     from pykclient.network.retry import Backoff
 
+READ_AGAIN: Final = "their next owner reads again what was read since the last commit"
 PartitionCallback = Callable[[Sequence[TopicPartition]], object]
 """Is called with partitions, sorted."""
 
@@ -64,6 +65,17 @@ class RebalanceListener:
     on_assigned: PartitionCallback | None = None
     on_revoked: PartitionCallback | None = None
     on_lost: PartitionCallback | None = None
+
+    def __init_subclass__(cls) -> None:
+        """Refuse: methods of a derived class, such as other clients' listeners have, run never.
+
+        Raises:
+            UsageError: always.
+        """
+        raise UsageError(
+            f"class {cls.__name__}: a RebalanceListener is made of functions, not derived from: "
+            f"RebalanceListener(on_assigned=..., on_revoked=..., on_lost=...)"
+        )
 
 
 class GroupContext(NamedTuple):
@@ -312,7 +324,11 @@ class Reconciliation:
     def _call(
         self, callback: PartitionCallback | None, verb: str, partitions: Sequence[TopicPartition]
     ) -> Operation[None] | None:
-        self._log.info("%s: %s", verb, ", ".join(map(str, partitions)) or "nothing")
+        named = ", ".join(map(str, partitions)) or "nothing"
+        if verb == "lost":  # unlike the others it costs something
+            self._log.warning("lost: %s; %s", named, READ_AGAIN)
+        else:
+            self._log.info("%s: %s", verb, named)
         if callback is None:
             return None
         called: Operation[None] = Operation()

@@ -179,7 +179,7 @@ class NetworkClient:
         """
         troubles = self._troubles_of_nodes()
         error = self._metadata.last_error
-        if error is not None:
+        if error is not None and str(error) not in troubles:
             troubles.append(f"the last metadata update failed: {error}")
         return failures.with_cure(failures.listed(troubles))
 

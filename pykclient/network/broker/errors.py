@@ -150,6 +150,11 @@ def with_cure(troubles: str) -> str:
     return f"{troubles}; {UNREACHED_CURE}" if UNREACHED in troubles else troubles
 
 
+def both(reason: str, troubles: str) -> str:
+    """Return why a call failed, with what keeps nodes from responding; what is in both once."""
+    return troubles if reason in troubles else "; ".join(filter(None, (reason, troubles)))
+
+
 def listed(troubles: Iterable[str]) -> str:
     distinct = list(dict.fromkeys(troubles))
     if len(distinct) > LISTED_MAX:

@@ -386,7 +386,7 @@ def _pkcs12(data: bytes, password: Password | None, setting: str) -> PKCS12KeyAn
     except ImportError:
         raise ConfigError(
             f"{setting} is in PKCS#12, which needs the package cryptography: pip install "
-            f"'pykclient[security]'. Or convert it: openssl pkcs12 -in FILE -out FILE.pem."
+            f"cryptography. Or convert it: openssl pkcs12 -in FILE -out FILE.pem."
         ) from None
     try:
         return load_pkcs12(data, None if password is None else password.value.encode())

@@ -127,7 +127,7 @@ class SignedAssertions:
         except ImportError:
             raise ConfigError(
                 f"{setting} signs with the package cryptography: pip install "
-                f"'pykclient[security]'. Or give sasl.oauthbearer.assertion.file."
+                f"cryptography. Or give sasl.oauthbearer.assertion.file."
             ) from None
         key = _loaded(load_pem_private_key, self._pem(setting), config.passphrase)
         if key is None:

@@ -105,7 +105,7 @@ def _arrow_table(data: object) -> pyarrow.Table:
     try:
         import pyarrow as pa
     except ImportError as error:
-        raise UsageError("send_arrow needs pyarrow: pip install 'pykclient[arrow]'") from error
+        raise UsageError("send_arrow needs pyarrow: pip install pyarrow") from error
     if isinstance(data, pa.Table):
         return data
     if isinstance(data, pa.RecordBatch):

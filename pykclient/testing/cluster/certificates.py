@@ -59,7 +59,7 @@ class CertificateAuthority:
         except ImportError as error:
             raise MissingPrerequisiteError(
                 f"certificates for tests are made by the package trustme ({error}): "
-                "pip install 'pykclient[trustme]'"
+                "pip install trustme"
             ) from error
         self._authority = trustme.CA()
         self._folder = folder

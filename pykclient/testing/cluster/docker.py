@@ -61,7 +61,7 @@ try:
 except ImportError as error:
     raise MissingPrerequisiteError(
         "PYKCLIENT_KAFKA_PROVIDER=docker needs the package testcontainers "
-        f"({error}): pip install 'pykclient[docker]', or unset the variable to run Kafka from its "
+        f"({error}): pip install testcontainers, or unset the variable to run Kafka from its "
         "jars"
     ) from error
 

@@ -72,6 +72,6 @@ def find_spark_home() -> SparkHome:
     found = importlib.util.find_spec("pyspark")
     if found is None or found.origin is None:
         raise MissingPrerequisiteError(
-            "Spark needs PySpark, which is not installed: pip install 'pykclient[spark]'"
+            "Spark needs PySpark, which is not installed: pip install 'pyspark[connect]' pyarrow"
         )
     return SparkHome(Path(found.origin).parent, find_spark_java())

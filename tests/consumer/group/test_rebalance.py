@@ -10,6 +10,7 @@ import pytest
 from pykclient.consumer.group.assignors import RebalanceProtocol
 from pykclient.consumer.group.history import GroupHistory
 from pykclient.consumer.group.rebalance import (
+    READ_AGAIN,
     Assign,
     Intent,
     LoseAll,
@@ -19,7 +20,12 @@ from pykclient.consumer.group.rebalance import (
     RevokeToJoin,
 )
 from pykclient.consumer.subscription import SubscriptionState
-from pykclient.errors import GroupAuthorizationFailedError, RebalanceListenerError, WakeupError
+from pykclient.errors import (
+    GroupAuthorizationFailedError,
+    RebalanceListenerError,
+    UsageError,
+    WakeupError,
+)
 from pykclient.network.manager import NEVER_MS, Operation
 from pykclient.types import TopicPartition
 from tests.consumer.group.member_scene import MAX_POLL_MS, group_config, group_context
@@ -146,11 +152,22 @@ def test_what_can_be_committed_is_held_committed_reported_and_dropped(scene: Sce
     assert scene.events[4:] == ["assigned t-2"]
 
 
-def test_what_is_lost_is_reported_and_dropped_without_a_commit(scene: Scene) -> None:
+def test_what_is_lost_is_reported_and_dropped_without_a_commit(
+    scene: Scene, caplog: pytest.LogCaptureFixture
+) -> None:
     intent = scene.give_up(LoseAll())
     scene.call()
     assert intent.is_done
     assert scene.events == ["lost t-0 t-1", "drop t-0", "drop t-1"]
+    (warning,) = [each for each in caplog.records if each.levelname == "WARNING"]
+    assert f"lost: t-0, t-1; {READ_AGAIN}" in warning.getMessage()
+
+
+@pytest.mark.parametrize("method", ["on_partitions_assigned", "on_assigned"])
+def test_a_listener_that_is_derived_is_refused_as_its_methods_would_never_run(method: str) -> None:
+    reason = r"class Mine: a RebalanceListener is made of functions, .*\(on_assigned=\.\.\., on_rev"
+    with pytest.raises(UsageError, match=reason):
+        type("Mine", (RebalanceListener,), {method: lambda self, partitions: None})
 
 
 def test_a_member_that_leaves_revokes_everything(scene: Scene) -> None:
