@@ -12,8 +12,11 @@ from typing import TYPE_CHECKING, Any
 
 from pykclient.errors import DisconnectedError, KafkaError
 from pykclient.network.broker.client import NetworkClient
+from pykclient.network.broker.handshake import FinalizedFeatures
 from pykclient.network.cluster.cluster import Cluster, PartitionInfo, TopicInfo
 from pykclient.network.cluster.metadata import Metadata
+from pykclient.network.coordinators import Coordinators
+from pykclient.network.manager import NEVER_MS
 from pykclient.network.retry import Backoff
 from pykclient.producer.accumulator.accumulator import RecordAccumulator
 from pykclient.producer.accumulator.append import Blocked
@@ -23,6 +26,7 @@ from pykclient.producer.failure_reports import FailureReports
 from pykclient.producer.record import RecordMetadata, SerializedRecord
 from pykclient.producer.sender.idempotence import Idempotence
 from pykclient.producer.sender.sender import Sender
+from pykclient.producer.sender.transactions import Transactions
 from pykclient.protocol.messages.init_producer_id import InitProducerIdResponse
 from pykclient.protocol.messages.produce import (
     PartitionProduceResponse,
@@ -75,6 +79,7 @@ class ScriptedClient(NetworkClient):
         self.unready: set[int] = set()
         self.connected: list[int] = []
         self.failures = ""
+        self.features = FinalizedFeatures()
 
     def is_ready(self, node_id: int, now_ms: int) -> bool:
         return node_id not in self.unready
@@ -84,6 +89,12 @@ class ScriptedClient(NetworkClient):
 
     def next_ready_ms(self, node_id: int, now_ms: int) -> int:
         return now_ms + 50
+
+    def is_unavailable(self, node_id: int, now_ms: int) -> bool:
+        return node_id in self.unready
+
+    def suspect_ms(self, node_id: int) -> int:
+        return NEVER_MS
 
     def describe_failures(self) -> str:
         return self.failures
@@ -149,7 +160,21 @@ class SenderBench:
         )
         backoff = Backoff(100, 1_000, jitter=0.0)
         self.idempotence: Idempotence | None = None
-        if config.enable_idempotence:
+        self.transactions: Transactions | None = None
+        self.coordinators = Coordinators(self.metadata, self.client, retry_backoff=backoff)
+        if config.transactional_id is not None:
+            self.transactions = Transactions(
+                config,
+                self.accumulator,
+                client=self.client,
+                coordinators=self.coordinators,
+                backoff=backoff,
+                withdraw=lambda error, now_ms: self.sender.withdraw_unsent(error, now_ms),
+                on_fatal=lambda error, now_ms: self.sender.fail(error, now_ms),
+            )
+            self.idempotence = self.transactions.sequences
+            self.metadata.add_listener(self.idempotence.on_cluster)
+        elif config.enable_idempotence:
             self.idempotence = Idempotence(
                 in_flight_max=config.max_in_flight_requests_per_connection,
                 backoff=backoff,
@@ -168,10 +193,11 @@ class SenderBench:
             backoff=backoff,
             user_calls=self.user_calls,
             on_failed=self._on_failed,
+            transactions=self.transactions,
         )
         self._epoch = 0
         self.lead(*leaders)
-        if self.idempotence is not None and has_producer_id:
+        if self.idempotence is not None and has_producer_id and self.transactions is None:
             self.give_producer_id()
 
     # The cluster.
@@ -249,6 +275,13 @@ class SenderBench:
     def poll(self, after_ms: int = 0) -> list[Request]:
         """Let time pass, make one turn, and return the requests it leads to."""
         self.now_ms += after_ms
+        if self.transactions is not None:
+            managers = (self.sender, self.transactions, self.coordinators)
+            results = [manager.poll(self.now_ms) for manager in managers]
+            self.next_poll_ms = min(result.next_poll_ms for result in results)
+            requests = [request for result in results for request in result.requests]
+            self.requests.extend(requests)
+            return requests
         if self.idempotence is not None:
             self.idempotence.poll(self.now_ms)
         result = self.sender.poll(self.now_ms)

@@ -138,14 +138,20 @@ class SequenceRun:
             return len(self.undecided) < undecided_max
         return self.state is RunState.STARTING and not self.undecided
 
-    def begin(self, identity: ProducerIdentity) -> None:
-        """Begin anew under another identity. Nothing may be undecided."""
+    def begin(self, identity: ProducerIdentity, *, is_known: bool = False) -> None:
+        """Begin anew under another identity. Nothing may be undecided.
+
+        With `is_known` the broker takes no other number than the first one to begin with, so that
+        more than one batch may be sent.
+        """
         assert not self.undecided
         self.identity = identity
         self.next_sequence = self.last_acked_end = 0
         self._never_written_serial = None
         if self.state is not RunState.STARTING:
             self._to(RunState.STARTING)
+        if is_known:
+            self._to(RunState.RUNNING)
 
     def assign(self, batch: ProducerBatch) -> None:
         """Give a batch the next numbers."""
@@ -271,6 +277,9 @@ class Idempotence:
         self._retry_ms = 0
         self._cluster = Cluster()
         self._runs: dict[TopicPartition, SequenceRun] = {}
+        self._written: set[TopicPartition] = set()
+        """Partitions whose runs before `begin_anew` had the same producer id: their brokers know
+        it, and take nothing but 0 as the first number of a new epoch."""
 
     # Getting an id.
 
@@ -327,6 +336,12 @@ class Idempotence:
     def begin_anew(self, identity: ProducerIdentity) -> None:
         """Begin every run again, under an identity of the coordinator. Nothing may be undecided."""
         assert not self.has_undecided
+        is_same_id = identity.producer_id == self.identity.producer_id
+        self._written = {
+            partition
+            for partition, run in self._runs.items()
+            if is_same_id and run.state is RunState.RUNNING
+        }
         self._runs.clear()
         self.identity = identity
         if self.state is IdentityState.NONE:
@@ -343,6 +358,7 @@ class Idempotence:
         }
         if not changed:
             return
+        self._written = {partition for partition in self._written if partition.topic not in changed}
         for partition, run in self._runs.items():
             topic_id, known_id = cluster.topic_id(partition.topic), run.topic_id
             if partition.topic not in changed or topic_id in (NO_TOPIC_ID, known_id):
@@ -398,7 +414,7 @@ class Idempotence:
             topic_id = self._cluster.topic_id(batch.partition.topic)
             run = self._runs[batch.partition] = SequenceRun(topic_id)
             if self.state is IdentityState.ASSIGNED:
-                run.begin(self.identity)
+                run.begin(self.identity, is_known=batch.partition in self._written)
         return run
 
     def _renew(self, run: SequenceRun, partition: TopicPartition) -> None:

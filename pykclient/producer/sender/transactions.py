@@ -130,8 +130,10 @@ NEW_EPOCH_FROM_VERSION: Final = 3
 MEMBERS_FROM_VERSION: Final = 3
 """The first version of TxnOffsetCommit that names a member of the group (KIP-447), Kafka 2.5's."""
 
-CONCURRENT_BACKOFF_MS: Final = 20
-"""The pause while the coordinator completes the last transaction, which takes that long; Java's."""
+CONCURRENT_BACKOFF_MS_MAX: Final = 20
+"""The longest pause while the coordinator completes the last transaction, which is Java's only one.
+It takes a few milliseconds, so the first pause is one, and each is twice as long as the last.
+"""
 
 NO_LEADER_EPOCH: Final = -1
 
@@ -400,13 +402,8 @@ class Transactions:
 
     @property
     def _is_quiet(self) -> bool:
-        """Whether nothing of the transaction can be under way."""
-        return (
-            self._accumulator.is_empty
-            and not self.sequences.has_undecided
-            and not self._offsets
-            and not self._wanted
-        )
+        """Whether no record of the transaction can be under way."""
+        return self._accumulator.is_empty and not self.sequences.has_undecided
 
     def _to_coordinator(self, make: Callable[[int], Request], now_ms: int) -> Request | None:
         """Return a request to the coordinator; None while it is not known."""
@@ -752,7 +749,8 @@ class Transactions:
             if node_id is not None:
                 self._coordinator.mark_unknown(node_id, error)
         elif isinstance(error, ConcurrentTransactionsError):
-            self._attempt.due_ms = now_ms + CONCURRENT_BACKOFF_MS
+            pause_ms = 2 ** min(self._attempt.failure_count - 1, CONCURRENT_BACKOFF_MS_MAX)
+            self._attempt.due_ms = now_ms + min(pause_ms, CONCURRENT_BACKOFF_MS_MAX)
         elif error.retriable:
             pass
         elif isinstance(error, FENCED_ERRORS):

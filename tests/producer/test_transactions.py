@@ -1,0 +1,597 @@
+"""Transactions, rule by rule: requests lie on the bench until the test responds."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import pytest
+
+from pykclient.errors import (
+    CommitFailedError,
+    DeliveryTimeoutError,
+    DisconnectedError,
+    KafkaError,
+    OutOfOrderSequenceNumberError,
+    ProducerFencedError,
+    TopicAuthorizationFailedError,
+    TransactionAbortableError,
+    TransactionAbortedError,
+    TransactionalIdAuthorizationFailedError,
+    TransactionStateError,
+    UnsupportedVersionError,
+)
+from pykclient.network.broker.handshake import FinalizedFeatures
+from pykclient.network.cluster.node import coordinator_id
+from pykclient.network.manager import Operation
+from pykclient.producer.sender.transaction_state import TransactionState
+from pykclient.producer.sender.transactions import FEATURE
+from pykclient.protocol.messages.add_offsets_to_txn import (
+    AddOffsetsToTxnRequest,
+    AddOffsetsToTxnResponse,
+)
+from pykclient.protocol.messages.add_partitions_to_txn import (
+    AddPartitionsToTxnPartitionResult,
+    AddPartitionsToTxnRequest,
+    AddPartitionsToTxnResponse,
+    AddPartitionsToTxnTopicResult,
+)
+from pykclient.protocol.messages.end_txn import EndTxnRequest, EndTxnResponse
+from pykclient.protocol.messages.find_coordinator import (
+    Coordinator,
+    FindCoordinatorRequest,
+    FindCoordinatorResponse,
+)
+from pykclient.protocol.messages.init_producer_id import (
+    InitProducerIdRequest,
+    InitProducerIdResponse,
+)
+from pykclient.protocol.messages.produce import ProduceRequest
+from pykclient.protocol.messages.txn_offset_commit import (
+    TxnOffsetCommitRequest,
+    TxnOffsetCommitResponse,
+    TxnOffsetCommitResponsePartition,
+    TxnOffsetCommitResponseTopic,
+)
+from pykclient.types import GroupMetadata, OffsetAndMetadata, TopicPartition
+from tests.network.responding import respond_checked
+from tests.producer.sender_bench import PRODUCER_ID, TOPIC, SenderBench, batches_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from pykclient.network.manager import Request
+    from pykclient.producer.sender.transactions import Transactions
+    from pykclient.protocol.message import Message
+
+    Call = Callable[[Operation[None], int], None]
+
+MessageT = TypeVar("MessageT", bound="Message")
+
+PARTITION = TopicPartition(TOPIC, 0)
+GROUP = GroupMetadata("g", 5, "m")
+OFFSETS = {TopicPartition("in", 0): OffsetAndMetadata(7)}
+NOT_COORDINATOR, CONCURRENT_TRANSACTIONS, PRODUCER_FENCED = 16, 51, 90
+INVALID_PRODUCER_EPOCH, OUT_OF_ORDER, ILLEGAL_GENERATION = 47, 45, 22
+
+
+class Bench(SenderBench):
+    """A producer in a transaction, unless `is_open` says otherwise."""
+
+    def __init__(self, version: int = 2, *, is_open: bool = True, **settings: Any) -> None:
+        super().__init__(transactional_id="x", **settings)
+        self.client.features = FinalizedFeatures(1, {FEATURE: version})
+        self.at_coordinator: list[int] = []
+        self.lookup_count = 0
+        if is_open:
+            initialized = self.call(self.manager.initialize)
+            self.identify(3)
+            initialized.result()
+            self.call(self.manager.begin).result()
+
+    @property
+    def manager(self) -> Transactions:
+        assert self.transactions is not None
+        return self.transactions
+
+    def call(self, call: Call) -> Operation[None]:
+        """Make one of the application's calls, and a turn."""
+        operation: Operation[None] = Operation()
+        call(operation, self.now_ms)
+        self.turn()
+        return operation
+
+    def send_offsets(self, group: GroupMetadata = GROUP) -> Operation[None]:
+        return self.call(lambda o, now_ms: self.manager.send_offsets(OFFSETS, group, o, now_ms))
+
+    def turn(self, after_ms: int = 0) -> None:
+        """Let time pass and make turns until nothing more comes; coordinators are found at once."""
+        self.now_ms += after_ms
+        for _ in range(20):
+            self.poll()
+            self.run_user_calls()
+            for request in self.of(FindCoordinatorRequest):
+                assert isinstance(request.message, FindCoordinatorRequest)
+                self.lookup_count += 1
+                found = [
+                    Coordinator(key=key, node_id=9, host="h", port=9)
+                    for key in request.message.coordinator_keys
+                ]
+                self.take(request, FindCoordinatorResponse(coordinators=found))
+
+    def of(self, kind: type[Message]) -> list[Request]:
+        """Return the requests of a kind that have no response yet."""
+        return [request for request in self.requests if isinstance(request.message, kind)]
+
+    def the(self, kind: type[MessageT]) -> MessageT:
+        """Return the one request that has no response yet, of this kind."""
+        (request,) = self.requests
+        assert isinstance(request.message, kind)
+        return request.message
+
+    def take(self, request: Request, response: Message) -> None:
+        self.requests.remove(request)
+        assert respond_checked(request, response, self.now_ms) is None
+
+    def answer(self, response: Message, kind: type[Message] | None = None) -> None:
+        """Respond to the one request there is, or to the one of a kind; and make a turn."""
+        (request,) = self.requests if kind is None else self.of(kind)
+        self.take(request, response)
+        self.turn()
+
+    def identify(self, epoch: int, error_code: int = 0) -> None:
+        self.answer(
+            InitProducerIdResponse(
+                error_code=error_code, producer_id=PRODUCER_ID, producer_epoch=epoch
+            )
+        )
+
+    def written(self, error_code: int = 0) -> None:
+        """Have the broker respond to the one Produce request there is."""
+        (request,) = self.of(ProduceRequest)
+        self.respond(request, error_code)
+        self.turn()
+
+    def ended(self, epoch: int = -1, error_code: int = 0) -> None:
+        producer_id = PRODUCER_ID if epoch >= 0 else -1
+        self.answer(
+            EndTxnResponse(error_code=error_code, producer_id=producer_id, producer_epoch=epoch)
+        )
+
+    def added(self, error_code: int = 0) -> None:
+        part = AddPartitionsToTxnPartitionResult(0, error_code)
+        topic = AddPartitionsToTxnTopicResult(TOPIC, [part])
+        self.answer(AddPartitionsToTxnResponse(results_by_topic_v3_and_below=[topic]))
+
+    def offsets_taken(self, error_code: int = 0) -> None:
+        part = TxnOffsetCommitResponsePartition(0, error_code)
+        self.answer(TxnOffsetCommitResponse(topics=[TxnOffsetCommitResponseTopic("in", [part])]))
+
+    def drop(self) -> None:
+        """Let the connection of the one request break."""
+        (request,) = self.requests
+        self.lose(request)
+        self.turn()
+
+    def is_settled(self) -> bool:
+        return self.manager.is_settled
+
+    def refusal(self) -> KafkaError:
+        """What a send raises now."""
+        with pytest.raises(KafkaError) as caught:
+            self.append()
+        return caught.value
+
+
+def sequence_of(request: Request) -> tuple[int, int, int]:
+    (batch,) = batches_of(request).values()
+    assert batch.is_transactional
+    return batch.producer_id, batch.producer_epoch, batch.base_sequence
+
+
+def test_nothing_is_sent_outside_a_transaction() -> None:
+    bench = Bench(is_open=False)
+    assert "call init_transactions() first" in str(bench.refusal())
+    initialized = bench.call(bench.manager.initialize)
+    message = bench.the(InitProducerIdRequest)
+    assert (message.transactional_id, message.transaction_timeout_ms) == ("x", 60_000)
+    assert (message.producer_id, message.producer_epoch) == (-1, -1)
+    bench.identify(0)
+    initialized.result()
+    assert "call begin_transaction() first" in str(bench.refusal())
+    assert not bench.fast_topics
+    bench.call(bench.manager.begin).result()
+    assert bench.fast_topics
+    bench.send()
+    bench.call(bench.manager.commit)
+    assert not bench.fast_topics
+    assert "commit_transaction() has not ended" in str(bench.refusal())
+
+
+def test_a_transaction_ends_when_no_request_of_it_is_out() -> None:
+    bench = Bench()
+    first = bench.send_batch()
+    bench.send(partition=0)
+    commit = bench.call(bench.manager.commit)
+    assert not bench.of(EndTxnRequest)
+    bench.written()
+    assert not bench.of(EndTxnRequest)
+    bench.written()
+    assert first.done()
+    message = bench.the(EndTxnRequest)
+    assert (message.producer_id, message.producer_epoch) == (PRODUCER_ID, 3)
+    assert message.committed
+    assert not commit.is_done
+    bench.ended(epoch=4)
+    commit.result()
+
+
+def test_all_sequences_begin_anew_under_the_identity_of_endtxn() -> None:
+    bench = Bench()
+    bench.send_batch()
+    assert sequence_of(bench.requests[0]) == (PRODUCER_ID, 3, 0)
+    bench.written()
+    commit = bench.call(bench.manager.commit)
+    bench.ended(epoch=4)
+    commit.result()
+    bench.call(bench.manager.begin).result()
+    for _ in range(2):
+        bench.send_batch()
+    # The broker knows the producer by now, and takes no other batch than the first one first.
+    assert [sequence_of(request) for request in bench.requests] == [
+        (PRODUCER_ID, 4, 0),
+        (PRODUCER_ID, 4, 1),
+    ]
+
+
+def test_in_version_1_partitions_are_added_first_and_sequences_go_on() -> None:
+    bench = Bench(version=1)
+    bench.send_batch()
+    bench.turn()
+    message = bench.the(AddPartitionsToTxnRequest)
+    assert bench.requests[0].max_version == 3
+    (topic,) = message.v3_and_below_topics
+    assert (topic.name, topic.partitions) == (TOPIC, [0])
+    bench.added()
+    (request,) = bench.requests
+    assert isinstance(request.message, ProduceRequest)
+    assert request.message.transactional_id == "x"
+    assert request.max_version == 11
+    bench.written()
+    commit = bench.call(bench.manager.commit)
+    assert bench.requests[0].max_version == 4
+    bench.ended()
+    commit.result()
+    bench.call(bench.manager.begin).result()
+    bench.send_batch()
+    bench.turn()
+    bench.added()
+    assert sequence_of(bench.requests[0]) == (PRODUCER_ID, 3, 1)
+
+
+def test_in_version_2_produce_adds_partitions_by_itself() -> None:
+    bench = Bench()
+    bench.send_batch()
+    (request,) = bench.requests
+    assert isinstance(request.message, ProduceRequest)
+    assert request.max_version is None
+
+
+def test_in_version_1_what_may_be_handled_late_costs_an_epoch() -> None:
+    bench = Bench(version=1)
+    bench.send_batch()
+    bench.turn()
+    bench.added()
+    bench.written()
+    commit = bench.call(bench.manager.commit)
+    bench.drop()
+    bench.turn(200)
+    bench.ended()
+    commit.result()
+    bench.call(bench.manager.begin).result()
+    bench.send()
+    bench.turn()
+    message = bench.the(InitProducerIdRequest)
+    assert (message.producer_id, message.producer_epoch) == (PRODUCER_ID, 3)
+    bench.identify(4)
+    bench.added()
+    assert sequence_of(bench.requests[0]) == (PRODUCER_ID, 4, 0)
+
+
+def test_a_batch_whose_time_runs_out_in_flight_has_the_transaction_aborted() -> None:
+    bench = Bench(delivery_timeout_ms=1_000)
+    delivery = bench.send_batch()
+    commit = bench.call(bench.manager.commit)
+    bench.turn(1_000)
+    bench.turn(1)
+    assert isinstance(delivery.exception(), DeliveryTimeoutError)
+    assert isinstance(commit.error, TransactionAbortableError)
+    assert isinstance(commit.error.__cause__, DeliveryTimeoutError)
+    abort = bench.call(bench.manager.abort)
+    assert not bench.of(EndTxnRequest)  # the batch may still be written
+    bench.written()
+    assert not bench.the(EndTxnRequest).committed
+    bench.ended(epoch=4)
+    abort.result()
+
+
+def test_no_epoch_is_made_here() -> None:
+    bench = Bench()
+    first, second = bench.send_batch(), bench.send(partition=0)
+    bench.written(OUT_OF_ORDER)
+    assert isinstance(first.exception(), OutOfOrderSequenceNumberError)
+    assert isinstance(second.exception(), TransactionAbortedError)
+    assert isinstance(bench.refusal(), TransactionAbortableError)
+    assert not bench.requests
+    assert bench.manager.sequences.identity == (PRODUCER_ID, 3)
+    abort = bench.call(bench.manager.abort)
+    bench.ended(epoch=4)
+    abort.result()
+    bench.call(bench.manager.begin).result()
+    bench.send_batch()
+    assert sequence_of(bench.requests[0]) == (PRODUCER_ID, 4, 0)
+
+
+def test_in_version_1_a_gap_in_a_sequence_is_ended_by_the_coordinator() -> None:
+    bench = Bench(version=1)
+    bench.send_batch()
+    bench.turn()
+    bench.added()
+    bench.written(OUT_OF_ORDER)
+    abort = bench.call(bench.manager.abort)
+    bench.ended()
+    abort.result()
+    assert bench.the(InitProducerIdRequest).producer_epoch == 3
+    bench.identify(4)
+    assert bench.manager.sequences.identity == (PRODUCER_ID, 4)
+
+
+def test_an_abort_drops_what_no_request_carries_and_waits_for_the_rest() -> None:
+    bench = Bench(linger_ms=10_000)
+    sent = bench.send(partition=0)
+    bench.turn(10_000)
+    waiting = bench.send(partition=0)
+    abort = bench.call(bench.manager.abort)
+    assert isinstance(waiting.exception(), TransactionAbortedError)
+    assert not bench.of(EndTxnRequest)
+    bench.lead(2)  # where it would be sent again at once
+    (request,) = bench.of(ProduceRequest)
+    bench.lose(request)
+    bench.turn()
+    assert isinstance(sent.exception(), TransactionAbortedError)  # and is not sent again
+    assert not bench.the(EndTxnRequest).committed
+    bench.ended(epoch=4)
+    abort.result()
+
+
+def test_an_empty_transaction_sends_nothing() -> None:
+    bench = Bench()
+    bench.call(bench.manager.commit).result()
+    bench.call(bench.manager.begin).result()
+    bench.call(bench.manager.abort).result()
+    assert not bench.requests
+
+
+def test_fencing_is_final_and_says_who_did_it() -> None:
+    bench = Bench()
+    bench.send_batch()
+    bench.written(INVALID_PRODUCER_EPOCH)
+    assert isinstance(bench.refusal(), TransactionAbortableError)
+    abort = bench.call(bench.manager.abort)
+    bench.ended(error_code=PRODUCER_FENCED)
+    assert isinstance(abort.error, ProducerFencedError)
+    assert "has called init_transactions() since" in str(abort.error)
+    for call in (bench.manager.begin, bench.manager.commit, bench.manager.abort):
+        assert bench.call(call).error is abort.error
+    assert bench.refusal() is abort.error
+    assert bench.sender.failure is abort.error
+    assert not bench.requests
+
+
+def test_an_old_epoch_anywhere_at_a_coordinator_ends_the_producer() -> None:
+    bench = Bench(version=1)
+    bench.send_batch()
+    bench.turn()
+    bench.added(INVALID_PRODUCER_EPOCH)
+    assert isinstance(bench.refusal(), ProducerFencedError)
+
+
+def test_a_commit_that_may_have_been_done_says_so() -> None:
+    bench = Bench()
+    bench.send_batch()
+    bench.written()
+    commit = bench.call(bench.manager.commit)
+    bench.drop()
+    bench.turn(200)
+    bench.ended(error_code=PRODUCER_FENCED)
+    assert isinstance(commit.error, ProducerFencedError)
+    assert "Whether its last transaction was committed is not known" in str(commit.error)
+
+
+def test_the_time_out_is_named_where_it_has_fenced() -> None:
+    bench = Bench(transaction_timeout_ms=5_000)
+    bench.send_batch()
+    bench.written()
+    bench.now_ms += 5_000
+    commit = bench.call(bench.manager.commit)
+    bench.ended(error_code=PRODUCER_FENCED)
+    assert "was open for 5000 ms" in str(commit.error)
+    assert "not known" not in str(commit.error)
+
+
+def test_a_commit_whose_end_was_not_seen_refuses_all_but_itself() -> None:
+    bench = Bench()
+    bench.send_batch()
+    bench.written()
+    left = bench.call(bench.manager.commit)
+    bench.manager.forget("commit_transaction", left, bench.now_ms)
+    begin = bench.call(bench.manager.begin)
+    assert "commit_transaction() has not ended" in str(begin.error)
+    bench.ended(epoch=4)
+    for call in (bench.manager.begin, bench.manager.abort):
+        refused = bench.call(call).error
+        assert isinstance(refused, TransactionStateError)
+        assert "was left before its end" in str(refused)
+    bench.call(bench.manager.commit).result()
+    bench.call(bench.manager.begin).result()
+
+
+def test_an_abort_or_a_begin_that_was_interrupted_can_be_made_again() -> None:
+    bench = Bench()
+    bench.send_batch()
+    bench.written()
+    left = bench.call(bench.manager.abort)
+    bench.manager.forget("abort_transaction", left, bench.now_ms)
+    bench.ended(epoch=4)
+    bench.call(bench.manager.abort).result()
+    left = bench.call(bench.manager.begin)
+    bench.manager.forget("begin_transaction", left, bench.now_ms)
+    bench.call(bench.manager.begin).result()
+    assert isinstance(bench.call(bench.manager.begin).error, TransactionStateError)
+
+
+def test_a_coordinator_that_has_moved_is_found_again() -> None:
+    bench = Bench()
+    bench.send_batch()
+    bench.written()
+    commit = bench.call(bench.manager.commit)
+    count = bench.lookup_count
+    bench.ended(error_code=NOT_COORDINATOR)
+    bench.turn(2_000)
+    assert bench.lookup_count == count + 1
+    bench.ended(epoch=4)
+    commit.result()
+
+
+def test_the_last_transaction_is_waited_for_with_short_pauses() -> None:
+    bench = Bench(version=1)
+    bench.send_batch()
+    bench.turn()
+    pauses = []
+    for _ in range(7):
+        bench.added(CONCURRENT_TRANSACTIONS)
+        start_ms = bench.now_ms
+        while not bench.requests:
+            bench.turn(1)
+        pauses.append(bench.now_ms - start_ms)
+    assert pauses == [1, 2, 4, 8, 16, 20, 20]
+
+
+def test_a_topic_that_may_not_be_written_has_the_transaction_aborted() -> None:
+    bench = Bench(version=1)
+    delivery = bench.send_batch()
+    bench.turn()
+    bench.added(TopicAuthorizationFailedError.code)
+    error = bench.refusal()
+    assert isinstance(error, TransactionAbortableError)
+    assert isinstance(error.__cause__, TopicAuthorizationFailedError)
+    assert isinstance(delivery.exception(), TransactionAbortedError)
+    abort = bench.call(bench.manager.abort)
+    bench.ended(error_code=48)  # INVALID_TXN_STATE: the coordinator knows of no transaction
+    abort.result()
+
+
+def test_a_transactional_id_that_is_refused_is_final() -> None:
+    bench = Bench(is_open=False)
+    initialized = bench.call(bench.manager.initialize)
+    bench.identify(-1, error_code=TransactionalIdAuthorizationFailedError.code)
+    assert isinstance(initialized.error, TransactionalIdAuthorizationFailedError)
+    assert "make a new producer" in str(initialized.error)
+    assert bench.call(bench.manager.initialize).error is initialized.error
+
+
+@pytest.mark.parametrize("version", [1, 2])
+def test_offsets_go_to_the_group_s_coordinator_and_hold_up_the_end(version: int) -> None:
+    bench = Bench(version)
+    sent = bench.send_offsets()
+    if version == 1:
+        assert bench.the(AddOffsetsToTxnRequest).group_id == "g"
+        bench.answer(AddOffsetsToTxnResponse())
+    commit = bench.call(bench.manager.commit)
+    (request,) = bench.requests
+    assert request.node_id == coordinator_id(9)
+    assert request.max_version == (4 if version == 1 else None)
+    assert request.build is not None
+    message = request.build(3)
+    assert isinstance(message, TxnOffsetCommitRequest)
+    assert (message.group_id, message.generation_id, message.member_id) == ("g", 5, "m")
+    assert message.topics[0].partitions[0].committed_offset == 7
+    bench.offsets_taken(NOT_COORDINATOR)
+    bench.turn(2_000)
+    assert not sent.is_done
+    bench.offsets_taken()
+    sent.result()
+    assert not commit.is_done
+    bench.ended(epoch=4 if version == 2 else -1)
+    commit.result()
+
+
+def test_offsets_of_a_group_that_has_moved_on_have_the_transaction_aborted() -> None:
+    bench = Bench()
+    sent = bench.send_offsets()
+    bench.offsets_taken(ILLEGAL_GENERATION)
+    assert isinstance(sent.error, TransactionAbortableError)
+    assert isinstance(sent.error.__cause__, CommitFailedError)
+    assert isinstance(bench.call(bench.manager.commit).error, TransactionAbortableError)
+    abort = bench.call(bench.manager.abort)
+    bench.ended(epoch=4)
+    abort.result()
+
+
+def test_brokers_that_know_no_members_take_none() -> None:
+    bench = Bench(version=1)
+    bench.send_offsets()
+    bench.answer(AddOffsetsToTxnResponse())
+    (request,) = bench.requests
+    assert request.build is not None
+    with pytest.raises(UnsupportedVersionError, match="KIP-447"):
+        request.build(2)
+    assert bench.manager.state is TransactionState.IN_TRANSACTION
+
+
+@pytest.mark.parametrize("is_failed", [False, True])
+def test_close_aborts_what_is_open(is_failed: bool) -> None:
+    bench = Bench()
+    bench.send_batch()
+    bench.written(OUT_OF_ORDER if is_failed else 0)
+    waiting = bench.send_batch() if not is_failed else None
+    bench.sender.close(KafkaError("closed"), bench.now_ms, bench.now_ms + 5_000)
+    bench.turn()
+    assert not bench.is_settled()
+    if waiting is not None:
+        bench.written()
+    assert not bench.the(EndTxnRequest).committed
+    bench.ended(epoch=4)
+    assert bench.is_settled()
+
+
+def test_close_finishes_a_commit_in_its_time() -> None:
+    bench = Bench()
+    bench.send_batch()
+    bench.written()
+    commit = bench.call(bench.manager.commit)
+    bench.sender.close(KafkaError("closed"), bench.now_ms, bench.now_ms + 5_000)
+    bench.turn()
+    assert bench.the(EndTxnRequest).committed
+    bench.turn(4_999)
+    assert not bench.is_settled()
+    assert bench.next_poll_ms == bench.now_ms + 1
+    bench.turn(1)
+    assert bench.is_settled()
+    assert not commit.is_done
+
+
+def test_a_lost_response_is_no_reason_to_abort() -> None:
+    bench = Bench()
+    sent = bench.send_offsets()
+    (request,) = bench.requests
+    bench.lose(request, DisconnectedError("lost"))
+    bench.turn(200)
+    bench.offsets_taken()
+    sent.result()
+    assert bench.manager.state is TransactionState.IN_TRANSACTION
+
+
+def test_a_partition_that_is_not_known_is_refused_at_once_outside_a_transaction() -> None:
+    bench = Bench(is_open=False)
+    with pytest.raises(TransactionStateError, match="init_transactions"):
+        bench.append(partition=7)
