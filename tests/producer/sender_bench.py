@@ -159,29 +159,7 @@ class SenderBench:
             fast_topics=self.fast_topics,
         )
         backoff = Backoff(100, 1_000, jitter=0.0)
-        self.idempotence: Idempotence | None = None
-        self.transactions: Transactions | None = None
-        self.coordinators = Coordinators(self.metadata, self.client, retry_backoff=backoff)
-        if config.transactional_id is not None:
-            self.transactions = Transactions(
-                config,
-                self.accumulator,
-                client=self.client,
-                coordinators=self.coordinators,
-                backoff=backoff,
-                withdraw=lambda error, now_ms: self.sender.withdraw_unsent(error, now_ms),
-                on_fatal=lambda error, now_ms: self.sender.fail(error, now_ms),
-            )
-            self.idempotence = self.transactions.sequences
-            self.metadata.add_listener(self.idempotence.on_cluster)
-        elif config.enable_idempotence:
-            self.idempotence = Idempotence(
-                in_flight_max=config.max_in_flight_requests_per_connection,
-                backoff=backoff,
-                on_assigned=self.accumulator.look_at_all,
-                on_failed=lambda error, now_ms: self.sender.fail(error, now_ms),
-            )
-            self.metadata.add_listener(self.idempotence.on_cluster)
+        self._make_sequences(config, backoff)
         self.metadata.add_listener(self.accumulator.on_cluster)
         self.sender = Sender(
             config,
@@ -199,6 +177,31 @@ class SenderBench:
         self.lead(*leaders)
         if self.idempotence is not None and has_producer_id and self.transactions is None:
             self.give_producer_id()
+
+    def _make_sequences(self, config: ProducerConfig, backoff: Backoff) -> None:
+        self.idempotence: Idempotence | None = None
+        self.transactions: Transactions | None = None
+        self.coordinators = Coordinators(self.metadata, self.client, retry_backoff=backoff)
+        if config.transactional_id is not None:
+            self.transactions = Transactions(
+                config,
+                self.accumulator,
+                client=self.client,
+                coordinators=self.coordinators,
+                backoff=backoff,
+                withdraw=lambda error, now_ms: self.sender.withdraw_unsent(error, now_ms),
+                on_fatal=lambda error, now_ms: self.sender.fail(error, now_ms),
+            )
+            self.idempotence = self.transactions.sequences
+        elif config.enable_idempotence:
+            self.idempotence = Idempotence(
+                in_flight_max=config.max_in_flight_requests_per_connection,
+                backoff=backoff,
+                on_assigned=self.accumulator.look_at_all,
+                on_failed=lambda error, now_ms: self.sender.fail(error, now_ms),
+            )
+        if self.idempotence is not None:
+            self.metadata.add_listener(self.idempotence.on_cluster)
 
     # The cluster.
 
