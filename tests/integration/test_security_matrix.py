@@ -291,6 +291,18 @@ MISTAKES: Final = [
         "the broker has no SASL on this listener; check security_protocol",
         lambda place: place.at("SSL", place.of("SASL_SSL")),
     ),
+    Mistake(
+        "PLAINTEXT at the port of SASL_PLAINTEXT",
+        AuthenticationError,
+        "set security_protocol=SASL_PLAINTEXT, sasl_mechanism to one of ",
+        lambda place: place.at("SASL_PLAINTEXT", place.of("PLAINTEXT")),
+    ),
+    Mistake(
+        "SSL at the port of SASL_SSL",
+        AuthenticationError,
+        "set security_protocol=SASL_SSL, sasl_mechanism to one of ",
+        lambda place: place.at("SASL_SSL", place.of("SSL")),
+    ),
     # Tokens.
     Mistake(
         "token that has expired",

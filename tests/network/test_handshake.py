@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pykclient.errors import (
+    AuthenticationError,
     ClusterAuthorizationFailedError,
     DecodeError,
     KafkaError,
@@ -25,6 +26,7 @@ from pykclient.protocol.messages.api_versions import (
 from pykclient.protocol.messages.incremental_alter_configs import IncrementalAlterConfigsRequest
 from pykclient.protocol.messages.metadata import MetadataRequest
 from pykclient.protocol.messages.offset_delete import OffsetDeleteRequest
+from pykclient.protocol.messages.sasl_handshake import SaslHandshakeRequest, SaslHandshakeResponse
 from pykclient.types import Node
 from pykclient.version import __version__
 from tests.network.scripted_port import ALL_RANGES
@@ -245,3 +247,55 @@ def test_an_api_that_came_later_is_reported_with_the_release_that_has_it(
     versions = of_metadata(OLDEST, NEWEST)
     with pytest.raises(UnsupportedVersionError, match=rf"use Kafka {release} or newer"):
         versions.choose(request_type(), None)
+
+
+# Whether the listener requires SASL.
+
+
+def checking() -> Handshake:
+    """A handshake that has the broker's versions, and is to find that out."""
+    handshake = Handshake(NODE, "SSL")
+    handshake.checks_sasl = True
+    assert handshake.on_frame(response(HIGHEST)), "there is more to send"
+    assert isinstance(handshake.message, SaslHandshakeRequest)
+    assert handshake.version == SaslHandshakeRequest.max_version
+    return handshake
+
+
+def mechanisms(error_code: int, *names: str) -> memoryview:
+    message = SaslHandshakeResponse(error_code=error_code, mechanisms=list(names))
+    frame = encode_response(message, SaslHandshakeRequest.max_version, 7)
+    return memoryview(frame)[SIZE_BYTES:]
+
+
+@pytest.mark.parametrize("error_code", [0, 33])
+def test_a_listener_that_requires_sasl_is_refused_with_what_it_offers(error_code: int) -> None:
+    handshake = checking()
+    reason = "set security_protocol=SASL_SSL, sasl_mechanism to one of 'PLAIN', 'GSSAPI', and"
+    with pytest.raises(AuthenticationError, match=reason):
+        handshake.on_frame(mechanisms(error_code, "PLAIN", "GSSAPI"))
+    assert handshake.requires_sasl
+    assert handshake.state is HandshakeState.FAILED
+
+
+@pytest.mark.parametrize("error_code", [34, 35, -1])
+def test_a_listener_that_has_no_sasl_is_gone_on_with(error_code: int) -> None:
+    handshake = checking()
+    assert not handshake.on_frame(mechanisms(error_code))
+    assert handshake.state is HandshakeState.DONE
+    assert not handshake.requires_sasl
+
+
+def test_a_service_without_sasl_is_sent_no_request_of_it() -> None:
+    handshake = Handshake(NODE)
+    handshake.checks_sasl = True
+    ranges = {key: found for key, found in ALL_RANGES.items() if key != ApiKey.SASL_HANDSHAKE}
+    assert not handshake.on_frame(response(HIGHEST, ranges))
+    assert handshake.state is HandshakeState.DONE
+
+
+def test_mechanisms_cut_anywhere_are_a_decode_error() -> None:
+    frame = mechanisms(33, "PLAIN", "GSSAPI")
+    for size in range(len(frame)):
+        with pytest.raises(DecodeError):
+            checking().on_frame(frame[:size])

@@ -312,3 +312,60 @@ def test_one_address_that_refuses_while_another_is_away_ends_nothing(refuses_fir
         break
     assert completion.response is not None
     assert secured.metadata.fatal_error is None
+
+
+# Listeners that require SASL of a client that has none.
+
+
+def hung_up_on() -> SecuredNetwork:
+    """A client without SASL, to which a broker has shown nothing but its versions."""
+    plain = SecuredNetwork(bootstrap=BOOTSTRAP[:1])
+    failed = plain.write()
+    peer = plain.shake_hands()
+    assert kinds(peer) == [MetadataRequest]
+    peer.hang_up()
+    plain.turn()
+    assert failed.error is not None
+    assert "hung up on the first request" in str(failed.error)
+    plain.turn(500)
+    plain.write()
+    return plain
+
+
+@pytest.mark.promise("a listener that requires SASL is named as one within a moment")
+def test_a_listener_that_requires_sasl_is_named_and_found_out_each_time() -> None:
+    plain = hung_up_on()
+    for _ in range(3):
+        peer = plain.shake_hands()
+        assert kinds(peer) == [SaslHandshakeRequest]
+        plain.respond(peer, SaslHandshakeResponse(error_code=33, mechanisms=["GSSAPI"]))
+        error = plain.metadata.fatal_error
+        assert isinstance(error, AuthenticationError)
+        assert "set security_protocol=SASL_PLAINTEXT, sasl_mechanism to one of 'GSSAPI'" in str(
+            error
+        )
+        assert peer.is_closed()
+        plain.turn(1_500)
+
+
+@pytest.mark.parametrize("hangs_up", [True, False])
+def test_a_listener_that_does_not_require_sasl_is_gone_on_with(hangs_up: bool) -> None:
+    """A broker that was shutting down, say; or a service that knows no SaslHandshake."""
+    plain = hung_up_on()
+    peer = plain.shake_hands()
+    assert kinds(peer) == [SaslHandshakeRequest]
+    if hangs_up:
+        peer.hang_up()
+        plain.turn()
+        plain.turn(1_500)
+        peer = plain.shake_hands()
+    else:
+        plain.respond(peer, SaslHandshakeResponse(error_code=34))
+    assert kinds(peer) == [MetadataRequest]
+    plain.respond(peer)
+    assert plain.metadata.fatal_error is None
+    peer.hang_up()
+    plain.turn()
+    plain.turn(1_500)
+    plain.write()
+    assert kinds(plain.shake_hands()) == [MetadataRequest], "it has served, so it has no SASL"

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 from pykclient.errors import DisconnectedError, EncodeError, KafkaError, UnsupportedVersionError
 from pykclient.network.broker import errors as failures
 from pykclient.network.broker.connection import SUSPECT_MS, Connection, ConnectionState
-from pykclient.network.broker.fallback import ApiVersionsFallback
+from pykclient.network.broker.fallback import ADDRESSES_MAX, ApiVersionsFallback
 from pykclient.network.broker.handshake import FinalizedFeatures
 from pykclient.network.broker.nodes import NodeSelection, NodeState, NodeStates
 from pykclient.network.cluster.node import is_coordinator
@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
     from pykclient.config.client import ClientConfig
+    from pykclient.config.setting import Address
     from pykclient.network.cluster.metadata import Metadata
     from pykclient.network.io.port import Port
     from pykclient.network.manager import Request
@@ -72,6 +73,8 @@ class NetworkClient:
         self._connections: dict[int, Connection] = {}
         self._states = NodeStates(config, random)
         self._fallback = ApiVersionsFallback()
+        self._may_require_sasl: set[Address] = set()
+        """Where a broker closed a connection as if it required SASL, which this client has not."""
         self._selection = NodeSelection(
             config, metadata, self._states, self._connections, random=random
         )
@@ -419,8 +422,13 @@ class NetworkClient:
 
     def _take_events(self, node_id: int, connection: Connection, now_ms: int) -> None:
         if connection.state is ConnectionState.CONNECTING and connection.failure is None:
-            version = self._fallback.version(connection.node.address, now_ms)
-            connection.begin_handshake(now_ms + self._config.request_timeout_ms, version)
+            address = connection.node.address
+            connection.begin_handshake(
+                now_ms + self._config.request_timeout_ms,
+                self._fallback.version(address, now_ms),
+                checks_sasl=address in self._may_require_sasl,
+            )
+            self._may_require_sasl.discard(address)
         if connection.state is not ConnectionState.CONNECTING:
             was_ready = connection.versions is not None
             for request, response in connection.take_responses(now_ms):
@@ -462,6 +470,8 @@ class NetworkClient:
             why = failures.without_place(node, error)
             self._repeated.log(level, now_ms, key, "could not connect to %s: %s", node, why)
         self._states.on_lost(node_id, error, now_ms)
+        if connection.may_require_sasl and len(self._may_require_sasl) < ADDRESSES_MAX:
+            self._may_require_sasl.add(node.address)
         connection.close()
         given_up = failures.given_up(node, error)
         for request in connection.take_in_flight():

@@ -143,7 +143,8 @@ class Connection:
         self._is_opened = False
         self._has_served = False
         self._request_timeout_ms = config.request_timeout_ms
-        self._handshake = Handshake(node)
+        self._handshake = Handshake(node, config.security_protocol)
+        self._is_hung_up_on_first_request = False
         self._authenticator = authenticator
         self._authentication: Authentication | None = None
         """The one that is under way."""
@@ -186,6 +187,7 @@ class Connection:
         elif self.versions is None:
             self.failure = failures.handshake_hung_up(self.node, error)
         elif self._in_flight and not self._has_served and self._authenticator is None:
+            self._is_hung_up_on_first_request = True
             self.failure = failures.first_request_hung_up(self.node, error)
 
     # What the client does with it.
@@ -295,11 +297,22 @@ class Connection:
         )
         return self._handshake.version if is_hung_up else None
 
-    def begin_handshake(self, deadline_ms: int, version: int = NEWEST) -> None:
-        """Send the first request, ApiVersions in `version`."""
+    @property
+    def may_require_sasl(self) -> bool:
+        """Whether the listener seems to require SASL, or does, and this client has none."""
+        return self._is_hung_up_on_first_request or self._handshake.requires_sasl
+
+    def begin_handshake(
+        self, deadline_ms: int, version: int = NEWEST, *, checks_sasl: bool = False
+    ) -> None:
+        """Send the first request, ApiVersions in `version`.
+
+        With `checks_sasl` find out after it whether the listener requires SASL.
+        """
         self._to(ConnectionState.HANDSHAKING)
         self.handshake_deadline_ms = deadline_ms
         self._handshake.version = version
+        self._handshake.checks_sasl = checks_sasl
         self._send_handshake()
 
     @property

@@ -3,8 +3,13 @@
 A broker that does not know our version of ApiVersions responds with UNSUPPORTED_VERSION in version
 0, and gets the request again in one that it knows. A broker too old for us is refused here.
 
+Where a listener requires SASL and the client has none, a broker closes the connection on the first
+request behind this, without a reason. The handshake after that sends SaslHandshake as well: its
+response says whether the listener requires SASL, which a client without it cannot go on from.
+
 Owner: the driver of the engine.
-Source: KIP-35, KIP-511 (names and versions of client software; fall-back), KIP-584 (features).
+Source: KIP-35, KIP-511 (names and versions of client software; fall-back), KIP-584 (features);
+KIP-43 (SaslHandshake). That it finds out whether SASL is required is ours.
 """
 
 from __future__ import annotations
@@ -14,14 +19,17 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, NamedTuple
 
 from pykclient.errors import (
+    AuthenticationError,
     BrokerUnsupportedVersionError,
     DecodeError,
+    UnsupportedSaslMechanismError,
     UnsupportedVersionError,
     error_for_code,
 )
 from pykclient.protocol.api_keys import ApiKey
 from pykclient.protocol.message import decode_response
 from pykclient.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
+from pykclient.protocol.messages.sasl_handshake import SaslHandshakeRequest, SaslHandshakeResponse
 from pykclient.version import __version__
 
 if TYPE_CHECKING:
@@ -51,22 +59,34 @@ FIRST_RELEASES: dict[ApiKey, str] = {
 
 class HandshakeState(Enum):
     VERSIONS = "versions"
+    SASL = "sasl"
     DONE = "done"
     FAILED = "failed"
 
 
 NEXT: dict[HandshakeState, frozenset[HandshakeState]] = {
-    HandshakeState.VERSIONS: frozenset({HandshakeState.DONE, HandshakeState.FAILED}),
+    HandshakeState.VERSIONS: frozenset(
+        {HandshakeState.SASL, HandshakeState.DONE, HandshakeState.FAILED}
+    ),
+    HandshakeState.SASL: frozenset({HandshakeState.DONE, HandshakeState.FAILED}),
     HandshakeState.DONE: frozenset(),
     HandshakeState.FAILED: frozenset(),
 }
 
 
 class Handshake:
-    """The handshake of one connection; `message` and `version` are to be sent next."""
+    """The handshake of one connection; `message` and `version` are to be sent next.
 
-    def __init__(self, node: Node) -> None:
+    `protocol` is the client's security_protocol, for messages.
+    """
+
+    def __init__(self, node: Node, protocol: str = "PLAINTEXT") -> None:
         self._node = node
+        self._protocol = protocol
+        self.checks_sasl = False
+        """Whether to find out if the listener requires SASL; for a client that has none."""
+        self.requires_sasl = False
+        """Whether it does, as far as that was found out."""
         self.versions: ApiVersions | None = None
         """What the broker supports; None before the handshake is done."""
         self.state = HandshakeState.VERSIONS
@@ -77,13 +97,17 @@ class Handshake:
         )
 
     def on_frame(self, frame: memoryview) -> bool:
-        """Read the broker's response; return whether `message` is to be sent again.
+        """Read the broker's response; return whether `message` is to be sent next.
 
         Raises:
+            AuthenticationError: the listener requires SASL, and the client has none.
             DecodeError: the response is not one.
             UnsupportedVersionError: the broker is too old, or is none for clients.
             BrokerError: the broker refused for another reason.
         """
+        if self.state is HandshakeState.SASL:
+            self._take_mechanisms(decode_response(SaslHandshakeResponse, self.version, frame))
+            return False
         error_code = int.from_bytes(frame[HEADER_BYTES : HEADER_BYTES + 2], "big", signed=True)
         if error_code == BrokerUnsupportedVersionError.code:
             self._fall_back(_refused_ranges(frame))
@@ -94,10 +118,10 @@ class Handshake:
             raise error_for_code(
                 response.error_code, f"{self._node} refused the ApiVersions request"
             )
-        self._accept(_ranges(response), _features(response))
-        return False
+        return self._accept(_ranges(response), _features(response))
 
-    def _accept(self, ranges: dict[int, tuple[int, int]], features: FinalizedFeatures) -> None:
+    def _accept(self, ranges: dict[int, tuple[int, int]], features: FinalizedFeatures) -> bool:
+        """Keep the broker's ranges; return whether there is more to send."""
         metadata = ranges.get(int(ApiKey.METADATA))
         if metadata is None:
             self._to(HandshakeState.FAILED)
@@ -112,7 +136,28 @@ class Handshake:
                 f"{metadata[1]}, this client needs {METADATA_VERSION_MIN}; use Kafka 2.1 or newer"
             )
         self.versions = ApiVersions(self._node, ranges, features)
+        # Any mechanism will do: the response has all of them.
+        request = SaslHandshakeRequest(mechanism="PLAIN")
+        if self.checks_sasl and self.versions.common_range(request) is not None:
+            self.message, self.version = request, self.versions.choose(request, None)
+            self._to(HandshakeState.SASL)
+            return True
         self._to(HandshakeState.DONE)
+        return False
+
+    def _take_mechanisms(self, response: SaslHandshakeResponse) -> None:
+        if response.error_code not in (0, UnsupportedSaslMechanismError.code):
+            # ILLEGAL_SASL_STATE: it has none; whatever else it may be, requests will show.
+            self._to(HandshakeState.DONE)
+            return
+        self.requires_sasl = True
+        self._to(HandshakeState.FAILED)
+        offered = ", ".join(map(repr, response.mechanisms)) or "what it offers"
+        raise AuthenticationError(
+            f"{self._node}: its listener requires SASL, and security_protocol={self._protocol} has "
+            f"none: set security_protocol=SASL_{self._protocol}, sasl_mechanism to one of "
+            f"{offered}, and the credentials; or use the port of another listener"
+        )
 
     def _fall_back(self, ranges: dict[int, tuple[int, int]]) -> None:
         # Brokers since 2.4 list their range of ApiVersions beside the refusal; older ones do not.
