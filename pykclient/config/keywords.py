@@ -146,7 +146,7 @@ class ClientSettings(TypedDict, total=False):
     """
     sasl_mechanism: str
     """How to authenticate where security_protocol is SASL_PLAINTEXT or SASL_SSL. Default:
-    GSSAPI; one of PLAIN, SCRAM-SHA-256, SCRAM-SHA-512, OAUTHBEARER, GSSAPI, AWS_MSK_IAM, or a
+    GSSAPI; one of PLAIN, SCRAM-SHA-256, SCRAM-SHA-512, OAUTHBEARER, AWS_MSK_IAM, GSSAPI, or a
     registered one.
     """
     sasl_oauth_token_provider: object

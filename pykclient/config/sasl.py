@@ -41,17 +41,22 @@ PASSWORD_MECHANISMS: Final = ("PLAIN", *SCRAM_MECHANISMS)
 """Those that take a user name and a password."""
 
 OAUTHBEARER: Final = "OAUTHBEARER"
-MECHANISMS: Final = (*PASSWORD_MECHANISMS, OAUTHBEARER)
+AWS_MSK_IAM: Final = "AWS_MSK_IAM"
+MECHANISMS: Final = (*PASSWORD_MECHANISMS, OAUTHBEARER, AWS_MSK_IAM)
 """Those that are built."""
 
-MECHANISMS_NOT_BUILT: Final = ("GSSAPI", "AWS_MSK_IAM")
+MECHANISMS_NOT_BUILT: Final = ("GSSAPI",)
 
+_PACKAGE: Final = "org.apache.kafka.common.security"
 _LOGIN_MODULES: Final = {
-    "PLAIN": "plain.PlainLoginModule",
-    **dict.fromkeys(SCRAM_MECHANISMS, "scram.ScramLoginModule"),
-    OAUTHBEARER: "oauthbearer.OAuthBearerLoginModule",
+    "PLAIN": f"{_PACKAGE}.plain.PlainLoginModule",
+    **dict.fromkeys(SCRAM_MECHANISMS, f"{_PACKAGE}.scram.ScramLoginModule"),
+    OAUTHBEARER: f"{_PACKAGE}.oauthbearer.OAuthBearerLoginModule",
+    AWS_MSK_IAM: "software.amazon.msk.auth.iam.IAMLoginModule",
 }
-"""Java's, below ``org.apache.kafka.common.security``."""
+"""The classes of Java that a login configuration is for."""
+
+_AWS_PROFILE: Final = "awsProfileName"
 
 
 class MechanismNames:
@@ -205,7 +210,7 @@ class SaslConfig(OidcConfig):
         if needed and jaas.module.rpartition(".")[2] != needed.rpartition(".")[2]:
             raise ConfigError(
                 f"sasl.jaas.config is for {jaas.module}, and sasl.mechanism={self.sasl_mechanism} "
-                f"needs org.apache.kafka.common.security.{needed}."
+                f"needs {needed}."
             )
         return jaas.options
 
@@ -225,6 +230,23 @@ class SaslConfig(OidcConfig):
         except ValueError as error:
             raise ConfigError(str(error)) from None
         return None
+
+    @property
+    def aws_profile(self) -> str | None:
+        """Which profile of AWS's files has the credentials for AWS_MSK_IAM; None for the default.
+
+        Raises:
+            ConfigError: sasl.jaas.config has options that are not built.
+        """
+        options = self.jaas_options
+        others = [name for name in options if name not in (_AWS_PROFILE, "awsDebugCreds")]
+        if others or options.get("awsDebugCreds", "false").lower() != "false":
+            raise ConfigError(
+                f"sasl.jaas.config has {', '.join(others) or 'awsDebugCreds'}, and for "
+                f"{AWS_MSK_IAM} only {_AWS_PROFILE} is built. A role is assumed by a profile of "
+                f"~/.aws/config that has role_arn; name it in {_AWS_PROFILE}."
+            )
+        return options.get(_AWS_PROFILE)
 
     @property
     def oidc(self) -> OidcTokenConfig | None:
@@ -270,6 +292,8 @@ class SaslConfig(OidcConfig):
             )
         if mechanism == OAUTHBEARER:
             self._check_token_source()
+        elif mechanism == AWS_MSK_IAM:
+            _ = self.aws_profile
         elif self.credentials is None:
             raise ConfigError(
                 f"sasl.mechanism={mechanism} needs sasl.username and sasl.password, or Java's "

@@ -61,13 +61,16 @@ _SECURITY: Final = _harmless(
     """
 )
 
+_MSK_HANDLER: Final = "software.amazon.msk.auth.iam.IAMClientCallbackHandler"
+"""What Java needs beside sasl.mechanism=AWS_MSK_IAM, which is enough here."""
+
 UNSUPPORTED: Final[tuple[Unsupported, ...]] = (
     Unsupported(
         EVERY_CLIENT,
         "It belongs to a part of TLS or SASL that is not built: there are TLS, PLAIN and SCRAM by "
         "sasl.username and sasl.password, and OAUTHBEARER by sasl_oauth_token_provider or "
         "sasl.oauthbearer.token.endpoint.url.",
-        _SECURITY,
+        {**_SECURITY, "sasl_client_callback_handler_class": ("", _MSK_HANDLER)},
     ),
     Unsupported(
         EVERY_CLIENT,

@@ -52,6 +52,12 @@ def secured_like(config: AdminConfig, service: str) -> FakeKafka:
         security = ClusterSecurity(
             listeners=(config.security_protocol,), mechanisms=(config.sasl_mechanism,)
         )
+    elif config.sasl_mechanism == "AWS_MSK_IAM":
+        security = ClusterSecurity(
+            listeners=(config.security_protocol,),
+            mechanisms=(config.sasl_mechanism,),
+            users={os.environ["AWS_ACCESS_KEY_ID"]: os.environ["AWS_SECRET_ACCESS_KEY"]},
+        )
     elif config.credentials is not None:
         user, password = config.credentials
         assert isinstance(password, Password)
@@ -66,8 +72,11 @@ def secured_like(config: AdminConfig, service: str) -> FakeKafka:
 
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Where the files of the settings are, which name them without a folder."""
+    """Where the files of the settings are, which name them without a folder; credentials of AWS."""
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "AKIDEXAMPLE")
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "secret")
+    monkeypatch.setenv("AWS_DEFAULT_REGION", "eu-west-1")
     return tmp_path
 
 

@@ -116,6 +116,13 @@ def test_signed_tokens_are_for_the_brokers_that_have_an_address_of_keys() -> Non
     assert not [option for option in unsigned.java_options() if "oauthbearer" in option]
 
 
+def test_real_brokers_have_not_the_mechanism_of_amazon_msk() -> None:
+    security = ClusterSecurity(mechanisms=("AWS_MSK_IAM",), users={"AKID": CANARY})
+    with pytest.raises(ConfigError, match="leave it out of mechanisms, or use FakeKafka") as caught:
+        security.server_settings(KEYSTORE, TRUSTSTORE)
+    assert CANARY not in str(caught.value)
+
+
 def client_settings(listener: str, **chosen: str) -> dict[str, str]:
     security = ClusterSecurity(
         listeners=("SSL", "SASL_PLAINTEXT"), mechanisms=("PLAIN",), users={"alice": CANARY}

@@ -9,7 +9,7 @@ from __future__ import annotations
 from secrets import token_hex
 from typing import TYPE_CHECKING, Final
 
-from pykclient.config.sasl import OAUTHBEARER, SCRAM_MECHANISMS
+from pykclient.config.sasl import AWS_MSK_IAM, OAUTHBEARER, SCRAM_MECHANISMS
 from pykclient.network.manager import NEVER_MS
 from pykclient.network.sasl.login import Login, token_source
 from pykclient.network.sasl.mechanism import MECHANISMS, Made
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from pykclient.network.io.port import Port
     from pykclient.network.log import ClientLog
     from pykclient.network.sasl.mechanism import SaslMechanism
+    from pykclient.network.sasl.msk_iam import AwsSigner
 
 SESSION_SHARES: Final = (0.85, 0.95)
 """After which part of its session a connection authenticates again, drawn between these, as in
@@ -38,7 +39,8 @@ class Authenticator:
     """By what one client authenticates.
 
     Raises:
-        ConfigError: the source of tokens that the settings name cannot be used.
+        ConfigError: the source of tokens that the settings name cannot be used, or a package is
+            missing.
     """
 
     def __init__(self, config: ClientConfig, port: Port, *, random: Random, log: ClientLog) -> None:
@@ -49,6 +51,12 @@ class Authenticator:
         self._login: Login | None = None
         if self.name == OAUTHBEARER:
             self._login = Login(config, port, token_source(config), random=random, log=log)
+        self._aws_signer: AwsSigner | None = None
+        if self.name == AWS_MSK_IAM:
+            # Imported here: few clients need it.
+            from pykclient.network.sasl.msk_iam import AwsSigner
+
+            self._aws_signer = AwsSigner(config)
 
     @property
     def awaited(self) -> str:
@@ -63,6 +71,8 @@ class Authenticator:
         Then `on_ready` is called later, from inside `complete`: with None when it is time to try
         again, or with the error.
         """
+        if self._aws_signer is not None:
+            return self._aws_signer.mechanism(host)
         if self._login is None:
             return make_mechanism(self._config, host)
         token = self._login.token(on_ready)
@@ -77,6 +87,8 @@ class Authenticator:
         """Note that a broker has refused what the mechanism sent."""
         if self._login is not None and isinstance(mechanism, OAuthBearer):
             self._login.drop(mechanism.token)
+        if self._aws_signer is not None:
+            self._aws_signer.forget()
 
     def session_ms(self, lifetime_ms: int) -> int:
         """Return how long after an authentication to authenticate again; `NEVER_MS` for never."""

@@ -69,6 +69,10 @@ _LOGIN_MODULES = {
     "OAUTHBEARER": f"{_PACKAGE}.oauthbearer.OAuthBearerLoginModule",
 }
 MECHANISMS = tuple(_LOGIN_MODULES)
+"""Those of Kafka."""
+AWS_MSK_IAM = "AWS_MSK_IAM"
+"""That of Amazon MSK, which fake brokers have."""
+_AWS_LOGIN_MODULE = "software.amazon.msk.auth.iam.IAMLoginModule"
 _OIDC_HANDLER = f"{_PACKAGE}.oauthbearer.OAuthBearerValidatorCallbackHandler"
 _ALLOWED_URLS = "org.apache.kafka.sasl.oauthbearer.allowed.urls"
 
@@ -105,7 +109,9 @@ class ClusterSecurity:
     that have a certificate. Further ones have a name, as in ``listener.security.protocol.map``:
     ``"REAUTH:SASL_SSL"``, and settings of their own by the cluster's `config`, with
     ``listener.name.reauth.`` before Kafka's name.
-    `mechanisms` are those of SASL. `users` are users of PLAIN and SCRAM with their passwords.
+    `mechanisms` are those of SASL. `users` are users of PLAIN and SCRAM with their passwords; of
+    AWS_MSK_IAM, which only fake brokers have, ids of keys of AWS with the secret keys, which a
+    client finds in its environment.
     OAUTHBEARER takes anyone, with unsecured tokens; with `jwks_url` it takes tokens that are signed
     by a key which the broker finds there, and none without a signature.
     `acls` turn the authorizer on: apart from `super_users`, like ``User:alice``, clients may do
@@ -132,7 +138,7 @@ class ClusterSecurity:
         if any(listener.has_sasl for listener in listeners) and not self.mechanisms:
             raise ConfigError("a listener has SASL, and mechanisms is empty; give one at least")
         for mechanism in self.mechanisms:
-            _check_known("mechanism", mechanism, MECHANISMS)
+            _check_known("mechanism", mechanism, (*MECHANISMS, AWS_MSK_IAM))
         if not self.users or not all(map(all, self.users.items())):
             raise ConfigError("users is empty, or a name or password is; give one user at least")
         if _SCRAM_HASHES.keys() & set(self.mechanisms):
@@ -157,7 +163,12 @@ class ClusterSecurity:
         )
 
     def server_settings(self, keystore: Path, truststore: Path) -> dict[str, PropertyValue]:
-        """What a server needs beside its listeners and their protocols."""
+        """What a server needs beside its listeners and their protocols. Raises `ConfigError`."""
+        if AWS_MSK_IAM in self.mechanisms:
+            raise ConfigError(
+                f"Kafka's brokers have no mechanism {AWS_MSK_IAM}, which is Amazon MSK's; leave it "
+                "out of mechanisms, or use FakeKafka"
+            )
         settings: dict[str, PropertyValue] = {
             "ssl.keystore.type": "PEM",
             "ssl.keystore.location": str(keystore),
@@ -237,6 +248,8 @@ class ClusterSecurity:
         return _jaas(mechanism, options if mechanism == "PLAIN" else {})
 
     def _client_jaas(self, mechanism: str, user: str | None, password: str | None) -> str:
+        if mechanism == AWS_MSK_IAM:
+            return f"{_AWS_LOGIN_MODULE} required;"
         name = user or next(iter(self.users))
         if mechanism == "OAUTHBEARER":
             return _jaas(mechanism, {"unsecuredLoginStringClaim_sub": name})

@@ -1,11 +1,12 @@
-"""The brokers' side of SASL: PLAIN, SCRAM, and OAUTHBEARER with tokens that have no signature.
+"""The brokers' side of SASL: PLAIN, SCRAM, AWS_MSK_IAM, and OAUTHBEARER with unsigned tokens.
 
 An exchange is *going on*, then *complete*, or has *failed* by a `SaslRefusal`. What is refused, and
 what of the reason the client gets to know, is as Kafka has it: not whether the user exists.
 
 Owner: the connection that an exchange belongs to; the users are the cluster's.
 Source: RFC 4616 (PLAIN), RFC 5802 and 7677 (SCRAM), RFC 7628 and 7515 (OAUTHBEARER); Java classes
-``PlainSaslServer``, ``ScramSaslServer``, ``OAuthBearerSaslServer``.
+``PlainSaslServer``, ``ScramSaslServer``, ``OAuthBearerSaslServer``. Second-hand: AWS Signature
+Version 4, and AWS_MSK_IAM as ``aws-msk-iam-auth`` describes it.
 """
 
 from __future__ import annotations
@@ -16,13 +17,15 @@ import json
 import re
 import secrets
 from base64 import b64decode, b64encode, urlsafe_b64decode
+from datetime import UTC, datetime
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final, Protocol, TypeGuard
+from urllib.parse import quote, urlencode
 
 from pykclient.errors.base import UsageError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Mapping, Sequence
 
 SCRAM_HASHES: Final = {"SCRAM-SHA-256": "sha256", "SCRAM-SHA-512": "sha512"}
 ITERATIONS: Final = 4_096
@@ -40,6 +43,14 @@ _CLIENT_FIRST = re.compile(
 _CLIENT_FINAL = re.compile(
     r"(?P<without_proof>c=(?P<gs2>[^,]+),r=(?P<nonce>[!-+\--~]+)(?:,[A-Za-z]+=[^,]*)*?)"
     r",p=(?P<proof>[^,]+)"
+)
+_MSK_VERSION = "2020_10_22"
+_SIGNATURE_MS = 900_000
+_CLOCK_MS = 60_000
+"""By how much the clocks of client and broker may differ."""
+_SIGNED = (
+    *("Action", "X-Amz-Algorithm", "X-Amz-Credential", "X-Amz-Date", "X-Amz-Expires"),
+    *("X-Amz-Security-Token", "X-Amz-SignedHeaders"),
 )
 _ESCAPED = re.compile(r"=(2C|3D)|=")
 _BEARER = re.compile(
@@ -82,7 +93,7 @@ class ScramCredential:
 
 
 class Users:
-    """The users of PLAIN and SCRAM with their passwords, which show nowhere."""
+    """Users with their passwords, which show nowhere; of AWS_MSK_IAM ids of keys, and the keys."""
 
     def __init__(self, passwords: Mapping[str, str]) -> None:
         self.scram_iterations = ITERATIONS
@@ -121,6 +132,14 @@ class Users:
             made = ScramCredential(SCRAM_HASHES[mechanism], password, self.scram_iterations)
             self._credentials[key] = made
         return self._credentials[key]
+
+    def sign_v4(self, user: str, scope: Sequence[str], text: str) -> str:
+        """What the user's secret key of AWS signs a text with; random without the user."""
+        password = self._passwords.get(user)
+        key = secrets.token_bytes() if password is None else f"AWS4{password}".encode()
+        for part in (*scope, text):
+            key = hmac.digest(key, part.encode(), "sha256")
+        return key.hex()
 
     def _forget(self, user: str) -> None:
         for mechanism in SCRAM_HASHES:
@@ -254,11 +273,56 @@ class BearerExchange:
         return b""
 
 
+class MskIamExchange:
+    """AWS_MSK_IAM: a request that the user's secret key has signed; the user is the key's id."""
+
+    expires_ms = None
+
+    def __init__(self, users: Users) -> None:
+        self.user: str | None = None
+        self._users = users
+
+    def evaluate(self, response: bytes, wall_ms: int) -> bytes:
+        request = _object(response)
+        credential = request.get("x-amz-credential", "").split("/")
+        if request.get("version") != _MSK_VERSION or len(credential) != 5:
+            raise SaslRefusal("Invalid request")
+        user, *scope = credential
+        signed_ms = _signed_ms(request.get("x-amz-date", ""))
+        if not 0 <= wall_ms - signed_ms + _CLOCK_MS < _SIGNATURE_MS:
+            raise SaslRefusal("Signature expired")
+        expected = self._signature(request, user, scope)
+        if not hmac.compare_digest(expected, request.get("x-amz-signature", "")):
+            raise SaslRefusal("Access denied")
+        self.user = user
+        answer = {"version": _MSK_VERSION, "request-id": secrets.token_hex(_NONCE_BYTES)}
+        return json.dumps(answer).encode()
+
+    def _signature(self, request: Mapping[str, str], user: str, scope: Sequence[str]) -> str:
+        names = {name.lower(): name for name in _SIGNED}
+        query = urlencode(
+            [
+                (names[name], request[name])
+                for name in sorted(names, key=lambda name: names[name])
+                if name in request
+            ],
+            quote_via=quote,
+            safe="-_.~",
+        )
+        empty = hashlib.sha256().hexdigest()
+        canonical = f"GET\n/\n{query}\nhost:{request.get('host')}\n\nhost\n{empty}"
+        digest = hashlib.sha256(canonical.encode()).hexdigest()
+        date = request.get("x-amz-date")
+        text = f"AWS4-HMAC-SHA256\n{date}\n{'/'.join(scope)}\n{digest}"
+        return self._users.sign_v4(user, scope, text)
+
+
 EXCHANGES: Final[Mapping[str, Callable[[Users], Exchange]]] = {
     "PLAIN": PlainExchange,
     "SCRAM-SHA-256": lambda users: ScramExchange("SCRAM-SHA-256", users),
     "SCRAM-SHA-512": lambda users: ScramExchange("SCRAM-SHA-512", users),
     "OAUTHBEARER": lambda _: BearerExchange(),
+    "AWS_MSK_IAM": MskIamExchange,
 }
 """How each mechanism that fake brokers have begins."""
 
@@ -282,6 +346,24 @@ def _decoded(text: str) -> bytes:
         return b64decode(text, validate=True)
     except ValueError:
         raise SaslRefusal from None
+
+
+def _object(text: bytes) -> dict[str, str]:
+    """A JSON object of texts; empty where it is none."""
+    try:
+        found = json.loads(text)
+    except (ValueError, RecursionError):
+        return {}
+    is_object = isinstance(found, dict)
+    return {name: value for name, value in found.items() if type(value) is str} if is_object else {}
+
+
+def _signed_ms(text: str) -> int:
+    try:
+        found = datetime.strptime(text, "%Y%m%dT%H%M%SZ").replace(tzinfo=UTC)
+    except ValueError:
+        return 0
+    return int(found.timestamp() * 1000)
 
 
 def _claims(token: str) -> dict[str, Any] | None:

@@ -1,0 +1,198 @@
+"""AWS_MSK_IAM: a request that is signed with AWS credentials, for clusters of Amazon MSK.
+
+Nothing is sent to AWS: the broker verifies the signature. The package botocore finds the
+credentials, which may take a request to an instance's metadata or to a container's agent, so the
+mechanism is not quick; what they sign is computed here, since botocore logs it. The credentials
+are kept for all connections of a client, until a broker has refused them.
+
+Owner: the authenticator has the signer; a mechanism is the connection's, on a thread of the
+background.
+Source: AWS Signature Version 4 (query parameters); the description of the mechanism in
+``aws-msk-iam-auth``, whose class for this is ``IAMSaslClient``.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import json
+import re
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from urllib.parse import quote
+
+from pykclient.config.sasl import AWS_MSK_IAM
+from pykclient.config.setting import Password
+from pykclient.errors import AuthenticationError, ConfigError, KafkaError
+from pykclient.errors.base import describe_cause
+from pykclient.network.sasl.mechanism import SaslMechanism
+from pykclient.version import __version__
+
+if TYPE_CHECKING:
+    from pykclient.config.client import ClientConfig
+
+VERSION: Final = "2020_10_22"
+"""Of what client and broker send."""
+
+EXPIRES_S: Final = 900
+"""How long a signature is valid."""
+
+ALGORITHM: Final = "AWS4-HMAC-SHA256"
+_SERVICE: Final = "kafka-cluster"
+_ACTION: Final = "kafka-cluster:Connect"
+_REGION: Final = re.compile(r"\.kafka(?:-serverless)?\.([a-z0-9-]+)\.amazonaws\.com")
+
+
+class AwsCredentials(NamedTuple):
+    """What signs. The key's id is no secret."""
+
+    key_id: str
+    secret_key: Password
+    session_token: Password | None
+    region: str
+
+
+class AwsSigner:
+    """The AWS credentials of one client.
+
+    Raises:
+        ConfigError: the package botocore is missing.
+    """
+
+    def __init__(self, config: ClientConfig) -> None:
+        try:
+            import botocore.session as found
+        except ImportError:
+            raise ConfigError(
+                f"sasl_mechanism={AWS_MSK_IAM} finds AWS credentials with the package botocore: "
+                f"pip install 'pykclient[msk-iam]'."
+            ) from None
+        self._botocore = found
+        self._profile = config.aws_profile
+        self._session: Any = None
+
+    def mechanism(self, host: str) -> MskIam:
+        """Return a mechanism for one authentication at a broker."""
+        return MskIam(self, host)
+
+    def forget(self) -> None:
+        """Have the credentials looked for again: a broker has refused them."""
+        self._session = None
+
+    def credentials(self, host: str) -> AwsCredentials:
+        """Return the present credentials, for a broker. May block.
+
+        Raises:
+            AuthenticationError: there are none, or no region; says where botocore looked.
+        """
+        try:
+            return self._found(host)
+        except KafkaError:
+            raise
+        except Exception as error:  # noqa: BLE001  # of botocore, whose frames have secrets
+            reason = describe_cause(error)
+        raise AuthenticationError(f"botocore has no AWS credentials: {reason}")
+
+    def _found(self, host: str) -> AwsCredentials:
+        session = self._session
+        if session is None:
+            session = self._session = self._botocore.Session(profile=self._profile)
+        credentials = session.get_credentials()
+        if credentials is None:
+            raise AuthenticationError(
+                f"botocore found no AWS credentials: it looked at AWS_ACCESS_KEY_ID and "
+                f"AWS_SECRET_ACCESS_KEY, at the profile {session.profile or 'default'!r} of "
+                f"{session.get_config_variable('credentials_file')} and "
+                f"{session.get_config_variable('config_file')}, and for a role of the container "
+                f"or of the instance"
+            )
+        region = region_of(host) or session.get_config_variable("region")
+        if not region:
+            raise AuthenticationError(
+                f"the region is neither in the broker's name {host!r} nor in the environment; set "
+                f"AWS_DEFAULT_REGION, or region in {session.get_config_variable('config_file')}"
+            )
+        frozen = credentials.get_frozen_credentials()
+        token = None if frozen.token is None else Password(frozen.token)
+        return AwsCredentials(frozen.access_key, Password(frozen.secret_key), token, region)
+
+
+class MskIam(SaslMechanism):
+    """It proves nothing of the broker, and sends no secret but a session's token."""
+
+    name = AWS_MSK_IAM
+
+    def __init__(self, signer: AwsSigner, host: str) -> None:
+        self._signer = signer
+        self._host = host
+
+    def begin(self) -> bytes:
+        credentials = self._signer.credentials(self._host)
+        self.user = credentials.key_id
+        return payload(credentials, self._host, datetime.now(UTC))
+
+    def respond(self, challenge: bytes) -> None:
+        """Check the response, which is the end."""
+        try:
+            found = json.loads(challenge)
+        except (ValueError, RecursionError):
+            found = None
+        if not isinstance(found, dict) or found.get("version") != VERSION:
+            raise AuthenticationError(
+                f"the broker's response is not of version {VERSION} of {AWS_MSK_IAM}; is it a "
+                f"cluster of Amazon MSK with IAM access control?"
+            )
+
+
+def payload(credentials: AwsCredentials, host: str, now: datetime) -> bytes:
+    """Return what the client sends: a signed request to connect, as JSON."""
+    signed = {
+        "Action": _ACTION,
+        "X-Amz-Algorithm": ALGORITHM,
+        "X-Amz-Credential": f"{credentials.key_id}/{_scope(credentials.region, now)}",
+        "X-Amz-Date": now.strftime("%Y%m%dT%H%M%SZ"),
+        "X-Amz-Expires": str(EXPIRES_S),
+        "X-Amz-SignedHeaders": "host",
+    }
+    if credentials.session_token is not None:
+        signed["X-Amz-Security-Token"] = credentials.session_token.value
+    return json.dumps(
+        {
+            "version": VERSION,
+            "host": host,
+            "user-agent": f"pykclient/{__version__}",
+            **{name.lower(): value for name, value in signed.items()},
+            "x-amz-signature": signature(signed, host, credentials, now),
+        }
+    ).encode()
+
+
+def signature(
+    parameters: dict[str, str], host: str, credentials: AwsCredentials, now: datetime
+) -> str:
+    """Return the signature of a request without a body for `https://host/` and its parameters."""
+    query = "&".join(
+        f"{quote(name, safe='-_.~')}={quote(value, safe='-_.~')}"
+        for name, value in sorted(parameters.items())
+    )
+    request = "\n".join(("GET", "/", query, f"host:{host}", "", "host", _sha256("")))
+    scope = _scope(credentials.region, now)
+    text = "\n".join((ALGORITHM, now.strftime("%Y%m%dT%H%M%SZ"), scope, _sha256(request)))
+    key = b"AWS4" + credentials.secret_key.encoded()
+    for part in (*scope.split("/"), text):
+        key = hmac.digest(key, part.encode(), "sha256")
+    return key.hex()
+
+
+def region_of(host: str) -> str:
+    """Return the region in a broker's name; empty where it has none."""
+    found = _REGION.search(host)
+    return found[1] if found else ""
+
+
+def _scope(region: str, now: datetime) -> str:
+    return f"{now:%Y%m%d}/{region}/{_SERVICE}/aws4_request"
+
+
+def _sha256(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()

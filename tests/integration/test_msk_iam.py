@@ -1,0 +1,221 @@
+"""AWS_MSK_IAM: what is signed beside what botocore signs, where credentials come from, brokers."""
+
+from __future__ import annotations
+
+import json
+import logging
+import sys
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Any
+from urllib.parse import parse_qsl, urlsplit
+
+import botocore.auth
+import pytest
+from botocore.awsrequest import AWSRequest
+from botocore.credentials import Credentials
+
+from pykclient import Admin, Producer
+from pykclient.admin.config import AdminConfig
+from pykclient.config.setting import Password
+from pykclient.errors import AuthenticationError, ConfigError
+from pykclient.network.sasl.msk_iam import AwsCredentials, AwsSigner, MskIam, payload, region_of
+from pykclient.testing import ClusterSecurity, FakeKafka
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+KEY_ID, SECRET = "AKIDEXAMPLE", "canary/wJalrXUtnFEMI+key"
+HOST = "b-1.example.abcde.c2.kafka.eu-west-1.amazonaws.com"
+NOW = datetime(2026, 11, 24, 10, 20, 30, tzinfo=UTC)
+SETTINGS = {"security_protocol": "SASL_PLAINTEXT", "sasl_mechanism": "AWS_MSK_IAM"}
+SIGNS = pytest.mark.promise(
+    "AWS_MSK_IAM signs as AWS does, with the credentials that botocore finds"
+)
+
+
+@pytest.fixture(autouse=True)
+def aws(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
+    """An environment with credentials, and files of AWS that there are not."""
+    for name, value in {
+        "AWS_ACCESS_KEY_ID": KEY_ID,
+        "AWS_SECRET_ACCESS_KEY": SECRET,
+        "AWS_DEFAULT_REGION": "eu-west-1",
+        "AWS_CONFIG_FILE": str(tmp_path / "config"),
+        "AWS_SHARED_CREDENTIALS_FILE": str(tmp_path / "credentials"),
+        "AWS_EC2_METADATA_DISABLED": "true",
+    }.items():
+        monkeypatch.setenv(name, value)
+    for name in ("AWS_SESSION_TOKEN", "AWS_PROFILE", "AWS_REGION"):
+        monkeypatch.delenv(name, raising=False)
+    return tmp_path
+
+
+def signer(**changes: object) -> AwsSigner:
+    return AwsSigner(
+        AdminConfig.from_settings({"bootstrap_servers": "h:9092", **SETTINGS, **changes})
+    )
+
+
+def profile(name: str) -> str:
+    return f'software.amazon.msk.auth.iam.IAMLoginModule required awsProfileName="{name}";'
+
+
+@SIGNS
+@pytest.mark.parametrize("token", [None, "canary+session/token=="])
+def test_what_is_signed_is_what_botocore_signs(
+    monkeypatch: pytest.MonkeyPatch, token: str | None
+) -> None:
+    hidden = None if token is None else Password(token)
+    credentials = AwsCredentials(KEY_ID, Password(SECRET), hidden, "eu-west-1")
+    sent = json.loads(payload(credentials, HOST, NOW))
+    monkeypatch.setattr(botocore.auth, "get_current_datetime", lambda: NOW)
+    request = AWSRequest("GET", f"https://{HOST}/?Action=kafka-cluster%3AConnect")
+    botocore.auth.SigV4QueryAuth(
+        Credentials(KEY_ID, SECRET, token), "kafka-cluster", "eu-west-1", expires=900
+    ).add_auth(request)
+    signed = {name.lower(): value for name, value in parse_qsl(urlsplit(request.url).query)}
+    assert sent.pop("user-agent").startswith("pykclient/")
+    assert sent == {"version": "2020_10_22", "host": HOST, **signed}
+    assert "canary" not in repr(credentials)
+
+
+@pytest.mark.parametrize(
+    ("host", "region"),
+    [
+        (HOST, "eu-west-1"),
+        ("boot-abc.c1.kafka-serverless.us-east-2.amazonaws.com", "us-east-2"),
+        ("b-1.example.c2.kafka.cn-north-1.amazonaws.com.cn", "cn-north-1"),
+        ("kafka.example.com", ""),
+        ("127.0.0.1", ""),
+    ],
+)
+def test_the_region_is_in_the_brokers_name(host: str, region: str) -> None:
+    assert region_of(host) == region
+
+
+@SIGNS
+def test_credentials_come_from_environment_and_profiles(
+    aws: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found = signer().credentials("kafka.example.com")
+    assert (found.key_id, found.secret_key) == (KEY_ID, Password(SECRET))
+    assert (found.session_token, found.region) == (None, "eu-west-1")
+    assert signer().credentials(HOST.replace("eu-west-1", "us-east-2")).region == "us-east-2"
+    (aws / "credentials").write_text(
+        "[other]\naws_access_key_id = AKIDOTHER\naws_secret_access_key = s\naws_session_token = t\n"
+    )
+    other = signer(sasl_jaas_config=profile("other")).credentials(HOST)
+    assert (other.key_id, other.session_token) == ("AKIDOTHER", Password("t"))
+    monkeypatch.delenv("AWS_DEFAULT_REGION")
+    with pytest.raises(AuthenticationError, match=r"neither in the broker's name 'h'.*AWS_DEFAULT"):
+        signer().credentials("h")
+
+
+def test_credentials_are_kept_until_they_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    kept = signer()
+    assert kept.credentials(HOST).key_id == KEY_ID
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "AKIDNEW")
+    assert kept.credentials(HOST).key_id == KEY_ID
+    kept.forget()
+    assert kept.credentials(HOST).key_id == "AKIDNEW"
+
+
+def test_missing_credentials_are_an_error_that_says_where_botocore_looked(
+    aws: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    missing = signer(sasl_jaas_config=profile("absent"))
+    with pytest.raises(AuthenticationError, match=r"ProfileNotFound: .*absent"):
+        missing.credentials(HOST)
+    monkeypatch.delenv("AWS_SECRET_ACCESS_KEY")
+    with pytest.raises(AuthenticationError, match="PartialCredentialsError"):
+        signer().credentials(HOST)
+    monkeypatch.delenv("AWS_ACCESS_KEY_ID")
+    with pytest.raises(AuthenticationError) as caught:
+        signer().credentials(HOST)
+    assert (
+        "it looked at AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, at the profile 'default' of"
+        in str(caught.value)
+    )
+    assert str(aws / "credentials") in str(caught.value)
+
+
+def test_without_the_package_the_error_says_how_to_install_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setitem(sys.modules, "botocore.session", None)
+    with pytest.raises(ConfigError, match=r"pip install 'pykclient\[msk-iam\]'"):
+        Producer({"bootstrap_servers": "h:9092", **SETTINGS})
+
+
+@pytest.mark.parametrize(
+    ("options", "reason"),
+    [
+        ('awsRoleArn="arn:aws:iam::1:role/r"', "role_arn; name it in awsProfileName"),
+        ("awsDebugCreds=true", "has awsDebugCreds"),
+    ],
+)
+def test_options_that_are_not_built_are_refused(options: str, reason: str) -> None:
+    module = "software.amazon.msk.auth.iam.IAMLoginModule"
+    with pytest.raises(ConfigError, match=reason):
+        signer(sasl_jaas_config=f"{module} required {options};")
+
+
+@pytest.mark.parametrize(
+    "challenge", [b"", b"{}", b"[]", b"\xff", b'{"version":"2019"}', b"[" * 100_000]
+)
+def test_a_response_that_is_not_of_the_mechanism_is_refused(challenge: bytes) -> None:
+    mechanism = MskIam(signer(), HOST)
+    mechanism.begin()
+    with pytest.raises(AuthenticationError, match="is not of version 2020_10_22"):
+        mechanism.respond(challenge)
+
+
+# Brokers that verify the signature by code of their own.
+
+
+@pytest.fixture
+def msk() -> Iterator[FakeKafka]:
+    security = ClusterSecurity(
+        listeners=("SASL_PLAINTEXT",), mechanisms=("AWS_MSK_IAM",), users={KEY_ID: SECRET}
+    )
+    with FakeKafka(security=security) as fake:
+        yield fake
+
+
+@SIGNS
+def test_a_client_writes_by_signature_and_a_wrong_key_is_refused(
+    msk: FakeKafka, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.DEBUG)
+    settings: dict[str, Any] = {
+        **msk.client_settings(),
+        "sasl.client.callback.handler.class": (
+            "software.amazon.msk.auth.iam.IAMClientCallbackHandler"
+        ),
+    }
+    with Producer(settings) as producer:
+        assert producer.send("t", b"").result(timeout=10).offset == 0
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "canary-other")
+    with Admin(settings) as admin:
+        with pytest.raises(
+            AuthenticationError, match=f"refused the user '{KEY_ID}': Access denied"
+        ):
+            admin.list_topics()
+        monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", SECRET)
+        admin.list_topics()
+    assert "canary" not in caplog.text
+
+
+def test_a_signature_that_has_expired_is_refused(
+    msk: FakeKafka, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Late(datetime):
+        @classmethod
+        def now(cls, tz: Any = None) -> datetime:  # type: ignore[override]
+            return datetime.now(tz) - timedelta(hours=1)
+
+    monkeypatch.setattr("pykclient.network.sasl.msk_iam.datetime", Late)
+    settings: dict[str, Any] = dict(msk.client_settings())
+    with Admin(settings) as admin, pytest.raises(AuthenticationError, match="Signature expired"):
+        admin.list_topics()
