@@ -43,8 +43,9 @@ class FakeCluster(ClusterState):
     no sockets. `connections_max_reauth_ms` is Kafka's: how long an authenticated session lasts, 0
     without an end.
 
-    There are no quotas, no ACLs and no compaction. Groups and offsets never expire, and a group
-    changes between the classic protocol and that of KIP-848 only while it has no members.
+    There are no quotas, no ACLs and no compaction. What expires does so within five minutes: old
+    records, producers, transactional ids, offsets and their groups. A group changes between the
+    classic protocol and that of KIP-848 only while it has no members.
     """
 
     api_versions: ClassVar = {key: handler.versions for key, handler in HANDLERS.items()}

@@ -171,7 +171,7 @@ class DataDirectory(Storage):
             for group, offsets in kept.offsets.items():
                 cluster.groups.put(ClassicGroup(group, cluster.groups))
                 for partition, committed in offsets.items():
-                    cluster.groups.offsets(group).commit(partition, committed)
+                    cluster.groups.offsets(group).commit(partition, committed, cluster.now_ms)
         self._kept = _Kept()
 
     def _restore_topic(self, cluster: ClusterState, name: str, topic: _KeptTopic) -> None:

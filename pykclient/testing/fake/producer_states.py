@@ -189,13 +189,13 @@ class ProducerStates:
         """Lose all producers, as a broker does with those that were silent for long."""
         self._producers.clear()
 
-    def expire(self, before_ms: int) -> None:
-        """Lose the producers whose last batch is older than a time, in ms since 1970.
+    def expire(self, last_ms: int) -> None:
+        """Lose the producers whose last batch is not after a time, in ms since 1970.
 
         One that has a transaction open stays (KIP-98).
         """
         for producer_id, producer in list(self._producers.items()):
-            if producer.open_from is None and producer.last_timestamp_ms < before_ms:
+            if producer.open_from is None and producer.last_timestamp_ms <= last_ms:
                 del self._producers[producer_id]
 
     def _end_transaction(self, batch: RecordBatch, producer: _Producer, *, is_commit: bool) -> None:

@@ -312,7 +312,7 @@ class ClusterState:
             partition.leader_id = NO_LEADER
             self.purgatory.check(partition.name, self._now_ms)
         self.storage.on_topic_deleted(name, len(topic.partitions))
-        self.groups.on_topic_deleted(name)
+        self.groups.on_topic_deleted(name, self._now_ms)
         self.transactions.on_topic_deleted(self._now_ms)
 
     def topic_by_id(self, topic_id: bytes) -> Topic | None:
@@ -492,9 +492,14 @@ class ClusterState:
         return [partition for topic in self.topics.values() for partition in topic.partitions]
 
     def _retain(self, now_ms: int) -> None:
+        """Lose what is too old: records, producers, transactional ids, offsets."""
+        wall_ms = self._epoch_ms + now_ms
+        expiration_ms = self.transactions.settings.producer_id_expiration_ms
         for partition in self._partitions():
-            partition.log.retain(self._epoch_ms + now_ms)
+            partition.log.retain(wall_ms)
+            partition.log.producers.expire(wall_ms - expiration_ms)
         self.transactions.expire(now_ms)
+        self.groups.expire(now_ms)
         self.timers.add(now_ms + RETENTION_CHECK_MS, self._retain)
 
 

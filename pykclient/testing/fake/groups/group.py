@@ -32,6 +32,8 @@ class GroupSettings:
     group_min_session_timeout_ms: int = 6_000
     group_max_session_timeout_ms: int = 1_800_000
     group_max_size: int = 2**31 - 1
+    offsets_retention_minutes: int = 10_080
+    """How long offsets are kept that no member of the group uses."""
     offset_metadata_max_bytes: int = 4_096
     """It counts UTF-16 units, as Java's strings do."""
     offsets_topic_num_partitions: int = 50
@@ -153,6 +155,10 @@ class Group(Protocol):
 
     def is_subscribed_to(self, topic: str) -> bool:
         """Whether a member may read this topic, so that its offsets are in use."""
+        ...
+
+    def retention_start_ms(self, topic: str, committed_ms: int) -> int | None:
+        """From when on the retention of a topic's offset counts; None while it is in use."""
         ...
 
     def check_delete(self) -> Refusal | None:

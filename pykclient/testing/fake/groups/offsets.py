@@ -1,7 +1,9 @@
 """What one group has committed: offsets with notes, and those of transactions that are still open.
 
 An offset of a transaction is *pending* until the transaction ends: committed then, or forgotten. It
-is no state of the group's members, and outlives them all.
+is no state of the group's members, and outlives them all, until nothing has used it for long.
+
+Times are the cluster's, in ms.
 
 Owner: the group's registry.
 Source: KIP-98, KIP-320 (leader epochs), KIP-447 (pending offsets); Java class
@@ -20,6 +22,8 @@ if TYPE_CHECKING:
     OnCommitted = Callable[[TopicPartition, "CommittedOffset | None"], None]
 
 NO_EPOCH = -1
+NEVER = 2**63 - 1
+"""The time of an offset that does not expire."""
 
 
 class CommittedOffset(NamedTuple):
@@ -36,8 +40,10 @@ class GroupOffsets:
     def __init__(self, on_committed: OnCommitted = lambda *_: None) -> None:
         self._on_committed = on_committed
         self._committed: dict[TopicPartition, CommittedOffset] = {}
-        self._pending: dict[int, dict[TopicPartition, CommittedOffset]] = {}
-        """By producer id."""
+        self._times_ms: dict[TopicPartition, int] = {}
+        """When each was committed."""
+        self._pending: dict[int, dict[TopicPartition, tuple[CommittedOffset, int]]] = {}
+        """By producer id, with their times."""
 
     def get(self, name: TopicPartition) -> CommittedOffset | None:
         """The committed offset, None when there is none."""
@@ -47,14 +53,16 @@ class GroupOffsets:
         """All that is committed, in the order in which partitions were first committed."""
         return dict(self._committed)
 
-    def commit(self, name: TopicPartition, committed: CommittedOffset) -> None:
+    def commit(self, name: TopicPartition, committed: CommittedOffset, now_ms: int = NEVER) -> None:
         """Take an offset; it stands at once."""
         self._committed[name] = committed
+        self._times_ms[name] = now_ms
         self._on_committed(name, committed)
 
     def remove(self, name: TopicPartition) -> None:
         """Forget a partition, pending offsets too; no effect when nothing is committed."""
         if self._committed.pop(name, None) is not None:
+            del self._times_ms[name]
             self._on_committed(name, None)
         for pending in self._pending.values():
             pending.pop(name, None)
@@ -66,16 +74,33 @@ class GroupOffsets:
             if name.topic == topic:
                 self.remove(name)
 
+    def times_ms(self) -> dict[TopicPartition, int]:
+        """When each was committed; those that a transaction may yet change are left out."""
+        return {
+            name: time_ms for name, time_ms in self._times_ms.items() if not self.is_unstable(name)
+        }
+
+    @property
+    def is_blank(self) -> bool:
+        """Whether nothing is committed, and nothing may yet be."""
+        return not self._committed and not any(self._pending.values())
+
     # Transactions.
 
-    def hold(self, producer_id: int, name: TopicPartition, committed: CommittedOffset) -> None:
+    def hold(
+        self,
+        producer_id: int,
+        name: TopicPartition,
+        committed: CommittedOffset,
+        now_ms: int = NEVER,
+    ) -> None:
         """Take an offset of an open transaction."""
-        self._pending.setdefault(producer_id, {})[name] = committed
+        self._pending.setdefault(producer_id, {})[name] = committed, now_ms
 
     def commit_held(self, producer_id: int) -> None:
         """The producer's transaction was committed: its offsets stand."""
-        for name, committed in self._pending.pop(producer_id, {}).items():
-            self.commit(name, committed)
+        for name, (committed, now_ms) in self._pending.pop(producer_id, {}).items():
+            self.commit(name, committed, now_ms)
 
     def drop_held(self, producer_id: int) -> None:
         """The producer's transaction was aborted: its offsets never were."""

@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from pykclient.types import TopicPartition
 
 OFFSETS_TOPIC = "__consumer_offsets"
+MINUTE_MS = 60_000
 
 
 _INT_MIN = -(2**31)
@@ -79,7 +80,9 @@ class GroupRegistry:
     def remove(self, name: str, now_ms: int) -> None:
         """Lose a group and its offsets; no effect when there is none."""
         group = self._groups.pop(name, None)
-        if self._offsets.pop(name, None) is not None:
+        offsets = self._offsets.pop(name, None)
+        if offsets is not None:
+            self._write(name, dict.fromkeys(offsets.all()), now_ms)
             self._storage.on_group_deleted(name)
         if group is not None:
             group.on_deleted(now_ms)
@@ -169,8 +172,46 @@ class GroupRegistry:
             producer_epoch=producer_epoch,
         )
         for place_of_offset, committed in offsets.items():
-            self.offsets(name).hold(producer_id, place_of_offset, committed)
+            self.offsets(name).hold(producer_id, place_of_offset, committed, now_ms)
         self._on_append(partition, now_ms)
+
+    def commit(
+        self, name: str, partition: TopicPartition, committed: CommittedOffset, now_ms: int
+    ) -> None:
+        """Take an offset, which stands at once."""
+        self._write(name, {partition: committed}, now_ms)
+        self.offsets(name).commit(partition, committed, now_ms)
+
+    def remove_offset(self, name: str, partition: TopicPartition, now_ms: int) -> None:
+        """Forget an offset; no effect where there is none."""
+        if self.offsets(name).get(partition) is not None:
+            self._write(name, {partition: None}, now_ms)
+        self.offsets(name).remove(partition)
+
+    def expire(self, now_ms: int) -> None:
+        """Forget what was not used for long, and groups of which nothing is left (KIP-211)."""
+        oldest_ms = now_ms - self.settings.offsets_retention_minutes * MINUTE_MS
+        for name, group in list(self._groups.items()):
+            if self.partition(name).leader_id == NO_LEADER:
+                continue
+            offsets = self.offsets(name)
+            for partition, committed_ms in offsets.times_ms().items():
+                start_ms = group.retention_start_ms(partition.topic, committed_ms)
+                if start_ms is not None and start_ms <= oldest_ms:
+                    self.remove_offset(name, partition, now_ms)
+            if group.is_empty and offsets.is_blank:
+                self.remove(name, now_ms)
+
+    def _write(
+        self, name: str, offsets: Mapping[TopicPartition, CommittedOffset | None], now_ms: int
+    ) -> None:
+        """Have the log say so, if the group's partition has a leader."""
+        partition = self.partition(name)
+        if offsets and partition.leader_id != NO_LEADER:
+            wall_ms = self._epoch_ms + now_ms
+            records = [offset_record(name, *each, wall_ms) for each in offsets.items()]
+            append_records(partition, records, wall_ms)
+            self._on_append(partition, now_ms)
 
     def on_marker(self, producer_id: int, partition: Partition, *, is_commit: bool) -> None:
         """A partition of Kafka's own topic has the marker that ends a producer's transaction.
@@ -185,9 +226,12 @@ class GroupRegistry:
             else:
                 offsets.drop_held(producer_id)
 
-    def on_topic_deleted(self, topic: str) -> None:
+    def on_topic_deleted(self, topic: str, now_ms: int) -> None:
         """A topic is gone, and what was committed for it."""
-        for offsets in self._offsets.values():
+        for name, offsets in self._offsets.items():
+            gone = [each for each in offsets.all() if each.topic == topic]
+            if topic != OFFSETS_TOPIC:
+                self._write(name, dict.fromkeys(gone), now_ms)
             offsets.remove_topic(topic)
 
 

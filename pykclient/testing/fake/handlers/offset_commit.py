@@ -148,7 +148,7 @@ def _committed(
     committed = CommittedOffset(
         requested.committed_offset, requested.committed_leader_epoch, metadata
     )
-    cluster.groups.offsets(group).commit(partition.name, committed)
+    cluster.groups.commit(group, partition.name, committed, cluster.now_ms)
     return 0
 
 

@@ -68,7 +68,7 @@ def _deleted(cluster: ClusterState, group: Group, topic: str, number: int) -> in
         return UnknownTopicOrPartitionError.code
     if group.is_subscribed_to(topic):
         return GroupSubscribedToTopicError.code
-    cluster.groups.offsets(group.name).remove(partition.name)
+    cluster.groups.remove_offset(group.name, partition.name, cluster.now_ms)
     return 0
 
 

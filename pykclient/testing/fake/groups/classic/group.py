@@ -67,6 +67,8 @@ class ClassicGroup:
         """Whether the rebalance under way is one of a group that had no members."""
         self._has_new_member = False
         """Whether a member came while the group waited for the first ones."""
+        self._emptied_ms: int | None = None
+        """When the last member went."""
         self._join_timer: Timer | None = None
         self._sync_timer: Timer | None = None
         self._responses = ClassicResponses()
@@ -291,7 +293,9 @@ class ClassicGroup:
             self._wait_for_rest(now_ms)
             return
         group.begin_generation()
-        if not group.is_empty:
+        if group.is_empty:
+            self._emptied_ms = now_ms
+        else:
             self._send_generation(now_ms)
 
     def _send_generation(self, now_ms: int) -> None:
@@ -466,6 +470,16 @@ class ClassicGroup:
     def is_subscribed_to(self, topic: str) -> bool:
         """Whether a member may read it."""
         return self._now.is_subscribed_to(topic)
+
+    def retention_start_ms(self, topic: str, committed_ms: int) -> int | None:
+        """KIP-211: of a group with members only what a stable one does not subscribe to counts."""
+        group = self._now
+        if not group.protocol_type:
+            return committed_ms
+        if group.is_empty:
+            return committed_ms if self._emptied_ms is None else self._emptied_ms
+        is_known = group.state is ClassicState.STABLE and group.is_consumers
+        return committed_ms if is_known and not group.is_subscribed_to(topic) else None
 
     def check_delete(self) -> Refusal | None:
         """Only an empty group can be deleted."""

@@ -205,6 +205,10 @@ class ConsumerGroup:
         """Whether a member subscribes to this topic, so that its offsets are in use."""
         return any(topic in self._subscription(member) for member in self._members)
 
+    def retention_start_ms(self, topic: str, committed_ms: int) -> int | None:
+        """What no member subscribes to counts."""
+        return None if self.is_subscribed_to(topic) else committed_ms
+
     def check_delete(self) -> Refusal | None:
         """Whether the group may be deleted."""
         return NonEmptyGroupError if self._members else None
