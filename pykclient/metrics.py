@@ -6,13 +6,17 @@ poll, never for a record. Names of metrics are Java's where Java has them.
 
 Owner: the thread that measures; others may read, and see a measurement more or less.
 Source: Java classes ``SampledStat``, ``Avg``, ``Max``, ``Rate``, ``FetchMetricsRegistry``,
-``KafkaConsumerMetrics``, ``ConsumerRebalanceMetricsManager``.
+``KafkaConsumerMetrics``, ``ConsumerRebalanceMetricsManager``, ``SenderMetricsRegistry``,
+``Selector.SelectorMetrics``.
 """
 
 from __future__ import annotations
 
 from collections import deque
-from typing import Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
 
 
 class Windows(NamedTuple):
@@ -57,7 +61,8 @@ class Recent:
         window = measured[-1]
         window.count += 1
         window.total += value
-        window.maximum = max(window.maximum, value)
+        if value > window.maximum:
+            window.maximum = value
 
     def average(self, now_ms: int) -> float | None:
         windows = self._windows(now_ms)
@@ -69,8 +74,14 @@ class Recent:
 
     def rate(self, now_ms: int) -> float:
         """Return the sum by second."""
+        return self._by_second(now_ms, sum(window.total for window in self._windows(now_ms)))
+
+    def frequency(self, now_ms: int) -> float:
+        """Return how many measurements there were by second."""
+        return self._by_second(now_ms, sum(window.count for window in self._windows(now_ms)))
+
+    def _by_second(self, now_ms: int, total: float) -> float:
         windows = self._windows(now_ms)
-        total = sum(window.total for window in windows)
         # No shorter than a window: the first measurement alone would be a rate without measure.
         age_ms = max([1, self._window_ms, *(now_ms - window.started_ms for window in windows)])
         return total * 1_000 / age_ms
@@ -81,9 +92,36 @@ class Recent:
         return [window for window in tuple(self._measured) if window.started_ms >= oldest_ms]
 
 
+class Counted(Recent):
+    """What is measured again and again, and how often and how much of it there was in all."""
+
+    __slots__ = ("count", "total")
+
+    def __init__(self, windows: Windows = WINDOWS) -> None:
+        super().__init__(windows)
+        self.count = 0
+        self.total = 0.0
+
+    def add(self, value: float, now_ms: int) -> None:
+        self.count += 1
+        self.total += value
+        super().add(value, now_ms)
+
+
+PRODUCER: Final = "producer-metrics"
+PRODUCER_TOPIC: Final = "producer-topic-metrics"
 CONSUMER: Final = "consumer-metrics"
 FETCHING: Final = "consumer-fetch-manager-metrics"
 COORDINATOR: Final = "consumer-coordinator-metrics"
+
+
+def named(
+    group: str, values: Mapping[str, float | None], tags: tuple[tuple[str, str], ...] = ()
+) -> dict[MetricName, float]:
+    """Return the values of a group that are known, by the metrics' names."""
+    return {
+        MetricName(name, group, tags): value for name, value in values.items() if value is not None
+    }
 
 
 class MetricName(NamedTuple):

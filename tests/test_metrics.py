@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from pykclient.metrics import WINDOWS, Recent, Windows
+from pykclient.metrics import WINDOWS, Counted, Recent, Windows
 
 START_MS = 1_000_000
 WINDOW_MS = WINDOWS.window_ms
@@ -66,3 +66,15 @@ def test_windows_without_length_have_this_moment() -> None:
     recent.add(5, START_MS)
     assert (recent.maximum(START_MS), recent.rate(START_MS)) == (5, 5_000)
     assert recent.maximum(START_MS + 1) is None
+
+
+def test_what_is_counted_has_totals_of_all_time_and_rates_of_lately() -> None:
+    counted = Counted()
+    for _ in range(3):
+        counted.add(50, START_MS)
+    assert counted.frequency(START_MS) == 3 * 1_000 / WINDOW_MS
+    later_ms = START_MS + 10 * WINDOW_MS
+    counted.add(9, later_ms)
+    assert (counted.count, counted.total) == (4, 159)
+    assert counted.frequency(later_ms) == 1_000 / WINDOW_MS
+    assert counted.rate(later_ms) == 9 * 1_000 / WINDOW_MS

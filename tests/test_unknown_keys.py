@@ -246,7 +246,7 @@ def test_a_refused_secret_is_not_shown(key: str) -> None:
                 "statistics.interval.ms",
                 "1",
                 NO_SETTING,
-                "the other clients have none so far.",
+                "every client has metrics().",
             )
             for config in CONFIGS
         ),

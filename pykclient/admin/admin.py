@@ -73,6 +73,7 @@ if TYPE_CHECKING:
         TransactionListing,
     )
     from pykclient.config.keywords import AdminSettings
+    from pykclient.metrics import MetricName
     from pykclient.types import Node, OffsetAndMetadata, TopicPartition
 
 KeyT = TypeVar("KeyT", bound="Hashable")
@@ -141,6 +142,14 @@ class Admin(LiveClient):
             KafkaTimeoutError: that call did not end within `timeout` seconds.
         """
         self._driver.close(timeout)
+
+    def metrics(self) -> dict[MetricName, float]:
+        """Return what the client has measured of its requests, by name; by broker, too.
+
+        Names, units and meanings are those of `docs/metrics.md`. What nothing is known of is left
+        out. It may be called from any thread, and sends no request.
+        """
+        return self._core.metrics()
 
     # Topics.
 

@@ -46,6 +46,7 @@ if TYPE_CHECKING:
     from pykclient.admin.config import AdminConfig
     from pykclient.admin.groups import GroupDescription, GroupListing
     from pykclient.admin.transactions import TransactionDescription, TransactionListing
+    from pykclient.metrics import MetricName
     from pykclient.network.drive import Decisions
     from pykclient.network.io.port import Port
     from pykclient.protocol.messages.list_transactions import ListTransactionsRequest
@@ -81,6 +82,9 @@ class AdminCore:
         self._log = ClientLog("pykclient.admin", config.client_id)
         self._waits = LongWaits(self._log)
         self.engine = Engine(self._client, [self.metadata, self._calls])
+
+    def metrics(self) -> dict[MetricName, float]:
+        return self._client.metrics(now_ms())
 
     # Decisions.
 

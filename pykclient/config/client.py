@@ -111,6 +111,12 @@ class ClientConfig(SecurityConfig):
         "and for Kerberos. They are looked up when the client is made, within "
         "socket_connection_setup_timeout_ms.",
     )
+    metrics_num_samples = Setting(
+        integer(1), 2, "How many windows of time a metric covers, the running one among them."
+    )
+    metrics_sample_window_ms = Setting(
+        integer(0, LONG_MAX), 30_000, "How long a window of a metric is."
+    )
     socket_keepalive_enable = Setting(
         boolean(),
         True,

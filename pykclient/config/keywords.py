@@ -70,6 +70,14 @@ class ClientSettings(TypedDict, total=False):
     """When no known broker responds: start again from bootstrap_servers, or keep trying
     (KIP-899). Default: rebootstrap; one of rebootstrap, none.
     """
+    metrics_num_samples: int
+    """How many windows of time a metric covers, the running one among them. Default: 2; an
+    integer from 1 to 2147483647.
+    """
+    metrics_sample_window_ms: int
+    """How long a window of a metric is. Default: 30000; an integer from 0 to
+    9223372036854775807.
+    """
     oauth_cb: object
     """The same as confluent-kafka has it: a function that is called with sasl.oauthbearer.config
     and returns the token, its expiry in seconds since 1970 and, if it likes, the principal
@@ -465,14 +473,6 @@ class ConsumerSettings(ClientSettings, Generic[K, V], total=False):
     """
     max_poll_records: int
     """Most records that one poll returns. Default: 500; an integer from 1 to 2147483647."""
-    metrics_num_samples: int
-    """How many windows of time a metric covers, the running one among them. Default: 2; an
-    integer from 1 to 2147483647.
-    """
-    metrics_sample_window_ms: int
-    """How long a window of a metric is. Default: 30000; an integer from 0 to
-    9223372036854775807.
-    """
     on_record_error: OnRecordError
     """What becomes of a record that cannot be read: raise stops there, skip goes on behind it,
     and a function is called with the error (which has the raw bytes) and goes on when it

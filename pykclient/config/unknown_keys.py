@@ -81,11 +81,6 @@ UNSUPPORTED: Final[tuple[Unsupported, ...]] = (
         },
     ),
     Unsupported(
-        ("producer", "admin"),
-        "Only the consumer has metrics so far.",
-        {"metrics_num_samples": ("2",), "metrics_sample_window_ms": ("30000",)},
-    ),
-    Unsupported(
         EVERY_CLIENT,
         "Pushing metrics to the brokers (KIP-714) is not built yet.",
         {"enable_metrics_push": ("true", "false")},
@@ -198,7 +193,7 @@ GONE: Final[dict[str, str]] = {
         ),
         "Brokers that throttle are logged.": "throttle_cb",
         "Errors are raised by the call that they concern.": "error_cb",
-        "Remove it: a Consumer has metrics(); the other clients have none so far.": (
+        "Remove it: every client has metrics().": (
             "stats_cb statistics_interval_ms metrics_enabled metric_group_prefix"
         ),
         "current_lag() of a Consumer is 0 at a partition's end.": "enable_partition_eof",

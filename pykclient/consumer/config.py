@@ -338,12 +338,6 @@ class ConsumerConfig(ClientConfig):
     default_api_timeout_ms = Setting(
         integer(0), 60_000, "How long a call without a timeout of its own may take."
     )
-    metrics_num_samples = Setting(
-        integer(1), 2, "How many windows of time a metric covers, the running one among them."
-    )
-    metrics_sample_window_ms = Setting(
-        integer(0, LONG_MAX), 30_000, "How long a window of a metric is."
-    )
     consumer_timeout_ms = Setting(
         optional(integer(0, LONG_MAX)),
         None,

@@ -502,7 +502,7 @@ class ConsumerCore(LiveClient):
             commits.note_finished(offsets_by_partition(record, "store_offset"))
 
     def metrics(self) -> dict[MetricName, float]:
-        """Return what the consumer has measured, by name; lag per partition is among it.
+        """Return what the consumer has measured, by name; lag by partition, traffic by broker.
 
         Names, units and meanings are those of `docs/metrics.md`. What nothing is known of is left
         out. It may be called from any thread, and sends no request.
@@ -511,4 +511,5 @@ class ConsumerCore(LiveClient):
             ForkedClientError: this is a child process.
         """
         self._wiring.guard.check_process()
-        return self._wiring.metrics.snapshot(now_ms())
+        time_ms = now_ms()
+        return self._wiring.metrics.snapshot(time_ms) | self._wiring.client.metrics(time_ms)

@@ -34,6 +34,7 @@ from pykclient.producer.accumulator.append import Blocked, Need
 from pykclient.producer.accumulator.buffer_pool import BufferPool, MemoryWaiter
 from pykclient.producer.failure_reports import FailureReports
 from pykclient.producer.interceptors import ProducerInterceptors
+from pykclient.producer.metrics import Memory
 from pykclient.producer.partitioner import (
     checked_partition,
     chooses_each_record,
@@ -52,6 +53,7 @@ if TYPE_CHECKING:
 
     from pykclient.accel import Delivery, TopicAppenders
     from pykclient.accel.abc import HeadersInput, OnDelivery, SendSlowly
+    from pykclient.metrics import MetricName
     from pykclient.network.cluster.cluster import PartitionInfo
     from pykclient.network.io.port import Port
     from pykclient.network.manager import Manager, UserCall
@@ -183,6 +185,11 @@ class ProducerCore:
         if error is None:
             return "open"
         return "closed" if isinstance(error, ClosedError) else f"ended by {error!r}"
+
+    def metrics(self) -> dict[MetricName, float]:
+        now_ms = self._clock_ms()
+        memory = Memory(self.pool.size_bytes, self.pool.free_bytes, len(self._waiting_for_memory))
+        return self.lifecycle.sender.metrics.snapshot(now_ms, memory) | self.client.metrics(now_ms)
 
     # Sending a record.
 

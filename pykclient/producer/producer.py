@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from pykclient.accel import Delivery
     from pykclient.accel.abc import HeadersInput, OnDelivery
     from pykclient.config.keywords import ProducerSettings
+    from pykclient.metrics import MetricName
     from pykclient.network.cluster.cluster import PartitionInfo
     from pykclient.producer.bulk.delivery import RecordMetadataRange
     from pykclient.producer.bulk.table import BulkHeaders, Timestamps
@@ -217,6 +218,19 @@ class Producer(SendCore[RecordMetadata], LiveClient, Generic[K_contra, V_contra]
         if timeout is None:
             return self._core.partitions_for(checked)
         return self._core.partitions_for(checked, milliseconds(timeout, 0))
+
+    def metrics(self) -> dict[MetricName, float]:
+        """Return what the producer has measured, by name; by topic and broker, too.
+
+        Names, units and meanings are those of `docs/metrics.md`. What nothing is known of is left
+        out. It may be called from any thread, also after `close`, and sends no request.
+
+        Raises:
+            ForkedClientError: this is a child process.
+        """
+        if isinstance(self._lifecycle.refusal, ForkedClientError):
+            raise self._lifecycle.refusal.with_traceback(None)
+        return self._core.metrics()
 
     def flush(self, timeout: float | None = None) -> None:
         """Wait until everything that was sent before is delivered or has failed.

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import re
 import threading
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -22,12 +20,12 @@ from tests.consumer.serving_port import (
     poll_until,
     refuse_twos,
 )
+from tests.metrics_table import documented
 
 if TYPE_CHECKING:
     from pykclient.consumer.consumer import Consumer
 
 START_MS = 1_000_000
-DOCUMENT = Path(__file__).parents[2] / "docs" / "metrics.md"
 
 
 def of(consumer: Consumer, name: str, partition: TopicPartition | None = None) -> float | None:
@@ -43,9 +41,8 @@ def test_what_is_reported_is_documented_and_what_is_documented_is_reported(
     consumer.poll(LONG_S)
     consumer.poll(0)
     consumer._wiring.subscription.require(A).log_start_offset = 0
-    rows = re.findall(r"^\| ([\w-]+) \| `([\w-]+)` \|", DOCUMENT.read_text("utf-8"), re.MULTILINE)
-    assert {(metric.group, metric.name) for metric in consumer.metrics()} == set(rows)
-    assert len(rows) == len(set(rows))
+    reported = {(metric.group, metric.name) for metric in consumer.metrics()}
+    assert reported == documented("consumer")
 
 
 def test_records_bytes_and_fetches_are_counted(consumer: Consumer, port: ServingPort) -> None:

@@ -9,6 +9,7 @@ import pytest
 
 from pykclient.config.setting import Password
 from pykclient.errors import AuthenticationError
+from pykclient.metrics import MetricName
 from pykclient.network.sasl.token import OAuthToken, wall_ms
 from pykclient.protocol.messages.metadata import MetadataRequest, MetadataResponse
 from pykclient.protocol.messages.sasl_authenticate import (
@@ -98,6 +99,21 @@ def test_nothing_else_is_sent_before_the_client_is_authenticated() -> None:
     assert kinds(peer) == [MetadataRequest]
     secured.respond(peer)
     assert completion.response == MetadataResponse()
+
+
+def counted(secured: SecuredNetwork, way: str) -> float:
+    name = f"{way}-authentication-total"
+    return secured.client.metrics(secured.now_ms)[MetricName(name, "admin-client-metrics")]
+
+
+def test_authentications_are_counted() -> None:
+    secured = network()
+    secured.connect()
+    assert (counted(secured, "successful"), counted(secured, "failed")) == (1, 0)
+    refused = network()
+    refused.write(NODE_ID)
+    refused.turn_down(refused.peer)
+    assert (counted(refused, "successful"), counted(refused, "failed")) == (0, 1)
 
 
 def tokens(**changes: object) -> dict[str, object]:

@@ -16,7 +16,15 @@ from functools import partial
 from random import Random
 from typing import TYPE_CHECKING
 
-from pykclient.errors import DisconnectedError, EncodeError, KafkaError, UnsupportedVersionError
+from pykclient.errors import (
+    AuthenticationError,
+    DisconnectedError,
+    EncodeError,
+    KafkaError,
+    TlsError,
+    UnsupportedVersionError,
+)
+from pykclient.metrics import Windows
 from pykclient.network.broker import errors as failures
 from pykclient.network.broker.connection import SUSPECT_MS, Connection, ConnectionState
 from pykclient.network.broker.fallback import ADDRESSES_MAX, ApiVersionsFallback
@@ -26,6 +34,7 @@ from pykclient.network.cluster.node import is_coordinator
 from pykclient.network.interrupts import raise_foreign
 from pykclient.network.log import ClientLog, RateLimitedLog
 from pykclient.network.manager import ANY_NODE, NEVER_MS
+from pykclient.network.metrics import NetworkMetrics
 from pykclient.network.retry import Backoff
 from pykclient.protocol.api_keys import ApiKey
 
@@ -34,6 +43,7 @@ if TYPE_CHECKING:
 
     from pykclient.config.client import ClientConfig
     from pykclient.config.setting import Address
+    from pykclient.metrics import MetricName
     from pykclient.network.cluster.metadata import Metadata
     from pykclient.network.io.port import Port
     from pykclient.network.manager import Request
@@ -81,6 +91,8 @@ class NetworkClient:
         self._check_backoff = Backoff(SUSPECT_MS, SUSPECT_INTERVAL_MS_MAX, random=random)
         self._authenticator = self._authenticator_of(config, port, random)
         self._address_version = metadata.address_version
+        windows = Windows(config.metrics_num_samples, config.metrics_sample_window_ms)
+        self._metrics = NetworkMetrics(config.client, windows)
         self._pending = PendingRequests()
         self._completed: deque[Callable[[int], None]] = deque()
         self._needs_step = False
@@ -190,6 +202,15 @@ class NetworkClient:
         described = [self._describe(node.id) for node in self._selection.candidates()]
         return [trouble for trouble in described if trouble]
 
+    def metrics(self, now_ms: int) -> dict[MetricName, float]:
+        """Return what is measured of requests and connections. Any thread."""
+        connections = tuple(self._connections.copy().values())
+        return self._metrics.snapshot(
+            now_ms,
+            connection_count=sum(c.state is not ConnectionState.CONNECTING for c in connections),
+            in_flight_count=sum(c.in_flight_count for c in connections),
+        )
+
     # For the engine and its driver.
 
     def wakeup(self) -> None:
@@ -201,7 +222,7 @@ class NetworkClient:
             credentials_ms = self._authenticator.poll(now_ms)
         self._excuse_absence(now_ms)
         self._expire_pending(now_ms)
-        self._follow_moves()
+        self._follow_moves(now_ms)
         self._reauthenticate(now_ms)
         self._check_suspects(now_ms)
         self._write_for_any_node(now_ms)
@@ -362,7 +383,12 @@ class NetworkClient:
     def _open(self, node: Node, now_ms: int) -> None:
         self._log.debug("connecting to %s", node)
         connection = Connection(
-            node, self._port, self._config, now_ms, authenticator=self._authenticator
+            node,
+            self._port,
+            self._config,
+            now_ms,
+            authenticator=self._authenticator,
+            metrics=self._metrics,
         )
         self._connections[node.id] = connection
         attempt = self._states.on_connecting(node, now_ms)
@@ -373,7 +399,7 @@ class NetworkClient:
             connection.on_closed(failures.not_begun(node, error))
             self._needs_step = True
 
-    def _follow_moves(self) -> None:
+    def _follow_moves(self, now_ms: int) -> None:
         if self._address_version == self._metadata.address_version:
             return
         self._address_version = self._metadata.address_version
@@ -388,7 +414,7 @@ class NetworkClient:
             if connection.versions is not None:
                 connection.drain()
             else:
-                self._close(node_id)
+                self._close(node_id, now_ms)
 
     def _reauthenticate(self, now_ms: int) -> None:
         for connection in self._connections.values():
@@ -406,7 +432,7 @@ class NetworkClient:
             is_idle = 0 <= idle_max_ms <= now_ms - connection.active_ms
             if is_drained or (is_idle and self._is_unused(node_id, connection)):
                 self._log.debug("closing the connection to %s, which is not used", connection.node)
-                self._close(node_id)
+                self._close(node_id, now_ms)
 
     def _is_unused(self, node_id: int, connection: Connection) -> bool:
         return (
@@ -415,14 +441,21 @@ class NetworkClient:
             and not self._pending.has(node_id)
         )
 
-    def _close(self, node_id: int) -> None:
-        self._connections.pop(node_id).close()
+    def _close(self, node_id: int, now_ms: int) -> None:
+        connection = self._connections.pop(node_id)
+        self._count_end(connection, now_ms)
+        connection.close()
         self._states.on_closed(node_id)
         self._needs_step = True
+
+    def _count_end(self, connection: Connection, now_ms: int) -> None:
+        if connection.state is not ConnectionState.CONNECTING:
+            self._metrics.on_closed(now_ms)
 
     def _take_events(self, node_id: int, connection: Connection, now_ms: int) -> None:
         if connection.state is ConnectionState.CONNECTING and connection.failure is None:
             address = connection.node.address
+            self._metrics.on_opened(now_ms)
             connection.begin_handshake(
                 now_ms + self._config.request_timeout_ms,
                 self._fallback.version(address, now_ms),
@@ -472,6 +505,9 @@ class NetworkClient:
         self._states.on_lost(node_id, error, now_ms)
         if connection.may_require_sasl and len(self._may_require_sasl) < ADDRESSES_MAX:
             self._may_require_sasl.add(node.address)
+        self._count_end(connection, now_ms)
+        if isinstance(error, AuthenticationError | TlsError):
+            self._metrics.on_refused(now_ms)
         connection.close()
         given_up = failures.given_up(node, error)
         for request in connection.take_in_flight():

@@ -31,6 +31,7 @@ from pykclient.network.broker.fallback import NEWEST
 from pykclient.network.broker.handshake import Handshake, HandshakeState
 from pykclient.network.interrupts import raise_foreign
 from pykclient.network.manager import NEVER_MS
+from pykclient.network.metrics import NetworkMetrics
 from pykclient.protocol.framing import FrameBuffer
 from pykclient.protocol.message import (
     decode_response,
@@ -104,6 +105,7 @@ class _InFlight(NamedTuple):
     request: Request
     version: int
     correlation_id: int
+    sent_ms: int
 
 
 class Connection:
@@ -120,8 +122,10 @@ class Connection:
         now_ms: int,
         *,
         authenticator: Authenticator | None = None,
+        metrics: NetworkMetrics | None = None,
     ) -> None:
         self.node = node
+        self._metrics = NetworkMetrics("none") if metrics is None else metrics
         self.state = ConnectionState.CONNECTING
         self.failure: KafkaError | None = None
         self.throttled_until_ms = 0
@@ -276,8 +280,8 @@ class Connection:
         assert self.versions is not None
         version = self.versions.choose(request.message, request.max_version)
         message = request.message if request.build is None else request.build(version)
-        correlation_id = self._write(message, version)
-        entry = _InFlight(request, version, correlation_id)
+        correlation_id = self._write(message, version, now_ms)
+        entry = _InFlight(request, version, correlation_id, now_ms)
         if not self._in_flight:
             self._waits_since_ms = now_ms
         if request.expects_response:
@@ -313,7 +317,7 @@ class Connection:
         self.handshake_deadline_ms = deadline_ms
         self._handshake.version = version
         self._handshake.checks_sasl = checks_sasl
-        self._send_handshake()
+        self._send_handshake(deadline_ms - self._request_timeout_ms)
 
     @property
     def has_movable(self) -> bool:
@@ -352,6 +356,7 @@ class Connection:
                     self._take_work(self._ended_work.popleft(), now_ms)
                     continue
                 frame = self._frames.popleft()
+                self._metrics.on_received(self.node.id, len(frame), now_ms)
                 if self.versions is not None and self._is_to_be_dropped(frame):
                     continue
                 if self._authentication is not None and not self._in_flight:
@@ -402,6 +407,7 @@ class Connection:
         self._has_served = True
         self._in_flight.popleft()
         self._waits_since_ms = self.active_ms = now_ms
+        self._metrics.on_responded(self.node.id, now_ms - entry.sent_ms, now_ms)
         if self._authentication is not None and not self._in_flight:
             self.handshake_deadline_ms = now_ms + self._request_timeout_ms
         throttle_ms = getattr(response, "throttle_time_ms", 0)
@@ -425,7 +431,7 @@ class Connection:
     def _take_handshake(self, frame: memoryview, now_ms: int) -> None:
         self._check_handshake(frame)
         if self._handshake.on_frame(frame):
-            self._send_handshake()
+            self._send_handshake(now_ms)
         elif self._authenticator is None:
             self._become_ready(now_ms)
         else:
@@ -513,6 +519,7 @@ class Connection:
             self._send_authentication(authentication, now_ms)
             return
         self._authentication = None
+        self._metrics.on_authenticated(now_ms)
         lifetime_ms = authentication.session_lifetime_ms
         self.reauthenticate_ms = self._authentication_sent_ms + authenticator.session_ms(
             lifetime_ms
@@ -523,7 +530,9 @@ class Connection:
         self._authentication_sent_ms = now_ms
         if not self._in_flight:
             self._waits_since_ms = now_ms
-        self._handshake_correlation_id = self._write(authentication.message, authentication.version)
+        self._handshake_correlation_id = self._write(
+            authentication.message, authentication.version, now_ms
+        )
 
     def _note_refusal(self) -> None:
         assert self._authentication is not None
@@ -546,16 +555,17 @@ class Connection:
         self._frames.clear()
         self._ended_work.clear()
 
-    def _send_handshake(self) -> None:
+    def _send_handshake(self, now_ms: int) -> None:
         self._handshake_correlation_id = self._write(
-            self._handshake.message, self._handshake.version
+            self._handshake.message, self._handshake.version, now_ms
         )
 
-    def _write(self, message: RequestMessage, version: int) -> int:
+    def _write(self, message: RequestMessage, version: int, now_ms: int) -> int:
         correlation_id = self._next_correlation_id
         parts = encode_request_parts(message, version, correlation_id, self._client_id)
         self._next_correlation_id = (correlation_id + 1) % CORRELATION_ID_LIMIT
         self._port.write(self, parts)
+        self._metrics.on_sent(self.node.id, sum(map(len, parts)), now_ms)
         return correlation_id
 
     def _to(self, state: ConnectionState) -> None:

@@ -67,7 +67,7 @@ class Lifecycle:
         """Return how many records failed since it was closed, and how many are under way."""
         failed_count = 0
         if self._failed_before is not None:
-            failed_count = self.sender.failed_record_count - self._failed_before
+            failed_count = self.sender.metrics.failed_record_count - self._failed_before
         return failed_count + sum(self._accumulator.left().values())
 
     @property
@@ -94,7 +94,7 @@ class Lifecycle:
         def close(now_ms: int) -> None:
             self._pool.close()
             if self._failed_before is None:
-                self._failed_before = self.sender.failed_record_count
+                self._failed_before = self.sender.metrics.failed_record_count
             deadline_ms = now_ms + time_ms
             self.sender.close(error, now_ms, deadline_ms, is_program_end=is_program_end)
             self._is_closing = True

@@ -29,10 +29,12 @@ from pykclient.errors import (
     UnsupportedVersionError,
     error_for_code,
 )
+from pykclient.metrics import Windows
 from pykclient.network.cluster.cluster import NO_TOPIC_ID, LeaderHints
 from pykclient.network.log import ClientLog, RateLimitedLog
 from pykclient.network.manager import NEVER_MS, PollResult, Request, UserCall, check_partitions
 from pykclient.producer.accumulator.batch import BatchState
+from pykclient.producer.metrics import ProducerMetrics
 from pykclient.protocol.messages.produce import (
     PartitionProduceData,
     ProduceRequest,
@@ -102,8 +104,10 @@ class Sender:
         self._is_program_end = False
         """Whether that deadline is the program's end."""
         self._aborted_by: KafkaError | None = None
-        self.failed_record_count = 0
-        """How many records were accepted and not delivered. Any thread may read it."""
+        self.metrics = ProducerMetrics(
+            Windows(config.metrics_num_samples, config.metrics_sample_window_ms)
+        )
+        self._polled_ms = 0
         self.failure: KafkaError | None = None
         """Why the producer can do no more; None while it can."""
         self._reads_first = False
@@ -115,6 +119,7 @@ class Sender:
 
     def poll(self, now_ms: int) -> PollResult:
         accumulator = self._accumulator
+        self._polled_ms = now_ms
         accumulator.look(now_ms)
         if self._is_to_read_first(now_ms):
             return PollResult(next_poll_ms=now_ms)
@@ -236,14 +241,17 @@ class Sender:
             if self._idempotence is not None:
                 self._idempotence.assign(batch)
             try:
-                call.carry(batch)
+                encoded_bytes = call.carry(batch)
             except Exception as error:  # noqa: BLE001  # no codec, no memory: this batch's alone
                 if not isinstance(error, KafkaError):
                     self._log.exception("%s cannot be written", batch)
                 self._accumulator.on_request_ended(batch)
                 self._settle_failure(batch, _not_written(batch, error))
+            else:
+                self.metrics.on_carried(batch, encoded_bytes, now_ms)
         if call.is_empty:
             return None
+        self.metrics.on_request(call.record_count, now_ms)
         for name in call.topics:
             self._metadata.add_topic(name, now_ms)
         return call.request(
@@ -282,6 +290,7 @@ class Sender:
                 self._accumulator.look_at(batch.partition, now_ms)
             return
         assert isinstance(response, ProduceResponse)
+        self.metrics.on_throttled(response.throttle_time_ms, now_ms)
         hints = LeaderHints(response.node_endpoints)
         for batch, part in call.take_parts(response):
             self._accumulator.on_request_ended(batch)
@@ -350,6 +359,7 @@ class Sender:
             self._metadata.request_update()
         if self._may_retry(batch, error):
             self._log.debug("%s is sent again: %s", batch, error)
+            self.metrics.on_retry(batch, now_ms)
             delay_ms = self._backoff.delay_ms(batch.attempt_count)
             batch.on_retry(error, now_ms + delay_ms)
             self._accumulator.requeue(batch)
@@ -398,6 +408,7 @@ class Sender:
         except Exception:  # noqa: BLE001  # no memory, say: the batch alone fails, as too large
             self._log.exception("%s cannot be split", batch)
             return False
+        self.metrics.on_split(now_ms)
         if self._idempotence is not None:
             self._idempotence.on_split(batch, parts)
         return True
@@ -409,7 +420,7 @@ class Sender:
         record_errors: Mapping[int, KafkaError] | None = None,
     ) -> None:
         self._log.debug("%s has failed: %s", batch, error)
-        self.failed_record_count += batch.record_count
+        self.metrics.on_failed(batch, self._polled_ms)
         batch.fail(error, record_errors)
         if self._idempotence is not None and not batch.is_in_request:
             self._idempotence.on_given_up(batch)
@@ -528,8 +539,12 @@ class ProduceCall:
     def topics(self) -> list[str]:
         return list(self._topics)
 
-    def carry(self, batch: ProducerBatch) -> None:
-        """Put a batch in."""
+    @property
+    def record_count(self) -> int:
+        return sum(batch.record_count for batch in self._carried.values())
+
+    def carry(self, batch: ProducerBatch) -> int:
+        """Put a batch in; return how many bytes it takes."""
         records = batch.encode(is_transactional=self._transactions is not None)
         name, partition = batch.partition
         topic = self._topics.get(name)
@@ -540,6 +555,7 @@ class ProduceCall:
         topic.partition_data.append(PartitionProduceData(partition, records))
         self._carried[batch.partition] = batch
         self._has_zstd = self._has_zstd or batch.codec is Codec.ZSTD
+        return len(records)
 
     def request(
         self,

@@ -1,0 +1,128 @@
+"""ProducerMetrics: what a producer has measured of its batches, and by topic of its records.
+
+Nothing is measured by record: a batch has the number of its records.
+
+Owner: the sender thread, for measuring. Any thread may take a snapshot: what it reads are numbers.
+Source: Java classes ``SenderMetricsRegistry``, ``Sender.SenderMetrics``, ``BufferPool``.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from pykclient.metrics import PRODUCER, PRODUCER_TOPIC, WINDOWS, Counted, Recent, named
+
+if TYPE_CHECKING:
+    from pykclient.metrics import MetricName, Windows
+    from pykclient.producer.accumulator.batch import ProducerBatch
+
+
+class Memory(NamedTuple):
+    """What a producer's memory is now."""
+
+    size_bytes: int
+    free_bytes: int
+    waiting_thread_count: int
+
+
+class _Records:
+    """Records of one topic, or of all together."""
+
+    __slots__ = ("bytes", "compression", "failed", "retried", "sent")
+
+    def __init__(self, windows: Windows) -> None:
+        self.sent = Counted(windows)
+        self.bytes = Counted(windows)
+        self.retried = Counted(windows)
+        self.failed = Counted(windows)
+        self.compression = Recent(windows)
+
+    def snapshot(self, now_ms: int) -> dict[str, float | None]:
+        return {
+            "record-send-total": self.sent.total,
+            "record-send-rate": self.sent.rate(now_ms),
+            "byte-total": self.bytes.total,
+            "byte-rate": self.bytes.rate(now_ms),
+            "record-retry-total": self.retried.total,
+            "record-retry-rate": self.retried.rate(now_ms),
+            "record-error-total": self.failed.total,
+            "record-error-rate": self.failed.rate(now_ms),
+            "compression-rate-avg": self.compression.average(now_ms),
+        }
+
+
+class ProducerMetrics:
+    def __init__(self, windows: Windows = WINDOWS) -> None:
+        self._windows = windows
+        self._all = _Records(windows)
+        self._by_topic: dict[str, _Records] = {}
+        self._queue_ms = Recent(windows)
+        self._records_per_request = Recent(windows)
+        self._split = Counted(windows)
+        self._throttle_ms = Recent(windows)
+
+    @property
+    def failed_record_count(self) -> int:
+        """How many records were accepted and not delivered."""
+        return int(self._all.failed.total)
+
+    # Measuring.
+
+    def on_carried(self, batch: ProducerBatch, encoded_bytes: int, now_ms: int) -> None:
+        """Note a batch that a request carries, in so many bytes, for the first time or again."""
+        for records in self._of(batch):
+            records.sent.add(batch.record_count, now_ms)
+            records.bytes.add(encoded_bytes, now_ms)
+            records.compression.add(encoded_bytes / batch.size_bytes, now_ms)
+        if not batch.attempt_count:
+            self._queue_ms.add(now_ms - batch.created_ms, now_ms)
+
+    def on_request(self, record_count: int, now_ms: int) -> None:
+        self._records_per_request.add(record_count, now_ms)
+
+    def on_retry(self, batch: ProducerBatch, now_ms: int) -> None:
+        for records in self._of(batch):
+            records.retried.add(batch.record_count, now_ms)
+
+    def on_failed(self, batch: ProducerBatch, now_ms: int) -> None:
+        for records in self._of(batch):
+            records.failed.add(batch.record_count, now_ms)
+
+    def on_split(self, now_ms: int) -> None:
+        self._split.add(1, now_ms)
+
+    def on_throttled(self, throttle_ms: int, now_ms: int) -> None:
+        self._throttle_ms.add(throttle_ms, now_ms)
+
+    def _of(self, batch: ProducerBatch) -> tuple[_Records, _Records]:
+        topic = batch.partition.topic
+        found = self._by_topic.get(topic)
+        if found is None:
+            found = self._by_topic[topic] = _Records(self._windows)
+        return self._all, found
+
+    # Reporting.
+
+    def snapshot(self, now_ms: int, memory: Memory) -> dict[MetricName, float]:
+        """Return what is known now; a metric of which nothing is known is left out."""
+        metrics = named(
+            PRODUCER,
+            {
+                **self._all.snapshot(now_ms),
+                "batch-size-avg": self._all.bytes.average(now_ms),
+                "batch-size-max": self._all.bytes.maximum(now_ms),
+                "batch-split-total": self._split.total,
+                "batch-split-rate": self._split.rate(now_ms),
+                "record-queue-time-avg": self._queue_ms.average(now_ms),
+                "record-queue-time-max": self._queue_ms.maximum(now_ms),
+                "records-per-request-avg": self._records_per_request.average(now_ms),
+                "produce-throttle-time-avg": self._throttle_ms.average(now_ms),
+                "produce-throttle-time-max": self._throttle_ms.maximum(now_ms),
+                "buffer-total-bytes": memory.size_bytes,
+                "buffer-available-bytes": memory.free_bytes,
+                "waiting-threads": memory.waiting_thread_count,
+            },
+        )
+        for topic, records in tuple(self._by_topic.items()):
+            metrics.update(named(PRODUCER_TOPIC, records.snapshot(now_ms), (("topic", topic),)))
+        return metrics

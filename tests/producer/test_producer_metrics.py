@@ -1,0 +1,84 @@
+"""ProducerMetrics: what a producer reports of its batches, its memory and its connections."""
+
+from __future__ import annotations
+
+import pytest
+
+from pykclient.errors import CorruptMessageError, MessageTooLargeError
+from pykclient.metrics import PRODUCER, PRODUCER_TOPIC, MetricName
+from pykclient.producer.metrics import Memory
+from tests.metrics_table import documented
+from tests.producer.scripted_producer import ScriptedProducer
+from tests.producer.sender_bench import TOPIC, SenderBench
+
+NODE = (("node-id", "node-1"),)
+
+
+def of(bench: SenderBench, name: str, topic: str | None = None) -> float | None:
+    metrics = bench.sender.metrics.snapshot(bench.now_ms, Memory(0, 0, 0))
+    if topic is None:
+        return metrics.get(MetricName(name, PRODUCER))
+    return metrics.get(MetricName(name, PRODUCER_TOPIC, (("topic", topic),)))
+
+
+@pytest.mark.promise("metrics, lag by partition among them, are what `docs/metrics.md` says")
+def test_what_a_producer_reports_is_documented_and_the_other_way_round() -> None:
+    producer = ScriptedProducer()
+    producer.await_metadata("t")
+    producer.send("t", b"v", partition=0)
+    producer.turn(6, after_ms=5)
+    metrics = producer.core.metrics()
+    assert {(metric.group, metric.name) for metric in metrics} == documented("producer")
+    assert metrics[MetricName("buffer-total-bytes", PRODUCER)] == 33_554_432
+    assert metrics[MetricName("connection-count", PRODUCER)] >= 1
+    # Metadata, InitProducerId and Produce, and ApiVersions on each connection.
+    assert metrics[MetricName("request-total", PRODUCER)] >= 4
+    assert metrics[MetricName("response-total", PRODUCER)] >= 4
+
+
+def test_records_and_batches_are_counted_in_all_and_by_topic() -> None:
+    bench = SenderBench(leaders=(1, 1), compression_type="gzip", linger_ms=10)
+    for partition in (0, 0, 0, 1):
+        bench.send(bytes(2_000), partition=partition)
+    (request,) = bench.poll(after_ms=10)
+    bench.respond(request)
+    for topic in (None, TOPIC):
+        assert of(bench, "record-send-total", topic) == 4
+        assert of(bench, "record-error-total", topic) == 0
+        compression_rate = of(bench, "compression-rate-avg", topic)
+        assert compression_rate is not None
+        assert 0 < compression_rate < 0.2
+        size_bytes = of(bench, "byte-total", topic)
+        assert size_bytes is not None
+        assert 100 < size_bytes < 1_000
+    assert of(bench, "record-send-total", "other") is None
+    assert of(bench, "records-per-request-avg") == 4
+    assert of(bench, "record-queue-time-avg") == 10
+    batch_bytes = of(bench, "batch-size-avg")
+    assert batch_bytes is not None
+    assert 2 * batch_bytes == of(bench, "byte-total")
+
+
+def test_what_is_sent_again_counts_again_but_waited_once() -> None:
+    bench = SenderBench()
+    bench.send_batch()
+    bench.respond(bench.requests[0], error_code=CorruptMessageError.code)
+    bench.poll(after_ms=100)
+    bench.respond(bench.requests[0])
+    assert of(bench, "record-send-total") == 2
+    assert of(bench, "record-retry-total") == of(bench, "record-retry-total", TOPIC) == 1
+    assert of(bench, "record-error-total") == 0
+    assert of(bench, "record-queue-time-max") == 0
+
+
+def test_records_that_fail_and_batches_that_are_split_are_counted() -> None:
+    bench = SenderBench(linger_ms=5)
+    for _ in range(2):
+        bench.send(bytes(100))
+    bench.poll(after_ms=5)
+    bench.respond(bench.requests[0], error_code=MessageTooLargeError.code)
+    assert of(bench, "batch-split-total") == 1
+    assert of(bench, "record-error-total") == 0
+    bench.poll()
+    bench.respond(bench.requests[0], error_code=MessageTooLargeError.code)
+    assert of(bench, "record-error-total") == of(bench, "record-error-total", TOPIC) == 1
