@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import pytest
 
 from pykclient.errors import (
+    ClosedError,
     CommitFailedError,
     DeliveryTimeoutError,
     DisconnectedError,
@@ -578,6 +579,14 @@ def test_close_finishes_a_commit_in_its_time() -> None:
     bench.turn(1)
     assert bench.is_settled()
     assert not commit.is_done
+
+
+def test_nothing_begins_after_close() -> None:
+    bench = Bench()
+    bench.call(bench.manager.commit).result()
+    bench.sender.close(KafkaError("closed"), bench.now_ms, bench.now_ms + 5_000)
+    assert isinstance(bench.call(bench.manager.begin).error, ClosedError)
+    assert bench.is_settled()
 
 
 def test_a_lost_response_is_no_reason_to_abort() -> None:

@@ -29,6 +29,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Final, TypeVar
 
 from pykclient.errors import (
+    ClosedError,
     CommitFailedError,
     ConcurrentTransactionsError,
     CoordinatorNotAvailableError,
@@ -244,6 +245,9 @@ class Transactions:
 
     def begin(self, operation: Operation[None], now_ms: int) -> None:
         if self._has_unseen(BEGIN, operation):
+            return
+        if self._close_deadline_ms != NEVER_MS:
+            operation.fail(ClosedError("begin_transaction: the producer is closed; make a new one"))
             return
         if self.state is not _S.READY or self._unseen == COMMIT:
             operation.fail(self._refusal(BEGIN))
@@ -557,7 +561,7 @@ class Transactions:
             partial(self._on_offsets, sent, lookup, node_id),
             max_version=None if self.is_v2 else TXN_OFFSET_COMMIT_MAX_OF_VERSION_1,
             check=partial(_check_offsets, sent.offsets),
-            build=partial(self._build_offsets, sent),
+            build=partial(self._build_offsets, sent, self.sequences.identity),
         )
 
     def _add_group(self, group_id: str, node_id: int) -> Request:
@@ -581,7 +585,9 @@ class Transactions:
         )
         self._on_error(error, now_ms, node_id, is_fatal=isinstance(error, InvalidTxnStateError))
 
-    def _build_offsets(self, sent: _SentOffsets, version: int) -> TxnOffsetCommitRequest:
+    def _build_offsets(
+        self, sent: _SentOffsets, identity: ProducerIdentity, version: int
+    ) -> TxnOffsetCommitRequest:
         group = sent.group
         if version < MEMBERS_FROM_VERSION and group.is_member:
             raise UnsupportedVersionError(
@@ -589,7 +595,7 @@ class Transactions:
                 f"the offsets are those of a member of group {group.group_id!r}; use Kafka 2.5 or "
                 f"newer (KIP-447)"
             )
-        producer_id, epoch = self.sequences.identity
+        producer_id, epoch = identity
         message = TxnOffsetCommitRequest(
             transactional_id=self.transactional_id,
             group_id=group.group_id,
@@ -652,7 +658,8 @@ class Transactions:
             )
             refused.__cause__ = error
             self._attempt.lost()
-            self._make_abortable(refused)
+            if self.state in SENDING:
+                self._make_abortable(refused)
             return
         is_fatal = isinstance(error, (InvalidTxnStateError, UnsupportedForMessageFormatError))
         self._on_error(error, now_ms, None, is_fatal=is_fatal)

@@ -1,0 +1,678 @@
+"""Random faults against a model of brokers and coordinator: transactions whole or not at all.
+
+A seed chooses what happens to each request: it is handled and gets its response; it is handled, and
+the response is lost; it is lost with its connection; refused; or handled late, by a broker that was
+paused, long after the producer has given it up. Calls are interrupted and made again, leaders move,
+groups move on, and a producer is replaced by another of the same id while it goes on as a zombie.
+In the end the network heals, and what readers of committed records see is compared with what each
+producer was told. A failing seed is the bug report.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from functools import partial
+from random import Random
+from typing import TYPE_CHECKING, Any, Final
+
+import pytest
+
+from pykclient.errors import DisconnectedError, KafkaError, TransactionAbortableError
+from pykclient.network.broker.handshake import FinalizedFeatures
+from pykclient.network.manager import Operation
+from pykclient.producer.sender.idempotence import Idempotence
+from pykclient.producer.sender.transaction_state import TransactionState
+from pykclient.producer.sender.transactions import FEATURE, Transactions
+from pykclient.protocol.messages.add_offsets_to_txn import (
+    AddOffsetsToTxnRequest,
+    AddOffsetsToTxnResponse,
+)
+from pykclient.protocol.messages.add_partitions_to_txn import (
+    AddPartitionsToTxnPartitionResult,
+    AddPartitionsToTxnRequest,
+    AddPartitionsToTxnResponse,
+    AddPartitionsToTxnTopicResult,
+)
+from pykclient.protocol.messages.end_txn import EndTxnRequest, EndTxnResponse
+from pykclient.protocol.messages.find_coordinator import (
+    Coordinator,
+    FindCoordinatorRequest,
+    FindCoordinatorResponse,
+)
+from pykclient.protocol.messages.init_producer_id import (
+    InitProducerIdRequest,
+    InitProducerIdResponse,
+)
+from pykclient.protocol.messages.produce import (
+    PartitionProduceResponse,
+    ProduceRequest,
+    ProduceResponse,
+    TopicProduceResponse,
+)
+from pykclient.protocol.messages.txn_offset_commit import (
+    TxnOffsetCommitRequest,
+    TxnOffsetCommitResponse,
+    TxnOffsetCommitResponsePartition,
+    TxnOffsetCommitResponseTopic,
+)
+from pykclient.types import GroupMetadata, OffsetAndMetadata, TopicPartition
+from tests.network.responding import respond_checked
+from tests.producer.sender_bench import PRODUCER_ID, TOPIC, TOPIC_ID, SenderBench, batches_of
+from tests.soak import seeds
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from pykclient.network.manager import Request
+    from pykclient.protocol.message import Message
+    from pykclient.records.batch import RecordBatch
+
+PARTITION_COUNT = 2
+NODE_IDS = (1, 2, 3)
+COORDINATOR = 9
+STEP_COUNT = 300
+HEALING_STEP_COUNT = 3_000
+GROUP = GroupMetadata("g", 1, "m")
+SOURCE = TopicPartition("in", 0)
+
+NONE = 0
+OUT_OF_ORDER, INVALID_PRODUCER_EPOCH, INVALID_TXN_STATE = 45, 47, 48
+CONCURRENT_TRANSACTIONS, PRODUCER_FENCED, ILLEGAL_GENERATION = 51, 90, 22
+REFUSED_BY_LEADER: Final = (6, 19, 3)
+REFUSED_BY_COORDINATOR: Final = (14, 15, 16)
+"""COORDINATOR_LOAD_IN_PROGRESS, COORDINATOR_NOT_AVAILABLE, NOT_COORDINATOR"""
+
+
+class Log:
+    """A partition's log of one producer id, with what has become of each record.
+
+    Source: Java classes ``ProducerStateManager``, ``ProducerAppendInfo``; KIP-890 (verification).
+    """
+
+    def __init__(self, partition: int, world: World) -> None:
+        self.values: list[bytes] = []
+        self.fates: list[bool | None] = []
+        """Whether each record was committed; None while its transaction is open."""
+        self._partition = partition
+        self._world = world
+        self._epoch = -1
+        self._next_sequence = 0
+        self._kept: dict[int, int] = {}
+        """Offsets by first sequence, of the present epoch."""
+
+    def append(self, batch: RecordBatch) -> tuple[int, int]:
+        assert batch.is_transactional
+        assert batch.producer_id == PRODUCER_ID
+        if batch.producer_epoch < self._epoch:
+            return INVALID_PRODUCER_EPOCH, -1
+        if batch.producer_epoch == self._epoch and batch.base_sequence in self._kept:
+            return NONE, self._kept[batch.base_sequence]
+        if None not in self.fates or batch.producer_epoch != self._epoch:
+            code = self._world.verify(("partition", self._partition), batch.producer_epoch)
+            if code != NONE:
+                return code, -1
+        if batch.producer_epoch > self._epoch:
+            if batch.base_sequence != 0:
+                return OUT_OF_ORDER, -1
+            self._begin(batch.producer_epoch)
+        if batch.base_sequence != self._next_sequence:
+            return OUT_OF_ORDER, -1
+        offset = self._kept[batch.base_sequence] = len(self.values)
+        self._next_sequence += batch.record_count
+        for value in batch.records().values:
+            assert value is not None
+            self.values.append(value)
+            self.fates.append(None)
+        return NONE, offset
+
+    def mark(self, epoch: int, *, is_committed: bool) -> None:
+        if epoch > self._epoch:
+            self._begin(epoch)
+        self.fates = [is_committed if fate is None else fate for fate in self.fates]
+
+    def committed(self) -> list[bytes]:
+        return [value for value, fate in zip(self.values, self.fates, strict=True) if fate]
+
+    def _begin(self, epoch: int) -> None:
+        self._epoch, self._next_sequence, self._kept = epoch, 0, {}
+
+
+class World:
+    """Brokers, and the coordinator of the one transactional id.
+
+    Source: Java classes ``TransactionCoordinator``, ``TransactionMetadata``.
+    """
+
+    def __init__(self, version: int, random: Random) -> None:
+        self.version = version
+        self.logs = [Log(number, self) for number in range(PARTITION_COUNT)]
+        self.committed_offsets: list[int] = []
+        self._random = random
+        self._epoch = -1
+        self._epoch_before = -1
+        """The epoch that a producer had which was given the present one, if it gave it."""
+        self._open: set[tuple[str, int]] = set()
+        """What is in the transaction that is open; empty if none is."""
+        self._completing: tuple[int, bool] | None = None
+        """The epoch of the markers that are yet to be written, and whether they commit."""
+        self._last: tuple[int, bool] | None = None
+        self.pending_offset: int | None = None
+
+    def verify(self, what: tuple[str, int], epoch: int) -> int:
+        """Return whether something may be written in the transaction; version 2 adds it."""
+        if epoch != self._epoch:
+            return INVALID_PRODUCER_EPOCH
+        if self._completing is not None:
+            return CONCURRENT_TRANSACTIONS
+        if self.version == 1:
+            return NONE if what in self._open else INVALID_TXN_STATE
+        self._open.add(what)
+        return NONE
+
+    def handle(self, request: Request) -> Message:
+        message = request.message
+        if isinstance(message, ProduceRequest):
+            assert (self.version == 1) == (request.max_version == 11)
+            parts = [
+                self._produced(partition, batch) for partition, batch in batches_of(request).items()
+            ]
+            topic = TopicProduceResponse(topic_id=TOPIC_ID, partition_responses=parts)
+            return ProduceResponse(responses=[topic])
+        if isinstance(message, InitProducerIdRequest):
+            code = self._init(message.producer_epoch)
+            if code != NONE:
+                return InitProducerIdResponse(error_code=code)
+            return InitProducerIdResponse(producer_id=PRODUCER_ID, producer_epoch=self._epoch)
+        if isinstance(message, AddPartitionsToTxnRequest):
+            numbers = [n for topic in message.v3_and_below_topics for n in topic.partitions]
+            code = self._add(
+                [("partition", number) for number in numbers], message.v3_and_below_producer_epoch
+            )
+            results = [AddPartitionsToTxnPartitionResult(number, code) for number in numbers]
+            return AddPartitionsToTxnResponse(
+                results_by_topic_v3_and_below=[AddPartitionsToTxnTopicResult(TOPIC, results)]
+            )
+        if isinstance(message, AddOffsetsToTxnRequest):
+            code = self._add([("group", 0)], message.producer_epoch)
+            return AddOffsetsToTxnResponse(error_code=code)
+        if isinstance(message, TxnOffsetCommitRequest):
+            assert request.build is not None
+            built = request.build(4 if self.version == 1 else 5)
+            assert isinstance(built, TxnOffsetCommitRequest)
+            code = self.verify(("group", 0), built.producer_epoch)
+            if code == NONE:
+                self.pending_offset = built.topics[0].partitions[0].committed_offset
+            return offsets_response(code)
+        assert isinstance(message, EndTxnRequest)
+        code = self._end(message.producer_epoch, is_committed=message.committed)
+        is_told = self.version == 2 and code == NONE
+        return EndTxnResponse(
+            error_code=code,
+            producer_id=PRODUCER_ID if is_told else -1,
+            producer_epoch=self._epoch if is_told else -1,
+        )
+
+    def complete(self) -> None:
+        """Write the markers that are due."""
+        if self._completing is None:
+            return
+        epoch, is_committed = self._completing
+        for kind, number in self._open:
+            if kind == "partition":
+                self.logs[number].mark(epoch, is_committed=is_committed)
+        if is_committed and self.pending_offset is not None:
+            self.committed_offsets.append(self.pending_offset)
+        self.pending_offset = None
+        self._open.clear()
+        self._completing = None
+
+    def _produced(self, partition: TopicPartition, batch: RecordBatch) -> PartitionProduceResponse:
+        code, offset = self.logs[partition.partition].append(batch)
+        return PartitionProduceResponse(
+            index=partition.partition, error_code=code, base_offset=offset
+        )
+
+    def _init(self, epoch: int) -> int:
+        if self._completing is not None:
+            return CONCURRENT_TRANSACTIONS
+        if epoch >= 0 and epoch != self._epoch:
+            return NONE if epoch == self._epoch_before else PRODUCER_FENCED
+        self._epoch += 1
+        self._last = None
+        self._epoch_before = -1
+        if self._open:
+            self._completing = (self._epoch, False)
+            return CONCURRENT_TRANSACTIONS
+        self._epoch_before = epoch
+        return NONE
+
+    def _add(self, what: list[tuple[str, int]], epoch: int) -> int:
+        if epoch != self._epoch:
+            return PRODUCER_FENCED
+        if self._completing is not None:
+            return CONCURRENT_TRANSACTIONS
+        self._open.update(what)
+        return NONE
+
+    def _end(self, epoch: int, *, is_committed: bool) -> int:
+        if self.version == 2 and epoch == self._epoch - 1 and self._last == (epoch, is_committed):
+            return NONE  # an attempt before did it
+        if epoch != self._epoch:
+            return PRODUCER_FENCED
+        if self._completing is not None:
+            return CONCURRENT_TRANSACTIONS
+        if not self._open and self._last == (epoch, is_committed):
+            return NONE
+        if not self._open and (self.version == 1 or is_committed):
+            return INVALID_TXN_STATE
+        self._last = (epoch, is_committed)
+        if self.version == 2:
+            self._epoch += 1
+        self._completing = (self._epoch, is_committed)
+        if self._random.random() < 0.5:
+            self.complete()
+        return NONE
+
+
+def offsets_response(code: int) -> TxnOffsetCommitResponse:
+    part = TxnOffsetCommitResponsePartition(SOURCE.partition, code)
+    return TxnOffsetCommitResponse(topics=[TxnOffsetCommitResponseTopic(SOURCE.topic, [part])])
+
+
+class Transaction:
+    """One transaction, as its producer sees it."""
+
+    def __init__(self, number: int) -> None:
+        self.number = number
+        self.values: list[bytes] = []
+        self.has_offset = False
+        self.is_committed: bool | None = False
+        """How it ended, as far as the producer was told; None if that is not known."""
+
+
+class Application:
+    """A producer, and the application that makes one transaction after the other with it."""
+
+    def __init__(self, simulation: Simulation) -> None:
+        self.random = simulation.random
+        self.simulation = simulation
+        self.bench = SenderBench(
+            leaders=simulation.leaders,
+            transactional_id="x",
+            max_in_flight_requests_per_connection=self.random.choice((1, 2, 5)),
+            batch_size=self.random.choice((200, 1_000)),
+            linger_ms=self.random.choice((0, 5)),
+            delivery_timeout_ms=self.random.choice((500, 2_000, 10_000)),
+            seed=self.random.randrange(2**31),
+        )
+        self.bench.client.features = FinalizedFeatures(1, {FEATURE: simulation.world.version})
+        assert self.bench.transactions is not None
+        self.manager: Transactions = self.bench.transactions
+        self.late: list[Request] = []
+        self.is_ended = False
+        self.is_stopping = False
+        self._call = "init_transactions"
+        self._operation: Operation[None] | None = None
+        self._transaction: Transaction | None = None
+        self._left_count = 0
+
+    def step(self) -> None:
+        bench, random = self.bench, self.random
+        bench.poll(after_ms=random.choice((0, 1, 5, 20, 150)))
+        bench.run_user_calls()
+        for request in list(bench.requests):
+            if isinstance(request.message, FindCoordinatorRequest):
+                found = [
+                    Coordinator(key=key, node_id=COORDINATOR, host="h", port=9)
+                    for key in request.message.coordinator_keys
+                ]
+                self._take(request, FindCoordinatorResponse(coordinators=found))
+        self._live()
+
+    def is_idle(self) -> bool:
+        return not self._call and self._transaction is None
+
+    # The application.
+
+    def _live(self) -> None:
+        if self.is_ended:
+            return
+        if self._operation is not None:
+            self._wait(self._operation)
+        elif self._call:
+            self._make()
+        elif self._transaction is not None:
+            self._work(self._transaction)
+        elif not self.is_stopping:
+            self._call = "begin_transaction"
+
+    def _wait(self, operation: Operation[None]) -> None:
+        if operation.is_done:
+            self._on_ended(operation.error)
+        elif not self.is_stopping and self.random.random() < 0.03:
+            self.simulation.faults["interrupt"] += 1
+            self.manager.forget(self._call, operation, self.bench.now_ms)
+            self._operation = None
+
+    def _work(self, transaction: Transaction) -> None:
+        if self._left_count:
+            self._left_count -= 1
+            self._send()
+        elif self.random.random() < 0.3 and not transaction.has_offset:
+            transaction.has_offset = True
+            self._call = "send_offsets_to_transaction"
+        else:
+            self._call = self.random.choice(("commit_transaction",) * 4 + ("abort_transaction",))
+            if self._call == "commit_transaction":
+                transaction.is_committed = None
+
+    def _make(self) -> None:
+        self._operation = Operation()
+        number = self._transaction.number if self._transaction is not None else 0
+        calls: dict[str, Callable[[Operation[None], int], None]] = {
+            "init_transactions": self.manager.initialize,
+            "begin_transaction": self.manager.begin,
+            "commit_transaction": self.manager.commit,
+            "abort_transaction": self.manager.abort,
+            "send_offsets_to_transaction": partial(
+                self.manager.send_offsets, {SOURCE: OffsetAndMetadata(number)}, GROUP
+            ),
+        }
+        calls[self._call](self._operation, self.bench.now_ms)
+
+    def _on_ended(self, error: KafkaError | None) -> None:
+        call, self._call = self._call, ""
+        self._operation = None
+        transaction = self._transaction
+        if self.manager.state is TransactionState.FATAL_ERROR:
+            if transaction is not None and call == "commit_transaction" and error is not None:
+                transaction.is_committed = None if "not known" in str(error) else False
+            self.is_ended = True
+        elif isinstance(error, TransactionAbortableError):
+            assert transaction is not None
+            transaction.is_committed = False
+            self._call = "abort_transaction"
+        elif error is not None:
+            raise error
+        elif call == "begin_transaction":
+            self._transaction = self.simulation.begin()
+            self._left_count = self.random.randrange(12)
+        elif call in ("commit_transaction", "abort_transaction"):
+            assert transaction is not None
+            transaction.is_committed = call == "commit_transaction"
+            self.simulation.ended_count += 1
+            self._transaction = None
+
+    def _send(self) -> None:
+        assert self._transaction is not None
+        partition = self.random.randrange(PARTITION_COUNT)
+        value = b"%d:%d:%d" % (partition, self._transaction.number, len(self._transaction.values))
+        value += bytes(self.random.choice((0, 20, 150)))
+        try:
+            self.bench.send(value, partition=partition)
+        except KafkaError:
+            # What has the transaction aborted, its calls raise as well.
+            assert self.manager.state is not TransactionState.IN_TRANSACTION
+            self._left_count = 0
+        else:
+            self._transaction.values.append(value)
+
+    # What happens to requests.
+
+    def serve(self, *, is_healed: bool) -> None:
+        """Let something happen to the first request on some connections."""
+        for request in list(self.bench.requests):
+            if request not in self.bench.requests:
+                continue
+            if is_healed:
+                self._take(request, self.simulation.world.handle(request))
+            elif self.random.random() < 0.5:
+                first = next(r for r in self.bench.requests if r.node_id == request.node_id)
+                self._end(first)
+
+    def _end(self, request: Request) -> None:
+        drawn = self.random.random()
+        if drawn < 0.70:
+            self._take(request, self.simulation.world.handle(request))
+        elif drawn < 0.78:
+            self._disconnect(request, is_handled=True)
+        elif drawn < 0.86:
+            self._disconnect(request, is_handled=False)
+        else:
+            self._refuse(request, is_handled=drawn >= 0.93)
+
+    def _refuse(self, request: Request, *, is_handled: bool) -> None:
+        self.simulation.faults["refused"] += 1
+        if is_handled:  # and then REQUEST_TIMED_OUT, as far as the response says
+            self.simulation.world.handle(request)
+        message = request.message
+        at_coordinator = 7 if is_handled else self.random.choice(REFUSED_BY_COORDINATOR)
+        response: Message
+        if isinstance(message, ProduceRequest):
+            code = 7 if is_handled else self.random.choice(REFUSED_BY_LEADER)
+            parts = [
+                PartitionProduceResponse(index=p.partition, error_code=code, base_offset=-1)
+                for p in batches_of(request)
+            ]
+            topic = TopicProduceResponse(topic_id=TOPIC_ID, partition_responses=parts)
+            response = ProduceResponse(responses=[topic])
+        elif isinstance(message, AddPartitionsToTxnRequest):
+            results = [
+                AddPartitionsToTxnPartitionResult(number, at_coordinator)
+                for topic in message.v3_and_below_topics
+                for number in topic.partitions
+            ]
+            response = AddPartitionsToTxnResponse(
+                results_by_topic_v3_and_below=[AddPartitionsToTxnTopicResult(TOPIC, results)]
+            )
+        elif isinstance(message, TxnOffsetCommitRequest):
+            if not is_handled and self.random.random() < 0.3:
+                at_coordinator = ILLEGAL_GENERATION
+            response = offsets_response(at_coordinator)
+        elif isinstance(message, InitProducerIdRequest):
+            response = InitProducerIdResponse(error_code=at_coordinator)
+        elif isinstance(message, AddOffsetsToTxnRequest):
+            response = AddOffsetsToTxnResponse(error_code=at_coordinator)
+        else:
+            response = EndTxnResponse(error_code=at_coordinator)
+        self._take(request, response)
+
+    def _disconnect(self, request: Request, *, is_handled: bool) -> None:
+        """Lose a connection, and with it every request on it; the first may have been handled."""
+        self.simulation.faults["disconnect"] += 1
+        lost = [r for r in self.bench.requests if r.node_id == request.node_id]
+        if is_handled:
+            self.simulation.world.handle(request)
+        elif self.random.random() < 0.5:
+            self.late.extend(lost)
+        for each in lost:
+            self.bench.lose(each, DisconnectedError("lost"))
+
+    def handle_late(self) -> None:
+        """Let a paused broker go on with what it had received."""
+        if self.late:
+            self.simulation.faults["late"] += 1
+        for request in self.late:
+            self.simulation.world.handle(request)
+        self.late.clear()
+
+    def _take(self, request: Request, response: Message) -> None:
+        self.bench.requests.remove(request)
+        assert respond_checked(request, response, self.bench.now_ms) is None
+
+
+class Simulation:
+    """One run."""
+
+    def __init__(self, seed: int) -> None:
+        self.random = Random(seed)
+        self.world = World(1 + seed % 2, self.random)
+        self.leaders = [self.random.choice(NODE_IDS) for _ in range(PARTITION_COUNT)]
+        self.transactions: list[Transaction] = []
+        self.ended_count = 0
+        self.faults: Counter[str] = Counter()
+        self.applications = [Application(self)]
+
+    def begin(self) -> Transaction:
+        self.transactions.append(Transaction(len(self.transactions) + 1))
+        return self.transactions[-1]
+
+    def run(self) -> None:
+        for _ in range(STEP_COUNT):
+            self._step()
+        self._heal()
+
+    def _step(self) -> None:
+        random = self.random
+        for application in self.applications:
+            application.step()
+            application.serve(is_healed=False)
+            if random.random() < 0.1:
+                application.handle_late()
+        if random.random() < 0.3:
+            self.world.complete()
+        if random.random() < 0.05:
+            self.leaders = [random.choice(NODE_IDS) for _ in range(PARTITION_COUNT)]
+            for application in self.applications:
+                application.bench.lead(*self.leaders)
+        if random.random() < 0.02:
+            self.applications[-1].bench.now_ms += 600
+        if self.applications[-1].is_ended or random.random() < 0.01:
+            self.faults["replaced"] += 1
+            self.applications.append(Application(self))
+
+    def _heal(self) -> None:
+        for application in self.applications:
+            application.handle_late()
+            application.is_stopping = True
+        # Another one of the same id ends whatever was left.
+        for _ in range(HEALING_STEP_COUNT):
+            self.world.complete()
+            for application in self.applications:
+                application.step()
+                application.serve(is_healed=True)
+            if all(a.is_ended or a.is_idle() for a in self.applications):
+                break
+        else:
+            raise AssertionError("a call does not end")
+        last = Application(self)
+        last.is_stopping = True
+        while not last.is_idle():
+            last.step()
+            last.serve(is_healed=True)
+            self.world.complete()
+
+    # What must hold.
+
+    def check(self) -> None:
+        for log in self.world.logs:
+            assert None not in log.fates, "left open"
+        visible = [log.committed() for log in self.world.logs]
+        counts = Counter(value for values in visible for value in values)
+        for transaction in self.transactions:
+            found = [counts[value] for value in transaction.values]
+            if transaction.is_committed:
+                assert set(found) <= {1}, f"transaction {transaction.number} is torn"
+            elif transaction.is_committed is False:
+                assert not any(found), f"transaction {transaction.number} was not committed"
+            else:
+                assert set(found) in ({0}, {1}, set()), f"half of {transaction.number} was"
+            if transaction.values and transaction.has_offset:
+                # Where the producer has failed, its last offset may not have been taken.
+                is_offset_there = transaction.number in self.world.committed_offsets
+                if not found[0]:
+                    assert not is_offset_there, f"the offset of {transaction.number} is alone"
+                elif transaction.is_committed:
+                    assert is_offset_there, f"the offset of {transaction.number} is lost"
+        for values in visible:
+            order = [tuple(map(int, value.rstrip(b"\0").split(b":")))[1:] for value in values]
+            assert order == sorted(order), "reordered"
+        assert sorted(self.world.committed_offsets) == self.world.committed_offsets
+
+
+@pytest.mark.promise("1,500 seeds of transactions, zombies and late requests keep them whole")
+@pytest.mark.parametrize("first_seed", seeds(60, soak_count=1_500, step=20))
+def test_transactions_are_whole_or_not_at_all(first_seed: int) -> None:
+    for seed in range(first_seed, first_seed + 20):
+        try:
+            run(seed)
+        except BaseException as error:
+            error.add_note(f"seed {seed}")
+            raise
+
+
+def run(seed: int) -> Simulation:
+    simulation = Simulation(seed)
+    simulation.run()
+    simulation.check()
+    return simulation
+
+
+def test_the_simulation_meets_every_fault_and_most_transactions_end() -> None:
+    """A run without faults, or one in which nothing gets through, would prove nothing."""
+    faults: Counter[str] = Counter()
+    ended = committed = 0
+    for seed in range(30):
+        simulation = run(seed)
+        faults.update(simulation.faults)
+        ended += simulation.ended_count
+        committed += sum(each.is_committed is True for each in simulation.transactions)
+    assert set(faults) == {"disconnect", "refused", "interrupt", "late", "replaced"}
+    assert min(faults.values()) >= 50
+    assert ended - committed > 50
+    assert committed > 100
+
+
+def end_too_early(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Transactions, "_is_quiet", True)
+
+
+def bump_an_epoch(monkeypatch: pytest.MonkeyPatch) -> None:
+    real = Idempotence.__init__
+
+    def init(self: Idempotence, **keywords: Any) -> None:
+        real(self, **{**keywords, "on_broken": None})
+
+    monkeypatch.setattr(Idempotence, "__init__", init)
+
+
+def commit_without_what_failed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Transactions, "on_batch_failed", lambda *_: None)
+
+
+def keep_the_epoch(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Transactions, "_is_identity_due", False)
+
+
+def commit_offsets_outside(monkeypatch: pytest.MonkeyPatch) -> None:
+    real = World.handle
+
+    def handle(world: World, request: Request) -> Message:
+        response = real(world, request)
+        if world.pending_offset is not None:
+            world.committed_offsets.append(world.pending_offset)
+            world.pending_offset = None
+        return response
+
+    monkeypatch.setattr(World, "handle", handle)
+
+
+@pytest.mark.parametrize(
+    ("plant", "noticing_seeds"),
+    [
+        (end_too_early, range(3)),
+        (bump_an_epoch, (27, 35)),
+        (commit_without_what_failed, (2, 6)),
+        (keep_the_epoch, (720, 868)),
+        (commit_offsets_outside, (1, 2)),
+    ],
+)
+def test_the_simulation_notices_a_planted_defect(
+    monkeypatch: pytest.MonkeyPatch,
+    plant: Callable[[pytest.MonkeyPatch], None],
+    noticing_seeds: Iterable[int],
+) -> None:
+    plant(monkeypatch)
+    for seed in noticing_seeds:
+        with pytest.raises(AssertionError):
+            run(seed)
