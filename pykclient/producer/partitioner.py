@@ -187,10 +187,18 @@ class StickyPartitioner:
 
     def end_turn(self, now_ms: int, *, is_batch_full: bool, has_leader: bool) -> bool:
         """Switch if the turn is over, as looked at between two batches; return whether the
-        partition is another one now."""
+        partition is another one now.
+
+        A turn without a leader ends early only for a partition with one: where none has any, every
+        other choice would end as early, and a record would be appended after as many choices as
+        the topic has partitions.
+        """
         before = self.partition
-        if is_batch_full or self.room_bytes <= 0 or not has_leader:
+        is_over = is_batch_full or self.room_bytes <= 0
+        if is_over or not has_leader:
             self.switch(now_ms)
+            if not is_over and (self._table is None or not self._table.is_led):
+                self.partition = before
         return self.partition != before
 
     def take(self, size_bytes: int, now_ms: int, *, has_leader: bool) -> bool:
@@ -222,6 +230,8 @@ class _Table(NamedTuple):
 
     partitions: list[int]
     weight_sums: list[int]
+    is_led: bool
+    """Whether they have leaders; without, all partitions are here."""
 
 
 def _table_of(loads: Sequence[PartitionLoad], *, is_adaptive: bool) -> _Table:
@@ -231,4 +241,4 @@ def _table_of(loads: Sequence[PartitionLoad], *, is_adaptive: bool) -> _Table:
     longest = max(counts)
     # A partition weighs one, and one more for each batch that the longest queue has more than it.
     weights = [longest + 1 - count for count in counts]
-    return _Table([load.partition for load in usable], list(accumulate(weights)))
+    return _Table([load.partition for load in usable], list(accumulate(weights)), bool(led))

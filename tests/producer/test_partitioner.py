@@ -141,6 +141,17 @@ def test_partitions_without_a_leader_or_with_a_slow_one_are_drawn_if_there_are_n
     assert set(drawn(sticky([leaderless]))) == {0}
 
 
+def test_a_turn_goes_on_where_no_partition_has_a_leader() -> None:
+    # Each choice would end as early as the one before: a topic of many partitions, for ever.
+    partition = sticky([PartitionLoad(n, 0, has_leader=False) for n in range(100)])
+    partition.on_partitions(100, 0)
+    before = partition.partition
+    assert not partition.end_turn(0, is_batch_full=False, has_leader=False)
+    assert partition.partition == before
+    turns = [partition.end_turn(0, is_batch_full=True, has_leader=False) for _ in range(10)]
+    assert any(turns), "a full batch ends a turn all the same"
+
+
 def test_a_topic_that_is_dropped_meanwhile_keeps_its_partition() -> None:
     loads = [PartitionLoad(index, 0) for index in range(3)]
     partition = sticky(loads)
