@@ -14,6 +14,7 @@ import pytest
 from pykclient import errors
 from pykclient.errors import BrokerError, KafkaError, base, broker, error_for_code
 from pykclient.errors.base import CAUSE_LENGTH_MAX, describe_cause, remade
+from pykclient.errors.text import TEXT_LENGTH_MAX, printable
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -333,3 +334,12 @@ def test_unknown_code_is_an_error_that_names_it() -> None:
 def test_no_error_is_no_error() -> None:
     with pytest.raises(AssertionError):
         error_for_code(0)
+
+
+def test_what_a_broker_says_is_cut_and_stays_on_one_line() -> None:
+    assert printable("a plain reason") == "a plain reason"
+    assert printable("a\nERROR forged \x1b[2J\u202e") == "a\\nERROR forged \\x1b[2J\\u202e"
+    assert printable("x" * TEXT_LENGTH_MAX) == "x" * TEXT_LENGTH_MAX
+    assert printable("x" * 10_000_000) == "x" * TEXT_LENGTH_MAX + "..."
+    assert len(str(error_for_code(3, "m\n" * 1_000_000))) < 2 * TEXT_LENGTH_MAX
+    assert "\n" not in str(error_for_code(3, "a\nb"))

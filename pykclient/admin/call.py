@@ -19,13 +19,13 @@ from functools import partial
 from typing import TYPE_CHECKING, ClassVar, Final, Generic, TypeVar
 
 from pykclient.errors import BrokerError, DecodeError, KafkaError, error_for_code
+from pykclient.network.cluster.node import checked_node
 from pykclient.network.manager import ANY_NODE, IDLE, NEVER_MS, PollResult, Request
 from pykclient.network.retry import Attempt
 from pykclient.protocol.messages.find_coordinator import (
     FindCoordinatorRequest,
     FindCoordinatorResponse,
 )
-from pykclient.types import Node
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from pykclient.network.retry import Backoff
     from pykclient.protocol.message import Message
     from pykclient.protocol.message import Request as RequestMessage
+    from pykclient.types import Node
 
 KeyT = TypeVar("KeyT", bound=Hashable)
 ValueT = TypeVar("ValueT")
@@ -322,9 +323,13 @@ def found_coordinator(
     assert isinstance(message, FindCoordinatorResponse)
     of = "group" if kind is CoordinatorType.GROUP else "transactional id"
     what = f"coordinator of {of} {name!r}"
-    return failure(message.error_code, what, message.error_message) or Node(
-        message.node_id, message.host, message.port
-    )
+    error: KafkaError | None = failure(message.error_code, what, message.error_message)
+    if error is not None:
+        return error
+    try:
+        return checked_node(message.node_id, message.host, message.port)
+    except DecodeError as wrong:
+        return wrong
 
 
 def _to(progress: _Progress, state: KeyState) -> None:

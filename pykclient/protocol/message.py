@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, ClassVar, NamedTuple, Self, TypeVar
 from pykclient.errors.base import DecodeError, EncodeError, UnsupportedVersionError
 from pykclient.protocol.api_keys import ApiKey, request_type
 from pykclient.protocol.primitives import GatherBuffer, write_nullable_string
-from pykclient.protocol.reader import Reader
+from pykclient.protocol.reader import ELEMENTS_MAX, Reader
 
 if TYPE_CHECKING:
     from pykclient.protocol.primitives import Records
@@ -153,15 +153,19 @@ def peek_correlation_id(frame: Records) -> int:
     return Reader(frame).int32()
 
 
-def decode_response(response_type: type[M], version: int, frame: Records) -> M:
+def decode_response(
+    response_type: type[M], version: int, frame: Records, elements_max: int = ELEMENTS_MAX
+) -> M:
     """The message in a response frame (without its size), which must end where the frame ends.
+
+    It has at most `elements_max` structures and strings in all its arrays.
 
     Raises:
         DecodeError: the bytes are not such a message.
         UnsupportedVersionError: `version` is not one of the response's.
     """
     _check_version(response_type, version)
-    reader = Reader(frame)
+    reader = Reader(frame, elements_max)
     try:
         reader.int32()
         if _has_header_tags(response_type, version):

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from pykclient.errors.base import DecodeError, EncodeError
 from pykclient.protocol import primitives
 from pykclient.protocol.primitives import GATHER_MIN_BYTES, GatherBuffer
-from pykclient.protocol.reader import ELEMENTS_MAX, NUMBERS_MAX, Reader
+from pykclient.protocol.reader import ELEMENTS_MAX, NUMBERS_PER_ELEMENT_MAX, Reader
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -175,7 +175,7 @@ def test_elements_of_all_arrays_of_a_message_together_have_a_limit(name: str) ->
     reader = Reader(out + bytes(ELEMENTS_MAX))
     read_count = getattr(reader, name)
     assert [read_count(1), read_count(1)] == [half, half]
-    with pytest.raises(DecodeError, match="more than 1000000 array elements in one message"):
+    with pytest.raises(DecodeError, match="more than 100000 array elements in one message"):
         read_count(1)
 
 
@@ -189,13 +189,21 @@ def test_tags_count_as_elements() -> None:
 
 
 def test_numbers_have_a_limit_of_their_own() -> None:
-    size = ELEMENTS_MAX
-    reader = Reader((size.to_bytes(4, "big") + bytes(size)) * 4 + b"\x00\x00\x00\x01" + bytes(5))
-    for _ in range(NUMBERS_MAX // size):
+    size = 10
+    array = size.to_bytes(4, "big") + bytes(size)
+    reader = Reader(array * NUMBERS_PER_ELEMENT_MAX + b"\x00\x00\x00\x01" + bytes(5), size)
+    for _ in range(NUMBERS_PER_ELEMENT_MAX):
         assert len(reader.numbers("b", reader.count(1))) == size
     count = reader.count(1)
-    with pytest.raises(DecodeError, match="more than 4000000 numbers in one message"):
+    with pytest.raises(DecodeError, match="more than 80 numbers in one message"):
         reader.numbers("b", count)
+
+
+def test_a_reader_may_take_more_elements() -> None:
+    data = (ELEMENTS_MAX + 1).to_bytes(4, "big") + bytes(ELEMENTS_MAX + 1)
+    with pytest.raises(DecodeError, match="raise receive_max_bytes in proportion"):
+        Reader(data).count(1)
+    assert Reader(data, ELEMENTS_MAX + 1).count(1) == ELEMENTS_MAX + 1
 
 
 @pytest.mark.parametrize(

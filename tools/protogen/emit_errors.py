@@ -22,6 +22,7 @@ from pykclient.errors.base import (
     RetriableError,
     UnsupportedVersionError,
 )
+from pykclient.errors.text import printable
 """
 _TAIL = '''
 
@@ -32,6 +33,7 @@ def error_for_code(code: int, message: str | None = None) -> BrokerError:
     that Kafka 4.3 does not know gives a plain `BrokerError` that names it.
     """
     assert code != 0, "0 means that there is no error"
+    message = message and printable(message)
     kind = _BY_CODE.get(code)
     if kind is None:
         error = BrokerError(_text(f"error code {code}, which this client does not know", message))

@@ -47,6 +47,9 @@ GROUPS_FROM_VERSION: Final = 8
 TOPIC_NAMES_MAX_VERSION: Final = 9
 """Newer versions of OffsetFetch name topics by id alone."""
 
+NO_OFFSET: Final = -1
+"""What a broker responds with where nothing is committed."""
+
 
 class CommittedLookup:
     """One lookup. `operation` ends with what is committed, None where nothing is."""
@@ -211,7 +214,10 @@ class OffsetFetchCall:
         return OffsetFetchRequest(groups=[group], require_stable=is_stable)
 
     def check(self, message: Message) -> None:
-        """Raise `DecodeError` unless a response names what was requested, each partition once."""
+        """Raise `DecodeError` unless a response names what was requested, each partition once.
+
+        Its offsets must be some, too; -1 says that none is committed.
+        """
         assert isinstance(message, OffsetFetchResponse)
         groups = [group.group_id for group in message.groups]
         if groups not in ([], [self._group_id]):
@@ -220,10 +226,24 @@ class OffsetFetchCall:
             return
         responded = (partition for partition, *_ in self.partitions(message))
         check_partitions("OffsetFetch", self._partitions, responded)
+        for partition, offset in self._offsets(message):
+            if offset < NO_OFFSET:
+                raise DecodeError(f"an OffsetFetch response gives {partition} the offset {offset}")
 
     def group_error(self, message: Message) -> int:
         assert isinstance(message, OffsetFetchResponse)
         return message.groups[0].error_code if message.groups else message.error_code
+
+    @staticmethod
+    def _offsets(message: OffsetFetchResponse) -> Iterator[tuple[str, int]]:
+        """Yield each partition, as a text, with its offset."""
+        for topic in message.topics:
+            for each in topic.partitions:
+                yield f"{topic.name}-{each.partition_index}", each.committed_offset
+        for group in message.groups:
+            for newer_topic in group.topics:
+                for newer in newer_topic.partitions:
+                    yield f"{newer_topic.name}-{newer.partition_index}", newer.committed_offset
 
     def partitions(self, message: Message) -> Iterator[CommittedPartition]:
         assert isinstance(message, OffsetFetchResponse)

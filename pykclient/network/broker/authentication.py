@@ -23,6 +23,7 @@ from pykclient.errors import (
     UnsupportedSaslMechanismError,
     error_for_code,
 )
+from pykclient.errors.text import printable
 from pykclient.network.interrupts import raise_of_signal_handler
 from pykclient.protocol.message import decode_response
 from pykclient.protocol.messages.sasl_authenticate import (
@@ -41,6 +42,10 @@ if TYPE_CHECKING:
 
 ROUNDS_MAX: Final = 32
 """SaslAuthenticate requests of one authentication. SCRAM has two, GSSAPI five at most."""
+
+
+MECHANISMS_SHOWN_MAX: Final = 16
+"""Of those that a broker offers, in the text of an error."""
 
 
 class AuthenticationState(Enum):
@@ -178,7 +183,10 @@ class Authentication:
 
     def _take_mechanisms(self, response: SaslHandshakeResponse) -> None:
         if response.error_code == UnsupportedSaslMechanismError.code:
-            offered = ", ".join(map(repr, response.mechanisms)) or "none"
+            listed = [repr(printable(name)) for name in response.mechanisms[:MECHANISMS_SHOWN_MAX]]
+            if len(response.mechanisms) > len(listed):
+                listed.append(f"and {len(response.mechanisms) - len(listed)} more")
+            offered = ", ".join(listed) or "none"
             self._refuse(
                 f"the broker does not offer it; it offers {offered}: set sasl_mechanism to one"
             )
@@ -195,7 +203,8 @@ class Authentication:
         mechanism = self.mechanism
         assert mechanism is not None
         if response.error_code != 0:
-            reason = response.error_message or error_for_code(response.error_code, "").name
+            said = printable(response.error_message or "")
+            reason = said or error_for_code(response.error_code, "").name
             if mechanism.refusal:
                 reason = f"{mechanism.refusal}; {reason}"
             user = f"user {mechanism.user!r}" if mechanism.user else "client"

@@ -32,12 +32,13 @@ from pykclient.network.broker.handshake import Handshake, HandshakeState
 from pykclient.network.interrupts import raise_foreign
 from pykclient.network.manager import NEVER_MS
 from pykclient.network.metrics import NetworkMetrics
-from pykclient.protocol.framing import FrameBuffer
+from pykclient.protocol.framing import RECEIVE_BYTES_MAX, FrameBuffer
 from pykclient.protocol.message import (
     decode_response,
     encode_request_parts,
     peek_correlation_id,
 )
+from pykclient.protocol.reader import ELEMENTS_MAX
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -142,6 +143,7 @@ class Connection:
         self._port = port
         self._client_id = config.client_id
         self._receive_max_bytes = config.receive_max_bytes
+        self._elements_max = elements_max(config.receive_max_bytes)
         self._reader = FrameBuffer(min(HANDSHAKE_BYTES_MAX, config.receive_max_bytes))
         self._frames: deque[memoryview] = deque()
         self._is_opened = False
@@ -399,7 +401,9 @@ class Connection:
                 f"stream is out of step"
             )
         entry = self._in_flight[0]
-        response = decode_response(entry.request.message.response_type, entry.version, frame)
+        response = decode_response(
+            entry.request.message.response_type, entry.version, frame, self._elements_max
+        )
         if entry.request.check is not None:
             entry.request.check(response)
         # Taken only now: a response that cannot be read, or contradicts its request, leaves it in
@@ -571,6 +575,11 @@ class Connection:
     def _to(self, state: ConnectionState) -> None:
         assert state in NEXT[self.state], f"{self.state} -> {state}"
         self.state = state
+
+
+def elements_max(receive_max_bytes: int) -> int:
+    """Return how many elements a response may have: more where larger responses are taken."""
+    return max(ELEMENTS_MAX, ELEMENTS_MAX * receive_max_bytes // RECEIVE_BYTES_MAX)
 
 
 def _void(request: Request) -> Request:

@@ -22,6 +22,9 @@ if TYPE_CHECKING:
 LISTED_MAX = 8
 """Failures in one message, however large the cluster that is down."""
 
+HUNG_UP = "closed the connection"
+"""The plain way to do it, as the port words it."""
+
 UNREACHED = "cannot connect to "
 UNREACHED_CURE = "check that the brokers run, and that bootstrap_servers has their addresses"
 
@@ -59,8 +62,10 @@ def handshake_timed_out(node: Node, timeout_ms: int) -> DisconnectedError:
 
 
 def handshake_hung_up(node: Node, cause: KafkaError) -> DisconnectedError:
+    how = without_place(node, cause)
     error = DisconnectedError(
-        f"{node} accepted the connection but hung up during the Kafka handshake; {_IS_IT_KAFKA}"
+        f"{node} accepted the connection but hung up during the Kafka handshake"
+        f"{'' if how == HUNG_UP else f' ({how})'}; {_IS_IT_KAFKA}"
     )
     error.__cause__ = cause
     return error
@@ -137,7 +142,9 @@ def unknown_node(node_id: int) -> ConnectionFailedError:
 def without_place(node: Node, error: KafkaError) -> str:
     """Return the text of an error, without the node that it begins with."""
     text = str(error)
-    for place in (f"cannot connect to {node.host}:{node.port}: ", f"{node}: ", f"{node} "):
+    address = f"{node.host}:{node.port}"
+    places = (f"cannot connect to {address}: ", f"{node}: ", f"{node} ", f"{address}: ")
+    for place in (*places, f"{address} "):
         text = text.removeprefix(place)
     return text
 

@@ -69,12 +69,16 @@ def broker_node(address: BrokerAddress) -> Node:
     Raises:
         DecodeError: it is no address of a broker.
     """
+    return checked_node(address.node_id, address.host, address.port, address.rack)
+
+
+def checked_node(node_id: int, host: str, port: int, rack: str | None = None) -> Node:
+    """As `broker_node`, from the parts of an address."""
     # Negative ids are the bootstrap addresses'; the others would fail late, inside the system.
-    host, port = address.host, address.port
     is_host = 0 < len(host) <= HOST_LENGTH_MAX and host.isprintable() and " " not in host
-    if address.node_id < 0 or not is_host or not 0 < port <= PORT_MAX:
+    if node_id < 0 or not is_host or not 0 < port <= PORT_MAX:
         raise DecodeError(
-            f"a response says that broker {address.node_id} is at host "
-            f"{host[:HOST_LENGTH_MAX]!r}, port {port}; check the broker's advertised.listeners"
+            f"a response says that broker {node_id} is at host {host[:HOST_LENGTH_MAX]!r}, port "
+            f"{port}; check the broker's advertised.listeners"
         )
-    return Node(address.node_id, host, port, address.rack)
+    return Node(node_id, host, port, rack)

@@ -11,6 +11,7 @@ import json
 from typing import TYPE_CHECKING, Final
 
 from pykclient.errors import AuthenticationError
+from pykclient.errors.text import printable
 from pykclient.network.sasl.mechanism import SaslMechanism
 
 if TYPE_CHECKING:
@@ -62,4 +63,4 @@ def _reason(challenge: bytes) -> str:
         found = None
     if isinstance(found, dict) and found:
         text = ", ".join(f"{name}={value}" for name, value in found.items())
-    return text[:_REFUSAL_LENGTH_MAX] or "no reason"
+    return printable(text[:_REFUSAL_LENGTH_MAX]) or "no reason"

@@ -18,6 +18,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Final, NoReturn
 
 from pykclient.errors import AuthenticationError
+from pykclient.errors.text import printable
 from pykclient.network.sasl.mechanism import SaslMechanism
 
 if TYPE_CHECKING:
@@ -28,6 +29,10 @@ ITERATIONS_MIN: Final = 4_096
 
 ITERATIONS_MAX: Final = 1_000_000
 """More are no protection but an attack on the client's CPU."""
+
+MESSAGE_BYTES_MAX: Final = 16 * 1024
+"""Of the server: a nonce, a salt and a number. Kafka's has about a hundred bytes; the nonce comes
+back in the client's response, so that a long one would be sent as well as read."""
 
 NONCE_BYTES: Final = 24
 
@@ -83,7 +88,7 @@ class Scram(SaslMechanism):
             )
         text = _text(challenge)
         if text.startswith("e="):
-            raise AuthenticationError(f"the broker refused: {text[2:]!r}")
+            raise AuthenticationError(f"the broker refused: {printable(text[2:])!r}")
         signature = _decoded(_fields(text, ("v",))["v"])
         if not hmac.compare_digest(signature, expected):
             _distrust(
@@ -102,6 +107,11 @@ def _salted(hash_name: str, password: Password, salt: bytes, iterations: int) ->
 
 
 def _text(challenge: bytes) -> str:
+    if len(challenge) > MESSAGE_BYTES_MAX:
+        _distrust(
+            f"its SCRAM message has {len(challenge)} bytes, and {MESSAGE_BYTES_MAX} are the most "
+            f"that is taken"
+        )
     try:
         return challenge.decode()
     except UnicodeDecodeError:

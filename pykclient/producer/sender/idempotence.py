@@ -33,7 +33,7 @@ from collections import deque
 from enum import Enum
 from typing import TYPE_CHECKING
 
-from pykclient.errors import BrokerError, error_for_code
+from pykclient.errors import BrokerError, DecodeError, error_for_code
 from pykclient.network.cluster.cluster import NO_TOPIC_ID, Cluster
 from pykclient.network.log import ClientLog
 from pykclient.network.manager import IDLE, PollResult, Request
@@ -247,6 +247,16 @@ class SequenceRun:
         self.state = state
 
 
+def check_identity(message: Message) -> None:
+    """Raise `DecodeError` for a producer id or an epoch that no broker assigns."""
+    assert isinstance(message, InitProducerIdResponse)
+    if message.error_code == 0 and min(message.producer_id, message.producer_epoch) < 0:
+        raise DecodeError(
+            f"an InitProducerId response has producer id {message.producer_id}, epoch "
+            f"{message.producer_epoch}"
+        )
+
+
 class Idempotence:
     """The manager that gets a producer id, and the keeper of all runs.
 
@@ -297,6 +307,7 @@ class Idempotence:
             node_id=None,
             on_response=self._on_response,
             on_failure=self._on_failure,
+            check=check_identity,
         )
         return PollResult(requests=(request,))
 

@@ -29,6 +29,7 @@ from pykclient.errors import (
     UnsupportedVersionError,
     error_for_code,
 )
+from pykclient.errors.text import printable
 from pykclient.metrics import Windows
 from pykclient.network.cluster.cluster import NO_TOPIC_ID, LeaderHints
 from pykclient.network.log import ClientLog, RateLimitedLog
@@ -623,11 +624,13 @@ def record_errors(
     errors: dict[int, KafkaError] = {
         index: InvalidRecordError(
             f"{batch.partition}: not written, since other records of its batch were refused: "
-            f"{response.error_message or 'no reason given'}"
+            f"{printable(response.error_message or 'no reason given')}"
         )
         for index in range(batch.record_count)
     }
     for refused in response.record_errors:
+        if refused.batch_index not in errors:
+            continue  # an index that the batch does not have
         reason = refused.batch_index_error_message or response.error_message
         errors[refused.batch_index] = error_for_code(
             response.error_code, f"{batch.partition}: the record was refused: {reason}"

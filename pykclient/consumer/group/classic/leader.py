@@ -35,6 +35,7 @@ from pykclient.errors import (
     UsageError,
     error_for_code,
 )
+from pykclient.errors.text import printable
 from pykclient.network.coordinators import MOVED_ERRORS
 from pykclient.network.interrupts import raise_of_signal_handler
 from pykclient.network.manager import NEVER_MS, PollResult, Request
@@ -58,6 +59,7 @@ if TYPE_CHECKING:
     from pykclient.protocol.messages.describe_groups import DescribedGroup
     from pykclient.protocol.messages.join_group import (
         JoinGroupResponse,
+        JoinGroupResponseMember,
     )
 
 KNOWN_TO_COOPERATE: Final = (CooperativeStickyAssignor.name,)
@@ -98,6 +100,15 @@ class GroupLeader:
     def is_outdated(self) -> bool:
         return self._assigned_shape is not None and self._assigned_shape != self._shape()
 
+    def _subscription_of(self, member: JoinGroupResponseMember) -> GroupMember:
+        try:
+            return read_subscription(member.metadata, member.group_instance_id)
+        except DecodeError as error:
+            raise DecodeError(
+                f"group {self._context.coordinator.key!r}: the subscription of member "
+                f"{printable(member.member_id)!r} cannot be read: {error}"
+            ) from error
+
     def assign(
         self, protocol: str, response: JoinGroupResponse
     ) -> Sequence[tuple[str, bytes]] | None:
@@ -107,10 +118,7 @@ class GroupLeader:
             KafkaError: the subscriptions cannot be read, or the assignor failed.
         """
         assignor = chosen_assignor(self._assignors, protocol, self._context.coordinator.key)
-        members = {
-            member.member_id: read_subscription(member.metadata, member.group_instance_id)
-            for member in response.members
-        }
+        members = {member.member_id: self._subscription_of(member) for member in response.members}
         topics = frozenset[str]().union(*(member.topics for member in members.values()))
         self._follow(topics)
         cluster = self._context.metadata.cluster

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING
 from pykclient.consumer.group.assignors import GroupMember
 from pykclient.consumer.group.classic.leader import chosen_assignor
 from pykclient.consumer.group.classic.protocol import encode_subscription, read_assignment
-from pykclient.consumer.subscription import SubscriptionMode
-from pykclient.errors import UsageError
+from pykclient.consumer.subscription import SubscriptionMode, describe_partitions
+from pykclient.errors import DecodeError, UsageError
 from pykclient.network.interrupts import raise_of_signal_handler
 
 if TYPE_CHECKING:
@@ -88,7 +88,12 @@ class JoinedSubscription:
             KafkaError: the assignment cannot be read, does not fit again, or the assignor failed.
         """
         assignor = chosen_assignor(self._assignors, protocol, member.group_id)
-        assignment = read_assignment(data)
+        try:
+            assignment = read_assignment(data)
+        except DecodeError as error:
+            raise DecodeError(
+                f"the assignment by the leader of group {member.group_id!r} cannot be read: {error}"
+            ) from error
         assigned = assignment.partitions
         if not self._fits(assigned):
             has_changed = self.topics != self._subscription.wanted_topics
@@ -96,7 +101,7 @@ class JoinedSubscription:
                 raise UsageError(
                     f"the leader of group {member.group_id!r} assigned partitions of topics "
                     f"that this member does not subscribe to: "
-                    f"{', '.join(map(str, sorted(assigned)))}; correct its assignor "
+                    f"{describe_partitions(assigned)}; correct its assignor "
                     f"{assignor.name!r}"
                 )
             self._was_unfit = not has_changed

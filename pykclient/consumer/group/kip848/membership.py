@@ -34,6 +34,7 @@ from pykclient.consumer.group.rebalance import Assign, Intent, LoseAll, RevokeAl
 from pykclient.consumer.subscription import SubscriptionMode
 from pykclient.errors import (
     BrokerError,
+    DecodeError,
     FencedMemberEpochError,
     RebalanceInProgressError,
     StaleMemberEpochError,
@@ -491,6 +492,7 @@ class Kip848Membership:
             node_id,
             partial(self._on_response, call, node_id),
             partial(self._on_failure, call, node_id),
+            check=_check,
         )
 
     def _finish_leaving(self, *, is_sent: bool = False) -> None:
@@ -657,3 +659,12 @@ def heartbeat_of(member: GroupMetadata, epoch: int) -> ConsumerGroupHeartbeatReq
         member_epoch=epoch,
         instance_id=member.group_instance_id,
     )
+
+
+def _check(message: Message) -> None:
+    """Raise `DecodeError` for an assignment of a partition that cannot be."""
+    assert isinstance(message, ConsumerGroupHeartbeatResponse)
+    topics = () if message.assignment is None else message.assignment.topic_partitions
+    lowest = min((number for topic in topics for number in topic.partitions), default=0)
+    if lowest < 0:
+        raise DecodeError(f"a ConsumerGroupHeartbeat response assigns partition {lowest}")

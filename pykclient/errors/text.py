@@ -1,0 +1,23 @@
+"""What a broker says, as errors and logs may show it.
+
+Owner: no state.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+TEXT_LENGTH_MAX: Final = 2_000
+"""Of a text by a broker: the rest is left out. Kafka's own reasons have a few hundred characters,
+and a response has room for a hundred million."""
+
+
+def printable(text: str) -> str:
+    """Return the text cut, and on one line: what it has of control characters is escaped.
+
+    With them a broker could forge lines of a log, or command the terminal that shows it.
+    """
+    shown = text[:TEXT_LENGTH_MAX]
+    if not shown.isprintable():
+        shown = "".join(sign if sign.isprintable() else ascii(sign)[1:-1] for sign in shown)
+    return shown if len(text) <= TEXT_LENGTH_MAX else f"{shown}..."

@@ -1,0 +1,222 @@
+"""A broker that responds as it should, but for what a test has it do instead.
+
+Owner: each connection has a thread of `LoopbackServer`; a `ScriptedBroker` does not change.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Final, NamedTuple, cast
+
+from pykclient.protocol.api_keys import ApiKey, request_type
+from pykclient.protocol.message import Message, RequestHeader, decode_request, encode_response
+from pykclient.protocol.messages.api_versions import ApiVersion, ApiVersionsResponse
+from pykclient.protocol.messages.find_coordinator import FindCoordinatorResponse
+from pykclient.protocol.messages.heartbeat import HeartbeatResponse
+from pykclient.protocol.messages.init_producer_id import InitProducerIdResponse
+from pykclient.protocol.messages.join_group import (
+    JoinGroupRequest,
+    JoinGroupResponse,
+    JoinGroupResponseMember,
+)
+from pykclient.protocol.messages.leave_group import LeaveGroupResponse
+from pykclient.protocol.messages.list_offsets import (
+    ListOffsetsPartitionResponse,
+    ListOffsetsResponse,
+    ListOffsetsTopicResponse,
+)
+from pykclient.protocol.messages.metadata import (
+    MetadataResponse,
+    MetadataResponseBroker,
+    MetadataResponsePartition,
+    MetadataResponseTopic,
+)
+from pykclient.protocol.messages.offset_fetch import (
+    OffsetFetchResponse,
+    OffsetFetchResponsePartition,
+    OffsetFetchResponseTopic,
+)
+from pykclient.protocol.messages.produce import (
+    PartitionProduceResponse,
+    ProduceResponse,
+    TopicProduceResponse,
+)
+from pykclient.protocol.messages.sasl_handshake import SaslHandshakeResponse
+from pykclient.protocol.messages.sync_group import SyncGroupRequest, SyncGroupResponse
+from tests.hostile.client import TOPIC
+
+if TYPE_CHECKING:
+    import socket
+
+    from pykclient.protocol.message import Request
+
+BROKER_ID: Final = 1
+EPOCH: Final = 5
+
+VERSIONS: Final[Mapping[ApiKey, int]] = {
+    ApiKey.PRODUCE: 9,
+    ApiKey.FETCH: 12,
+    ApiKey.LIST_OFFSETS: 6,
+    ApiKey.METADATA: 9,
+    ApiKey.OFFSET_FETCH: 7,
+    ApiKey.FIND_COORDINATOR: 3,
+    ApiKey.JOIN_GROUP: 7,
+    ApiKey.HEARTBEAT: 4,
+    ApiKey.LEAVE_GROUP: 4,
+    ApiKey.SYNC_GROUP: 5,
+    ApiKey.SASL_HANDSHAKE: 1,
+    ApiKey.API_VERSIONS: 3,
+    ApiKey.INIT_PRODUCER_ID: 4,
+    ApiKey.SASL_AUTHENTICATE: 2,
+}
+"""The newest of each API that topics have names in, and groups a request of their own."""
+
+
+class Received(NamedTuple):
+    """One request, and where it came."""
+
+    header: RequestHeader
+    request: Request
+    host: str
+    port: int
+
+    def frame(self, body: bytes, correlation_id: int | None = None) -> bytes:
+        """A response's frame around a body of any bytes."""
+        number = self.header.correlation_id if correlation_id is None else correlation_id
+        kind = request_type(self.header.api_key)
+        is_flexible = kind.flexible_from is not None and (
+            self.header.api_version >= kind.flexible_from
+        )
+        tags = b"\0" if is_flexible and kind.api_key is not ApiKey.API_VERSIONS else b""
+        content = number.to_bytes(4) + tags + body
+        return len(content).to_bytes(4) + content
+
+
+Reply = Message | bytes | Callable[["socket.socket"], None] | None
+"""A response; bytes that are sent as they are; a function that sends; or nothing at all."""
+Responder = Callable[[Received], Reply]
+
+
+class HangUp(Exception):
+    """The broker closes the connection."""
+
+
+class ScriptedBroker:
+    """A broker with the topic `TOPIC`; `instead` has what it does to requests of some APIs."""
+
+    def __init__(
+        self,
+        instead: Mapping[ApiKey, Responder] | None = None,
+        versions: Mapping[ApiKey, int] | None = None,
+    ) -> None:
+        self._versions = {**VERSIONS, **(versions or {})}
+        self.hostile_count = 0
+        """How many responses were not as they should be."""
+        self._instead = frozenset(instead or ())
+        self._responders = {**GOOD, ApiKey.API_VERSIONS: self._list_versions, **(instead or {})}
+
+    def __call__(self, connection: socket.socket) -> None:
+        """Serve one connection."""
+        host, port = connection.getsockname()
+        stream = connection.makefile("rb")
+        while size := stream.read(4):
+            header, request = decode_request(stream.read(int.from_bytes(size)))
+            received = Received(header, request, host, port)
+            try:
+                reply = self._responders[ApiKey(header.api_key)](received)
+            except HangUp:
+                return
+            self.hostile_count += header.api_key in self._instead
+            if isinstance(reply, Message):
+                reply = bytes(encode_response(reply, header.api_version, header.correlation_id))
+            if callable(reply):
+                reply(connection)
+            elif reply is not None:
+                connection.sendall(reply)
+
+    def _list_versions(self, _: Received) -> ApiVersionsResponse:
+        return ApiVersionsResponse(
+            api_keys=[
+                ApiVersion(key, request_type(key).min_version, newest)
+                for key, newest in self._versions.items()
+            ]
+        )
+
+
+def metadata(received: Received) -> MetadataResponse:
+    return MetadataResponse(
+        brokers=[MetadataResponseBroker(node_id=BROKER_ID, host=received.host, port=received.port)],
+        cluster_id="c",
+        controller_id=BROKER_ID,
+        topics=[MetadataResponseTopic(name=TOPIC, partitions=[partition()])],
+    )
+
+
+def partition(index: int = 0, leader_id: int = BROKER_ID) -> MetadataResponsePartition:
+    return MetadataResponsePartition(
+        partition_index=index,
+        leader_id=leader_id,
+        leader_epoch=EPOCH,
+        replica_nodes=[leader_id],
+        isr_nodes=[leader_id],
+    )
+
+
+def coordinator(received: Received) -> FindCoordinatorResponse:
+    return FindCoordinatorResponse(node_id=BROKER_ID, host=received.host, port=received.port)
+
+
+def joined(received: Received) -> JoinGroupResponse:
+    """Make the member the only one of its group, and its leader."""
+    request = cast("JoinGroupRequest", received.request)
+    protocol = request.protocols[0]
+    return JoinGroupResponse(
+        generation_id=1,
+        protocol_type=request.protocol_type,
+        protocol_name=protocol.name,
+        leader="m",
+        member_id="m",
+        members=[JoinGroupResponseMember(member_id="m", metadata=protocol.metadata)],
+    )
+
+
+def synced(received: Received) -> SyncGroupResponse:
+    request = cast("SyncGroupRequest", received.request)
+    return SyncGroupResponse(
+        protocol_type=request.protocol_type,
+        protocol_name=request.protocol_name,
+        assignment=request.assignments[0].assignment if request.assignments else b"",
+    )
+
+
+def stored_offset(offset: int) -> OffsetFetchResponse:
+    stored = OffsetFetchResponsePartition(partition_index=0, committed_offset=offset)
+    return OffsetFetchResponse(topics=[OffsetFetchResponseTopic(name=TOPIC, partitions=[stored])])
+
+
+def listed_offset(offset: int) -> ListOffsetsResponse:
+    found = ListOffsetsPartitionResponse(partition_index=0, offset=offset, leader_epoch=EPOCH)
+    return ListOffsetsResponse(topics=[ListOffsetsTopicResponse(name=TOPIC, partitions=[found])])
+
+
+def written(base_offset: int = 0, error_code: int = 0) -> ProduceResponse:
+    result = PartitionProduceResponse(index=0, base_offset=base_offset, error_code=error_code)
+    return ProduceResponse(
+        responses=[TopicProduceResponse(name=TOPIC, partition_responses=[result])]
+    )
+
+
+GOOD: Final[Mapping[ApiKey, Responder]] = {
+    ApiKey.METADATA: metadata,
+    ApiKey.FIND_COORDINATOR: coordinator,
+    ApiKey.JOIN_GROUP: joined,
+    ApiKey.SYNC_GROUP: synced,
+    ApiKey.HEARTBEAT: lambda _: HeartbeatResponse(),
+    ApiKey.LEAVE_GROUP: lambda _: LeaveGroupResponse(),
+    ApiKey.OFFSET_FETCH: lambda _: stored_offset(0),
+    ApiKey.LIST_OFFSETS: lambda _: listed_offset(0),
+    ApiKey.FETCH: lambda _: None,
+    ApiKey.INIT_PRODUCER_ID: lambda _: InitProducerIdResponse(producer_id=1),
+    ApiKey.PRODUCE: lambda _: written(),
+    ApiKey.SASL_HANDSHAKE: lambda _: SaslHandshakeResponse(mechanisms=["PLAIN", "SCRAM-SHA-256"]),
+}
