@@ -52,6 +52,8 @@ if TYPE_CHECKING:
 
 BROKER_ID: Final = 1
 EPOCH: Final = 5
+ILLEGAL_SASL_STATE: Final = 34
+"""What a listener without SASL responds with."""
 
 VERSIONS: Final[Mapping[ApiKey, int]] = {
     ApiKey.PRODUCE: 9,
@@ -218,5 +220,5 @@ GOOD: Final[Mapping[ApiKey, Responder]] = {
     ApiKey.FETCH: lambda _: None,
     ApiKey.INIT_PRODUCER_ID: lambda _: InitProducerIdResponse(producer_id=1),
     ApiKey.PRODUCE: lambda _: written(),
-    ApiKey.SASL_HANDSHAKE: lambda _: SaslHandshakeResponse(mechanisms=["PLAIN", "SCRAM-SHA-256"]),
+    ApiKey.SASL_HANDSHAKE: lambda _: SaslHandshakeResponse(error_code=ILLEGAL_SASL_STATE),
 }

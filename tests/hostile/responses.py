@@ -44,6 +44,7 @@ from pykclient.protocol.messages.sasl_authenticate import (
     SaslAuthenticateRequest,
     SaslAuthenticateResponse,
 )
+from pykclient.protocol.messages.sasl_handshake import SaslHandshakeResponse
 from pykclient.protocol.reader import ELEMENTS_MAX
 from pykclient.records.compression import Codec
 from tests.hostile.client import TIMEOUT_MS, TOPIC
@@ -382,7 +383,8 @@ def scram_first(
 
 
 def sasl(response: Any, **others: Any) -> Callable[[], Behaviour]:
-    return broker(sasl_authenticate=response, **others)
+    offered = SaslHandshakeResponse(mechanisms=["PLAIN", "SCRAM-SHA-256"])
+    return broker(sasl_handshake=offered, sasl_authenticate=response, **others)
 
 
 # Records.
