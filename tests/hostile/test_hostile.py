@@ -21,12 +21,14 @@ from pykclient.protocol.api_keys import ApiKey
 from pykclient.protocol.message import encode_response
 from tests.hostile.client import TOPIC
 from tests.hostile.peer import Received, Reply, ScriptedBroker, metadata
-from tests.hostile.responses import HOSTILE, Hostile
+from tests.hostile.responses import HOSTILE
 from tests.integration.loopback_server import LoopbackServer
 
 if TYPE_CHECKING:
     import socket
     from collections.abc import Sequence
+
+    from tests.hostile.payloads import Hostile
 
 CORES = ("pure", "compiled") if flaw_of_compiled() is None else ("pure",)
 CALLS_OF_CORES = ("send", "poll", "poll_arrow")
