@@ -55,6 +55,7 @@ if TYPE_CHECKING:
     from pykclient.consumer.group.history import Rebalance
     from pykclient.consumer.group.rebalance import RebalanceListener
     from pykclient.consumer.record import ConsumerRecords
+    from pykclient.exactly_once import ExactlyOnce, ExactlyOnceBatch
     from pykclient.metrics import MetricName
     from pykclient.network.cluster.cluster import PartitionInfo
     from pykclient.network.sasl.mechanism import SaslMechanism, register_sasl_mechanism
@@ -91,6 +92,8 @@ __all__ = [
     "ConsumerSettings",
     "CreatedTopic",
     "Delivery",
+    "ExactlyOnce",
+    "ExactlyOnceBatch",
     "GroupDescription",
     "GroupListing",
     "GroupMember",
@@ -145,6 +148,7 @@ _HOME = {
         ".consumer.group.history": "Rebalance",
         ".consumer.group.rebalance": "RebalanceListener",
         ".consumer.record": "ConsumerRecords",
+        ".exactly_once": "ExactlyOnce ExactlyOnceBatch",
         ".metrics": "MetricName",
         ".network.cluster.cluster": "PartitionInfo",
         ".network.sasl.mechanism": "SaslMechanism register_sasl_mechanism",

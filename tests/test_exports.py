@@ -35,6 +35,7 @@ CLIENT_NAMES = {
     *("GroupDescription", "GroupListing", "MemberDescription"),
     *("AlterConfigOp", "AlterConfigOpType", "ConfigEntry", "ConfigResource", "ConfigResourceType"),
     *("ConfigSource", "ConfigSynonym", "ConfigType"),
+    *("ExactlyOnce", "ExactlyOnceBatch"),
     *("AbortTransactionSpec", "ProducerState", "TransactionDescription", "TransactionListing"),
     *("CreatedTopic", "NewPartitions", "NewTopic", "TopicDescription", "TopicListing"),
     *("Node", "PartitionInfo", "TopicPartition", "OffsetAndMetadata", "OffsetAndTimestamp"),

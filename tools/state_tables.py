@@ -58,6 +58,7 @@ MACHINES: Final = (
         "NEXT_RUN",
     ),
     Machine("transaction", "Transactions", "pykclient.producer.sender.transaction_state"),
+    Machine("exactly_once", "A batch of `ExactlyOnce`", "pykclient.exactly_once"),
     Machine("connection", "A connection", "pykclient.network.broker.connection"),
     Machine("handshake", "A connection's handshake", "pykclient.network.broker.handshake"),
     Machine(

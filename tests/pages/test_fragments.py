@@ -32,6 +32,7 @@ README = "tests/integration/test_readme.py"
 SECURITY = "tests/integration/test_security.py"
 SPARK = "tests/spark/test_readme.py"
 TRANSACTIONS = "tests/integration/test_transactions.py"
+EXACTLY_ONCE = "tests/integration/test_exactly_once.py"
 RUN_TIMEOUT_S = 60
 OF_SPARK = f"{SPARK}::test_the_programs_of_the_connectors_page_run_one_after_the_other"
 """In `make soak`."""
@@ -53,6 +54,9 @@ RUN_BY = {
     ("docs/consumer.md", "Bad records"): f"{HERE}::test_a_record_that_is_left_out_is_printed",
     ("docs/producer.md", "Transactions"): (
         f"{TRANSACTIONS}::test_the_program_of_the_page_sends_both_records"
+    ),
+    ("docs/producer.md", "Exactly once"): (
+        f"{EXACTLY_ONCE}::test_the_program_of_the_page_bills_each_order_once"
     ),
     ("docs/security.md", ""): f"{SECURITY}::test_the_program_of_the_page_sends",
     ("docs/serialization.md", "For type checkers"): f"{HERE}::test_orders_are_added_up",

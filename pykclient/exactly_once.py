@@ -1,0 +1,356 @@
+"""ExactlyOnce: reads records, and commits what is made of them with their offsets or not at all.
+
+A batch is what one poll returned. It is *polled*, then *open* (its transaction is), then
+*committing* and *finished*; or *aborting*, *rewinding* and *finished*, after which the consumer
+reads the same records again. What brokers hinder stays where it is, and goes on before the next
+poll.
+
+Owner: the thread that uses the consumer.
+Source: KIP-98, KIP-447; Java's guide to ``KafkaProducer`` (consume, transform, produce).
+"""
+
+from __future__ import annotations
+
+from enum import Enum
+from typing import TYPE_CHECKING, Final, Generic
+
+from pykclient.consumer.consumer import Consumer
+from pykclient.errors import (
+    GroupRebalancedError,
+    KafkaError,
+    ProducerFencedError,
+    RetriableError,
+    TransactionAbortableError,
+    UsageError,
+    WakeupError,
+)
+from pykclient.network.log import ClientLog
+from pykclient.network.retry import Backoff
+from pykclient.producer.producer import Producer
+from pykclient.type_parameters import K_co, V_co
+from pykclient.types import IsolationLevel
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from types import TracebackType
+    from typing import Any
+
+    from pykclient.consumer.record import ConsumerRecords
+    from pykclient.types import GroupMetadata
+
+MS_PER_S: Final = 1_000
+LOG: Final = "log"
+
+
+class BatchState(Enum):
+    POLLED = "polled"
+    OPEN = "open"
+    COMMITTING = "committing"
+    ABORTING = "aborting"
+    REWINDING = "rewinding"
+    FINISHED = "finished"
+
+
+_S = BatchState
+NEXT: Final[dict[BatchState, frozenset[BatchState]]] = {
+    _S.POLLED: frozenset({_S.OPEN}),
+    _S.OPEN: frozenset({_S.COMMITTING, _S.ABORTING}),
+    _S.COMMITTING: frozenset({_S.FINISHED, _S.ABORTING}),
+    _S.ABORTING: frozenset({_S.REWINDING}),
+    _S.REWINDING: frozenset({_S.FINISHED}),
+    _S.FINISHED: frozenset(),
+}
+
+
+class ExactlyOnce(Generic[K_co, V_co]):
+    """Has each record take effect once, in the topics that a producer writes and in the group.
+
+    What a block sends and the offsets of its records are one transaction::
+
+        for batch in ExactlyOnce(consumer, producer):
+            with batch as records:
+                for record in records:
+                    producer.send("out", transformed(record))
+
+    The block commits at its end. After an exception in it the transaction is aborted, the consumer
+    goes back to the batch's first records, and the exception is raised. When the group has moved
+    on (a rebalance), or a broker says that only an abort helps, nothing is raised: the loop goes on
+    with what the group has committed. So it does after a `RetriableError`, such as a delivery that
+    brokers were away for, if the consumer has ``on_stall="log"``. What a block does besides, to
+    files or databases, may so happen twice.
+
+    Other readers see the output once with ``isolation_level="read_committed"``. Each process that
+    runs needs a `transactional_id` of its own; one that starts again takes its former one, which
+    aborts what it has left open. Brokers 2.5 or newer (KIP-447).
+
+    Raises:
+        UsageError: the consumer has no `group_id`, commits by itself, or reads what is not
+            committed; or the producer has no `transactional_id`.
+    """
+
+    def __init__(
+        self,
+        consumer: Consumer[K_co, V_co],
+        producer: Producer[Any, Any],
+        *,
+        max_records: int | None = None,
+    ) -> None:
+        """Take clients that nothing else uses. `max_records` is of one batch; None means
+        `max_poll_records`."""
+        _check(consumer, producer)
+        self._loop = _Loop(consumer, producer, max_records)
+
+    def __iter__(self) -> Iterator[ExactlyOnceBatch[K_co, V_co]]:
+        """Yield batches that have records, for ever.
+
+        Raises:
+            WakeupError: `wakeup` of the consumer was called; a block under way ends before that.
+            ProducerFencedError: another producer has the `transactional_id`, or a transaction took
+                longer than `transaction_timeout_ms`. Make a new producer, or stop.
+            UsageError: the last batch was not used in a ``with`` block.
+            KafkaError: what `Consumer.poll` and `Producer.init_transactions` raise.
+        """
+        while True:
+            yield self._loop.next_batch()
+
+    def run(self, handler: Callable[[ConsumerRecords[K_co, V_co]], object]) -> None:
+        """Call `handler` with the records of each batch, in its transaction, until `wakeup`.
+
+        Raises:
+            KafkaError: as the loop does.
+            Exception: what `handler` raises; its transaction is aborted.
+        """
+        while True:
+            try:
+                with self._loop.next_batch() as records:
+                    handler(records)
+            except WakeupError:
+                return
+
+
+class _Loop(Generic[K_co, V_co]):
+    """What the batches of an `ExactlyOnce` have in common."""
+
+    def __init__(
+        self,
+        consumer: Consumer[K_co, V_co],
+        producer: Producer[Any, Any],
+        max_records: int | None,
+    ) -> None:
+        config = consumer._wiring.config  # noqa: SLF001 - a part of the package
+        self._consumer = consumer
+        self.producer = producer
+        self._max_records = max_records
+        self._lives_on = config.on_stall == LOG
+        self.log = ClientLog("pykclient.exactly_once", config.client_id)
+        self._backoff = Backoff(config.retry_backoff_ms, config.retry_backoff_max_ms)
+        self._failure_count = 0
+        self._is_initialized = False
+        self._batch: ExactlyOnceBatch[K_co, V_co] | None = None
+
+    def next_batch(self) -> ExactlyOnceBatch[K_co, V_co]:
+        self._settle()
+        while True:
+            records = self._consumer.poll(max_records=self._max_records)
+            if not records:
+                continue
+            metadata = self._consumer.group_metadata()
+            if self._consumer.subscription() and not metadata.is_member:
+                # Removed since. An offset without a member would be taken while there is none.
+                self.rewind(records)
+                continue
+            self._batch = ExactlyOnceBatch(self, records, metadata)
+            return self._batch
+
+    def _settle(self) -> None:
+        """Finish what the last batch left, and what the first one needs.
+
+        With ``on_stall="log"`` it is tried until it is done.
+        """
+        while True:
+            try:
+                if not self._is_initialized:
+                    self.producer.init_transactions()
+                    self._is_initialized = True
+                if self._batch is not None:
+                    self._batch.settle()
+            except RetriableError as error:
+                if not self._lives_on:
+                    raise
+                self.back_off(error)
+            else:
+                return
+
+    def on_committed(self) -> None:
+        self._failure_count = 0
+
+    def goes_on_after(self, error: BaseException) -> bool:
+        """Return whether the loop does the batch again, instead of raising what prevented it."""
+        if isinstance(error, TransactionAbortableError):
+            cause = error.__cause__
+            if cause is None or isinstance(
+                cause, (GroupRebalancedError, TransactionAbortableError)
+            ):
+                return True
+            error = cause
+        return isinstance(error, RetriableError) and self._lives_on
+
+    def back_off(self, error: BaseException) -> None:
+        """Pause before the next attempt, as a member that reads nothing.
+
+        Raises:
+            WakeupError: `wakeup` was called.
+        """
+        self.log.warning("a batch of records is not committed yet, and is tried again: %s", error)
+        delay_ms = self._backoff.delay_ms(self._failure_count)
+        self._failure_count += 1
+        consumer = self._consumer
+        active = consumer.assignment() - consumer.paused()
+        consumer.pause(active)
+        try:
+            records = consumer.poll(delay_ms / MS_PER_S)
+        finally:
+            consumer.resume(active & consumer.assignment())
+        for partition in records.partitions:  # that came with a rebalance just now
+            consumer.seek(partition, records[partition][0].offset)
+
+    def rewind(self, records: ConsumerRecords[K_co, V_co]) -> None:
+        """Go back to what is committed, in the partitions of a batch that are still this member's.
+
+        Raises:
+            KafkaError: as `Consumer.committed`; the positions stay.
+        """
+        consumer = self._consumer
+        partitions = [each for each in records.partitions if each in consumer.assignment()]
+        for partition, committed in consumer.committed(partitions).items():
+            first = records[partition][0].offset
+            consumer.seek(partition, first if committed is None else committed)
+
+
+class ExactlyOnceBatch(Generic[K_co, V_co]):
+    """The records of one poll, and their transaction: a context manager, for one ``with`` block."""
+
+    def __init__(
+        self,
+        loop: _Loop[K_co, V_co],
+        records: ConsumerRecords[K_co, V_co],
+        group_metadata: GroupMetadata,
+    ) -> None:
+        self.state = BatchState.POLLED
+        self.records = records
+        self._loop = loop
+        self._producer = loop.producer
+        self._group_metadata = group_metadata
+        """Of the generation in which the records were read: a later one must not commit them."""
+
+    def __enter__(self) -> ConsumerRecords[K_co, V_co]:
+        """Begin the transaction; return the records.
+
+        Raises:
+            UsageError: the batch was used before.
+            KafkaError: as `Producer.begin_transaction`.
+        """
+        if self.state is not BatchState.POLLED:
+            raise UsageError("a batch is for one with block; take the next one of the loop")
+        self._producer.begin_transaction()
+        self._to(BatchState.OPEN)
+        return self.records
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> bool:
+        if error is not None:
+            return self._recover(error)
+        try:
+            offsets = self.records.next_offsets
+            self._producer.send_offsets_to_transaction(offsets, self._group_metadata)
+            self._to(BatchState.COMMITTING)
+            self.settle()
+        except BaseException as failure:
+            if not self._recover(failure):
+                raise
+        return False
+
+    def settle(self) -> None:
+        """Go on to the end, as far as brokers let us.
+
+        Raises:
+            UsageError: there was no ``with`` block, or it has not ended.
+            KafkaError: it cannot be finished now; the state is as far as it came.
+        """
+        if self.state in {BatchState.POLLED, BatchState.OPEN}:
+            raise UsageError(
+                "the last batch has not been used in a with block that has ended: write "
+                "`for batch in ...:` and in it `with batch as records:`"
+            )
+        if self.state is BatchState.COMMITTING:
+            try:
+                self._producer.commit_transaction()
+            except TransactionAbortableError:
+                self._to(BatchState.ABORTING)
+                raise
+            self._to(BatchState.FINISHED)
+            self._loop.on_committed()
+        if self.state is BatchState.ABORTING:
+            self._producer.abort_transaction()
+            self._to(BatchState.REWINDING)
+        if self.state is BatchState.REWINDING:
+            self._loop.rewind(self.records)
+            self._to(BatchState.FINISHED)
+
+    def _recover(self, failure: BaseException) -> bool:
+        """Abort and rewind after what prevented a commit; one whose end is not known goes on.
+
+        Returns whether the loop goes on.
+
+        Raises:
+            ProducerFencedError: only now it shows that this producer is fenced.
+            WakeupError: `wakeup` was called.
+        """
+        if self.state is BatchState.OPEN:
+            self._to(BatchState.ABORTING)
+        if self.state is BatchState.ABORTING and not isinstance(failure, ProducerFencedError):
+            try:
+                self.settle()
+            except ProducerFencedError:
+                raise
+            except KafkaError as error:
+                self._loop.log.warning(
+                    "the transaction of a batch is not aborted yet, after %r: %s", failure, error
+                )
+        if not self._loop.goes_on_after(failure):
+            return False
+        self._loop.back_off(failure)
+        return True
+
+    def _to(self, state: BatchState) -> None:
+        assert state in NEXT[self.state], f"{self.state} -> {state}"
+        self.state = state
+
+
+def _check(consumer: object, producer: object) -> None:
+    where = "ExactlyOnce"
+    if not isinstance(consumer, Consumer) or not isinstance(producer, Producer):
+        raise UsageError(f"{where}: give a Consumer and a Producer of pykclient")
+    config = consumer._wiring.config  # noqa: SLF001
+    transactional_id = producer._core.config.transactional_id  # noqa: SLF001
+    for is_wrong, cure in (
+        (config.group_id is None, "the consumer has no group_id, which commits its offsets"),
+        (
+            config.enable_auto_commit,
+            "the consumer commits by itself; give it enable_auto_commit=False",
+        ),
+        (
+            config.isolation_level is not IsolationLevel.READ_COMMITTED,
+            "the consumer reads what may be aborted; give it isolation_level='read_committed'",
+        ),
+        (
+            transactional_id is None,
+            "the producer has no transactions; give it a transactional_id",
+        ),
+    ):
+        if is_wrong:
+            raise UsageError(f"{where}: {cure}")
