@@ -138,7 +138,7 @@ class PositionSimulation(SimulatedWorld):
         values = [b"%d" % (self._value + each) for each in range(self.random.randrange(1, 4))]
         self._value += len(values)
         if self.random.random() < 0.5:
-            self._append(batch_of(*values))
+            self._append(batch_of(*values, timestamp_ms=self.cluster.wall_ms))
             return
         producer_id = self.random.choice([*self._open, self._producer_id])
         sequence = self._open.get(producer_id, 0)
@@ -147,6 +147,7 @@ class PositionSimulation(SimulatedWorld):
             producer_id=producer_id,
             producer_epoch=0,
             base_sequence=sequence,
+            timestamp_ms=self.cluster.wall_ms,
             is_transactional=True,
         )
         if self._append(data):

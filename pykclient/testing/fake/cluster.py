@@ -43,7 +43,7 @@ class FakeCluster(ClusterState):
     no sockets. `connections_max_reauth_ms` is Kafka's: how long an authenticated session lasts, 0
     without an end.
 
-    There are no quotas, no ACLs and no compaction. What expires does so within five minutes: old
+    There are no quotas and no ACLs. What expires does so within five minutes: old
     records, producers, transactional ids, offsets and their groups. A group changes between the
     classic protocol and that of KIP-848 only while it has no members.
     """

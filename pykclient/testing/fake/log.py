@@ -1,4 +1,4 @@
-"""The log of one partition: segments, leader epochs, producers, high watermark.
+"""The log of one partition: segments, leader epochs, producers, high watermark, compaction.
 
 There is one log, the leader's; a replica is how far it has copied it. Offsets run from
 `log_start_offset` over `high_watermark` (what all in-sync replicas have, and consumers may see) to
@@ -7,8 +7,8 @@ those that were kept: the last segment may end in the middle of a batch, where t
 or its disk was full, and such an end is cut off.
 
 Owner: the partition.
-Source: Java classes ``UnifiedLog``, ``LogLoader``, ``LogValidator``, ``LeaderEpochFileCache``;
-KIP-101.
+Source: Java classes ``UnifiedLog``, ``LogLoader``, ``LogValidator``, ``LeaderEpochFileCache``,
+``LogCleanerManager``; KIP-58 (lag of compaction), KIP-101, KIP-354 (the longest lag).
 """
 
 from __future__ import annotations
@@ -39,6 +39,7 @@ from pykclient.records.control import (
     control_type,
     coordinator_epoch,
 )
+from pykclient.testing.fake.cleaning import Cleaning, TransactionFilter, newest_offsets
 from pykclient.testing.fake.producer_states import AbortedTransaction, ProducerStates
 from pykclient.testing.fake.segment import FoundTimestamp, Segment
 from pykclient.testing.fake.storage import LogStore
@@ -49,6 +50,7 @@ if TYPE_CHECKING:
 
     from pykclient.errors.base import BrokerError
 
+LONG_MAX = 2**63 - 1
 NO_TIME = -1
 NO_EPOCH = -1
 MAX_TIMESTAMP_AT = 35
@@ -67,6 +69,14 @@ class LogSettings(NamedTuple):
     retention_ms: int = 7 * 24 * 3600 * 1000
     retention_bytes: int = -1
     is_log_append_time: bool = False
+    segment_ms: int = 7 * 24 * 3600 * 1000
+    is_deleted: bool = True
+    """Whether what is too old, or too much, is deleted."""
+    is_compacted: bool = False
+    min_cleanable_dirty_ratio: float = 0.5
+    min_compaction_lag_ms: int = 0
+    max_compaction_lag_ms: int = LONG_MAX
+    delete_retention_ms: int = 24 * 3600 * 1000
 
 
 class Appended(NamedTuple):
@@ -113,6 +123,8 @@ class PartitionLog:
         if self.log_end_offset < self.log_start_offset:
             self._begin_anew(partition)
         self.high_watermark = self.log_end_offset
+        self._first_dirty_offset = self.log_start_offset
+        """From where on no record was compared with what came before it."""
 
     @property
     def log_end_offset(self) -> int:
@@ -242,6 +254,8 @@ class PartitionLog:
         expected = range(batch.base_offset, batch.base_offset + batch.record_count)
         if not batch.record_count or list(columns.offsets) != list(expected):
             return Refused(InvalidRecordError, "the offsets of its records are not in a row")
+        if self.settings.is_compacted and None in columns.keys:
+            return Refused(InvalidRecordError, "a record has no key, and the topic is compacted")
         return batch
 
     def _write(self, records: bytes, leader_epoch: int, now_ms: int) -> Appended:
@@ -259,12 +273,23 @@ class PartitionLog:
         if not self._epochs or self._epochs[-1].epoch < leader_epoch:
             self.begin_epoch(leader_epoch)
         segment = self._segments[-1]
-        if segment.size_bytes and segment.size_bytes + len(written) > self.settings.segment_bytes:
+        if segment.size_bytes and self._is_full(segment, batch):
             segment = self._segment(base_offset)
             self._segments.append(segment)
         segment.append(batch, written)
         self._note_producer(batch, log_append_time_ms)
         return Appended(base_offset, log_append_time_ms)
+
+    def _is_full(self, segment: Segment, batch: RecordBatch) -> bool:
+        """Whether the batch is too large for the segment, or too late."""
+        settings = self.settings
+        if segment.size_bytes + batch.size_bytes > settings.segment_bytes:
+            return True
+        longest_ms = settings.segment_ms
+        if settings.is_compacted:
+            longest_ms = min(longest_ms, settings.max_compaction_lag_ms)
+        first_ms = segment.first_timestamp_ms
+        return first_ms >= 0 and batch.max_timestamp_ms - first_ms > longest_ms
 
     def _note_producer(self, batch: RecordBatch, log_append_time_ms: int) -> None:
         if batch.producer_id < 0:
@@ -370,6 +395,7 @@ class PartitionLog:
         for batch, _ in kept:
             self._note_producer(batch, NO_TIME)
         self._rebuild(min(start, end_offset), kept)
+        self._first_dirty_offset = min(self._first_dirty_offset, end_offset)
         self.high_watermark = min(self.high_watermark, self.log_end_offset)
 
     def clean(self, kept_of: Callable[[RecordBatch, bytes], bytes | None]) -> None:
@@ -388,6 +414,89 @@ class PartitionLog:
         epochs = {batch.partition_leader_epoch for batch, _ in kept} | {self._epochs[-1].epoch}
         self._epochs = [each for each in self._epochs if each.epoch in epochs]
         self._rebuild(self._segments[0].base_offset, kept)
+
+    def compact(self, now_ms: int) -> bool:
+        """Clean what is dirty if it is due; whether it was. `now_ms` is the wall clock.
+
+        The segment that is written to stays as it is, as does what comes after the last stable
+        offset.
+        """
+        settings = self.settings
+        start = max(self._first_dirty_offset, self.log_start_offset)
+        end = self._cleanable_end(start, now_ms)
+        dirty = [s for s in self._segments[self._segment_number(start) : -1] if s.base_offset < end]
+        if not (settings.is_compacted and self._is_dirty(dirty, start, now_ms)):
+            return False
+        cleaning, transactions = self._cleaning(dirty, start, end, now_ms)
+        older = [segment for segment in self._segments if segment.base_offset < end]
+        later = self._segments[len(older) :]
+        cleaned = [
+            self._cleaned(group, cleaning) for group in _grouped(older, settings.segment_bytes)
+        ]
+        self._segments = [*cleaned, *later]
+        self.producers.aborted = [
+            each
+            for each in self.producers.aborted
+            if each.last_offset >= end or each in transactions.needed
+        ]
+        self._first_dirty_offset = end
+        return True
+
+    def _cleanable_end(self, start: int, now_ms: int) -> int:
+        """Up to where it may be cleaned: the start of a segment."""
+        settings, active = self.settings, self._segments[-1]
+        end = min(self.last_stable_offset, active.base_offset)
+        if settings.min_compaction_lag_ms > 0:
+            youngest_ms = now_ms - settings.min_compaction_lag_ms
+            for segment in self._segments[self._segment_number(start) : -1]:
+                if segment.max_timestamp_ms > youngest_ms:
+                    end = min(end, segment.base_offset)
+        return max(start, self._segments[self._segment_number(end)].base_offset)
+
+    def _is_dirty(self, dirty: list[Segment], start: int, now_ms: int) -> bool:
+        """Whether enough was added, or something is too old to wait."""
+        settings = self.settings
+        dirty_bytes = sum(segment.size_bytes for segment in dirty)
+        if not dirty_bytes:
+            return False
+        first_times_ms = [s.first_timestamp_ms for s in dirty if s.first_timestamp_ms > 0]
+        oldest_ms = min(first_times_ms, default=LONG_MAX)
+        if oldest_ms < now_ms - settings.max_compaction_lag_ms:
+            return True
+        clean_bytes = sum(s.size_bytes for s in self._segments if s.base_offset < start)
+        return dirty_bytes / (dirty_bytes + clean_bytes) > settings.min_cleanable_dirty_ratio
+
+    def _cleaning(
+        self, dirty: list[Segment], start: int, end: int, now_ms: int
+    ) -> tuple[Cleaning, TransactionFilter]:
+        batches = (batch for segment in dirty for batch, _ in segment.batches())
+        newest = newest_offsets(batches, self.aborted_between(start, end), start)
+        first = self._segments[0].base_offset
+        transactions = TransactionFilter(self.aborted_between(first, end))
+        cleaning = Cleaning(
+            newest,
+            transactions,
+            self.producers.last_records(),
+            end_offset=end,
+            now_ms=now_ms,
+            delete_retention_ms=self.settings.delete_retention_ms,
+        )
+        return cleaning, transactions
+
+    def _cleaned(self, group: list[Segment], cleaning: Cleaning) -> Segment:
+        """One segment with what is left of these."""
+        kept = []
+        for segment in group:
+            for batch, data in segment.batches():
+                left = cleaning.kept(batch, data)
+                if left is not None:
+                    kept.append((RecordBatch(memoryview(left), topic="", partition=0), left))
+        for segment in group:
+            self._store.remove(segment.base_offset)
+        cleaned = self._segment(group[0].base_offset)
+        for batch, left in kept:
+            cleaned.append(batch, left)
+        return cleaned
 
     def damage(self, offset: int, at: int = -1) -> None:
         """Change the byte at index `at` of the batch that holds `offset`; its checksum stays."""
@@ -421,7 +530,7 @@ class PartitionLog:
     def retain(self, now_ms: int) -> None:
         """Delete the oldest segments that are too old or too much; never above the watermark."""
         settings = self.settings
-        while len(self._segments) > 1:
+        while settings.is_deleted and len(self._segments) > 1:
             oldest = self._segments[0]
             is_old = 0 <= settings.retention_ms < now_ms - oldest.max_timestamp_ms
             spare_bytes = self.size_bytes - oldest.size_bytes
@@ -429,6 +538,19 @@ class PartitionLog:
             if not (is_old or is_much) or oldest.next_offset > self.high_watermark:
                 return
             self.delete_records(oldest.next_offset)
+
+
+def _grouped(segments: list[Segment], size_bytes_max: int) -> list[list[Segment]]:
+    """Neighbours that fit into one segment."""
+    groups: list[list[Segment]] = []
+    size_bytes = 0
+    for segment in segments:
+        if not groups or size_bytes + segment.size_bytes > size_bytes_max:
+            groups.append([])
+            size_bytes = 0
+        groups[-1].append(segment)
+        size_bytes += segment.size_bytes
+    return groups
 
 
 def _coordinator_epoch(batch: RecordBatch) -> int:

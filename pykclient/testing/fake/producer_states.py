@@ -29,6 +29,13 @@ SEQUENCE_MAX = 2**31 - 1
 NOTHING = -1
 
 
+class LastRecord(NamedTuple):
+    """The end of a producer's last batch, None where a marker came last, and its epoch."""
+
+    offset: int | None
+    epoch: int
+
+
 class RememberedBatch(NamedTuple):
     """A batch as its producer numbered it, and where it stands."""
 
@@ -58,7 +65,14 @@ class ActiveProducer(NamedTuple):
 
 
 class _Producer:
-    __slots__ = ("batches", "coordinator_epoch", "epoch", "last_timestamp_ms", "open_from")
+    __slots__ = (
+        "batches",
+        "coordinator_epoch",
+        "epoch",
+        "last_data_offset",
+        "last_timestamp_ms",
+        "open_from",
+    )
 
     def __init__(self, epoch: int) -> None:
         self.epoch = epoch
@@ -68,12 +82,15 @@ class _Producer:
         self.coordinator_epoch = NOTHING
         """Of the coordinator that wrote its last marker."""
         self.last_timestamp_ms = NOTHING
+        self.last_data_offset: int | None = None
+        """Of its epoch; None where it has written nothing but a marker."""
 
     def begin_epoch(self, epoch: int) -> None:
         """Number the batches anew, unless the epoch is that of before."""
         if epoch != self.epoch:
             self.epoch = epoch
             self.batches.clear()
+            self.last_data_offset = None
 
 
 class ProducerStates:
@@ -149,6 +166,7 @@ class ProducerStates:
             producer.coordinator_epoch = coordinator_epoch
             self._end_transaction(batch, producer, is_commit=is_commit)
             return
+        producer.last_data_offset = batch.last_offset
         if batch.base_sequence >= 0:  # a coordinator's own records are not numbered
             last = _last_sequence(batch)
             producer.batches.append(
@@ -170,6 +188,13 @@ class ProducerStates:
             )
             for producer_id, producer in self._producers.items()
         ]
+
+    def last_records(self) -> dict[int, LastRecord]:
+        """What compaction must leave of each producer."""
+        return {
+            producer_id: LastRecord(producer.last_data_offset, producer.epoch)
+            for producer_id, producer in self._producers.items()
+        }
 
     def first_unstable_offset(self, high_watermark: int) -> int | None:
         """Where the earliest transaction begins without a marker in all replicas; None if none."""

@@ -64,6 +64,8 @@ class Segment:
         self.base_offset = base_offset
         self.next_offset = base_offset
         self.max_timestamp_ms = NO_TIMESTAMP
+        self.first_timestamp_ms = NO_TIMESTAMP
+        """The largest timestamp of the first batch, from which on its age counts."""
         self._data = data
         self._unindexed_bytes = 0
         self._offsets: list[int] = []
@@ -110,6 +112,8 @@ class Segment:
             self._time_positions.append(position)
             self._unindexed_bytes = 0
         self._unindexed_bytes += batch.size_bytes
+        if position == 0:
+            self.first_timestamp_ms = batch.max_timestamp_ms
         self.next_offset = batch.last_offset + 1
         self.max_timestamp_ms = max(self.max_timestamp_ms, batch.max_timestamp_ms)
 
@@ -164,7 +168,7 @@ class Segment:
         entry = bisect_left(self._times_ms, timestamp_ms) - 1
         position = self._time_positions[entry] if entry >= 0 else 0
         for batch, _ in self.batches(max(start_offset, self._header_at(position).base_offset)):
-            if batch.max_timestamp_ms < timestamp_ms:
+            if batch.max_timestamp_ms < timestamp_ms or not batch.record_count:
                 continue
             columns = batch.records()
             for offset, time_ms in zip(columns.offsets, columns.timestamps_ms, strict=True):

@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from pykclient.protocol.api_keys import ApiKey
     from pykclient.testing.fake.authentication import Session
     from pykclient.testing.fake.groups.group import GroupSnapshot
+    from pykclient.testing.fake.timers import Timer
     from pykclient.types import TopicPartition
 
 CLUSTER_ID = "pykclient-fake-cluster"
@@ -52,6 +53,10 @@ GROUP_KEY = 0
 TRANSACTION_KEY = 1
 """What it calls a transactional id."""
 RUN_SHIFT = 32
+CLEANER_BACKOFF_MS = 15_000
+"""Kafka's ``log.cleaner.backoff.ms``: how often the cleaner looks for logs that are dirty."""
+COMPACTED = {"cleanup.policy": "compact", "segment.bytes": str(100 * 1024 * 1024)}
+"""The settings of Kafka's own topics."""
 SMALLEST_EPOCH_MS = 1_700_000_000_000
 """The wall clock at time 0, unless given: some day of 2023, since records with time 0 are odd."""
 
@@ -147,6 +152,7 @@ class ClusterState:
         self.transactions = self._new_transactions(transaction_settings)
         self._next_producer_id = 0
         self._topic_count = 0
+        self._cleaner_timer: Timer | None = None
         self._moved_coordinators: dict[tuple[int, str], int] = {}
         self.timers.add(now_ms + RETENTION_CHECK_MS, self._retain)
 
@@ -258,6 +264,7 @@ class ClusterState:
             raise UsageError(f"the topic {name!r} cannot have these settings: {error}") from error
         self.topics[name] = topic
         self._lead(topic.partitions)
+        self.watch_compaction()
         return topic
 
     def add_partitions(self, name: str, count: int) -> None:
@@ -302,6 +309,27 @@ class ClusterState:
             in_turn.sort(key=lambda broker_id: broker_id not in self.alive)
             spread.append(in_turn[:replication_factor])
         return spread
+
+    def watch_compaction(self) -> None:
+        """Have the cleaner run while a topic is compacted; Kafka's own topics can wait."""
+        is_wanted = any(
+            topic.is_compacted and not topic.is_internal for topic in self.topics.values()
+        )
+        if is_wanted and self._cleaner_timer is None:
+            self._cleaner_timer = self.timers.add(
+                self._now_ms + CLEANER_BACKOFF_MS, lambda _: self._run_cleaner()
+            )
+
+    def _run_cleaner(self) -> None:
+        self._cleaner_timer = None
+        self.clean_logs()
+        self.watch_compaction()
+
+    def clean_logs(self) -> None:
+        """Have the cleaner look now for compacted logs that are dirty, and clean them."""
+        for partition in self._partitions():
+            if partition.leader_id != NO_LEADER:
+                partition.log.compact(self.wall_ms)
 
     def delete_topic(self, name: str) -> None:
         """Lose a topic with its records. Raises `UsageError` if it is not there."""
@@ -465,14 +493,14 @@ class ClusterState:
         topic = self.topics.get(OFFSETS_TOPIC)
         if topic is None:
             partition_count = self.groups.settings.offsets_topic_num_partitions
-            topic = self.create_topic(OFFSETS_TOPIC, partition_count)
+            topic = self.create_topic(OFFSETS_TOPIC, partition_count, config=COMPACTED)
         return topic
 
     def _state_topic(self) -> Topic:
         topic = self.topics.get(STATE_TOPIC)
         if topic is None:
             partition_count = self.transactions.settings.transaction_state_log_num_partitions
-            topic = self.create_topic(STATE_TOPIC, partition_count)
+            topic = self.create_topic(STATE_TOPIC, partition_count, config=COMPACTED)
         return topic
 
     def _on_leader(self, partition: Partition, now_ms: int) -> None:
@@ -498,6 +526,7 @@ class ClusterState:
         for partition in self._partitions():
             partition.log.retain(wall_ms)
             partition.log.producers.expire(wall_ms - expiration_ms)
+        self.clean_logs()
         self.transactions.expire(now_ms)
         self.groups.expire(now_ms)
         self.timers.add(now_ms + RETENTION_CHECK_MS, self._retain)

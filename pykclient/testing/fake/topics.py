@@ -98,6 +98,11 @@ class Topic:
         )
 
     @property
+    def is_compacted(self) -> bool:
+        """Whether the cleaner cleans its logs."""
+        return log_settings(self.config).is_compacted
+
+    @property
     def is_internal(self) -> bool:
         """Whether it is one of Kafka's own."""
         return self.name.startswith("__")
@@ -116,12 +121,26 @@ def log_settings(config: Mapping[str, str]) -> LogSettings:
     Settings that only concern real brokers' disks are kept and change nothing.
     """
     defaults = LogSettings()
+    policies = config.get("cleanup.policy", "delete").replace(" ", "").split(",")
     return LogSettings(
         segment_bytes=_number(config, "segment.bytes", defaults.segment_bytes),
         max_message_bytes=_number(config, "max.message.bytes", defaults.max_message_bytes),
         retention_ms=_number(config, "retention.ms", defaults.retention_ms),
         retention_bytes=_number(config, "retention.bytes", defaults.retention_bytes),
         is_log_append_time=config.get("message.timestamp.type") == "LogAppendTime",
+        segment_ms=_number(config, "segment.ms", defaults.segment_ms),
+        is_deleted="delete" in policies,
+        is_compacted="compact" in policies,
+        min_cleanable_dirty_ratio=_fraction(
+            config, "min.cleanable.dirty.ratio", defaults.min_cleanable_dirty_ratio
+        ),
+        min_compaction_lag_ms=_number(
+            config, "min.compaction.lag.ms", defaults.min_compaction_lag_ms
+        ),
+        max_compaction_lag_ms=_number(
+            config, "max.compaction.lag.ms", defaults.max_compaction_lag_ms
+        ),
+        delete_retention_ms=_number(config, "delete.retention.ms", defaults.delete_retention_ms),
     )
 
 
@@ -129,6 +148,14 @@ def min_insync_replicas(config: Mapping[str, str]) -> int | None:
     """How many replicas acks=all needs; None unless set. Raises ValueError if it is no number."""
     key = "min.insync.replicas"
     return _number(config, key, 0) if key in config else None
+
+
+def _fraction(config: Mapping[str, str], key: str, default: float) -> float:
+    value = config.get(key)
+    try:
+        return default if value is None else float(value)
+    except ValueError as error:
+        raise ValueError(f"{key} is {value!r}, which is no number") from error
 
 
 def _number(config: Mapping[str, str], key: str, default: int) -> int:

@@ -82,6 +82,7 @@ def _changed(
         return _refused(resource, InvalidConfigError, str(error))
     if not validate_only:
         topic.configure(config)
+        cluster.watch_compaction()
     return _response(resource)
 
 
