@@ -22,6 +22,7 @@ from pykclient.errors import (
     UsageError,
 )
 from pykclient.network.broker.client import NetworkClient
+from pykclient.network.broker.errors import both
 from pykclient.network.cluster.metadata import Metadata
 from pykclient.network.coordinators import Coordinators
 from pykclient.network.engine import Engine
@@ -529,8 +530,11 @@ class ProducerCore:
             self.accumulator.flush(operation)
             if not self.waiting.await_gate(gate, wait_ms / 1000, "flush()"):
                 raise KafkaTimeoutError(
-                    f"flush: not everything was delivered within {wait_ms} ms; the rest is still "
-                    f"under way"
+                    both(
+                        f"flush: not everything was delivered within {wait_ms} ms; the rest is "
+                        f"still under way",
+                        self.client.describe_failures(),
+                    )
                 )
         except BaseException:  # an interrupt as well; or each flush in vain would stay
             self.engine.post(lambda _: self.accumulator.forget_flush(operation))

@@ -13,7 +13,9 @@ from pykclient import Admin, Consumer, Delivery, NewTopic, Producer, TopicPartit
 from pykclient.errors import (
     AuthenticationError,
     ClosedError,
+    DeliveryTimeoutError,
     IllegalSaslStateError,
+    KafkaTimeoutError,
     TlsError,
     UsageError,
 )
@@ -205,6 +207,41 @@ def test_a_million_iterations_hold_up_no_other_connection() -> None:
                 count += 1
             assert computing.result(timeout=TIMEOUT_S).offset == 0
     assert count >= 20
+
+
+@pytest.mark.promise("a refused password is an AuthenticationError at once")
+def test_a_password_that_is_refused_later_is_named_by_whatever_waits() -> None:
+    """Records wait for it to be cured, and say why when their time is up."""
+    security = ClusterSecurity(mechanisms=("PLAIN",), listeners=("SASL_PLAINTEXT",))
+    with FakeKafka(3, security=security) as fake:
+        with fake.control() as cluster:
+            cluster.create_topic("t", assignments=[[0], [1], [2]])
+        settings: dict[str, Any] = dict(fake.client_settings())
+        quick: dict[str, Any] = {
+            "delivery_timeout_ms": 2_000,
+            "request_timeout_ms": 1_000,
+            "linger_ms": 0,
+        }
+        with Admin(settings) as admin, Producer(settings, **quick) as producer:
+            admin.list_topics()
+            producer.send("t", b"", partition=0).result(timeout=TIMEOUT_S)
+            with fake.control() as cluster:
+                cluster.users.set_password("alice", "another")
+                cluster.expire_sessions()
+            waiting = [producer.send("t", b"", partition=number) for number in range(3)]
+            with pytest.raises(AuthenticationError, match="refused the user 'alice'"):
+                admin.list_topics()
+            for delivery in waiting:
+                error = delivery.exception(timeout=TIMEOUT_S)
+                assert isinstance(error, DeliveryTimeoutError)
+                assert str(error).count("refused the user 'alice'") == 1, error
+            producer.send("t", b"", partition=0)
+            with pytest.raises(KafkaTimeoutError) as caught:
+                producer.flush(timeout=0.1)
+            assert str(caught.value).count("refused the user 'alice'") == 1, caught.value
+            with fake.control() as cluster:
+                cluster.users.set_password("alice", security.users["alice"])
+            producer.flush(timeout=TIMEOUT_S)
 
 
 def expire(cluster: FakeCluster) -> None:

@@ -13,7 +13,7 @@ from pykclient.errors import (
     DisconnectedError,
     KafkaTimeoutError,
 )
-from pykclient.network.broker.errors import UNREACHED_CURE, both
+from pykclient.network.broker.errors import UNREACHED_CURE, both, grouped
 from pykclient.protocol.api_keys import ApiKey
 from pykclient.protocol.message import encode_response
 from pykclient.protocol.messages.api_versions import ApiVersion, ApiVersionsResponse
@@ -468,3 +468,17 @@ def test_a_large_cluster_that_is_down_is_described_in_one_short_message() -> Non
     text = network.client.describe_failures()
     assert text.count("refused") == 8
     assert text.endswith(f"; and 92 more; {UNREACHED_CURE}")
+
+
+def test_a_reason_that_several_nodes_have_is_told_once() -> None:
+    """As with a password that every broker refuses."""
+    nodes = [Node(number, f"broker-{number}", 9092) for number in range(5)]
+    refused = [(node, f"{node}: no such user") for node in nodes]
+    expired = [(node, f"{node.host}:{node.port}: has expired") for node in nodes[:2]]
+    waiting = [(node, f"{node} has not responded yet") for node in nodes[:2]]
+    assert grouped([*refused, *expired, *waiting]) == [
+        "broker-0:9092 (id 0), broker-1:9092 (id 1), broker-2:9092 (id 2) and 2 more: no such user",
+        "broker-0:9092, broker-1:9092: has expired",
+        "broker-0:9092 (id 0) has not responded yet",
+        "broker-1:9092 (id 1) has not responded yet",
+    ]

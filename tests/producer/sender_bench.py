@@ -79,6 +79,7 @@ class ScriptedClient(NetworkClient):
         self.unready: set[int] = set()
         self.connected: list[int] = []
         self.failures = ""
+        self.errors: dict[int, KafkaError] = {}
         self.features = FinalizedFeatures()
 
     def is_ready(self, node_id: int, now_ms: int) -> bool:
@@ -98,6 +99,9 @@ class ScriptedClient(NetworkClient):
 
     def describe_failures(self) -> str:
         return self.failures
+
+    def last_error(self, node_id: int) -> KafkaError | None:
+        return self.errors.get(node_id)
 
 
 class ScriptedMetadata(Metadata):

@@ -7,6 +7,7 @@ import pytest
 from pykclient.errors import (
     ClosedError,
     DeliveryTimeoutError,
+    DisconnectedError,
     InvalidRecordError,
     KafkaError,
     MessageTooLargeError,
@@ -240,10 +241,12 @@ def test_what_runs_out_of_time_between_attempts_names_the_last_failure() -> None
     delivery = bench.send_batch()
     bench.respond(bench.requests[0], error_code=6)
     bench.client.unready.add(1)
+    bench.client.errors[1] = DisconnectedError("broker 1 has hung up since")
     bench.poll(after_ms=1_000)
     error = delivery.exception()
     assert isinstance(error, DeliveryTimeoutError)
     assert isinstance(error.__cause__, NotLeaderOrFollowerError)
+    assert str(error).endswith("; since then: broker 1 has hung up since")
 
 
 def test_deliveries_that_run_out_of_time_fail_in_the_order_of_sending() -> None:

@@ -192,15 +192,18 @@ class NetworkClient:
 
         Any thread.
         """
-        troubles = self._troubles_of_nodes()
+        described = self._described_nodes()
+        troubles = failures.grouped(described)
         error = self._metadata.last_error
-        if error is not None and str(error) not in troubles:
-            troubles.append(f"the last metadata update failed: {error}")
+        if error is not None and all(str(error) != text for _, text in described):
+            # A request that no node took has what keeps them from it in its error.
+            reason = str(error).replace(f": {failures.listed(troubles)}", "")
+            troubles.append(f"the last metadata update failed: {reason}")
         return failures.with_cure(failures.listed(troubles))
 
-    def _troubles_of_nodes(self) -> list[str]:
-        described = [self._describe(node.id) for node in self._selection.candidates()]
-        return [trouble for trouble in described if trouble]
+    def _described_nodes(self) -> list[tuple[Node, str]]:
+        described = [(node, self._describe(node.id)) for node in self._selection.candidates()]
+        return [(node, text) for node, text in described if text]
 
     def metrics(self, now_ms: int) -> dict[MetricName, float]:
         """Return what is measured of requests and connections. Any thread."""
@@ -542,7 +545,7 @@ class NetworkClient:
         for request in self._pending.take_overdue(now_ms):
             if request.node_id is ANY_NODE:
                 # Without the last metadata update: it may have failed with this very text.
-                troubles = failures.listed(self._troubles_of_nodes())
+                troubles = failures.listed(failures.grouped(self._described_nodes()))
                 self._report_verdict(self._selection.any_verdict())
             else:
                 troubles = self._describe(request.node_id)

@@ -25,6 +25,9 @@ LISTED_MAX = 8
 HUNG_UP = "closed the connection"
 """The plain way to do it, as the port words it."""
 
+NAMED_MAX = 3
+"""Nodes that are named where several have the same failure."""
+
 UNREACHED = "cannot connect to "
 UNREACHED_CURE = "check that the brokers run, and that bootstrap_servers has their addresses"
 
@@ -160,6 +163,28 @@ def with_cure(troubles: str) -> str:
 def both(reason: str, troubles: str) -> str:
     """Return why a call failed, with what keeps nodes from responding; what is in both once."""
     return troubles if reason in troubles else "; ".join(filter(None, (reason, troubles)))
+
+
+def grouped(described: Iterable[tuple[Node, str]]) -> list[str]:
+    """Return the texts of nodes; those that say the same of several nodes are one text.
+
+    Where every broker refuses a password, its reason is long enough once.
+    """
+    nodes_by_text: dict[str, list[str]] = {}
+    for node, text in described:
+        places = (f"{node}: ", f"{node.host}:{node.port}: ")
+        place = next((each for each in places if text.startswith(each)), "")
+        names = nodes_by_text.setdefault(text.removeprefix(place), [])
+        if place:
+            names.append(place.removesuffix(": "))
+    return [_of_nodes(names, text) for text, names in nodes_by_text.items()]
+
+
+def _of_nodes(names: list[str], text: str) -> str:
+    if not names:
+        return text
+    more = f" and {len(names) - NAMED_MAX} more" if len(names) > NAMED_MAX else ""
+    return f"{', '.join(names[:NAMED_MAX])}{more}: {text}"
 
 
 def listed(troubles: Iterable[str]) -> str:

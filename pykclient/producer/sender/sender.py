@@ -467,13 +467,21 @@ class Sender:
         if batch.state is BatchState.IN_FLIGHT:
             return f"the response of broker {batch.sent_to and batch.sent_to.node_id} is still due"
         if batch.last_error is not None:
-            return f"attempt {batch.attempt_count} ended with: {batch.last_error}"
+            ended = f"attempt {batch.attempt_count} ended with: {batch.last_error}"
+            since = self._failure_of_leader(batch)
+            return f"{ended}; since then: {since}" if since else ended
         cluster = self._metadata.cluster
         if batch.partition.topic in cluster.topic_errors:
             return str(cluster.topic_errors[batch.partition.topic])
         if cluster.leader_of(batch.partition) is None:
             return "the partition has no leader that we know of"
         return self._client.describe_failures() or "the broker took no more; it may be overloaded"
+
+    def _failure_of_leader(self, batch: ProducerBatch) -> str:
+        """Return why there is no connection to the leader, where that is another reason."""
+        leader = self._metadata.cluster.leader_of(batch.partition)
+        error = None if leader is None else self._client.last_error(leader.id)
+        return "" if error is None or str(error) in str(batch.last_error) else str(error)
 
 
 def describe_left(counts: Mapping[TopicPartition, int], *, is_program_end: bool) -> str:
