@@ -121,11 +121,11 @@ class ClientSettings(TypedDict, total=False):
     None.
     """
     sasl_login_connect_timeout_ms: int | None
-    """How long it may take to connect to the identity server; None is 10 seconds. Default: None;
-    an integer from 0 to 2147483647, or None.
+    """How long it may take to connect to the identity server; None is 10 seconds, 0 is what is
+    left of request_timeout_ms. Default: None; an integer from 0 to 2147483647, or None.
     """
     sasl_login_read_timeout_ms: int | None
-    """How long the identity server may take to respond; None is what is left of
+    """How long the identity server may take to respond; None and 0 are what is left of
     request_timeout_ms. Default: None; an integer from 0 to 2147483647, or None.
     """
     sasl_login_refresh_buffer_seconds: int

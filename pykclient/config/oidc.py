@@ -272,12 +272,13 @@ class OidcConfig:
     sasl_login_connect_timeout_ms = Setting(
         optional(integer(0)),
         None,
-        "How long it may take to connect to the identity server; None is 10 seconds.",
+        "How long it may take to connect to the identity server; None is 10 seconds, 0 is what is "
+        "left of request_timeout_ms.",
     )
     sasl_login_read_timeout_ms = Setting(
         optional(integer(0)),
         None,
-        "How long the identity server may take to respond; None is what is left of "
+        "How long the identity server may take to respond; None and 0 are what is left of "
         "request_timeout_ms.",
     )
     https_ca_location = Setting(

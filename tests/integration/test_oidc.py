@@ -392,6 +392,8 @@ def test_times_of_the_settings_are_kept(
     limits = {"sasl_login_connect_timeout_ms": 200, "sasl_login_read_timeout_ms": 100}
     with pytest.raises(ConnectionFailedError, match="did not respond within 300 ms"):
         fetched({**settings, **limits})
+    identity.reply = None
+    fetched({**settings, **dict.fromkeys(limits, 0)})
 
 
 def test_a_wrong_secret_is_the_servers_own_reason(settings: dict[str, object]) -> None:

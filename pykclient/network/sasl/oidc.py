@@ -106,13 +106,14 @@ class OidcTokens:
         self._assertions: AssertionSource | None = None
         if oidc.assertion is not None:
             self._assertions = assertion_source(oidc.assertion)
-        limit_ms = int(config.request_timeout_ms * TIMEOUT_SHARE)
-        connect_ms = config.sasl_login_connect_timeout_ms
-        self._connect_timeout_ms = CONNECT_TIMEOUT_MS if connect_ms is None else connect_ms
-        read_ms = config.sasl_login_read_timeout_ms
-        self._timeout_ms = limit_ms
-        if read_ms is not None:
-            self._timeout_ms = min(limit_ms, self._connect_timeout_ms + read_ms)
+        # As in Java, 0 is no limit of its own; there is always that of all of it.
+        self._timeout_ms = max(1, int(config.request_timeout_ms * TIMEOUT_SHARE))
+        self._connect_timeout_ms = CONNECT_TIMEOUT_MS
+        if config.sasl_login_connect_timeout_ms is not None:
+            self._connect_timeout_ms = config.sasl_login_connect_timeout_ms or self._timeout_ms
+        if config.sasl_login_read_timeout_ms:
+            of_both_ms = self._connect_timeout_ms + config.sasl_login_read_timeout_ms
+            self._timeout_ms = min(self._timeout_ms, of_both_ms)
 
     def fetch(self) -> OAuthToken:
         """Return a new token.
