@@ -15,6 +15,7 @@ import traceback
 import uuid
 from typing import TYPE_CHECKING, Any
 
+import confluent_kafka
 import pytest
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import ec, rsa
@@ -436,6 +437,31 @@ def test_a_client_has_one_token_for_all_of_its_connections(
         deliveries = [producer.send(topic, b"") for topic in ("one", "two")]
         assert [delivery.result(timeout=10).offset for delivery in deliveries] == [0, 0]
     assert len(identity.requests) == 1
+
+
+@ISSUES
+def test_librdkafka_sends_the_same_request_by_the_same_settings(
+    identity: IdentityServer, fake: FakeKafka, authority: CertificateAuthority
+) -> None:
+    settings = {
+        "bootstrap.servers": fake.bootstrap_servers,
+        "security.protocol": "SASL_PLAINTEXT",
+        "sasl.mechanisms": "OAUTHBEARER",
+        "sasl.oauthbearer.method": "oidc",
+        "sasl.oauthbearer.client.id": "client",
+        "sasl.oauthbearer.client.secret": CANARY,
+        "sasl.oauthbearer.scope": "read",
+        "sasl.oauthbearer.token.endpoint.url": identity.token_url,
+        "https.ca.location": str(authority.path),
+    }
+    theirs = confluent_kafka.Producer(settings)
+    theirs.produce("theirs", b"")
+    assert theirs.flush(20) == 0
+    with Producer(settings) as ours:
+        ours.send("ours", b"").result(timeout=10)
+    one, other = identity.requests
+    assert one.form == other.form
+    assert one.credentials == other.credentials == ("client", CANARY)
 
 
 @FAILS
