@@ -1,0 +1,144 @@
+"""Transactions of both versions where responses are lost, late, or interrupted by Ctrl-C."""
+
+from __future__ import annotations
+
+import signal
+import threading
+from typing import TYPE_CHECKING
+
+import pytest
+
+from pykclient import Consumer, GroupMetadata, Producer, TopicPartition
+from pykclient.errors import KafkaTimeoutError, TransactionStateError
+from pykclient.protocol.api_keys import ApiKey
+from pykclient.testing import FakeKafka, TransactionSettings
+from pykclient.testing.fake.faults import delay_response, disconnect, lose_response
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+TOPIC = "t"
+GROUP = "g"
+SOURCE = TopicPartition("in", 0)
+
+
+@pytest.fixture(params=[1, 2])
+def fake(request: pytest.FixtureRequest) -> Iterator[FakeKafka]:
+    """Fake brokers with transactions of each version."""
+    settings = TransactionSettings(transaction_version=request.param)
+    with FakeKafka(transaction_settings=settings) as fake:
+        with fake.control() as cluster:
+            cluster.create_topic(TOPIC, 1)
+            cluster.create_topic(SOURCE.topic, 1)
+        yield fake
+
+
+def opened(fake: FakeKafka, **settings: int) -> Producer:
+    return Producer(
+        {
+            "transactional_id": "x",
+            "bootstrap_servers": fake.bootstrap_servers,
+            "linger_ms": 0,
+            **dict.fromkeys(("retry_backoff_ms", "retry_backoff_max_ms"), 5),
+            **dict.fromkeys(("reconnect_backoff_ms", "reconnect_backoff_max_ms"), 5),
+        }
+        | settings
+    )
+
+
+def committed(fake: FakeKafka) -> list[bytes | None]:
+    """Return the values that a reader of committed records sees."""
+    partition = TopicPartition(TOPIC, 0)
+    servers = fake.bootstrap_servers
+    values: list[bytes | None] = []
+    with Consumer(bootstrap_servers=servers, isolation_level="read_committed") as consumer:
+        consumer.assign([partition])
+        consumer.seek_to_beginning([partition])
+        end = consumer.end_offsets([partition])[partition]
+        while consumer.position(partition) < end:
+            values += [record.value for record in consumer.poll(1)]
+    return values
+
+
+@pytest.mark.promise("a transaction gets over lost responses, and a commit over Ctrl-C")
+@pytest.mark.parametrize("is_handled", [True, False])
+def test_a_transaction_gets_over_lost_requests_and_responses(
+    fake: FakeKafka, is_handled: bool
+) -> None:
+    with fake.control() as cluster:
+        for api_key in (
+            *(ApiKey.INIT_PRODUCER_ID, ApiKey.ADD_PARTITIONS_TO_TXN, ApiKey.ADD_OFFSETS_TO_TXN),
+            *(ApiKey.TXN_OFFSET_COMMIT, ApiKey.END_TXN, ApiKey.PRODUCE, ApiKey.FIND_COORDINATOR),
+        ):
+            fault = lose_response(closes=True) if is_handled else disconnect()
+            cluster.faults.add(fault, api_key)
+    values = []
+    with opened(fake) as producer:
+        producer.init_transactions()
+        for number in range(3):
+            values.append(b"%d" % number)
+            with producer.transaction():
+                producer.send(TOPIC, values[-1])
+                producer.send_offsets_to_transaction({SOURCE: number}, GroupMetadata(GROUP))
+    assert committed(fake) == values
+    with Consumer(bootstrap_servers=fake.bootstrap_servers, group_id=GROUP) as consumer:
+        offset = consumer.committed([SOURCE])[SOURCE]
+    assert offset is not None
+    assert offset.offset == 2
+
+
+@pytest.mark.promise("a transaction gets over lost responses, and a commit over Ctrl-C")
+@pytest.mark.parametrize("api_key", [ApiKey.PRODUCE, ApiKey.END_TXN])
+def test_a_commit_that_ctrl_c_interrupts_goes_on_and_is_whole(
+    fake: FakeKafka, api_key: ApiKey
+) -> None:
+    with opened(fake) as producer:
+        producer.init_transactions()
+        with fake.control() as cluster:
+            cluster.faults.add(delay_response(400), api_key)
+        producer.begin_transaction()
+        producer.send(TOPIC, b"a")
+        main = threading.get_ident()
+        timer = threading.Timer(0.1, lambda: signal.pthread_kill(main, signal.SIGINT))
+        timer.start()
+        with pytest.raises(KeyboardInterrupt):
+            producer.commit_transaction()
+        timer.join()
+        for call in (producer.begin_transaction, producer.abort_transaction):
+            with pytest.raises(TransactionStateError, match=r"commit_transaction\(\)"):
+                call()
+        producer.commit_transaction()
+        with producer.transaction():
+            producer.send(TOPIC, b"b")
+    assert committed(fake) == [b"a", b"b"]
+
+
+def test_a_commit_whose_time_runs_out_is_made_again(fake: FakeKafka) -> None:
+    with opened(fake, max_block_ms=100) as producer:
+        producer.init_transactions()
+        with fake.control() as cluster:
+            cluster.faults.add(delay_response(300), ApiKey.END_TXN)
+        producer.begin_transaction()
+        producer.send(TOPIC, b"a")
+        with pytest.raises(KafkaTimeoutError, match="It goes on; call it again"):
+            producer.commit_transaction()
+        while True:
+            try:
+                producer.commit_transaction()
+                break
+            except KafkaTimeoutError:
+                pass
+    assert committed(fake) == [b"a"]
+
+
+def test_close_finishes_a_commit_that_was_left(fake: FakeKafka) -> None:
+    with opened(fake, max_block_ms=100) as producer:
+        producer.init_transactions()
+        with fake.control() as cluster:
+            cluster.faults.add(delay_response(300), ApiKey.PRODUCE)
+        producer.begin_transaction()
+        producer.send(TOPIC, b"a")
+        with pytest.raises(KafkaTimeoutError):
+            producer.commit_transaction()
+        assert producer.close() == 0
+    assert committed(fake) == [b"a"]
