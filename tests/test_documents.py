@@ -69,7 +69,14 @@ FOREIGN = frozenset(
         *("gunicorn web:application", "--preload", "terminationGracePeriodSeconds"),
         *('CMD ["python", "bill_orders.py"]', "CMD python bill_orders.py"),
         # What stands in other clients, and nowhere here.
-        *("fnv1a", "rdkafka", "future.add_callback(f)", "future.add_errback(g)", "checksum"),
+        *(
+            "fnv1a",
+            "rdkafka",
+            "kafkaclient",
+            "future.add_callback(f)",
+            "future.add_errback(g)",
+            "checksum",
+        ),
         # What is logged.
         "could not connect to kafka:9092 (id 1)",
         *("itertools.batched(consumer, 100)", "executor.map(work, consumer)"),

@@ -196,7 +196,7 @@ def test_a_key_of_another_client_is_refused_with_the_name_of_that_client(
     [
         ("ssl.engine.factory.class", "my.Factory"),
         ("sasl.oauthbearer.metadata.authentication.type", "azure_imds"),
-        ("sasl.kerberos.service.name", "kafka"),
+        ("sasl.kerberos.kinit.cmd", "/opt/kinit"),
     ],
 )
 def test_security_settings_that_are_not_built_are_refused(

@@ -111,7 +111,23 @@ class ClientSettings(TypedDict, total=False):
     sasl_jaas_config: str | None
     """User name and password as Java has them, MODULE required username="..." password="...";,
     for PLAIN and SCRAM; for OAUTHBEARER clientId and clientSecret, or the claims of an
-    unsecured token. Default: None; a string, or None.
+    unsecured token; for GSSAPI keyTab and principal. Default: None; a string, or None.
+    """
+    sasl_kerberos_domain_name: str | None
+    """Host in the brokers' principals; None is the name that is connected to. kafka-python has
+    this setting. Default: None; a string, or None.
+    """
+    sasl_kerberos_keytab: str | PathLike[str] | None
+    """File with the client's key, for tickets without kinit. Java has it as keyTab in
+    sasl_jaas_config. Default: None; a file's path, or None.
+    """
+    sasl_kerberos_principal: str | None
+    """The client's principal, alice@EXAMPLE.COM; None is that of the tickets that kinit has
+    fetched. Java has it as principal in sasl_jaas_config. Default: None; a string, or None.
+    """
+    sasl_kerberos_service_name: str | None
+    """Name of the brokers' service, the first part of their principals; None is kafka. Java has
+    it as serviceName in sasl_jaas_config, too. Default: None; a string, or None.
     """
     sasl_login_callback_handler_class: str | None
     """Java's name of what fetches tokens, as its files have it. The address of the identity

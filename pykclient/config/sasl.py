@@ -13,6 +13,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from pykclient.config.jaas import parse_jaas
+from pykclient.config.kerberos import KerberosConfig
 from pykclient.config.oidc import OidcConfig
 from pykclient.config.setting import (
     LONG_MAX,
@@ -33,6 +34,7 @@ from pykclient.config.unsecured_token import UnsecuredToken
 from pykclient.errors.base import ConfigError
 
 if TYPE_CHECKING:
+    from pykclient.config.kerberos import KerberosLogin
     from pykclient.config.oidc import OidcTokenConfig
     from pykclient.config.setting import PasswordSource
 
@@ -42,10 +44,9 @@ PASSWORD_MECHANISMS: Final = ("PLAIN", *SCRAM_MECHANISMS)
 
 OAUTHBEARER: Final = "OAUTHBEARER"
 AWS_MSK_IAM: Final = "AWS_MSK_IAM"
-MECHANISMS: Final = (*PASSWORD_MECHANISMS, OAUTHBEARER, AWS_MSK_IAM)
-"""Those that are built."""
-
-MECHANISMS_NOT_BUILT: Final = ("GSSAPI",)
+GSSAPI: Final = "GSSAPI"
+MECHANISMS: Final = (*PASSWORD_MECHANISMS, OAUTHBEARER, AWS_MSK_IAM, GSSAPI)
+"""Those of the client's own."""
 
 _PACKAGE: Final = "org.apache.kafka.common.security"
 _LOGIN_MODULES: Final = {
@@ -53,6 +54,7 @@ _LOGIN_MODULES: Final = {
     **dict.fromkeys(SCRAM_MECHANISMS, f"{_PACKAGE}.scram.ScramLoginModule"),
     OAUTHBEARER: f"{_PACKAGE}.oauthbearer.OAuthBearerLoginModule",
     AWS_MSK_IAM: "software.amazon.msk.auth.iam.IAMLoginModule",
+    GSSAPI: "com.sun.security.auth.module.Krb5LoginModule",
 }
 """The classes of Java that a login configuration is for."""
 
@@ -62,7 +64,7 @@ _AWS_PROFILE: Final = "awsProfileName"
 class MechanismNames:
     """The names that `sasl_mechanism` takes."""
 
-    own: Final = (*MECHANISMS, *MECHANISMS_NOT_BUILT)
+    own: Final = MECHANISMS
 
     def __init__(self) -> None:
         self.registered: set[str] = set()
@@ -78,7 +80,7 @@ class MechanismNames:
 MECHANISM_NAMES: Final = MechanismNames()
 
 
-class SaslConfig(OidcConfig):
+class SaslConfig(OidcConfig, KerberosConfig):
     """By which mechanism a client authenticates, and with which credentials."""
 
     sasl_mechanism = Setting(
@@ -96,7 +98,7 @@ class SaslConfig(OidcConfig):
         None,
         'User name and password as Java has them, MODULE required username="..." password="...";, '
         "for PLAIN and SCRAM; for OAUTHBEARER clientId and clientSecret, or the claims of an "
-        "unsecured token.",
+        "unsecured token; for GSSAPI keyTab and principal.",
     )
     sasl_username = Setting(
         optional(string()),
@@ -232,6 +234,15 @@ class SaslConfig(OidcConfig):
         return None
 
     @property
+    def kerberos(self) -> KerberosLogin:
+        """With which credentials GSSAPI gets tickets.
+
+        Raises:
+            ConfigError: two settings contradict each other, or an option is unknown.
+        """
+        return self.read_kerberos(self.jaas_options)
+
+    @property
     def aws_profile(self) -> str | None:
         """Which profile of AWS's files has the credentials for AWS_MSK_IAM; None for the default.
 
@@ -286,14 +297,12 @@ class SaslConfig(OidcConfig):
         mechanism = self.sasl_mechanism
         if mechanism in MECHANISM_NAMES.registered:
             return
-        if mechanism not in MECHANISMS:
-            raise ConfigError(
-                f"sasl.mechanism={mechanism} is not built yet; give one of {', '.join(MECHANISMS)}."
-            )
         if mechanism == OAUTHBEARER:
             self._check_token_source()
         elif mechanism == AWS_MSK_IAM:
             _ = self.aws_profile
+        elif mechanism == GSSAPI:
+            _ = self.kerberos
         elif self.credentials is None:
             raise ConfigError(
                 f"sasl.mechanism={mechanism} needs sasl.username and sasl.password, or Java's "

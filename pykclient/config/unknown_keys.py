@@ -45,7 +45,7 @@ def _harmless(text: str) -> dict[str, tuple[str, ...]]:
 _SECURITY: Final = _harmless(
     """
     sasl_client_callback_handler_class sasl_kerberos_kinit_cmd=/usr/bin/kinit
-    sasl_kerberos_min_time_before_relogin=60000 sasl_kerberos_service_name
+    sasl_kerberos_min_time_before_relogin=60000
     sasl_kerberos_ticket_renew_jitter=0.05 sasl_kerberos_ticket_renew_window_factor=0.8
     sasl_login_class
     sasl_oauthbearer_clock_skew_seconds=30 sasl_oauthbearer_expected_audience
@@ -67,9 +67,8 @@ _MSK_HANDLER: Final = "software.amazon.msk.auth.iam.IAMClientCallbackHandler"
 UNSUPPORTED: Final[tuple[Unsupported, ...]] = (
     Unsupported(
         EVERY_CLIENT,
-        "It belongs to a part of TLS or SASL that is not built: there are TLS, PLAIN and SCRAM by "
-        "sasl.username and sasl.password, and OAUTHBEARER by sasl_oauth_token_provider or "
-        "sasl.oauthbearer.token.endpoint.url.",
+        "It belongs to a part of TLS or SASL that is not built: there are TLS, and the mechanisms "
+        "PLAIN, SCRAM, OAUTHBEARER, AWS_MSK_IAM and GSSAPI.",
         {**_SECURITY, "sasl_client_callback_handler_class": ("", _MSK_HANDLER)},
     ),
     Unsupported(
@@ -262,8 +261,7 @@ GONE: Final[dict[str, str]] = {
         ),
         "Set the level of the logger 'pykclient'.": "debug log_level",
         UNSUPPORTED[0].reason: (
-            "sasl_oauthbearer_metadata_authentication_type sasl_kerberos_principal "
-            "sasl_kerberos_keytab sasl_kerberos_name sasl_kerberos_domain_name ssl_key "
+            "sasl_oauthbearer_metadata_authentication_type ssl_key "
             "ssl_certificate ssl_certificate_verify_cb ssl_ca ssl_ca_certificate_stores "
             "ssl_curves_list ssl_sigalgs_list ssl_providers ssl_engine_location ssl_engine_id "
             "ssl_engine_callback_data"

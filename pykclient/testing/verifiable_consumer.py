@@ -11,10 +11,8 @@ Source: Java class ``VerifiableConsumer``; ``verifiable_consumer.py`` of Kafka's
 from __future__ import annotations
 
 import argparse
-import json
 import signal
 import sys
-import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -22,6 +20,7 @@ from pykclient.config.properties import read_properties
 from pykclient.consumer.consumer import Consumer
 from pykclient.consumer.group.rebalance import RebalanceListener
 from pykclient.errors import FencedInstanceIdError, KafkaError, WakeupError
+from pykclient.testing.verifiable_events import report
 from pykclient.types import OffsetAndMetadata, TopicPartition
 
 if TYPE_CHECKING:
@@ -33,7 +32,6 @@ if TYPE_CHECKING:
 NO_LIMIT: Final = -1
 POLL_S: Final = 60.0
 """Java's waits for ever; an empty response is not reported."""
-NS_PER_MS: Final = 1_000_000
 SIGNALS: Final = (signal.SIGTERM, signal.SIGINT)
 
 Offsets = dict[TopicPartition, OffsetAndMetadata]
@@ -144,13 +142,6 @@ class VerifiableConsumer:
             report_commit(offsets, error)
         else:
             report_commit(offsets, None)
-
-
-def report(name: str, **fields: object) -> None:
-    """Print one event at once."""
-    event = {"timestamp": time.time_ns() // NS_PER_MS, "name": name, **fields}
-    sys.stdout.write(f"{json.dumps(event)}\n")
-    sys.stdout.flush()
 
 
 def report_partitions(name: str, partitions: Iterable[TopicPartition]) -> None:

@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING
 
 from pykclient import ConsumerRecords
 from pykclient.errors import DecodeError
-from pykclient.testing.verifiable_consumer import VerifiableConsumer, main, report
+from pykclient.testing.verifiable_consumer import VerifiableConsumer, main
+from pykclient.testing.verifiable_events import report
 
 if TYPE_CHECKING:
     from pykclient.testing.verifiable_consumer import Offsets

@@ -1,4 +1,4 @@
-"""A verifiable consumer in a process of its own, ours or Java's, held to what Kafka's tests demand.
+"""A verifiable client in a process of its own, ours or Java's, held to what Kafka's tests demand.
 
 `check` goes through what it printed, in order: a record comes only from a partition that the member
 has, at the position where it should go on, and no commit is beyond what was read.
@@ -32,6 +32,7 @@ class VerifiableMember:
     """A context manager; what is still running at its end is killed."""
 
     module: ClassVar[str] = "pykclient.testing.verifiable_consumer"
+    java_tool: ClassVar[str] = "VerifiableConsumer"
 
     def __init__(
         self,
@@ -41,7 +42,7 @@ class VerifiableMember:
         environment: Mapping[str, str] | None = None,
     ) -> None:
         ours = (sys.executable, "-m", self.module)
-        command = ours if java_version is None else _java_command(java_version)
+        command = ours if java_version is None else _java_command(java_version, self.java_tool)
         self._process = subprocess.Popen(
             [*command, "--bootstrap-server", servers, *options],
             stdout=subprocess.PIPE,
@@ -145,11 +146,11 @@ def _partitions(event: dict[str, Any]) -> set[TopicPartition]:
     return {TopicPartition(part["topic"], part["partition"]) for part in event["partitions"]}
 
 
-def _java_command(version: str) -> tuple[str, ...]:
+def _java_command(version: str, tool: str) -> tuple[str, ...]:
     java = find_java()
     return (
         *(str(java.executable), "-Xmx256m", *QUICK_JVM),
         "-Dorg.slf4j.simpleLogger.defaultLogLevel=error",
         *kafka_jars(version).java_options(java),
-        "org.apache.kafka.tools.VerifiableConsumer",
+        f"org.apache.kafka.tools.{tool}",
     )

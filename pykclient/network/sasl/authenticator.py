@@ -9,7 +9,7 @@ from __future__ import annotations
 from secrets import token_hex
 from typing import TYPE_CHECKING, Final
 
-from pykclient.config.sasl import AWS_MSK_IAM, OAUTHBEARER, SCRAM_MECHANISMS
+from pykclient.config.sasl import AWS_MSK_IAM, GSSAPI, OAUTHBEARER, SCRAM_MECHANISMS
 from pykclient.network.manager import NEVER_MS
 from pykclient.network.sasl.login import Login, token_source
 from pykclient.network.sasl.mechanism import MECHANISMS, Made
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from pykclient.config.client import ClientConfig
     from pykclient.network.io.port import Port
     from pykclient.network.log import ClientLog
+    from pykclient.network.sasl.gssapi import GssapiMaker
     from pykclient.network.sasl.mechanism import SaslMechanism
     from pykclient.network.sasl.msk_iam import AwsSigner
 
@@ -57,6 +58,11 @@ class Authenticator:
             from pykclient.network.sasl.msk_iam import AwsSigner
 
             self._aws_signer = AwsSigner(config)
+        self._gssapi: GssapiMaker | None = None
+        if self.name == GSSAPI:
+            from pykclient.network.sasl.gssapi import GssapiMaker
+
+            self._gssapi = GssapiMaker(config)
 
     @property
     def awaited(self) -> str:
@@ -73,6 +79,8 @@ class Authenticator:
         """
         if self._aws_signer is not None:
             return self._aws_signer.mechanism(host)
+        if self._gssapi is not None:
+            return self._gssapi.mechanism(host)
         if self._login is None:
             return make_mechanism(self._config, host)
         token = self._login.token(on_ready)
