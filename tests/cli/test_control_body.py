@@ -152,7 +152,7 @@ def test_no_message_can_command_the_terminal() -> None:
     batch = control_batch(KRAFT_VOTERS, written(VOTERS))
     line = TextDump(escapes=True).records(batch, batch.records(), with_data=True)
     assert "\x1b" not in line
-    assert r"\u001b[2Jhost" in line
+    assert r"\u001B[2Jhost" in line
 
 
 def test_the_head_of_a_snapshot_has_its_end_offset(tmp_path: Path) -> None:

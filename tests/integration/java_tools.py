@@ -37,6 +37,7 @@ if TYPE_CHECKING:
 CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
 SILENCE_TIMEOUT_MS = 20_000
 TOOL_TIMEOUT_S = 120.0
+SHARE_POLLS = 60
 
 _QUIET = ("-Xmx512m", *QUICK_JVM, "-Dorg.slf4j.simpleLogger.defaultLogLevel=error")
 _LINGER_MS = 200
@@ -118,6 +119,33 @@ def java_produce(
     sent = [(record, producer.send(_java_record(java, topic, record))) for record in records]
     producer.close()  # Waits until all are sent.
     return [_placed(record, future.get()) for record, future in sent]
+
+
+def java_share_read(cluster: KafkaCluster, topic: str, group: str) -> int:
+    """Read and acknowledge records of a topic as a member of a share group; return how many.
+
+    What it has not acknowledged when it joins stays unread, so the topic gets records meanwhile.
+    """
+    java = _gateway(cluster.version).jvm
+    properties = java.java.util.Properties()
+    properties.setProperty("bootstrap.servers", cluster.bootstrap_servers)
+    properties.setProperty("group.id", group)
+    deserializer = java.org.apache.kafka.common.serialization.ByteArrayDeserializer
+    consumer = java.org.apache.kafka.clients.consumer.KafkaShareConsumer(
+        properties, deserializer(), deserializer()
+    )
+    consumer.subscribe(java.java.util.Collections.singletonList(topic))
+    read_count = 0
+    try:
+        for _ in range(SHARE_POLLS):
+            java_produce(cluster, topic, [Record(b"shared")])
+            read_count += consumer.poll(java.java.time.Duration.ofMillis(500)).count()
+            if read_count:
+                consumer.commitSync()
+                break
+    finally:
+        consumer.close()
+    return read_count
 
 
 def java_write_lines(version: str, servers: str, topic: str, lines: Iterable[bytes]) -> None:

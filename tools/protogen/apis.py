@@ -60,6 +60,14 @@ DATA: dict[str, tuple[str, ...]] = {
         "ShareGroupCurrentMemberAssignment",
         "ShareGroupStatePartitionMetadata",
     ),
+    "streams_group_records": _with_keys(
+        "StreamsGroupMetadata",
+        "StreamsGroupMemberMetadata",
+        "StreamsGroupTopology",
+        "StreamsGroupTargetAssignmentMetadata",
+        "StreamsGroupTargetAssignmentMember",
+        "StreamsGroupCurrentMemberAssignment",
+    ),
     "share_state_records": _with_keys("ShareSnapshot", "ShareUpdate"),
     "transaction_records": _with_keys("TransactionLog"),
     "control_records": (

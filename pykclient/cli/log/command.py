@@ -15,6 +15,7 @@ import re
 import stat
 import sys
 from contextlib import ExitStack
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, TypeVar
 
@@ -28,6 +29,7 @@ from pykclient.types import TopicPartition
 if TYPE_CHECKING:
     import argparse
 
+    from pykclient.cli.log.dump import Decode
     from pykclient.records.index import ReadAt
 
 BATCHES, RECORDS, DATA = range(3)
@@ -65,6 +67,19 @@ def add_command(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -
         (("--data", "-d"), DATA, "show also the keys and values of the records"),
     ):
         depth.add_argument(*options, dest="depth", action="store_const", const=shown, help=aim)
+    decoder = parser.add_mutually_exclusive_group()
+    for chosen, topic in (
+        ("offsets", "__consumer_offsets: offsets and members of groups"),
+        ("transactions", "__transaction_state: transactional ids"),
+        ("share", "__share_group_state: what share groups have acknowledged"),
+    ):
+        decoder.add_argument(
+            f"--{chosen}",
+            dest="decoder",
+            action="store_const",
+            const=chosen,
+            help=f"show records as those of {topic}; implies --data",
+        )
     parser.add_argument("--json", action="store_true", help="print one JSON object a line")
     parser.add_argument(
         "--no-index", action="store_true", help="search without the indexes beside the file"
@@ -80,7 +95,16 @@ def add_command(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -
 
 
 def run(options: argparse.Namespace) -> int:
-    dump: Dump = JsonDump() if options.json else TextDump(escapes=sys.stdout.isatty())
+    decode: Decode | None = None
+    if options.decoder is not None:
+        # Imported here: it takes all the messages that brokers keep.
+        from pykclient.cli.log.coordinator_records import DECODERS, decoded
+
+        decode = partial(decoded, DECODERS[options.decoder])
+        options.depth = DATA
+    dump: Dump = TextDump(escapes=sys.stdout.isatty(), decode=decode)
+    if options.json:
+        dump = JsonDump(decode)
     try:
         with ExitStack() as stack:
             _show(stack, dump, options)

@@ -12,15 +12,13 @@ Source: KIP-595 (leader change), KIP-630 (snapshots), KIP-853 (voters); Java cla
 
 from __future__ import annotations
 
-import base64
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+from pykclient.cli.log.message_json import message_fields
 from pykclient.errors.base import DecodeError
-from pykclient.protocol.message import Structure
 from pykclient.protocol.messages.control_records import (
     KRaftVersionRecord,
     LeaderChangeMessage,
-    LeaderChangeMessageVoter,
     SnapshotFooterRecord,
     SnapshotHeaderRecord,
     VotersRecord,
@@ -38,10 +36,6 @@ CONTROL_NAMES: Final = (
 """Kafka's names of the types of control records, each at the place of its number."""
 
 VERSION_BYTES: Final = 2
-_FIRST_VERSIONS: Final[dict[tuple[type[Structure], str], int]] = {
-    (LeaderChangeMessageVoter, "voter_directory_id"): 1
-}
-"""Of fields that not every version of their message has."""
 
 
 class ControlBody(NamedTuple):
@@ -81,27 +75,4 @@ def control_body(batch: RecordBatch, number: int, value: bytes | None) -> Contro
         message = kind.read(Reader(data), version)
     except DecodeError as error:
         raise batch.corrupt(f"its {kind.__name__} is malformed: {error}") from error
-    return ControlBody(title, _fields(message, version))
-
-
-def _fields(structure: Structure, version: int) -> dict[str, object]:
-    return {
-        _java_name(name): _json_value(getattr(structure, name), version)
-        for name in structure.__slots__
-        if _FIRST_VERSIONS.get((type(structure), name), 0) <= version
-    }
-
-
-def _java_name(name: str) -> str:
-    first, *others = name.split("_")
-    return first + "".join(word.capitalize() for word in others)
-
-
-def _json_value(value: object, version: int) -> object:
-    if isinstance(value, Structure):
-        return _fields(value, version)
-    if isinstance(value, list):
-        return [_json_value(item, version) for item in value]
-    if isinstance(value, bytes):  # an id, as Kafka writes one: URL-safe base64 without padding
-        return base64.urlsafe_b64encode(value).decode().rstrip("=")
-    return value
+    return ControlBody(title, message_fields(message, version))

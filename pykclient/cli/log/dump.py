@@ -9,9 +9,11 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
 from pykclient.cli.log.control_body import CONTROL_NAMES, control_body
+from pykclient.cli.log.message_json import json_text
 from pykclient.cli.record_format import size_bytes
 from pykclient.cli.record_json import json_bytes
 from pykclient.cli.table import shown
@@ -24,10 +26,15 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from pykclient.accel.abc import RecordColumns
+    from pykclient.cli.log.message_json import Decoded
     from pykclient.records.batch import RecordBatch
     from pykclient.records.index import TimestampOffset
     from pykclient.records.segment import PlacedBatch
 
+Decode = Callable[[int, bytes | None, bytes | None], "Decoded"]
+"""Decodes a record's key and value, by its offset."""
+
+DELETE: Final = "<DELETE>"
 MAGIC_WITH_PRODUCER: Final = 2
 SEQUENCE_COUNT: Final = 2**31
 """After the largest sequence number comes 0."""
@@ -47,10 +54,14 @@ _REPLACEMENT: Final = "\N{REPLACEMENT CHARACTER}".encode()
 
 
 class TextDump:
-    """Lines of text; with `escapes`, no control character of a record reaches the terminal."""
+    """Lines of text; with `escapes`, no control character of a record reaches the terminal.
 
-    def __init__(self, *, escapes: bool) -> None:
+    With `decode` keys and values are shown as what brokers write into an internal topic.
+    """
+
+    def __init__(self, *, escapes: bool, decode: Decode | None = None) -> None:
         self._shown = shown if escapes else str
+        self._decode = decode
 
     def head(self, path: Path) -> str:
         """Return what comes before everything else."""
@@ -97,6 +108,8 @@ class TextDump:
                 line += f" sequence: {_sequence_of(batch, offset)} headerKeys: [{names}]"
             if batch.is_control:
                 line += self._control(batch, key, value)
+            elif with_data and self._decode is not None:
+                line += self._shown(_decoded_text(self._decode(offset, key, value)))
             elif with_data:
                 line += self._data("key", key) + self._data("payload", value)
             yield f"{line}\n"
@@ -109,8 +122,7 @@ class TextDump:
         body = control_body(batch, number, value)
         if body is None:
             return f" controlType: {name}({number})"
-        fields = json.dumps(body.fields, ensure_ascii=False, separators=(",", ":"))
-        return f" {body.title} {self._shown(fields)}"
+        return f" {body.title} {self._shown(json_text(body.fields))}"
 
     def _data(self, name: str, data: bytes | None) -> str:
         if data is None:
@@ -124,8 +136,12 @@ class JsonDump:
     Keys, values and header values are text where they are UTF-8, else ``{"base64": ...}``; null is
     null. Names end in their unit. A record's ``sequence`` is -1 where its producer gave none. A
     control record has its ``control_type`` and, but for the markers of transactions, its message in
-    ``control``, whose fields have Kafka's own names.
+    ``control``, whose fields have Kafka's own names. With `decode` a record has ``decoded``: its
+    ``key`` and its ``value``, or why it cannot be read, as ``error``.
     """
+
+    def __init__(self, decode: Decode | None = None) -> None:
+        self._decode = decode
 
     def head(self, path: Path) -> str:
         return ""
@@ -172,6 +188,8 @@ class JsonDump:
                     "value": json_bytes(value),
                     "headers": [[name, json_bytes(data)] for name, data in headers],
                 }
+            if with_data and self._decode is not None and not batch.is_control:
+                fields["decoded"] = _decoded_fields(self._decode(offset, key, value))
             lines.append(_json_line("record", **fields))
         return "".join(lines)
 
@@ -219,6 +237,19 @@ def _sequence_of(batch: RecordBatch, offset: int) -> int:
         return NO_SEQUENCE
     sequence: int = (batch.base_sequence + offset - batch.base_offset) % SEQUENCE_COUNT
     return sequence
+
+
+def _decoded_text(record: Decoded) -> str:
+    if record.error:
+        return f" key: {record.error}"
+    payload = DELETE if record.value is None else json_text(record.value)
+    return f" key: {json_text(record.key)} payload: {payload}"
+
+
+def _decoded_fields(record: Decoded) -> dict[str, object]:
+    if record.error:
+        return {"error": record.error}
+    return {"key": record.key, "value": record.value}
 
 
 def _json_line(kind: str, **fields: object) -> str:

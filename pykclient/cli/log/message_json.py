@@ -1,0 +1,119 @@
+"""Messages that Kafka's servers write to each other, as JSON with Kafka's own names for the fields.
+
+A field that a message's version does not have is left out, and so is a tagged one that has its
+default.
+
+Owner: none; it holds no state.
+Source: the ``JsonConverter`` of each message in Java; KIP-482 (tagged fields).
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import re
+from typing import Final, NamedTuple
+
+from pykclient.protocol.message import Structure
+
+FIRST_VERSIONS: Final = {
+    "ConsumerProtocolSubscription.generation_id": 2,
+    "ConsumerProtocolSubscription.owned_partitions": 1,
+    "ConsumerProtocolSubscription.rack_id": 3,
+    "GroupMetadataValue.current_state_timestamp": 2,
+    "LeaderChangeMessageVoter.voter_directory_id": 1,
+    "MemberMetadata.group_instance_id": 3,
+    "MemberMetadata.rebalance_timeout": 1,
+    "OffsetCommitValue.expire_timestamp": 1,
+    "OffsetCommitValue.leader_epoch": 3,
+    "OffsetCommitValue.topic_id": 4,
+    "TransactionLogValue.client_transaction_version": 1,
+    "TransactionLogValue.next_producer_epoch": 1,
+    "TransactionLogValue.next_producer_id": 1,
+    "TransactionLogValue.previous_producer_id": 1,
+}
+"""Of fields that the first version of their message does not have."""
+
+LAST_VERSIONS: Final = {"OffsetCommitValue.expire_timestamp": 1}
+"""Of fields that the newest version of their message does not have."""
+
+TAGGED: Final = frozenset(
+    {
+        "ConsumerGroupMemberMetadataValue.classic_member_metadata",
+        "ConsumerGroupMetadataValue.metadata_hash",
+        "ConsumerGroupTargetAssignmentMetadataValue.assignment_timestamp",
+        "OffsetCommitValue.topic_id",
+        "ShareGroupTargetAssignmentMetadataValue.assignment_timestamp",
+        "ShareSnapshotValue.delivery_complete_count",
+        "ShareUpdateValue.delivery_complete_count",
+        "StreamsGroupCurrentMemberAssignmentValueTaskIds.assignment_epochs",
+        "StreamsGroupMetadataValue.last_assignment_configs",
+        "StreamsGroupMetadataValue.validated_topology_epoch",
+        "StreamsGroupTargetAssignmentMetadataValue.assignment_timestamp",
+        "TopicPartitions.assignment_epochs",
+        "TransactionLogValue.client_transaction_version",
+        "TransactionLogValue.next_producer_epoch",
+        "TransactionLogValue.next_producer_id",
+        "TransactionLogValue.previous_producer_id",
+    }
+)
+"""Fields that are written, and so shown, only if they differ from their default. Null is none."""
+
+_UUIDS: Final = ("_id", "_ids")
+_ESCAPES: Final = re.compile(r"\\\\|\\u00[01][0-9a-f]")
+
+
+class Decoded(NamedTuple):
+    """A record's key and value as JSON has them; None for a value that deletes.
+
+    For a record that cannot be read, `error` says why instead.
+    """
+
+    key: dict[str, object]
+    value: dict[str, object] | None
+    error: str = ""
+
+
+def message_fields(message: Structure, version: int) -> dict[str, object]:
+    """Return a message's fields as JSON has them, by Kafka's names."""
+    kind = type(message)
+    fields: dict[str, object] = {}
+    for name in kind.__slots__:
+        place = f"{kind.__name__}.{name}"
+        if not FIRST_VERSIONS.get(place, 0) <= version <= LAST_VERSIONS.get(place, version):
+            continue
+        value = getattr(message, name)
+        if place in TAGGED and value is not None and value in _defaults(kind, name, value):
+            continue
+        fields[_java_name(name)] = _json_value(name, value, version)
+    return fields
+
+
+def _defaults(kind: type[Structure], name: str, value: object) -> tuple[object, ...]:
+    """Return the values of a field that are not written: of a structure Java's are another one."""
+    default = getattr(kind(), name)
+    return (default, type(value)()) if isinstance(value, Structure) else (default,)
+
+
+def json_text(fields: object) -> str:
+    """Return JSON as Java's tools print it: without spaces, control characters in upper case."""
+    text = json.dumps(fields, ensure_ascii=False, separators=(",", ":"))
+    return _ESCAPES.sub(lambda found: found[0][:2] + found[0][2:].upper(), text)
+
+
+def _java_name(name: str) -> str:
+    first, *others = name.split("_")
+    return first + "".join(word.capitalize() for word in others)
+
+
+def _json_value(name: str, value: object, version: int) -> object:
+    if isinstance(value, Structure):
+        return message_fields(value, version)
+    if isinstance(value, list):
+        return [_json_value(name, item, version) for item in value]
+    if isinstance(value, bytes) and name.endswith(_UUIDS):
+        # As Kafka writes an id: URL-safe base64 without padding.
+        return base64.urlsafe_b64encode(value).decode().rstrip("=")
+    if isinstance(value, bytes | bytearray | memoryview):
+        return base64.b64encode(value).decode()
+    return value

@@ -1,0 +1,223 @@
+"""`pykclient log` shows the records of internal topics as Java's DumpLogSegments does.
+
+What real brokers have written, and messages of every kind with every field, in every version: made
+at random, and so with nulls, defaults and text of all sorts.
+"""
+
+from __future__ import annotations
+
+import inspect
+import random
+import shutil
+import uuid
+from itertools import count
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from pykclient import Admin, Consumer, NewTopic, Producer
+from pykclient.cli.log.coordinator_records import DECODERS
+from pykclient.cli.log.message_json import FIRST_VERSIONS, LAST_VERSIONS
+from pykclient.protocol.messages.consumer_protocol import (
+    ConsumerProtocolAssignment,
+    ConsumerProtocolSubscription,
+)
+from pykclient.protocol.messages.offset_records import GroupMetadataValue
+from pykclient.testing.cluster.jars import KAFKA_VERSIONS
+from tests.integration.conftest import shared_cluster
+from tests.integration.java_tools import java_share_read
+from tests.integration.test_log_command import java_dump, our_dump
+from tests.records.batches import build
+from tests.soak import NEWEST_FIRST
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from pykclient.protocol.message import DataMessage, Structure
+    from pykclient.testing import KafkaCluster
+
+pytestmark = pytest.mark.kafka
+
+PROMISE = pytest.mark.promise(
+    "`pykclient log` decodes the records of internal topics as DumpLogSegments does"
+)
+JAVA_OPTIONS = {
+    "offsets": "--offsets-decoder",
+    "transactions": "--transaction-log-decoder",
+    "share": "--share-group-state-decoder",
+}
+TOPICS = {
+    "offsets": "__consumer_offsets",
+    "transactions": "__transaction_state",
+    "share": "__share_group_state",
+}
+SEED = 20261124
+ROUNDS = 4
+TEXTS = (
+    "",
+    "t",
+    "g-1",
+    "caf\N{LATIN SMALL LETTER E WITH ACUTE}",
+    'a "b" \\u001f \x1f\n\t',
+    "\u2028",
+)
+
+
+# What brokers have written.
+
+
+@pytest.fixture(scope="module", params=NEWEST_FIRST)
+def cluster(request: pytest.FixtureRequest) -> KafkaCluster:
+    return shared_cluster(request)
+
+
+def use_groups_and_transactions(cluster: KafkaCluster) -> None:
+    servers = cluster.bootstrap_servers
+    is_newest = cluster.version == KAFKA_VERSIONS[0]
+    name = f"decoded-{uuid.uuid4().hex[:8]}"
+    with Admin(bootstrap_servers=servers) as admin:
+        admin.create_topics([NewTopic(name, 2, 1)])
+        with Producer(bootstrap_servers=servers, transactional_id=name) as producer:
+            producer.init_transactions()
+            for _ in range(2):
+                with producer.transaction():
+                    producer.send(name, b"v", partition=0)
+        for protocol in ("classic", "consumer") if is_newest else ("classic",):
+            with Consumer(
+                bootstrap_servers=servers,
+                group_id=f"{name}-{protocol}",
+                group_protocol=protocol,
+                auto_offset_reset="earliest",
+                client_rack="r1",
+            ) as consumer:
+                consumer.subscribe([name])
+                while not consumer.poll(1.0):
+                    pass
+                consumer.commit()
+        admin.delete_groups([f"{name}-classic"])
+    if is_newest:
+        assert java_share_read(cluster, name, f"{name}-share") > 0
+
+
+def copies(cluster: KafkaCluster, topic: str, folder: Path) -> Iterator[Path]:
+    """Copies of the first segments of a topic's partitions that have records."""
+    for path in sorted(cluster.data_folder(1).glob(f"{topic}-*/*.log")):
+        if path.stat().st_size:
+            (folder / path.parent.name).mkdir(exist_ok=True)
+            yield Path(shutil.copy(path, folder / path.parent.name))
+
+
+@PROMISE
+def test_what_brokers_keep_in_internal_topics_is_shown_as_java_shows_it(
+    cluster: KafkaCluster, tmp_path: Path
+) -> None:
+    use_groups_and_transactions(cluster)
+    is_newest = cluster.version == KAFKA_VERSIONS[0]
+    # Those of 3.9.2 have another form for transactions, and it has no share groups.
+    for option in JAVA_OPTIONS if is_newest else ("offsets",):
+        shown = ""
+        for path in copies(cluster, TOPICS[option], tmp_path):
+            ours = our_dump(path, f"--{option}")
+            assert ours == java_dump(cluster.version, path, JAVA_OPTIONS[option])
+            shown += "".join(ours)
+        assert 'key: {"type":"' in shown
+        assert 'payload: {"version":"' in shown
+        assert "Error at offset" not in shown
+        assert ("payload: <DELETE>" in shown) or option != "offsets"
+
+
+# What they may write.
+
+
+class Maker:
+    """Makes messages with values at random."""
+
+    def __init__(self, seed: int) -> None:
+        self._random = random.Random(seed)
+
+    def message(self, kind: type[Structure], version: int) -> Any:
+        fields = {
+            name: self._value(kind, name, parameter.annotation, version)
+            for name, parameter in inspect.signature(kind).parameters.items()
+            if self._has(kind, name, version) and self._random.random() < 0.8
+        }
+        made: Any = kind(**fields)
+        if isinstance(made, GroupMetadataValue) and self._random.random() < 0.8:
+            made.protocol_type = "consumer"
+            for member in made.members:
+                member.subscription = self._protocol(ConsumerProtocolSubscription)
+                member.assignment = self._protocol(ConsumerProtocolAssignment)
+        return made
+
+    def _has(self, kind: type[Structure], name: str, version: int) -> bool:
+        place = f"{kind.__name__}.{name}"
+        return FIRST_VERSIONS.get(place, 0) <= version <= LAST_VERSIONS.get(place, version)
+
+    def _protocol(self, kind: type[DataMessage]) -> bytes:
+        if self._random.random() < 0.2:
+            return self._random.randbytes(self._random.randrange(12))
+        version = self._random.randint(0, kind.max_version)
+        return version.to_bytes(2, "big") + encoded(self.message(kind, version), version)
+
+    def _value(self, kind: type[Structure], name: str, annotation: str, version: int) -> object:
+        if annotation.endswith(" | None"):
+            if self._random.random() < 0.3:
+                return None
+            annotation = annotation.removesuffix(" | None")
+        if annotation.startswith("list["):
+            inner = annotation[5:-1]
+            number = self._random.randrange(3)
+            return [self._value(kind, name, inner, version) for _ in range(number)]
+        match annotation:
+            case "int":
+                return self._random.randrange(100)
+            case "bool":
+                return self._random.random() < 0.5
+            case "str":
+                return self._random.choice(TEXTS)
+            case "bytes":
+                is_id = name.endswith(("_id", "_ids"))
+                return self._random.randbytes(16 if is_id else self._random.randrange(5))
+        return self.message(getattr(inspect.getmodule(kind), annotation), version)
+
+
+def encoded(message: Structure, version: int) -> bytes:
+    out = bytearray()
+    message.write(out, version)
+    return bytes(out)
+
+
+def rows_of(option: str) -> Iterator[tuple[bytes, bytes | None]]:
+    """Keys and values of every kind, in every version; deletions, and kinds that are unknown."""
+    maker = Maker(SEED)
+    for number, key_kind in DECODERS[option].keys.items():
+        value_kind = DECODERS[option].values[number]
+        versions = range(value_kind.min_version, value_kind.max_version + 1)
+        for version in [*versions] * ROUNDS:
+            key = number.to_bytes(2, "big") + encoded(maker.message(key_kind, 0), 0)
+            value = maker.message(value_kind, version)
+            yield key, version.to_bytes(2, "big") + encoded(value, version)
+        yield key, None
+    yield (500).to_bytes(2, "big") + b"any", b"any"
+
+
+@PROMISE
+@pytest.mark.parametrize("option", JAVA_OPTIONS)
+def test_every_kind_in_every_version_is_shown_as_java_shows_it(option: str, tmp_path: Path) -> None:
+    offsets = count()
+    path = tmp_path / f"{0:020}.log"
+    rows = [(key, value) for key, value in rows_of(option)]
+    path.write_bytes(
+        b"".join(
+            bytes(build([(1_000, key, value, ())], base_offset=next(offsets)))
+            for key, value in rows
+        )
+    )
+    ours = our_dump(path, f"--{option}")
+    assert ours == java_dump(KAFKA_VERSIONS[0], path, JAVA_OPTIONS[option])
+    text = "\n".join(ours)
+    for number in DECODERS[option].keys:
+        assert f'key: {{"type":"{number}",' in text
+    assert f"key: Unknown record type 500 at offset {len(rows) - 1}, skipping.\n" in text
+    assert "Error" not in text
