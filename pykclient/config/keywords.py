@@ -130,11 +130,11 @@ class ClientSettings(TypedDict, total=False):
     it as serviceName in sasl_jaas_config, too. Default: None; a string, or None.
     """
     sasl_login_callback_handler_class: str | None
-    """Java's name of what fetches tokens, as its files have it. The address of the identity
-    server is enough here. Default: None; one of
-    org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginCallbackHandler,
-    org.apache.kafka.common.security.oauthbearer.secured.OAuthBearerLoginCallbackHandler, or
-    None.
+    """Java's name of what fetches tokens, as its files have it. For an identity server its
+    address is enough here; that of Amazon MSK signs with AWS credentials. Default: None; one
+    of org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginCallbackHandler,
+    org.apache.kafka.common.security.oauthbearer.secured.OAuthBearerLoginCallbackHandler,
+    software.amazon.msk.auth.iam.IAMOAuthBearerLoginCallbackHandler, or None.
     """
     sasl_login_connect_timeout_ms: int | None
     """How long it may take to connect to the identity server; None is 10 seconds, 0 is what is

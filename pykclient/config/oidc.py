@@ -47,6 +47,9 @@ LOGIN_HANDLERS: Final = (
 )
 """Java's name of what fetches tokens by OIDC, today's and the one before Kafka 3.7."""
 
+MSK_LOGIN_HANDLER: Final = "software.amazon.msk.auth.iam.IAMOAuthBearerLoginCallbackHandler"
+"""Java's name of what makes tokens of AWS credentials, for Amazon MSK."""
+
 _RETRIEVERS: Final = {
     f"{_PACKAGE}.DefaultJwtRetriever": "",
     f"{_PACKAGE}.ClientCredentialsJwtRetriever": CLIENT_CREDENTIALS,
@@ -155,10 +158,10 @@ class OidcConfig:
     """From which identity server tokens come, and how the client shows it who it is."""
 
     sasl_login_callback_handler_class = Setting(
-        optional(java_class(LOGIN_HANDLERS)),
+        optional(java_class((*LOGIN_HANDLERS, MSK_LOGIN_HANDLER))),
         None,
-        "Java's name of what fetches tokens, as its files have it. The address of the identity "
-        "server is enough here.",
+        "Java's name of what fetches tokens, as its files have it. For an identity server its "
+        "address is enough here; that of Amazon MSK signs with AWS credentials.",
     )
     sasl_oauthbearer_method = Setting(
         choice({"default": "default", "oidc": "oidc"}),

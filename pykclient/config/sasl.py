@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final
 
 from pykclient.config.jaas import parse_jaas
 from pykclient.config.kerberos import KerberosConfig
-from pykclient.config.oidc import OidcConfig
+from pykclient.config.oidc import MSK_LOGIN_HANDLER, OidcConfig
 from pykclient.config.setting import (
     LONG_MAX,
     Kind,
@@ -59,6 +59,8 @@ _LOGIN_MODULES: Final = {
 """The classes of Java that a login configuration is for."""
 
 _AWS_PROFILE: Final = "awsProfileName"
+_AWS_OPTIONS: Final = (_AWS_PROFILE, "awsStsRegion", "awsDebugCreds")
+"""The region is for a role that is assumed, and has no effect without one."""
 
 
 class MechanismNames:
@@ -244,20 +246,25 @@ class SaslConfig(OidcConfig, KerberosConfig):
 
     @property
     def aws_profile(self) -> str | None:
-        """Which profile of AWS's files has the credentials for AWS_MSK_IAM; None for the default.
+        """Which profile of AWS's files has the credentials for Amazon MSK; None for the default.
 
         Raises:
             ConfigError: sasl.jaas.config has options that are not built.
         """
         options = self.jaas_options
-        others = [name for name in options if name not in (_AWS_PROFILE, "awsDebugCreds")]
+        others = [name for name in options if name not in _AWS_OPTIONS]
         if others or options.get("awsDebugCreds", "false").lower() != "false":
             raise ConfigError(
-                f"sasl.jaas.config has {', '.join(others) or 'awsDebugCreds'}, and for "
-                f"{AWS_MSK_IAM} only {_AWS_PROFILE} is built. A role is assumed by a profile of "
+                f"sasl.jaas.config has {', '.join(others) or 'awsDebugCreds'}, and for Amazon MSK "
+                f"only {_AWS_PROFILE} is built. A role is assumed by a profile of "
                 f"~/.aws/config that has role_arn; name it in {_AWS_PROFILE}."
             )
         return options.get(_AWS_PROFILE)
+
+    @property
+    def has_aws_tokens(self) -> bool:
+        """Whether tokens are made of AWS credentials."""
+        return self.sasl_login_callback_handler_class == MSK_LOGIN_HANDLER
 
     @property
     def oidc(self) -> OidcTokenConfig | None:
@@ -281,6 +288,8 @@ class SaslConfig(OidcConfig, KerberosConfig):
         ]
         if self.is_oidc:
             sources.append("sasl.oauthbearer.token.endpoint.url")
+        if self.has_aws_tokens:
+            sources.append("sasl.login.callback.handler.class")
         if self.unsecured_token is not None:
             is_java = not self.enable_sasl_oauthbearer_unsecure_jwt
             sources.append(
@@ -321,6 +330,8 @@ class SaslConfig(OidcConfig, KerberosConfig):
             )
         if self.is_oidc:
             self.read_oidc(self.jaas_options)
+        if self.has_aws_tokens:
+            _ = self.aws_profile
 
 
 def _user_of(options: dict[str, str]) -> tuple[str, Password]:

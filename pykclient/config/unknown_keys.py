@@ -61,15 +61,18 @@ _SECURITY: Final = _harmless(
     """
 )
 
-_MSK_HANDLER: Final = "software.amazon.msk.auth.iam.IAMClientCallbackHandler"
-"""What Java needs beside sasl.mechanism=AWS_MSK_IAM, which is enough here."""
+_MSK_HANDLERS: Final = (
+    "software.amazon.msk.auth.iam.IAMClientCallbackHandler",
+    "software.amazon.msk.auth.iam.IAMOAuthBearerLoginCallbackHandler",
+)
+"""What Java needs for Amazon MSK beside the mechanism, or the class that makes tokens."""
 
 UNSUPPORTED: Final[tuple[Unsupported, ...]] = (
     Unsupported(
         EVERY_CLIENT,
         "It belongs to a part of TLS or SASL that is not built: there are TLS, and the mechanisms "
         "PLAIN, SCRAM, OAUTHBEARER, AWS_MSK_IAM and GSSAPI.",
-        {**_SECURITY, "sasl_client_callback_handler_class": ("", _MSK_HANDLER)},
+        {**_SECURITY, "sasl_client_callback_handler_class": ("", *_MSK_HANDLERS)},
     ),
     Unsupported(
         EVERY_CLIENT,

@@ -52,7 +52,7 @@ def secured_like(config: AdminConfig, service: str) -> FakeKafka:
         security = ClusterSecurity(
             listeners=(config.security_protocol,), mechanisms=(config.sasl_mechanism,)
         )
-    elif config.sasl_mechanism == "AWS_MSK_IAM":
+    elif config.sasl_mechanism == "AWS_MSK_IAM" or config.has_aws_tokens:
         security = ClusterSecurity(
             listeners=(config.security_protocol,),
             mechanisms=(config.sasl_mechanism,),

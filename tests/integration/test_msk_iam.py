@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import json
 import logging
 import sys
@@ -18,7 +19,16 @@ from pykclient import Admin, Producer
 from pykclient.admin.config import AdminConfig
 from pykclient.config.setting import Password
 from pykclient.errors import AuthenticationError, ConfigError
-from pykclient.network.sasl.msk_iam import AwsCredentials, AwsSigner, MskIam, payload, region_of
+from pykclient.network.sasl.login import token_source
+from pykclient.network.sasl.msk_iam import (
+    AwsCredentials,
+    AwsSigner,
+    MskIam,
+    payload,
+    region_of,
+    token,
+)
+from pykclient.network.sasl.token import check_token, wall_ms
 from pykclient.testing import ClusterSecurity, FakeKafka
 
 if TYPE_CHECKING:
@@ -62,22 +72,65 @@ def profile(name: str) -> str:
 
 
 @SIGNS
-@pytest.mark.parametrize("token", [None, "canary+session/token=="])
+@pytest.mark.parametrize("session", [None, "canary+session/token=="])
 def test_what_is_signed_is_what_botocore_signs(
-    monkeypatch: pytest.MonkeyPatch, token: str | None
+    monkeypatch: pytest.MonkeyPatch, session: str | None
 ) -> None:
-    hidden = None if token is None else Password(token)
+    hidden = None if session is None else Password(session)
     credentials = AwsCredentials(KEY_ID, Password(SECRET), hidden, "eu-west-1")
     sent = json.loads(payload(credentials, HOST, NOW))
     monkeypatch.setattr(botocore.auth, "get_current_datetime", lambda: NOW)
     request = AWSRequest("GET", f"https://{HOST}/?Action=kafka-cluster%3AConnect")
     botocore.auth.SigV4QueryAuth(
-        Credentials(KEY_ID, SECRET, token), "kafka-cluster", "eu-west-1", expires=900
+        Credentials(KEY_ID, SECRET, session), "kafka-cluster", "eu-west-1", expires=900
     ).add_auth(request)
     signed = {name.lower(): value for name, value in parse_qsl(urlsplit(request.url).query)}
     assert sent.pop("user-agent").startswith("pykclient/")
     assert sent == {"version": "2020_10_22", "host": HOST, **signed}
     assert "canary" not in repr(credentials)
+
+
+@SIGNS
+def test_a_token_is_the_address_that_botocore_signs(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(botocore.auth, "get_current_datetime", lambda: NOW)
+    credentials = AwsCredentials(KEY_ID, Password(SECRET), Password("t+/="), "eu-west-1")
+    found = token(credentials, NOW)
+    address = base64.urlsafe_b64decode(found.value.value + "==").decode()
+    request = AWSRequest(
+        "GET", "https://kafka.eu-west-1.amazonaws.com/?Action=kafka-cluster%3AConnect"
+    )
+    botocore.auth.SigV4QueryAuth(
+        Credentials(KEY_ID, SECRET, "t+/="), "kafka-cluster", "eu-west-1", expires=900
+    ).add_auth(request)
+    theirs, ours = urlsplit(request.url), urlsplit(address)
+    assert (ours.scheme, ours.netloc, ours.path) == (theirs.scheme, theirs.netloc, theirs.path)
+    parameters = dict(parse_qsl(ours.query))
+    assert parameters.pop("User-Agent").startswith("pykclient/")
+    assert parameters == dict(parse_qsl(theirs.query))
+    assert found.expires_ms == (NOW.timestamp() + 900) * 1000
+    assert found.principal == KEY_ID
+
+
+@SIGNS
+def test_tokens_of_aws_are_those_of_javas_class_for_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    handler = "software.amazon.msk.auth.iam.IAMOAuthBearerLoginCallbackHandler"
+    module = "org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginModule"
+    settings = {
+        "bootstrap.servers": f"{HOST.replace('eu-west-1', 'us-east-2')}:9098",
+        "security.protocol": "SASL_SSL",
+        "sasl.mechanism": "OAUTHBEARER",
+        "sasl.jaas.config": f'{module} required awsStsRegion="us-west-1";',
+        "sasl.login.callback.handler.class": handler,
+        "sasl.client.callback.handler.class": handler,
+    }
+    source = token_source(AdminConfig.from_settings(settings))
+    made = source.fetch()
+    check_token(made, wall_ms())
+    assert b"/us-east-2/" in base64.urlsafe_b64decode(made.value.value + "==").replace(b"%2F", b"/")
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "AKIDNEW")
+    assert source.fetch().principal == "AKIDNEW"
+    with pytest.raises(ConfigError, match="are sources of the same token"):
+        AdminConfig.from_settings({**settings, "oauth_cb": print})
 
 
 @pytest.mark.parametrize(
@@ -108,6 +161,9 @@ def test_credentials_come_from_environment_and_profiles(
     other = signer(sasl_jaas_config=profile("other")).credentials(HOST)
     assert (other.key_id, other.session_token) == ("AKIDOTHER", Password("t"))
     monkeypatch.delenv("AWS_DEFAULT_REGION")
+    monkeypatch.setenv("AWS_REGION", "sa-east-1")
+    assert signer().credentials("h").region == "sa-east-1"
+    monkeypatch.delenv("AWS_REGION")
     with pytest.raises(AuthenticationError, match=r"neither in the broker's name 'h'.*AWS_DEFAULT"):
         signer().credentials("h")
 
@@ -205,6 +261,30 @@ def test_a_client_writes_by_signature_and_a_wrong_key_is_refused(
         monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", SECRET)
         admin.list_topics()
     assert "canary" not in caplog.text
+
+
+@SIGNS
+def test_a_client_writes_by_a_token_and_a_wrong_key_is_refused(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    security = ClusterSecurity(
+        listeners=("SASL_PLAINTEXT",), mechanisms=("OAUTHBEARER",), users={KEY_ID: SECRET}
+    )
+    with FakeKafka(security=security) as fake:
+        settings: dict[str, Any] = {
+            "bootstrap_servers": fake.bootstrap_servers,
+            "security_protocol": "SASL_PLAINTEXT",
+            "sasl_mechanism": "OAUTHBEARER",
+            "sasl_login_callback_handler_class": "IAMOAuthBearerLoginCallbackHandler",
+        }
+        with Admin(settings) as admin:
+            admin.list_topics()
+        monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "canary-other")
+        with Admin(settings) as admin:
+            with pytest.raises(AuthenticationError, match="Access denied"):
+                admin.list_topics()
+            monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", SECRET)
+            admin.list_topics()
 
 
 def test_a_signature_that_has_expired_is_refused(

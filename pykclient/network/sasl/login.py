@@ -66,6 +66,10 @@ def token_source(config: ClientConfig) -> TokenSource:
         from pykclient.network.sasl.oidc import oidc_source
 
         return oidc_source(config)
+    if config.has_aws_tokens:
+        from pykclient.network.sasl.msk_iam import AwsTokens
+
+        return AwsTokens(config)
     content = config.unsecured_token
     assert content is not None, "checked when the config was made"
     return UnsecuredTokens(content, config.token_sources[0])

@@ -1,14 +1,16 @@
 """AWS_MSK_IAM: a request that is signed with AWS credentials, for clusters of Amazon MSK.
 
-Nothing is sent to AWS: the broker verifies the signature. The package botocore finds the
-credentials, which may take a request to an instance's metadata or to a container's agent, so the
-mechanism is not quick; what they sign is computed here, since botocore logs it. The credentials
-are kept for all connections of a client, until a broker has refused them.
+The same request is a token of OAUTHBEARER, as an address with its signature. Nothing is sent to
+AWS: the broker verifies the signature. The package botocore finds the credentials, which may
+take a request to an instance's metadata or to a container's agent, so the mechanism is not quick;
+what they sign is computed here, since botocore logs it. The credentials are kept for all
+connections of a client, until a broker has refused them.
 
 Owner: the authenticator has the signer; a mechanism is the connection's, on a thread of the
 background.
 Source: AWS Signature Version 4 (query parameters); the description of the mechanism in
-``aws-msk-iam-auth``, whose class for this is ``IAMSaslClient``.
+``aws-msk-iam-auth``, whose classes for this are ``IAMSaslClient`` and
+``IAMOAuthBearerLoginCallbackHandler``.
 """
 
 from __future__ import annotations
@@ -16,7 +18,9 @@ from __future__ import annotations
 import hashlib
 import hmac
 import json
+import os
 import re
+from base64 import urlsafe_b64encode
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from urllib.parse import quote
@@ -26,6 +30,7 @@ from pykclient.config.setting import Password
 from pykclient.errors import AuthenticationError, ConfigError, KafkaError
 from pykclient.errors.base import describe_cause
 from pykclient.network.sasl.mechanism import SaslMechanism
+from pykclient.network.sasl.token import OAuthToken
 from pykclient.version import __version__
 
 if TYPE_CHECKING:
@@ -38,6 +43,7 @@ EXPIRES_S: Final = 900
 """How long a signature is valid."""
 
 ALGORITHM: Final = "AWS4-HMAC-SHA256"
+_USER_AGENT: Final = f"pykclient/{__version__}"
 _SERVICE: Final = "kafka-cluster"
 _ACTION: Final = "kafka-cluster:Connect"
 _REGION: Final = re.compile(r"\.kafka(?:-serverless)?\.([a-z0-9-]+)\.amazonaws\.com")
@@ -64,8 +70,8 @@ class AwsSigner:
             import botocore.session as found
         except ImportError:
             raise ConfigError(
-                f"sasl_mechanism={AWS_MSK_IAM} finds AWS credentials with the package botocore: "
-                f"pip install 'pykclient[msk-iam]'."
+                "Authentication at Amazon MSK finds AWS credentials with the package botocore: "
+                "pip install 'pykclient[msk-iam]'."
             ) from None
         self._botocore = found
         self._profile = config.aws_profile
@@ -106,7 +112,11 @@ class AwsSigner:
                 f"{session.get_config_variable('config_file')}, and for a role of the container "
                 f"or of the instance"
             )
-        region = region_of(host) or session.get_config_variable("region")
+        region = (
+            region_of(host)
+            or session.get_config_variable("region")
+            or os.environ.get("AWS_REGION")  # of containers, and of Java's chain; not botocore's
+        )
         if not region:
             raise AuthenticationError(
                 f"the region is neither in the broker's name {host!r} nor in the environment; set "
@@ -115,6 +125,25 @@ class AwsSigner:
         frozen = credentials.get_frozen_credentials()
         token = None if frozen.token is None else Password(frozen.token)
         return AwsCredentials(frozen.access_key, Password(frozen.secret_key), token, region)
+
+
+class AwsTokens:
+    """Tokens of OAUTHBEARER, which are made of AWS credentials.
+
+    Raises:
+        ConfigError: the package botocore is missing.
+    """
+
+    name = "AWS credentials"
+
+    def __init__(self, config: ClientConfig) -> None:
+        self._signer = AwsSigner(config)
+        self._host = config.bootstrap_servers[0][0]
+
+    def fetch(self) -> OAuthToken:
+        # Each is good for a quarter of an hour; the next one is of the credentials of then.
+        self._signer.forget()
+        return token(self._signer.credentials(self._host), datetime.now(UTC))
 
 
 class MskIam(SaslMechanism):
@@ -146,6 +175,28 @@ class MskIam(SaslMechanism):
 
 def payload(credentials: AwsCredentials, host: str, now: datetime) -> bytes:
     """Return what the client sends: a signed request to connect, as JSON."""
+    signed = signed_parameters(credentials, host, now)
+    return json.dumps(
+        {
+            "version": VERSION,
+            "host": host,
+            "user-agent": _USER_AGENT,
+            **{name.lower(): value for name, value in signed.items()},
+        }
+    ).encode()
+
+
+def token(credentials: AwsCredentials, now: datetime) -> OAuthToken:
+    """Return a token of OAUTHBEARER: the address of a signed request, as base64."""
+    host = f"kafka.{credentials.region}.amazonaws.com"
+    query = _query({**signed_parameters(credentials, host, now), "User-Agent": _USER_AGENT})
+    text = Password(urlsafe_b64encode(f"https://{host}/?{query}".encode()).decode().rstrip("="))
+    expires_ms = int((now.timestamp() + EXPIRES_S) * 1000)
+    return OAuthToken(text, expires_ms, credentials.key_id)
+
+
+def signed_parameters(credentials: AwsCredentials, host: str, now: datetime) -> dict[str, str]:
+    """Return the parameters of a request to connect, the signature last."""
     signed = {
         "Action": _ACTION,
         "X-Amz-Algorithm": ALGORITHM,
@@ -156,25 +207,15 @@ def payload(credentials: AwsCredentials, host: str, now: datetime) -> bytes:
     }
     if credentials.session_token is not None:
         signed["X-Amz-Security-Token"] = credentials.session_token.value
-    return json.dumps(
-        {
-            "version": VERSION,
-            "host": host,
-            "user-agent": f"pykclient/{__version__}",
-            **{name.lower(): value for name, value in signed.items()},
-            "x-amz-signature": signature(signed, host, credentials, now),
-        }
-    ).encode()
+    signed["X-Amz-Signature"] = signature(signed, host, credentials, now)
+    return signed
 
 
 def signature(
     parameters: dict[str, str], host: str, credentials: AwsCredentials, now: datetime
 ) -> str:
     """Return the signature of a request without a body for `https://host/` and its parameters."""
-    query = "&".join(
-        f"{quote(name, safe='-_.~')}={quote(value, safe='-_.~')}"
-        for name, value in sorted(parameters.items())
-    )
+    query = _query(dict(sorted(parameters.items())))
     request = "\n".join(("GET", "/", query, f"host:{host}", "", "host", _sha256("")))
     scope = _scope(credentials.region, now)
     text = "\n".join((ALGORITHM, now.strftime("%Y%m%dT%H%M%SZ"), scope, _sha256(request)))
@@ -188,6 +229,13 @@ def region_of(host: str) -> str:
     """Return the region in a broker's name; empty where it has none."""
     found = _REGION.search(host)
     return found[1] if found else ""
+
+
+def _query(parameters: dict[str, str]) -> str:
+    return "&".join(
+        f"{quote(name, safe='-_.~')}={quote(value, safe='-_.~')}"
+        for name, value in parameters.items()
+    )
 
 
 def _scope(region: str, now: datetime) -> str:

@@ -20,7 +20,7 @@ from base64 import b64decode, b64encode, urlsafe_b64decode
 from datetime import UTC, datetime
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final, Protocol, TypeGuard
-from urllib.parse import quote, urlencode
+from urllib.parse import parse_qsl, quote, urlencode, urlsplit
 
 from pykclient.errors.base import UsageError
 
@@ -244,9 +244,13 @@ class ScramExchange:
 
 
 class BearerExchange:
-    """OAUTHBEARER: takes any token without a signature that is complete and has not expired."""
+    """OAUTHBEARER: takes any token without a signature that is complete and has not expired.
 
-    def __init__(self) -> None:
+    It takes those of AWS credentials, too, whose users are ids of keys.
+    """
+
+    def __init__(self, users: Users) -> None:
+        self._users = users
         self.user: str | None = None
         self.expires_ms: int | None = None
         self._error: str | None = None
@@ -257,7 +261,7 @@ class BearerExchange:
         found = _BEARER.fullmatch(response.decode(errors="replace"))
         if found is None:
             raise SaslRefusal
-        token = _claims(found["token"])
+        token = _claims(found["token"]) or _signed_claims(found["token"], self._users, wall_ms)
         if token is None or not _is_valid(token, wall_ms):
             self._error = json.dumps({"status": "invalid_token"}, separators=(",", ":"))
             return self._error.encode()
@@ -284,44 +288,18 @@ class MskIamExchange:
 
     def evaluate(self, response: bytes, wall_ms: int) -> bytes:
         request = _object(response)
-        credential = request.get("x-amz-credential", "").split("/")
-        if request.get("version") != _MSK_VERSION or len(credential) != 5:
+        if request.get("version") != _MSK_VERSION:
             raise SaslRefusal("Invalid request")
-        user, *scope = credential
-        signed_ms = _signed_ms(request.get("x-amz-date", ""))
-        if not 0 <= wall_ms - signed_ms + _CLOCK_MS < _SIGNATURE_MS:
-            raise SaslRefusal("Signature expired")
-        expected = self._signature(request, user, scope)
-        if not hmac.compare_digest(expected, request.get("x-amz-signature", "")):
-            raise SaslRefusal("Access denied")
-        self.user = user
+        self.user = _signing_user(request, self._users, wall_ms)
         answer = {"version": _MSK_VERSION, "request-id": secrets.token_hex(_NONCE_BYTES)}
         return json.dumps(answer).encode()
-
-    def _signature(self, request: Mapping[str, str], user: str, scope: Sequence[str]) -> str:
-        names = {name.lower(): name for name in _SIGNED}
-        query = urlencode(
-            [
-                (names[name], request[name])
-                for name in sorted(names, key=lambda name: names[name])
-                if name in request
-            ],
-            quote_via=quote,
-            safe="-_.~",
-        )
-        empty = hashlib.sha256().hexdigest()
-        canonical = f"GET\n/\n{query}\nhost:{request.get('host')}\n\nhost\n{empty}"
-        digest = hashlib.sha256(canonical.encode()).hexdigest()
-        date = request.get("x-amz-date")
-        text = f"AWS4-HMAC-SHA256\n{date}\n{'/'.join(scope)}\n{digest}"
-        return self._users.sign_v4(user, scope, text)
 
 
 EXCHANGES: Final[Mapping[str, Callable[[Users], Exchange]]] = {
     "PLAIN": PlainExchange,
     "SCRAM-SHA-256": lambda users: ScramExchange("SCRAM-SHA-256", users),
     "SCRAM-SHA-512": lambda users: ScramExchange("SCRAM-SHA-512", users),
-    "OAUTHBEARER": lambda _: BearerExchange(),
+    "OAUTHBEARER": BearerExchange,
     "AWS_MSK_IAM": MskIamExchange,
 }
 """How each mechanism that fake brokers have begins."""
@@ -346,6 +324,48 @@ def _decoded(text: str) -> bytes:
         return b64decode(text, validate=True)
     except ValueError:
         raise SaslRefusal from None
+
+
+def _signing_user(request: Mapping[str, str], users: Users, wall_ms: int) -> str:
+    """Whose secret key has signed a request. Raises `SaslRefusal`."""
+    credential = request.get("x-amz-credential", "").split("/")
+    if len(credential) != 5:
+        raise SaslRefusal("Invalid request")
+    user, *scope = credential
+    signed_ms = _signed_ms(request.get("x-amz-date", ""))
+    if not 0 <= wall_ms - signed_ms + _CLOCK_MS < _SIGNATURE_MS:
+        raise SaslRefusal("Signature expired")
+    query = urlencode(
+        [(name, request[name.lower()]) for name in sorted(_SIGNED) if name.lower() in request],
+        quote_via=quote,
+        safe="-_.~",
+    )
+    empty = hashlib.sha256().hexdigest()
+    canonical = f"GET\n/\n{query}\nhost:{request.get('host')}\n\nhost\n{empty}"
+    digest = hashlib.sha256(canonical.encode()).hexdigest()
+    text = f"AWS4-HMAC-SHA256\n{request.get('x-amz-date')}\n{'/'.join(scope)}\n{digest}"
+    expected = users.sign_v4(user, scope, text)
+    if not hmac.compare_digest(expected.encode(), request.get("x-amz-signature", "").encode()):
+        raise SaslRefusal("Access denied")
+    return user
+
+
+def _signed_claims(token: str, users: Users, wall_ms: int) -> dict[str, Any] | None:
+    """The claims of a token of AWS credentials, a signed address; None where it is no such token.
+
+    Raises:
+        SaslRefusal: its signature is not of a user.
+    """
+    try:
+        address = urlsplit(urlsafe_b64decode(token + "=" * (-len(token) % 4)).decode())
+    except ValueError:
+        return None
+    if address.scheme != "https" or not address.query:
+        return None
+    request = {name.lower(): value for name, value in parse_qsl(address.query)}
+    user = _signing_user({**request, "host": address.netloc}, users, wall_ms)
+    expires_ms = _signed_ms(request["x-amz-date"]) + _SIGNATURE_MS
+    return {"sub": user, "exp": expires_ms / 1000}
 
 
 def _object(text: bytes) -> dict[str, str]:
