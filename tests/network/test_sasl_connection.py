@@ -258,6 +258,34 @@ def test_what_fails_while_a_client_authenticates_again_is_named_and_may_be_sent_
     assert not peer.requests
 
 
+@pytest.mark.parametrize(
+    ("lifetime_ms", "least_ms", "most_ms"),
+    [
+        (1, 1_000, 1_000),
+        (1_100, 1_000, 1_045),
+        (SESSION_MS, SESSION_MS * 85 // 100, SESSION_MS * 95 // 100),
+    ],
+)
+def test_whatever_lifetime_a_broker_grants_a_client_authenticates_once_a_second_at_most(
+    lifetime_ms: int, least_ms: int, most_ms: int
+) -> None:
+    secured = network()
+    peer = secured.connect(session_ms=lifetime_ms)
+    secured.turn(least_ms - 1)
+    assert not peer.requests
+    secured.turn(most_ms - least_ms + 1)
+    assert kinds(peer) == [SaslHandshakeRequest]
+
+
+@pytest.mark.parametrize("lifetime_ms", [0, -1, -(2**63), 2**63 - 1])
+def test_a_session_without_an_end_is_not_renewed(lifetime_ms: int) -> None:
+    secured = network()
+    peer = secured.connect(session_ms=lifetime_ms)
+    secured.turn(500_000)
+    assert not peer.requests
+    assert not peer.is_closed()
+
+
 # Brokers that refuse.
 
 
