@@ -37,7 +37,7 @@ pytestmark = pytest.mark.promise(
 SERVICES = ("service.py", "ship_orders.py", "measure.py", "bill_orders.py", "charge_orders.py")
 SCRIPTS = (
     *("create_orders.py", "place_orders.py", "orders_table.py"),
-    *("load_lines.py", "urgent_orders.py"),
+    *("load_lines.py", "urgent_orders.py", "topic_settings.py"),
     *("set_up.py", "lag.py", "archive_orders.py", "send_csv.py", "keys_of_librdkafka.py"),
     *("workers.py", "mailer.py", "ledger.py", "archive.py", "watcher.py", "to_the_end.py"),
     *("versioned.py", "lags.py", "orders_of_an_hour.py", "keep_longer.py", "grow.py"),
