@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from pykclient.records.builder import RecordBatchBuilder
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Iterator
 
     from pykclient.protocol.message import DataMessage
     from pykclient.testing.fake.topics import Partition
@@ -58,3 +58,13 @@ def append_records(
     partition.log.append_unnumbered(
         bytes(data), leader_epoch=partition.leader_epoch, now_ms=wall_ms
     )
+
+
+def records_of(partition: Partition) -> Iterator[CoordinatorRecord]:
+    """All records that were written to a partition, in order; markers are left out."""
+    for batch in partition.log.batches():
+        if batch.is_control or not batch.record_count:
+            continue
+        columns = batch.records()
+        for key, value in zip(columns.keys, columns.values, strict=True):
+            yield CoordinatorRecord(key or b"", value)

@@ -172,6 +172,9 @@ class DataDirectory(Storage):
                 cluster.groups.put(ClassicGroup(group, cluster.groups))
                 for partition, committed in offsets.items():
                     cluster.groups.offsets(group).commit(partition, committed, cluster.now_ms)
+            for group in cluster.load_coordinators():
+                if cluster.groups.find(group) is None:
+                    cluster.groups.put(ClassicGroup(group, cluster.groups))
         self._kept = _Kept()
 
     def _restore_topic(self, cluster: ClusterState, name: str, topic: _KeptTopic) -> None:

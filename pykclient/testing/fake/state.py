@@ -496,6 +496,18 @@ class ClusterState:
             topic = self.create_topic(OFFSETS_TOPIC, partition_count, config=COMPACTED)
         return topic
 
+    def load_coordinators(self) -> list[str]:
+        """Have what coordinators wrote in an earlier run; the groups with offsets in transactions.
+
+        No effect where there was none.
+        """
+        groups: list[str] = []
+        if OFFSETS_TOPIC in self.topics:
+            groups = self.groups.load(self._now_ms)
+        if STATE_TOPIC in self.topics:
+            self.transactions.load(self._now_ms)
+        return groups
+
     def _state_topic(self) -> Topic:
         topic = self.topics.get(STATE_TOPIC)
         if topic is None:

@@ -18,7 +18,7 @@ from uuid import UUID
 from pykclient.errors.broker import InvalidGroupIdError, NotCoordinatorError
 from pykclient.testing.fake.coordinator_log import append_records
 from pykclient.testing.fake.groups.group import GroupSnapshot
-from pykclient.testing.fake.groups.offset_records import offset_record
+from pykclient.testing.fake.groups.offset_records import held_offsets, offset_record
 from pykclient.testing.fake.groups.offsets import GroupOffsets
 from pykclient.testing.fake.topics import NO_LEADER
 
@@ -212,6 +212,19 @@ class GroupRegistry:
             records = [offset_record(name, *each, wall_ms) for each in offsets.items()]
             append_records(partition, records, wall_ms)
             self._on_append(partition, now_ms)
+
+    def load(self, now_ms: int) -> list[str]:
+        """Take the offsets of transactions that were open when an earlier run ended; their groups.
+
+        What was committed is kept beside the log.
+        """
+        names: dict[str, None] = {}
+        for partition in self._offsets_topic().partitions:
+            for name, producer_id, offsets in held_offsets(partition):
+                names[name] = None
+                for place_of_offset, committed in offsets.items():
+                    self.offsets(name).hold(producer_id, place_of_offset, committed, now_ms)
+        return list(names)
 
     def on_marker(self, producer_id: int, partition: Partition, *, is_commit: bool) -> None:
         """A partition of Kafka's own topic has the marker that ends a producer's transaction.

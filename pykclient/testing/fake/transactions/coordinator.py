@@ -23,7 +23,7 @@ from pykclient.errors.broker import (
     NotCoordinatorError,
     TransactionAbortableError,
 )
-from pykclient.testing.fake.coordinator_log import append_records
+from pykclient.testing.fake.coordinator_log import append_records, records_of
 from pykclient.testing.fake.groups.registry import OFFSETS_TOPIC, place
 from pykclient.testing.fake.log import Refused
 from pykclient.testing.fake.topics import NO_LEADER
@@ -33,7 +33,12 @@ from pykclient.testing.fake.transactions.metadata import (
     TransactionMetadata,
     TransactionState,
 )
-from pykclient.testing.fake.transactions.state_log import STATE_TOPIC, state_record
+from pykclient.testing.fake.transactions.state_log import (
+    STATE_TOPIC,
+    read_state,
+    state_record,
+    transactional_id_of,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -344,6 +349,20 @@ class TransactionCoordinator:
             is_here = self.partition(name) is partition
             if is_here and metadata.state is TransactionState.ONGOING:
                 self._watch_time(metadata, now_ms)
+
+    def load(self, now_ms: int) -> None:
+        """Go on where the logs of an earlier run end."""
+        for partition in self._state_topic().partitions:
+            for key, value in records_of(partition):
+                name = transactional_id_of(key)
+                if value is None:
+                    self._known.pop(name, None)
+                else:
+                    self._known[name] = read_state(name, value, self._new_producer_id)
+        for metadata in self._known.values():
+            if metadata.state is TransactionState.ONGOING:
+                self._watch_time(metadata, now_ms)
+        self._mark_all(now_ms)
 
     def on_topic_deleted(self, now_ms: int) -> None:
         """A topic is gone: no marker waits for it."""

@@ -113,7 +113,7 @@ class TransactionMetadata:
         self.updated_ms = wall_ms
         self.version = 0
         """The version of transactions that the client spoke last, as far as it is known."""
-        self._new_producer_id = new_producer_id
+        self.new_producer_id = new_producer_id
 
     @property
     def is_prepared(self) -> bool:
@@ -153,7 +153,7 @@ class TransactionMetadata:
         has_current = expected is None or expected.epoch == epoch
         if epoch >= EPOCH_MAX and has_current:
             self.previous_producer_id = id_
-            self.producer = ProducerIdentity(self._new_producer_id(), 0)
+            self.producer = ProducerIdentity(self.new_producer_id(), 0)
             self.last_epoch = epoch if is_recovery else NO_EPOCH
         elif epoch == NO_EPOCH or has_current:
             self.previous_producer_id = id_
@@ -240,7 +240,7 @@ class TransactionMetadata:
         self.version = version
         if version >= BUMPING_VERSION:
             if self.producer.epoch >= EPOCH_MAX:
-                self.next_producer_id = self._new_producer_id()
+                self.next_producer_id = self.new_producer_id()
             self._bump()
         if self.state is not _ONGOING:
             self.started_ms = wall_ms

@@ -13,11 +13,18 @@ from pykclient.protocol.messages.transaction_records import (
     TransactionLogKey,
     TransactionLogValue,
 )
-from pykclient.testing.fake.coordinator_log import CoordinatorRecord, encode
-from pykclient.testing.fake.transactions.metadata import NO_ID, TransactionState
+from pykclient.protocol.reader import Reader
+from pykclient.testing.fake.coordinator_log import VERSION_BYTES, CoordinatorRecord, encode
+from pykclient.testing.fake.transactions.metadata import (
+    NO_ID,
+    ProducerIdentity,
+    TransactionMetadata,
+    TransactionState,
+)
+from pykclient.types import TopicPartition
 
 if TYPE_CHECKING:
-    from pykclient.testing.fake.transactions.metadata import TransactionMetadata
+    from collections.abc import Callable
 
 STATE_TOPIC: Final = "__transaction_state"
 _KEY_VERSION: Final = 0
@@ -51,3 +58,33 @@ def state_record(metadata: TransactionMetadata, value_version: int) -> Coordinat
         client_transaction_version=metadata.version if is_flexible else 0,
     )
     return CoordinatorRecord(key, encode(value, value_version))
+
+
+def transactional_id_of(key: bytes) -> str:
+    """The transactional id of a record's key."""
+    return TransactionLogKey.read(Reader(key[VERSION_BYTES:]), _KEY_VERSION).transactional_id
+
+
+def read_state(
+    transactional_id: str, data: bytes, new_producer_id: Callable[[], int]
+) -> TransactionMetadata:
+    """What a record's value says of a transactional id; the epoch before is not in it."""
+    version = int.from_bytes(data[:VERSION_BYTES], "big")
+    value = TransactionLogValue.read(Reader(data[VERSION_BYTES:]), version)
+    metadata = TransactionMetadata(
+        transactional_id, lambda: value.producer_id, value.transaction_last_update_timestamp_ms
+    )
+    metadata.new_producer_id = new_producer_id
+    metadata.producer = ProducerIdentity(value.producer_id, value.producer_epoch)
+    metadata.previous_producer_id = value.previous_producer_id
+    metadata.next_producer_id = value.next_producer_id
+    metadata.timeout_ms = value.transaction_timeout_ms
+    metadata.state = list(TransactionState)[value.transaction_status]
+    metadata.started_ms = value.transaction_start_timestamp_ms
+    metadata.version = value.client_transaction_version
+    metadata.partitions = {
+        TopicPartition(each.topic, number): None
+        for each in value.transaction_partitions or ()
+        for number in each.partition_ids
+    }
+    return metadata

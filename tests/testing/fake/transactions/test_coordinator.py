@@ -6,6 +6,9 @@ What a coordinator responds in good times is held against Kafka's in
 
 from __future__ import annotations
 
+import contextlib
+from typing import TYPE_CHECKING
+
 import pytest
 
 from pykclient.errors import ConfigError, UsageError
@@ -37,8 +40,15 @@ from pykclient.protocol.messages.transaction_records import (
     TransactionLogKey,
     TransactionLogValue,
 )
+from pykclient.protocol.messages.txn_offset_commit import (
+    TxnOffsetCommitRequest,
+    TxnOffsetCommitRequestPartition,
+    TxnOffsetCommitRequestTopic,
+    TxnOffsetCommitResponse,
+)
 from pykclient.protocol.reader import Reader
 from pykclient.testing import FakeCluster, TransactionSettings
+from pykclient.testing.fake.data_directory import DataDirectory
 from pykclient.testing.fake.transactions.metadata import (
     EPOCH_MAX,
     ProducerIdentity,
@@ -46,6 +56,10 @@ from pykclient.testing.fake.transactions.metadata import (
 )
 from pykclient.types import TopicPartition
 from tests.testing.fake.requests import batch_of, coordinator_id, response_to
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
 
 NAME = "payments"
 TIMEOUT_MS = 1_000
@@ -266,6 +280,61 @@ def test_without_a_coordinator_nothing_ends_and_nothing_begins() -> None:
     cluster.start_broker(1)
     cluster.advance(cluster.now_ms)
     assert state(cluster) is TransactionState.COMPLETE_ABORT
+
+
+def test_transactions_go_on_after_a_restart(tmp_path: Path) -> None:
+    """One that was open is committed, with its offsets; one whose end was prepared is complete."""
+    with restarted(tmp_path) as cluster:
+        with_topic(cluster)
+        first = producer(cluster)
+        write(cluster, first)
+        hold_offset(cluster, first)
+        other = cluster.transactions.initialize("other", None, 1_000, 0)
+        assert isinstance(other, ProducerIdentity)
+        partitions = [TopicPartition("t", 1)]
+        cluster.transactions.add("other", other, partitions, version=2, now_ms=0)
+        cluster.stall_markers()
+        cluster.transactions.end("other", other, 2, 0, is_commit=True)
+    with restarted(tmp_path) as cluster:
+        found = cluster.transactions.find("other")
+        assert found is not None
+        assert found.state is TransactionState.COMPLETE_COMMIT
+        assert (state(cluster), ends(cluster)) == (TransactionState.ONGOING, (1, 0))
+        assert cluster.group("g").offsets == {}
+        assert write(cluster, first, 1) == 0
+        second = end(cluster, first)
+        assert second == first._replace(epoch=1)
+        assert cluster.group("g").offsets[PARTITION].offset == 5
+        assert ends(cluster) == (3, 3)
+        write(cluster, second)
+    with restarted(tmp_path) as cluster:
+        cluster.advance(TIMEOUT_MS)
+        assert state(cluster) is TransactionState.COMPLETE_ABORT, "its time goes on"
+        assert cluster.group("g").offsets[PARTITION].offset == 5
+
+
+@contextlib.contextmanager
+def restarted(folder: Path) -> Iterator[FakeCluster]:
+    """One broker with what is kept in a folder."""
+    directory = DataDirectory(folder)
+    try:
+        cluster = FakeCluster(1, storage=directory)
+        directory.restore(cluster)
+        yield cluster
+    finally:
+        directory.close()
+
+
+def hold_offset(cluster: FakeCluster, identity: ProducerIdentity) -> None:
+    """TxnOffsetCommit of offset 5 in group ``g``."""
+    offset = TxnOffsetCommitRequestPartition(0, 5)
+    request = TxnOffsetCommitRequest(
+        NAME, "g", *identity, topics=[TxnOffsetCommitRequestTopic("t", [offset])]
+    )
+    response = response_to(
+        cluster, request, TxnOffsetCommitResponse, broker_id=coordinator_id(cluster, "g")
+    )
+    assert response.topics[0].partitions[0].error_code == 0
 
 
 def test_the_last_epoch_of_an_id_is_followed_by_another_id(cluster: FakeCluster) -> None:
