@@ -589,6 +589,25 @@ def test_nothing_begins_after_close() -> None:
     assert bench.is_settled()
 
 
+def test_an_identity_that_can_be_none_is_a_broken_response() -> None:
+    bench = Bench(is_open=False)
+    bench.call(bench.manager.initialize)
+    (request,) = bench.requests
+    bench.requests.remove(request)
+    broken = InitProducerIdResponse(producer_id=7, producer_epoch=-1)
+    assert respond_checked(request, broken, bench.now_ms) is not None
+    bench.turn(200)
+    bench.identify(0)
+    bench.call(bench.manager.begin).result()
+    bench.send_batch()
+    bench.written()
+    bench.call(bench.manager.commit)
+    (request,) = bench.requests
+    bench.requests.remove(request)
+    half = EndTxnResponse(producer_id=-1, producer_epoch=3)
+    assert respond_checked(request, half, bench.now_ms) is not None
+
+
 def test_a_lost_response_is_no_reason_to_abort() -> None:
     bench = Bench()
     sent = bench.send_offsets()

@@ -46,7 +46,6 @@ from pykclient.errors import (
     TransactionStateError,
     UnknownMemberIdError,
     UnsupportedForMessageFormatError,
-    UnsupportedVersionError,
     error_for_code,
 )
 from pykclient.network.coordinators import MOVED_ERRORS, CoordinatorType
@@ -56,11 +55,20 @@ from pykclient.network.manager import (
     NEVER_MS,
     PollResult,
     Request,
-    check_partitions,
 )
 from pykclient.network.retry import Attempt
 from pykclient.producer.accumulator.batch import NO_IDENTITY, ProducerIdentity
 from pykclient.producer.sender.idempotence import Idempotence
+from pykclient.producer.sender.transaction_requests import (
+    add_partitions,
+    added,
+    build_init_producer_id,
+    build_offsets,
+    check_added,
+    check_end,
+    check_identity,
+    check_offsets,
+)
 from pykclient.producer.sender.transaction_state import (
     ABORT,
     BEGIN,
@@ -82,9 +90,7 @@ from pykclient.protocol.messages.add_offsets_to_txn import (
     AddOffsetsToTxnResponse,
 )
 from pykclient.protocol.messages.add_partitions_to_txn import (
-    AddPartitionsToTxnRequest,
     AddPartitionsToTxnResponse,
-    AddPartitionsToTxnTopic,
 )
 from pykclient.protocol.messages.end_txn import EndTxnRequest, EndTxnResponse
 from pykclient.protocol.messages.init_producer_id import (
@@ -93,14 +99,12 @@ from pykclient.protocol.messages.init_producer_id import (
 )
 from pykclient.protocol.messages.txn_offset_commit import (
     TxnOffsetCommitRequest,
-    TxnOffsetCommitRequestPartition,
-    TxnOffsetCommitRequestTopic,
     TxnOffsetCommitResponse,
 )
 from pykclient.types import TopicPartition
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Callable, Mapping
 
     from pykclient.network.broker.client import NetworkClient
     from pykclient.network.coordinators import CoordinatorLookup, Coordinators
@@ -125,18 +129,10 @@ END_TXN_MAX_OF_VERSION_1: Final = 4
 ADD_PARTITIONS_MAX: Final = 3
 """Newer versions of AddPartitionsToTxn are for brokers."""
 
-NEW_EPOCH_FROM_VERSION: Final = 3
-"""The first version of InitProducerId by which a producer keeps its id (KIP-360), Kafka 2.5's."""
-
-MEMBERS_FROM_VERSION: Final = 3
-"""The first version of TxnOffsetCommit that names a member of the group (KIP-447), Kafka 2.5's."""
-
 CONCURRENT_BACKOFF_MS_MAX: Final = 20
 """The longest pause while the coordinator completes the last transaction, which is Java's only one.
 It takes a few milliseconds, so the first pause is one, and each is twice as long as the last.
 """
-
-NO_LEADER_EPOCH: Final = -1
 
 _S: Final = TransactionState
 
@@ -460,7 +456,8 @@ class Transactions:
             node_id,
             InitProducerIdResponse,
             partial(self._on_identity, node_id),
-            build=partial(_build_init_producer_id, message),
+            check=check_identity,
+            build=partial(build_init_producer_id, message),
         )
 
     def _on_identity(self, node_id: int, response: InitProducerIdResponse, now_ms: int) -> None:
@@ -500,31 +497,20 @@ class Transactions:
 
     def _add_partitions(self, node_id: int) -> Request:
         partitions = list(self._wanted)
-        by_topic: dict[str, list[int]] = {}
-        for topic, partition in partitions:
-            by_topic.setdefault(topic, []).append(partition)
         self._is_started = True
-        producer_id, epoch = self.sequences.identity
-        message = AddPartitionsToTxnRequest(
-            v3_and_below_transactional_id=self.transactional_id,
-            v3_and_below_producer_id=producer_id,
-            v3_and_below_producer_epoch=epoch,
-            v3_and_below_topics=[
-                AddPartitionsToTxnTopic(topic, numbers) for topic, numbers in by_topic.items()
-            ],
-        )
+        message = add_partitions(self.transactional_id, self.sequences.identity, partitions)
         return self._request(
             message,
             node_id,
             AddPartitionsToTxnResponse,
             partial(self._on_added, node_id),
             max_version=ADD_PARTITIONS_MAX,
-            check=partial(_check_added, partitions),
+            check=partial(check_added, partitions),
         )
 
     def _on_added(self, node_id: int, response: AddPartitionsToTxnResponse, now_ms: int) -> None:
         error: KafkaError | None = None
-        for partition, code in _added(response):
+        for partition, code in added(response):
             if code == 0:
                 self._added.add(partition)
                 self._wanted.pop(partition, None)
@@ -560,8 +546,14 @@ class Transactions:
             TxnOffsetCommitResponse,
             partial(self._on_offsets, sent, lookup, node_id),
             max_version=None if self.is_v2 else TXN_OFFSET_COMMIT_MAX_OF_VERSION_1,
-            check=partial(_check_offsets, sent.offsets),
-            build=partial(self._build_offsets, sent, self.sequences.identity),
+            check=partial(check_offsets, sent.offsets),
+            build=partial(
+                build_offsets,
+                sent.group,
+                sent.offsets,
+                transactional_id=self.transactional_id,
+                identity=self.sequences.identity,
+            ),
         )
 
     def _add_group(self, group_id: str, node_id: int) -> Request:
@@ -584,42 +576,6 @@ class Transactions:
             self._about(f"group {group_id!r} could not be added to the transaction"),
         )
         self._on_error(error, now_ms, node_id, is_fatal=isinstance(error, InvalidTxnStateError))
-
-    def _build_offsets(
-        self, sent: _SentOffsets, identity: ProducerIdentity, version: int
-    ) -> TxnOffsetCommitRequest:
-        group = sent.group
-        if version < MEMBERS_FROM_VERSION and group.is_member:
-            raise UnsupportedVersionError(
-                f"the broker speaks TxnOffsetCommit up to version {version}, which cannot say that "
-                f"the offsets are those of a member of group {group.group_id!r}; use Kafka 2.5 or "
-                f"newer (KIP-447)"
-            )
-        producer_id, epoch = identity
-        message = TxnOffsetCommitRequest(
-            transactional_id=self.transactional_id,
-            group_id=group.group_id,
-            producer_id=producer_id,
-            producer_epoch=epoch,
-        )
-        if version >= MEMBERS_FROM_VERSION:
-            message.generation_id = group.generation
-            message.member_id = group.member_id
-            message.group_instance_id = group.group_instance_id
-        by_topic: dict[str, list[TxnOffsetCommitRequestPartition]] = {}
-        for (topic, partition), offset in sent.offsets.items():
-            by_topic.setdefault(topic, []).append(
-                TxnOffsetCommitRequestPartition(
-                    partition,
-                    offset.offset,
-                    NO_LEADER_EPOCH if offset.leader_epoch is None else offset.leader_epoch,
-                    offset.metadata,
-                )
-            )
-        message.topics = [
-            TxnOffsetCommitRequestTopic(topic, partitions) for topic, partitions in by_topic.items()
-        ]
-        return message
 
     def _on_offsets(
         self,
@@ -677,6 +633,7 @@ class Transactions:
             EndTxnResponse,
             partial(self._on_end, node_id),
             max_version=None if self.is_v2 else END_TXN_MAX_OF_VERSION_1,
+            check=check_end,
         )
 
     def _on_end(self, node_id: int, response: EndTxnResponse, now_ms: int) -> None:
@@ -856,35 +813,3 @@ class Transactions:
     def _to(self, state: TransactionState) -> None:
         assert state in NEXT[self.state], f"{self.state} -> {state}"
         self.state = state
-
-
-def _build_init_producer_id(message: InitProducerIdRequest, version: int) -> InitProducerIdRequest:
-    """Return the message. Raises `UnsupportedVersionError`: the broker cannot keep the id."""
-    if version < NEW_EPOCH_FROM_VERSION and message.producer_id >= 0:
-        raise UnsupportedVersionError(
-            f"the broker speaks InitProducerId up to version {version}, and cannot give a producer "
-            f"a new epoch after an error; use Kafka 2.5 or newer (KIP-360)"
-        )
-    return message
-
-
-def _added(response: AddPartitionsToTxnResponse) -> Iterable[tuple[TopicPartition, int]]:
-    for topic in response.results_by_topic_v3_and_below:
-        for part in topic.results_by_partition:
-            yield TopicPartition(topic.name, part.partition_index), part.partition_error_code
-
-
-def _check_added(partitions: list[TopicPartition], response: Message) -> None:
-    assert isinstance(response, AddPartitionsToTxnResponse)
-    named = (partition for partition, _ in _added(response))
-    check_partitions("AddPartitionsToTxn", partitions, named)
-
-
-def _check_offsets(offsets: Offsets, response: Message) -> None:
-    assert isinstance(response, TxnOffsetCommitResponse)
-    named = (
-        TopicPartition(topic.name, part.partition_index)
-        for topic in response.topics
-        for part in topic.partitions
-    )
-    check_partitions("TxnOffsetCommit", list(offsets), named)

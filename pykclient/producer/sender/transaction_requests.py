@@ -1,0 +1,158 @@
+"""The requests of transactions: how they are made for a version, and what responses must have.
+
+Owner: none; it holds no state.
+Source: KIP-98, KIP-360, KIP-447; Java class ``TransactionManager``.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from pykclient.errors import DecodeError, UnsupportedVersionError
+from pykclient.network.manager import check_partitions
+from pykclient.protocol.messages.add_partitions_to_txn import (
+    AddPartitionsToTxnRequest,
+    AddPartitionsToTxnResponse,
+    AddPartitionsToTxnTopic,
+)
+from pykclient.protocol.messages.end_txn import EndTxnResponse
+from pykclient.protocol.messages.init_producer_id import (
+    InitProducerIdRequest,
+    InitProducerIdResponse,
+)
+from pykclient.protocol.messages.txn_offset_commit import (
+    TxnOffsetCommitRequest,
+    TxnOffsetCommitRequestPartition,
+    TxnOffsetCommitRequestTopic,
+    TxnOffsetCommitResponse,
+)
+from pykclient.types import TopicPartition
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from pykclient.producer.accumulator.batch import ProducerIdentity
+    from pykclient.protocol.message import Message
+    from pykclient.types import GroupMetadata, OffsetAndMetadata
+
+    Offsets = Mapping[TopicPartition, OffsetAndMetadata]
+
+NEW_EPOCH_FROM_VERSION: Final = 3
+"""The first version of InitProducerId by which a producer keeps its id (KIP-360), Kafka 2.5's."""
+
+MEMBERS_FROM_VERSION: Final = 3
+"""The first version of TxnOffsetCommit that names a member of the group (KIP-447), Kafka 2.5's."""
+
+NO_LEADER_EPOCH: Final = -1
+
+
+def build_init_producer_id(message: InitProducerIdRequest, version: int) -> InitProducerIdRequest:
+    """Return the message. Raises `UnsupportedVersionError`: the broker cannot keep the id."""
+    if version < NEW_EPOCH_FROM_VERSION and message.producer_id >= 0:
+        raise UnsupportedVersionError(
+            f"the broker speaks InitProducerId up to version {version}, and cannot give a producer "
+            f"a new epoch after an error; use Kafka 2.5 or newer (KIP-360)"
+        )
+    return message
+
+
+def check_identity(response: Message) -> None:
+    assert isinstance(response, InitProducerIdResponse)
+    if response.error_code == 0 and (response.producer_id < 0 or response.producer_epoch < 0):
+        raise DecodeError(
+            f"an InitProducerId response has producer id {response.producer_id}, epoch "
+            f"{response.producer_epoch}; neither can be negative"
+        )
+
+
+def check_end(response: Message) -> None:
+    """Make sure that a response has both an id and an epoch, or none (-1) of both."""
+    assert isinstance(response, EndTxnResponse)
+    if (response.producer_id < 0) != (response.producer_epoch < 0):
+        raise DecodeError(
+            f"an EndTxn response has producer id {response.producer_id}, epoch "
+            f"{response.producer_epoch}; either both are given or none"
+        )
+
+
+def added(response: AddPartitionsToTxnResponse) -> Iterable[tuple[TopicPartition, int]]:
+    for topic in response.results_by_topic_v3_and_below:
+        for part in topic.results_by_partition:
+            yield TopicPartition(topic.name, part.partition_index), part.partition_error_code
+
+
+def check_added(partitions: list[TopicPartition], response: Message) -> None:
+    assert isinstance(response, AddPartitionsToTxnResponse)
+    named = (partition for partition, _ in added(response))
+    check_partitions("AddPartitionsToTxn", partitions, named)
+
+
+def check_offsets(offsets: Offsets, response: Message) -> None:
+    assert isinstance(response, TxnOffsetCommitResponse)
+    named = (
+        TopicPartition(topic.name, part.partition_index)
+        for topic in response.topics
+        for part in topic.partitions
+    )
+    check_partitions("TxnOffsetCommit", list(offsets), named)
+
+
+def add_partitions(
+    transactional_id: str, identity: ProducerIdentity, partitions: Iterable[TopicPartition]
+) -> AddPartitionsToTxnRequest:
+    by_topic: dict[str, list[int]] = {}
+    for topic, partition in partitions:
+        by_topic.setdefault(topic, []).append(partition)
+    return AddPartitionsToTxnRequest(
+        v3_and_below_transactional_id=transactional_id,
+        v3_and_below_producer_id=identity.producer_id,
+        v3_and_below_producer_epoch=identity.epoch,
+        v3_and_below_topics=[
+            AddPartitionsToTxnTopic(topic, numbers) for topic, numbers in by_topic.items()
+        ],
+    )
+
+
+def build_offsets(
+    group: GroupMetadata,
+    offsets: Offsets,
+    version: int,
+    *,
+    transactional_id: str,
+    identity: ProducerIdentity,
+) -> TxnOffsetCommitRequest:
+    """Make the request for a version.
+
+    Raises:
+        UnsupportedVersionError: it has no room for the group's member.
+    """
+    if version < MEMBERS_FROM_VERSION and group.is_member:
+        raise UnsupportedVersionError(
+            f"the broker speaks TxnOffsetCommit up to version {version}, which cannot say that the "
+            f"offsets are those of a member of group {group.group_id!r}; use Kafka 2.5 or newer "
+            f"(KIP-447)"
+        )
+    by_topic: dict[str, list[TxnOffsetCommitRequestPartition]] = {}
+    for (topic, partition), offset in offsets.items():
+        by_topic.setdefault(topic, []).append(
+            TxnOffsetCommitRequestPartition(
+                partition,
+                offset.offset,
+                NO_LEADER_EPOCH if offset.leader_epoch is None else offset.leader_epoch,
+                offset.metadata,
+            )
+        )
+    message = TxnOffsetCommitRequest(
+        transactional_id=transactional_id,
+        group_id=group.group_id,
+        producer_id=identity.producer_id,
+        producer_epoch=identity.epoch,
+        topics=[
+            TxnOffsetCommitRequestTopic(topic, partitions) for topic, partitions in by_topic.items()
+        ],
+    )
+    if version >= MEMBERS_FROM_VERSION:
+        message.generation_id = group.generation
+        message.member_id = group.member_id
+        message.group_instance_id = group.group_instance_id
+    return message
