@@ -17,7 +17,7 @@ from pykclient.network.sasl.gssapi import Gssapi
 from pykclient.testing import ClusterSecurity
 from tests.integration.kdc import REALM, Kdc, free_port, why_none
 from tests.integration.test_security_matrix import administer, consume, produce
-from tests.soak import OWN_BROKERS
+from tests.soak import NEWEST_FIRST, OWN_BROKERS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -190,8 +190,10 @@ def kdc(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Kdc]:
         yield found
 
 
-@pytest.fixture(scope="module")
-def kerberized(kdc: Kdc, kafka_cluster_factory: KafkaClusterFactory) -> Iterator[KafkaCluster]:
+@pytest.fixture(scope="module", params=NEWEST_FIRST)
+def kerberized(
+    request: pytest.FixtureRequest, kdc: Kdc, kafka_cluster_factory: KafkaClusterFactory
+) -> Iterator[KafkaCluster]:
     keytab = kdc.keytab("kafka/127.0.0.1")
     kdc.keytab("kafka/other.test")
     security = ClusterSecurity(listeners=("SASL_PLAINTEXT",), mechanisms=("PLAIN",))
@@ -206,7 +208,7 @@ def kerberized(kdc: Kdc, kafka_cluster_factory: KafkaClusterFactory) -> Iterator
     }
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("JAVA_TOOL_OPTIONS", f"-Djava.security.krb5.conf={kdc.config}")
-        cluster = kafka_cluster_factory(config=broker, security=security)
+        cluster = kafka_cluster_factory(version=request.param, config=broker, security=security)
     with cluster:
         yield cluster
 
