@@ -33,6 +33,7 @@ class VerifiableMember:
 
     module: ClassVar[str] = "pykclient.testing.verifiable_consumer"
     java_tool: ClassVar[str] = "VerifiableConsumer"
+    servers_option: ClassVar[str] = "--bootstrap-server"
 
     def __init__(
         self,
@@ -44,7 +45,7 @@ class VerifiableMember:
         ours = (sys.executable, "-m", self.module)
         command = ours if java_version is None else _java_command(java_version, self.java_tool)
         self._process = subprocess.Popen(
-            [*command, "--bootstrap-server", servers, *options],
+            [*command, self.servers_option, servers, *options],
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             cwd=ROOT,
