@@ -393,6 +393,8 @@ class Producer(SendCore[RecordMetadata], LiveClient, Generic[K_contra, V_contra]
     def request_close(self) -> None:
         """Take no more records from now on, and close when those there are were delivered.
 
+        A transaction that is open is aborted; one that is being committed is committed.
+
         It does not wait, and may be called anywhere: by a signal handler, a destructor, a delivery
         callback. `close`, or the end of the ``with`` block, waits for the end; `send` raises
         `ClosedError`.

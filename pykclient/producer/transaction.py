@@ -74,10 +74,10 @@ class TransactionCalls:
     def abort_after(self, error: BaseException) -> None:
         """Abort what `error` has left open; what prevents that is logged, since `error` is raised.
 
-        What the producer has failed with, or what a commit that goes on waits for, is left alone.
+        A producer that has failed can abort nothing, and one that closes aborts what is open.
         """
-        transactions = self._transactions(ABORT)
-        if transactions.state is TransactionState.FATAL_ERROR:
+        is_fatal = self._transactions(ABORT).state is TransactionState.FATAL_ERROR
+        if is_fatal or self._core.lifecycle.refusal is not None:
             return
         try:
             self.abort()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import signal
 import threading
 from typing import TYPE_CHECKING
@@ -9,7 +10,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from pykclient import Consumer, GroupMetadata, Producer, TopicPartition
-from pykclient.errors import KafkaTimeoutError, TransactionStateError
+from pykclient.errors import ClosedError, KafkaTimeoutError, TransactionStateError
 from pykclient.protocol.api_keys import ApiKey
 from pykclient.testing import FakeKafka, TransactionSettings
 from pykclient.testing.fake.faults import delay_response, disconnect, lose_response
@@ -129,6 +130,23 @@ def test_a_commit_whose_time_runs_out_is_made_again(fake: FakeKafka) -> None:
             except KafkaTimeoutError:
                 pass
     assert committed(fake) == [b"a"]
+
+
+def test_a_close_in_a_transaction_aborts_it_without_a_complaint(
+    fake: FakeKafka, caplog: pytest.LogCaptureFixture
+) -> None:
+    def send_after_close() -> None:
+        with producer.transaction():
+            producer.send(TOPIC, b"a").result()
+            producer.request_close()
+            producer.send(TOPIC, b"b")
+
+    with opened(fake) as producer:
+        producer.init_transactions()
+        with pytest.raises(ClosedError):
+            send_after_close()
+    assert committed(fake) == []
+    assert not [record for record in caplog.records if record.levelno >= logging.WARNING]
 
 
 def test_close_finishes_a_commit_that_was_left(fake: FakeKafka) -> None:
