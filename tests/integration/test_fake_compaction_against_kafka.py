@@ -30,18 +30,30 @@ from pykclient.protocol.messages.init_producer_id import (
     InitProducerIdRequest,
     InitProducerIdResponse,
 )
+from pykclient.protocol.messages.offset_commit import (
+    OffsetCommitRequest,
+    OffsetCommitRequestPartition,
+    OffsetCommitRequestTopic,
+    OffsetCommitResponse,
+)
+from pykclient.protocol.messages.offset_records import OffsetCommitValue
 from pykclient.protocol.messages.produce import (
     PartitionProduceData,
     ProduceRequest,
     ProduceResponse,
     TopicProduceData,
 )
-from pykclient.records.batch import iterate_batches
+from pykclient.protocol.messages.transaction_records import TransactionLogValue
+from pykclient.protocol.reader import Reader
+from pykclient.records.batch import RecordBatch, iterate_batches
 from pykclient.records.builder import RecordBatchBuilder
 from pykclient.records.compression import Codec
-from pykclient.testing import FakeCluster
+from pykclient.testing import FakeCluster, GroupSettings, TransactionSettings
 from pykclient.testing.cluster.jars import KAFKA_VERSIONS
+from pykclient.testing.cluster.properties import INTERNAL_PARTITION_COUNT
+from pykclient.testing.fake.groups.registry import place
 from tests.integration.exchange import FakeExchange, RealExchange
+from tests.integration.group_members import wait_until
 from tests.integration.test_fake_transactions_against_kafka import TransactionalClient
 
 if TYPE_CHECKING:
@@ -55,6 +67,8 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.kafka
 
 READ_COMMITTED = 1
+OWN_TOPICS = "__consumer_offsets", "__transaction_state"
+OFTEN_CLEANED = {"segment.ms": "1", "min.cleanable.dirty.ratio": "0.01"}
 DAY_MS = 24 * 3600 * 1000
 SEGMENT_MS = 1_000
 BROKER_SETTINGS = {"log.cleaner.backoff.ms": 50}
@@ -83,14 +97,11 @@ class Writer(TransactionalClient):
             }
         )
 
-    def configure(self, config: Mapping[str, str]) -> None:
-        """Change settings of the topic."""
+    def configure(self, config: Mapping[str, str], topic: str | None = None) -> None:
+        """Change settings of the topic, or of another."""
+        changes = [AlterableConfig(name, 0, value) for name, value in config.items()]
         request = IncrementalAlterConfigsRequest(
-            [
-                AlterConfigsResource(
-                    TOPIC, self.topic, [AlterableConfig(*each) for each in _ordered(config)]
-                )
-            ]
+            [AlterConfigsResource(TOPIC, topic or self.topic, changes)]
         )
         response = self._exchange.send(request, IncrementalAlterConfigsResponse)
         assert [each.error_code for each in response.responses] == [0]
@@ -152,9 +163,7 @@ class Writer(TransactionalClient):
         found: list[tuple[object, ...]] = []
         offset = 0
         while True:
-            data = self._fetch(offset)
-            records = memoryview(bytes(data.records or b""))
-            batches = list(iterate_batches(records, topic="t", partition=0, start_offset=offset))
+            batches = self._batches(offset)
             if not batches:
                 return found
             for batch in batches:
@@ -172,28 +181,71 @@ class Writer(TransactionalClient):
                 )
             offset = batches[-1].last_offset + 1
 
+    def commit(self, offset: int) -> None:
+        """OffsetCommit of partition 0, by a client that is no member."""
+        partition = OffsetCommitRequestPartition(0, offset)
+        request = OffsetCommitRequest(
+            self.group, topics=[OffsetCommitRequestTopic(self.topic, partitions=[partition])]
+        )
+        response = self._exchange.send(request, OffsetCommitResponse, 9)
+        assert [p.error_code for topic in response.topics for p in topic.partitions] == [0]
+
+    def own_records(self) -> list[tuple[str, int, int]]:
+        """What Kafka's own topics have of the group and the transactional id."""
+        found: list[tuple[str, int, int]] = []
+        for topic, name in zip(OWN_TOPICS, (self.group, self.name), strict=True):
+            offset, partition = 0, place(name, INTERNAL_PARTITION_COUNT)
+            while batches := self._batches(offset, topic, partition):
+                offset = batches[-1].last_offset + 1
+                rows = [row for batch in batches for row in batch.records()]
+                found += [
+                    _own_record(topic, key, value)
+                    for _, _, key, value, _ in rows
+                    if key is not None and value is not None and name.encode() in key
+                ]
+        return found
+
     def aborted(self) -> list[int]:
         """The first offsets of aborted transactions that a reader from the start is told."""
         found = self._fetch(0, READ_COMMITTED)
         return sorted(each.first_offset for each in found.aborted_transactions or ())
 
-    def _fetch(self, offset: int, isolation_level: int = 0) -> PartitionData:
-        partition = FetchPartition(0, fetch_offset=offset, partition_max_bytes=10**6)
+    def _batches(
+        self, offset: int, topic: str | None = None, partition: int = 0
+    ) -> list[RecordBatch]:
+        data = self._fetch(offset, topic=topic, number=partition)
+        records = memoryview(bytes(data.records or b""))
+        return list(iterate_batches(records, topic="t", partition=0, start_offset=offset))
+
+    def _fetch(
+        self,
+        offset: int,
+        isolation_level: int = 0,
+        *,
+        topic: str | None = None,
+        number: int = 0,
+    ) -> PartitionData:
+        partition = FetchPartition(number, fetch_offset=offset, partition_max_bytes=10**6)
         request = FetchRequest(
             max_wait_ms=0,
             min_bytes=0,
             max_bytes=10**6,
             isolation_level=isolation_level,
             session_epoch=-1,
-            topics=[FetchTopic(topic=self.topic, partitions=[partition])],
+            topics=[FetchTopic(topic=topic or self.topic, partitions=[partition])],
         )
         response = self._exchange.send(request, FetchResponse, 12)
         ((found,),) = (topic.partitions for topic in response.responses)
         return found
 
 
-def _ordered(config: Mapping[str, str]) -> list[tuple[str, int, str]]:
-    return [(name, 0, value) for name, value in config.items()]
+def _own_record(topic: str, key: bytes, value: bytes) -> tuple[str, int, int]:
+    """The topic, the versions of the key and the value together, and what counts up."""
+    version = int.from_bytes(value[:2], "big")
+    versions = int.from_bytes(key[:2], "big") * 10 + version
+    if topic == OWN_TOPICS[0]:
+        return topic, versions, OffsetCommitValue.read(Reader(value[2:]), version).offset
+    return topic, versions, TransactionLogValue.read(Reader(value[2:]), version).producer_epoch
 
 
 @pytest.fixture(scope="module")
@@ -362,3 +414,36 @@ def test_a_record_without_a_key_is_refused(kafka: RealExchange) -> None:
         log.begin_log(int(time.time() * 1000), {})
         outcomes.append((log.put({"": "1"}), log.put({"a": "1", "": "2"}), log.batches()))
     assert outcomes[0] == outcomes[1]
+
+
+@pytest.mark.promise("the fake cleaner leaves of a log what Kafka 4.3.1's leaves of it")
+def test_kafkas_own_topics_are_compacted_as_kafkas_are(kafka: RealExchange) -> None:
+    """Of each group's offset and each transactional id's epoch the last two stay.
+
+    The last one is in the segment that is written to, where nothing is compared.
+    """
+    count = INTERNAL_PARTITION_COUNT
+    cluster = FakeCluster(
+        1,
+        group_settings=GroupSettings(offsets_topic_num_partitions=count),
+        transaction_settings=TransactionSettings(transaction_state_log_num_partitions=count),
+    )
+    fake, real = Writer(FakeExchange(cluster)), Writer(kafka)
+    for each in (fake, real):
+        each.prepare()
+        for topic in OWN_TOPICS:
+            each.configure(OFTEN_CLEANED, topic)
+    for number in range(5):
+        for each in (fake, real):
+            each.commit(number)
+            assert each.begin() == (0, number)
+        cluster.advance(cluster.now_ms + 5)
+        begun_s = time.monotonic()
+        wait_until(lambda: time.monotonic() > begun_s + 0.005, "time passes")  # noqa: B023
+    cluster.clean_logs()
+    expected = fake.own_records()
+    assert [value[-1] for value in expected] == [3, 4, 3, 4]
+    deadline_s = time.monotonic() + 10
+    while (found := real.own_records()) != expected and time.monotonic() < deadline_s:
+        time.sleep(0.05)
+    assert found == expected

@@ -158,7 +158,7 @@ def test_kafkas_own_topics_keep_the_newest_of_each_group_and_transactional_id() 
     for name in names:
         log = cluster.groups.partition(name).log
         committed = [
-            OffsetCommitValue.read(Reader((value or b"")[2:]), 3).offset
+            OffsetCommitValue.read(Reader((value or b"")[2:]), 4).offset
             for key, value in records(log)
             if OffsetCommitKey.read(Reader(key[2:]), 0).group == name
         ]

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 _KEY_VERSION: Final = 1
 """The version of a key says of which type it is, by which these keys are 1."""
-_VALUE_VERSION: Final = 3
+_VALUE_VERSION: Final = 4
 
 
 def offset_record(
