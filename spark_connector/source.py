@@ -11,10 +11,13 @@ Source: PySpark's Python data source API (``DataSource``).
 from __future__ import annotations
 
 import re
+from copy import copy
 from typing import TYPE_CHECKING, Final
 
 import pyspark
 from pyspark.sql.datasource import DataSource
+
+from pykclient.config.setting import hidden
 
 if TYPE_CHECKING:
     from collections.abc import MutableMapping
@@ -38,7 +41,9 @@ class KafkaDataSource(DataSource):
 
     def __init__(self, options: MutableMapping[str, str]) -> None:
         _check_pyspark()
-        super().__init__(options)
+        shown = copy(options)
+        shown.update(hidden(options))
+        super().__init__(shown)
 
     @classmethod
     def name(cls) -> str:

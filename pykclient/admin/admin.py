@@ -52,6 +52,7 @@ from pykclient.arguments import (
     shown_argument,
     value_list,
 )
+from pykclient.config.setting import hidden
 from pykclient.errors import UsageError
 from pykclient.network.io.canonical import with_canonical_names
 from pykclient.network.io.secured import secured
@@ -104,7 +105,9 @@ class Admin(LiveClient):
         Raises:
             ConfigError: a setting is unknown, malformed or not built yet.
         """
-        config = with_canonical_names(AdminConfig.from_settings(settings, **keywords).named())
+        given, named = hidden(settings), hidden(keywords)
+        del settings, keywords  # tracebacks may show variables
+        config = with_canonical_names(AdminConfig.from_settings(given, **named).named())
         sockets = SelectorPort.from_config(config)
         try:
             port = secured(sockets, config)
@@ -118,6 +121,8 @@ class Admin(LiveClient):
         )
 
     def __repr__(self) -> str:
+        if not hasattr(self, "_driver"):  # its settings were refused
+            return object.__repr__(self)
         state = "closed" if self._driver.is_closed else "open"
         return describe_client(self, self._core.config, state)
 

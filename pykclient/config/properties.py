@@ -102,6 +102,8 @@ def read_properties(source: str | os.PathLike[str]) -> dict[str, str]:
 
     Raises: `ConfigError` when the file cannot be read or a \\u escape is malformed.
     """
+    failure: ConfigError | None = None
+    lines: Iterator[tuple[int, str]] = iter(())
     if isinstance(source, str):
         text, place = source, "properties"
         if text.strip() and "\n" not in text and not any(sign in text for sign in "=: "):
@@ -114,8 +116,21 @@ def read_properties(source: str | os.PathLike[str]) -> dict[str, str]:
             with open(source, encoding="utf-8") as file:
                 text = file.read()
         except (OSError, UnicodeDecodeError) as error:
-            raise ConfigError(f"Cannot read settings from {place}: {error}.") from error
-    return dict(_entry(line, f"{place}, line {number}") for number, line in _logical_lines(text))
+            failure = ConfigError(f"Cannot read settings from {place}: {error}.")
+            # Not a decoder's: its variables are the file, and the error has it.
+            failure.__cause__ = error if isinstance(error, OSError) else None
+            text = ""
+    try:
+        if failure is None:
+            lines = _logical_lines(text)
+            return dict(_entry(line, f"{place}, line {number}") for number, line in lines)
+    except ConfigError as error:
+        failure = error
+    # Tracebacks may show variables, which are lines of the file here.
+    failure.__context__ = None
+    source = text = ""
+    del lines
+    raise failure.with_traceback(None)
 
 
 def _logical_lines(text: str) -> Iterator[tuple[int, str]]:

@@ -13,12 +13,13 @@ Source: Java class ``org.apache.kafka.common.config.ConfigDef``.
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING, Final, Generic, TypeVar, overload
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar, overload
 
 from pykclient.errors.base import ConfigError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable
 
 T = TypeVar("T")
 
@@ -51,6 +52,10 @@ _SECRET_WORDS: Final = (
     "oauth_cb",
     "oauthbearer_config",
 )
+
+
+_SECRET_STRINGS: Final = ("sasl_oauthbearer_config",)
+"""Settings that are plain text, for functions of applications, and may have secrets in it."""
 
 
 class _Required:
@@ -137,7 +142,10 @@ class Setting(Generic[T]):
     def read(self, value: object, spelling: str) -> T:
         """`value` in the setting's type; `ConfigError` names the key as the caller spelled it."""
         try:
-            return self.kind.parse(value)
+            read = self.kind.parse(value)
+            if type(read) is str and self.name in _SECRET_STRINGS:
+                return SecretText(read)  # type: ignore[return-value]
+            return read
         except ValueError as error:
             detail = f" {error}" if error.args else ""
             default = self.default_written
@@ -156,8 +164,7 @@ class Setting(Generic[T]):
 
 def shown(key: str, value: object) -> str:
     """`value` as an error or `repr` may show it: secrets masked, long text cut."""
-    name = key.replace(".", "_").lower()
-    if any(word in name for word in _SECRET_WORDS):
+    if is_secret(key):
         return HIDDEN
     if type(value) is int and value.bit_length() > 64:
         return "a number beyond 64 bits"  # whose digits Python may refuse to write
@@ -165,6 +172,38 @@ def shown(key: str, value: object) -> str:
         return f"of type {type(value).__name__}"  # no setting is bytes, and a record is
     text = repr(value)
     return text if len(text) <= SHOWN_LENGTH_MAX else f"{text[:SHOWN_LENGTH_MAX]}..."
+
+
+def is_secret(key: str) -> bool:
+    """Whether the value of a key may be one, in any spelling."""
+    name = key.replace(".", "_").lower()
+    return any(word in name for word in _SECRET_WORDS)
+
+
+class SecretText(str):
+    """Text that is itself in everything but its `repr`, which is `<hidden>`."""
+
+    __slots__ = ()
+
+    def __repr__(self) -> str:
+        return HIDDEN
+
+    def __reduce__(self) -> tuple[type[SecretText], tuple[str]]:
+        return SecretText, (str.__str__(self),)
+
+
+def hidden(settings: Any) -> Any:
+    """Return a copy of a mapping whose secrets are `SecretText`; what is no mapping as it is.
+
+    An error may be shown with the variables of each function that it passed, as loggers and
+    services that collect errors do. So whoever is given settings goes on with this alone.
+    """
+    if not isinstance(settings, Mapping):
+        return settings
+    return {
+        key: SecretText(value) if type(value) is str and is_secret(str(key)) else value
+        for key, value in settings.items()
+    }
 
 
 def integer(minimum: int, maximum: int = INT_MAX, *, also: int | None = None) -> Kind[int]:

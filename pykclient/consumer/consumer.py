@@ -26,7 +26,7 @@ from pykclient.arguments import (
     times_by_partition,
 )
 from pykclient.arguments import timeout_ms as milliseconds
-from pykclient.config.setting import INT_MAX
+from pykclient.config.setting import INT_MAX, hidden
 from pykclient.consumer.arrow import arrow_batch, wanted_columns
 from pykclient.consumer.config import ConsumerConfig
 from pykclient.consumer.core import ConsumerCore, public_call
@@ -97,7 +97,9 @@ class Consumer(ConsumerCore, Generic[K_co, V_co]):
         Raises:
             ConfigError: a setting is unknown, malformed, not built yet, or cannot be imported.
         """
-        super().__init__(ConsumerConfig.from_settings(settings, **keywords).named())
+        given, named = hidden(settings), hidden(keywords)
+        del settings, keywords  # tracebacks may show variables
+        super().__init__(ConsumerConfig.from_settings(given, **named).named())
 
     # Reading.
 

@@ -155,6 +155,8 @@ class ConsumerCore(LiveClient):
             )
 
     def __repr__(self) -> str:
+        if not hasattr(self, "_wiring"):  # its settings were refused
+            return object.__repr__(self)
         config = self._wiring.config
         group_id = config.group_id
         about = "" if group_id is None else f", group {group_id!r}"

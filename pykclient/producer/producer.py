@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Generic, overload
 from pykclient.accel import SendCore
 from pykclient.arguments import FOREVER_MS, check_topic
 from pykclient.arguments import timeout_ms as milliseconds
+from pykclient.config.setting import hidden
 from pykclient.errors import ForkedClientError
 from pykclient.network.drive import now_ms
 from pykclient.network.io.canonical import with_canonical_names
@@ -82,7 +83,9 @@ class Producer(SendCore[RecordMetadata], LiveClient, Generic[K_contra, V_contra]
         Raises:
             ConfigError: a setting is unknown, malformed, not built yet, or cannot be imported.
         """
-        config = with_canonical_names(ProducerConfig.from_settings(settings, **keywords).named())
+        given, named = hidden(settings), hidden(keywords)
+        del settings, keywords  # tracebacks may show variables
+        config = with_canonical_names(ProducerConfig.from_settings(given, **named).named())
         self._thread = SenderThread(f"pykclient-sender {config.client_id}")
         sockets = SelectorPort.from_config(config)
         try:
@@ -107,6 +110,8 @@ class Producer(SendCore[RecordMetadata], LiveClient, Generic[K_contra, V_contra]
         self._is_started = True
 
     def __repr__(self) -> str:
+        if not hasattr(self, "_core"):  # its settings were refused
+            return object.__repr__(self)
         return describe_client(self, self._core.config, self._core.state)
 
     def __enter__(self) -> Self:
