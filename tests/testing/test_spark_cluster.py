@@ -175,7 +175,7 @@ def test_a_master_and_a_worker_come_back_and_close_ends_what_is_paused(
 
 def test_without_pyspark_the_error_names_the_cure(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(importlib.util, "find_spec", lambda _: None)
-    with pytest.raises(MissingPrerequisiteError, match=r"pip install 'pykclient\[spark\]'"):
+    with pytest.raises(MissingPrerequisiteError, match=r"pip install 'pyspark\[connect\]' pyarrow"):
         SparkCluster()
 
 
