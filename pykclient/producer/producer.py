@@ -356,7 +356,7 @@ class Producer(SendCore[RecordMetadata], LiveClient, Generic[K_contra, V_contra]
         the log, and no response changes what their deliveries have reported. Callbacks may run
         after it has returned; `flush` waits for them. Records that are sent meanwhile may be among
         them or not; the producer takes more, and their memory is free, that of records in flight
-        once their requests end.
+        once their requests end. A transaction that is open can only be aborted after it.
 
         Raises:
             UsageError: called in a delivery callback, which would wait for itself, or by a handler

@@ -21,6 +21,7 @@ from pykclient.errors import (
     KafkaTimeoutError,
     MessageTooLargeError,
     PurgedError,
+    TransactionAbortableError,
     UsageError,
 )
 from pykclient.testing import FakeKafka
@@ -196,6 +197,22 @@ def test_a_producer_goes_on_after_purging(stalled: Producer) -> None:
     assert stalled.close(0) == 1
     with pytest.raises(ClosedError):
         stalled.purge()
+
+
+def test_after_purging_a_transaction_can_only_be_aborted(fake: FakeKafka) -> None:
+    with Producer(
+        bootstrap_servers=fake.bootstrap_servers, transactional_id="x", linger_ms=60_000
+    ) as producer:
+        producer.init_transactions()
+        producer.begin_transaction()
+        producer.send("t", b"purged")
+        assert producer.purge() == 1
+        with pytest.raises(TransactionAbortableError, match="1 records were purged; never sent"):
+            producer.commit_transaction()
+        producer.abort_transaction()
+        with producer.transaction():
+            kept = producer.send("t", b"kept")
+    assert kept.exception() is None
 
 
 def test_purging_in_a_callback_is_refused(fake: FakeKafka) -> None:
