@@ -24,6 +24,7 @@ import memory
 import produce
 import pure_twin
 import tls
+import transactions
 from measuring.benchmark import parser_of, run_benchmarks
 from measuring.plot import write_plot
 
@@ -34,7 +35,7 @@ BENCHMARKS = {
     module.BENCHMARK.name: module.BENCHMARK
     for module in (
         *(produce, consume, arrow_both_ways, floor, pure_twin, latency, busy_neighbour),
-        *(memory, growth, import_time, tls),
+        *(memory, growth, import_time, tls, transactions),
     )
 }
 

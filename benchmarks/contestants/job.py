@@ -28,6 +28,8 @@ CHUNK_COUNT = 10_000
 """Deliveries are kept by so many."""
 BULK_COUNT = 100_000
 """Lists and Arrow tables have so many records."""
+TRANSACTION_COUNT = 1_000
+"""Transactions have so many records."""
 POLL_RECORDS_MAX = 10_000
 """A poll returns at most so many records."""
 SILENCE_S_MAX = 30.0

@@ -15,6 +15,7 @@ from contestants.job import (
     POLL_RECORDS_MAX,
     SESSION_TIMEOUT_MS,
     SILENCE_S_MAX,
+    TRANSACTION_COUNT,
     measured,
     percentiles,
 )
@@ -54,6 +55,36 @@ def produce(job: Job) -> Figures:
             producer.produce(job.topic, value, on_delivery=on_delivery)
         producer.flush()
     if acknowledged_count != job.record_count:
+        raise RuntimeError(f"{acknowledged_count} of {job.record_count} records acknowledged")
+    return figures
+
+
+def transactions(job: Job) -> Figures:
+    """Send each record by itself with a callback, a transaction after the other."""
+    value = bytes(job.value_bytes)
+    acknowledged_count = 0
+
+    def on_delivery(error: KafkaError | None, _: Message) -> None:
+        nonlocal acknowledged_count
+        if error is not None:
+            raise KafkaException(error)
+        acknowledged_count += 1
+
+    producer = _producer(job, transactional_id=job.topic)
+    producer.init_transactions()
+
+    def send(record_count: int) -> None:
+        for start in range(0, record_count, TRANSACTION_COUNT):
+            producer.begin_transaction()
+            for _ in range(min(TRANSACTION_COUNT, record_count - start)):
+                producer.produce(job.topic, value, on_delivery=on_delivery)
+            producer.commit_transaction()
+
+    warm_up_count = max(job.warm_up_count, 1)
+    send(warm_up_count)
+    with measured(job) as figures:
+        send(job.record_count)
+    if acknowledged_count != warm_up_count + job.record_count:
         raise RuntimeError(f"{acknowledged_count} of {job.record_count} records acknowledged")
     return figures
 
@@ -149,10 +180,13 @@ def member(job: Job) -> Figures:
     return {**figures, "is_member": is_member}
 
 
-def _producer(job: Job, linger_ms: int = LINGER_MS) -> Producer:
+def _producer(
+    job: Job, linger_ms: int = LINGER_MS, transactional_id: str | None = None
+) -> Producer:
     return Producer(
         {
             **_security(job),
+            **({"transactional.id": transactional_id} if transactional_id else {}),
             "bootstrap.servers": job.bootstrap_servers,
             "batch.size": job.batch_bytes,
             "linger.ms": linger_ms,

@@ -20,6 +20,7 @@ from contestants.job import (
     POLL_RECORDS_MAX,
     SESSION_TIMEOUT_MS,
     SILENCE_S_MAX,
+    TRANSACTION_COUNT,
     measured,
     percentiles,
 )
@@ -58,6 +59,25 @@ def produce(job: Job) -> Figures:
                     _check(chunks.popleft())
             for chunk in chunks:
                 _check(chunk)
+    return figures
+
+
+def transactions(job: Job) -> Figures:
+    """Send each record by itself and look at each delivery, a transaction after the other."""
+    value = bytes(job.value_bytes)
+    with _producer(job, transactional_id=job.topic) as producer:
+        producer.init_transactions()
+
+        def send(record_count: int) -> None:
+            for start in range(0, record_count, TRANSACTION_COUNT):
+                count = min(TRANSACTION_COUNT, record_count - start)
+                with producer.transaction():
+                    deliveries = [producer.send(job.topic, value) for _ in range(count)]
+                _check(deliveries)
+
+        send(max(job.warm_up_count, 1))
+        with measured(job) as figures:
+            send(job.record_count)
     return figures
 
 
@@ -209,9 +229,12 @@ def consume_memory(job: Job) -> Figures:
         return {"growth_mib": growth.peak_mib()}
 
 
-def _producer(job: Job, linger_ms: int = LINGER_MS) -> Producer:
+def _producer(
+    job: Job, linger_ms: int = LINGER_MS, transactional_id: str | None = None
+) -> Producer:
     return Producer(
         _security(job),
+        transactional_id=transactional_id,
         bootstrap_servers=job.bootstrap_servers,
         batch_size=job.batch_bytes,
         linger_ms=linger_ms,

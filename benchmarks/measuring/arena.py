@@ -111,6 +111,14 @@ class Arena:
             job = self._job(name, 1, record_count, VALUE_BYTES, BATCH_BYTES, has_keys=False)
             return self.run(client, "latency", job)
 
+    def transactions(self, client: Client, record_count: int) -> Figures:
+        """Let a client send transactions to a new topic; its figures."""
+        with self.topic(PARTITION_COUNT) as name:
+            job = self._job(
+                name, PARTITION_COUNT, record_count, VALUE_BYTES, BATCH_BYTES, has_keys=False
+            )
+            return self.run(client, "transactions", job)
+
     def append(self, client: Client, action: str, job: Job) -> Figures:
         """Let a client send records to a topic that is there; its figures, once all have come.
 

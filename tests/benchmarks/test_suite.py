@@ -54,6 +54,12 @@ def test_the_broker_has_every_record_that_was_sent(arena: Arena, client: Client)
     assert all(value > 0 for value in figures.values())
 
 
+@pytest.mark.kafka
+def test_transactions_are_measured_over_more_than_one(arena: Arena) -> None:
+    figures = arena.transactions(PYKCLIENT, 1_500)
+    assert figures["records_per_second"] > 0
+
+
 @pytest.mark.promise("what arrived is counted at the broker; any error ends the run")
 @pytest.mark.kafka
 def test_records_that_did_not_arrive_end_the_benchmark(arena: Arena) -> None:
