@@ -14,6 +14,7 @@ import pytest
 from pykclient.errors import ConfigError, UsageError
 from pykclient.errors.broker import (
     ConcurrentTransactionsError,
+    CoordinatorLoadInProgressError,
     CoordinatorNotAvailableError,
     InvalidProducerEpochError,
     InvalidProducerIdMappingError,
@@ -21,6 +22,13 @@ from pykclient.errors.broker import (
     NotEnoughReplicasError,
     ProducerFencedError,
 )
+from pykclient.protocol.messages.add_offsets_to_txn import AddOffsetsToTxnRequest
+from pykclient.protocol.messages.add_partitions_to_txn import (
+    AddPartitionsToTxnRequest,
+    AddPartitionsToTxnTopic,
+)
+from pykclient.protocol.messages.describe_producers import DescribeProducersRequest, TopicRequest
+from pykclient.protocol.messages.describe_transactions import DescribeTransactionsRequest
 from pykclient.protocol.messages.end_txn import EndTxnRequest, EndTxnResponse
 from pykclient.protocol.messages.find_coordinator import (
     FindCoordinatorRequest,
@@ -30,6 +38,7 @@ from pykclient.protocol.messages.init_producer_id import (
     InitProducerIdRequest,
     InitProducerIdResponse,
 )
+from pykclient.protocol.messages.list_transactions import ListTransactionsRequest
 from pykclient.protocol.messages.produce import (
     PartitionProduceData,
     ProduceRequest,
@@ -47,7 +56,7 @@ from pykclient.protocol.messages.txn_offset_commit import (
     TxnOffsetCommitResponse,
 )
 from pykclient.protocol.reader import Reader
-from pykclient.testing import FakeCluster, TransactionSettings
+from pykclient.testing import FakeCluster, TransactionSettings, faults
 from pykclient.testing.fake.data_directory import DataDirectory
 from pykclient.testing.fake.transactions.metadata import (
     EPOCH_MAX,
@@ -60,6 +69,8 @@ from tests.testing.fake.requests import batch_of, coordinator_id, response_to
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
+
+    from pykclient.protocol.message import Request
 
 NAME = "payments"
 TIMEOUT_MS = 1_000
@@ -311,6 +322,7 @@ def test_transactions_go_on_after_a_restart(tmp_path: Path) -> None:
         cluster.advance(TIMEOUT_MS)
         assert state(cluster) is TransactionState.COMPLETE_ABORT, "its time goes on"
         assert cluster.group("g").offsets[PARTITION].offset == 5
+        assert not cluster.groups.offsets("g").is_unstable(PARTITION)
 
 
 @contextlib.contextmanager
@@ -371,6 +383,49 @@ def test_a_transactional_id_that_is_not_used_expires() -> None:
     values = [record[1] for record in state_records(cluster)]
     assert set(keys) == {NAME}
     assert [value is None for value in values] == [False, True, False]
+
+
+@pytest.mark.parametrize(
+    "request_",
+    [
+        InitProducerIdRequest(NAME, TIMEOUT_MS),
+        AddPartitionsToTxnRequest(
+            v3_and_below_transactional_id=NAME,
+            v3_and_below_topics=[AddPartitionsToTxnTopic("t", [0])],
+        ),
+        AddOffsetsToTxnRequest(NAME, 1, 0, "g"),
+        TxnOffsetCommitRequest(
+            NAME,
+            "g",
+            topics=[TxnOffsetCommitRequestTopic("t", [TxnOffsetCommitRequestPartition(0, 5)])],
+        ),
+        EndTxnRequest(NAME, 1, 0, True),
+        ListTransactionsRequest(),
+        DescribeTransactionsRequest([NAME]),
+        DescribeProducersRequest([TopicRequest("t", [0])]),
+    ],
+    ids=lambda request: type(request).__name__,
+)
+def test_a_coordinator_that_is_loading_refuses_and_does_nothing(
+    cluster: FakeCluster, request_: Request
+) -> None:
+    error = CoordinatorLoadInProgressError
+    cluster.faults.add(faults.fail_with(error), request_.api_key, times=None)
+    for version in range(request_.min_version, min(request_.max_version, 3) + 1):
+        call = cluster.handle_request(0, request_, cluster.now_ms, version=version)
+        assert codes_of(call.require_response()) == {error.code}
+    assert cluster.transactions.find(NAME) is None
+
+
+def codes_of(structure: object) -> set[int]:
+    """All error codes in a response but 0, however deep."""
+    if isinstance(structure, list):
+        return {code for each in structure for code in codes_of(each)}
+    found: set[int] = set()
+    for name in getattr(type(structure), "__slots__", ()):
+        value = getattr(structure, name)
+        found |= {value} if name.endswith("error_code") and value else codes_of(value)
+    return found
 
 
 @pytest.mark.parametrize("version", [0, 2])
