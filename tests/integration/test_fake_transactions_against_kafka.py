@@ -25,6 +25,10 @@ from pykclient.protocol.messages.add_partitions_to_txn import (
     AddPartitionsToTxnTransaction,
 )
 from pykclient.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
+from pykclient.protocol.messages.consumer_group_heartbeat import (
+    ConsumerGroupHeartbeatRequest,
+    ConsumerGroupHeartbeatResponse,
+)
 from pykclient.protocol.messages.create_topics import (
     CreatableTopic,
     CreateTopicsRequest,
@@ -84,7 +88,7 @@ from pykclient.protocol.messages.write_txn_markers import (
     WriteTxnMarkersResponse,
 )
 from pykclient.records.batch import iterate_batches
-from pykclient.testing import FakeCluster
+from pykclient.testing import FakeCluster, GroupSettings
 from pykclient.testing.cluster.jars import KAFKA_VERSIONS
 from tests.integration.exchange import TIMEOUT_S, FakeExchange, RealExchange
 from tests.integration.group_members import wait_until
@@ -106,7 +110,10 @@ OLD_PRODUCE, NEW_PRODUCE = 9, 12
 OLD_END, NEW_END = 4, 5
 OLD_OFFSETS, NEW_OFFSETS = 3, 5
 OLD_ADD = 3
-BROKER_SETTINGS = {"transaction.abort.timed.out.transaction.cleanup.interval.ms": 100}
+BROKER_SETTINGS = {
+    "transaction.abort.timed.out.transaction.cleanup.interval.ms": 100,
+    "group.consumer.assignment.interval.ms": 0,
+}
 
 Producer = tuple[int, int]
 """A producer id and an epoch."""
@@ -281,6 +288,28 @@ class TransactionalClient:
         )
         response = self._exchange.send(request, TxnOffsetCommitResponse, version)
         return [_error(p.error_code) for topic in response.topics for p in topic.partitions]
+
+    def join(self, member_id: str, epoch: int) -> int:
+        """Be a member of the group, of KIP-848; the epoch in which it has its partitions."""
+        found: list[int] = []
+
+        def has_partitions() -> bool:
+            request = ConsumerGroupHeartbeatRequest(
+                group_id=self.group,
+                member_id=member_id,
+                member_epoch=epoch,
+                rebalance_timeout_ms=60_000,
+                subscribed_topic_names=[self.topic],
+                topic_partitions=[],
+            )
+            response = self._exchange.send(request, ConsumerGroupHeartbeatResponse)
+            assert response.error_code == 0, response
+            found[:] = [response.member_epoch]
+            assigned = response.assignment
+            return assigned is not None and bool(assigned.topic_partitions)
+
+        wait_until(has_partitions, "the member has partitions")
+        return found[0]
 
     def end(
         self,
@@ -477,7 +506,8 @@ def kafka(kafka_cluster_factory: KafkaClusterFactory) -> RealExchange:
 
 @pytest.fixture
 def fake() -> FakeExchange:
-    return FakeExchange(FakeCluster(1))
+    settings = GroupSettings(group_consumer_assignment_interval_ms=0)
+    return FakeExchange(FakeCluster(1, group_settings=settings))
 
 
 def the_protocol_of_kip_98(client: TransactionalClient) -> Iterator[object]:
@@ -666,6 +696,22 @@ def offsets_of_kip_890(client: TransactionalClient) -> Iterator[object]:
     yield client.offsets()
 
 
+def offsets_of_members(client: TransactionalClient) -> Iterator[object]:
+    """KIP-447: whoever names a member has to be it, in its generation or epoch."""
+    client.join("m", 0)
+    first = client.begin()
+    yield client.add_offsets(first)
+    for generation, member_id in ((-1, ""), (1, "m"), (0, "m"), (-1, "m"), (1, ""), (1, "n")):
+        yield client.commit_offset(first, 5, generation=generation, member_id=member_id)
+    epoch = client.join("m", 0)
+    for generation in (epoch, epoch - 1, epoch + 1):
+        yield client.commit_offset(
+            first, 6, generation=generation, member_id="m", version=NEW_OFFSETS
+        )
+    yield client.end(first)
+    yield client.offsets(), client.offsets(is_stable=False)
+
+
 def a_time_out(client: TransactionalClient) -> Iterator[object]:
     first = client.begin(timeout_ms=200)
     yield client.produce(first, 0, b"a", version=NEW_PRODUCE)
@@ -744,6 +790,7 @@ SCRIPTS: list[Script] = [
     what_no_producer_gets,
     offsets_of_the_older_protocol,
     offsets_of_kip_890,
+    offsets_of_members,
     a_time_out,
     requests_among_brokers,
     lists,
