@@ -88,7 +88,7 @@ from pykclient.protocol.messages.write_txn_markers import (
     WriteTxnMarkersResponse,
 )
 from pykclient.records.batch import iterate_batches
-from pykclient.testing import FakeCluster, GroupSettings
+from pykclient.testing import FakeCluster, GroupSettings, TransactionSettings
 from pykclient.testing.cluster.jars import KAFKA_VERSIONS
 from tests.integration.exchange import TIMEOUT_S, FakeExchange, RealExchange
 from tests.integration.group_members import wait_until
@@ -104,6 +104,7 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.kafka
 
+OLD_BROKER_SETTINGS = {"transaction.abort.timed.out.transaction.cleanup.interval.ms": 100}
 PARTITION_COUNT = 2
 READ_COMMITTED = 1
 OLD_PRODUCE, NEW_PRODUCE = 9, 12
@@ -781,6 +782,25 @@ def markers_by_an_administrator(client: TransactionalClient) -> Iterator[object]
     yield client.producers()
 
 
+def a_fencing_of_before_kip_890(client: TransactionalClient) -> Iterator[object]:
+    first = client.begin(timeout_ms=200)
+    yield client.add(first, 0)
+    yield client.produce(first, 0, b"a")
+    wait_until_over(client)
+    yield client.described(), client.producers(), client.read()
+    yield client.produce(first, 1, b"late")
+    yield client.add(first, 0), client.end(first), client.end(first, is_commit=False)
+    yield client.init(was=first)[0]
+    second = client.begin()
+    yield second
+    yield client.add(second, 0)
+    yield client.produce(second, 0, b"b")
+    yield client.init()[0]
+    client.settle()
+    yield client.described(), client.producers()
+    yield client.begin()
+
+
 SCRIPTS: list[Script] = [
     the_protocol_of_kip_98,
     the_protocol_of_kip_890,
@@ -805,6 +825,26 @@ def test_a_fake_coordinator_responds_as_kafkas_does(
 ) -> None:
     outcomes = []
     for exchange in (fake, kafka):
+        client = TransactionalClient(exchange)
+        client.prepare()
+        outcomes.append(list(script(client)))
+    assert outcomes[0] == outcomes[1]
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize(
+    "script",
+    [the_protocol_of_kip_98, offsets_of_the_older_protocol, a_fencing_of_before_kip_890],
+    ids=lambda script: script.__name__,
+)
+def test_the_older_protocol_is_that_of_older_brokers(
+    script: Script, kafka_cluster_factory: KafkaClusterFactory
+) -> None:
+    cluster = kafka_cluster_factory(version=KAFKA_VERSIONS[-1], config=OLD_BROKER_SETTINGS)
+    settings = TransactionSettings(transaction_version=1)
+    fake = FakeExchange(FakeCluster(1, transaction_settings=settings))
+    outcomes = []
+    for exchange in (fake, RealExchange(cluster.bootstrap_servers)):
         client = TransactionalClient(exchange)
         client.prepare()
         outcomes.append(list(script(client)))
