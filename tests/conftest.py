@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from xdist.remote import Producer
     from xdist.scheduler import LoadFileScheduling
 
-pytest_plugins = ["tests.promises"]
+pytest_plugins = ["tests.promises", "tests.secret_watch"]
 
 # The same made-up cases each time, so that a failure is one of the change that is tested; `make
 # fuzz` looks for new ones. How long a case takes is the machine's matter.
