@@ -364,6 +364,29 @@ def test_an_abort_drops_what_no_request_carries_and_waits_for_the_rest() -> None
     abort.result()
 
 
+def test_what_fails_since_an_abort_has_dropped_what_came_before_is_aborted(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    bench = Bench()
+    bench.send_batch()
+    bench.written()
+    first = bench.send_batch()
+    second = bench.send_batch()
+    abort = bench.call(bench.manager.abort)
+    one, two = bench.of(ProduceRequest)
+    bench.respond(one, 6)  # NOT_LEADER_OR_FOLLOWER
+    bench.turn()
+    bench.respond(two, OUT_OF_ORDER)
+    bench.turn()
+    assert isinstance(first.exception(), TransactionAbortedError)
+    error = second.exception()
+    assert isinstance(error, TransactionAbortedError)
+    assert isinstance(error.__cause__, OutOfOrderSequenceNumberError)
+    bench.ended(epoch=4)
+    abort.result()
+    assert not caplog.records
+
+
 def test_an_empty_transaction_sends_nothing() -> None:
     bench = Bench()
     bench.call(bench.manager.commit).result()

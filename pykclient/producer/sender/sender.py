@@ -422,7 +422,10 @@ class Sender:
     ) -> None:
         self._log.debug("%s has failed: %s", batch, error)
         self.metrics.on_failed(batch, self._polled_ms)
-        batch.fail(error, record_errors)
+        reported = error
+        if self._transactions is not None:
+            reported = self._transactions.reported(error)
+        batch.fail(reported, record_errors)
         if self._idempotence is not None and not batch.is_in_request:
             self._idempotence.on_given_up(batch)
         self._end(batch)

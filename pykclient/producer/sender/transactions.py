@@ -330,6 +330,14 @@ class Transactions:
         elif self.state in SENDING:
             self._make_abortable(error)
 
+    def reported(self, error: KafkaError) -> KafkaError:
+        """Return what a batch's deliveries report: what follows from an abort is the abort."""
+        if self.state not in DROPPING or isinstance(error, TransactionAbortedError):
+            return error
+        aborted = self._aborted()
+        aborted.__cause__ = error
+        return aborted
+
     def on_producer_failed(self, error: KafkaError) -> None:
         """Note that the producer can do no more, for whatever reason."""
         if self.state is _S.FATAL_ERROR:
