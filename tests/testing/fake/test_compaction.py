@@ -30,7 +30,7 @@ COMPACTED = LogSettings(is_compacted=True, is_deleted=False, segment_ms=SEGMENT_
 LATER_MS = 10 * SEGMENT_MS
 
 
-def put(log: PartitionLog, time_ms: int, *keys: str, value: bytes = b"v") -> None:
+def put(log: PartitionLog, time_ms: int, *keys: str, value: bytes | None = b"v") -> None:
     builder: RecordBatchBuilder[None] = RecordBatchBuilder(batch_size_bytes=10_000)
     for key in keys:
         builder.try_append(time_ms, key.encode(), value)
@@ -84,6 +84,51 @@ def test_what_is_too_young_waits_and_what_is_too_old_does_not() -> None:
     assert not log.compact(4 * LATER_MS)
     assert log.compact(4 * LATER_MS + 1)
     assert offsets(log) == [1, 2]
+
+
+def test_tombstones_go_once_their_time_is_over() -> None:
+    settings = COMPACTED._replace(delete_retention_ms=LATER_MS, segment_ms=0)
+    log = PartitionLog(settings._replace(min_cleanable_dirty_ratio=0.1))
+    put(log, 1, "a")
+    put(log, 2, "a", value=None)
+    read = []
+    for number in range(3, 6):
+        put(log, number, f"b{number}")
+        log.compact(number * LATER_MS)
+        read.append(offsets(log))
+    assert read == [[1, 2], [2, 3], [2, 3, 4]]
+
+
+def test_the_sequence_of_a_producer_outlives_its_records(tmp_path: Path) -> None:
+    """A broker that starts again makes what it has of producers from the log alone."""
+    repeated = None
+    for _ in range(2):
+        directory = DataDirectory(tmp_path)
+        cluster = FakeCluster(1, storage=directory)
+        directory.restore(cluster)
+        if "t" not in cluster.topics:
+            config = {"cleanup.policy": "compact", "segment.ms": "1"}
+            log = cluster.create_topic("t", 1, config=config).partitions[0].log
+            repeated = keyed(cluster.wall_ms, producer_id=7, base_sequence=0)
+            log.append(repeated, leader_epoch=0, now_ms=0)
+            put(log, cluster.wall_ms + LATER_MS, "a")
+            put(log, cluster.wall_ms + 2 * LATER_MS, "b")
+            cluster.clean_logs()
+            assert offsets(log) == [1, 2]
+        log = cluster.partition(TopicPartition("t", 0)).log
+        assert repeated is not None
+        appended = log.append(repeated, leader_epoch=0, now_ms=0)
+        assert isinstance(appended, Appended)
+        assert (appended.base_offset, appended.is_duplicate) == (0, True)
+        cluster.storage.close()
+
+
+def keyed(time_ms: int, *, producer_id: int, base_sequence: int) -> bytes:
+    builder: RecordBatchBuilder[None] = RecordBatchBuilder(batch_size_bytes=10_000)
+    builder.try_append(time_ms, b"a", b"v")
+    return bytes(
+        builder.close(producer_id=producer_id, producer_epoch=0, base_sequence=base_sequence)
+    )
 
 
 def test_without_the_policy_nothing_is_compacted_and_only_with_it_deleted() -> None:
