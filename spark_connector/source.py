@@ -17,8 +17,6 @@ from typing import TYPE_CHECKING, Final
 import pyspark
 from pyspark.sql.datasource import DataSource
 
-from pykclient.config.setting import hidden
-
 if TYPE_CHECKING:
     from collections.abc import MutableMapping
 
@@ -41,6 +39,9 @@ class KafkaDataSource(DataSource):
 
     def __init__(self, options: MutableMapping[str, str]) -> None:
         _check_pyspark()
+        # Imported here: Spark looks at this module for the format's name alone.
+        from pykclient.config.setting import hidden
+
         shown = copy(options)
         shown.update(hidden(options))
         super().__init__(shown)

@@ -233,7 +233,6 @@ def test_a_refused_secret_is_not_shown(key: str) -> None:
             "allowed is 'false'.",
         ),
         (ProducerConfig, "metric.reporters", "a.b.C", NOT_BUILT, "JmxReporter'."),
-        (ProducerConfig, "config.providers", "file", NOT_BUILT, " Leave the setting out."),
         (AdminConfig, "bootstrap.controllers", "h1:9093", NOT_BUILT, " Leave the setting out."),
         (ProducerConfig, "api_version", "1", NO_SETTING, "agreed with each broker."),
         (ProducerConfig, "loop", "1", NO_SETTING, "no event loop."),

@@ -14,7 +14,8 @@ from collections.abc import Mapping
 from itertools import count
 from typing import TYPE_CHECKING, Any, ClassVar, Final, NoReturn
 
-from pykclient.config.security import SecurityConfig
+from pykclient.config.providers import with_providers
+from pykclient.config.security import SecurityConfig, names
 from pykclient.config.setting import (
     LONG_MAX,
     REQUIRED,
@@ -111,6 +112,14 @@ class ClientConfig(SecurityConfig):
         "and for Kerberos. They are looked up when the client is made, within "
         "socket_connection_setup_timeout_ms.",
     )
+    config_providers = Setting(
+        names(),
+        (),
+        "Providers of values that settings only refer to, as ${env:NAME} or ${file:PATH:KEY} "
+        "(KIP-297). Of each, config.providers.NAME.class is EnvVarConfigProvider, "
+        "FileConfigProvider or DirectoryConfigProvider of org.apache.kafka.common.config.provider; "
+        "param.allowed.paths and param.allowlist.pattern limit what they read.",
+    )
     metrics_num_samples = Setting(
         integer(1), 2, "How many windows of time a metric covers, the running one among them."
     )
@@ -175,7 +184,7 @@ class ClientConfig(SecurityConfig):
         for source in ({} if settings is None else settings, keywords):
             if not isinstance(source, Mapping):
                 raise cls._no_mapping(source)
-            given.update(cls._read(source, wrong))
+            given.update(cls._read(with_providers(source), wrong))
         is_dotted = any("." in str(spelling) for spelling in settings or ())
         config = cls()
         values = vars(config)

@@ -41,6 +41,13 @@ class ClientSettings(TypedDict, total=False):
     producer-1, consumer-GROUP-1, adminclient-1 and so on, as in Java. Default: empty; a
     string.
     """
+    config_providers: str | Sequence[str]
+    """Providers of values that settings only refer to, as ${env:NAME} or ${file:PATH:KEY}
+    (KIP-297). Of each, config.providers.NAME.class is EnvVarConfigProvider,
+    FileConfigProvider or DirectoryConfigProvider of org.apache.kafka.common.config.provider;
+    param.allowed.paths and param.allowlist.pattern limit what they read. Default: empty; a
+    list of names.
+    """
     enable_sasl_oauthbearer_unsecure_jwt: bool
     """True makes tokens without a signature of sasl.oauthbearer.config, for brokers of tests.
     Java has them in sasl_jaas_config. Default: false; true or false.

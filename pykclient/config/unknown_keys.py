@@ -88,12 +88,6 @@ UNSUPPORTED: Final[tuple[Unsupported, ...]] = (
         {"enable_metrics_push": ("true", "false")},
     ),
     Unsupported(
-        EVERY_CLIENT,
-        "Values are not looked up in configuration providers: read the file or the environment "
-        "yourself.",
-        {"config_providers": ("",)},
-    ),
-    Unsupported(
         ("producer",),
         "Taking part in two-phase commits (KIP-939) is not built yet.",
         {"transaction_two_phase_commit_enable": ("false",)},

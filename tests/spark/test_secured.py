@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from pyspark.errors import PySparkException
 
+from pykclient import Admin, NewTopic
 from pykclient.testing import ClusterSecurity
 from tests.soak import OWN_BROKERS
 
@@ -52,6 +53,8 @@ def test_a_secured_cluster_is_written_and_read(
 ) -> None:
     options = options_of(secured.client_settings(listener))
     topic = f"secured-{listener.lower()}"
+    with Admin(secured.client_settings(listener)) as admin:
+        admin.create_topics([NewTopic(topic, 1)])
     rows = spark.range(100).selectExpr("CAST(id AS STRING) AS value", f"'{topic}' AS topic")
     rows.write.format("pykafka").options(**options).mode("append").save()
     frame = spark.read.format("pykafka").options(**options).option("subscribe", topic).load()

@@ -1,0 +1,124 @@
+"""Settings that only refer to values: what is shipped and shown is the reference."""
+
+from __future__ import annotations
+
+import pickle
+import traceback
+from typing import TYPE_CHECKING
+
+import pytest
+from pyspark.sql.types import LongType, StructType
+
+from pykclient.consumer.config import ConsumerConfig
+from pykclient.errors import ConfigError
+from spark_connector.batch_reader import KafkaBatchReader
+from spark_connector.options import KafkaOptions, Use
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from pathlib import Path
+
+CANARY = "canary-7f3a"
+CLASSES = "org.apache.kafka.common.config.provider"
+ENV = {"config.providers": "env", "config.providers.env.class": f"{CLASSES}.EnvVarConfigProvider"}
+FILE = {"config.providers": "f", "config.providers.f.class": f"{CLASSES}.FileConfigProvider"}
+FOLDER = {"config.providers": "d", "config.providers.d.class": f"{CLASSES}.DirectoryConfigProvider"}
+SCRAM = {
+    "bootstrap.servers": "h:9092",
+    "security.protocol": "SASL_PLAINTEXT",
+    "sasl.mechanism": "SCRAM-SHA-256",
+    "sasl.username": "alice",
+}
+
+
+def password_of(settings: Mapping[str, object]) -> str:
+    credentials = ConsumerConfig.from_settings(settings).credentials
+    assert credentials is not None
+    return credentials[1].current().value
+
+
+@pytest.fixture(autouse=True)
+def _variable(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("KAFKA_PASSWORD", CANARY)
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    file = tmp_path / "secrets.properties"
+    file.write_text(f"password = {CANARY}\n")
+    (tmp_path / "password").write_text(CANARY)
+    return file
+
+
+@pytest.mark.promise("secrets may be references, which configuration providers look up")
+def test_values_come_from_variables_files_and_folders(file: Path) -> None:
+    assert password_of(SCRAM | ENV | {"sasl.password": "${env:KAFKA_PASSWORD}"}) == CANARY
+    assert password_of(SCRAM | FILE | {"sasl.password": f"${{f:{file}:password}}"}) == CANARY
+    assert (
+        password_of(SCRAM | FOLDER | {"sasl.password": f"${{d:{file.parent}:password}}"}) == CANARY
+    )
+
+
+def test_a_reference_may_be_a_part_of_a_value() -> None:
+    module = "org.apache.kafka.common.security.scram.ScramLoginModule"
+    jaas = f'{module} required username="alice" password="a-${{env:KAFKA_PASSWORD}}";'
+    assert password_of(SCRAM | ENV | {"sasl.jaas.config": jaas}) == f"a-{CANARY}"
+
+
+def test_names_may_have_underscores() -> None:
+    settings = {key.replace(".", "_"): value for key, value in (SCRAM | ENV).items()}
+    settings["sasl_password"] = "${env:KAFKA_PASSWORD}"
+    assert password_of(settings) == CANARY
+    assert ConsumerConfig.from_settings(settings).config_providers == ("env",)
+
+
+@pytest.mark.parametrize("settings", [{}, ENV])
+def test_what_no_provider_has_stays_as_it_is(settings: dict[str, str]) -> None:
+    assert password_of(SCRAM | settings | {"sasl.password": "${vault:x}"}) == "${vault:x}"
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        (
+            ENV | {"sasl.password": "${env:NO_SUCH_VARIABLE}"},
+            r"sasl\.password: \$\{env:NO_SUCH_VARIABLE\} names nothing that is there",
+        ),
+        (
+            ENV | {"config.providers.env.param.allowlist.pattern": "OTHER_.*"},
+            r"\$\{env:KAFKA_PASSWORD\} names nothing that is there",
+        ),
+        (ENV | {"config.providers.env.param.allowlist.pattern": "("}, "no regular expression"),
+        ({"config.providers": "env"}, r"config\.providers\.env\.class is ''; there are EnvVar"),
+        (ENV | {"config.providers.env.class": "a.Vault"}, r"class is 'a\.Vault'; there are"),
+        (FILE | {"sasl.password": "${f:/no/such/file:x}"}, "Cannot read settings from"),
+        (FOLDER | {"sasl.password": "${d:/no/such/folder:x}"}, "names nothing that is there"),
+        (FILE | {"sasl.password": "${f:x}"}, r"'' is not in config\.providers\.f\.param"),
+        (
+            FILE
+            | {"sasl.password": "${f:/etc/x:y}", "config.providers.f.param.allowed.paths": "/run"},
+            r"'/etc/x' is not in config\.providers\.f\.param\.allowed\.paths",
+        ),
+        ({"config.providers": 5}, "list of names"),
+    ],
+)
+def test_what_cannot_be_looked_up_is_an_error_without_a_value(
+    settings: dict[str, object], message: str
+) -> None:
+    given = SCRAM | {"client.id": "${env:KAFKA_PASSWORD}", "sasl.password": "${env:KAFKA_PASSWORD}"}
+    with pytest.raises(ConfigError, match=message) as caught:
+        ConsumerConfig.from_settings(given | settings)
+    shown = traceback.TracebackException.from_exception(caught.value, capture_locals=True)
+    assert CANARY not in "".join(shown.format())
+
+
+@pytest.mark.promise("secrets may be references, which configuration providers look up")
+def test_what_spark_sends_to_tasks_has_the_reference() -> None:
+    settings = SCRAM | ENV | {"sasl.password": "${env:KAFKA_PASSWORD}"}
+    given = {f"kafka.{key}": value for key, value in settings.items()} | {"subscribe": "t"}
+    schema = StructType().add("offset", LongType())
+    pickled = pickle.dumps(KafkaBatchReader(KafkaOptions.from_spark(given, Use.BATCH), schema))
+    assert b"${env:KAFKA_PASSWORD}" in pickled
+    assert CANARY.encode() not in pickled
+    options = KafkaOptions.from_spark(given, Use.BATCH)
+    assert password_of(options.client.of(ConsumerConfig)) == CANARY
