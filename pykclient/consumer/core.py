@@ -104,11 +104,11 @@ def public_call(
             if waiting.close_request:
                 waiting.raise_if_closed()
         except BaseException as error:
-            explain_keywords(error, keywords)
             if is_inside:
-                guard.inside = None
+                guard.inside = None  # before any call: an interrupt comes in with one
                 if waiting.close_request and isinstance(error, Exception):
                     self._end(*waiting.close_request, has_finished=True)
+            explain_keywords(error, keywords)
             raise
         buffer.begun = NOT_BEGUN
         guard.inside = None

@@ -1,7 +1,7 @@
 """Queries of the connector on a Spark cluster of two hosts, under fire: no record is lost, and none
 is twice in what a query's state holds.
 
-Three scenarios are in `make test`; `make chaos` has all, with more batches.
+Two scenarios are in `make test`, a third in `make soak`; `make chaos` has all, with more batches.
 """
 
 from __future__ import annotations
@@ -43,10 +43,10 @@ BATCH_COUNT = 10
 """Faults strike after the second, so that a test which is late by seconds still finds a batch."""
 ESTABLISHED = "01"
 """The state of a connection, in /proc/net/tcp."""
-IN_EVERY_RUN = (
+OF_THESE_TESTS = (
     (python_worker_killed, False),
     (task_copied, False),
-    (driver_killed_before_the_commit_log, True),
+    (driver_killed_before_the_commit_log, True),  # two minutes, with a driver that starts twice
 )
 
 
@@ -68,8 +68,13 @@ def chaos_cluster(kafka_cluster_factory: KafkaClusterFactory) -> Iterator[KafkaC
 @pytest.mark.parametrize(
     ("scenario", "is_stateful"),
     [
-        pytest.param(Scenario(act), is_stateful, id=act.__name__)
-        for act, is_stateful in IN_EVERY_RUN
+        pytest.param(
+            Scenario(act),
+            is_stateful,
+            id=act.__name__,
+            marks=[pytest.mark.soak] if is_stateful else [],
+        )
+        for act, is_stateful in OF_THESE_TESTS
     ],
 )
 def test_a_query_under_fire_loses_nothing(
