@@ -191,7 +191,7 @@ class ClientSettings(TypedDict, total=False):
     Default: RS256; one of RS256, ES256.
     """
     sasl_oauthbearer_assertion_claim_aud: str | None
-    """For whom an assertion is: its claim aud. Default: None; a string, or None."""
+    """Audience of an assertion: its claim aud. Default: None; a string, or None."""
     sasl_oauthbearer_assertion_claim_exp_seconds: int
     """How long an assertion is valid: its claim exp. Default: 300; an integer from 0 to 86400."""
     sasl_oauthbearer_assertion_claim_iss: str | None

@@ -249,7 +249,7 @@ class OidcConfig:
         "How assertions are signed: RS256 with a key of RSA, ES256 with one of the curve P-256.",
     )
     sasl_oauthbearer_assertion_claim_aud = Setting(
-        optional(string()), None, "For whom an assertion is: its claim aud."
+        optional(string()), None, "Audience of an assertion: its claim aud."
     )
     sasl_oauthbearer_assertion_claim_iss = Setting(
         optional(string()), None, "Who has signed an assertion: its claim iss."

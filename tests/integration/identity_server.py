@@ -1,4 +1,4 @@
-"""IdentityServer: a token endpoint that issues signed JWTs, and does what it must not when told.
+"""IdentityServer: a token endpoint that issues signed JWTs, and fails as tests choose.
 
 It grants by client credentials (RFC 6749) and by an assertion that a client has signed (RFC 7523),
 over http or https. Its keys are in a JWKS file, and at an address of its own. It is *serving* from
@@ -69,7 +69,7 @@ class Signer:
 class Fault(Enum):
     """What happens instead of a response."""
 
-    SILENCE = "the request is read, and nothing comes"
+    NO_RESPONSE = "the request is read, and nothing comes"
     HANG_UP = "the connection is closed"
     GARBAGE = "bytes come that are no HTTP"
     ENDLESS_BODY = "a body comes that has no end"
@@ -298,7 +298,7 @@ class _Handler(BaseHTTPRequestHandler):
 
     def _misbehave(self, fault: Fault) -> None:
         ending = self.server.identity.is_ending
-        if fault is Fault.SILENCE:
+        if fault is Fault.NO_RESPONSE:
             ending.wait()
         elif fault is Fault.GARBAGE:
             self.wfile.write(b"\x00\xff\x15\x03 this is not HTTP\r\n\r\n" * 10)

@@ -206,7 +206,7 @@ class Writer(TransactionalClient):
         return found
 
     def aborted(self) -> list[int]:
-        """The first offsets of aborted transactions that a reader from the start is told."""
+        """The first offsets of aborted transactions that a reader from the start receives."""
         found = self._fetch(0, READ_COMMITTED)
         return sorted(each.first_offset for each in found.aborted_transactions or ())
 

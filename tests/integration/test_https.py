@@ -72,7 +72,7 @@ def test_redirects_are_not_followed(
     assert len(server.requests) == 1
 
 
-@pytest.mark.parametrize("fault", [Fault.SILENCE, Fault.DRIP])
+@pytest.mark.parametrize("fault", [Fault.NO_RESPONSE, Fault.DRIP])
 def test_one_deadline_is_for_all_of_a_request(
     server: IdentityServer, authority: CertificateAuthority, fault: Fault
 ) -> None:

@@ -331,10 +331,10 @@ def expired(identity: IdentityServer) -> Reply:
     return Reply.of({"access_token": identity.signer.token("carol", lifetime_s=-5)})
 
 
-HANGING = (Fault.SILENCE, Fault.DRIP)
+HANGING = (Fault.NO_RESPONSE, Fault.DRIP)
 REPLIES: list[Any] = [
     (Fault.HANG_UP, ConnectionFailedError, "hung up without a response"),
-    (Fault.SILENCE, ConnectionFailedError, "did not respond within 450 ms"),
+    (Fault.NO_RESPONSE, ConnectionFailedError, "did not respond within 450 ms"),
     (Fault.DRIP, ConnectionFailedError, "did not respond within 450 ms"),
     (Reply.of({}, 503), ConnectionFailedError, "responded with status 503"),
     (Reply.of({"error": "slow_down"}, 429), ConnectionFailedError, "status 429: slow_down"),
@@ -390,7 +390,7 @@ def test_what_is_no_token_is_an_error_that_says_so(
 def test_times_of_the_settings_are_kept(
     identity: IdentityServer, settings: dict[str, object]
 ) -> None:
-    identity.reply = Fault.SILENCE
+    identity.reply = Fault.NO_RESPONSE
     limits = {"sasl_login_connect_timeout_ms": 200, "sasl_login_read_timeout_ms": 100}
     with pytest.raises(ConnectionFailedError, match="did not respond within 300 ms"):
         fetched({**settings, **limits})

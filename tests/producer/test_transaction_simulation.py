@@ -5,7 +5,7 @@ the response is lost; it is lost with its connection; refused; or handled late, 
 paused, long after the producer has given it up. Calls are interrupted and made again, leaders move,
 groups move on, and a producer is replaced by another of the same id while it goes on as a zombie.
 In the end the network heals, and what readers of committed records see is compared with what each
-producer was told. A failing seed is the bug report.
+producer knows. A failing seed is the bug report.
 """
 
 from __future__ import annotations
@@ -287,7 +287,7 @@ class Transaction:
         self.values: list[bytes] = []
         self.has_offset = False
         self.is_committed: bool | None = False
-        """How it ended, as far as the producer was told; None if that is not known."""
+        """How it ended, as far as the producer knows; None if that is not known."""
 
 
 class Application:

@@ -101,7 +101,7 @@ class NetworkClient:
         self._driven_ms = NEVER_MS
         """When `complete` last ended; before its first time nothing can be late."""
         self.features = FinalizedFeatures()
-        """Those of the cluster, as the broker lists them that was told of a change last."""
+        """Those of the cluster, as the broker lists them that has the newest change."""
         self.is_closed = False
 
     def _authenticator_of(
