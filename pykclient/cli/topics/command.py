@@ -13,10 +13,11 @@ from typing import TYPE_CHECKING, Final
 import pykclient
 from pykclient import AlterConfigOp, AlterConfigOpType, ConfigResource, ConfigResourceType
 from pykclient.cli.cluster_options import add_cluster_options, client_settings, key_and_value
-from pykclient.cli.complaint import absent_topic, write_output
+from pykclient.cli.complaint import write_output
+from pykclient.cli.described import described, found_topics
 from pykclient.cli.parts import add_parts
 from pykclient.cli.table import write_rows
-from pykclient.errors import AdminCallError, UnknownTopicOrPartitionError, UsageError
+from pykclient.errors import UsageError
 from pykclient.types import TopicPartition
 
 if TYPE_CHECKING:
@@ -87,7 +88,7 @@ def add_command(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -
 def run_list(options: argparse.Namespace) -> int:
     with pykclient.Admin(client_settings(options, "admin")) as admin:
         names = sorted(admin.list_topics(include_internal=options.internal))
-        topics = _found(admin, names).values()  # less what was deleted meanwhile
+        topics = found_topics(admin, names).values()  # less what was deleted meanwhile
     rows = [
         {
             "topic": topic.name,
@@ -105,7 +106,7 @@ def run_describe(options: argparse.Namespace) -> int:
         pykclient.Admin(client_settings(options, "admin")) as admin,
         pykclient.Consumer(client_settings(options, "consumer")) as consumer,
     ):
-        topics = _described(admin, options.topics)
+        topics = described(admin, options.topics)
         places = [place for topic in topics for place in topic.partitions]
         # Of what has no leader no offsets can be looked up; it need not hide the others.
         led = [TopicPartition(p.topic, p.partition) for p in places if p.leader_id is not None]
@@ -176,7 +177,7 @@ def run_alter(options: argparse.Namespace) -> int:
         if names.count(name) > 1:
             options.parser.error(f"{name} is given twice")
     with pykclient.Admin(client_settings(options, "admin")) as admin:
-        topics = _described(admin, options.topics)  # none is changed when one is not there
+        topics = described(admin, options.topics)  # none is changed when one is not there
         growing = {}
         if options.partitions is not None:
             growing = {topic.name: pykclient.NewPartitions(options.partitions) for topic in topics}
@@ -191,7 +192,7 @@ def run_alter(options: argparse.Namespace) -> int:
 
 def run_delete(options: argparse.Namespace) -> int:
     with pykclient.Admin(client_settings(options, "admin")) as admin:
-        _described(admin, options.topics)  # none is deleted when one is not there
+        described(admin, options.topics)  # none is deleted when one is not there
         admin.delete_topics(options.topics)
     return 0
 
@@ -208,30 +209,6 @@ def _change(op_type: AlterConfigOpType, text: str) -> AlterConfigOp:
         return AlterConfigOp(name, value, op_type)
     except UsageError as error:
         raise argparse.ArgumentTypeError(str(error)) from error
-
-
-def _described(admin: Admin, names: Iterable[str]) -> list[TopicDescription]:
-    """Return topics, in this order. Raises `UsageError` for one that is not there."""
-    wanted = dict.fromkeys(names)
-    found = _found(admin, wanted)
-    for name in wanted:
-        if name not in found:
-            raise absent_topic(name)
-    return [found[name] for name in wanted]
-
-
-def _found(admin: Admin, names: Iterable[str]) -> dict[str, TopicDescription]:
-    """Describe the topics that are there, in this order."""
-    left = list(names)
-    while True:
-        try:
-            found = admin.describe_topics(left)
-            return {name: found[name] for name in left}
-        except (UnknownTopicOrPartitionError, AdminCallError):
-            existing = admin.list_topics(include_internal=True)
-            if existing.keys() >= {*left}:
-                raise
-            left = [name for name in left if name in existing]
 
 
 def _add_part(

@@ -13,14 +13,14 @@ from typing import TYPE_CHECKING, Final
 
 import pykclient
 from pykclient.cli.cluster_options import add_cluster_options, client_settings
-from pykclient.cli.complaint import absent_partition, absent_topic
+from pykclient.cli.complaint import absent_partition
+from pykclient.cli.described import described, found_topics
 from pykclient.cli.parts import add_parts
 from pykclient.cli.table import write_rows
 from pykclient.cli.transactions.hanging import hanging_transactions
 from pykclient.consumer.config import duration_ms
 from pykclient.errors import (
     TransactionalIdNotFoundError,
-    UnknownTopicOrPartitionError,
     UsageError,
 )
 from pykclient.types import TopicPartition, by_topic
@@ -207,20 +207,18 @@ def _partitions(admin: Admin, options: argparse.Namespace) -> list[TopicPartitio
     """
     if options.partitions and not options.topics:
         raise UsageError("-p names a partition of a topic; give -t TOPIC as well")
-    found = []
-    for topic in options.topics or admin.list_topics(include_internal=True):
-        try:
-            known = admin.describe_topics([topic])[topic].partitions
-        except UnknownTopicOrPartitionError as error:
-            if not options.topics:
-                continue  # it was deleted since it was listed
-            raise absent_topic(topic) from error
-        numbers = {each.partition for each in known}
+    if options.topics:
+        topics = described(admin, options.topics)
+    else:
+        topics = list(found_topics(admin, admin.list_topics(include_internal=True)).values())
+    partitions = []
+    for topic in topics:
+        numbers = {each.partition for each in topic.partitions}
         for number in options.partitions or sorted(numbers):
             if number not in numbers:
-                raise absent_partition(topic, number, len(numbers))
-            found.append(TopicPartition(topic, number))
-    return found
+                raise absent_partition(topic.name, number, len(numbers))
+            partitions.append(TopicPartition(topic.name, number))
+    return partitions
 
 
 def _duration_s(text: str) -> float:
