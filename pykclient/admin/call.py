@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, ClassVar, Final, Generic, TypeVar
 
 from pykclient.errors import BrokerError, DecodeError, KafkaError, error_for_code
 from pykclient.network.cluster.node import checked_node
+from pykclient.network.coordinators import CoordinatorType
 from pykclient.network.manager import ANY_NODE, IDLE, NEVER_MS, PollResult, Request
 from pykclient.network.retry import Attempt
 from pykclient.protocol.messages.find_coordinator import (
@@ -80,13 +81,6 @@ class Receiver(Enum):
     COORDINATOR = "coordinator"
     """That of the handler's group; if the handler has none, the key is the group, or the
     transactional id (`AdminHandler.coordinator_type`)."""
-
-
-class CoordinatorType(Enum):
-    """Of what a broker is the coordinator; the numbers are those of FindCoordinator."""
-
-    GROUP = 0
-    TRANSACTION = 1
 
 
 class AdminHandler(ABC, Generic[KeyT, ValueT]):

@@ -96,9 +96,10 @@ class AdminCore:
         limit: TimeLimit,
         *,
         spread: Callable[[Sequence[KeyT]], AdminHandler[int, int]] | None = None,
+        coordinators: dict[str, Node] | None = None,
     ) -> Decisions[dict[KeyT, ValueT]]:
         """Make a call; what it has changed must then be in the metadata of brokers (`spread`)."""
-        call = self.new_call(handler, keys, limit.deadline_ms)
+        call = self.new_call(handler, keys, limit.deadline_ms, coordinators)
         yield from self._finish(call, limit.deadline_ms)
         if call.values and spread is not None:
             yield from self._spread(spread(list(call.values)), limit.deadline_ms)
@@ -144,9 +145,9 @@ class AdminCore:
         self, names: Sequence[str], limit: TimeLimit
     ) -> Decisions[dict[str, TransactionDescription]]:
         found: dict[str, Node] = {}
-        call = self.new_call(DescribeTransactions(found), names, limit.deadline_ms, found)
-        yield from self._finish(call, limit.deadline_ms)
-        return self.result(call, "the description of transactional ids", limit)
+        handler = DescribeTransactions(found)
+        what = "the description of transactional ids"
+        return (yield from self.run(handler, names, what, limit, coordinators=found))
 
     def run_at_leaders(
         self,

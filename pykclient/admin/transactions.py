@@ -8,13 +8,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from pykclient.admin.call import AdminHandler, CoordinatorType, Receiver, failure
+from pykclient.admin.call import AdminHandler, Receiver, failure
 from pykclient.arguments import check_number, check_text, shown_argument, value_list
 from pykclient.errors import (
     NotLeaderOrFollowerError,
     UnknownTopicOrPartitionError,
     UsageError,
 )
+from pykclient.network.coordinators import CoordinatorType
 from pykclient.protocol.messages.describe_producers import (
     DescribeProducersRequest,
     DescribeProducersResponse,

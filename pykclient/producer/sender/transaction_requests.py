@@ -26,7 +26,7 @@ from pykclient.protocol.messages.txn_offset_commit import (
     TxnOffsetCommitRequestTopic,
     TxnOffsetCommitResponse,
 )
-from pykclient.types import TopicPartition
+from pykclient.types import TopicPartition, by_topic
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -100,15 +100,13 @@ def check_offsets(offsets: Offsets, response: Message) -> None:
 def add_partitions(
     transactional_id: str, identity: ProducerIdentity, partitions: Iterable[TopicPartition]
 ) -> AddPartitionsToTxnRequest:
-    by_topic: dict[str, list[int]] = {}
-    for topic, partition in partitions:
-        by_topic.setdefault(topic, []).append(partition)
     return AddPartitionsToTxnRequest(
         v3_and_below_transactional_id=transactional_id,
         v3_and_below_producer_id=identity.producer_id,
         v3_and_below_producer_epoch=identity.epoch,
         v3_and_below_topics=[
-            AddPartitionsToTxnTopic(topic, numbers) for topic, numbers in by_topic.items()
+            AddPartitionsToTxnTopic(topic, numbers)
+            for topic, numbers in by_topic(partitions).items()
         ],
     )
 
@@ -132,23 +130,17 @@ def build_offsets(
             f"offsets are those of a member of group {group.group_id!r}; use Kafka 2.5 or newer "
             f"(KIP-447)"
         )
-    by_topic: dict[str, list[TxnOffsetCommitRequestPartition]] = {}
-    for (topic, partition), offset in offsets.items():
-        by_topic.setdefault(topic, []).append(
-            TxnOffsetCommitRequestPartition(
-                partition,
-                offset.offset,
-                NO_LEADER_EPOCH if offset.leader_epoch is None else offset.leader_epoch,
-                offset.metadata,
-            )
-        )
     message = TxnOffsetCommitRequest(
         transactional_id=transactional_id,
         group_id=group.group_id,
         producer_id=identity.producer_id,
         producer_epoch=identity.epoch,
         topics=[
-            TxnOffsetCommitRequestTopic(topic, partitions) for topic, partitions in by_topic.items()
+            TxnOffsetCommitRequestTopic(
+                topic,
+                [_to_commit(number, offsets[TopicPartition(topic, number)]) for number in numbers],
+            )
+            for topic, numbers in by_topic(offsets).items()
         ],
     )
     if version >= MEMBERS_FROM_VERSION:
@@ -156,3 +148,8 @@ def build_offsets(
         message.member_id = group.member_id
         message.group_instance_id = group.group_instance_id
     return message
+
+
+def _to_commit(number: int, offset: OffsetAndMetadata) -> TxnOffsetCommitRequestPartition:
+    leader_epoch = NO_LEADER_EPOCH if offset.leader_epoch is None else offset.leader_epoch
+    return TxnOffsetCommitRequestPartition(number, offset.offset, leader_epoch, offset.metadata)

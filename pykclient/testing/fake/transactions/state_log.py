@@ -21,7 +21,7 @@ from pykclient.testing.fake.transactions.metadata import (
     TransactionMetadata,
     TransactionState,
 )
-from pykclient.types import TopicPartition
+from pykclient.types import TopicPartition, by_topic
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -38,9 +38,6 @@ def state_record(metadata: TransactionMetadata, value_version: int) -> Coordinat
     key = encode(TransactionLogKey(metadata.transactional_id), _KEY_VERSION)
     if metadata.state is TransactionState.DEAD:
         return CoordinatorRecord(key, None)
-    topics: dict[str, list[int]] = {}
-    for topic, number in metadata.partitions:
-        topics.setdefault(topic, []).append(number)
     is_flexible = value_version >= 1
     value = TransactionLogValue(
         producer_id=metadata.producer.producer_id,
@@ -52,7 +49,10 @@ def state_record(metadata: TransactionMetadata, value_version: int) -> Coordinat
         # Kafka has null, not an empty list, where nothing was ever added.
         transaction_partitions=None
         if metadata.state is TransactionState.EMPTY
-        else [PartitionsSchema(topic, numbers) for topic, numbers in topics.items()],
+        else [
+            PartitionsSchema(topic, numbers)
+            for topic, numbers in by_topic(metadata.partitions).items()
+        ],
         transaction_last_update_timestamp_ms=metadata.updated_ms,
         transaction_start_timestamp_ms=metadata.started_ms,
         client_transaction_version=metadata.version if is_flexible else 0,
