@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from pykclient.errors import error_for_code
+from pykclient.errors import CoordinatorLoadInProgressError, error_for_code
 from pykclient.protocol.messages.add_offsets_to_txn import (
     AddOffsetsToTxnRequest,
     AddOffsetsToTxnResponse,
@@ -172,7 +172,15 @@ class TransactionalClient:
         request = InitProducerIdRequest(
             self.name if name is None else name, timeout_ms, self._id(was[0]), was[1]
         )
-        response = self._exchange.send(request, InitProducerIdResponse, version)
+        responses: list[InitProducerIdResponse] = []
+
+        def has_ids() -> bool:
+            # A broker that has just started may still wait for a block of producer ids.
+            responses[:] = [self._exchange.send(request, InitProducerIdResponse, version)]
+            return responses[0].error_code != CoordinatorLoadInProgressError.code
+
+        wait_until(has_ids, "the broker has producer ids")
+        (response,) = responses
         return _error(response.error_code), self._producer(
             response.producer_id, response.producer_epoch
         )
