@@ -15,29 +15,42 @@ import re
 import time
 import uuid
 from collections import defaultdict
+from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
-from confluent_kafka import OFFSET_BEGINNING, Consumer, Producer, TopicPartition
+from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
+from pykclient import Admin
+from pykclient import TopicPartition as Partition
 from pykclient.protocol.api_keys import ApiKey
-from pykclient.testing import Blackhole, Direction
+from pykclient.testing import Blackhole, Delay, Direction
 from pykclient.testing.cluster.processes import BrokerState
 from pykclient.testing.spark_cluster.cluster import WORKER_HOSTS
 from pykclient.testing.spark_cluster.process_table import ProcessTable
 from tests.chaos.spark.canary import SECRET, SECURITY, hide_secret, shown
+from tests.chaos.spark.judge import (
+    PARTITION_COUNT,
+    Result,
+    judged_committed_rows,
+    judged_committed_state,
+    judged_rows,
+    judged_state,
+    repeated_rows,
+    repeated_states,
+)
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Iterator, Mapping
 
     from pykclient.testing import KafkaCluster, SparkApplication, SparkCluster
     from pykclient.testing.cluster.processes import ServerProcess
     from pykclient.testing.spark_cluster.application import Executor
     from pykclient.testing.spark_cluster.process_table import FoundProcess
+    from tests.chaos.spark.delivery import Kind
 
-PARTITION_COUNT = 3
 ROWS_OF_BATCH = 20
 """In each partition."""
 BATCH_COUNT = 12
@@ -56,37 +69,37 @@ TASK_ENDED = re.compile(r"(?:Finished|Lost) task .* \(TID (\d+)\)")
 OURS = "pykafka"
 OFFICIAL = "kafka"
 
-PATIENT = {"kafka.request.timeout.ms": "300000", "kafka.delivery.timeout.ms": "600000"}
+PATIENT = {
+    "kafka.request.timeout.ms": "300000",
+    "kafka.delivery.timeout.ms": "600000",
+    "kafka.transaction.timeout.ms": "900000",
+}
 """A producer whose acknowledgement is held back waits for it: else it would send again by itself,
-and what is held back would not be known from what is counted."""
+and what is held back would not be known from what is counted. Brokers abort nothing meanwhile."""
 
 BROKER_SETTINGS = {
     "broker.session.timeout.ms": 3_000,
     "broker.heartbeat.interval.ms": 500,
     "min.insync.replicas": 2,
+    # One coordinator has all transactions, so that the ends of a batch come in an order.
+    "transaction.state.log.num.partitions": 1,
 }
-
-
-class Result(NamedTuple):
-    """What a query has left in its sink. So many numbers were lost, are more than once in a state,
-    and were written to the sink again: numbers, or states."""
-
-    record_count: int
-    lost_count: int
-    twice_count: int
-    again_count: int
-    violations: list[str]
+TRANSACTIONS = "__transaction_state"
+OPEN_STATES = ("Ongoing", "PrepareCommit", "PrepareAbort", "PrepareEpochFence")
+OPEN_S_MAX = 60.0
+"""A transaction that is open for longer, when its query has ended, was left behind."""
 
 
 class SparkArena:
     """`settings` are Spark's, and `read` are options of the source: those of a scenario."""
 
     def __init__(
-        self, kafka: KafkaCluster, spark: SparkCluster, *, is_stateful: bool, batch_count: int
+        self, kafka: KafkaCluster, spark: SparkCluster, *, kind: Kind, batch_count: int
     ) -> None:
         self.kafka = kafka
         self.spark = spark
-        self.is_stateful = is_stateful
+        self.is_stateful = kind.is_stateful
+        self.delivery = kind.delivery
         self.batch_count = batch_count
         self.name = f"chaos-{uuid.uuid4().hex[:8]}"
         self.source, self.sink = f"{self.name}-in", f"{self.name}-out"
@@ -97,10 +110,13 @@ class SparkArena:
         self.drivers: list[SparkApplication] = []
         self.settings: dict[str, str] = {}
         self.read: dict[str, str] = {}
+        self.held_count = 0
+        """So many tasks were held when `await_held` returned."""
         self.killed_brokers: set[int] = set()
         """Their proxies stay shut."""
         self._sent_count = 0
         self._swallowed_before = 0
+        self._counted_before = 0
         self.settings_of_clients = kafka.client_settings()
         user, password = next(iter(SECURITY.users.items()))
         self._peer = {
@@ -149,7 +165,7 @@ class SparkArena:
                 "maxOffsetsPerTrigger": str(PARTITION_COUNT * ROWS_OF_BATCH),
                 **self.read,
             },
-            "write": {"topic": self.sink, **PATIENT},
+            "write": {"topic": self.sink, **PATIENT, **self.delivery.options(self.name)},
         }
         settings = {
             "spark.cores.max": str(CORE_COUNT),
@@ -243,19 +259,90 @@ class SparkArena:
         would not do. A task without rows sends nothing, and ends.
         """
         driver = self.drivers[-1]
+
         self._await_running(
             lambda: 0 < len(self._running_tasks(driver)) <= self._swallowed(),
             "there is no batch whose tasks are all held",
             driver,
         )
-        holding = set(self._running_tasks(driver).values())
+        held = self._running_tasks(driver)
+        self.held_count, holding = len(held), set(held.values())
         return [each for each in driver.executors() if each.executor_id in holding]
+
+    def hold_ends(self, direction: Direction, *, tasks: int, records: int = 1) -> None:
+        """Let the tasks that are held end, and so many of their transactions; hold the next end of
+        a transaction, and all after it.
+
+        The sink ends a transaction of its own with each record of what it does, of which so many
+        pass: the first is the decision. Nothing runs while the fault is changed, so that none
+        passes uncounted.
+        """
+        counted_before = self._counted_count()
+        with self.paused():
+            self.heal()
+            for broker in BROKERS:
+                # One of them is the coordinator.
+                self.kafka.proxy(broker).inject(
+                    Delay(
+                        api=ApiKey.END_TXN,
+                        direction=direction,
+                        count_max=tasks + records,
+                        delay_ms=0,
+                    )
+                )
+            self.swallow(ApiKey.END_TXN, direction)
+        self.await_swallowed(1)
+        assert self._counted_count() - counted_before == tasks + records
 
     def _running_tasks(self, driver: SparkApplication) -> dict[str, str]:
         """The executors of the tasks that Spark's driver has started, and that have not ended."""
         log = driver.log_text()
         ended = {*TASK_ENDED.findall(log)}
         return {task: on for task, on in TASK_STARTED.findall(log) if task not in ended}
+
+    def await_held_to_end(self, executors: list[Executor]) -> None:
+        """Wait until executors have logged the end of the tasks that run for a driver, which may
+        be paused."""
+        driver = self.drivers[-1]
+        wanted = set(self._running_tasks(driver))
+
+        def have_ended() -> bool:
+            logs = [
+                self.spark.folder / "work" / driver.id / each.executor_id / "stderr"
+                for each in executors
+            ]
+            ended = {task for log in logs for task in TASK_ENDED.findall(log.read_text())}
+            return wanted <= ended
+
+        self.await_true(have_ended, "tasks do not end", driver)
+
+    @contextmanager
+    def paused(self, *, but: Executor | None = None) -> Iterator[None]:
+        """Have nothing of the query run, or one executor alone."""
+        driver = self.drivers[-1]
+        executors = [each for each in driver.executors() if each != but]
+        driver.pause()
+        for executor in executors:
+            executor.pause()
+        try:
+            yield
+        finally:
+            for executor in executors:
+                executor.resume()
+            driver.resume()
+
+    def count(self, api: ApiKey) -> None:
+        """Count the responses of an API from now on, until `heal`."""
+        self._counted_before = self._counted_count()
+        for broker in BROKERS:
+            self.kafka.proxy(broker).inject(Delay(api=api, delay_ms=0))
+
+    def counted(self) -> int:
+        """How many responses passed since `count` was called."""
+        return self._counted_count() - self._counted_before
+
+    def _counted_count(self) -> int:
+        return sum(self.kafka.proxy(broker).counts["Delay"] for broker in BROKERS)
 
     def server_of(self, executor: Executor) -> ServerProcess:
         """Spark's worker on the host of an executor, which started it, and ends it."""
@@ -283,16 +370,17 @@ class SparkArena:
             int(path.name) for path in (self.checkpoint / folder).glob("*") if path.name.isdigit()
         )
 
-    def ends(self, topic: str) -> int:
-        """How many records the topic holds."""
-        consumer = Consumer({**self._peer, "group.id": "ends"})
-        try:
-            return sum(
-                consumer.get_watermark_offsets(TopicPartition(topic, partition), TIMEOUT_S)[1]
-                for partition in range(PARTITION_COUNT)
-            )
-        finally:
-            consumer.close()
+    def written_count(self) -> int:
+        """How many records the sink has been given, those that are not committed too."""
+        return sum(map(len, self._read_sink().values()))
+
+    def committed_count(self) -> int:
+        """How many records readers of the sink see that read what is committed."""
+        return sum(map(len, self._read_sink(is_committed=True).values()))
+
+    def again_count(self) -> int:
+        """How many numbers, or states, the sink has been given again, whatever became of them."""
+        return (repeated_states if self.is_stateful else repeated_rows)(self._read_sink())
 
     def planned_count(self) -> int:
         """How many records the sink holds when the batch that was begun last is written."""
@@ -355,8 +443,39 @@ class SparkArena:
     def result(self) -> Result:
         """Read the sink, and judge it."""
         wanted = [str(number) for number in range(self._sent_count)]
-        judge = judged_state if self.is_stateful else judged_rows
-        return judge(wanted, self._read_sink())
+        if not self.delivery.is_exact:
+            judge = judged_state if self.is_stateful else judged_rows
+            return judge(wanted, self._read_sink())
+        committed = self._read_sink(is_committed=True)
+        found = (
+            judged_committed_state(wanted, committed, len(self.logged_batches("commits")))
+            if self.is_stateful
+            else judged_committed_rows(wanted, committed)
+        )
+        return found._replace(again_count=self.again_count())
+
+    def left_open(self) -> list[str]:
+        """Wait until no transaction of the sink is open: those that still are after a minute."""
+        deadline_s = time.monotonic() + OPEN_S_MAX
+        while (found := self.open_transactions()) and time.monotonic() < deadline_s:
+            time.sleep(LOOK_S)
+        return [f"left open: {each}" for each in found]
+
+    def open_transactions(self) -> list[str]:
+        """What is open, as the coordinator has it, and as the leaders of the sink have it."""
+        partitions = [Partition(self.sink, number) for number in range(PARTITION_COUNT)]
+        with Admin(self.settings_of_clients) as admin:
+            ongoing = admin.list_transactions(states=OPEN_STATES)
+            producers = admin.describe_producers(partitions)
+        return [
+            *(f"{each.transactional_id}, {each.state}" for each in ongoing.values()),
+            *(
+                f"{partition} from offset {one.transaction_start_offset}"
+                for partition in partitions
+                for one in producers[partition]
+                if one.transaction_start_offset is not None
+            ),
+        ]
 
     def secrets_shown(self) -> list[str]:
         """What shows the password that the query was given, in any of its lives.
@@ -369,10 +488,19 @@ class SparkArena:
             assert any(path.is_relative_to(place) for path in named), f"{place} was not looked at"
         return [f"{path} shows the password" for path in shown(self.spark.folder, SECRET)]
 
-    def _read_sink(self) -> Mapping[int, list[str]]:
-        consumer = Consumer({**self._peer, "group.id": "judge"})
+    def _read_sink(self, *, is_committed: bool = False) -> Mapping[int, list[str]]:
+        """The values of each partition, up to where readers of this kind get to now."""
+        isolation = "read_committed" if is_committed else "read_uncommitted"
+        consumer = Consumer(
+            {
+                **self._peer,
+                "group.id": "judge",
+                "isolation.level": isolation,
+                "enable.partition.eof": True,
+            }
+        )
         found: dict[int, list[str]] = defaultdict(list)
-        end = self.ends(self.sink)
+        ended: set[int] = set()
         deadline_s = time.monotonic() + TIMEOUT_S
         try:
             consumer.assign(
@@ -381,12 +509,17 @@ class SparkArena:
                     for partition in range(PARTITION_COUNT)
                 ]
             )
-            while left := end - sum(map(len, found.values())):
+            while len(ended) < PARTITION_COUNT:
                 assert time.monotonic() < deadline_s, "the sink cannot be read"
-                # It returns when it has so many.
-                for message in consumer.consume(min(left, READ_MAX), 1.0):
-                    assert message.error() is None, message.error()
-                    found[message.partition() or 0].append((message.value() or b"").decode())
+                message = consumer.poll(1.0)
+                if message is None:
+                    continue
+                partition, error = message.partition() or 0, message.error()
+                if error is None:
+                    found[partition].append((message.value() or b"").decode())
+                    continue
+                assert error.code() == KafkaError._PARTITION_EOF, error
+                ended.add(partition)
         finally:
             consumer.close()
         return found
@@ -397,40 +530,3 @@ class SparkArena:
 
     def _swallowed_count(self) -> int:
         return sum(self.kafka.proxy(broker).counts["Blackhole"] for broker in BROKERS)
-
-
-def judged_rows(wanted: list[str], found: Mapping[int, list[str]]) -> Result:
-    """Each number must be there, in order where it comes first."""
-    lost = again = 0
-    violations = []
-    for partition in range(PARTITION_COUNT):
-        rows = found.get(partition, [])
-        first = list(dict.fromkeys(rows))
-        lost += len(set(wanted) - set(first))
-        again += len(rows) - len(first)
-        if first != sorted(first, key=int):
-            violations.append(f"partition {partition} is out of order: {first}")
-        if strange := set(first) - set(wanted):
-            violations.append(f"partition {partition} has what was never read: {strange}")
-    if lost:
-        violations.append(f"{lost} records were lost")
-    return Result(PARTITION_COUNT * len(wanted), lost, 0, again, violations)
-
-
-def judged_state(wanted: list[str], found: Mapping[int, list[str]]) -> Result:
-    """No state may hold a number twice, and the last one must hold each."""
-    lost = twice = again = 0
-    violations = []
-    for partition in range(PARTITION_COUNT):
-        states: list[list[str]] = [json.loads(value) for value in found.get(partition, [])]
-        # A batch that is repeated, or a late attempt, writes an older state behind a newer one.
-        again += len(states) - len({len(state) for state in states})
-        last = max(states, key=len, default=[])
-        lost += len(set(wanted) - set(last))
-        for state in states:
-            if len(state) != len(set(state)):
-                twice += len(state) - len(set(state))
-                violations.append(f"the state of partition {partition} has a number twice: {state}")
-    if lost:
-        violations.append(f"{lost} records were lost")
-    return Result(PARTITION_COUNT * len(wanted), lost, twice, again, violations)

@@ -4,8 +4,9 @@ Below that it prints the table of `benchmarks/RESULTS.md`, section Spark under f
 
 The environment says what, where it is to be less:
 
-`CHAOS_SPARK_SCENARIOS`  which ones, by name, with commas between; all.
-`CHAOS_SPARK_BATCHES`    so many batches each query has, at least 5; 12.
+`CHAOS_SPARK_SCENARIOS`   which ones, by name, with commas between; all.
+`CHAOS_SPARK_DELIVERIES`  what sinks promise (`AT_LEAST_ONCE`, `PER_TASK`, `PER_BATCH`); all.
+`CHAOS_SPARK_BATCHES`     so many batches each query has, at least 5; 12.
 
 It ends with status 1 when something was not as it must be, and says what.
 
@@ -23,14 +24,15 @@ from pykclient.cli.table import write_rows
 from pykclient.testing import KafkaCluster, SparkCluster
 from tests.chaos.spark.arena import BATCH_COUNT, BROKER_SETTINGS
 from tests.chaos.spark.canary import SECURITY
+from tests.chaos.spark.delivery import Delivery, Kind
 from tests.chaos.spark.scenarios import SCENARIOS, Scenario
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
 HEAD = (
-    "| what happens | query | records | lost | twice in the state | written again | s |",
-    "| --- | --- | --: | --: | --: | --: | --: |",
+    "| what happens | query | delivery | records | lost | twice | written again | s |",
+    "| --- | --- | --- | --: | --: | --: | --: | --: |",
 )
 UNKNOWN = "?"
 
@@ -40,6 +42,7 @@ class Row(NamedTuple):
 
     scenario: str
     query: str
+    delivery: str
     seconds: int
     records: int | None = None
     lost: int | None = None
@@ -63,25 +66,34 @@ def chosen(environment: Mapping[str, str]) -> list[Scenario]:
     return [known[name] for name in names.split(",")]
 
 
+def chosen_deliveries(environment: Mapping[str, str]) -> list[Delivery]:
+    """What the sinks of the queries promise that the environment names.
+
+    Raises:
+        ValueError: it names one that there is not.
+    """
+    names = environment.get("CHAOS_SPARK_DELIVERIES")
+    if names is None:
+        return list(Delivery)
+    if unknown := set(names.split(",")) - Delivery.__members__.keys():
+        raise ValueError(f"{sorted(unknown)} are none of {', '.join(Delivery.__members__)}")
+    return [Delivery[name] for name in names.split(",")]
+
+
 def row_of(
-    kafka: KafkaCluster,
-    spark: SparkCluster,
-    scenario: Scenario,
-    *,
-    is_stateful: bool,
-    batch_count: int,
+    kafka: KafkaCluster, spark: SparkCluster, scenario: Scenario, kind: Kind, *, batch_count: int
 ) -> Row:
-    query, started_s = "stateful" if is_stateful else "stateless", time.monotonic()
+    named = (scenario.name, kind.query, kind.delivery.value)
+    title, started_s = ", ".join(named), time.monotonic()
     try:
-        result = scenario.run(kafka, spark, is_stateful=is_stateful, batch_count=batch_count)
+        result = scenario.run(kafka, spark, kind, batch_count=batch_count)
     except Exception as error:  # noqa: BLE001 - a row of its own; the table is written all the same
-        sys.stderr.write(f"{scenario.name}, {query}: {error!r}\n")
-        return Row(scenario.name, query, round(time.monotonic() - started_s))
+        sys.stderr.write(f"{title}: {error!r}\n")
+        return Row(*named, round(time.monotonic() - started_s))
     for violation in result.violations:
-        sys.stderr.write(f"{scenario.name}, {query}: {violation}\n")
+        sys.stderr.write(f"{title}: {violation}\n")
     return Row(
-        scenario.name,
-        query,
+        *named,
         round(time.monotonic() - started_s),
         records=result.record_count,
         lost=result.lost_count,
@@ -97,7 +109,13 @@ def markdown(rows: Sequence[Row]) -> str:
     lines = [*HEAD]
     for row in rows:
         counts = (row.records, row.lost, row.twice, row.again)
-        cells = [titles[row.scenario], row.query, *map(_cell, counts), str(row.seconds)]
+        cells = [
+            titles[row.scenario],
+            row.query,
+            row.delivery,
+            *map(_cell, counts),
+            str(row.seconds),
+        ]
         lines.append(f"| {' | '.join(cells)} |")
     minutes = sum(row.seconds for row in rows) / 60
     violations = sum(row.violations for row in rows)
@@ -106,7 +124,7 @@ def markdown(rows: Sequence[Row]) -> str:
 
 
 def main() -> int:
-    scenarios = chosen(os.environ)
+    scenarios, deliveries = chosen(os.environ), chosen_deliveries(os.environ)
     batch_count = int(os.environ.get("CHAOS_SPARK_BATCHES", BATCH_COUNT))
     rows: list[Row] = []
     with (
@@ -114,12 +132,14 @@ def main() -> int:
         SparkCluster() as spark,
     ):
         for scenario in scenarios:
-            for is_stateful in scenario.kinds:
-                row = row_of(
-                    kafka, spark, scenario, is_stateful=is_stateful, batch_count=batch_count
-                )
-                sys.stderr.write(f"{row.scenario}, {row.query}: {row.violations} violations\n")
-                rows.append(row)
+            for kind in scenario.kinds:
+                if kind.delivery in deliveries:
+                    row = row_of(kafka, spark, scenario, kind, batch_count=batch_count)
+                    sys.stderr.write(
+                        f"{row.scenario}, {row.query}, {row.delivery}, {row.seconds} s: "
+                        f"{row.violations} violations\n"
+                    )
+                    rows.append(row)
     write_rows("scenario", [row._asdict() for row in rows], is_json=False)
     sys.stdout.write(
         f"\nFor benchmarks/RESULTS.md, section Spark under fire:\n\n{markdown(rows)}\n"

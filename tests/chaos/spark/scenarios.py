@@ -14,7 +14,8 @@ from pykclient import Admin
 from pykclient.protocol.api_keys import ApiKey
 from pykclient.testing import Direction
 from pykclient.testing.cluster.processes import BrokerState
-from tests.chaos.spark.arena import BATCH_COUNT, OFFICIAL, SparkArena
+from tests.chaos.spark.arena import BATCH_COUNT, OFFICIAL, TRANSACTIONS, SparkArena
+from tests.chaos.spark.delivery import EXACT, Delivery, Kind
 from tests.spark.official_connector import official_classpath
 
 if TYPE_CHECKING:
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
     from pykclient.testing import KafkaCluster, SparkApplication, SparkCluster
     from pykclient.testing.spark_cluster.application import Executor
     from pykclient.testing.spark_cluster.process_table import FoundProcess
-    from tests.chaos.spark.arena import Result
+    from tests.chaos.spark.judge import Result
 
 SIGKILLED: Final = (-9, 137)
 EARLY: Final = 1
@@ -33,11 +34,12 @@ GROUP: Final = "chaos-progress"
 
 @dataclass(frozen=True, slots=True)
 class Scenario:
-    """`stateless` and `stateful` say with which queries it is done."""
+    """The other fields say with which queries it is done."""
 
     act: Callable[[SparkArena], None]
     is_stateless: bool = True
     is_stateful: bool = True
+    deliveries: tuple[Delivery, ...] = tuple(Delivery)
 
     @property
     def name(self) -> str:
@@ -50,25 +52,33 @@ class Scenario:
         return f"{first[0].lower()}{first[1:].removesuffix('.')}"
 
     @property
-    def kinds(self) -> list[bool]:
-        """Whether the query has state, for each query that it is done to."""
-        return [kind for kind in (False, True) if (self.is_stateful if kind else self.is_stateless)]
+    def kinds(self) -> list[Kind]:
+        """Each query that it is done to."""
+        return [
+            Kind(is_stateful, delivery)
+            for delivery in self.deliveries
+            for is_stateful in (False, True)
+            if (self.is_stateful if is_stateful else self.is_stateless)
+        ]
 
     def run(
         self,
         kafka: KafkaCluster,
         spark: SparkCluster,
+        kind: Kind,
         *,
-        is_stateful: bool,
         batch_count: int = BATCH_COUNT,
     ) -> Result:
         """Do it to a query of its own; what the query left behind, judged."""
-        made = SparkArena(kafka, spark, is_stateful=is_stateful, batch_count=batch_count)
+        made = SparkArena(kafka, spark, kind=kind, batch_count=batch_count)
         with closing(made) as arena:
             self.act(arena)
             arena.heal()
+            left_open = arena.left_open() if kind.delivery.is_exact else []
             result = arena.result()
-            return result._replace(violations=[*result.violations, *arena.secrets_shown()])
+            return result._replace(
+                violations=[*result.violations, *left_open, *arena.secrets_shown()]
+            )
 
 
 def begun(arena: SparkArena) -> SparkApplication:
@@ -94,11 +104,11 @@ def reading(arena: SparkArena) -> tuple[SparkApplication, Executor]:
     arena.send(arena.batch_count // 2)
     driver = arena.start(is_live=True)
     arena.await_read(driver)
-    before = arena.ends(arena.sink)
+    before = arena.written_count()
     arena.swallow(ApiKey.FETCH)
     arena.send(arena.batch_count // 2)
     executor = arena.await_held()[0]
-    assert arena.ends(arena.sink) == before
+    assert arena.written_count() == before
     return driver, executor
 
 
@@ -191,11 +201,19 @@ def executor_paused(arena: SparkArena) -> None:
     executor.pause()
     go_on(arena, driver)
     arena.await_log(driver, rf"Removing executor {executor.executor_id} with no recent heartbeats")
-    assert not arena.result().again_count
+    assert not arena.again_count()
     # Its JVM has the order to stop, with which its Python workers end.
-    for worker in executor.python_workers():
-        worker.resume()
-    arena.await_true(lambda: arena.result().again_count > 0, "it does not write on", driver)
+    zombies = executor.python_workers()
+    if arena.delivery.is_exact:
+        # Brokers may refuse what it sends: that it sends must be seen, and nothing else be.
+        with arena.paused(but=executor):
+            arena.count(ApiKey.PRODUCE)
+            resume(zombies)
+            arena.await_true(lambda: arena.counted() > 0, "it does not write on", driver)
+        arena.heal()
+    else:
+        resume(zombies)
+        arena.await_true(lambda: arena.again_count() > 0, "it does not write on", driver)
     executor.resume()
     server.resume()
     arena.await_end(driver)
@@ -217,7 +235,7 @@ def task_copied(arena: SparkArena) -> None:
     arena.await_swallowed(1)
     arena.await_end(driver)
     arena.await_log(driver, r"Marking task .* as speculatable")
-    assert arena.result().again_count, "only one attempt wrote"
+    assert arena.again_count(), "only one attempt wrote"
 
 
 def driver_killed_in_write(arena: SparkArena) -> None:
@@ -241,15 +259,69 @@ def moved_to_the_official_source(arena: SparkArena) -> None:
 def driver_killed_before_the_commit_log(arena: SparkArena) -> None:
     """The driver is killed when a batch is written, before Spark's commit log has it."""
     driver = begun(arena)
-    arena.hold_writes()
-    driver.pause()
-    arena.heal()
-    planned = arena.planned_count()
-    arena.await_true(lambda: arena.ends(arena.sink) >= planned, "the batch is not written")
-    kill(driver)
+    if arena.delivery.is_exact:
+        arena.hold_writes()
+        # All that the sink does for the batch is done, and its driver does not learn of the last.
+        arena.hold_ends(Direction.RESPONSE, tasks=arena.held_count)
+        planned = arena.planned_count()
+        arena.await_true(lambda: arena.committed_count() == planned, "the batch is not committed")
+        kill(driver)
+        arena.heal()
+    else:
+        kill_before_the_commit(arena, driver)
     assert_unfinished(arena)
+    before = arena.again_count()
     arena.await_end(arena.start())
-    assert arena.result().again_count, "the batch was not written again"
+    # A batch that was written once is not written again where once is promised.
+    assert (arena.again_count() > before) is not arena.delivery.is_exact
+
+
+def driver_killed_before_the_decision(arena: SparkArena) -> None:
+    """The driver is killed when all tasks of a batch have ended, before the sink has decided it."""
+    driver = begun(arena)
+    committed = arena.committed_count()
+    kill_before_the_commit(arena, driver)
+    assert_unfinished(arena)
+    assert arena.committed_count() == committed
+    assert arena.open_transactions()
+    arena.await_end(arena.start())
+    assert arena.again_count(), "the batch was not written again"
+
+
+def driver_killed_after_the_decision(arena: SparkArena) -> None:
+    """The driver is killed between the sink's decision and the first commit of a task's rows."""
+    kill_at_ends(arena, ended_tasks=0)
+
+
+def driver_killed_between_two_ends(arena: SparkArena) -> None:
+    """The driver is killed when the rows of one task are committed, and those of others are not."""
+    kill_at_ends(arena, ended_tasks=1)
+
+
+def transaction_coordinator_killed(arena: SparkArena) -> None:
+    """The coordinator of all transactions is killed when the first task's rows are committed."""
+    driver = begun(arena)
+    arena.hold_writes()
+    arena.hold_ends(Direction.RESPONSE, tasks=0)
+    coordinator = arena.kafka.leader(TRANSACTIONS, 0)
+    arena.kill_broker(coordinator)
+    go_on(arena, driver)
+    arena.start_broker(coordinator)
+    arena.await_end(driver)
+
+
+def kill_at_ends(arena: SparkArena, *, ended_tasks: int) -> None:
+    """Kill the driver when a batch is decided and the rows of so many tasks are committed."""
+    driver = begun(arena)
+    arena.hold_writes()
+    arena.hold_ends(Direction.REQUEST, tasks=ended_tasks)
+    assert arena.open_transactions()
+    kill(driver)
+    arena.heal()
+    assert_unfinished(arena)
+    before = arena.again_count()
+    arena.await_end(arena.start())
+    assert arena.again_count() == before, "a batch that was decided was written again"
 
 
 def driver_killed_in_the_first_batch(arena: SparkArena) -> None:
@@ -366,6 +438,22 @@ def kill_in_write(arena: SparkArena, driver: SparkApplication) -> None:
     assert_unfinished(arena)
 
 
+def kill_before_the_commit(arena: SparkArena, driver: SparkApplication) -> None:
+    """Kill the driver when all tasks of a batch have ended, and it has not heard of it."""
+    executors = arena.hold_writes()
+    driver.pause()
+    arena.heal()
+    arena.await_held_to_end(executors)
+    planned = arena.planned_count()
+    arena.await_true(lambda: arena.written_count() >= planned, "the batch is not written")
+    kill(driver)
+
+
+def resume(processes: list[FoundProcess]) -> None:
+    for process in processes:
+        process.resume()
+
+
 def kill(driver: SparkApplication) -> None:
     driver.kill()
     assert not driver.is_alive
@@ -386,6 +474,9 @@ SCENARIOS: Final = (
     Scenario(executor_paused),
     Scenario(task_copied, is_stateful=False),
     Scenario(driver_killed_in_write),
+    Scenario(driver_killed_before_the_decision, deliveries=EXACT),
+    Scenario(driver_killed_after_the_decision, deliveries=EXACT),
+    Scenario(driver_killed_between_two_ends, is_stateful=False, deliveries=EXACT),
     Scenario(driver_killed_before_the_commit_log),
     Scenario(driver_killed_in_the_first_batch),
     Scenario(moved_to_the_official_source),
@@ -393,5 +484,6 @@ SCENARIOS: Final = (
     Scenario(master_killed),
     Scenario(leader_killed),
     Scenario(group_coordinator_killed),
+    Scenario(transaction_coordinator_killed, deliveries=EXACT),
     Scenario(two_drivers),
 )

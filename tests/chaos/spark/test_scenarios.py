@@ -18,11 +18,16 @@ from tests.chaos.spark.arena import (
     BROKER_SETTINGS,
     BROKERS,
     SparkArena,
+)
+from tests.chaos.spark.campaign import Row, chosen, chosen_deliveries, markdown
+from tests.chaos.spark.canary import SECRET, SECURITY, hide_secret, shown
+from tests.chaos.spark.delivery import Delivery, Kind
+from tests.chaos.spark.judge import (
+    judged_committed_rows,
+    judged_committed_state,
     judged_rows,
     judged_state,
 )
-from tests.chaos.spark.campaign import Row, chosen, markdown
-from tests.chaos.spark.canary import SECRET, SECURITY, hide_secret, shown
 from tests.chaos.spark.scenarios import (
     SCENARIOS,
     Scenario,
@@ -44,9 +49,10 @@ BATCH_COUNT = 10
 ESTABLISHED = "01"
 """The state of a connection, in /proc/net/tcp."""
 OF_THESE_TESTS = (
-    (python_worker_killed, False),
-    (task_copied, False),
-    (driver_killed_before_the_commit_log, True),  # two minutes, with a driver that starts twice
+    (python_worker_killed, Kind(is_stateful=False)),
+    (task_copied, Kind(is_stateful=False)),
+    # two minutes, with a driver that starts twice
+    (driver_killed_before_the_commit_log, Kind(is_stateful=True)),
 )
 
 
@@ -66,23 +72,21 @@ def chaos_cluster(kafka_cluster_factory: KafkaClusterFactory) -> Iterator[KafkaC
 @pytest.mark.timeout(900)
 @pytest.mark.promise("a Spark query under fire loses no record and has none twice in its state")
 @pytest.mark.parametrize(
-    ("scenario", "is_stateful"),
+    ("scenario", "kind"),
     [
         pytest.param(
             Scenario(act),
-            is_stateful,
+            kind,
             id=act.__name__,
-            marks=[pytest.mark.soak] if is_stateful else [],
+            marks=[pytest.mark.soak] if kind.is_stateful else [],
         )
-        for act, is_stateful in OF_THESE_TESTS
+        for act, kind in OF_THESE_TESTS
     ],
 )
 def test_a_query_under_fire_loses_nothing(
-    chaos_cluster: KafkaCluster, spark_cluster: SparkCluster, scenario: Scenario, is_stateful: bool
+    chaos_cluster: KafkaCluster, spark_cluster: SparkCluster, scenario: Scenario, kind: Kind
 ) -> None:
-    result = scenario.run(
-        chaos_cluster, spark_cluster, is_stateful=is_stateful, batch_count=BATCH_COUNT
-    )
+    result = scenario.run(chaos_cluster, spark_cluster, kind, batch_count=BATCH_COUNT)
     assert result.violations == []
 
 
@@ -95,7 +99,7 @@ def test_a_python_worker_without_work_ends_and_its_connections_with_it(
     chaos_cluster: KafkaCluster, spark_cluster: SparkCluster
 ) -> None:
     ports = {chaos_cluster.proxy(broker).address.port for broker in BROKERS}
-    made = SparkArena(chaos_cluster, spark_cluster, is_stateful=False, batch_count=2)
+    made = SparkArena(chaos_cluster, spark_cluster, kind=Kind(is_stateful=False), batch_count=2)
     with closing(made) as arena:
         arena.send(1)
         driver = arena.start(is_live=True)
@@ -170,19 +174,46 @@ def test_the_judge_sees_what_a_state_lacks_or_has_twice() -> None:
     assert judged_state(wanted, {}).lost_count == 6
 
 
-def test_scenarios_are_chosen_by_name() -> None:
+def test_the_judge_of_what_is_committed_takes_no_number_twice() -> None:
+    wanted = ["0", "1", "2"]
+    good = dict.fromkeys(range(3), wanted)
+    assert judged_committed_rows(wanted, good) == (9, 0, 0, 0, [])
+    twice = judged_committed_rows(wanted, {**good, 1: ["0", "1", "1", "2"]})
+    assert (twice.twice_count, twice.violations) == (1, ["partition 1 has numbers twice: ['1']"])
+    swapped = judged_committed_rows(wanted, {**good, 2: ["1", "0", "2"]})
+    assert "partition 2 is out of order" in swapped.violations[0]
+    assert judged_committed_rows(wanted, {**good, 0: ["0", "1"]}).lost_count == 1
+
+
+def test_the_judge_of_what_is_committed_takes_one_state_of_a_batch() -> None:
+    wanted = ["0", "1"]
+    good = {key: ['["0"]', '["0"]', '["1","0"]'] for key in range(3)}
+    assert judged_committed_state(wanted, good, 3).violations == []
+    twice = judged_committed_state(wanted, good, 2)
+    assert twice.twice_count == 3
+    assert "partition 0 has 3 states of 2 batches" in twice.violations[0]
+    late = judged_committed_state(wanted, {**good, 1: ['["1","0"]', '["0"]']}, 3)
+    assert late.violations == ["the states of partition 1 are out of order: [2, 1]"]
+    assert judged_committed_state(wanted, {**good, 2: ['["0"]']}, 3).lost_count == 1
+
+
+def test_scenarios_and_deliveries_are_chosen_by_name() -> None:
     assert chosen({}) == list(SCENARIOS)
     assert [one.name for one in chosen({"CHAOS_SPARK_SCENARIOS": "task_copied"})] == ["task_copied"]
     with pytest.raises(ValueError, match=r"\['volcano'\] are none of \w+, \w+"):
         chosen({"CHAOS_SPARK_SCENARIOS": "volcano"})
+    assert chosen_deliveries({}) == list(Delivery)
+    assert chosen_deliveries({"CHAOS_SPARK_DELIVERIES": "PER_TASK"}) == [Delivery.PER_TASK]
+    with pytest.raises(ValueError, match=r"\['NEVER'\] are none of AT_LEAST_ONCE, \w+"):
+        chosen_deliveries({"CHAOS_SPARK_DELIVERIES": "NEVER"})
 
 
 def test_the_table_has_a_row_for_each_query() -> None:
     rows = [
-        Row("task_copied", "stateless", 60, records=1_440, lost=0, twice=0, again=20, violations=0),
-        Row("two_drivers", "stateful", 30),
+        Row("task_copied", "stateless", "exactly once", 60, 1_440, 0, 0, 20, violations=0),
+        Row("two_drivers", "stateful", "at least once", 30),
     ]
     lines = markdown(rows).splitlines()
-    assert lines[2].endswith("| stateless | 1,440 | 0 | 0 | 20 | 60 |")
-    assert lines[3].endswith("| stateful | ? | ? | ? | ? | 30 |")
+    assert lines[2].endswith("| stateless | exactly once | 1,440 | 0 | 0 | 20 | 60 |")
+    assert lines[3].endswith("| stateful | at least once | ? | ? | ? | ? | 30 |")
     assert lines[-1] == "2 queries, 2 min; violations: 1"
