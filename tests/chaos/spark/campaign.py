@@ -5,7 +5,8 @@ Below that it prints the table of `benchmarks/RESULTS.md`, section Spark under f
 The environment says what, where it is to be less:
 
 `CHAOS_SPARK_SCENARIOS`   which ones, by name, with commas between; all.
-`CHAOS_SPARK_DELIVERIES`  what sinks promise (`AT_LEAST_ONCE`, `PER_TASK`, `PER_BATCH`); all.
+`CHAOS_SPARK_DELIVERIES`  what sinks promise (`AT_LEAST_ONCE`, `PER_TASK`, `PER_BATCH`); the first
+                          alone, until the sink takes ``delivery=exactly_once``.
 `CHAOS_SPARK_BATCHES`     so many batches each query has, at least 5; 12.
 
 It ends with status 1 when something was not as it must be, and says what.
@@ -74,7 +75,7 @@ def chosen_deliveries(environment: Mapping[str, str]) -> list[Delivery]:
     """
     names = environment.get("CHAOS_SPARK_DELIVERIES")
     if names is None:
-        return list(Delivery)
+        return [Delivery.AT_LEAST_ONCE]
     if unknown := set(names.split(",")) - Delivery.__members__.keys():
         raise ValueError(f"{sorted(unknown)} are none of {', '.join(Delivery.__members__)}")
     return [Delivery[name] for name in names.split(",")]
