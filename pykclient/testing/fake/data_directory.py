@@ -8,7 +8,8 @@ whenever it has `GROWTH_MAX` times the lines it had then, and more than `LINES_M
 
 What is acknowledged has been given to the operating system: a broker that is killed loses nothing.
 A machine that fails may lose what the system had not written yet, and so leave a batch or a line
-that is cut; such an end is cut off at the next start, with a warning. There is no other repair:
+that is cut; such an end is cut off at the next start, with a warning. Compaction writes beside the
+segments, and renames what it has written: it can be killed at any moment. There is no other repair:
 what is damaged in the middle ends the log there, as in Kafka, and a damaged ``metadata.jsonl`` is
 an error. Of records only sparse indexes are in memory, an entry for about 4 KiB of a log; they are
 made anew at each start, which reads everything once and checks it.
@@ -53,6 +54,8 @@ OPEN_FILES_MAX = 200
 GROWTH_MAX = 4
 LINES_MIN = 1_000
 """Up to so many lines ``metadata.jsonl`` is not worth writing anew."""
+REPLACEMENT_SUFFIX = ".cleaned"
+"""Of a segment that compaction has not written to its end."""
 
 _SEGMENT_NAME = re.compile(r"(\d{20})\.log")
 
@@ -319,6 +322,8 @@ class _FolderStore(LogStore):
 
     def base_offsets(self) -> list[int]:
         with _explained(self._folder):
+            for unfinished in self._folder.glob(f"*{REPLACEMENT_SUFFIX}"):
+                unfinished.unlink()
             found = (_SEGMENT_NAME.fullmatch(path.name) for path in self._folder.iterdir())
             return sorted(int(name[1]) for name in found if name is not None)
 
@@ -330,6 +335,19 @@ class _FolderStore(LogStore):
         self._files.close_below(path)
         with _explained(path):
             path.unlink()
+
+    def replacement(self, base_offset: int) -> SegmentData:
+        path = self._path(base_offset).with_suffix(REPLACEMENT_SUFFIX)
+        with _explained(path):
+            path.unlink(missing_ok=True)
+        return _FileData(path, self._files)
+
+    def replace(self, base_offsets: Sequence[int], replacement: SegmentData) -> None:
+        assert isinstance(replacement, _FileData)
+        first, *others = base_offsets
+        replacement.rename(self._path(first))
+        for base_offset in others:
+            self.remove(base_offset)
 
     def on_log_start(self, offset: int) -> None:
         self._note_start(offset)
@@ -371,6 +389,15 @@ class _FileData:
         with _explained(self._path):
             self._files.open(self._path, to_write=True).truncate(size_bytes)
         self._size_bytes = size_bytes
+
+    def rename(self, path: Path) -> None:
+        """Take the place of another file, in one step; the disk has the bytes before."""
+        with _explained(path):
+            os.fsync(self._files.open(self._path).fileno())
+            for each in (self._path, path):
+                self._files.close_below(each)  # Windows renames no file that is open
+            self._path.replace(path)
+        self._path = path
 
 
 class _OpenFiles:

@@ -159,7 +159,13 @@ class PartitionLog:
 
     def _load(self, partition: TopicPartition) -> None:
         """Note what was kept, up to the first damage: nothing behind it can be relied on."""
-        for number, segment in enumerate(self._segments):
+        kept, self._segments = self._segments, []
+        for number, segment in enumerate(kept):
+            if self._segments and segment.base_offset < self.log_end_offset:
+                # Compaction was killed between writing a segment and removing this older one.
+                self._store.remove(segment.base_offset)
+                continue
+            self._segments.append(segment)
             try:
                 for batch in segment.load(partition):
                     if self._epochs[-1].epoch < batch.partition_leader_epoch:
@@ -168,10 +174,9 @@ class PartitionLog:
                     self._note_producer(batch, NO_TIME)
             except CorruptRecordError as error:
                 log.warning("%s was cut off at its damaged end: %s", partition, error)
-                for lost in self._segments[number + 1 :]:
+                for lost in kept[number + 1 :]:
                     log.warning("%s: segment %d behind it is removed", partition, lost.base_offset)
                     self._store.remove(lost.base_offset)
-                del self._segments[number + 1 :]
                 return
 
     def _begin_anew(self, partition: TopicPartition) -> None:
@@ -484,18 +489,16 @@ class PartitionLog:
         return cleaning, transactions
 
     def _cleaned(self, group: list[Segment], cleaning: Cleaning) -> Segment:
-        """One segment with what is left of these."""
-        kept = []
+        """One segment with what is left of these, in their place."""
+        base_offset = group[0].base_offset
+        replacement = self._store.replacement(base_offset)
+        cleaned = Segment(base_offset, replacement)
         for segment in group:
             for batch, data in segment.batches():
                 left = cleaning.kept(batch, data)
                 if left is not None:
-                    kept.append((RecordBatch(memoryview(left), topic="", partition=0), left))
-        for segment in group:
-            self._store.remove(segment.base_offset)
-        cleaned = self._segment(group[0].base_offset)
-        for batch, left in kept:
-            cleaned.append(batch, left)
+                    cleaned.append(RecordBatch(memoryview(left), topic="", partition=0), left)
+        self._store.replace([segment.base_offset for segment in group], replacement)
         return cleaned
 
     def damage(self, offset: int, at: int = -1) -> None:

@@ -86,6 +86,17 @@ class LogStore:
     def remove(self, base_offset: int) -> None:
         """Lose a segment."""
 
+    def replacement(self, base_offset: int) -> SegmentData:
+        """An empty segment beside those of the log, which becomes one of them by `replace`."""
+        return MemoryData()
+
+    def replace(self, base_offsets: Sequence[int], replacement: SegmentData) -> None:
+        """Have a replacement for the first of these segments in the place of all of them.
+
+        A process that is killed meanwhile leaves the old segments, or the new one with some of the
+        old ones behind the first.
+        """
+
     def on_log_start(self, offset: int) -> None:
         """The log begins at `offset` from now on."""
 

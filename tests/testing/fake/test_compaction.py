@@ -5,6 +5,7 @@ What is left is held against Kafka's in `tests/integration/test_fake_compaction_
 
 from __future__ import annotations
 
+import pathlib
 from typing import TYPE_CHECKING
 
 import pytest
@@ -15,6 +16,7 @@ from pykclient.protocol.reader import Reader
 from pykclient.records.batch import iterate_batches
 from pykclient.records.builder import RecordBatchBuilder
 from pykclient.testing import FakeCluster
+from pykclient.testing.fake import data_directory
 from pykclient.testing.fake.data_directory import DataDirectory
 from pykclient.testing.fake.groups.offsets import CommittedOffset
 from pykclient.testing.fake.log import Appended, LogSettings, PartitionLog
@@ -23,6 +25,7 @@ from pykclient.testing.fake.transactions.metadata import ProducerIdentity
 from pykclient.types import TopicPartition
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
 
 SEGMENT_MS = 1_000
@@ -240,3 +243,73 @@ def test_a_cleaned_log_in_a_folder_is_there_after_a_restart(tmp_path: Path) -> N
         kept.append((offsets(log), log.segment_count, log.log_end_offset))
         cluster.storage.close()
     assert kept[0] == kept[1] == ([4, 5, 6, 7], 2, 8)
+
+
+class Killed(BaseException):
+    """The process ends here; no handler of errors may run."""
+
+
+def test_compaction_that_is_killed_at_any_moment_leaves_the_log_whole(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """After a restart each key has its newest value, and no offset is there twice.
+
+    Method: the n-th change of the disk by the cleaner is the last one, for each n.
+    """
+    moment, is_killed = 0, True
+    while is_killed:
+        folder = tmp_path / str(moment)
+        is_killed = _clean_until_killed(folder, moment, monkeypatch)
+        directory = DataDirectory(folder)
+        cluster = FakeCluster(1, storage=directory)
+        directory.restore(cluster)
+        log = cluster.partition(TopicPartition("t", 0)).log
+        found = offsets(log)
+        assert found == sorted(set(found)), moment
+        newest = dict(records(log))
+        assert newest == {b"a": b"3", b"b": b"5", b"c": b"4", b"d": b"0"}, moment
+        put(log, cluster.wall_ms, "e")
+        assert offsets(log) == [*found, 9], moment
+        assert not list((folder / "t-0").glob("*.cleaned")), moment
+        directory.close()
+        moment += 1
+    assert moment > 5
+
+
+def _clean_until_killed(folder: Path, moment: int, monkeypatch: pytest.MonkeyPatch) -> bool:
+    """Fill a log, and clean it until so many changes of the disk; whether it came to that."""
+    directory = DataDirectory(folder)
+    cluster = FakeCluster(1, storage=directory)
+    directory.restore(cluster)
+    config = {"cleanup.policy": "compact", "segment.ms": str(SEGMENT_MS)}
+    log = cluster.create_topic("t", 1, config=config).partitions[0].log
+    for number, keys in enumerate(["abcd", "a", "a", "a", "c", "b"]):
+        put(log, cluster.wall_ms + number * LATER_MS, *keys, value=str(number).encode())
+    left = iter(range(moment))
+
+    def counted(function: Callable[..., object]) -> Callable[..., object]:
+        def call(*arguments: object, **more: object) -> object:
+            if next(left, None) is None:
+                raise Killed
+            return function(*arguments, **more)
+
+        return call
+
+    with monkeypatch.context() as patched:
+        for owner, name in (
+            (data_directory, "_write_all"),
+            (pathlib.Path, "replace"),
+            (pathlib.Path, "unlink"),
+            (pathlib.Path, "touch"),
+        ):
+            patched.setattr(owner, name, counted(getattr(owner, name)))
+        try:
+            cluster.clean_logs()
+        except Killed:
+            is_killed = True
+        else:
+            is_killed = False
+    for file in (*directory._files._files.values(), directory._metadata, directory._lock):
+        assert file is not None
+        file.close()
+    return is_killed
