@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Final, Generic
 from pykclient.consumer.consumer import Consumer
 from pykclient.errors import (
     GroupRebalancedError,
+    InvalidProducerIdMappingError,
     KafkaError,
     ProducerFencedError,
     RetriableError,
@@ -37,6 +38,13 @@ if TYPE_CHECKING:
 
     from pykclient.consumer.record import ConsumerRecords
     from pykclient.types import GroupMetadata
+
+CURED_BY_ABORT: Final = (
+    GroupRebalancedError,
+    InvalidProducerIdMappingError,
+    TransactionAbortableError,
+)
+"""Why a transaction has to be aborted, and after what the next one finds everything in order."""
 
 MS_PER_S: Final = 1_000
 LOG: Final = "log"
@@ -188,9 +196,7 @@ class _Loop(Generic[K_co, V_co]):
         """Return whether the loop does the batch again, instead of raising what prevented it."""
         if isinstance(error, TransactionAbortableError):
             cause = error.__cause__
-            if cause is None or isinstance(
-                cause, (GroupRebalancedError, TransactionAbortableError)
-            ):
+            if cause is None or isinstance(cause, CURED_BY_ABORT):
                 return True
             error = cause
         return isinstance(error, RetriableError) and self._lives_on
@@ -315,9 +321,10 @@ class ExactlyOnceBatch(Generic[K_co, V_co]):
         if self.state is BatchState.ABORTING and not isinstance(failure, ProducerFencedError):
             try:
                 self.settle()
-            except ProducerFencedError:
-                raise
             except KafkaError as error:
+                is_ended = isinstance(error, WakeupError) and self._loop.goes_on_after(failure)
+                if is_ended or isinstance(error, ProducerFencedError):
+                    raise
                 self._loop.log.warning(
                     "the transaction of a batch is not aborted yet, after %r: %s", failure, error
                 )

@@ -17,6 +17,7 @@ from pykclient.admin.admin import Admin
 from pykclient.errors import (
     KafkaTimeoutError,
     ProducerFencedError,
+    TransactionAbortableError,
     UsageError,
     WakeupError,
 )
@@ -300,6 +301,29 @@ def test_wakeup_ends_run_after_the_batch(pipeline: Pipeline, servers: str) -> No
     pipeline.consumer.wakeup()
     with pytest.raises(WakeupError):
         next(iter(pipeline.loop))
+    pipeline.copy_until(COUNT)
+    assert read(servers) == VALUES
+
+
+@pytest.mark.parametrize("is_survived", [True, False])
+def test_wakeup_during_an_abort_ends_the_loop(
+    pipeline: Pipeline, servers: str, monkeypatch: pytest.MonkeyPatch, is_survived: bool
+) -> None:
+    abort = Producer.abort_transaction
+
+    def abort_and_wake_up(producer: Producer) -> None:
+        abort(producer)
+        pipeline.consumer.wakeup()
+
+    def work() -> None:
+        with next(iter(pipeline.loop)) as records:
+            pipeline.copy(records)
+            raise TransactionAbortableError("a broker says so") if is_survived else KeyError
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Producer, "abort_transaction", abort_and_wake_up)
+        with pytest.raises(WakeupError if is_survived else KeyError):
+            work()
     pipeline.copy_until(COUNT)
     assert read(servers) == VALUES
 

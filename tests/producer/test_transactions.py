@@ -11,6 +11,7 @@ from pykclient.errors import (
     CommitFailedError,
     DeliveryTimeoutError,
     DisconnectedError,
+    InvalidProducerIdMappingError,
     KafkaError,
     OutOfOrderSequenceNumberError,
     ProducerFencedError,
@@ -73,6 +74,7 @@ GROUP = GroupMetadata("g", 5, "m")
 OFFSETS = {TopicPartition("in", 0): OffsetAndMetadata(7)}
 NOT_COORDINATOR, CONCURRENT_TRANSACTIONS, PRODUCER_FENCED = 16, 51, 90
 INVALID_PRODUCER_EPOCH, OUT_OF_ORDER, ILLEGAL_GENERATION = 47, 45, 22
+INVALID_PRODUCER_ID_MAPPING, OPERATION_NOT_ATTEMPTED = 49, 55
 
 
 class Bench(SenderBench):
@@ -139,10 +141,10 @@ class Bench(SenderBench):
         self.take(request, response)
         self.turn()
 
-    def identify(self, epoch: int, error_code: int = 0) -> None:
+    def identify(self, epoch: int, error_code: int = 0, *, producer_id: int = PRODUCER_ID) -> None:
         self.answer(
             InitProducerIdResponse(
-                error_code=error_code, producer_id=PRODUCER_ID, producer_epoch=epoch
+                error_code=error_code, producer_id=producer_id, producer_epoch=epoch
             )
         )
 
@@ -344,6 +346,68 @@ def test_in_version_1_a_gap_in_a_sequence_is_ended_by_the_coordinator() -> None:
     assert bench.the(InitProducerIdRequest).producer_epoch == 3
     bench.identify(4)
     assert bench.manager.sequences.identity == (PRODUCER_ID, 4)
+
+
+def test_a_new_epoch_is_due_also_when_the_brokers_have_begun_with_version_2_since() -> None:
+    bench = Bench(version=1)
+    bench.send_batch()
+    bench.turn()
+    bench.added()
+    bench.written(OUT_OF_ORDER)
+    bench.call(bench.manager.abort)
+    (request,) = bench.requests
+    bench.client.features = FinalizedFeatures(2, {FEATURE: 2})
+    bench.take(request, EndTxnResponse())
+    bench.call(bench.manager.begin).result()  # before there was a turn
+    bench.send_batch()
+    bench.identify(4)
+    assert sequence_of(bench.requests[0]) == (PRODUCER_ID, 4, 0)
+
+
+@pytest.mark.parametrize("version", [1, 2])
+def test_a_transactional_id_that_brokers_have_dropped_costs_a_transaction(version: int) -> None:
+    bench = Bench(version)
+    bench.send_batch()
+    bench.turn()
+    if version == 1:
+        bench.added(INVALID_PRODUCER_ID_MAPPING)
+    else:
+        bench.written(INVALID_PRODUCER_ID_MAPPING)
+    error = bench.refusal()
+    assert isinstance(error, TransactionAbortableError)
+    assert isinstance(error.__cause__, InvalidProducerIdMappingError)
+    abort = bench.call(bench.manager.abort)
+    message = bench.the(InitProducerIdRequest)
+    assert (message.producer_id, message.producer_epoch) == (PRODUCER_ID, 3)
+    bench.identify(0, producer_id=PRODUCER_ID + 1)
+    abort.result()
+    bench.call(bench.manager.begin).result()
+    bench.send_batch()
+    bench.turn()
+    if version == 1:
+        bench.added()
+    assert sequence_of(bench.requests[0]) == (PRODUCER_ID + 1, 0, 0)
+
+
+def test_an_abort_gets_a_new_identity_where_the_transactional_id_was_dropped() -> None:
+    bench = Bench()
+    bench.send_batch()
+    bench.written()
+    abort = bench.call(bench.manager.abort)
+    bench.ended(error_code=INVALID_PRODUCER_ID_MAPPING)
+    bench.identify(-1, error_code=PRODUCER_FENCED)  # another producer has come in between
+    assert isinstance(abort.error, ProducerFencedError)
+
+
+def test_partitions_that_were_not_attempted_wait_for_the_back_off() -> None:
+    bench = Bench(version=1)
+    bench.send_batch()
+    bench.turn()
+    bench.added(OPERATION_NOT_ATTEMPTED)
+    assert not bench.requests
+    bench.turn(200)
+    bench.added()
+    assert bench.of(ProduceRequest)
 
 
 def test_an_abort_drops_what_no_request_carries_and_waits_for_the_rest() -> None:
@@ -602,6 +666,19 @@ def test_close_finishes_a_commit_in_its_time() -> None:
     bench.turn(1)
     assert bench.is_settled()
     assert not commit.is_done
+
+
+def test_close_aborts_a_commit_that_fails_meanwhile() -> None:
+    bench = Bench()
+    bench.send_batch()
+    commit = bench.call(bench.manager.commit)
+    bench.sender.close(KafkaError("closed"), bench.now_ms, bench.now_ms + 5_000)
+    bench.turn()
+    bench.written(OUT_OF_ORDER)
+    assert isinstance(commit.error, TransactionAbortableError)
+    assert not bench.the(EndTxnRequest).committed
+    bench.ended(epoch=4)
+    assert bench.is_settled()
 
 
 def test_nothing_begins_after_close() -> None:

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Final
 from pykclient.errors import (
     ClusterAuthorizationFailedError,
     InvalidProducerEpochError,
-    InvalidProducerIdMappingError,
     InvalidTransactionTimeoutError,
     ProducerFencedError,
     TransactionAbortableError,
@@ -38,7 +37,6 @@ FATAL_ERRORS: Final = (
     ProducerFencedError,
     ClusterAuthorizationFailedError,
     TransactionalIdAuthorizationFailedError,
-    InvalidProducerIdMappingError,
     UnsupportedVersionError,
 )
 """After these the producer can do no more, whichever request had them."""

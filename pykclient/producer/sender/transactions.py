@@ -12,6 +12,8 @@ keeps a transaction whole:
   What ended there without a response may be handled late, in the next transaction: a new epoch,
   which the coordinator gives at the end, keeps it out.
 - An abort drops what no request carries, and waits for the rest.
+- A transactional id that the coordinator has dropped, unused for too long, costs the transaction
+  that finds out: its abort gets a new identity, by the old one, so that another producer fences.
 - A commit whose result the application has not seen (its time ran out, or it was interrupted) goes
   on, and only calling it again tells how it ended.
 
@@ -36,6 +38,7 @@ from pykclient.errors import (
     FencedInstanceIdError,
     FencedMemberEpochError,
     IllegalGenerationError,
+    InvalidProducerIdMappingError,
     InvalidTxnStateError,
     KafkaError,
     OperationNotAttemptedError,
@@ -371,6 +374,8 @@ class Transactions:
             return IDLE
         if self._broken is not None and self.state in SENDING:
             self._make_abortable(KafkaError(self._broken))
+        if self.state is _S.ABORTABLE_ERROR and self._close_deadline_ms != NEVER_MS:
+            self._begin_abort(None, now_ms)  # a commit that has failed since: no other call comes
         if self.state in DROPPING and self._withdraw(self._aborted(), now_ms):
             return PollResult(next_poll_ms=now_ms)
         if not self._attempt.is_due(now_ms):
@@ -395,6 +400,8 @@ class Transactions:
             if not self._is_started:
                 self._end(now_ms)
                 return None
+            if self._is_id_expired and self.state is _S.ABORTING:
+                return self._to_coordinator(self._init_producer_id, now_ms)
             return self._to_coordinator(self._end_txn, now_ms)
         return None
 
@@ -403,10 +410,18 @@ class Transactions:
         """Whether the coordinator has to give a new epoch before anything else is sent."""
         return (
             self._needs_epoch
-            and not self.is_v2
             and not self._is_started
             and self.state in (_S.READY, _S.IN_TRANSACTION, _S.COMMITTING)
         )
+
+    @property
+    def _is_id_expired(self) -> bool:
+        """Whether the coordinator has dropped the transactional id, and has no transaction of it.
+
+        It refuses EndTxn then, and has a new producer id. If another producer has got one before,
+        it fences this one.
+        """
+        return isinstance(self._cause, InvalidProducerIdMappingError)
 
     @property
     def _is_quiet(self) -> bool:
@@ -484,6 +499,8 @@ class Transactions:
             self._learn_version()
             self._accumulator.pause(self._refusal("send"))
             self._end_call(None)
+        elif self.state is _S.ABORTING:
+            self._end(now_ms)
 
     def _take_identity(self, identity: ProducerIdentity, now_ms: int) -> None:
         is_same_id = identity.producer_id == self.sequences.identity.producer_id
@@ -518,8 +535,10 @@ class Transactions:
 
     def _on_added(self, node_id: int, response: AddPartitionsToTxnResponse, now_ms: int) -> None:
         error: KafkaError | None = None
+        is_any_added = False
         for partition, code in added(response):
             if code == 0:
+                is_any_added = True
                 self._added.add(partition)
                 self._wanted.pop(partition, None)
                 self._accumulator.look_at(partition, now_ms)
@@ -529,8 +548,11 @@ class Transactions:
                 )
         if error is not None:
             self._on_error(error, now_ms, node_id, is_fatal=isinstance(error, InvalidTxnStateError))
-        else:
+        elif is_any_added:
             self._attempt.succeeded()
+        else:
+            not_attempted = OperationNotAttemptedError(self._about("no partition was added"))
+            self._attempt.back_off(not_attempted, now_ms)
 
     # Offsets.
 
@@ -650,6 +672,9 @@ class Transactions:
             is_unknown_there = isinstance(error, InvalidTxnStateError) and not (
                 self._added or self._added_groups or self.is_v2
             )
+            if self.state is _S.ABORTING and isinstance(error, InvalidProducerIdMappingError):
+                self._cause = error
+                return
             if not (is_unknown_there and self.state is _S.ABORTING):
                 self._is_end_uncertain |= isinstance(error, UNCERTAIN_ERRORS)
                 self._on_error(error, now_ms, node_id, is_fatal=True)
