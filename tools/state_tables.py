@@ -59,6 +59,9 @@ MACHINES: Final = (
     ),
     Machine("transaction", "Transactions", "pykclient.producer.sender.transaction_state"),
     Machine("exactly_once", "A batch of `ExactlyOnce`", "pykclient.exactly_once"),
+    Machine(
+        "sink", "The record of Spark's exactly-once sink", "spark_connector.exactly_once.record"
+    ),
     Machine("connection", "A connection", "pykclient.network.broker.connection"),
     Machine("handshake", "A connection's handshake", "pykclient.network.broker.handshake"),
     Machine(

@@ -1,0 +1,103 @@
+"""Names of the exactly-once sink: its consumer group, and its transactional ids.
+
+All of them begin with ``pykafka-sink:``, so that one ACL with this prefix covers them:
+
+- ``pykafka-sink:SINK`` is the consumer group whose committed offset carries the sink's record
+  (`record.py`), and the transactional id of the driver that writes it. A record that is longer
+  than a broker takes goes on in the groups ``pykafka-sink:SINK:part:1`` and so on.
+- ``pykafka-sink:SINK:TURN:WORKER:SLOT`` is the transactional id of what one attempt of a task
+  writes. `TURN` is the number of the driver's turn, which grows by one each time a driver takes
+  the sink over. `WORKER` is a random name of a Python worker, and `SLOT` a number in it. A worker
+  uses an id for another batch only when the batch before has ended, so that no two attempts have
+  an id in common: docs/decisions/0022 says why ids are not named after task and attempt.
+
+Owner: none.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Final, NamedTuple
+
+from pykclient.config.unknown_keys import did_you_mean
+from pykclient.errors import ConfigError
+
+PREFIX: Final = "pykafka-sink"
+SINK_ID_LENGTH_MAX: Final = 100
+
+_SINK_ID: Final = re.compile(rf"[A-Za-z0-9._-]{{1,{SINK_ID_LENGTH_MAX}}}")
+_SLOT_NAME: Final = re.compile(r"(\d{1,18}):([A-Za-z0-9]+):(\d{1,18})")
+
+ATOMIC_BATCH: Final = "batch"
+ATOMIC_TASK: Final = "task"
+ATOMICITIES: Final = (ATOMIC_TASK, ATOMIC_BATCH)
+
+
+class SlotName(NamedTuple):
+    """What the transactional id of an attempt says, besides the sink."""
+
+    turn: int
+    worker: str
+    slot: int
+
+
+def checked_sink_id(text: str) -> str:
+    """Return the value of the option ``sinkId``. Raises: `ConfigError` where it is no name."""
+    name = text.strip()
+    if _SINK_ID.fullmatch(name) is None:
+        raise ConfigError(
+            f"Option 'sinkId' must be 1 to {SINK_ID_LENGTH_MAX} letters, digits, dots, dashes and "
+            f"underscores, not {text[:SINK_ID_LENGTH_MAX]!r}."
+        )
+    return name
+
+
+def checked_atomicity(text: str) -> str:
+    """Return the value of the option ``atomic``. Raises: `ConfigError` for another one."""
+    name = text.strip().lower()
+    if name not in ATOMICITIES:
+        guess = did_you_mean(name, ATOMICITIES)
+        raise ConfigError(
+            f"Option 'atomic' must be {' or '.join(ATOMICITIES)}, not {text[:100]!r}.{guess}"
+        )
+    return name
+
+
+def sink_group(sink_id: str, part: int = 0) -> str:
+    """Return the group that holds one part of a sink's record; the first has the sink's name."""
+    name = f"{PREFIX}:{sink_id}"
+    return name if part == 0 else f"{name}:part:{part}"
+
+
+def driver_id(sink_id: str) -> str:
+    """Return the transactional id of the driver that writes a sink's record."""
+    return f"{PREFIX}:{sink_id}"
+
+
+def slot_id(sink_id: str, name: SlotName) -> str:
+    """Return the transactional id of an attempt."""
+    return f"{slot_prefix(sink_id)}{slot_text(name)}"
+
+
+def slot_text(name: SlotName) -> str:
+    """Return what stands behind the sink in the transactional id of an attempt."""
+    return f"{name.turn}:{name.worker}:{name.slot}"
+
+
+def slot_prefix(sink_id: str) -> str:
+    """Return what the transactional ids of all attempts of a sink begin with."""
+    return f"{PREFIX}:{sink_id}:"
+
+
+def slot_pattern(sink_id: str) -> str:
+    """Return a pattern of RE2 for the transactional ids of a sink's attempts (KIP-1152)."""
+    return re.escape(slot_prefix(sink_id)) + ".*"
+
+
+def slot_name(sink_id: str, transactional_id: str) -> SlotName | None:
+    """Return what a transactional id says; None where it is of no attempt of this sink."""
+    prefix = slot_prefix(sink_id)
+    if not transactional_id.startswith(prefix):
+        return None
+    found = _SLOT_NAME.fullmatch(transactional_id, len(prefix))
+    return SlotName(int(found[1]), found[2], int(found[3])) if found is not None else None

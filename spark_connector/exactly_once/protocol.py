@@ -1,0 +1,358 @@
+"""The protocol of the exactly-once sink, without input and output: what driver and tasks do.
+
+1. The driver *claims* the sink before tasks begin: with its transactional id it fences the drivers
+   before it, finishes a batch that one of them has decided, takes the next turn, and aborts what
+   attempts of earlier turns have left open. While its turn lasts it has to do so no more.
+2. An attempt of a task writes its rows in a transaction of its own, *prepares* it and leaves it
+   open. It never commits. What it reports is what ends the transaction.
+3. Spark accepts one attempt of each task. The driver writes the *decision*, the transactions of
+   these attempts, and only then commits them; it notes that they are complete, and aborts what
+   other attempts have left open.
+4. A batch that is repeated finds the decision. What is complete is skipped; what brokers refuse to
+   commit (its time ran out) is missing: those tasks write again where the sink is atomic by task,
+   and otherwise the batch fails and says what is missing.
+
+So only who writes the decision commits, and two never do: the record is written in transactions of
+one transactional id, after it was read. A step is yielded, and what runs it sends back its result.
+
+Owner: whoever runs the steps.
+Source: design of a two-phase commit as in KIP-939, with the decision kept by the sink.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Sequence
+from dataclasses import dataclass
+from enum import Enum
+from typing import Final, NamedTuple, TypeAlias, TypeVar
+
+from pykclient.errors import ConfigError, KafkaError
+from spark_connector.exactly_once.names import ATOMIC_BATCH, slot_name
+from spark_connector.exactly_once.record import SinkRecord, Stage, Written
+
+NAMED_TASKS_MAX: Final = 10
+"""An error names so many tasks."""
+
+
+class SinkTakenOverError(KafkaError):
+    """Another driver has taken the sink over; its batches count."""
+
+
+class MissingRowsError(KafkaError):
+    """A batch was decided, and brokers refused to commit the rows of some tasks."""
+
+
+class RepeatedOtherwiseError(KafkaError):
+    """A batch that was written in part is repeated with other tasks or rows."""
+
+
+@dataclass(frozen=True, slots=True)
+class Fence:
+    """Initialise the driver's transactional id: no other driver can write the record now."""
+
+
+@dataclass(frozen=True, slots=True)
+class Read:
+    """Read the record, None where there is none."""
+
+
+@dataclass(frozen=True, slots=True)
+class Write:
+    """Write the record in a transaction. Raises: `SinkTakenOverError` for a driver that was
+    fenced since its last `Fence`."""
+
+    record: SinkRecord
+
+
+@dataclass(frozen=True, slots=True)
+class End:
+    """Commit or abort transactions; the result are the ids of those that brokers refused to end so
+    for good."""
+
+    written: tuple[Written, ...]
+    is_commit: bool
+
+
+@dataclass(frozen=True, slots=True)
+class FindClosed:
+    """Find which of these transactions are not open any more: the result are their ids."""
+
+    written: tuple[Written, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ListOpen:
+    """List the ids of all open transactions of the sink's attempts."""
+
+
+@dataclass(frozen=True, slots=True)
+class AbortOpen:
+    """Abort what is open of these ids, so that who has opened it can do nothing more with it."""
+
+    transactional_ids: tuple[str, ...]
+
+
+Step: TypeAlias = Fence | Read | Write | End | FindClosed | ListOpen | AbortOpen
+Result: TypeAlias = SinkRecord | frozenset[str] | None
+_Returned = TypeVar("_Returned")
+Steps: TypeAlias = Generator[Step, Result, _Returned]
+
+
+class View(NamedTuple):
+    """What the driver tells the tasks of the sink's record: where the last batch stands."""
+
+    turn: int
+    stage: Stage
+    batch: int
+    query: str
+    missing: tuple[tuple[int, int], ...]
+
+
+class Report(NamedTuple):
+    """What an attempt of a task reports. `written` is None where it wrote nothing."""
+
+    turn: int
+    query: str
+    task: int
+    written: Written | None
+
+
+class Action(Enum):
+    """What a task does with its rows."""
+
+    WRITE = "write"
+    SKIP = "skip"
+
+
+@dataclass(frozen=True, slots=True)
+class SinkProtocol:
+    """A sink's name, and whether a batch (`names.ATOMIC_BATCH`) or a task is its unit."""
+
+    sink_id: str
+    atomicity: str
+
+    def claim(self) -> Steps[SinkRecord]:
+        """Take the sink over; returns its record. See the module, 1."""
+        yield Fence()
+        record = yield from _read()
+        if record is not None and record.stage is Stage.DECIDED:
+            record = record.ended((yield from _end(record.written, is_commit=True)))
+        record = SinkRecord(turn=1) if record is None else record.taken_over()
+        yield Write(record)
+        yield from self._abort_open(record.turn - 1, kept=())
+        return record
+
+    def look(self, turn: int | None) -> Steps[SinkRecord]:
+        """Return the record, and claim the sink where `turn` is not, or no more, its turn."""
+        if turn is not None:
+            record = yield from _read()
+            if record is not None and record.turn == turn and record.stage is not Stage.DECIDED:
+                return record
+        return (yield from self.claim())
+
+    def action(self, view: View, *, batch: int, query: str, task: int) -> Action:
+        """Return what a task of a batch does with its rows.
+
+        Raises: `ConfigError` where the sink belongs to another query; `MissingRowsError` where the
+        batch is incomplete and cannot be mended.
+        """
+        self._check_query(view.stage, view.query, query)
+        if view.stage is Stage.EMPTY or batch > view.batch:
+            return Action.WRITE
+        if batch == view.batch and view.missing:
+            if self.atomicity == ATOMIC_BATCH:
+                raise self._missing_rows(batch, view.missing)
+            if task in dict(view.missing):
+                return Action.WRITE
+        return Action.SKIP
+
+    def commit(self, batch: int, reports: Sequence[Report]) -> Steps[None]:
+        """Decide a batch whose tasks have all succeeded, and commit it. See the module, 3.
+
+        Raises:
+            SinkTakenOverError: another driver has the sink; nothing of this one is visible.
+            MissingRowsError: rows are missing. The batch is decided, and must be repeated.
+            RepeatedOtherwiseError: nothing was committed.
+            KafkaError: what prevented a step; the batch is to be repeated.
+        """
+        if not reports:
+            return
+        written = _written(reports)
+        if not written:
+            found = yield from _read()
+            if found is None or found.batch != batch or found.stage is Stage.COMPLETE:
+                return
+        turn, query = reports[0].turn, reports[0].query
+        yield Fence()
+        record = yield from _read()
+        if record is None or record.turn != turn:
+            raise self._taken_over(batch, turn, record)
+        self._check_query(record.stage, record.query, query)
+        if record.stage is Stage.DECIDED:
+            # By this driver, which was interrupted: its decision counts.
+            yield from self._complete(record)
+            record = yield from _read()
+            assert record is not None
+        if batch < record.batch or (batch == record.batch and record.stage is Stage.COMPLETE):
+            # Attempts that were planned before the batch was decided.
+            yield from _end(written, is_commit=False)
+            return
+        if batch == record.batch:
+            self._check_repeat(record, len(reports), written)
+        closed = yield from _find_closed(written)
+        if closed:
+            raise self._closed(batch, [each for each in written if each.transactional_id in closed])
+        decided = record.decided(batch, query, len(reports), written)
+        yield Write(decided)
+        yield from self._complete(decided)
+        yield from self._abort_open(turn, kept=written)
+
+    def abort(self, batch: int, reports: Sequence[Report]) -> Steps[None]:
+        """Abort what attempts have written, unless it is decided: Spark also calls this after a
+        commit that has raised."""
+        if not reports:
+            return
+        # Ends a decision that is under way, too, one way or the other.
+        yield Fence()
+        record = yield from _read()
+        is_decided = record is not None and record.stage is Stage.DECIDED
+        kept = record.written if is_decided and record is not None else ()
+        kept_ids = {each.transactional_id for each in kept}
+        undecided = tuple(
+            each for each in _written(reports) if each.transactional_id not in kept_ids
+        )
+        if undecided:
+            yield from _end(undecided, is_commit=False)
+        yield from self._abort_open(reports[0].turn, kept=kept)
+
+    def view(self, record: SinkRecord) -> View:
+        """Return what tasks need of a record."""
+        return View(
+            record.turn,
+            record.stage,
+            record.batch,
+            record.query,
+            record.missing,
+        )
+
+    def _complete(self, decided: SinkRecord) -> Steps[None]:
+        ended = decided.ended((yield from _end(decided.written, is_commit=True)))
+        yield Write(ended)
+        if ended.missing:
+            raise self._missing_rows(ended.batch, ended.missing)
+
+    def _abort_open(self, turn_max: int, kept: Sequence[Written]) -> Steps[None]:
+        """Abort what attempts of turns up to this one have left open.
+
+        A later turn is not touched: this driver may have been replaced meanwhile.
+        """
+        found = yield ListOpen()
+        assert isinstance(found, frozenset)
+        kept_ids = {each.transactional_id for each in kept}
+        left = []
+        for name in sorted(found - kept_ids):
+            slot = slot_name(self.sink_id, name)
+            if slot is not None and slot.turn <= turn_max:
+                left.append(name)
+        if left:
+            yield AbortOpen(tuple(left))
+
+    def _check_query(self, stage: Stage, owner: str, query: str) -> None:
+        if stage is not Stage.EMPTY and owner != query:
+            raise ConfigError(
+                f"Sink {self.sink_id!r} belongs to {_query(owner)}, and {_query(query)} writes to "
+                f"it: batches of both have the same numbers. Give each checkpoint a sinkId of its "
+                f"own."
+            )
+
+    def _check_repeat(
+        self, record: SinkRecord, task_count: int, written: tuple[Written, ...]
+    ) -> None:
+        """Check that a batch that is incomplete is repeated as it was."""
+        if self.atomicity == ATOMIC_BATCH:
+            raise self._missing_rows(record.batch, record.missing)
+        again = tuple(sorted((each.task, each.row_count) for each in written))
+        if task_count == record.task_count and again == tuple(sorted(record.missing)):
+            return
+        raise RepeatedOtherwiseError(
+            f"Sink {self.sink_id!r}: batch {record.batch} was written in part, by "
+            f"{record.task_count} tasks, and rows are missing of {_tasks(record.missing)}. It was "
+            f"repeated with {task_count} tasks, which wrote again {_tasks(again)}: rows would be "
+            f"doubled or lost. Nothing of this repetition was committed. Start the query with the "
+            f"settings that it had (partitions to read, spark.sql.shuffle.partitions), so that "
+            f"each task gets the rows that it got; {_offsets_file(record.batch)}"
+        )
+
+    def _missing_rows(self, batch: int, missing: tuple[tuple[int, int], ...]) -> MissingRowsError:
+        cure = (
+            "Start the query once without atomic=batch, and these tasks write their rows again"
+            if self.atomicity == ATOMIC_BATCH
+            else "Start the query again, and these tasks write their rows again"
+        )
+        return MissingRowsError(
+            f"Sink {self.sink_id!r}: batch {batch} was decided, but brokers refused to commit the "
+            f"rows of {_tasks(missing)}. Their transactions were open for longer than "
+            f"kafka.transaction.timeout.ms, or were aborted by somebody else. Other rows of the "
+            f"batch are visible. {cure}, where each task gets the same rows as before; "
+            f"{_offsets_file(batch)}"
+        )
+
+    def _closed(self, batch: int, closed: Sequence[Written]) -> KafkaError:
+        tasks = _tasks(tuple((each.task, each.row_count) for each in closed))
+        return KafkaError(
+            f"Sink {self.sink_id!r}: batch {batch} was not committed, and nothing of it is "
+            f"visible: transactions are not open any more, with the rows of {tasks}. The batch "
+            f"took longer than kafka.transaction.timeout.ms, or they were aborted by somebody "
+            f"else. Start the query again; if the time is too short, give more (brokers allow "
+            f"transaction.max.timeout.ms) or make batches smaller."
+        )
+
+    def _taken_over(self, batch: int, turn: int, record: SinkRecord | None) -> SinkTakenOverError:
+        now = "its record is gone" if record is None else f"turn {record.turn} has it now"
+        return SinkTakenOverError(
+            f"Sink {self.sink_id!r}: batch {batch} was planned in turn {turn}, and {now}: another "
+            f"driver writes with the same sinkId. Nothing that this one has written and not "
+            f"decided is visible. Have one query run, with one checkpoint."
+        )
+
+
+def _read() -> Steps[SinkRecord | None]:
+    record = yield Read()
+    assert record is None or isinstance(record, SinkRecord)
+    return record
+
+
+def _end(written: tuple[Written, ...], *, is_commit: bool) -> Steps[frozenset[str]]:
+    if not written:
+        return frozenset()
+    refused = yield End(written, is_commit=is_commit)
+    assert isinstance(refused, frozenset)
+    return refused
+
+
+def _find_closed(written: tuple[Written, ...]) -> Steps[frozenset[str]]:
+    if not written:
+        return frozenset()
+    closed = yield FindClosed(written)
+    assert isinstance(closed, frozenset)
+    return closed
+
+
+def _written(reports: Sequence[Report]) -> tuple[Written, ...]:
+    return tuple(report.written for report in reports if report.written is not None)
+
+
+def _query(query: str) -> str:
+    return f"query {query}" if query else "batch writes"
+
+
+def _tasks(tasks: Sequence[tuple[int, int]]) -> str:
+    if not tasks:
+        return "no task"
+    named = ", ".join(f"{task} ({rows} rows)" for task, rows in tasks[:NAMED_TASKS_MAX])
+    more = len(tasks) - NAMED_TASKS_MAX
+    return f"tasks {named}" + (f" and {more} more" if more > 0 else "")
+
+
+def _offsets_file(batch: int) -> str:
+    return f"the offsets that the batch reads stand in offsets/{batch} of its checkpoint."

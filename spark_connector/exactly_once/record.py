@@ -1,0 +1,188 @@
+"""SinkRecord: what a sink keeps in Kafka between batches, and its text.
+
+It is the metadata of an offset that the group `names.sink_group` has committed, in transactions of
+the driver. Its offset is the number of the record, which grows by one with each.
+
+The stage is where the last batch stands: *empty* before the first; *decided* when the transactions
+of its tasks are named, and each of them has to be committed; *complete* when all of them are; and
+*incomplete* when brokers refused to commit some, whose rows are missing.
+
+Owner: none; it is immutable.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import zlib
+from dataclasses import dataclass, replace
+from enum import Enum
+from typing import Final, NamedTuple
+
+from pykclient.errors import DecodeError
+from spark_connector.exactly_once.names import slot_prefix
+
+FORMAT: Final = 1
+PLAIN_LENGTH_MAX: Final = 1_000
+"""A longer text is compressed."""
+PART_LENGTH_MAX: Final = 4_000
+"""Brokers take 4096 bytes of metadata (``offset.metadata.max.bytes``)."""
+TEXT_LENGTH_MAX: Final = 16 * 2**20
+_PACKED: Final = "z"
+
+
+class Stage(Enum):
+    """Where the last batch of a sink stands."""
+
+    EMPTY = "empty"
+    DECIDED = "decided"
+    COMPLETE = "complete"
+    INCOMPLETE = "incomplete"
+
+
+NEXT: Final[dict[Stage, frozenset[Stage]]] = {
+    Stage.EMPTY: frozenset({Stage.DECIDED}),
+    Stage.DECIDED: frozenset({Stage.COMPLETE, Stage.INCOMPLETE}),
+    Stage.COMPLETE: frozenset({Stage.DECIDED}),
+    Stage.INCOMPLETE: frozenset({Stage.DECIDED}),
+}
+
+
+class Written(NamedTuple):
+    """The prepared transaction of one attempt of a task: what ends it, and how many rows it has."""
+
+    task: int
+    row_count: int
+    transactional_id: str
+    producer_id: int
+    producer_epoch: int
+    transaction_version: int
+
+
+@dataclass(frozen=True, slots=True)
+class SinkRecord:
+    """See the module.
+
+    `turn` is the number of the driver that has the sink, from 1. `batch` is the number of the last
+    batch that was decided, -1 before the first; `query` is the id of its query, empty for a batch
+    write. `task_count` is of that batch. `written` are the transactions to commit, of a batch that
+    is decided. `missing` are the tasks whose rows are missing, with how many, of a batch that is
+    incomplete.
+    """
+
+    turn: int
+    number: int = 0
+    stage: Stage = Stage.EMPTY
+    batch: int = -1
+    query: str = ""
+    task_count: int = 0
+    written: tuple[Written, ...] = ()
+    missing: tuple[tuple[int, int], ...] = ()
+
+    def taken_over(self) -> SinkRecord:
+        """Return it with the next turn."""
+        return replace(self, turn=self.turn + 1, number=self.number + 1)
+
+    def decided(
+        self, batch: int, query: str, task_count: int, written: tuple[Written, ...]
+    ) -> SinkRecord:
+        """Return what says that these transactions, and no others, are the batch."""
+        return self._to(
+            Stage.DECIDED,
+            batch=batch,
+            query=query,
+            task_count=task_count,
+            written=written,
+            missing=(),
+        )
+
+    def ended(self, refused: frozenset[str]) -> SinkRecord:
+        """Return what follows a decided batch, given the transactional ids that are not committed
+        and cannot be."""
+        missing = tuple(
+            (each.task, each.row_count) for each in self.written if each.transactional_id in refused
+        )
+        stage = Stage.INCOMPLETE if missing else Stage.COMPLETE
+        return self._to(stage, written=(), missing=missing)
+
+    def _to(self, stage: Stage, **changes: object) -> SinkRecord:
+        assert stage in NEXT[self.stage], f"{self.stage} -> {stage}"
+        changed: SinkRecord = replace(self, number=self.number + 1, stage=stage, **changes)  # type: ignore[arg-type]
+        return changed
+
+    def to_text(self, sink_id: str) -> str:
+        """Return the text that `from_text` reads."""
+        prefix = slot_prefix(sink_id)
+        fields = {
+            "format": FORMAT,
+            "turn": self.turn,
+            "stage": self.stage.value,
+            "batch": self.batch,
+            "query": self.query,
+            "tasks": self.task_count,
+            "written": [
+                [task, rows, name.removeprefix(prefix), producer_id, epoch, version]
+                for task, rows, name, producer_id, epoch, version in self.written
+            ],
+            "missing": [list(each) for each in self.missing],
+        }
+        text = json.dumps(fields, separators=(",", ":"))
+        if len(text) <= PLAIN_LENGTH_MAX:
+            return text
+        return _PACKED + base64.b64encode(zlib.compress(text.encode())).decode()
+
+    @classmethod
+    def from_text(cls, sink_id: str, number: int, text: str) -> SinkRecord:
+        """Return the record of a sink. Raises: `DecodeError` where the text is no record's."""
+        try:
+            found = json.loads(_unpacked(text) if text.startswith(_PACKED) else text)
+            if found["format"] != FORMAT:
+                raise DecodeError(
+                    f"The record of sink {sink_id!r} has format {found['format']!r}, which this "
+                    f"version does not read: update pykclient on the driver."
+                )
+            prefix = slot_prefix(sink_id)
+            return cls(
+                turn=int(found["turn"]),
+                number=number,
+                stage=Stage(found["stage"]),
+                batch=int(found["batch"]),
+                query=str(found["query"]),
+                task_count=int(found["tasks"]),
+                written=tuple(
+                    Written(int(task), int(rows), prefix + str(name), int(pid), int(epoch), int(v))
+                    for task, rows, name, pid, epoch, v in found["written"]
+                ),
+                missing=tuple((int(task), int(rows)) for task, rows in found["missing"]),
+            )
+        except (ValueError, TypeError, KeyError, zlib.error) as error:
+            raise DecodeError(
+                f"The record of sink {sink_id!r} cannot be read ({error!r}): {text[:100]!r}. "
+                f"Something else has committed offsets for its group; give another sinkId."
+            ) from error
+
+
+def parts_of(text: str) -> list[str]:
+    """Return the texts that a record is kept in; each says which part of how many it is."""
+    pieces = [text[at : at + PART_LENGTH_MAX] for at in range(0, len(text), PART_LENGTH_MAX)]
+    return [f"{index + 1}/{len(pieces)} {piece}" for index, piece in enumerate(pieces)]
+
+
+def part_of(text: str) -> tuple[int, str]:
+    """Return how many parts a record has, and the text of this one.
+
+    Raises: `DecodeError` where it is no part of a record.
+    """
+    head, _, piece = text.partition(" ")
+    _, _, count = head.partition("/")
+    if not (count.isascii() and count.isdigit() and 0 < int(count) < 10_000):
+        raise DecodeError(f"This is no part of a sink's record: {text[:100]!r}")
+    return int(count), piece
+
+
+def _unpacked(text: str) -> bytes:
+    unpacker = zlib.decompressobj()
+    data = unpacker.decompress(base64.b64decode(text[len(_PACKED) :]), TEXT_LENGTH_MAX)
+    if unpacker.unconsumed_tail:
+        raise ValueError(f"more than {TEXT_LENGTH_MAX} bytes")
+    return data
