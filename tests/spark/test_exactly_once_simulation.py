@@ -43,9 +43,9 @@ from tests.soak import seeds
 
 SINK: Final = "orders"
 QUERY: Final = "query"
-BATCH_COUNT: Final = 6
+BATCH_COUNT: Final = 10
 ROW_COUNT: Final = 6
-FAULTY_STEPS: Final = 500
+FAULTY_STEPS: Final = 1_200
 STEPS_MAX: Final = 6_000
 
 Row = tuple[int, int]
@@ -183,12 +183,12 @@ class World:
         return SinkProtocol(SINK, self.atomicity)
 
     def step(self) -> None:
-        if not self.drivers or (len(self.drivers) < 2 and self.chance(0.004)):
+        if not self.drivers or (len(self.drivers) < 2 and self.chance(0.01)):
             self.drivers.append(Driver(self))
-        if self.chance(0.004):
+        if self.chance(0.008):
             self.kill(self.random.choice(self.drivers))
             return
-        if self.chance(0.002):
+        if self.chance(0.006):
             self._run_out_of_time()
         actor = self.random.choice([*self.drivers, *self.attempts])
         actor.advance()
@@ -338,7 +338,7 @@ class Driver(Actor):
         while len(self.reports) < count:
             for task in range(count):
                 has_one = any(each.task == task and each.is_known for each in running)
-                is_copied = world.chance(0.03)
+                is_copied = world.chance(0.05)
                 if is_copied or (task not in self.reports and not has_one):
                     started = Attempt(self, protocol, view, batch=batch, task=task, count=count)
                     running.append(started)
