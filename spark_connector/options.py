@@ -181,7 +181,8 @@ OPTIONS: Final = (
     Option(
         "delivery",
         _SINK,
-        "`at_least_once` (default); `exactly_once` is refused until the producer has transactions",
+        "`at_least_once` (default); `exactly_once` is refused until a producer can prepare "
+        "transactions",
     ),
     Option("kafka.transaction.timeout.ms", _NOWHERE, "rows are written without a transaction"),
     Option("checkpointLocation", _NOWHERE, "Spark's own: it passes it on"),
@@ -190,7 +191,7 @@ OPTIONS: Final = (
 _BY_NAME: Final = {option.name.lower(): option for option in OPTIONS}
 
 NEEDS_TRANSACTIONS: Final = (
-    "It needs the producer's transactions, which are not built yet: rows are written at least "
+    "It needs prepared transactions, which are not built yet: rows are written at least "
     "once. Write a column that identifies the row, and have readers drop those that come again "
     "(dropDuplicatesWithinWatermark in Spark)."
 )

@@ -391,8 +391,8 @@ def test_an_unknown_option_is_refused_with_the_likely_one(option: str, guess: st
     [
         ("path", "give subscribe"),
         ("provider", "CREATE TEMPORARY VIEW"),
-        ("sinkId", "needs the producer's transactions"),
-        ("atomic", "needs the producer's transactions"),
+        ("sinkId", "needs prepared transactions"),
+        ("atomic", "needs prepared transactions"),
     ],
 )
 def test_an_option_that_makes_no_sense_for_kafka_is_refused_with_the_way_out(

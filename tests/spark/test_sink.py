@@ -240,7 +240,7 @@ def test_a_row_that_no_broker_takes_may_leave_a_note_in_its_place(servers: str) 
             {"topic": "a", "kafka_transactional_id": "x"},
             "Tasks that share an id fence each",
         ),
-        (VALUES, {"topic": "a", "delivery": "exactly_once"}, "needs the producer's transactions"),
+        (VALUES, {"topic": "a", "delivery": "exactly_once"}, "needs prepared transactions"),
         (VALUES, {"topic": "a", "delivery": "twice"}, "must be at_least_once, not 'twice'"),
         (VALUES, {"topic": "a", "sinkid": "s"}, "Option 'sinkId' cannot be used here. It needs"),
         (
