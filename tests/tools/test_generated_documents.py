@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from pykclient.config.client import ClientConfig
 
 ROOT = Path(__file__).parents[2]
+PACKAGES = ("pykclient", "spark_connector")
 
 EACH = pytest.mark.parametrize("tool", [config_reference, keyword_types, state_tables])
 
@@ -73,7 +74,7 @@ def test_every_key_of_kafka_is_in_one_table_with_its_default_or_the_reason(
 
 def tables() -> Iterator[tuple[str, str]]:
     """The modules that define a table of transitions, and its name there."""
-    for path in (ROOT / "pykclient").rglob("*.py"):
+    for path in (path for name in PACKAGES for path in (ROOT / name).rglob("*.py")):
         for node in ast.parse(path.read_text(encoding="utf-8")).body:
             if isinstance(node, ast.AnnAssign) and ast.unparse(node.target).startswith("NEXT"):
                 module = ".".join(path.relative_to(ROOT).with_suffix("").parts)
