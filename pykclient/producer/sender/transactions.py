@@ -230,6 +230,7 @@ class Transactions:
         if self.state in (_S.UNINITIALIZED, _S.PREPARED):
             self._to(_S.INITIALIZING)
             self._reset()  # what was prepared is ended elsewhere, or by the new identity
+            self._accumulator.pause(self._refusal("send"))
             self._begin_call(INIT, operation)
         elif self._call == INIT:
             self._waiting.append(operation)
@@ -521,7 +522,9 @@ class Transactions:
             self._accumulator.pause(self._refusal("send"))
             self._end_call(None)
         elif self.state is _S.ABORTING:
-            self._end(now_ms)
+            # There is nothing to end any more. But it may have begun while this was under way, and
+            # ends in a turn that finds what is to be dropped.
+            self._is_started = False
 
     def _take_identity(self, identity: ProducerIdentity, now_ms: int) -> None:
         is_same_id = identity.producer_id == self.sequences.identity.producer_id
