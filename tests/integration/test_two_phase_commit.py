@@ -114,7 +114,7 @@ def test_brokers_that_have_it_switched_off_are_refused(
         two_phase_producer(cluster, "off") as producer,
         pytest.raises(
             TransactionalIdAuthorizationFailedError,
-            match=r"transaction\.two\.phase\.commit\.enable=true for the brokers, .*TWO_PHASE_COMMIT",
+            match=r"two\.phase\.commit\.enable=true for the brokers, .*TWO_PHASE_COMMIT",
         ),
     ):
         producer.init_transactions()

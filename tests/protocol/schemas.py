@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING
 from pykclient.testing.cluster.java import MissingPrerequisiteError
 from pykclient.testing.fixtures import skip_or_fail
 from tests.protocol.instances import Instances
-from tools.protogen.apis import APIS, DATA
-from tools.protogen.apis import UNSTABLE_APIS
+from tools.protogen.apis import APIS, DATA, UNSTABLE_APIS
 from tools.protogen.jar import find_jar, read_schemas
 from tools.protogen.spec import Message, parse_all, snake_case
 
