@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from pykclient.metrics import WINDOWS, Counted, Recent, Windows
+from pykclient.metrics import WINDOWS, Recent, Windows
 
 START_MS = 1_000_000
 WINDOW_MS = WINDOWS.window_ms
@@ -69,7 +69,7 @@ def test_windows_without_length_have_this_moment() -> None:
 
 
 def test_what_is_counted_has_totals_of_all_time_and_rates_of_lately() -> None:
-    counted = Counted()
+    counted = Recent()
     for _ in range(3):
         counted.add(50, START_MS)
     assert counted.frequency(START_MS) == 3 * 1_000 / WINDOW_MS
