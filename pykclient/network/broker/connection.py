@@ -216,8 +216,12 @@ class Connection:
         )
 
     def next_deadline_ms(self) -> int:
-        deadlines_ms = (entry.request.deadline_ms for entry in self._all_in_flight())
-        return min((self.handshake_deadline_ms, *deadlines_ms))
+        deadline_ms = self.handshake_deadline_ms
+        # Plain loops: each step comes here several times, whether anything is in flight or not.
+        for entries in (self._in_flight, self._without_response):
+            for entry in entries:
+                deadline_ms = min(deadline_ms, entry.request.deadline_ms)
+        return deadline_ms
 
     def suspect_ms(self) -> int:
         """Return when it is suspect, unless a response, or the connection, comes before.
