@@ -397,7 +397,7 @@ def test_the_last_epoch_of_an_id_is_followed_by_another_id(cluster: FakeCluster)
     rotated = begin(cluster)
     assert isinstance(rotated, ProducerIdentity)
     assert rotated.producer_id not in (last.producer_id, identity.producer_id)
-    assert rotated.epoch == 0
+    assert rotated.epoch == 1, "the fencing has begun the other id, this one its next epoch"
 
 
 def test_a_transactional_id_that_is_not_used_expires() -> None:
