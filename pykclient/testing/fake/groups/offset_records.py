@@ -12,7 +12,7 @@ from pykclient.protocol.messages.offset_records import OffsetCommitKey, OffsetCo
 from pykclient.protocol.reader import Reader
 from pykclient.records.control import ControlType, control_type
 from pykclient.testing.fake.coordinator_log import VERSION_BYTES, CoordinatorRecord, encode
-from pykclient.testing.fake.groups.offsets import NOWHERE, CommittedOffset
+from pykclient.testing.fake.groups.offsets import NO_EPOCH, NOWHERE, CommittedOffset
 from pykclient.types import TopicPartition
 
 if TYPE_CHECKING:
@@ -22,12 +22,20 @@ if TYPE_CHECKING:
 _KEY_VERSION: Final = 1
 """The version of a key says of which type it is, by which these keys are 1."""
 _VALUE_VERSION: Final = 4
+_EXPIRING_VALUE_VERSION: Final = 1
 
 
 def offset_record(
-    group: str, name: TopicPartition, committed: CommittedOffset | None, wall_ms: int
+    group: str,
+    name: TopicPartition,
+    committed: CommittedOffset | None,
+    wall_ms: int,
+    expires_wall_ms: int | None = None,
 ) -> CoordinatorRecord:
-    """What the log has of a group's offset of one partition; None for one that is gone."""
+    """What the log has of a group's offset of one partition; None for one that is gone.
+
+    Only one version of the value has a place for when it goes, and that has none for the epoch.
+    """
     key = bytearray(_KEY_VERSION.to_bytes(2, "big"))
     OffsetCommitKey(group, *name).write(key, 0)
     if committed is None:
@@ -38,7 +46,11 @@ def offset_record(
         metadata=committed.metadata,
         commit_timestamp=wall_ms,
     )
-    return CoordinatorRecord(bytes(key), encode(value, _VALUE_VERSION))
+    if expires_wall_ms is None:
+        return CoordinatorRecord(bytes(key), encode(value, _VALUE_VERSION))
+    value.expire_timestamp = expires_wall_ms
+    value.leader_epoch = NO_EPOCH
+    return CoordinatorRecord(bytes(key), encode(value, _EXPIRING_VALUE_VERSION))
 
 
 class WrittenOffsets:

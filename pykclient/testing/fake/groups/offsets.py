@@ -30,6 +30,13 @@ NOWHERE = -1
 """Where an offset stands in the log that is older than all of the log."""
 
 
+class Commit(NamedTuple):
+    """When an offset was committed, and when it goes; None: once the brokers' retention is over."""
+
+    now_ms: int
+    expires_ms: int | None = None
+
+
 class CommittedOffset(NamedTuple):
     """One committed offset; `leader_epoch` is -1 when the client did not send it."""
 
@@ -55,8 +62,7 @@ class GroupOffsets:
     def __init__(self, on_committed: OnCommitted = lambda *_: None) -> None:
         self._on_committed = on_committed
         self._committed: dict[TopicPartition, CommittedOffset] = {}
-        self._times_ms: dict[TopicPartition, int] = {}
-        """When each was committed."""
+        self._commits: dict[TopicPartition, Commit] = {}
         self._log_offsets: dict[TopicPartition, int] = {}
         """Of each that was committed."""
         self._pending: dict[int, dict[TopicPartition, _Pending]] = {}
@@ -82,10 +88,11 @@ class GroupOffsets:
         now_ms: int = NEVER,
         *,
         log_offset: int = NOWHERE,
+        expires_ms: int | None = None,
     ) -> None:
         """Take an offset; it stands at once."""
         self._committed[name] = committed
-        self._times_ms[name] = now_ms
+        self._commits[name] = Commit(now_ms, expires_ms)
         self._log_offsets[name] = log_offset
         self._on_committed(name, committed)
 
@@ -97,7 +104,7 @@ class GroupOffsets:
     def remove(self, name: TopicPartition) -> None:
         """Forget a partition, pending offsets too; no effect when nothing is committed."""
         if self._committed.pop(name, None) is not None:
-            del self._times_ms[name], self._log_offsets[name]
+            del self._commits[name], self._log_offsets[name]
             self._on_committed(name, None)
         for pending in self._pending.values():
             pending.pop(name, None)
@@ -108,10 +115,10 @@ class GroupOffsets:
             if name.topic == topic:
                 self.remove(name)
 
-    def times_ms(self) -> dict[TopicPartition, int]:
+    def commits(self) -> dict[TopicPartition, Commit]:
         """When each was committed; those that a transaction may yet change are left out."""
         return {
-            name: time_ms for name, time_ms in self._times_ms.items() if not self.is_unstable(name)
+            name: commit for name, commit in self._commits.items() if not self.is_unstable(name)
         }
 
     @property

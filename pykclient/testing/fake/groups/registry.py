@@ -176,11 +176,20 @@ class GroupRegistry:
         self._on_append(partition, now_ms)
 
     def commit(
-        self, name: str, partition: TopicPartition, committed: CommittedOffset, now_ms: int
+        self,
+        name: str,
+        partition: TopicPartition,
+        committed: CommittedOffset,
+        now_ms: int,
+        *,
+        retention_ms: int | None = None,
     ) -> None:
-        """Take an offset, which stands at once."""
-        log_offset = self._write(name, {partition: committed}, now_ms)
-        self.offsets(name).commit(partition, committed, now_ms, log_offset=log_offset)
+        """Take an offset, which stands at once; `retention_ms` is the client's own wish."""
+        expires_ms = None if retention_ms is None else now_ms + retention_ms
+        log_offset = self._write(name, {partition: committed}, now_ms, expires_ms)
+        self.offsets(name).commit(
+            partition, committed, now_ms, log_offset=log_offset, expires_ms=expires_ms
+        )
 
     def remove_offset(self, name: str, partition: TopicPartition, now_ms: int) -> None:
         """Forget an offset; no effect where there is none."""
@@ -195,22 +204,32 @@ class GroupRegistry:
             if self.partition(name).leader_id == NO_LEADER:
                 continue
             offsets = self.offsets(name)
-            for partition, committed_ms in offsets.times_ms().items():
-                start_ms = group.retention_start_ms(partition.topic, committed_ms)
-                if start_ms is not None and start_ms <= oldest_ms:
+            for partition, commit in offsets.commits().items():
+                start_ms = group.retention_start_ms(partition.topic, commit.now_ms)
+                if start_ms is None:
+                    continue
+                is_over = start_ms <= oldest_ms
+                if commit.expires_ms is not None:
+                    is_over = commit.expires_ms <= now_ms
+                if is_over:
                     self.remove_offset(name, partition, now_ms)
             if group.is_empty and offsets.is_blank:
                 self.remove(name, now_ms)
 
     def _write(
-        self, name: str, offsets: Mapping[TopicPartition, CommittedOffset | None], now_ms: int
+        self,
+        name: str,
+        offsets: Mapping[TopicPartition, CommittedOffset | None],
+        now_ms: int,
+        expires_ms: int | None = None,
     ) -> int:
         """Have the log say so, if the group's partition has a leader; where the first record is."""
         partition = self.partition(name)
         if not offsets or partition.leader_id == NO_LEADER:
             return NOWHERE
         wall_ms = self._epoch_ms + now_ms
-        records = [offset_record(name, *each, wall_ms) for each in offsets.items()]
+        expires_wall_ms = None if expires_ms is None else self._epoch_ms + expires_ms
+        records = [offset_record(name, *each, wall_ms, expires_wall_ms) for each in offsets.items()]
         log_offset = append_records(partition, records, wall_ms)
         self._on_append(partition, now_ms)
         return log_offset
