@@ -399,6 +399,31 @@ def test_an_abort_gets_a_new_identity_where_the_transactional_id_was_dropped() -
     assert isinstance(abort.error, ProducerFencedError)
 
 
+def test_an_abort_drops_its_records_also_when_a_new_epoch_comes_meanwhile() -> None:
+    bench = Bench(version=1)
+    bench.send_batch()
+    bench.turn()
+    bench.drop()  # AddPartitionsToTxn may be handled late: the next transaction needs an epoch
+    abort = bench.call(bench.manager.abort)
+    bench.turn(200)
+    bench.ended()
+    abort.result()
+    bench.call(bench.manager.begin).result()
+    dropped = bench.send_batch()
+    bench.turn()
+    assert bench.the(InitProducerIdRequest).producer_epoch == 3
+    initialized = bench.requests[0]
+    operation: Operation[None] = Operation()
+    bench.manager.abort(operation, bench.now_ms)
+    bench.take(initialized, InitProducerIdResponse(producer_id=PRODUCER_ID, producer_epoch=4))
+    bench.manager.begin(Operation(), bench.now_ms)
+    bench.turn()
+    operation.result()
+    assert dropped.done()
+    assert isinstance(dropped.exception(), TransactionAbortedError)
+    assert not bench.requests, "nothing of it is sent in the next transaction"
+
+
 def test_partitions_that_were_not_attempted_wait_for_the_back_off() -> None:
     bench = Bench(version=1)
     bench.send_batch()

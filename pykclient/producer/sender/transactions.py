@@ -499,8 +499,8 @@ class Transactions:
             self._learn_version()
             self._accumulator.pause(self._refusal("send"))
             self._end_call(None)
-        elif self.state is _S.ABORTING:
-            self._end(now_ms)
+        elif self.state is _S.ABORTING and self._is_id_expired:
+            self._end(now_ms)  # else it was requested before, and what is to be dropped is still here
 
     def _take_identity(self, identity: ProducerIdentity, now_ms: int) -> None:
         is_same_id = identity.producer_id == self.sequences.identity.producer_id
