@@ -104,6 +104,9 @@ OPEN: Final = SENDING | DROPPING
 """States in which the coordinator may have a transaction open that this producer is to end. One
 that is prepared belongs to whoever has its `PreparedTransaction`."""
 
+ENDING: Final = frozenset({_S.READY, _S.COMMITTING, _S.ABORTING})
+"""States after a call that ends a transaction."""
+
 
 def refusal(
     call: str, state: TransactionState, *, cause: KafkaError | None, is_commit_unseen: bool = False
