@@ -1,9 +1,7 @@
 """SinkCluster: runs the steps of the exactly-once sink's protocol on real brokers.
 
 The record is the metadata of an offset of the sink's group, for the first partition of `topic`: any
-topic that exists will do, and the newest offset of all partitions counts. What ends the prepared
-transactions of other processes is given as `end`, since no client does it yet: it returns the ids
-that brokers refused for good.
+topic that exists will do, and the newest offset of all partitions counts.
 
 Owner: one thread of the driver, which closes it.
 Source: KIP-98 (transactions of offsets), KIP-447 (stable offsets), KIP-664 (lists of transactions).
@@ -11,15 +9,29 @@ Source: KIP-98 (transactions of offsets), KIP-447 (stable offsets), KIP-664 (lis
 
 from __future__ import annotations
 
+import logging
+from contextlib import suppress
 from typing import TYPE_CHECKING, Final, Self, TypeVar
 
-from pykclient import Admin, GroupMetadata, OffsetAndMetadata, Producer, TopicPartition
+from pykclient import (
+    Admin,
+    GroupMetadata,
+    OffsetAndMetadata,
+    PreparedTransaction,
+    Producer,
+    TopicPartition,
+)
 from pykclient.errors import (
+    AdminCallError,
     DecodeError,
     InvalidProducerEpochError,
+    InvalidProducerIdMappingError,
+    InvalidTxnStateError,
     KafkaError,
+    KafkaTimeoutError,
     ProducerFencedError,
     TransactionalIdNotFoundError,
+    UnknownTopicOrPartitionError,
     UnsupportedVersionError,
 )
 from spark_connector.exactly_once.names import (
@@ -41,17 +53,31 @@ from spark_connector.exactly_once.protocol import (
 from spark_connector.exactly_once.record import SinkRecord, part_of, parts_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Mapping, Sequence
 
+    from pykclient import TransactionDescription
     from spark_connector.exactly_once.protocol import Result, Step, Steps
     from spark_connector.exactly_once.record import Written
 
-    EndTransactions = Callable[[tuple[Written, ...], bool], frozenset[str]]
+_LOG = logging.getLogger(__name__)
 
 READS_MAX: Final = 10
 """How often a record of several parts is read, until all parts are of one record."""
 
 OPEN: Final = "Ongoing"
+
+TOPIC_WAIT_S: Final = 1.0
+"""How long the first record waits for a topic that brokers do not know. Some make it on demand."""
+
+REFUSED: Final = (
+    InvalidProducerEpochError,
+    InvalidProducerIdMappingError,
+    InvalidTxnStateError,
+    ProducerFencedError,
+    TransactionalIdNotFoundError,
+)
+"""With these brokers say that a transaction cannot be ended so any more: it was ended otherwise, or
+begun anew."""
 
 _Returned = TypeVar("_Returned")
 
@@ -68,14 +94,13 @@ class SinkCluster:
         *,
         producer_settings: Mapping[str, object],
         admin_settings: Mapping[str, object],
-        end: EndTransactions,
     ) -> None:
         self._sink_id = sink_id
         self._key = TopicPartition(topic, 0)
         self._producer_settings = dict(producer_settings)
         self._admin = Admin(admin_settings)
-        self._end = end
         self._producer: Producer | None = None
+        self._has_topic = False
 
     def __enter__(self) -> Self:
         return self
@@ -114,7 +139,7 @@ class SinkCluster:
             case End(written, is_commit):
                 return self._end(written, is_commit)
             case FindClosed(written):
-                return frozenset(each.transactional_id for each in written if self._is_closed(each))
+                return self._find_closed(written)
             case ListOpen():
                 return self._list_open()
             case AbortOpen(names):
@@ -168,6 +193,7 @@ class SinkCluster:
 
     def _write(self, record: SinkRecord) -> None:
         assert self._producer is not None, "a record is written after a fence"
+        self._await_topic(self._producer)
         try:
             with self._producer.transaction():
                 for part, text in enumerate(parts_of(record.to_text(self._sink_id))):
@@ -181,14 +207,65 @@ class SinkCluster:
                 f"decides nothing more. Have one query run, with one checkpoint."
             ) from error
 
-    def _is_closed(self, written: Written) -> bool:
-        name = written.transactional_id
+    def _await_topic(self, producer: Producer) -> None:
+        if self._has_topic:
+            return
+        topic = self._key.topic
         try:
-            found = self._admin.describe_transactions([name])[name]
-        except TransactionalIdNotFoundError:
-            return True
-        identity = (found.producer_id, found.producer_epoch)
-        return found.state != OPEN or identity != (written.producer_id, written.producer_epoch)
+            producer.partitions_for(topic, TOPIC_WAIT_S)
+        except KafkaTimeoutError as error:
+            if isinstance(error.__cause__, UnknownTopicOrPartitionError):
+                raise UnknownTopicOrPartitionError(
+                    f"Topic {topic!r} does not exist, and brokers did not make it within "
+                    f"{TOPIC_WAIT_S} s: create it, or see kafka.bootstrap.servers and the option "
+                    f"'topic'."
+                ) from error
+            raise
+        self._has_topic = True
+
+    def _end(self, written: tuple[Written, ...], is_commit: bool) -> frozenset[str]:
+        prepared = [
+            PreparedTransaction(
+                each.transactional_id,
+                each.producer_id,
+                each.producer_epoch,
+                each.transaction_version,
+            )
+            for each in written
+        ]
+        admin = self._admin
+        end = admin.commit_prepared_transactions if is_commit else admin.abort_prepared_transactions
+        refused = set()
+        for name, error in end(prepared).items():
+            if error is None:
+                continue
+            if not isinstance(error, REFUSED):
+                raise error
+            _LOG.warning("Sink %r: %s", self._sink_id, error)
+            refused.add(name)
+        return frozenset(refused)
+
+    def _find_closed(self, written: tuple[Written, ...]) -> frozenset[str]:
+        found = self._described([each.transactional_id for each in written])
+        return frozenset(
+            each.transactional_id
+            for each in written
+            if (now := found.get(each.transactional_id)) is None
+            or now.state != OPEN
+            or (now.producer_id, now.producer_epoch) != (each.producer_id, each.producer_epoch)
+        )
+
+    def _described(self, names: Sequence[str]) -> dict[str, TransactionDescription]:
+        """Those that brokers know."""
+        try:
+            return self._admin.describe_transactions(names)
+        except (TransactionalIdNotFoundError, AdminCallError):
+            # One by one, to see which they do not know.
+            found = {}
+            for name in names:
+                with suppress(TransactionalIdNotFoundError):
+                    found |= self._admin.describe_transactions([name])
+            return found
 
     def _list_open(self) -> frozenset[str]:
         try:
