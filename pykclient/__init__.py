@@ -68,6 +68,7 @@ if TYPE_CHECKING:
         Node,
         OffsetAndMetadata,
         OffsetAndTimestamp,
+        PreparedTransaction,
         TimestampType,
         TopicPartition,
     )
@@ -107,6 +108,7 @@ __all__ = [
     "OffsetAndMetadata",
     "OffsetAndTimestamp",
     "PartitionInfo",
+    "PreparedTransaction",
     "Producer",
     "ProducerRecord",
     "ProducerSettings",
@@ -156,8 +158,8 @@ _HOME = {
         ".producer.bulk.delivery": "RecordMetadataRange",
         ".producer.producer": "Producer",
         ".producer.record": "ProducerRecord RecordMetadata",
-        ".types": "GroupMetadata Node OffsetAndMetadata OffsetAndTimestamp TimestampType "
-        "TopicPartition",
+        ".types": "GroupMetadata Node OffsetAndMetadata OffsetAndTimestamp PreparedTransaction "
+        "TimestampType TopicPartition",
     }.items()
     for name in names.split()
 }

@@ -43,6 +43,12 @@ NEW_EPOCH_FROM_VERSION: Final = 3
 MEMBERS_FROM_VERSION: Final = 3
 """The first version of TxnOffsetCommit that names a member of the group (KIP-447), Kafka 2.5's."""
 
+PRODUCE_MAX_OF_VERSION_1: Final = 11
+TXN_OFFSET_COMMIT_MAX_OF_VERSION_1: Final = 4
+END_TXN_MAX_OF_VERSION_1: Final = 4
+ADD_PARTITIONS_MAX: Final = 3
+"""Newer versions of AddPartitionsToTxn are for brokers."""
+
 NO_LEADER_EPOCH: Final = -1
 
 
