@@ -53,7 +53,7 @@ from spark_connector.exactly_once.protocol import (
 from spark_connector.exactly_once.record import SinkRecord, part_of, parts_of
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Hashable, Mapping, Sequence
 
     from pykclient import TransactionDescription
     from spark_connector.exactly_once.protocol import Result, Step, Steps
@@ -235,14 +235,19 @@ class SinkCluster:
         ]
         admin = self._admin
         end = admin.commit_prepared_transactions if is_commit else admin.abort_prepared_transactions
+        errors: Mapping[Hashable, KafkaError] = {}
+        try:
+            end(prepared)
+        except AdminCallError as error:
+            errors = error.errors
+        except REFUSED as error:
+            errors = {written[0].transactional_id: error}
         refused = set()
-        for name, error in end(prepared).items():
-            if error is None:
-                continue
+        for name, error in errors.items():
             if not isinstance(error, REFUSED):
                 raise error
             _LOG.warning("Sink %r: %s", self._sink_id, error)
-            refused.add(name)
+            refused.add(str(name))
         return frozenset(refused)
 
     def _find_closed(self, written: tuple[Written, ...]) -> frozenset[str]:
