@@ -20,9 +20,9 @@ def foreach_batch(options: Mapping[str, str]) -> Callable[[DataFrame, int], None
 
     The options are those of a write (docs/spark.md); names are not case-sensitive. It works with
     every output mode, update too. It delivers at least once: a batch that Spark repeats is written
-    again. With `delivery` ``exactly_once`` and a `sinkId`, a batch that is repeated is written once,
-    by the number that Spark passes; each function needs a `sinkId` of its own. The function returns
-    when every row is acknowledged, and committed.
+    again. With `delivery` ``exactly_once`` and a `sinkId`, a batch that is repeated is written
+    once, by the number that Spark passes; each function needs a `sinkId` of its own. The function
+    returns when every row is acknowledged, and committed.
 
     Raises: nothing here. The function raises what ``DataFrameWriter.save`` does, PySpark's
     exceptions with the connector's reason: a bad option or column (`ConfigError`), or the first row

@@ -216,8 +216,8 @@ OPTIONS: Final = (
     Option(
         "checkpointLocation",
         _SINK,
-        "Spark's own: it passes it on. With `exactly_once` a stream without `sinkId` has a name made "
-        "from its text",
+        "Spark's own: it passes it on. With `exactly_once` a stream without `sinkId` has a name "
+        "that is made from its text",
     ),
 )
 
@@ -369,9 +369,7 @@ def effective_options(
     return {name: value for name, value in given.items() if uses & _BY_NAME[name].uses}, client
 
 
-def _idle_settings(
-    given: Mapping[str, str], client: ClientSettings, use: Use
-) -> Iterator[str]:
+def _idle_settings(given: Mapping[str, str], client: ClientSettings, use: Use) -> Iterator[str]:
     is_exact = use is Use.SINK and delivery_of(given) == EXACTLY_ONCE
     for key in IDLE_SETTINGS:
         is_idle = not is_exact or key not in TRANSACTION_SETTINGS

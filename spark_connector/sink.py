@@ -69,9 +69,7 @@ class WrittenRows(WriterCommitMessage):
     """What a task reports: how many rows were acknowledged, and how many of them as too large; and,
     where rows are written exactly once, what its driver commits."""
 
-    def __init__(
-        self, row_count: int, too_large_count: int, report: Report | None = None
-    ) -> None:
+    def __init__(self, row_count: int, too_large_count: int, report: Report | None = None) -> None:
         self.row_count = row_count
         self.too_large_count = too_large_count
         self.report = report
@@ -137,9 +135,7 @@ class Sink:
         """
         assert self.exactly is not None
         task = place.task
-        action = self.exactly.protocol.action(
-            view, batch=place.batch, query=place.query, task=task
-        )
+        action = self.exactly.protocol.action(view, batch=place.batch, query=place.query, task=task)
         rows = (batch for batch in batches if batch.num_rows)
         report = Report(view.turn, place.query, task, None)
         if action is Action.SKIP:

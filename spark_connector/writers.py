@@ -1,9 +1,9 @@
 """The writers that Spark calls, of a batch and of a stream: both hand their rows to a `Sink`.
 
 Spark makes a stream's writer twice for each micro-batch, to plan it and to commit it, each in a
-process of its own, so nothing is kept on it; a batch's is pickled in between. Where rows are written
-at least once there is nothing to commit or abort. Where they are written exactly once, a writer that
-is planned gets a view of the sink's record, which travels to the tasks.
+process of its own, so nothing is kept on it; a batch's is pickled in between. Where rows are
+written at least once there is nothing to commit or abort. Where they are written exactly once, a
+writer that is planned gets a view of the sink's record, which travels to the tasks.
 
 Owner: immutable once it is planned; pickled to the tasks.
 Source: PySpark's Python data source API (``DataSourceArrowWriter`` and its twin for streams).
@@ -77,7 +77,10 @@ class KafkaBatchWriter(SentToTasks, DataSourceArrowWriter):
             )
 
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
-        """Commit what the tasks have written exactly once. Raises: what `SinkDriver.commit` does."""
+        """Commit what the tasks have written exactly once.
+
+        Raises: what `SinkDriver.commit` raises.
+        """
         _end(self._sink, messages, lambda driver, reports: driver.commit(self._batch, reports))
 
     def abort(self, messages: list[WriterCommitMessage | None]) -> None:
@@ -118,7 +121,10 @@ class KafkaStreamWriter(SentToTasks, DataSourceStreamArrowWriter):
         )
 
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
-        """Commit what the tasks have written exactly once. Raises: what `SinkDriver.commit` does."""
+        """Commit what the tasks have written exactly once.
+
+        Raises: what `SinkDriver.commit` raises.
+        """
         _end(self._sink, messages, lambda driver, reports: driver.commit(batchId, reports))
 
     def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import logging
 from contextlib import suppress
-from typing import TYPE_CHECKING, Final, Self, TypeVar
+from typing import TYPE_CHECKING, Final, NamedTuple, Self, TypeVar
 
 from pykclient import (
     Admin,
@@ -35,8 +35,11 @@ from pykclient.errors import (
     UnsupportedVersionError,
 )
 from spark_connector.exactly_once.names import (
+    RECORD_TOPIC,
+    SINKS_PATTERN,
     driver_id,
     sink_group,
+    sink_of,
     slot_name,
     slot_pattern,
 )
@@ -53,9 +56,9 @@ from spark_connector.exactly_once.protocol import (
 from spark_connector.exactly_once.record import SinkRecord, part_of, parts_of
 
 if TYPE_CHECKING:
-    from collections.abc import Hashable, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
 
-    from pykclient import TransactionDescription
+    from pykclient import TransactionDescription, TransactionListing
     from spark_connector.exactly_once.protocol import Result, Step, Steps
     from spark_connector.exactly_once.record import Written
 
@@ -82,6 +85,18 @@ begun anew."""
 _Returned = TypeVar("_Returned")
 
 
+class OpenTransaction(NamedTuple):
+    """The open transaction of one attempt. `start_ms` is since 1970; `timeout_ms` is how long it
+    may be open before brokers abort it."""
+
+    transactional_id: str
+    turn: int
+    is_decided: bool
+    start_ms: int | None
+    timeout_ms: int
+    partitions: tuple[TopicPartition, ...]
+
+
 class SinkCluster:
     """See the module. `producer_settings` and `admin_settings` are those of the clients; the
     transactional id is the sink's.
@@ -102,6 +117,24 @@ class SinkCluster:
         self._producer: Producer | None = None
         self._has_topic = False
 
+    @classmethod
+    def of_record(
+        cls,
+        sink_id: str,
+        producer_settings: Mapping[str, object],
+        admin_settings: Mapping[str, object],
+    ) -> Self:
+        """Return the sink that a query has written to, with the topic that its record is of."""
+        with Admin(admin_settings) as admin:
+            found = admin.list_group_offsets(sink_group(sink_id))
+        newest = max(found, key=lambda key: found[key].offset, default=None)
+        return cls(
+            sink_id,
+            RECORD_TOPIC if newest is None else newest.topic,
+            producer_settings=producer_settings,
+            admin_settings=admin_settings,
+        )
+
     def __enter__(self) -> Self:
         return self
 
@@ -112,6 +145,30 @@ class SinkCluster:
         """Close both clients."""
         self._close_producer()
         self._admin.close()
+
+    def record(self) -> SinkRecord | None:
+        """Return the sink's record; None before the first batch."""
+        return self._read()
+
+    def open_transactions(self) -> list[OpenTransaction]:
+        """Return what attempts of the sink's tasks have open, and whether it is decided: a driver
+        that comes back, or an operator who settles it, commits it then."""
+        record = self._read()
+        decided = () if record is None else record.written
+        decided_ids = {each.transactional_id for each in decided}
+        found = self._described(sorted(self._list_open()))
+        return [
+            OpenTransaction(
+                name,
+                slot.turn,
+                name in decided_ids,
+                each.start_ms,
+                each.timeout_ms,
+                each.partitions,
+            )
+            for name, each in found.items()
+            if each.state == OPEN and (slot := slot_name(self._sink_id, name)) is not None
+        ]
 
     def run(self, steps: Steps[_Returned]) -> _Returned:
         """Run steps to their end. Raises: what they raise."""
@@ -235,20 +292,18 @@ class SinkCluster:
         ]
         admin = self._admin
         end = admin.commit_prepared_transactions if is_commit else admin.abort_prepared_transactions
-        errors: Mapping[Hashable, KafkaError] = {}
+        errors: Mapping[str, KafkaError] = {}
         try:
             end(prepared)
         except AdminCallError as error:
             errors = error.errors
         except REFUSED as error:
             errors = {written[0].transactional_id: error}
-        refused = set()
-        for name, error in errors.items():
-            if not isinstance(error, REFUSED):
-                raise error
-            _LOG.warning("Sink %r: %s", self._sink_id, error)
-            refused.add(str(name))
-        return frozenset(refused)
+        for each in errors.values():
+            if not isinstance(each, REFUSED):
+                raise each
+            _LOG.warning("Sink %r: %s", self._sink_id, each)
+        return frozenset(errors)
 
     def _find_closed(self, written: tuple[Written, ...]) -> frozenset[str]:
         found = self._described([each.transactional_id for each in written])
@@ -266,20 +321,14 @@ class SinkCluster:
             return self._admin.describe_transactions(names)
         except (TransactionalIdNotFoundError, AdminCallError):
             # One by one, to see which they do not know.
-            found = {}
+            found: dict[str, TransactionDescription] = {}
             for name in names:
                 with suppress(TransactionalIdNotFoundError):
                     found |= self._admin.describe_transactions([name])
             return found
 
     def _list_open(self) -> frozenset[str]:
-        try:
-            found = self._admin.list_transactions(
-                states=[OPEN], id_pattern=slot_pattern(self._sink_id)
-            )
-        except UnsupportedVersionError:
-            # Brokers before 4.1 have no patterns (KIP-1152).
-            found = self._admin.list_transactions(states=[OPEN])
+        found = _listed(self._admin, slot_pattern(self._sink_id), states=[OPEN])
         return frozenset(name for name in found if slot_name(self._sink_id, name) is not None)
 
     def _abort(self, name: str) -> None:
@@ -287,3 +336,25 @@ class SinkCluster:
         assert slot_name(self._sink_id, name) is not None
         with self._made_producer(name) as producer:
             producer.init_transactions()
+
+
+def list_sinks(admin_settings: Mapping[str, object]) -> dict[str, int]:
+    """Return the sinks that brokers know, and how many transactions of tasks each has open."""
+    with Admin(admin_settings) as admin:
+        found = _listed(admin, SINKS_PATTERN, states=())
+    counts: dict[str, int] = {}
+    for name, each in found.items():
+        if (sink_id := sink_of(name)) is not None:
+            is_open = each.state == OPEN and slot_name(sink_id, name) is not None
+            counts[sink_id] = counts.get(sink_id, 0) + is_open
+    return dict(sorted(counts.items()))
+
+
+def _listed(
+    admin: Admin, id_pattern: str, *, states: Sequence[str]
+) -> dict[str, TransactionListing]:
+    try:
+        return admin.list_transactions(states=states, id_pattern=id_pattern)
+    except UnsupportedVersionError:
+        # Brokers before 4.1 have no patterns (KIP-1152).
+        return admin.list_transactions(states=states)

@@ -10,7 +10,12 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from pykclient.errors import ConfigError
-from spark_connector.exactly_once.names import ATOMIC_TASK, checked_atomicity, checked_sink_id
+from spark_connector.exactly_once.names import (
+    ATOMIC_TASK,
+    RECORD_TOPIC,
+    checked_atomicity,
+    checked_sink_id,
+)
 from spark_connector.exactly_once.protocol import SinkProtocol
 from spark_connector.options import EXACTLY_ONCE, delivery_of
 
@@ -20,9 +25,6 @@ if TYPE_CHECKING:
 NAMES: Final = {"sinkid": "sinkId", "atomic": "atomic", "batchid": "batchId"}
 """Options that only a write which is exactly once has, by name in lower case."""
 BATCH_MAX: Final = 2**63 - 2
-RECORD_TOPIC: Final = "__consumer_offsets"
-"""The topic whose offset carries the record where rows name their topics: brokers that have a group
-have it."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -79,7 +79,9 @@ class Slots:
         name, producer = self._take(turn, batch)
         transactional_id = slot_id(self._sink_id, name)
         try:
-            producer = producer or Producer({**self._settings, "transactional.id": transactional_id})
+            producer = producer or Producer(
+                {**self._settings, "transactional.id": transactional_id}
+            )
             # Aborts what is open of it, which nobody will end: the module says why.
             producer.init_transactions()
             producer.begin_transaction()
