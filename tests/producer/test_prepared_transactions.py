@@ -25,6 +25,7 @@ from pykclient.protocol.messages.init_producer_id import InitProducerIdRequest
 from tests.producer.sender_bench import PRODUCER_ID
 from tests.producer.test_transactions import (
     INVALID_PRODUCER_EPOCH,
+    NOT_COORDINATOR,
     OUT_OF_ORDER,
     PRODUCER_FENCED,
     Bench,
@@ -101,6 +102,8 @@ def test_offsets_are_taken_before_a_transaction_is_prepared() -> None:
     bench = Bench()
     sent = bench.send_offsets()
     prepare = bench.call(bench.manager.prepare)
+    bench.offsets_taken(NOT_COORDINATOR)
+    bench.turn(2_000)
     assert not prepare.is_done
     bench.offsets_taken()
     sent.result()
@@ -225,10 +228,11 @@ def test_a_new_epoch_that_is_due_comes_before_what_is_prepared() -> None:
     bench.ended()
     commit.result()
     bench.call(bench.manager.begin).result()
-    bench.append(partition=0)
+    bench.send(partition=0)
     operation: CallOperation = Operation()
     bench.manager.prepare(operation, bench.now_ms)
-    bench.turn()
+    bench.identify(-1, NOT_COORDINATOR)
+    bench.turn(2_000)
     assert bench.the(InitProducerIdRequest).producer_epoch == 3
     bench.identify(4)
     bench.added()

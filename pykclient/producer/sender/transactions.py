@@ -236,7 +236,7 @@ class Transactions:
             self._waiting.append(operation)
         elif not self._has_unseen(INIT, operation):
             called_before = TransactionStateError(
-                f"{INIT}: it was called before, and is called again only after {PREPARE}()"
+                f"{INIT}: it was called before, and once is enough, unless after {PREPARE}()"
             )
             operation.fail(self._refusal(INIT) if self.state is _S.FATAL_ERROR else called_before)
         self._poll_soon(now_ms)
