@@ -30,7 +30,7 @@ def committed_otherwise(
     """
     partitions = [TopicPartition(topic, number) for number in range(partition_count)]
     committed = admin.list_group_offsets(group, require_stable=True)
-    violations = []
+    violations: list[str] = []
     with Consumer(bootstrap_servers=servers, isolation_level="read_committed") as consumer:
         ends = consumer.end_offsets(partitions)
         consumer.assign(partitions)
@@ -40,11 +40,11 @@ def committed_otherwise(
         deadline_s = time.monotonic() + TIMEOUT_S
         while any(consumer.position(each) < end for each, end in ends.items()):
             assert time.monotonic() < deadline_s, f"{topic} is not read to its end"
-            for record in consumer.poll(POLL_S):
-                violations.append(
-                    f"{group} has committed {committed.get(record.topic_partition)} in "
-                    f"{record.topic_partition}, which has a record at {record.offset}"
-                )
+            violations += [
+                f"{group} has committed {committed.get(record.topic_partition)} in "
+                f"{record.topic_partition}, which has a record at {record.offset}"
+                for record in consumer.poll(POLL_S)
+            ]
     return violations
 
 

@@ -24,10 +24,11 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from pykclient import Admin, NewTopic
 from pykclient.protocol.api_keys import ApiKey
 from pykclient.testing import Delay, Direction
-from tests.chaos.copies import Comparison, compare
+from tests.chaos.copies import compare
 from tests.chaos.numbers import CommittedReader, Numbers, numbers_of, read_numbers, write_numbers
 from tests.chaos.transactions.aftermath import ONGOING, committed_otherwise, still_open
 from tests.chaos.transactions.copiers import BouncedCopier
+from tests.chaos.transactions.result import Result
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -92,6 +93,26 @@ class Bounce:
         )
 
     @property
+    def title(self) -> str:
+        """What copies, for people."""
+        count = self.partition_count
+        partitions = "one partition" if count == 1 else f"{count} partitions"
+        if self.is_group:
+            java = ", one of them Java's" if self.java_count else ""
+            return f"a group of {self.copier_count} copiers{java}, {partitions}"
+        metadata = "" if self.uses_group_metadata else ", without the group's metadata"
+        return f"a copier for each of {partitions}{metadata}"
+
+    @property
+    def strikes(self) -> str:
+        """What is struck, for people."""
+        return f"{self.target}, {'SIGTERM' if self.is_clean else 'SIGKILL'}"
+
+    def is_for(self, version: str) -> bool:
+        """Whether it can be done to this version of Kafka: to any."""
+        return bool(version)
+
+    @property
     def copier_count(self) -> int:
         return 3 if self.is_group else self.partition_count
 
@@ -99,17 +120,6 @@ class Bounce:
         """Do it to copiers of its own."""
         with _Run(self, kafka, size) as run:
             return run.result()
-
-
-class Result(NamedTuple):
-    """`strike_count` bounces struck, `open_count` of them a copier whose transaction was open;
-    `aborted_count` records were written and not committed."""
-
-    judged: Comparison
-    strike_count: int
-    open_count: int
-    aborted_count: int
-    violations: list[str]
 
 
 class _Run:

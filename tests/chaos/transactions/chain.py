@@ -12,14 +12,16 @@ from __future__ import annotations
 import time
 import uuid
 from contextlib import ExitStack
+from dataclasses import dataclass
 from functools import partial
 from itertools import cycle, pairwise
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from pykclient import Admin, NewTopic
-from tests.chaos.copies import Comparison, compare
+from tests.chaos.copies import compare
 from tests.chaos.numbers import CommittedReader, numbers_of, read_numbers, write_numbers
 from tests.chaos.transactions.aftermath import ONGOING, committed_otherwise, still_open
+from tests.chaos.transactions.result import Result
 from tests.integration.verifiable_member import VerifiableMember
 
 if TYPE_CHECKING:
@@ -29,6 +31,7 @@ if TYPE_CHECKING:
 
 BROKERS: Final = (1, 2, 3)
 TOPIC_COUNT: Final = 4
+KIP848_MIN: Final = 4
 PARTITION_COUNT: Final = 4
 REPLICATION: Final = 3
 IN_SYNC_MIN: Final = 2
@@ -49,39 +52,53 @@ FULL_CHAIN: Final = ChainSize()
 SHORT_CHAIN: Final = ChainSize(record_count=20_000, strike_every=3_000, transaction_size=100)
 
 
-class ChainResult(NamedTuple):
-    """So many processes were killed, `open_count` of them in a transaction, and so many brokers
-    killed or paused; so many transactions were aborted on purpose."""
-
-    judged: Comparison
-    killed_count: int
-    open_count: int
-    broker_count: int
-    planned_count: int
-    violations: list[str]
-
-
 class Link(VerifiableMember):
     """A process that copies; a context manager."""
 
     module = "tests.chaos.transactions.link"
 
 
-def run_chain(
-    kafka: KafkaCluster, size: ChainSize = FULL_CHAIN, *, group_protocol: str = "classic"
-) -> ChainResult:
-    """Copy along a chain of topics of its own."""
-    with _Chain(kafka, size, group_protocol) as chain:
-        return chain.run()
+@dataclass(frozen=True, slots=True)
+class Chain:
+    """A chain whose members have a group protocol: ``classic`` or ``consumer``."""
+
+    group_protocol: str
+
+    @property
+    def name(self) -> str:
+        return f"chain-{self.group_protocol}"
+
+    @property
+    def title(self) -> str:
+        """What copies, for people."""
+        titles = {"classic": "classic groups", "consumer": "groups of KIP-848"}
+        return f"a chain of {TOPIC_COUNT} topics, {titles[self.group_protocol]}"
+
+    @property
+    def strikes(self) -> str:
+        """What is struck, for people."""
+        return "members, SIGKILL; brokers, SIGKILL and SIGSTOP"
+
+    def is_for(self, version: str) -> bool:
+        """Whether it can be done to this version of Kafka: KIP-848 is of 4.0."""
+        return self.group_protocol == "classic" or int(version.split(".")[0]) >= KIP848_MIN
+
+    def run(self, kafka: KafkaCluster, size: ChainSize = FULL_CHAIN) -> Result:
+        """Copy along a chain of topics of its own."""
+        with _Run(self, kafka, size) as run:
+            return run.result()
 
 
-class _Chain:
+CHAINS: Final = (Chain("classic"), Chain("consumer"))
+
+
+class _Run:
     """A context manager."""
 
-    def __init__(self, kafka: KafkaCluster, size: ChainSize, group_protocol: str) -> None:
+    def __init__(self, chain: Chain, kafka: KafkaCluster, size: ChainSize) -> None:
         self._kafka = kafka
         self._size = size
-        self._group_protocol = group_protocol
+        self._group_protocol = chain.group_protocol
         self._servers = kafka.bootstrap_servers
         self._wanted = numbers_of(PARTITION_COUNT, size.record_count)
         self._stem = f"chain-{uuid.uuid4().hex[:6]}"
@@ -92,7 +109,7 @@ class _Chain:
         self._resources = ExitStack()
         self._open_count = self._broker_count = 0
 
-    def __enter__(self) -> _Chain:
+    def __enter__(self) -> _Run:
         with ExitStack() as resources:
             self._admin = resources.enter_context(Admin(bootstrap_servers=self._servers))
             config = {"min.insync.replicas": str(IN_SYNC_MIN)}
@@ -109,7 +126,7 @@ class _Chain:
     def __exit__(self, *_: object) -> None:
         self._resources.close()
 
-    def run(self) -> ChainResult:
+    def result(self) -> Result:
         for number in range(MEMBERS_OF_LINK):
             for place in range(TOPIC_COUNT - 1):
                 self._start(f"{self._group(place)}-{number}")
@@ -130,8 +147,8 @@ class _Chain:
         every = [*self._killed, *self._links.values()]
         planned_count = sum(len(link.named("aborted")) for link in every)
         violations += self._what_did_not_strike(planned_count)
-        counts = len(self._killed), self._open_count, self._broker_count, planned_count
-        return ChainResult(judged, *counts, violations)
+        strike_count = len(self._killed) + self._broker_count
+        return Result(judged, strike_count, self._open_count, planned_count, violations)
 
     def _ended(self) -> list[str]:
         """Have the processes end; what they have left that must not be."""
