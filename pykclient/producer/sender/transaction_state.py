@@ -42,6 +42,10 @@ SEND_OFFSETS: Final = "send_offsets_to_transaction"
 FENCED_ERRORS: Final = (ProducerFencedError, InvalidProducerEpochError)
 """What a coordinator responds with to a producer that another one, or a time-out, has fenced."""
 
+STALE_ERRORS: Final = (*FENCED_ERRORS, InvalidTxnStateError)
+"""What a broker that hung responds with before it finds out that another one is the coordinator:
+it knows an older epoch, or no transaction."""
+
 FATAL_ERRORS: Final = (
     ProducerFencedError,
     ClusterAuthorizationFailedError,
