@@ -57,13 +57,17 @@ class Identity(NamedTuple):
 
 
 class SinkJudge:
-    """See the module. `prepared` are the transactions of attempts, by their numbers."""
+    """See the module. `prepared` are the transactions of attempts, by their numbers; `timed_out`
+    are those whose time has run out."""
 
-    def __init__(self, cluster: FakeCluster, sink_id: str, topic: str) -> None:
+    def __init__(
+        self, cluster: FakeCluster, sink_id: str, topic: str, timed_out: set[Identity]
+    ) -> None:
         self.record: SinkRecord | None = None
         """The newest; None before the first."""
         self.prepared: dict[int, Identity] = {}
         self._cluster = cluster
+        self._timed_out = timed_out
         self._sink_id = sink_id
         self._topic = topic
         self._partitions = [
@@ -128,8 +132,12 @@ class SinkJudge:
     def _note_end(self, decided: SinkRecord, ended: SinkRecord) -> None:
         missing = dict(ended.missing)
         for each in decided.written:
-            chosen = self._missing if each.task in missing else self._complete
-            chosen.add(Identity.of(each))
+            if each.task in missing:
+                identity = Identity.of(each)
+                assert identity in self._timed_out, f"decided, and lost: {each}"
+                self._missing.add(identity)
+            else:
+                self._complete.add(Identity.of(each))
 
     def _record_of(self, number: int, first: str) -> SinkRecord:
         """Return a record with all its parts."""

@@ -13,7 +13,7 @@ Owner: the test that made it.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, TypeVar
 
 from pykclient import Admin, PreparedTransaction, Producer
 from pykclient.errors import AdminCallError, KafkaError
@@ -25,12 +25,14 @@ from spark_connector.exactly_once.protocol import (
     MissingRowsError,
     Report,
     SinkProtocol,
+    Steps,
     View,
 )
 from spark_connector.exactly_once.record import Stage, Written
 from tests.simulation.simulated_clients import SimulatedConsumer
 from tests.simulation.simulated_process import ProcessThread, SimulatedProcess, simulated_clients
 from tests.simulation.simulated_world import SimulatedTime
+from tests.spark.sink_defects import Defect
 from tests.spark.sink_judge import Identity, Row, SinkJudge
 from tests.spark.sink_world import (
     CALL_TIMEOUT_MS,
@@ -45,12 +47,14 @@ from tests.spark.sink_world import (
 if TYPE_CHECKING:
     from tests.simulation.simulated_network import SimulatedNetwork
 
+_Returned = TypeVar("_Returned")
+
 QUERY: Final = "query"
 BATCH_COUNT: Final = 4
 ROW_COUNTS: Final = (6, 6, 6, 5, 2, 1, 0)
 FAULTY_STEPS: Final = 3_000
 STEPS_MAX: Final = 30_000
-STOP_MS: Final = (50, 3_000, TRANSACTION_TIMEOUT_MS + 5_000)
+STOP_MS: Final = (50, 500, 3_000, TRANSACTION_TIMEOUT_MS + 1_000)
 REFUSED: Final = (
     "InvalidProducerEpochError",
     "InvalidProducerIdMappingError",
@@ -63,10 +67,11 @@ REFUSED: Final = (
 class SinkSimulation(SinkWorld):
     """One run: the query's checkpoint, and everything that runs."""
 
-    def __init__(self, seed: int, atomicity: str) -> None:
+    def __init__(self, seed: int, atomicity: str, defect: Defect | None = None) -> None:
         super().__init__(seed)
+        self.defect = defect or Defect()
         self.atomicity = atomicity
-        self.judge = SinkJudge(self.cluster, SINK, TOPIC)
+        self.judge = SinkJudge(self.cluster, SINK, TOPIC, self.timed_out)
         self.checkpoint = 0
         """The batch that comes next."""
         self.batch_count = BATCH_COUNT
@@ -163,14 +168,24 @@ class SinkSimulation(SinkWorld):
         if not self.is_faulty:
             return
         self.break_brokers()
-        if self.chance(0.0015):
-            self.kill(self.random.choice(self.drivers))
-        if self.chance(0.0015) and self.workers:
+        if self.chance(0.001) and self.workers:
             self._kill_worker(self.random.choice(self.workers))
+        if self.chance(0.002) and self.attempts:
+            self._stop(self.random.choice(self.attempts).thread)
         if self.chance(0.002):
-            thread = self.random.choice(self._threads())
-            self.met["stop"] += 1
-            thread.stopped_until_ms = self.clock.now_ms + self.random.choice(STOP_MS)
+            self._stop(self.random.choice(self.drivers).thread)
+            self.replace_driver()
+        if self.chance(0.001):
+            self.kill(self.random.choice(self.drivers))
+
+    def replace_driver(self) -> None:
+        """Start a second driver, perhaps, since the one that there is seems to be dead."""
+        if len(self.drivers) < 2 and self.random.random() < 0.5:
+            self.drivers.append(Driver(self))
+
+    def _stop(self, thread: ProcessThread) -> None:
+        self.met["stop"] += 1
+        thread.stopped_until_ms = self.clock.now_ms + self.random.choice(STOP_MS)
 
     def kill(self, driver: Driver) -> None:
         """Have a driver die; its attempts die, too, or go on for a while."""
@@ -291,18 +306,31 @@ class Driver:
     def _run_batch(self, cluster: SinkCluster, turn: int | None) -> int:
         world = self.world
         batch = self.batch = world.checkpoint
-        protocol = SinkProtocol(SINK, world.atomicity)
-        record = cluster.run(protocol.look(turn))
+        protocol = world.defect.protocol(SINK, world.atomicity)
+        record = cluster.run(self._with_stops(protocol.look(turn)))
         self._run_tasks(protocol, protocol.view(record), batch)
         reports = [self.reports[task] for task in sorted(self.reports)]
         try:
-            cluster.run(protocol.commit(batch, reports))
+            cluster.run(self._with_stops(protocol.commit(batch, reports)))
         except KafkaError:
-            cluster.run(protocol.abort(batch, reports))
+            cluster.run(self._with_stops(protocol.abort(batch, reports), is_abort=True))
             raise
         self.thread.sleep(world.random.choice((0, 5, 50)))
         world.checkpoint = max(world.checkpoint, batch + 1)
         return record.turn
+
+    def _with_stops(self, steps: Steps[_Returned], *, is_abort: bool = False) -> Steps[_Returned]:
+        """Return steps between which the driver stands still now and then."""
+        return self.world.defect.in_steps(steps, self._stop, is_abort=is_abort)
+
+    def _stop(self) -> None:
+        world = self.world
+        if world.chance(0.1):
+            world.met["stop between steps"] += 1
+            stop_ms = world.random.choice((5, 50, 50, *STOP_MS))
+            if stop_ms > 1_000:
+                world.replace_driver()
+            self.thread.sleep(stop_ms)
 
     def _run_tasks(self, protocol: SinkProtocol, view: View, batch: int) -> None:
         world = self.world
@@ -310,9 +338,11 @@ class Driver:
         count = self._task_count(batch)
         running: list[Attempt] = []
 
-        def start(task: int) -> None:
-            running.append(Attempt(self, protocol, view, batch=batch, task=task, count=count))
-            world.attempts.append(running[-1])
+        def start(task: int, wait_ms: int = 0) -> None:
+            attempt = Attempt(self, protocol, view, batch=batch, task=task, count=count)
+            attempt.thread.stopped_until_ms = world.clock.now_ms + wait_ms
+            running.append(attempt)
+            world.attempts.append(attempt)
 
         while len(self.reports) < count:
             for task in range(count):
@@ -328,6 +358,9 @@ class Driver:
             for each in running:
                 if each.is_known and world.chance(0.02):
                     self._cut_off(each)
+        if world.chance(0.3):
+            world.met["late copy"] += 1
+            start(world.random.randrange(count), world.random.choice((1, 10, 50)))
 
     def _task_count(self, batch: int) -> int:
         """Return into how many tasks the batch is cut; one that is incomplete mostly as before."""
@@ -436,7 +469,7 @@ class Attempt:
         """Write the rows, and prepare; None where the attempt fails."""
         world, worker = self.world, self.worker
         slot, producer = worker.take(self._view.turn, self._batch)
-        name = slot_id(SINK, slot)
+        name = slot_id(SINK, world.defect.slot(slot, self.task))
         if producer is None:
             producer = Producer(world.producer_settings() | {"transactional_id": name})
         producer.init_transactions()

@@ -23,11 +23,13 @@ from pykclient.errors.broker import (
 )
 from pykclient.protocol.api_keys import ApiKey
 from pykclient.testing.clock import ManualClock
+from pykclient.testing.fake import faults
 from pykclient.testing.fake.cluster import FakeCluster
 from pykclient.testing.fake.transactions.settings import TransactionSettings
 from pykclient.types import TopicPartition
 from spark_connector.exactly_once.names import sink_group
 from tests.simulation.simulated_world import SimulatedWorld
+from tests.spark.sink_judge import Identity
 
 if TYPE_CHECKING:
     from pykclient.testing.fake.transactions.metadata import TransactionMetadata
@@ -39,7 +41,7 @@ PARTITION_COUNT: Final = 2
 BROKER_COUNT: Final = 3
 TRANSACTION_TIMEOUT_MS: Final = 20_000
 REQUEST_TIMEOUT_MS: Final = 2_000
-CALL_TIMEOUT_MS: Final = 8_000
+CALL_TIMEOUT_MS: Final = 3_000
 
 _COORDINATOR_ERRORS: Final = (
     CoordinatorNotAvailableError,
@@ -78,6 +80,19 @@ class SinkWorld(SimulatedWorld):
         super().__init__(random, clock, cluster)
         cluster.create_topic(TOPIC, PARTITION_COUNT)
         self.is_faulty = True
+        self.timed_out: set[Identity] = set()
+        """The transactions that have exceeded their time."""
+        self._note_time_outs()
+
+    def _note_time_outs(self) -> None:
+        transactions = self.cluster.transactions
+        on_time_out = transactions._on_time_out
+
+        def noted(metadata: TransactionMetadata, now_ms: int) -> None:
+            self.timed_out.add(Identity(metadata.transactional_id, *metadata.producer))
+            on_time_out(metadata, now_ms)
+
+        transactions._on_time_out = noted  # type: ignore[method-assign]
 
     def chance(self, probability: float) -> bool:
         """Draw whether something goes wrong."""
@@ -99,6 +114,19 @@ class SinkWorld(SimulatedWorld):
         self.is_faulty = False
         self._heal()
         self.cluster.resume_markers()
+
+    def _add_fault(self) -> None:
+        """Have the ends of transactions fail for so long that calls give up, now and then."""
+        if self.random.random() < 0.8:
+            super()._add_fault()
+            return
+        self.met["ends fail"] += 1
+        error = self.random.choice(_COORDINATOR_ERRORS)
+        key = self.random.choice((ApiKey.END_TXN, ApiKey.INIT_PRODUCER_ID))
+        until_ms = self.clock.now_ms + CALL_TIMEOUT_MS
+        self.cluster.faults.add(
+            faults.fail_with(error), key, times=None, when=lambda _: self.clock.now_ms < until_ms
+        )
 
     def _move_coordinator(self) -> None:
         self.met["coordinator move"] += 1
