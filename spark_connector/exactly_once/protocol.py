@@ -32,6 +32,7 @@ from spark_connector.exactly_once.record import SinkRecord, Stage, Written
 
 NAMED_TASKS_MAX: Final = 10
 """An error names so many tasks."""
+TURN_MAX: Final = 2**63 - 1
 
 
 class SinkTakenOverError(KafkaError):
@@ -117,6 +118,15 @@ class Report(NamedTuple):
     written: Written | None
 
 
+class Settled(NamedTuple):
+    """What was done: the ids whose transactions were decided, and are ended so; those that were
+    aborted; and the tasks whose rows are missing of a batch that was decided, with how many."""
+
+    decided: tuple[str, ...]
+    aborted: tuple[str, ...]
+    missing: tuple[tuple[int, int], ...]
+
+
 class Action(Enum):
     """What a task does with its rows."""
 
@@ -172,7 +182,8 @@ class SinkProtocol:
         Raises:
             SinkTakenOverError: another driver has the sink; nothing of this one is visible.
             MissingRowsError: rows are missing. The batch is decided, and must be repeated.
-            RepeatedOtherwiseError: nothing was committed.
+            RepeatedOtherwiseError: nothing was committed. So it is where batch writes run at the
+                same time, and this one was not the first.
             KafkaError: what prevented a step; the batch is to be repeated.
         """
         if not reports:
@@ -196,6 +207,8 @@ class SinkProtocol:
         if batch < record.batch or (batch == record.batch and record.stage is Stage.COMPLETE):
             # Attempts that were planned before the batch was decided.
             yield from _end(written, is_commit=False)
+            if written and not query:
+                raise self._written_otherwise(batch, record)
             return
         if batch == record.batch:
             self._check_repeat(record, len(reports), written)
@@ -225,6 +238,23 @@ class SinkProtocol:
             yield from _end(undecided, is_commit=False)
         yield from self._abort_open(reports[0].turn, kept=kept)
 
+    def settle(self) -> Steps[Settled]:
+        """End what a query that will not come back has left open: commit what is decided, and abort
+        the rest. A driver that is still there is fenced, as by a claim."""
+        yield Fence()
+        record = yield from _read()
+        decided: tuple[Written, ...] = ()
+        turn = TURN_MAX
+        if record is not None:
+            turn = record.turn
+            if record.stage is Stage.DECIDED:
+                decided = record.written
+                record = record.ended((yield from _end(decided, is_commit=True)))
+            yield Write(record.taken_over())
+        aborted = yield from self._abort_open(turn, kept=())
+        missing = record.missing if record is not None else ()
+        return Settled(tuple(each.transactional_id for each in decided), aborted, missing)
+
     def view(self, record: SinkRecord) -> View:
         """Return what tasks need of a record."""
         return View(
@@ -241,8 +271,8 @@ class SinkProtocol:
         if ended.missing:
             raise self._missing_rows(ended.batch, ended.missing)
 
-    def _abort_open(self, turn_max: int, kept: Sequence[Written]) -> Steps[None]:
-        """Abort what attempts of turns up to this one have left open.
+    def _abort_open(self, turn_max: int, kept: Sequence[Written]) -> Steps[tuple[str, ...]]:
+        """Abort what attempts of turns up to this one have left open; returns their ids.
 
         A later turn is not touched: this driver may have been replaced meanwhile.
         """
@@ -256,13 +286,14 @@ class SinkProtocol:
                 left.append(name)
         if left:
             yield AbortOpen(tuple(left))
+        return tuple(left)
 
     def _check_query(self, stage: Stage, owner: str, query: str) -> None:
         if stage is not Stage.EMPTY and owner != query:
             raise ConfigError(
-                f"Sink {self.sink_id!r} belongs to {_query(owner)}, and {_query(query)} writes to "
-                f"it: batches of both have the same numbers. Give each checkpoint a sinkId of its "
-                f"own."
+                f"Sink {self.sink_id!r} belongs to {_query(owner)}, so {_query(query)} cannot "
+                f"write to it: batches of both have the same numbers. Give each checkpoint, and "
+                f"each series of batch writes, a sinkId of its own."
             )
 
     def _check_repeat(
@@ -305,6 +336,13 @@ class SinkProtocol:
             f"took longer than kafka.transaction.timeout.ms, or they were aborted by somebody "
             f"else. Start the query again; if the time is too short, give more (brokers allow "
             f"transaction.max.timeout.ms) or make batches smaller."
+        )
+
+    def _written_otherwise(self, batch: int, record: SinkRecord) -> RepeatedOtherwiseError:
+        return RepeatedOtherwiseError(
+            f"Sink {self.sink_id!r}: batch {batch} was not committed, and nothing of it is "
+            f"visible: another write was, as batch {record.batch}, while this one ran. Have one "
+            f"write at a time use a sinkId."
         )
 
     def _taken_over(self, batch: int, turn: int, record: SinkRecord | None) -> SinkTakenOverError:
