@@ -21,22 +21,28 @@ from spark_connector.exactly_once.protocol import (
     Write,
 )
 from spark_connector.exactly_once.record import SinkRecord, Stage, Written
+from spark_connector.exactly_once.slots import Slots
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
+    from pykclient import Producer
+
 Returned = TypeVar("Returned")
+
+
+class SlotsOfTask(Slots):
+    """Those of a worker, which says what it runs."""
+
+    task: int
+    """The task of the attempt that begins next."""
 
 
 class Defect:
     """What may be broken; here nothing is."""
 
     protocol: type[SinkProtocol] = SinkProtocol
-
-    def slot(self, slot: SlotName, task: int) -> SlotName:
-        """Return what an attempt's transactional id is named after."""
-        del task
-        return slot
+    slots: type[SlotsOfTask] = SlotsOfTask
 
     def before(self, step: Step) -> Iterator[Step]:
         """Yield steps to be run before one."""
@@ -71,8 +77,10 @@ class Defect:
 class IdsByTask(Defect):
     """Attempts of one task have one transactional id."""
 
-    def slot(self, slot: SlotName, task: int) -> SlotName:
-        return SlotName(slot.turn, "w", task)
+    class slots(SlotsOfTask):
+        def _take(self, turn: int, batch: int) -> tuple[SlotName, Producer | None]:
+            del batch
+            return SlotName(turn, "w", self.task), None
 
 
 class EndsBeforeDecision(Defect):
@@ -115,9 +123,9 @@ class AbortsLaterTurns(Defect):
     """A driver aborts what a later one has open."""
 
     class protocol(SinkProtocol):
-        def _abort_open(self, turn_max: int, kept: Sequence[Written]) -> Steps[None]:
+        def _abort_open(self, turn_max: int, kept: Sequence[Written]) -> Steps[tuple[str, ...]]:
             del turn_max
-            yield from super()._abort_open(10**9, kept)
+            return (yield from super()._abort_open(10**9, kept))
 
 
 DEFECTS: tuple[type[Defect], ...] = (

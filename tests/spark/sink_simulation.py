@@ -12,14 +12,19 @@ Owner: the test that made it.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Final, TypeVar
+from contextlib import suppress
+from typing import Final, TypeVar
+from unittest.mock import patch
 
-from pykclient import Admin, PreparedTransaction, Producer
-from pykclient.errors import AdminCallError, KafkaError
+from pykclient.errors import KafkaError
 from pykclient.types import TopicPartition
+from spark_connector.client_settings import ClientSettings
+from spark_connector.exactly_once import driver as driver_module
+from spark_connector.exactly_once import record as record_module
 from spark_connector.exactly_once.cluster import SinkCluster
-from spark_connector.exactly_once.names import ATOMIC_TASK, SlotName, slot_id
+from spark_connector.exactly_once.delivery import ExactDelivery
+from spark_connector.exactly_once.driver import SinkDriver
+from spark_connector.exactly_once.names import ATOMIC_TASK
 from spark_connector.exactly_once.protocol import (
     Action,
     MissingRowsError,
@@ -44,9 +49,6 @@ from tests.spark.sink_world import (
     SinkWorld,
 )
 
-if TYPE_CHECKING:
-    from tests.simulation.simulated_network import SimulatedNetwork
-
 _Returned = TypeVar("_Returned")
 
 QUERY: Final = "query"
@@ -55,13 +57,6 @@ ROW_COUNTS: Final = (6, 6, 6, 5, 2, 1, 0)
 FAULTY_STEPS: Final = 3_000
 STEPS_MAX: Final = 30_000
 STOP_MS: Final = (50, 500, 3_000, TRANSACTION_TIMEOUT_MS + 1_000)
-REFUSED: Final = (
-    "InvalidProducerEpochError",
-    "InvalidProducerIdMappingError",
-    "InvalidTxnStateError",
-    "ProducerFencedError",
-    "TransactionalIdNotFoundError",
-)
 
 
 class SinkSimulation(SinkWorld):
@@ -79,6 +74,7 @@ class SinkSimulation(SinkWorld):
         self.row_counts: dict[int, int] = {}
         self.drivers: list[Driver] = []
         self.attempts: list[Attempt] = []
+        self.operators: list[Operator] = []
         self.workers: list[Worker] = []
         self.attempt_count = self.worker_count = 0
         self._reader_due_ms = 0
@@ -95,7 +91,14 @@ class SinkSimulation(SinkWorld):
 
     def run(self) -> None:
         """Let things go wrong, heal them, and run all batches to their end; then one more."""
-        with simulated_clients(SimulatedTime(self.clock, self.cluster)):
+        time = SimulatedTime(self.clock, self.cluster)
+        # A record of one part is the rule, and one of many is read by parts.
+        part_length_max = self.random.choice((record_module.PART_LENGTH_MAX, 90))
+        with (
+            simulated_clients(time),
+            patch.object(driver_module, "SinkCluster", StoppingCluster),
+            patch.object(record_module, "PART_LENGTH_MAX", part_length_max),
+        ):
             try:
                 self._run()
             finally:
@@ -121,6 +124,7 @@ class SinkSimulation(SinkWorld):
         self._step([*(each.turn for each in self._threads()), self._read])
         self.drivers = [each for each in self.drivers if not each.thread.is_done]
         self.attempts = [each for each in self.attempts if not each.thread.is_done]
+        self.operators = [each for each in self.operators if not each.thread.is_done]
         self.judge.check_step()
 
     def _read(self, now_ms: int) -> int:
@@ -146,7 +150,7 @@ class SinkSimulation(SinkWorld):
             assert read == self.judge.rows(partition.partition), "the reader has read other rows"
 
     def _threads(self) -> list[ProcessThread]:
-        return [each.thread for each in (*self.drivers, *self.attempts)]
+        return [each.thread for each in (*self.drivers, *self.attempts, *self.operators)]
 
     def _row_count(self, batch: int) -> int:
         if batch not in self.row_counts:
@@ -168,6 +172,9 @@ class SinkSimulation(SinkWorld):
         if not self.is_faulty:
             return
         self.break_brokers()
+        if self.chance(0.0005):
+            self.met["operator"] += 1
+            self.operators.append(Operator(self))
         if self.chance(0.001) and self.workers:
             self._kill_worker(self.random.choice(self.workers))
         if self.chance(0.002) and self.attempts:
@@ -215,32 +222,34 @@ class SinkSimulation(SinkWorld):
             self.kill(driver)
         for attempt in list(self.attempts):
             self.end(attempt)
+        for operator in self.operators:
+            operator.process.kill()
+            operator.thread.kill()
         for worker in list(self.workers):
             self._kill_worker(worker)
 
     def chosen_worker(self) -> Worker:
-        """Return a worker for an attempt, perhaps a new one."""
-        if len(self.workers) < 2 or self.chance(0.05):
-            self.workers.append(Worker(self.network, f"w{self.worker_count}"))
+        """Return a worker that is idle, perhaps a new one."""
+        idle = [each for each in self.workers if each not in [a.worker for a in self.attempts]]
+        if not idle or self.chance(0.05):
+            self.workers.append(Worker(self, f"w{self.worker_count}"))
             self.worker_count += 1
-        return self.random.choice(self.workers)
+            return self.workers[-1]
+        return self.random.choice(idle)
 
-    def settings(self, **more: object) -> dict[str, object]:
-        """Return the settings of a client."""
-        return {
-            "bootstrap_servers": self.bootstrap,
-            "client_id": "sink",
-            "request_timeout_ms": REQUEST_TIMEOUT_MS,
-        } | more
-
-    def producer_settings(self) -> dict[str, object]:
-        """Return the settings of a producer but for its transactional id."""
-        return self.settings(
-            max_block_ms=CALL_TIMEOUT_MS,
-            transaction_timeout_ms=TRANSACTION_TIMEOUT_MS,
-            linger_ms=0,
-            delivery_timeout_ms=CALL_TIMEOUT_MS,
-        )
+    def client(self) -> ClientSettings:
+        """Return the settings of all clients of the sink."""
+        given = {
+            "bootstrap.servers": self.bootstrap,
+            "client.id": "sink",
+            "request.timeout.ms": REQUEST_TIMEOUT_MS,
+            "default.api.timeout.ms": CALL_TIMEOUT_MS,
+            "max.block.ms": CALL_TIMEOUT_MS,
+            "delivery.timeout.ms": CALL_TIMEOUT_MS,
+            "linger.ms": 0,
+            "transaction.timeout.ms": TRANSACTION_TIMEOUT_MS,
+        }
+        return ClientSettings({key: str(value) for key, value in given.items()})
 
 
 class Driver:
@@ -256,74 +265,48 @@ class Driver:
         self.failure: KafkaError | None = None
 
     def _live(self) -> None:
+        """Run batches. Spark plans and commits in two processes, either of which may be new."""
+        world = self.world
+        planner, committer = self._sink_driver(), self._sink_driver()
         try:
-            while self.world.checkpoint < self.world.batch_count:
-                self._live_in_one_planner()
-        except MissingRowsError:
-            self._note_missing(self.batch)
-        except KafkaError:
-            return  # the query has failed; somebody starts it again
-
-    def _live_in_one_planner(self) -> None:
-        """Run batches until the planner's process is another one."""
-        world, turn = self.world, None
-        admin_settings = world.settings(default_api_timeout_ms=CALL_TIMEOUT_MS)
-        with SinkCluster(
-            SINK,
-            TOPIC,
-            producer_settings=world.producer_settings(),
-            admin_settings=admin_settings,
-            end=lambda written, is_commit: self._end(written, is_commit=is_commit),
-        ) as cluster:
             while world.checkpoint < world.batch_count:
-                turn = self._run_batch(cluster, turn)
+                self._run_batch(planner, committer)
                 if world.chance(0.1):
-                    return
+                    planner.close()
+                    planner = self._sink_driver()
+                if world.chance(0.1):
+                    committer.close()
+                    committer = self._sink_driver()
+        except MissingRowsError:
+            self._note_missing()
+        except KafkaError:
+            pass  # the query has failed; somebody starts it again
+        planner.close()
+        committer.close()
 
-    def _end(self, written: tuple[Written, ...], *, is_commit: bool) -> frozenset[str]:
-        prepared = [PreparedTransaction(*each[2:]) for each in written]
-        with Admin(self.world.settings(default_api_timeout_ms=CALL_TIMEOUT_MS)) as admin:
-            end = (
-                admin.commit_prepared_transactions
-                if is_commit
-                else admin.abort_prepared_transactions
-            )
-            try:
-                end(prepared)
-            except AdminCallError as error:
-                errors = dict(error.errors)
-            except KafkaError as error:
-                if len(prepared) != 1:
-                    raise
-                errors = {prepared[0].transactional_id: error}
-            else:
-                return frozenset()
-        for each in errors.values():
-            if type(each).__name__ not in REFUSED:
-                raise each
-        return frozenset(errors)
+    def _sink_driver(self) -> SinkDriver:
+        world = self.world
+        driver = SinkDriver(ExactDelivery(SINK, world.atomicity, None, TOPIC), world.client())
+        driver._protocol = world.defect.protocol(SINK, world.atomicity)
+        assert isinstance(driver._cluster, StoppingCluster)
+        driver._cluster.driver = self
+        return driver
 
-    def _run_batch(self, cluster: SinkCluster, turn: int | None) -> int:
+    def _run_batch(self, planner: SinkDriver, committer: SinkDriver) -> None:
         world = self.world
         batch = self.batch = world.checkpoint
-        protocol = world.defect.protocol(SINK, world.atomicity)
-        record = cluster.run(self._with_stops(protocol.look(turn)))
-        self._run_tasks(protocol, protocol.view(record), batch)
+        self._run_tasks(planner.view(), batch)
         reports = [self.reports[task] for task in sorted(self.reports)]
         try:
-            cluster.run(self._with_stops(protocol.commit(batch, reports)))
+            committer.commit(batch, reports)
         except KafkaError:
-            cluster.run(self._with_stops(protocol.abort(batch, reports), is_abort=True))
+            committer.abort(batch, reports)
             raise
         self.thread.sleep(world.random.choice((0, 5, 50)))
         world.checkpoint = max(world.checkpoint, batch + 1)
-        return record.turn
 
-    def _with_stops(self, steps: Steps[_Returned], *, is_abort: bool = False) -> Steps[_Returned]:
-        """Return steps between which the driver stands still now and then."""
-        return self.world.defect.in_steps(steps, self._stop, is_abort=is_abort)
-
-    def _stop(self) -> None:
+    def stop(self) -> None:
+        """Stand still, perhaps."""
         world = self.world
         if world.chance(0.1):
             world.met["stop between steps"] += 1
@@ -332,14 +315,14 @@ class Driver:
                 world.replace_driver()
             self.thread.sleep(stop_ms)
 
-    def _run_tasks(self, protocol: SinkProtocol, view: View, batch: int) -> None:
+    def _run_tasks(self, view: View, batch: int) -> None:
         world = self.world
         self.reports, self.failure = {}, None
         count = self._task_count(batch)
         running: list[Attempt] = []
 
         def start(task: int, wait_ms: int = 0) -> None:
-            attempt = Attempt(self, protocol, view, batch=batch, task=task, count=count)
+            attempt = Attempt(self, view, batch=batch, task=task, count=count)
             attempt.thread.stopped_until_ms = world.clock.now_ms + wait_ms
             running.append(attempt)
             world.attempts.append(attempt)
@@ -380,43 +363,58 @@ class Driver:
         if world.chance(0.5):
             world.end(attempt)
 
-    def _note_missing(self, batch: int) -> None:
+    def _note_missing(self) -> None:
         """The user follows the advice of the error."""
         record = self.world.judge.record
         assert record is not None
-        if record.stage is Stage.INCOMPLETE and record.batch == batch:
+        if record.stage is Stage.INCOMPLETE and record.batch == self.batch:
             self.world.met["rows missing"] += 1
             self.world.atomicity = ATOMIC_TASK
 
 
-@dataclass
-class Kept:
-    """The producer of a slot, and the batch that it was used for last."""
+class Operator:
+    """Somebody who settles the sink while a query writes to it, or before."""
 
-    producer: Producer
-    batch: int
+    def __init__(self, world: SinkSimulation) -> None:
+        self.world = world
+        self.process = SimulatedProcess(world.network)
+        self.thread = ProcessThread(self.process, self._live)
+
+    def stop(self) -> None:
+        """Stand still, perhaps."""
+        if self.world.chance(0.2):
+            self.thread.sleep(self.world.random.choice((5, 50, *STOP_MS)))
+
+    def _live(self) -> None:
+        world = self.world
+        driver = SinkDriver(ExactDelivery(SINK, world.atomicity, None, TOPIC), world.client())
+        with driver._cluster as cluster:
+            assert isinstance(cluster, StoppingCluster)
+            cluster.driver = self
+            with suppress(KafkaError):
+                cluster.run(SinkProtocol(SINK, world.atomicity).settle())
 
 
-@dataclass
+class StoppingCluster(SinkCluster):
+    """The cluster of a driver that stands still between steps now and then, with its defect."""
+
+    driver: Driver | Operator
+
+    def run(self, steps: Steps[_Returned]) -> _Returned:
+        """Run steps to their end."""
+        is_abort = steps.__name__ == "abort"
+        return super().run(
+            self.driver.world.defect.in_steps(steps, self.driver.stop, is_abort=is_abort)
+        )
+
+
 class Worker:
-    """A Python worker, with the slots that it keeps."""
+    """A Python worker, which runs one attempt at a time."""
 
-    network: SimulatedNetwork
-    name: str
-    kept: dict[SlotName, Kept] = field(default_factory=dict)
-    count: int = 0
-
-    def __post_init__(self) -> None:
-        self.process = SimulatedProcess(self.network)
-
-    def take(self, turn: int, batch: int) -> tuple[SlotName, Producer | None]:
-        """Return a slot for an attempt, with its producer where there is one."""
-        for name, kept in self.kept.items():
-            if name.turn == turn and kept.batch < batch:
-                del self.kept[name]
-                return name, kept.producer
-        self.count += 1
-        return SlotName(turn, self.name, self.count), None
+    def __init__(self, world: SinkSimulation, name: str) -> None:
+        self.process = SimulatedProcess(world.network)
+        self.slots = world.defect.slots(SINK, world.client().of_producer(is_transactional=True))
+        self.slots._worker = name
 
 
 class Attempt:
@@ -425,7 +423,6 @@ class Attempt:
     def __init__(
         self,
         driver: Driver,
-        protocol: SinkProtocol,
         view: View,
         *,
         batch: int,
@@ -436,7 +433,7 @@ class Attempt:
         self.driver, self.task, self.is_cut_off = driver, task, False
         self.worker = world.chosen_worker()
         self.thread = ProcessThread(self.worker.process, self._live)
-        self._protocol, self._view, self._batch = protocol, view, batch
+        self._view, self._batch = view, batch
         self._number = world.attempt_count
         world.attempt_count += 1
         self._rows = world.rows_of_task(batch, task, count, self._number)
@@ -448,9 +445,8 @@ class Attempt:
 
     def _live(self) -> None:
         try:
-            action = self._protocol.action(
-                self._view, batch=self._batch, query=QUERY, task=self.task
-            )
+            protocol = SinkProtocol(SINK, self.world.atomicity)
+            action = protocol.action(self._view, batch=self._batch, query=QUERY, task=self.task)
         except KafkaError as error:
             self.driver.failure = error
             return
@@ -461,31 +457,23 @@ class Attempt:
             written = self._write()
         except KafkaError:
             return
-        if written is not None:
-            self.thread.sleep(self.world.random.choice((0, 0, 5)))
-            self._report(written)
+        self.thread.sleep(self.world.random.choice((0, 0, 5)))
+        self._report(written)
 
-    def _write(self) -> Written | None:
-        """Write the rows, and prepare; None where the attempt fails."""
-        world, worker = self.world, self.worker
-        slot, producer = worker.take(self._view.turn, self._batch)
-        name = slot_id(SINK, world.defect.slot(slot, self.task))
-        if producer is None:
-            producer = Producer(world.producer_settings() | {"transactional_id": name})
-        producer.init_transactions()
-        producer.begin_transaction()
-        for row in self._rows:
-            producer.send(TOPIC, row.to_value(), partition=row.number % PARTITION_COUNT)
-            if world.chance(0.02):
-                world.met["attempt fails"] += 1
-                if world.chance(0.5):
-                    producer.close(0)
-                return None
-            self.thread.sleep(world.random.choice((0, 0, 5)))
-        prepared = producer.prepare_transaction()
-        assert prepared is not None
-        world.judge.prepared[self._number] = Identity(*prepared[:3])
-        worker.kept[slot] = Kept(producer, self._batch)
+    def _write(self) -> Written:
+        """Write the rows, and prepare."""
+        world, slots = self.world, self.worker.slots
+        slots.task = self.task
+        with slots.attempt(self._view.turn, self._batch) as attempt:
+            for row in self._rows:
+                partition = row.number % PARTITION_COUNT
+                attempt.producer.send(TOPIC, row.to_value(), partition=partition)
+                if world.chance(0.02):
+                    world.met["attempt fails"] += 1
+                    raise KafkaError("the task fails")
+                self.thread.sleep(world.random.choice((0, 0, 5)))
+            prepared = attempt.prepare()
+            world.judge.prepared[self._number] = Identity(*prepared[:3])
         return Written(self.task, len(self._rows), *prepared)
 
     def _report(self, written: Written | None) -> None:
