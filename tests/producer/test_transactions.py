@@ -62,10 +62,10 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from pykclient.network.manager import Request
-    from pykclient.producer.sender.transactions import Transactions
+    from pykclient.producer.sender.transactions import CallOperation, Transactions
     from pykclient.protocol.message import Message
 
-    Call = Callable[[Operation[None], int], None]
+    Call = Callable[[CallOperation, int], None]
 
 MessageT = TypeVar("MessageT", bound="Message")
 
@@ -96,14 +96,14 @@ class Bench(SenderBench):
         assert self.transactions is not None
         return self.transactions
 
-    def call(self, call: Call) -> Operation[None]:
+    def call(self, call: Call) -> CallOperation:
         """Make one of the application's calls, and a turn."""
-        operation: Operation[None] = Operation()
+        operation: CallOperation = Operation()
         call(operation, self.now_ms)
         self.turn()
         return operation
 
-    def send_offsets(self, group: GroupMetadata = GROUP) -> Operation[None]:
+    def send_offsets(self, group: GroupMetadata = GROUP) -> CallOperation:
         return self.call(lambda o, now_ms: self.manager.send_offsets(OFFSETS, group, o, now_ms))
 
     def turn(self, after_ms: int = 0) -> None:
@@ -346,6 +346,30 @@ def test_in_version_1_a_gap_in_a_sequence_is_ended_by_the_coordinator() -> None:
     assert bench.the(InitProducerIdRequest).producer_epoch == 3
     bench.identify(4)
     assert bench.manager.sequences.identity == (PRODUCER_ID, 4)
+
+
+def test_an_abort_waits_for_more_than_the_new_epoch_that_was_due() -> None:
+    bench = Bench(version=1)
+    bench.send_batch()
+    bench.turn()
+    bench.added()
+    bench.written(OUT_OF_ORDER)
+    abort = bench.call(bench.manager.abort)
+    bench.ended()
+    abort.result()
+    bench.call(bench.manager.begin).result()
+    aborted = bench.send(partition=0)
+    operation: CallOperation = Operation()
+    bench.manager.abort(operation, bench.now_ms)
+    (request,) = bench.requests
+    # The response comes before there was a turn, in which what was not sent is dropped.
+    bench.take(request, InitProducerIdResponse(producer_id=PRODUCER_ID, producer_epoch=4))
+    assert not operation.is_done
+    bench.turn()
+    operation.result()
+    assert isinstance(aborted.exception(), TransactionAbortedError)
+    bench.call(bench.manager.begin).result()
+    assert not bench.requests
 
 
 def test_a_new_epoch_is_due_also_when_the_brokers_have_begun_with_version_2_since() -> None:

@@ -17,6 +17,7 @@ from pykclient.errors import (
     IllegalGenerationError,
     InvalidProducerEpochError,
     InvalidTransactionTimeoutError,
+    InvalidTxnStateError,
     ProducerFencedError,
     StaleMemberEpochError,
     TransactionAbortableError,
@@ -162,11 +163,15 @@ def explained(
     timeout_ms: int,
     open_ms: int,
     is_uncertain: bool,
+    was_prepared: bool,
+    is_two_phase: bool,
 ) -> KafkaError:
     """Return a fatal error with what happened and what cures it.
 
     `timeout_ms` is `transaction_timeout_ms`, `open_ms` how long the transaction was open, 0 if none
-    was. `is_uncertain` is whether the commit that it ends may have been done.
+    was. `is_uncertain` is whether the commit that it ends may have been done; `was_prepared`
+    whether others could end the transaction; `is_two_phase` is
+    `transaction_two_phase_commit_enable`.
     """
     uncertain = ""
     if is_uncertain:
@@ -200,6 +205,18 @@ def explained(
         )
     elif isinstance(error, TransactionalIdAuthorizationFailedError):
         cure = "have an ACL allow it WRITE on the transactional id, and make a new producer"
+        if is_two_phase:
+            cure = (
+                "set transaction.two.phase.commit.enable=true for the brokers, and have ACLs "
+                "allow it WRITE and TWO_PHASE_COMMIT on the transactional id; then make a new "
+                "producer"
+            )
+    elif was_prepared and isinstance(error, InvalidTxnStateError):
+        cure = (
+            f"the transaction was prepared, and has been ended elsewhere since, the other way or "
+            f"by its time-out; close it, and make a new producer. Where a transaction is ended "
+            f"elsewhere, {INIT}() comes after {PREPARE}()"
+        )
     fatal = type(error)(f"{error}: this producer can do no more: {cure}{uncertain}")
     fatal.__cause__ = error
     return fatal

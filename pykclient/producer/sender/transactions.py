@@ -62,6 +62,7 @@ from pykclient.producer.sender.transaction_requests import (
     ADD_PARTITIONS_MAX,
     END_TXN_MAX_OF_VERSION_1,
     PRODUCE_MAX_OF_VERSION_1,
+    TWO_PHASE_COMMIT_VERSION,
     TXN_OFFSET_COMMIT_MAX_OF_VERSION_1,
     add_partitions,
     added,
@@ -186,6 +187,7 @@ class Transactions:
         )
         self._log = ClientLog("pykclient.producer", config.client_id)
         self._timeout_ms = config.transaction_timeout_ms
+        self._is_two_phase = config.transaction_two_phase_commit_enable
         self._accumulator = accumulator
         self._client = client
         self._coordinators = coordinators
@@ -208,6 +210,7 @@ class Transactions:
         """Whether the identity must not be used for another transaction."""
         self._is_started = False
         """Whether the coordinator may know of the transaction."""
+        self._was_prepared = False
         self._started_ms = 0
         self._is_end_uncertain = False
         """Whether an EndTxn of the transaction may have been handled, without a response."""
@@ -227,6 +230,7 @@ class Transactions:
         if self.state in (_S.UNINITIALIZED, _S.PREPARED):
             self._to(_S.INITIALIZING)
             self._reset()  # what was prepared is ended elsewhere, or by the new identity
+            self._accumulator.pause(self._refusal("send"))
             self._begin_call(INIT, operation)
         elif self._call == INIT:
             self._waiting.append(operation)
@@ -489,12 +493,14 @@ class Transactions:
             transaction_timeout_ms=self._timeout_ms,
             producer_id=producer_id,
             producer_epoch=epoch,
+            enable2_pc=self._is_two_phase,
         )
         return self._request(
             message,
             node_id,
             InitProducerIdResponse,
             partial(self._on_identity, node_id),
+            max_version=TWO_PHASE_COMMIT_VERSION if self._is_two_phase else None,
             check=check_identity,
             build=partial(build_init_producer_id, message),
         )
@@ -516,7 +522,9 @@ class Transactions:
             self._accumulator.pause(self._refusal("send"))
             self._end_call(None)
         elif self.state is _S.ABORTING:
-            self._end(now_ms)
+            # There is nothing to end any more. But it may have begun while this was under way, and
+            # ends in a turn that finds what is to be dropped.
+            self._is_started = False
 
     def _take_identity(self, identity: ProducerIdentity, now_ms: int) -> None:
         is_same_id = identity.producer_id == self.sequences.identity.producer_id
@@ -705,7 +713,7 @@ class Transactions:
         self._poll_soon(now_ms)
 
     def _reset(self) -> None:
-        self._is_started = self._is_end_uncertain = False
+        self._is_started = self._is_end_uncertain = self._was_prepared = False
         self._cause = None
         self._broken = None
         self._added.clear()
@@ -714,6 +722,7 @@ class Transactions:
 
     def _end_prepare(self) -> None:
         self._to(_S.PREPARED)
+        self._was_prepared = True
         self._accumulator.pause(self._refusal("send"))
         self._receiver_count = len(self._waiting)
         self._end_call(None, self._prepared())
@@ -735,12 +744,15 @@ class Transactions:
     def _give_up(self) -> None:
         """End without the transaction's end, since the time to close is over."""
         if self.state in OPEN:
+            end = f"the coordinator aborts it after transaction_timeout_ms={self._timeout_ms}"
+            if self._is_two_phase:
+                end = f"it stays open until a producer with the id calls {INIT}()"
             self._log.warning(
                 "close: the transaction of transactional_id %r has not ended in time (%s); if it "
-                "is not being committed, the coordinator aborts it after transaction_timeout_ms=%d",
+                "is not being committed, %s",
                 self.transactional_id,
                 self.describe_wait(),
-                self._timeout_ms,
+                end,
             )
         self._has_given_up = True
 
@@ -809,6 +821,8 @@ class Transactions:
             timeout_ms=self._timeout_ms,
             open_ms=now_ms - self._started_ms if self.state in OPEN else 0,
             is_uncertain=self.state is _S.COMMITTING and self._is_end_uncertain,
+            was_prepared=self._was_prepared,
+            is_two_phase=self._is_two_phase,
         )
         self.on_producer_failed(fatal)
         self._on_fatal(fatal, now_ms)
