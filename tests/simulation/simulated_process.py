@@ -93,6 +93,12 @@ class ProcessThread(SimulatedThread):
         self._wakes_ms = self.process.network.clock.now_ms + duration_ms
         self.pause()
 
+    def wake(self, wait_ms: int) -> None:
+        """Have it sleep no longer than that from now on, if it does."""
+        if self._port is None:
+            now_ms = self.process.network.clock.now_ms
+            self._wakes_ms = min(self._wakes_ms, now_ms + wait_ms)
+
     def wait_for(self, port: ProcessPort) -> None:
         """Pause until a port has news, or its time is up."""
         self._port = port
@@ -170,7 +176,7 @@ class DrivenByWaiters:
         del inside
         self._engine, self._port, self._lifecycle = engine, port, lifecycle
         _PROCESS.get().lifecycles.append(lifecycle)
-        seed_client(port, engine)
+        seed_client(port, [engine, lifecycle])
 
     def is_current(self) -> bool:
         """Return False: nothing runs in delivery callbacks here."""

@@ -56,6 +56,7 @@ BATCH_COUNT: Final = 4
 ROW_COUNTS: Final = (6, 6, 6, 5, 2, 1, 0)
 FAULTY_STEPS: Final = 3_000
 STEPS_MAX: Final = 30_000
+INTO_COMMIT_MS: Final = (1, 20, 50, 100, 150, 200, 300)
 STOP_MS: Final = (50, 500, 3_000, TRANSACTION_TIMEOUT_MS + 1_000)
 
 
@@ -76,6 +77,8 @@ class SinkSimulation(SinkWorld):
         self.attempts: list[Attempt] = []
         self.operators: list[Operator] = []
         self.workers: list[Worker] = []
+        self.until_commit: list[ProcessThread] = []
+        """Drivers that go on, at the latest, when another one is about to commit."""
         self.attempt_count = self.worker_count = 0
         self._reader_due_ms = 0
         self.reader = SimulatedConsumer(
@@ -190,6 +193,14 @@ class SinkSimulation(SinkWorld):
         if len(self.drivers) < 2 and self.random.random() < 0.5:
             self.drivers.append(Driver(self))
 
+    def wake_others(self) -> None:
+        """Have drivers that stand still go on in the midst of the commit that begins now, or when
+        their time is up."""
+        for thread in self.until_commit:
+            if self.chance(0.7):
+                thread.wake(self.random.choice(INTO_COMMIT_MS))
+        self.until_commit.clear()
+
     def _stop(self, thread: ProcessThread) -> None:
         self.met["stop"] += 1
         thread.stopped_until_ms = self.clock.now_ms + self.random.choice(STOP_MS)
@@ -297,6 +308,7 @@ class Driver:
         batch = self.batch = world.checkpoint
         self._run_tasks(planner.view(), batch)
         reports = [self.reports[task] for task in sorted(self.reports)]
+        world.wake_others()
         try:
             committer.commit(batch, reports)
         except KafkaError:
@@ -308,11 +320,12 @@ class Driver:
     def stop(self) -> None:
         """Stand still, perhaps."""
         world = self.world
-        if world.chance(0.1):
+        if world.chance(0.15):
             world.met["stop between steps"] += 1
-            stop_ms = world.random.choice((5, 50, 50, *STOP_MS))
+            stop_ms = world.random.choice((5, 50, 50, *STOP_MS, *STOP_MS))
             if stop_ms > 1_000:
                 world.replace_driver()
+                world.until_commit.append(self.thread)
             self.thread.sleep(stop_ms)
 
     def _run_tasks(self, view: View, batch: int) -> None:
@@ -341,9 +354,9 @@ class Driver:
             for each in running:
                 if each.is_known and world.chance(0.02):
                     self._cut_off(each)
-        if world.chance(0.3):
+        if world.chance(0.4):
             world.met["late copy"] += 1
-            start(world.random.randrange(count), world.random.choice((1, 10, 50)))
+            start(world.random.randrange(count), world.random.choice(INTO_COMMIT_MS))
 
     def _task_count(self, batch: int) -> int:
         """Return into how many tasks the batch is cut; one that is incomplete mostly as before."""

@@ -22,16 +22,18 @@ from pykclient.errors.broker import (
     UnstableOffsetCommitError,
 )
 from pykclient.protocol.api_keys import ApiKey
+from pykclient.protocol.messages.end_txn import EndTxnRequest
 from pykclient.testing.clock import ManualClock
 from pykclient.testing.fake import faults
 from pykclient.testing.fake.cluster import FakeCluster
 from pykclient.testing.fake.transactions.settings import TransactionSettings
 from pykclient.types import TopicPartition
-from spark_connector.exactly_once.names import sink_group
+from spark_connector.exactly_once.names import driver_id, sink_group
 from tests.simulation.simulated_world import SimulatedWorld
 from tests.spark.sink_judge import Identity
 
 if TYPE_CHECKING:
+    from pykclient.protocol.message import Request
     from pykclient.testing.fake.transactions.metadata import TransactionMetadata
     from tests.simulation.simulated_world import ApiFaults
 
@@ -122,11 +124,14 @@ class SinkWorld(SimulatedWorld):
             return
         self.met["ends fail"] += 1
         error = self.random.choice(_COORDINATOR_ERRORS)
-        key = self.random.choice((ApiKey.END_TXN, ApiKey.INIT_PRODUCER_ID))
-        until_ms = self.clock.now_ms + CALL_TIMEOUT_MS
-        self.cluster.faults.add(
-            faults.fail_with(error), key, times=None, when=lambda _: self.clock.now_ms < until_ms
-        )
+        until_ms = self.clock.now_ms + self.random.choice((500, 2 * CALL_TIMEOUT_MS))
+
+        def fits(request: Request) -> bool:
+            assert isinstance(request, EndTxnRequest)
+            is_of_rows = request.transactional_id != driver_id(SINK)
+            return is_of_rows and self.clock.now_ms < until_ms
+
+        self.cluster.faults.add(faults.fail_with(error), ApiKey.END_TXN, times=None, when=fits)
 
     def _move_coordinator(self) -> None:
         self.met["coordinator move"] += 1
