@@ -109,6 +109,13 @@ _REFUSALS: Final = {
 }
 
 
+def fenced_by(error: KafkaError) -> ProducerFencedError:
+    """Return what is meant by an error that a producer gets whose transaction others have ended."""
+    fenced = ProducerFencedError(str(error))
+    fenced.__cause__ = error
+    return fenced
+
+
 def explained(
     error: KafkaError,
     transactional_id: str,

@@ -86,6 +86,7 @@ from pykclient.producer.sender.transaction_state import (
     SENDING,
     TransactionState,
     explained,
+    fenced_by,
     refusal,
 )
 from pykclient.protocol.messages.add_offsets_to_txn import (
@@ -500,7 +501,9 @@ class Transactions:
             self._accumulator.pause(self._refusal("send"))
             self._end_call(None)
         elif self.state is _S.ABORTING and self._is_id_expired:
-            self._end(now_ms)  # else it was requested before, and what is to be dropped is still here
+            self._end(
+                now_ms
+            )  # else it was requested before, and what is to be dropped is still here
 
     def _take_identity(self, identity: ProducerIdentity, now_ms: int) -> None:
         is_same_id = identity.producer_id == self.sequences.identity.producer_id
@@ -676,6 +679,8 @@ class Transactions:
                 self._cause = error
                 return
             if not (is_unknown_there and self.state is _S.ABORTING):
+                if self._is_aborted_there(error):
+                    error = fenced_by(error)
                 self._is_end_uncertain |= isinstance(error, UNCERTAIN_ERRORS)
                 self._on_error(error, now_ms, node_id, is_fatal=True)
                 return
@@ -685,6 +690,15 @@ class Transactions:
                 ProducerIdentity(response.producer_id, response.producer_epoch), now_ms
             )
         self._end(now_ms)
+
+    def _is_aborted_there(self, error: KafkaError) -> bool:
+        """Whether a commit comes too late: the coordinator has ended the transaction by itself.
+
+        In version 2 it knows the epoch still, by which a response that was lost is given again, and
+        refuses the end that is not the one which it has; in version 1 it knows that epoch no more.
+        """
+        is_commit = self.state is _S.COMMITTING and self.is_v2
+        return is_commit and isinstance(error, InvalidTxnStateError)
 
     def _end(self, now_ms: int) -> None:
         """Note that the transaction has ended, as was wanted."""
