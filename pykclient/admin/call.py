@@ -93,6 +93,11 @@ class AdminHandler(ABC, Generic[KeyT, ValueT]):
     keys_per_request_max: ClassVar[int | None] = None
     """How many keys a request has room for; None means all of them."""
 
+    def version_max(self, keys: Sequence[KeyT]) -> int | None:
+        """Return the newest version that a request of these keys may have; None is any."""
+        del keys
+        return self.max_version
+
     def broker_id(self, key: KeyT) -> int | None:
         """Return the broker of a key, of `Receiver.BROKER`; None means any. A number is its id."""
         return key if isinstance(key, int) else None
@@ -237,7 +242,7 @@ class AdminCall(Generic[KeyT, ValueT]):
             node_id,
             on_response=partial(self._on_response, keys),
             on_failure=partial(self._on_failure, keys),
-            max_version=self._handler.max_version,
+            max_version=self._handler.version_max(keys),
         )
 
     def _on_response(self, keys: Sequence[KeyT], message: Message | None, now_ms: int) -> None:

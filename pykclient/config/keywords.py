@@ -638,6 +638,12 @@ class ProducerSettings(ClientSettings, Generic[K, V], total=False):
     most the brokers' transaction.max.timeout.ms. Default: 60000; an integer from 0 to
     2147483647.
     """
+    transaction_two_phase_commit_enable: bool
+    """The coordinator never aborts a transaction by time (KIP-939): what prepare_transaction has
+    returned stays open until it is ended. Excludes transaction.timeout.ms. Needs brokers 4.3
+    with unstable.api.versions.enable and their own transaction.two.phase.commit.enable.
+    Default: false; true or false.
+    """
     transactional_id: str | None
     """Has the producer send in transactions (KIP-98): with commit_transaction readers with
     isolation.level=read_committed see all records and offsets of one, else none. The id is

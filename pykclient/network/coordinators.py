@@ -155,6 +155,17 @@ class CoordinatorLookup:
         """
         return node_id != self.node_id()
 
+    def has_moved(self, node_id: int, error: KafkaError, reason: str | None = None) -> bool:
+        """Return whether a broker responds that it is no coordinator any more, and forget it then.
+
+        What was sent is neither done nor refused: it goes to the next one. `reason` is for the log
+        in the place of `error`.
+        """
+        has_moved = isinstance(error, MOVED_ERRORS)
+        if has_moved:
+            self.mark_unknown(node_id, reason or error)
+        return has_moved
+
     def mark_unknown(self, node_id: int, reason: object) -> None:
         """Forget a coordinator that is none, or gone; another one that was found stays known."""
         if self.known_node is not None and self.known_node.id == node_id:

@@ -64,6 +64,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
     from pykclient.network.manager import Request
+    from pykclient.producer.sender.transactions import CallOperation
     from pykclient.protocol.message import Message
     from pykclient.records.batch import RecordBatch
 
@@ -312,7 +313,7 @@ class Application:
         self.is_ended = False
         self.is_stopping = False
         self._call = "init_transactions"
-        self._operation: Operation[None] | None = None
+        self._operation: CallOperation | None = None
         self._transaction: Transaction | None = None
         self._left_count = 0
 
@@ -346,7 +347,7 @@ class Application:
         elif not self.is_stopping:
             self._call = "begin_transaction"
 
-    def _wait(self, operation: Operation[None]) -> None:
+    def _wait(self, operation: CallOperation) -> None:
         if operation.is_done:
             self._on_ended(operation.error)
         elif not self.is_stopping and self.random.random() < 0.03:
@@ -369,7 +370,7 @@ class Application:
     def _make(self) -> None:
         self._operation = Operation()
         number = self._transaction.number if self._transaction is not None else 0
-        calls: dict[str, Callable[[Operation[None], int], None]] = {
+        calls: dict[str, Callable[[CallOperation, int], None]] = {
             "init_transactions": self.manager.initialize,
             "begin_transaction": self.manager.begin,
             "commit_transaction": self.manager.commit,

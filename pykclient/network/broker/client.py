@@ -653,7 +653,9 @@ class PendingRequests:
             request.deadline_ms += extra_ms
 
     def next_deadline_ms(self, default_ms: int) -> int:
-        return min((request.deadline_ms for request in self._all()), default=default_ms)
+        if not self._queues:  # as nearly always
+            return default_ms
+        return min(request.deadline_ms for request in self._all())
 
     def _all(self) -> Iterator[Request]:
         for queue in self._queues.values():

@@ -36,6 +36,8 @@ EPOCH_MAX: Final = 2**15 - 2
 NO_ID: Final = -1
 NO_EPOCH: Final = -1
 NO_TIME: Final = -1
+NO_TIME_OUT_MS: Final = 2**31 - 1
+"""The time-out of a transaction that has none, since it takes part in a two-phase commit."""
 BUMPING_VERSION: Final = 2
 """The version of transactions from which on each end begins another epoch."""
 
@@ -124,6 +126,11 @@ class TransactionMetadata:
     def is_commit(self) -> bool:
         """Whether the end that is prepared is a commit."""
         return self.state is TransactionState.PREPARE_COMMIT
+
+    @property
+    def has_time_out(self) -> bool:
+        """Whether its transactions are aborted after a time."""
+        return self.timeout_ms != NO_TIME_OUT_MS
 
     @property
     def may_expire(self) -> bool:

@@ -89,11 +89,15 @@ def with_topic(cluster: FakeCluster) -> FakeCluster:
     return cluster
 
 
-def begin(cluster: FakeCluster) -> ProducerIdentity | int:
+def begin(cluster: FakeCluster, *, is_two_phase: bool = False) -> ProducerIdentity | int:
     """InitProducerId: a producer, or the code of an error."""
-    request = InitProducerIdRequest(NAME, TIMEOUT_MS)
+    request = InitProducerIdRequest(NAME, TIMEOUT_MS, enable2_pc=is_two_phase)
     response = response_to(
-        cluster, request, InitProducerIdResponse, broker_id=coordinator_id(cluster, NAME, 1)
+        cluster,
+        request,
+        InitProducerIdResponse,
+        broker_id=coordinator_id(cluster, NAME, 1),
+        version=InitProducerIdRequest.unstable_version if is_two_phase else None,
     )
     if response.error_code:
         return response.error_code
@@ -193,6 +197,28 @@ def test_time_begins_with_the_first_partition_and_stops_with_the_end(cluster: Fa
     assert second == first._replace(epoch=1)
     cluster.advance(cluster.now_ms + 10 * TIMEOUT_MS)
     assert state(cluster) is TransactionState.COMPLETE_COMMIT
+
+
+def test_what_takes_part_in_a_two_phase_commit_has_no_time_out(tmp_path: Path) -> None:
+    settings = TransactionSettings(
+        unstable_api_versions_enable=True, transaction_two_phase_commit_enable=True
+    )
+    with restarted(tmp_path, settings) as cluster:
+        with_topic(cluster)
+        prepared = begin(cluster, is_two_phase=True)
+        assert isinstance(prepared, ProducerIdentity)
+        write(cluster, prepared)
+        cluster.advance(DAY_MS)
+        assert state(cluster) is TransactionState.ONGOING
+    with restarted(tmp_path, settings) as cluster:
+        cluster.advance(DAY_MS)
+        assert state(cluster) is TransactionState.ONGOING
+        assert end(cluster, prepared) == prepared._replace(epoch=1)
+        assert ends(cluster) == (2, 2)
+        timed = producer(cluster)
+        write(cluster, timed)
+        cluster.advance(cluster.now_ms + TIMEOUT_MS)
+        assert state(cluster) is TransactionState.COMPLETE_ABORT
 
 
 @pytest.mark.promise(
@@ -357,11 +383,11 @@ def test_a_plain_commit_and_one_of_a_transaction_keep_their_order_in_a_restart(
 
 
 @contextlib.contextmanager
-def restarted(folder: Path) -> Iterator[FakeCluster]:
+def restarted(folder: Path, settings: TransactionSettings | None = None) -> Iterator[FakeCluster]:
     """One broker with what is kept in a folder."""
     directory = DataDirectory(folder)
     try:
-        cluster = FakeCluster(1, storage=directory)
+        cluster = FakeCluster(1, storage=directory, transaction_settings=settings)
         directory.restore(cluster)
         yield cluster
     finally:
