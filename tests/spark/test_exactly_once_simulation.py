@@ -7,7 +7,6 @@ the bug report, since it repeats its run to the byte.
 from __future__ import annotations
 
 import logging
-from collections import Counter
 from typing import TYPE_CHECKING
 
 import pytest

@@ -151,6 +151,19 @@ _REFUSALS: Final = {
 }
 
 
+def of_late_commit(error: KafkaError) -> KafkaError:
+    """Return what an EndTxn's error means, of version 2, to a commit.
+
+    A coordinator that has aborted the transaction by itself knows its epoch still, as that of a
+    response that was lost, and refuses the end that it was not. In version 1 it knows it no more.
+    """
+    if not isinstance(error, InvalidTxnStateError):
+        return error
+    fenced = ProducerFencedError(str(error))
+    fenced.__cause__ = error
+    return fenced
+
+
 def left_group(group: GroupMetadata, error: KafkaError) -> CommitFailedError:
     """Return why a group takes no offsets of one that is no member of it any more."""
     refused = CommitFailedError(
