@@ -89,6 +89,9 @@ class AdminHandler(ABC, Generic[KeyT, ValueT]):
     group: str | None = None
     final_errors: ClassVar[tuple[type[BrokerError], ...]] = ()
     """Errors that end a key here, though elsewhere another attempt may cure them."""
+    stale_errors: ClassVar[tuple[type[BrokerError], ...]] = ()
+    """Errors that a coordinator may have from what it knew before it was replaced, while it hung.
+    They end a key when the coordinator that another broker names has them, too."""
     max_version: ClassVar[int | None] = None
     keys_per_request_max: ClassVar[int | None] = None
     """How many keys a request has room for; None means all of them."""
@@ -124,6 +127,8 @@ class _Progress:
     attempt: Attempt
     state: KeyState = KeyState.LOOKING_UP
     has_lost_response: bool = False
+    doubted_id: int | None = None
+    """The coordinator that has responded with one of the handler's `stale_errors`."""
 
 
 class AdminCall(Generic[KeyT, ValueT]):
@@ -212,12 +217,14 @@ class AdminCall(Generic[KeyT, ValueT]):
             yield keys[start : start + most]
 
     def _find_coordinator(self, group: str, keys: Sequence[KeyT]) -> Request:
+        doubted = (self._progress[key].doubted_id for key in keys)
         return Request(
             coordinator_request(group, self._handler.coordinator_type),
             ANY_NODE,
             on_response=partial(self._on_coordinator, group, keys),
             on_failure=partial(self._on_error, keys),
             max_version=ONE_KEY_MAX_VERSION,
+            avoided_id=next((each for each in doubted if each is not None), None),
         )
 
     def _on_coordinator(
@@ -278,6 +285,9 @@ class AdminCall(Generic[KeyT, ValueT]):
             return
         error = self.last_error = result
         is_final = not error.retriable or isinstance(error, self._handler.final_errors)
+        if isinstance(error, self._handler.stale_errors) and progress.doubted_id is None:
+            is_final = False
+            progress.doubted_id = self._node_id(key)
         if is_final or progress.attempt.failure_count >= self._config.retries:
             if progress.has_lost_response and isinstance(error, BrokerError):
                 error.add_note(
