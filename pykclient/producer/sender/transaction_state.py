@@ -18,7 +18,6 @@ from pykclient.errors import (
     InvalidProducerEpochError,
     InvalidTransactionTimeoutError,
     InvalidTxnStateError,
-    InvalidTxnStateError,
     ProducerFencedError,
     StaleMemberEpochError,
     TransactionAbortableError,

@@ -694,7 +694,7 @@ class Transactions:
                 self._cause = error
                 return
             if not (is_unknown_there and self.state is _S.ABORTING):
-                if self.is_v2 and self.state is _S.COMMITTING:
+                if self.is_v2 and self.state is _S.COMMITTING and not self._was_prepared:
                     error = of_late_commit(error)
                 self._is_end_uncertain |= isinstance(error, UNCERTAIN_ERRORS)
                 self._on_error(error, now_ms, node_id, is_fatal=True)
