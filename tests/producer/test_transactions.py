@@ -160,11 +160,11 @@ class Bench(SenderBench):
             EndTxnResponse(error_code=error_code, producer_id=producer_id, producer_epoch=epoch)
         )
 
-    def fenced(self) -> None:
-        """Have the coordinator fence the producer, and the one that is found then."""
-        self.ended(error_code=PRODUCER_FENCED)
+    def end_refused(self, error_code: int = PRODUCER_FENCED) -> None:
+        """Have the coordinator refuse the end, and so the one that is found then."""
+        self.ended(error_code=error_code)
         self.turn(2_000)
-        self.ended(error_code=PRODUCER_FENCED)
+        self.ended(error_code=error_code)
 
     def added(self, error_code: int = 0) -> None:
         part = AddPartitionsToTxnPartitionResult(0, error_code)
@@ -497,7 +497,7 @@ def test_fencing_is_final_and_says_who_did_it() -> None:
     bench.written(INVALID_PRODUCER_EPOCH)
     assert isinstance(bench.refusal(), TransactionAbortableError)
     abort = bench.call(bench.manager.abort)
-    bench.fenced()
+    bench.end_refused()
     assert isinstance(abort.error, ProducerFencedError)
     assert "has called init_transactions() since" in str(abort.error)
     for call in (bench.manager.begin, bench.manager.commit, bench.manager.abort):
@@ -550,7 +550,7 @@ def test_a_commit_that_may_have_been_done_says_so() -> None:
     commit = bench.call(bench.manager.commit)
     bench.drop()
     bench.turn(200)
-    bench.fenced()
+    bench.end_refused()
     assert isinstance(commit.error, ProducerFencedError)
     assert "Whether its last transaction was committed is not known" in str(commit.error)
 
@@ -561,7 +561,7 @@ def test_the_time_out_is_named_where_it_has_fenced() -> None:
     bench.written()
     bench.now_ms += 5_000
     commit = bench.call(bench.manager.commit)
-    bench.fenced()
+    bench.end_refused()
     assert "was open for 7000 ms" in str(commit.error)
     assert "not known" not in str(commit.error)
 
