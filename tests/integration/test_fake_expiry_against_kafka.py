@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from pykclient import Producer as OurProducer
+from pykclient.errors import InvalidProducerIdMappingError, TransactionAbortableError
 from pykclient.protocol.messages.describe_groups import (
     DescribeGroupsRequest,
     DescribeGroupsResponse,
@@ -41,6 +43,7 @@ from tests.integration.test_fake_transactions_against_kafka import (
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
+    from pykclient.testing import KafkaCluster
     from pykclient.testing.fixtures import KafkaClusterFactory
     from tests.integration.exchange import Exchange
     from tests.integration.test_fake_transactions_against_kafka import Producer
@@ -85,6 +88,12 @@ class IdleClient(TransactionalClient):
         """A producer without a transactional id."""
         response = self._exchange.send(InitProducerIdRequest(None), InitProducerIdResponse)
         return self._producer(response.producer_id, response.producer_epoch)
+
+    def batches(self, partition: int = 0) -> list[tuple[object, ...]]:
+        """Those that `read` returns."""
+        *_, batches = self.read(partition)
+        assert isinstance(batches, list)
+        return batches
 
     def commit(self, offset: int, *, partition: int = 0, retention_ms: int = -1) -> list[int]:
         """OffsetCommit, by a client that is no member; -1: for as long as brokers keep it."""
@@ -212,9 +221,13 @@ SCRIPTS: list[Script] = [
 
 
 @pytest.fixture(scope="module")
-def kafka(kafka_cluster_factory: KafkaClusterFactory) -> Exchange:
-    cluster = kafka_cluster_factory(version=KAFKA_VERSIONS[0], config=BROKER_SETTINGS)
-    return RealExchange(cluster.bootstrap_servers)
+def forgetful(kafka_cluster_factory: KafkaClusterFactory) -> KafkaCluster:
+    return kafka_cluster_factory(version=KAFKA_VERSIONS[0], config=BROKER_SETTINGS)
+
+
+@pytest.fixture(scope="module")
+def kafka(forgetful: KafkaCluster) -> Exchange:
+    return RealExchange(forgetful.bootstrap_servers)
 
 
 def check(script: Script, kafka: Exchange, retention_minutes: int) -> None:
@@ -258,3 +271,31 @@ def test_fake_brokers_forget_what_kafka_forgets(script: Script, kafka: Exchange)
 @pytest.mark.timeout(4 * WAIT_TIMEOUT_S)
 def test_offsets_are_forgotten_after_the_brokers_own_time(kafka: Exchange) -> None:
     check(offsets_of_a_group_without_members, kafka, 1)
+
+
+@PROMISE
+def test_a_producer_that_was_idle_for_too_long_goes_on_after_an_abort(
+    forgetful: KafkaCluster, kafka: Exchange
+) -> None:
+    client = IdleClient(kafka)
+    client.prepare()
+    servers = forgetful.bootstrap_servers
+    with OurProducer(bootstrap_servers=servers, transactional_id=client.name) as producer:
+        producer.init_transactions()
+        with producer.transaction():
+            producer.send(client.topic, b"a", partition=0)
+        client.wait_for(
+            lambda: client.described()[0] == "TRANSACTIONAL_ID_NOT_FOUND", "the id is forgotten"
+        )
+        producer.begin_transaction()
+        producer.send(client.topic, b"never", partition=1)
+        with pytest.raises(TransactionAbortableError, match="Call abort_transaction") as caught:
+            producer.commit_transaction()
+        assert isinstance(caught.value.__cause__, InvalidProducerIdMappingError)
+        producer.abort_transaction()
+        with producer.transaction():
+            producer.send(client.topic, b"b", partition=0)
+        client.settle()
+    records = [[count, values] for *_, count, values in client.batches() if count == 1]
+    assert records == [[1, [b"a"]], [1, [b"b"]]]
+    assert client.batches(1) == []

@@ -339,6 +339,17 @@ def test_one_of_several_that_is_refused_is_named_as_well(fake: FakeKafka, admin:
     assert committed(fake) == [b"b"]
 
 
+def test_an_end_in_version_1_gives_no_epoch_away(fake: FakeKafka, admin: Admin) -> None:
+    prepared = prepare(fake, "x", b"a")
+    admin.commit_prepared_transactions([prepared])
+    with fake.control() as cluster:
+        found = cluster.transactions.find("x")
+        assert found is not None
+        has_epochs = prepared.transaction_version == 2
+        assert found.producer.epoch == prepared.producer_epoch + has_epochs
+    assert committed(fake) == [b"a"]
+
+
 def test_what_an_acl_forbids_says_so(fake: FakeKafka, admin: Admin) -> None:
     prepared = prepare(fake, "x", b"a")
     with fake.control() as cluster:

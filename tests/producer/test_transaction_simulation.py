@@ -375,9 +375,12 @@ class Application:
             transaction.has_offset = True
             self._call = "send_offsets_to_transaction"
         else:
-            self._call = self.random.choice(("commit_transaction",) * 4 + ("abort_transaction",))
+            self._call = self._chosen_end()
             if self._call == "commit_transaction":
                 transaction.is_committed = None
+
+    def _chosen_end(self) -> str:
+        return self.random.choice(("commit_transaction",) * 4 + ("abort_transaction",))
 
     def _make(self) -> None:
         self._operation = Operation()
@@ -385,6 +388,7 @@ class Application:
         calls: dict[str, Callable[[CallOperation, int], None]] = {
             "init_transactions": self.manager.initialize,
             "begin_transaction": self.manager.begin,
+            "prepare_transaction": self.manager.prepare,
             "commit_transaction": self.manager.commit,
             "abort_transaction": self.manager.abort,
             "send_offsets_to_transaction": partial(
@@ -536,7 +540,10 @@ class Simulation:
         self.transactions: list[Transaction] = []
         self.ended_count = 0
         self.faults: Counter[str] = Counter()
-        self.applications = [Application(self)]
+        self.applications = [self.new_application()]
+
+    def new_application(self) -> Application:
+        return Application(self)
 
     def begin(self) -> Transaction:
         self.transactions.append(Transaction(len(self.transactions) + 1))
@@ -564,7 +571,7 @@ class Simulation:
             self.applications[-1].bench.now_ms += 600
         if self.applications[-1].is_ended or random.random() < 0.01:
             self.faults["replaced"] += 1
-            self.applications.append(Application(self))
+            self.applications.append(self.new_application())
 
     def _heal(self) -> None:
         for application in self.applications:
@@ -580,7 +587,7 @@ class Simulation:
                 break
         else:
             raise AssertionError("a call does not end")
-        last = Application(self)
+        last = self.new_application()
         last.is_stopping = True
         while not last.is_idle():
             last.step()

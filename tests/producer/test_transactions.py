@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import pytest
@@ -160,8 +161,8 @@ class Bench(SenderBench):
             EndTxnResponse(error_code=error_code, producer_id=producer_id, producer_epoch=epoch)
         )
 
-    def end_refused(self, error_code: int = PRODUCER_FENCED) -> None:
-        """Have the coordinator refuse the end, and so the one that is found then."""
+    def fenced(self, error_code: int = PRODUCER_FENCED) -> None:
+        """Have the coordinator refuse an end, and the one that is found then."""
         self.ended(error_code=error_code)
         self.turn(2_000)
         self.ended(error_code=error_code)
@@ -497,7 +498,7 @@ def test_fencing_is_final_and_says_who_did_it() -> None:
     bench.written(INVALID_PRODUCER_EPOCH)
     assert isinstance(bench.refusal(), TransactionAbortableError)
     abort = bench.call(bench.manager.abort)
-    bench.end_refused()
+    bench.fenced()
     assert isinstance(abort.error, ProducerFencedError)
     assert "has called init_transactions() since" in str(abort.error)
     for call in (bench.manager.begin, bench.manager.commit, bench.manager.abort):
@@ -550,7 +551,7 @@ def test_a_commit_that_may_have_been_done_says_so() -> None:
     commit = bench.call(bench.manager.commit)
     bench.drop()
     bench.turn(200)
-    bench.end_refused()
+    bench.fenced()
     assert isinstance(commit.error, ProducerFencedError)
     assert "Whether its last transaction was committed is not known" in str(commit.error)
 
@@ -561,8 +562,28 @@ def test_the_time_out_is_named_where_it_has_fenced() -> None:
     bench.written()
     bench.now_ms += 5_000
     commit = bench.call(bench.manager.commit)
-    bench.end_refused()
+    bench.fenced()
     assert "was open for 7000 ms" in str(commit.error)
+    assert "not known" not in str(commit.error)
+
+
+@pytest.mark.parametrize(
+    ("open_ms", "why"),
+    [
+        (5_000, r"exceeds transaction_timeout_ms=5000\. Make a new producer"),
+        (1_000, r"has called init_transactions\(\) since\. Make a new producer"),
+    ],
+)
+def test_a_commit_after_the_coordinator_s_own_abort_says_why(open_ms: int, why: str) -> None:
+    """In version 2 the coordinator takes its epoch for that of a response that was lost."""
+    bench = Bench(transaction_timeout_ms=5_000)
+    bench.send_batch()
+    bench.written()
+    bench.now_ms += open_ms
+    commit = bench.call(bench.manager.commit)
+    bench.fenced(INVALID_TXN_STATE)
+    assert isinstance(commit.error, ProducerFencedError)
+    assert re.search(why, str(commit.error))
     assert "not known" not in str(commit.error)
 
 
@@ -634,7 +655,7 @@ def test_a_topic_that_may_not_be_written_has_the_transaction_aborted() -> None:
     assert isinstance(error.__cause__, TopicAuthorizationFailedError)
     assert isinstance(delivery.exception(), TransactionAbortedError)
     abort = bench.call(bench.manager.abort)
-    bench.ended(error_code=48)  # INVALID_TXN_STATE: the coordinator knows of no transaction
+    bench.ended(error_code=INVALID_TXN_STATE)  # the coordinator knows of no transaction
     abort.result()
 
 

@@ -94,6 +94,7 @@ from pykclient.producer.sender.transaction_state import (
     TransactionState,
     explained,
     left_group,
+    of_late_commit,
     refusal,
 )
 from pykclient.protocol.messages.add_offsets_to_txn import (
@@ -696,6 +697,9 @@ class Transactions:
                 self._cause = error
                 return
             if not (is_unknown_there and self.state is _S.ABORTING):
+                is_late = self.state is _S.COMMITTING and not self._was_prepared
+                if self.is_v2 and is_late:
+                    error = of_late_commit(error)
                 self._is_end_uncertain |= isinstance(error, UNCERTAIN_ERRORS)
                 self._on_error(error, now_ms, node_id, is_fatal=True)
                 return

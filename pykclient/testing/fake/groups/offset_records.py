@@ -30,6 +30,7 @@ def offset_record(
     name: TopicPartition,
     committed: CommittedOffset | None,
     wall_ms: int,
+    *,
     expires_wall_ms: int | None = None,
 ) -> CoordinatorRecord:
     """What the log has of a group's offset of one partition; None for one that is gone.

@@ -229,7 +229,10 @@ class GroupRegistry:
             return NOWHERE
         wall_ms = self._epoch_ms + now_ms
         expires_wall_ms = None if expires_ms is None else self._epoch_ms + expires_ms
-        records = [offset_record(name, *each, wall_ms, expires_wall_ms) for each in offsets.items()]
+        records = [
+            offset_record(name, *each, wall_ms, expires_wall_ms=expires_wall_ms)
+            for each in offsets.items()
+        ]
         log_offset = append_records(partition, records, wall_ms)
         self._on_append(partition, now_ms)
         return log_offset
