@@ -32,6 +32,7 @@ from pykclient.errors import (
 )
 from pykclient.producer.config import ProducerConfig
 from spark_connector.exactly_once.delivery import ExactDelivery
+from spark_connector.exactly_once.driver import driver_of
 from spark_connector.exactly_once.protocol import Action, Report
 from spark_connector.exactly_once.record import Written
 from spark_connector.exactly_once.slots import slots_of
@@ -76,11 +77,13 @@ class WrittenRows(WriterCommitMessage):
 
 
 class Place(NamedTuple):
-    """Which task of which batch writes, and of which query: an empty name for a batch write."""
+    """Which task of which batch writes, and of which query: an empty name for a batch write.
+    `attempt` counts the task's attempts before this one, as far as Spark tells."""
 
     batch: int
     query: str
     task: int
+    attempt: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,6 +138,8 @@ class Sink:
         """
         assert self.exactly is not None
         task = place.task
+        if place.attempt:
+            view = driver_of(self.exactly, self.client).view_again(view)
         action = self.exactly.protocol.action(view, batch=place.batch, query=place.query, task=task)
         rows = (batch for batch in batches if batch.num_rows)
         report = Report(view.turn, place.query, task, None)

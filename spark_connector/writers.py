@@ -63,9 +63,7 @@ class KafkaBatchWriter(SentToTasks, DataSourceArrowWriter):
         context = _task()
         if context.getLocalProperty(BATCH_PROPERTY) is not None:
             self._check_number()
-        query = context.getLocalProperty(QUERY_PROPERTY) or ""
-        place = Place(self._batch, query, context.partitionId())
-        return self._sink.write_exactly(iterator, self._view, place)
+        return self._sink.write_exactly(iterator, self._view, _place(context, self._batch))
 
     def _check_number(self) -> None:
         exactly = self._sink.exactly
@@ -115,10 +113,7 @@ class KafkaStreamWriter(SentToTasks, DataSourceStreamArrowWriter):
             return self._sink.write(iterator)
         context = _task()
         batch = int(context.getLocalProperty(BATCH_PROPERTY) or "")
-        query = context.getLocalProperty(QUERY_PROPERTY) or ""
-        return self._sink.write_exactly(
-            iterator, self._view, Place(batch, query, context.partitionId())
-        )
+        return self._sink.write_exactly(iterator, self._view, _place(context, batch))
 
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
         """Commit what the tasks have written exactly once.
@@ -142,6 +137,11 @@ def _task() -> TaskContext:
     context = TaskContext.get()
     assert context is not None, "rows are written in tasks"
     return context
+
+
+def _place(context: TaskContext, batch: int) -> Place:
+    query = context.getLocalProperty(QUERY_PROPERTY) or ""
+    return Place(batch, query, context.partitionId(), context.attemptNumber())
 
 
 def _end(

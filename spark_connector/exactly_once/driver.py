@@ -50,6 +50,13 @@ class SinkDriver:
         self._turn = record.turn
         return self._protocol.view(record)
 
+    def view_again(self, view: View) -> View:
+        """What the record says now to an attempt that is not the first of its task.
+
+        Raises: `SinkTakenOverError` where another driver has the sink.
+        """
+        return self._cluster.run(self._protocol.look_again(view))
+
     def commit(self, batch: int, reports: Sequence[Report]) -> None:
         """Decide a batch and commit it. Raises: what `SinkProtocol.commit` raises."""
         self._run(self._protocol.commit(batch, reports))

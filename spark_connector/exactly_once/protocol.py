@@ -153,6 +153,17 @@ class SinkProtocol:
                 return record
         return (yield from self.claim())
 
+    def look_again(self, view: View) -> Steps[View]:
+        """Return what the record says now, to an attempt of a task that has had others.
+
+        A copy that Spark starts beside a slow attempt may begin when that one has ended, and the
+        batch is decided. What it opened then, in the last batch, would stay open.
+        """
+        record = yield from _read()
+        if record is None or record.turn != view.turn:
+            raise self._taken_over(view.batch + 1, view.turn, record)
+        return self.view(record)
+
     def action(self, view: View, *, batch: int, query: str, task: int) -> Action:
         """Return what a task of a batch does with its rows.
 

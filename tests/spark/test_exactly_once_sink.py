@@ -75,13 +75,16 @@ class Query:
         self.driver = self._drivers[-1]
         return self.driver
 
-    def attempt(self, view: View, batch: int, task: int, *rows: str, query: str = QUERY) -> Report:
+    def attempt(
+        self, view: View, batch: int, task: int, *rows: str, query: str = QUERY, attempt: int = 0
+    ) -> Report:
         """What an attempt of a task reports."""
         given = iter([pa.record_batch({"value": pa.array(rows, pa.string())})])
-        written = self.sink.write_exactly(given, view, Place(batch, query, task))
+        written = self.sink.write_exactly(given, view, Place(batch, query, task, attempt))
         assert next(given, None) is None, "rows were not read to their end"
         assert written.report is not None
-        return pickle.loads(pickle.dumps(written.report))
+        received: Report = pickle.loads(pickle.dumps(written.report))
+        return received
 
     def run(self, batch: int, *tasks: Sequence[str]) -> None:
         """A batch in which nothing fails."""
@@ -191,6 +194,19 @@ def test_of_the_attempts_of_a_task_one_is_visible(query: Query) -> None:
     assert {each.written.transactional_id for each in later if each.written} == ids
     query.driver.commit(1, later)
     assert query.visible() == ["a", "b", "b"]
+
+
+def test_a_copy_that_begins_after_the_decision_opens_nothing(query: Query) -> None:
+    view = query.driver.view()
+    report = query.attempt(view, 0, 0, "a")
+    retried = query.attempt(view, 0, 1, "b", attempt=1)
+    query.driver.commit(0, [report, retried])
+    late = query.attempt(view, 0, 0, "a", attempt=1)
+    assert late.written is None
+    assert query.open_ids() == []
+    query.start().view()
+    with pytest.raises(SinkTakenOverError, match="turn 2 has it now"):
+        query.attempt(view, 1, 0, "c", attempt=1)
 
 
 def test_a_batch_that_fails_is_not_visible_and_leaves_nothing_open(query: Query) -> None:

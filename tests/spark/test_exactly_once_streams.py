@@ -116,8 +116,8 @@ def copy(
     new_topic: Callable[[int], str],
     tmp_path: Path,
 ) -> Copy:
-    topics = [new_topic(PARTITION_COUNT) for _ in range(2)]
-    made = Copy(spark, kafka_cluster.bootstrap_servers, *topics, tmp_path)
+    source, target = (new_topic(PARTITION_COUNT) for _ in range(2))
+    made = Copy(spark, kafka_cluster.bootstrap_servers, source, target, tmp_path)
     made.send(20)
     return made
 

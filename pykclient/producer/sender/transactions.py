@@ -91,6 +91,7 @@ from pykclient.producer.sender.transaction_state import (
     TransactionState,
     explained,
     left_group,
+    of_late_commit,
     refusal,
 )
 from pykclient.protocol.messages.add_offsets_to_txn import (
@@ -236,7 +237,7 @@ class Transactions:
             self._waiting.append(operation)
         elif not self._has_unseen(INIT, operation):
             called_before = TransactionStateError(
-                f"{INIT}: it was called before, and is called again only after {PREPARE}()"
+                f"{INIT}: it was called before, and once is enough, unless after {PREPARE}()"
             )
             operation.fail(self._refusal(INIT) if self.state is _S.FATAL_ERROR else called_before)
         self._poll_soon(now_ms)
@@ -693,6 +694,8 @@ class Transactions:
                 self._cause = error
                 return
             if not (is_unknown_there and self.state is _S.ABORTING):
+                if self.is_v2 and self.state is _S.COMMITTING and not self._was_prepared:
+                    error = of_late_commit(error)
                 self._is_end_uncertain |= isinstance(error, UNCERTAIN_ERRORS)
                 self._on_error(error, now_ms, node_id, is_fatal=True)
                 return
