@@ -63,7 +63,9 @@ STOP_MS: Final = (50, 500, 3_000, TRANSACTION_TIMEOUT_MS + 1_000)
 class SinkSimulation(SinkWorld):
     """One run: the query's checkpoint, and everything that runs."""
 
-    def __init__(self, seed: int, atomicity: str, defect: Defect | None = None) -> None:
+    def __init__(
+        self, seed: int, atomicity: str = ATOMIC_TASK, defect: Defect | None = None
+    ) -> None:
         super().__init__(seed)
         self.defect = defect or Defect()
         self.atomicity = atomicity
