@@ -65,6 +65,7 @@ RUN_BY = {
     ("docs/security.md", ""): f"{SECURITY}::test_the_program_of_the_page_sends",
     ("docs/serialization.md", "For type checkers"): f"{HERE}::test_orders_are_added_up",
     ("docs/spark.md", ""): OF_SPARK,
+    ("docs/spark.md", "Exactly once"): OF_SPARK,
     ("docs/spark.md", "Lag"): OF_SPARK,
     ("docs/spark.md", "Coming from the official connector"): OF_SPARK,
     (
