@@ -23,7 +23,7 @@ keeps a transaction whole:
 
 Owner: the sender thread; `describe_wait` is for any.
 Source: Java class ``TransactionManager``; KIP-98, KIP-360 (new epochs), KIP-447 (groups), KIP-588
-(fencing), KIP-890 (version 2).
+(fencing), KIP-890 (version 2), KIP-939 (two-phase commits).
 """
 
 from __future__ import annotations
@@ -37,12 +37,10 @@ from typing import TYPE_CHECKING, Final, TypeVar
 from pykclient.errors import (
     ClosedError,
     ConcurrentTransactionsError,
-    CoordinatorNotAvailableError,
     InvalidProducerIdMappingError,
     InvalidTxnStateError,
     KafkaError,
     OperationNotAttemptedError,
-    RequestTimedOutError,
     TransactionAbortableError,
     TransactionAbortedError,
     TransactionStateError,
@@ -51,12 +49,7 @@ from pykclient.errors import (
 )
 from pykclient.network.coordinators import MOVED_ERRORS, CoordinatorType
 from pykclient.network.log import ClientLog
-from pykclient.network.manager import (
-    IDLE,
-    NEVER_MS,
-    PollResult,
-    Request,
-)
+from pykclient.network.manager import IDLE, NEVER_MS, PollResult, Request
 from pykclient.network.retry import Attempt
 from pykclient.producer.accumulator.batch import NO_IDENTITY, ProducerIdentity
 from pykclient.producer.sender.idempotence import Idempotence
@@ -91,6 +84,7 @@ from pykclient.producer.sender.transaction_state import (
     SEND_OFFSETS,
     SENDING,
     STALE_ERRORS,
+    UNCERTAIN_ERRORS,
     TransactionState,
     explained,
     left_group,
@@ -144,9 +138,6 @@ It takes a few milliseconds, so the first pause is one, and each is twice as lon
 """
 
 _S: Final = TransactionState
-
-UNCERTAIN_ERRORS: Final = (CoordinatorNotAvailableError, RequestTimedOutError)
-"""What a coordinator may respond with to an EndTxn that takes effect all the same."""
 
 
 @dataclass(slots=True, eq=False)
