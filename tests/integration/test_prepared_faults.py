@@ -236,6 +236,35 @@ def test_a_producer_whose_transaction_was_ended_elsewhere_ends_it_likewise_or_sa
     assert committed(fake) == [b"a", b"b"]
 
 
+def test_a_transaction_that_is_not_ended_in_its_time_is_gone_and_the_next_may_begin(
+    fake: FakeKafka, admin: Admin
+) -> None:
+    with opened(fake, transaction_timeout_ms=100) as producer:
+        producer.init_transactions()
+        prepared = prepared_by(producer)
+        deadline_s = time.monotonic() + 30
+        while state(fake) == "Ongoing":
+            assert time.monotonic() < deadline_s
+        is_v1 = prepared.transaction_version == 1
+        with pytest.raises(
+            ProducerFencedError if is_v1 else InvalidTxnStateError,
+            match=r"the coordinator has aborted .* after its transaction_timeout_ms",
+        ):
+            admin.commit_prepared_transactions([prepared])
+        producer.init_transactions()
+        admin.commit_prepared_transactions([prepared_by(producer, b"b")])
+        producer.init_transactions()
+        prepared_by(producer, b"c")
+        while state(fake) == "Ongoing":
+            assert time.monotonic() < deadline_s
+        with pytest.raises(
+            ProducerFencedError if is_v1 else InvalidTxnStateError,
+            match="exceeds transaction_timeout_ms=100" if is_v1 else "or by its time-out",
+        ):
+            producer.commit_transaction()
+    assert committed(fake) == [b"b"]
+
+
 # Those who end it.
 
 
@@ -337,6 +366,17 @@ def test_one_of_several_that_is_refused_is_named_as_well(fake: FakeKafka, admin:
         admin.commit_prepared_transactions([first])
     admin.commit_prepared_transactions([])
     assert committed(fake) == [b"b"]
+
+
+def test_an_end_in_version_1_gives_no_epoch_away(fake: FakeKafka, admin: Admin) -> None:
+    prepared = prepare(fake, "x", b"a")
+    admin.commit_prepared_transactions([prepared])
+    with fake.control() as cluster:
+        found = cluster.transactions.find("x")
+        assert found is not None
+        has_epochs = prepared.transaction_version == 2
+        assert found.producer.epoch == prepared.producer_epoch + has_epochs
+    assert committed(fake) == [b"a"]
 
 
 def test_what_an_acl_forbids_says_so(fake: FakeKafka, admin: Admin) -> None:

@@ -25,6 +25,7 @@ from pykclient.protocol.messages.init_producer_id import InitProducerIdRequest
 from tests.producer.sender_bench import PRODUCER_ID
 from tests.producer.test_transactions import (
     INVALID_PRODUCER_EPOCH,
+    NOT_COORDINATOR,
     OUT_OF_ORDER,
     PRODUCER_FENCED,
     Bench,
@@ -101,6 +102,8 @@ def test_offsets_are_taken_before_a_transaction_is_prepared() -> None:
     bench = Bench()
     sent = bench.send_offsets()
     prepare = bench.call(bench.manager.prepare)
+    bench.offsets_taken(NOT_COORDINATOR)
+    bench.turn(2_000)
     assert not prepare.is_done
     bench.offsets_taken()
     sent.result()
@@ -138,6 +141,8 @@ def test_a_producer_that_is_fenced_prepares_nothing(error_code: int) -> None:
     bench = Bench(version=1)
     bench.send_batch()
     prepare = bench.call(bench.manager.prepare)
+    bench.added(error_code)
+    bench.turn(2_000)
     bench.added(error_code)
     assert isinstance(prepare.error, ProducerFencedError)
     assert bench.call(bench.manager.prepare).error is prepare.error
@@ -225,10 +230,11 @@ def test_a_new_epoch_that_is_due_comes_before_what_is_prepared() -> None:
     bench.ended()
     commit.result()
     bench.call(bench.manager.begin).result()
-    bench.append(partition=0)
+    bench.send(partition=0)
     operation: CallOperation = Operation()
     bench.manager.prepare(operation, bench.now_ms)
-    bench.turn()
+    bench.identify(-1, NOT_COORDINATOR)
+    bench.turn(2_000)
     assert bench.the(InitProducerIdRequest).producer_epoch == 3
     bench.identify(4)
     bench.added()
@@ -349,13 +355,13 @@ def test_close_gives_up_what_is_not_prepared_in_its_time(
 def test_what_was_ended_elsewhere_the_other_way_is_said() -> None:
     bench = prepared_bench()
     commit = bench.call(bench.manager.commit)
-    bench.ended(error_code=INVALID_TXN_STATE)
+    bench.fenced(INVALID_TXN_STATE)
     assert isinstance(commit.error, InvalidTxnStateError)
     assert "was prepared, and has been ended elsewhere since" in str(commit.error)
     bench = Bench()
     write(bench)
     commit = bench.call(bench.manager.commit)
-    bench.ended(error_code=INVALID_TXN_STATE)
+    bench.fenced(INVALID_TXN_STATE)
     assert "elsewhere" not in str(commit.error)
 
 
@@ -366,7 +372,7 @@ def test_what_was_prepared_is_not_said_of_the_next_transaction() -> None:
     bench.call(bench.manager.begin).result()
     write(bench)
     commit = bench.call(bench.manager.commit)
-    bench.ended(error_code=INVALID_TXN_STATE)
+    bench.fenced(INVALID_TXN_STATE)
     assert "elsewhere" not in str(commit.error)
 
 

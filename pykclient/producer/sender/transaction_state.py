@@ -42,6 +42,10 @@ SEND_OFFSETS: Final = "send_offsets_to_transaction"
 FENCED_ERRORS: Final = (ProducerFencedError, InvalidProducerEpochError)
 """What a coordinator responds with to a producer that another one, or a time-out, has fenced."""
 
+STALE_ERRORS: Final = (*FENCED_ERRORS, InvalidTxnStateError)
+"""What a broker that hung responds with before it finds out that another one is the coordinator:
+it knows an older epoch, or no transaction."""
+
 FATAL_ERRORS: Final = (
     ProducerFencedError,
     ClusterAuthorizationFailedError,
@@ -103,6 +107,9 @@ DROPPING: Final = frozenset({_S.ABORTABLE_ERROR, _S.ABORTING})
 OPEN: Final = SENDING | DROPPING
 """States in which the coordinator may have a transaction open that this producer is to end. One
 that is prepared belongs to whoever has its `PreparedTransaction`."""
+
+ENDING: Final = frozenset({_S.READY, _S.COMMITTING, _S.ABORTING})
+"""States after a call that ends a transaction."""
 
 
 def refusal(
