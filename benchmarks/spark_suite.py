@@ -35,10 +35,9 @@ from spark.ceiling import CeilingDataSource
 from spark.executors import executors
 from spark.memory import memory
 from spark.reading import read, small_topic
-from spark.streaming import idle, micro_batch, stream_requests
+from spark.streaming import exactly_once, idle, micro_batch, stream_requests
 from spark.targets import TARGETS
 from spark.writing import write
-from spark_report import NOT_YET
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -52,6 +51,7 @@ TIMED: dict[str, Benchmark] = {
     "small topic": small_topic,
     "write": write,
     "micro-batch": micro_batch,
+    "exactly once": exactly_once,
 }
 COUNTED: dict[str, Benchmark] = {"stream requests": stream_requests, "idle query": idle}
 EXECUTORS, MEMORY = "executors", "memory"
@@ -154,7 +154,6 @@ def _report(run: Run) -> None:
             table.add_row(*row)
         console.print(table)
     console.print(targets_table([run], TARGETS))
-    console.print(NOT_YET)
 
 
 def _parsed(arguments: Sequence[str] | None) -> argparse.Namespace:

@@ -3,7 +3,8 @@
 All of them are immutable and compare by value, so they may be dictionary keys and cross threads.
 
 Source: Java classes ``org.apache.kafka.common.TopicPartition``, ``Node`` and
-``org.apache.kafka.clients.consumer.OffsetAndMetadata``, ``ConsumerGroupMetadata`` (KIP-447).
+``org.apache.kafka.clients.consumer.OffsetAndMetadata``, ``ConsumerGroupMetadata`` (KIP-447),
+``org.apache.kafka.clients.producer.PreparedTxnState`` (KIP-939).
 """
 
 from __future__ import annotations
@@ -155,3 +156,19 @@ class GroupMetadata(NamedTuple):
     def without_member_id(self) -> GroupMetadata:
         """One that the coordinator does not know."""
         return self._replace(generation=NO_GENERATION, member_id=NO_MEMBER_ID)
+
+
+class PreparedTransaction(NamedTuple):
+    """A transaction that is written and still open, as what ends it in another process needs it.
+
+    `Producer.prepare_transaction` returns it; `Admin.commit_prepared_transactions` and
+    `Admin.abort_prepared_transactions` take it. It may be pickled, or sent field by field.
+    `producer_epoch` is that of this one transaction's producer: what is prepared later with the id
+    has another. `transaction_version` is 2 where each transaction has an epoch of its own
+    (KIP-890, brokers 4.0 or newer), else 1; it says which EndTxn ends the transaction.
+    """
+
+    transactional_id: str
+    producer_id: int
+    producer_epoch: int
+    transaction_version: int

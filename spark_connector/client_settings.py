@@ -40,15 +40,23 @@ REFUSED_BY_READS: Final = {
     "on_record_error": "failOnDataLoss says what becomes of a batch that cannot be read.",
 }
 REFUSED_BY_WRITES: Final = {
-    "transactional.id": "Tasks that share an id fence each other, and rows are written at least "
-    "once: leave it out.",
+    "transactional.id": "Tasks that share an id fence each other: leave it out. With "
+    "delivery=exactly_once the sink makes ids, from sinkId.",
     "key.serializer": "Keys are written as they are: cast the column to string or binary.",
     "value.serializer": "Values are written as they are: cast the column to string or binary.",
 }
 
-IDLE_SETTINGS: Final = ("group.id", "transaction.timeout.ms")
+TRANSACTION_SETTINGS: Final = ("transaction.timeout.ms",)
+"""Those of a transaction, which only a write that is exactly once has."""
+IDLE_SETTINGS: Final = ("group.id", *TRANSACTION_SETTINGS)
 """Settings that Spark's own source and sink take, and that have no effect: reads have no group, and
 writes no transaction."""
+TRANSACTION_TIMEOUT_MS: Final = 900_000
+"""Of a sink that writes exactly once, where the user gives none. A driver that dies has so long to
+come back, and brokers allow no more by default (``transaction.max.timeout.ms``)."""
+
+TWO_PHASES: Final = "transaction.two.phase.commit.enable"
+"""With it brokers never abort a transaction for its time (KIP-939)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,11 +91,11 @@ class ClientSettings:
                 found[spelling] = value
         return found
 
-    def of_producer(self) -> dict[str, object]:
+    def of_producer(self, *, is_transactional: bool = False) -> dict[str, object]:
         """The producer's settings, with those that stand for a partitioner of Java's.
 
         Raises: `ConfigError` for a class of Java's that has no equivalent here, and for a
-        transaction.timeout.ms that is no number, though it has no effect.
+        transaction.timeout.ms that is no number, also where it has no effect.
         """
         timeout = self.spelling_of("transaction.timeout.ms")
         if timeout is not None and not self.given[timeout].strip().isdecimal():
@@ -95,6 +103,8 @@ class ClientSettings:
                 f"Option 'kafka.{timeout}' must be an integer, not {self.given[timeout][:100]!r}."
             )
         settings = self.of(ProducerConfig)
+        if is_transactional:
+            settings |= self._of_transactions(timeout)
         if self.spelling_of("send.buffer.bytes") is None:
             # The system's own grows with what is sent: Kafka's 128 KiB hold half a batch.
             settings["send.buffer.bytes"] = -1
@@ -105,6 +115,24 @@ class ClientSettings:
                 del settings[spelling]
                 for key, value in found.items():
                     settings[self.spelling_of(key) or key] = value
+        return settings
+
+    def _of_transactions(self, timeout: str | None) -> dict[str, object]:
+        if timeout is not None:
+            return {timeout: self.given[timeout]}
+        two_phases = self.spelling_of(TWO_PHASES)
+        if two_phases is not None and self.given[two_phases].strip().lower() == "true":
+            return {}  # such a transaction has no time-out
+        return {"transaction.timeout.ms": TRANSACTION_TIMEOUT_MS}
+
+    def of_sink_driver(self) -> dict[str, object]:
+        """The settings of the producer that writes a sink's record, in transactions of its own.
+
+        They are short, and no other process ends them: what the user gives for those of tasks does
+        not hold for them.
+        """
+        settings = self.of_producer()
+        settings.pop(self.spelling_of(TWO_PHASES) or "", None)
         return settings
 
     def spelling_of(self, key: str) -> str | None:

@@ -19,9 +19,10 @@ def foreach_batch(options: Mapping[str, str]) -> Callable[[DataFrame, int], None
     """Return a function that writes a micro-batch with these options, for `foreachBatch`.
 
     The options are those of a write (docs/spark.md); names are not case-sensitive. It works with
-    every output mode, update too, and delivers at least once: a batch that Spark repeats is written
-    again. The function returns when every row is acknowledged. It takes the batch's number, as
-    Spark passes it, and does not use it.
+    every output mode, update too. It delivers at least once: a batch that Spark repeats is written
+    again. With `delivery` ``exactly_once`` and a `sinkId`, a batch that is repeated is written
+    once, by the number that Spark passes; each function needs a `sinkId` of its own. The function
+    returns when every row is acknowledged, and committed.
 
     Raises: nothing here. The function raises what ``DataFrameWriter.save`` does, PySpark's
     exceptions with the connector's reason: a bad option or column (`ConfigError`), or the first row
@@ -30,6 +31,9 @@ def foreach_batch(options: Mapping[str, str]) -> Callable[[DataFrame, int], None
     given = dict(options)
 
     def write(batch: DataFrame, number: int) -> None:
-        batch.write.format("pykafka").mode("append").options(**given).save()
+        delivery = [value for name, value in given.items() if name.lower() == "delivery"]
+        # Rows that are written at least once have no use for a number.
+        numbered = {"batchId": str(number)} if delivery[-1:] not in ([], ["at_least_once"]) else {}
+        batch.write.format("pykafka").mode("append").options(**{**given, **numbered}).save()
 
     return write

@@ -28,6 +28,7 @@ from spark_connector.client_settings import (
     IDLE_SETTINGS,
     REFUSED_BY_READS,
     REFUSED_BY_WRITES,
+    TRANSACTION_SETTINGS,
     ClientSettings,
 )
 from spark_connector.java_pattern import python_pattern
@@ -35,7 +36,7 @@ from spark_connector.limits import ending_limit, json_object, shown, starting_li
 from spark_connector.offsets import TaskLimits
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping
 
     from spark_connector.limits import OffsetLimit
 
@@ -67,6 +68,11 @@ TRIGGER_DELAY_MS_MAX: Final = 15 * 60 * 1_000
 OFFSET_RETRIES: Final = 3
 OFFSET_RETRY_MS: Final = 1_000
 OFFSET_POLL_INTERVAL_MS: Final = 50
+
+AT_LEAST_ONCE: Final = "at_least_once"
+EXACTLY_ONCE: Final = "exactly_once"
+DELIVERIES: Final = (AT_LEAST_ONCE, EXACTLY_ONCE)
+TRANSACTION_TIMEOUT: Final = "kafka.transaction.timeout.ms"
 
 TASKS_MAX: Final = 2**31 - 1
 LONG_MAX: Final = 2**63 - 1
@@ -181,20 +187,41 @@ OPTIONS: Final = (
     Option(
         "delivery",
         _SINK,
-        "`at_least_once` (default); `exactly_once` is refused until a producer can prepare "
-        "transactions",
+        "`at_least_once` (default), or `exactly_once`: [in transactions](#exactly-once)",
     ),
-    Option("kafka.transaction.timeout.ms", _NOWHERE, "rows are written without a transaction"),
-    Option("checkpointLocation", _NOWHERE, "Spark's own: it passes it on"),
+    Option(
+        "sinkId",
+        _SINK,
+        "with `exactly_once`: the name of this sink in Kafka, the same each time the query is "
+        "started, and no other's (from the text of `checkpointLocation`)",
+    ),
+    Option(
+        "atomic",
+        _SINK,
+        "with `exactly_once`: `task` (default), where tasks may write again what is missing of a "
+        "batch, or `batch`, where such a batch fails",
+    ),
+    Option(
+        "batchId",
+        _SINK,
+        "with `exactly_once`, in a batch: its number, an integer. A write with a number that is no "
+        "larger than the last one's writes nothing: it is done (one more than the last)",
+    ),
+    Option(
+        "kafka.transaction.timeout.ms",
+        _SINK,
+        "with `exactly_once`: how long a transaction may be open until brokers abort it, from a "
+        "task's first row until the batch is committed (900000)",
+    ),
+    Option(
+        "checkpointLocation",
+        _SINK,
+        "Spark's own: it passes it on. With `exactly_once` a stream without `sinkId` has a name "
+        "that is made from its text",
+    ),
 )
 
 _BY_NAME: Final = {option.name.lower(): option for option in OPTIONS}
-
-NEEDS_TRANSACTIONS: Final = (
-    "It needs prepared transactions, which are not built yet: rows are written at least "
-    "once. Write a column that identifies the row, and have readers drop those that come again "
-    "(dropDuplicatesWithinWatermark in Spark)."
-)
 
 _TABLES: Final = (
     "Spark gives a Python source none of the options of CREATE TABLE ... USING: write CREATE "
@@ -202,8 +229,6 @@ _TABLES: Final = (
 )
 
 REFUSED: Final = {
-    "sinkId": NEEDS_TRANSACTIONS,
-    "atomic": NEEDS_TRANSACTIONS,
     "path": "Kafka has no paths: give subscribe.",
     "provider": _TABLES,
 }
@@ -332,15 +357,35 @@ def effective_options(
     idle = [_BY_NAME[name] for name in given if use not in _BY_NAME[name].uses]
     if ends := [option.name for option in idle if option.is_refused_in(use)]:
         raise ConfigError(f"A streaming read has no end: leave out {', '.join(ends)}.")
-    idle += [_BY_NAME[f"{CLIENT_PREFIX}{key}"] for key in IDLE_SETTINGS if client.spelling_of(key)]
+    idle += [_BY_NAME[f"{CLIENT_PREFIX}{key}"] for key in _idle_settings(given, client, use)]
     for option in idle:
-        if option.uses:
-            _LOG.warning("Option %r has no effect in %s.", option.name, use.value)
+        if option.name == TRANSACTION_TIMEOUT and use is Use.SINK:
+            _LOG.warning("Option %r has no effect: rows are written at least once.", option.name)
         elif option.name != "checkpointLocation":
-            _LOG.warning("Option %r has no effect: %s.", option.name, option.meaning)
+            why = f" in {use.value}" if option.uses else f": {option.meaning}"
+            _LOG.warning("Option %r has no effect%s.", option.name, why)
     # A batch checks what a stream's options say, though they have no effect in it.
     uses = _SINK if use is Use.SINK else _READS
     return {name: value for name, value in given.items() if uses & _BY_NAME[name].uses}, client
+
+
+def _idle_settings(given: Mapping[str, str], client: ClientSettings, use: Use) -> Iterator[str]:
+    is_exact = use is Use.SINK and delivery_of(given) == EXACTLY_ONCE
+    for key in IDLE_SETTINGS:
+        is_idle = not is_exact or key not in TRANSACTION_SETTINGS
+        if is_idle and client.spelling_of(key) is not None:
+            yield key
+
+
+def delivery_of(given: Mapping[str, str]) -> str:
+    """What the option ``delivery`` promises. Raises: `ConfigError` for what it does not know."""
+    delivery = given.get("delivery", AT_LEAST_ONCE).strip().lower()
+    if delivery not in DELIVERIES:
+        raise ConfigError(
+            f"Option 'delivery' must be {' or '.join(DELIVERIES)}, not {delivery[:100]!r}."
+            f"{did_you_mean(delivery[:100], DELIVERIES)}"
+        )
+    return delivery
 
 
 def _divided(options: Mapping[str, str]) -> tuple[dict[str, str], dict[str, str]]:

@@ -1,8 +1,9 @@
 """Sink: writes the rows of one task to Kafka, with the columns of Spark's own sink.
 
 Rows go to `Producer.send_arrow` as they come, a record batch at a time, and no object is made per
-record. A task succeeds when all its rows are acknowledged; a task that is repeated writes its rows
-again, so the sink delivers at least once.
+record. A task succeeds when all its rows are acknowledged. A task that is repeated writes its rows
+again: the sink delivers at least once. Where it is to deliver exactly once, the rows are in a
+transaction that the task prepares, and of all attempts the driver commits one.
 
 Owner: the sink is immutable and pickled to the tasks; a task has its producer to itself.
 Source: Spark's Structured Streaming + Kafka Integration Guide (columns and options of the sink).
@@ -13,6 +14,7 @@ from __future__ import annotations
 import json
 from collections import deque
 from dataclasses import dataclass
+from itertools import chain
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 import pyarrow as pa
@@ -29,7 +31,12 @@ from pykclient.errors import (
     UnknownTopicOrPartitionError,
 )
 from pykclient.producer.config import ProducerConfig
-from spark_connector.options import NEEDS_TRANSACTIONS, Use, effective_options
+from spark_connector.exactly_once.delivery import ExactDelivery
+from spark_connector.exactly_once.driver import driver_of
+from spark_connector.exactly_once.protocol import Action, Report
+from spark_connector.exactly_once.record import Written
+from spark_connector.exactly_once.slots import slots_of
+from spark_connector.options import Use, effective_options
 from spark_connector.worker_clients import worker_producer
 
 if TYPE_CHECKING:
@@ -39,13 +46,12 @@ if TYPE_CHECKING:
 
     from pykclient import Delivery, Producer, RecordMetadataRange
     from spark_connector.client_settings import ClientSettings
+    from spark_connector.exactly_once.protocol import View
 
 TOPIC_WAIT_S: Final = 1.0
 """How long a task waits for a topic that brokers do not know. Some make it on demand, which took
 0.1 to 0.4 s on a machine with much else to do; ``max.block.ms``, for which a producer waits, is a
 minute."""
-
-AT_LEAST_ONCE: Final = "at_least_once"
 
 UNDER_WAY_MAX: Final = 8
 """Batches that wait for their acknowledgement while the next ones are sent."""
@@ -61,42 +67,103 @@ _TYPES: Final[Mapping[str, tuple[str, ...]]] = {
 
 
 class WrittenRows(WriterCommitMessage):
-    """What a task reports: how many rows were acknowledged, and how many of them as too large."""
+    """What a task reports: how many rows were acknowledged, and how many of them as too large; and,
+    where rows are written exactly once, what its driver commits."""
 
-    def __init__(self, row_count: int, too_large_count: int) -> None:
+    def __init__(self, row_count: int, too_large_count: int, report: Report | None = None) -> None:
         self.row_count = row_count
         self.too_large_count = too_large_count
+        self.report = report
+
+
+class Place(NamedTuple):
+    """Which task of which batch writes, and of which query: an empty name for a batch write.
+    `attempt` counts the task's attempts before this one, as far as Spark tells."""
+
+    batch: int
+    query: str
+    task: int
+    attempt: int = 0
 
 
 @dataclass(frozen=True, slots=True)
 class Sink:
-    """What is written where. `columns` has the record's columns by the names that rows have."""
+    """What is written where. `columns` has the record's columns by the names that rows have.
+    `exactly` is None where rows are written at least once."""
 
     topic: str | None
     columns: Mapping[str, str]
     too_large_topic: str | None
     client: ClientSettings
+    exactly: ExactDelivery | None = None
 
     @classmethod
     def from_spark(cls, given: Mapping[str, str], schema: StructType) -> Sink:
         """The sink of one write. Raises: `ConfigError` for a bad option or column."""
         options, client = effective_options(given, Use.SINK)
-        _check_delivery(options.get("delivery", AT_LEAST_ONCE).strip().lower())
+        exactly = ExactDelivery.from_options(options)
         topic = options.get("topic", "").strip() or None
         columns = _checked_columns(schema, topic)
         if "timestampcolumn" in options:
             columns["timestamp"] = _timestamp_column(schema, options["timestampcolumn"].strip())
+        too_large_topic = options.get("onrecordtoolarge", "").strip() or None
+        made = cls(topic, columns, too_large_topic, client, exactly)
         # The settings are checked here, before a task needs them.
-        ProducerConfig.from_settings(client.of_producer())
-        return cls(topic, columns, options.get("onrecordtoolarge", "").strip() or None, client)
+        settings = made.producer_settings()
+        if exactly is not None:
+            settings["transactional.id"] = exactly.sink_id
+        ProducerConfig.from_settings(settings)
+        return made
+
+    def producer_settings(self) -> dict[str, object]:
+        """Those of the tasks' producers, without an id."""
+        return self.client.of_producer(is_transactional=self.exactly is not None)
 
     def write(self, batches: Iterable[pa.RecordBatch]) -> WrittenRows:
         """Send the rows and wait until all are acknowledged.
 
         Raises: `KafkaError` that names the first row that failed, its topic and the reason.
         """
-        with worker_producer(self.client.of_producer()) as producer:
-            return _Write(self, producer).run(batches)
+        with worker_producer(self.producer_settings()) as producer:
+            return WrittenRows(*_Write(self, producer).run(batches))
+
+    def write_exactly(
+        self, batches: Iterable[pa.RecordBatch], view: View, place: Place
+    ) -> WrittenRows:
+        """Send the rows in a transaction that is prepared then, or drop those of a batch that is
+        written already.
+
+        Raises: what `write` raises; `ConfigError` where the sink belongs to another query;
+        `MissingRowsError` where the batch is written in part, and cannot be mended.
+        """
+        assert self.exactly is not None
+        task = place.task
+        if place.attempt:
+            view = driver_of(self.exactly, self.client).view_again(view)
+        action = self.exactly.protocol.action(view, batch=place.batch, query=place.query, task=task)
+        rows = (batch for batch in batches if batch.num_rows)
+        report = Report(view.turn, place.query, task, None)
+        if action is Action.SKIP:
+            # To their end: Spark writes its state when they are read.
+            for _ in rows:
+                pass
+            return WrittenRows(0, 0, report)
+        first = next(rows, None)
+        if first is None:
+            return WrittenRows(0, 0, report)
+        slots = slots_of(self.exactly.sink_id, self.producer_settings())
+        with slots.attempt(view.turn, place.batch) as attempt:
+            row_count, too_large_count = _Write(self, attempt.producer).run(chain([first], rows))
+            prepared = attempt.prepare()
+        written = Written(
+            task,
+            row_count,
+            prepared.transactional_id,
+            prepared.producer_id,
+            prepared.producer_epoch,
+            prepared.transaction_version,
+        )
+        return WrittenRows(row_count, too_large_count, report._replace(written=written))
 
     def table_of(self, batch: pa.RecordBatch) -> pa.Table:
         """The columns of a batch that records are made of."""
@@ -121,7 +188,8 @@ class _Write:
         self._row_count = 0
         self._too_large_count = 0
 
-    def run(self, batches: Iterable[pa.RecordBatch]) -> WrittenRows:
+    def run(self, batches: Iterable[pa.RecordBatch]) -> tuple[int, int]:
+        """Write all rows: how many they were, and how many were too large."""
         for batch in batches:
             table = self._sink.table_of(batch)
             self._check_topics(table)
@@ -134,7 +202,7 @@ class _Write:
         self._producer.flush()
         while self._under_way:
             self._settle(self._under_way.popleft())
-        return WrittenRows(self._row_count, self._too_large_count)
+        return self._row_count, self._too_large_count
 
     def _check_topics(self, table: pa.Table) -> None:
         if self._sink.topic is None and table["topic"].null_count:
@@ -220,13 +288,6 @@ class _Write:
     def _named(self, table: pa.Table, index: int, first_row: int, error: KafkaError) -> KafkaError:
         topic = self._sink.topic or table["topic"][index].as_py()
         return KafkaError(f"Row {first_row + index} of this task, for topic {topic!r}: {error}")
-
-
-def _check_delivery(delivery: str) -> None:
-    if delivery == "exactly_once":
-        raise ConfigError(f"Option 'delivery' cannot be exactly_once. {NEEDS_TRANSACTIONS}")
-    if delivery != AT_LEAST_ONCE:
-        raise ConfigError(f"Option 'delivery' must be {AT_LEAST_ONCE}, not {delivery[:100]!r}.")
 
 
 def _checked_columns(schema: StructType, topic: str | None) -> dict[str, str]:

@@ -1,38 +1,89 @@
 """The writers that Spark calls, of a batch and of a stream: both hand their rows to a `Sink`.
 
-Spark makes a stream's writer twice for each micro-batch, so nothing is kept on it. There is nothing
-to commit or abort: rows are delivered at least once.
+Spark makes a stream's writer twice for each micro-batch, to plan it and to commit it, each in a
+process of its own, so nothing is kept on it; a batch's is pickled in between. Where rows are
+written at least once there is nothing to commit or abort. Where they are written exactly once, a
+writer that is planned gets a view of the sink's record, which travels to the tasks.
 
-Owner: immutable, pickled to the tasks.
+Owner: immutable once it is planned; pickled to the tasks.
 Source: PySpark's Python data source API (``DataSourceArrowWriter`` and its twin for streams).
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import sys
+from typing import TYPE_CHECKING, Final
 
+from pyspark import TaskContext
 from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowWriter
 
+from pykclient.errors import ConfigError
+from spark_connector.exactly_once.driver import driver_of
 from spark_connector.sent_to_tasks import SentToTasks
+from spark_connector.sink import Place, WrittenRows
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator, Sequence
 
     import pyarrow as pa
     from pyspark.sql.datasource import WriterCommitMessage
 
-    from spark_connector.sink import Sink, WrittenRows
+    from spark_connector.exactly_once.driver import SinkDriver
+    from spark_connector.exactly_once.protocol import Report, View
+    from spark_connector.sink import Sink
+
+BATCH_PROPERTY: Final = "streaming.sql.batchId"
+QUERY_PROPERTY: Final = "sql.streaming.queryId"
+"""What Spark says in a task of a micro-batch about it."""
+
+PLANNER: Final = "pyspark.sql.worker.write_into_data_source"
+"""Spark's module that plans a write. It is not loaded where a stream's batch is committed."""
 
 
 class KafkaBatchWriter(SentToTasks, DataSourceArrowWriter):
-    """``df.write.format("pykafka").mode("append")``."""
+    """``df.write.format("pykafka").mode("append")``.
+
+    Where rows are written exactly once, making it claims the sink. Raises: `KafkaError` where it
+    cannot.
+    """
 
     def __init__(self, sink: Sink) -> None:
         self._sink = sink
+        self._view: View | None = None
+        self._batch = -1
+        if sink.exactly is not None:
+            view = self._view = _driver(sink).view()
+            given = sink.exactly.batch
+            self._batch = view.batch + 1 if given is None else given
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WrittenRows:
-        """Write one task's rows. Raises: what `Sink.write` raises."""
-        return self._sink.write(iterator)
+        """Write one task's rows. Raises: what `Sink.write` and `Sink.write_exactly` raise."""
+        if self._view is None:
+            return self._sink.write(iterator)
+        context = _task()
+        if context.getLocalProperty(BATCH_PROPERTY) is not None:
+            self._check_number()
+        return self._sink.write_exactly(iterator, self._view, _place(context, self._batch))
+
+    def _check_number(self) -> None:
+        exactly = self._sink.exactly
+        if exactly is not None and exactly.batch is None:
+            raise ConfigError(
+                "This write is in foreachBatch, and has no number: Spark may repeat the batch, and "
+                "its rows would be written again. Use spark_connector.foreach_batch(options), or "
+                "give the number that Spark passes as option 'batchId'."
+            )
+
+    def commit(self, messages: list[WriterCommitMessage | None]) -> None:
+        """Commit what the tasks have written exactly once.
+
+        Raises: what `SinkDriver.commit` raises.
+        """
+        _end(self._sink, messages, lambda driver, reports: driver.commit(self._batch, reports))
+
+    def abort(self, messages: list[WriterCommitMessage | None]) -> None:
+        """Abort what tasks have written to be exactly once; what is written else stays."""
+        _end(self._sink, messages, lambda driver, reports: driver.abort(self._batch, reports))
 
 
 class KafkaStreamWriter(SentToTasks, DataSourceStreamArrowWriter):
@@ -40,13 +91,69 @@ class KafkaStreamWriter(SentToTasks, DataSourceStreamArrowWriter):
 
     def __init__(self, sink: Sink) -> None:
         self._sink = sink
+        self._view: View | None = None
+        if sink.exactly is not None and sink.exactly.batch is not None:
+            raise ConfigError("Option 'batchId' is of batches: Spark numbers those of a stream.")
+        if PLANNER in sys.modules:
+            # What it raises is shown as it is.
+            self._plan()
+
+    def __reduce__(self) -> tuple[Callable[[str, bytes], SentToTasks], tuple[str, bytes]]:
+        # Whatever process this is, tasks get a view, and who commits claims no sink.
+        self._plan()
+        return super().__reduce__()
+
+    def _plan(self) -> None:
+        if self._sink.exactly is not None and self._view is None:
+            self._view = _driver(self._sink).view()
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WrittenRows:
-        """Write one task's rows. Raises: what `Sink.write` raises."""
-        return self._sink.write(iterator)
+        """Write one task's rows. Raises: what `Sink.write` and `Sink.write_exactly` raise."""
+        if self._view is None:
+            return self._sink.write(iterator)
+        context = _task()
+        batch = int(context.getLocalProperty(BATCH_PROPERTY) or "")
+        return self._sink.write_exactly(iterator, self._view, _place(context, batch))
 
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
-        """Nothing: all rows of a batch that succeeded are acknowledged."""
+        """Commit what the tasks have written exactly once.
+
+        Raises: what `SinkDriver.commit` raises.
+        """
+        _end(self._sink, messages, lambda driver, reports: driver.commit(batchId, reports))
 
     def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
-        """Nothing: rows that were written stay, and the batch is repeated."""
+        """Abort what tasks have written to be exactly once. Else rows stay, and the batch is
+        repeated."""
+        _end(self._sink, messages, lambda driver, reports: driver.abort(batchId, reports))
+
+
+def _driver(sink: Sink) -> SinkDriver:
+    assert sink.exactly is not None
+    return driver_of(sink.exactly, sink.client)
+
+
+def _task() -> TaskContext:
+    context = TaskContext.get()
+    assert context is not None, "rows are written in tasks"
+    return context
+
+
+def _place(context: TaskContext, batch: int) -> Place:
+    query = context.getLocalProperty(QUERY_PROPERTY) or ""
+    return Place(batch, query, context.partitionId(), context.attemptNumber())
+
+
+def _end(
+    sink: Sink,
+    messages: Sequence[WriterCommitMessage | None],
+    end: Callable[[SinkDriver, Sequence[Report]], None],
+) -> None:
+    if sink.exactly is None:
+        return
+    reports = [
+        message.report
+        for message in messages
+        if isinstance(message, WrittenRows) and message.report is not None
+    ]
+    end(_driver(sink), reports)

@@ -225,13 +225,6 @@ def test_a_refused_secret_is_not_shown(key: str) -> None:
     ("config", "key", "value", "start", "end"),
     [
         (ConsumerConfig, "share.acquire.mode", "x", NOT_BUILT, "allowed is 'batch_optimized'."),
-        (
-            ProducerConfig,
-            "transaction.two.phase.commit.enable",
-            "true",
-            NOT_BUILT,
-            "allowed is 'false'.",
-        ),
         (ProducerConfig, "metric.reporters", "a.b.C", NOT_BUILT, "JmxReporter'."),
         (AdminConfig, "bootstrap.controllers", "h1:9093", NOT_BUILT, " Leave the setting out."),
         (ProducerConfig, "api_version", "1", NO_SETTING, "agreed with each broker."),

@@ -43,6 +43,8 @@ class Contender:
 OURS = Contender("pykclient", "pykafka")
 OURS_VALUE = Contender("pykclient, value only", "pykafka", schema=VALUE_ONLY)
 OURS_SHARED = Contender("pykclient, two tasks", "pykafka", {"maxPartitions": "2"})
+OURS_ONCE = Contender("pykclient, exactly once", "pykafka", {"delivery": "exactly_once"})
+"""A sink, whose rival is `OURS`."""
 OFFICIAL = Contender("Spark's own", "kafka")
 TUNED = Contender(
     "Spark's own, tuned",

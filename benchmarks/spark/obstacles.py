@@ -70,6 +70,12 @@ OBSTACLES: tuple[Obstacle, ...] = (
         "of which 106 and 127 were its tasks and 100 and 121 the checkpoint. With `maxPartitions` "
         "2 two tasks read the six partitions: the row `pykclient, two tasks`.",
     ),
+    Obstacle(
+        "exactly once,",
+        "a task initialises its transactional id anew, and the commit of a batch is a dozen "
+        "requests one after the other: the driver's id, the record, the tasks' transactions, the "
+        "decision, their ends, and a look at what is open.",
+    ),
     Obstacle("stream requests,", "the cause is not known: tasks look up nothing."),
     Obstacle(
         "idle query,",

@@ -19,9 +19,9 @@ from typing import TYPE_CHECKING
 from measuring.contest import in_turns
 from measuring.measurement import Measurement
 from pykclient import Producer
-from spark.contender import OFFICIAL, OURS, OURS_SHARED
+from spark.contender import OFFICIAL, OURS, OURS_ONCE, OURS_SHARED
 from spark.requests import RequestCounts
-from spark.targets import IDLE, STREAM
+from spark.targets import EXACTLY_ONCE, IDLE, STREAM
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -38,6 +38,11 @@ BATCH_TIMEOUT_S = 180
 COUNTED_BATCHES = 25
 WARM_BATCHES = 5
 RECORDS_PER_BATCH = 12
+WRITTEN_PER_BATCH = 10_000
+LIMITED = replace(
+    OURS,
+    options={"startingOffsets": "earliest", "maxOffsetsPerTrigger": str(WRITTEN_PER_BATCH)},
+)
 WARM_UP_S = 5.0
 IDLE_S = 12.0
 """A turn's part of the minute that the target names, which five turns are together."""
@@ -65,6 +70,37 @@ def micro_batch(arena: SparkArena, settings: Settings) -> Iterator[Measurement]:
                         yield Measurement(
                             "micro-batch", case, contender.name, {"batch_ms": batch_ms}
                         )
+
+
+def exactly_once(arena: SparkArena, settings: Settings) -> Iterator[Measurement]:
+    """Batches of 10,000 rows from six partitions to six, written exactly once and at least once.
+
+    Each turn is a query of its own, whose first batches do not count.
+    """
+    batch_count = settings.batch_count + FIRST_BATCHES
+    with arena.filled_topic(WRITTEN_PER_BATCH * batch_count) as source:
+        for contender in in_turns((OURS, OURS_ONCE), settings.turn_count):
+            with arena.topic() as target, tempfile.TemporaryDirectory(prefix="bench-") as folder:
+                query = (
+                    LIMITED.stream(arena.spark, arena.servers, source)
+                    .load()
+                    .select("key", "value")
+                    .writeStream.format(contender.format)
+                    .options(**contender.options)
+                    .option("kafka.bootstrap.servers", arena.servers)
+                    .option("topic", target)
+                    .option("checkpointLocation", f"{folder}/checkpoint")
+                    .trigger(availableNow=True)
+                    .start()
+                )
+                if not query.awaitTermination(BATCH_TIMEOUT_S):
+                    raise RuntimeError(f"{contender.name}: the stream did not end")
+                for batch_ms in _batches_ms(query, settings.batch_count):
+                    yield Measurement(*EXACTLY_ONCE, contender.name, {"batch_ms": batch_ms})
+                # Markers of transactions have offsets, too.
+                written, wanted = arena.record_count(target), WRITTEN_PER_BATCH * batch_count
+                if written < wanted:
+                    raise RuntimeError(f"{contender.name}: {written} of {wanted} rows")
 
 
 def stream_requests(arena: SparkArena, settings: Settings) -> Iterator[Measurement]:

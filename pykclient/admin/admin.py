@@ -25,6 +25,7 @@ from pykclient.admin.core import AdminCore
 from pykclient.admin.driver import AdminDriver
 from pykclient.admin.group_offsets import AlterGroupOffsets, DeleteGroupOffsets, ListGroupOffsets
 from pykclient.admin.groups import DeleteGroups, FindCoordinators
+from pykclient.admin.prepared_transactions import EndTransactions, prepared_by_id
 from pykclient.admin.topics import (
     ALL_TOPICS,
     CreatePartitions,
@@ -75,7 +76,7 @@ if TYPE_CHECKING:
     )
     from pykclient.config.keywords import AdminSettings
     from pykclient.metrics import MetricName
-    from pykclient.types import Node, OffsetAndMetadata, TopicPartition
+    from pykclient.types import Node, OffsetAndMetadata, PreparedTransaction, TopicPartition
 
 KeyT = TypeVar("KeyT", bound="Hashable")
 ValueT = TypeVar("ValueT")
@@ -543,6 +544,61 @@ class Admin(LiveClient):
                 lambda leaders: AbortTransactions(spec, leaders), keys, what, limit
             ),
             timeout,
+        )
+
+    def commit_prepared_transactions(
+        self, prepared: Iterable[PreparedTransaction], timeout: float | None = None
+    ) -> None:
+        """Commit transactions that producers have prepared, whichever processes these are in.
+
+        `prepared` are what `Producer.prepare_transaction` returned. Committing again what is
+        committed does nothing, until another producer has the transactional id: then that is
+        refused as if the transaction had been aborted. Whoever may repeat a commit after that has
+        to note what was committed. All brokers that have transactions.
+
+        Raises:
+            ProducerFencedError, InvalidProducerEpochError: a producer has called
+                `init_transactions` with the id since, or the coordinator has aborted the
+                transaction after its `transaction_timeout_ms`.
+            InvalidTxnStateError: the transaction was aborted, by a call or after its time.
+            InvalidProducerIdMappingError: brokers have dropped the id, unused for too long.
+            TransactionalIdAuthorizationFailedError and others: what else brokers say.
+            AdminCallError: several were given, and some are not committed; its `errors` are by
+                transactional id, those of what was late are `KafkaTimeoutError`.
+            UsageError: one is no `PreparedTransaction`, or two have the same id.
+            KafkaTimeoutError: not done in time; it may be committed. Call again.
+        """
+        call, what = "commit_prepared_transactions", "the commit of transactions"
+        self._end_transactions(prepared, call, timeout, what, is_commit=True)
+
+    def abort_prepared_transactions(
+        self, prepared: Iterable[PreparedTransaction], timeout: float | None = None
+    ) -> None:
+        """Abort transactions that producers have prepared, whichever processes these are in.
+
+        Everything else is as with `commit_prepared_transactions`.
+
+        Raises:
+            InvalidTxnStateError: the transaction was committed before, or the coordinator has
+                aborted it after its `transaction_timeout_ms`.
+            KafkaError: as `commit_prepared_transactions` does.
+        """
+        call, what = "abort_prepared_transactions", "the abortion of transactions"
+        self._end_transactions(prepared, call, timeout, what, is_commit=False)
+
+    def _end_transactions(
+        self,
+        prepared: Iterable[PreparedTransaction],
+        call: str,
+        timeout: float | None,
+        what: str,
+        *,
+        is_commit: bool,
+    ) -> None:
+        by_id = prepared_by_id(prepared, call)
+        handler = EndTransactions(by_id, is_commit=is_commit)
+        self._driver.run(
+            lambda limit: self._core.end_transactions(handler, by_id, what, limit), timeout
         )
 
     def _run(

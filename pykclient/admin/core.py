@@ -40,11 +40,12 @@ from pykclient.network.retry import Attempt, Backoff
 from pykclient.types import TopicPartition
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Collection, Hashable, Iterable, Mapping, Sequence
 
     from pykclient.admin.call import AdminHandler
     from pykclient.admin.config import AdminConfig
     from pykclient.admin.groups import GroupDescription, GroupListing
+    from pykclient.admin.prepared_transactions import EndTransactions
     from pykclient.admin.transactions import TransactionDescription, TransactionListing
     from pykclient.metrics import MetricName
     from pykclient.network.drive import Decisions
@@ -148,6 +149,17 @@ class AdminCore:
         handler = DescribeTransactions(found)
         what = "the description of transactional ids"
         return (yield from self.run(handler, names, what, limit, coordinators=found))
+
+    def end_transactions(
+        self, handler: EndTransactions, names: Collection[str], what: str, limit: TimeLimit
+    ) -> Decisions[None]:
+        """End transactions; of several, the error says by name which are not ended."""
+        call = self.new_call(handler, names, limit.deadline_ms)
+        yield from self._finish(call, limit.deadline_ms)
+        errors = self._errors(call, what, limit)
+        if errors and len(names) > 1:
+            raise _of_several(what, errors, len(names))
+        self.result(call, what, limit)
 
     def run_at_leaders(
         self,
@@ -276,6 +288,18 @@ class AdminCore:
     def result(
         self, call: AdminCall[KeyT, ValueT], what: str, limit: TimeLimit
     ) -> dict[KeyT, ValueT]:
+        errors = self._errors(call, what, limit)
+        distinct = list({id(error): error for error in errors.values()}.values())
+        if len(distinct) == 1:
+            raise distinct[0]
+        if distinct:
+            raise _of_several(what, errors, len(errors) + len(call.values))
+        return call.values
+
+    def _errors(
+        self, call: AdminCall[KeyT, ValueT], what: str, limit: TimeLimit
+    ) -> dict[KeyT, KafkaError]:
+        """Return the error of each key that has failed, or is not done in time."""
         errors: dict[KeyT, KafkaError] = dict(call.errors)
         if call.unfinished:
             why = self._why_unfinished(call) or "the brokers did not respond"
@@ -283,17 +307,18 @@ class AdminCore:
             late = KafkaTimeoutError(f"waited {limit.timeout_ms} ms for {what} {names}: {why}")
             late.__cause__ = call.last_error
             errors.update(dict.fromkeys(call.unfinished, late))
-        distinct = list({id(error): error for error in errors.values()}.values())
-        if len(distinct) == 1:
-            raise distinct[0]
-        if distinct:
-            reasons = "; ".join(f"{key}: {error}" for key, error in errors.items())
-            raise AdminCallError(
-                f"{what}: {len(errors)} of {len(errors) + len(call.values)} failed: {reasons}",
-                errors={str(key): error for key, error in errors.items()},
-            )
-        return call.values
+        return errors
 
     def _why_unfinished(self, call: AdminCall[KeyT, ValueT]) -> str:
         reason = "" if call.last_error is None else str(call.last_error)
         return both(reason, self._client.describe_failures())
+
+
+def _of_several(
+    what: str, errors: Mapping[KeyT, KafkaError], requested_count: int
+) -> AdminCallError:
+    reasons = "; ".join(f"{key}: {error}" for key, error in errors.items())
+    return AdminCallError(
+        f"{what}: {len(errors)} of {requested_count} failed: {reasons}",
+        errors={str(key): error for key, error in errors.items()},
+    )

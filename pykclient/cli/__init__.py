@@ -30,6 +30,7 @@ from pykclient.cli.log import command as log
 from pykclient.cli.parts import add_parts
 from pykclient.cli.produce import command as produce
 from pykclient.cli.scan import command as scan
+from pykclient.cli.spark import command as spark
 from pykclient.cli.topics import command as topics
 from pykclient.cli.transactions import command as transactions
 from pykclient.errors.base import KafkaError
@@ -89,7 +90,7 @@ def command_parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--version", action="version", version=_version())
     commands = add_parts(parser, "commands", "COMMAND")
-    for command in (broker, topics, produce, consume, scan, groups, transactions, log):
+    for command in (broker, topics, produce, consume, scan, groups, transactions, spark, log):
         command.add_command(commands)
     return parser
 

@@ -638,6 +638,12 @@ class ProducerSettings(ClientSettings, Generic[K, V], total=False):
     most the brokers' transaction.max.timeout.ms. Default: 60000; an integer from 0 to
     2147483647.
     """
+    transaction_two_phase_commit_enable: bool
+    """Transactions have no time-out (KIP-939): what prepare_transaction returned stays open
+    until it is ended. Excludes transaction.timeout.ms. Needs Kafka 4.3, its brokers with
+    unstable.api.versions.enable=true and transaction.two.phase.commit.enable=true. Default:
+    false; true or false.
+    """
     transactional_id: str | None
     """Has the producer send in transactions (KIP-98): with commit_transaction readers with
     isolation.level=read_committed see all records and offsets of one, else none. The id is

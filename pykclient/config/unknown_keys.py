@@ -88,11 +88,6 @@ UNSUPPORTED: Final[tuple[Unsupported, ...]] = (
         {"enable_metrics_push": ("true", "false")},
     ),
     Unsupported(
-        ("producer",),
-        "Taking part in two-phase commits (KIP-939) is not built yet.",
-        {"transaction_two_phase_commit_enable": ("false",)},
-    ),
-    Unsupported(
         ("consumer",),
         "Share groups are not built yet.",
         {

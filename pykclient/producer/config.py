@@ -85,6 +85,13 @@ class ProducerConfig(ClientConfig):
         "The coordinator aborts a transaction that is open for longer, and fences the producer. At "
         "most the brokers' transaction.max.timeout.ms.",
     )
+    transaction_two_phase_commit_enable = Setting(
+        boolean(),
+        False,
+        "Transactions have no time-out (KIP-939): what prepare_transaction returned stays open "
+        "until it is ended. Excludes transaction.timeout.ms. Needs Kafka 4.3, its brokers with "
+        "unstable.api.versions.enable=true and transaction.two.phase.commit.enable=true.",
+    )
     key_serializer = Setting(
         serializer_or_name("Serializer", "K"),
         None,
@@ -187,6 +194,7 @@ class ProducerConfig(ClientConfig):
     def _reconcile(self, given: Collection[str]) -> None:
         super()._reconcile(given)
         self._reconcile_idempotence("enable_idempotence" in given)
+        self._reconcile_two_phase_commit("transaction_timeout_ms" in given)
         self._reconcile_delivery_timeout("delivery_timeout_ms" in given)
         if (
             self.partitioner_ignore_keys
@@ -228,6 +236,22 @@ class ProducerConfig(ClientConfig):
                     f"Change one of them."
                 )
             self._settle("enable_idempotence", False)
+
+    def _reconcile_two_phase_commit(self, has_timeout: bool) -> None:
+        if not self.transaction_two_phase_commit_enable:
+            return
+        if self.transactional_id is None:
+            raise ConfigError(
+                "transaction.two.phase.commit.enable=true is about transactions, and there is no "
+                "transactional.id. Give one, or leave it out."
+            )
+        if has_timeout:
+            raise ConfigError(
+                f"transaction.timeout.ms={self.transaction_timeout_ms} contradicts "
+                f"transaction.two.phase.commit.enable=true, with which transactions have no "
+                f"time-out. Leave one of them out."
+            )
+        self._settle("transaction_timeout_ms", INT_MAX)
 
     def _reconcile_delivery_timeout(self, is_given: bool) -> None:
         linger_ms = max(

@@ -43,7 +43,12 @@ if TYPE_CHECKING:
     from pykclient.producer.bulk.delivery import RecordMetadataRange
     from pykclient.producer.bulk.table import BulkHeaders, Timestamps
     from pykclient.producer.record import ProducerRecord
-    from pykclient.types import GroupMetadata, OffsetAndMetadata, TopicPartition
+    from pykclient.types import (
+        GroupMetadata,
+        OffsetAndMetadata,
+        PreparedTransaction,
+        TopicPartition,
+    )
 
 END_GRACE_S = 1.0
 """How long `close` waits, beyond its own time, for the sender thread to report what it gave up."""
@@ -263,9 +268,13 @@ class Producer(SendCore[RecordMetadata], LiveClient, Generic[K_contra, V_contra]
         A producer with the same `transactional_id` that is still running is fenced, and the
         transaction that it has left open is aborted.
 
+        After `prepare_transaction` it gets a new identity in the same way: if the transaction that
+        was prepared is still open, it is aborted, and nobody can commit it any more.
+
         Raises:
             KafkaTimeoutError: the coordinator has not responded within `max_block_ms`. Call again.
-            TransactionStateError: there is no `transactional_id`, or it was called before.
+            TransactionStateError: there is no `transactional_id`, or it was called before, and no
+                transaction is prepared.
             ProducerFencedError: another producer with the id was quicker.
             TransactionalIdAuthorizationFailedError, InvalidTransactionTimeoutError: the brokers
                 refuse the id or `transaction_timeout_ms`; a new producer may do better.
@@ -305,6 +314,30 @@ class Producer(SendCore[RecordMetadata], LiveClient, Generic[K_contra, V_contra]
             KafkaError: as `init_transactions` does.
         """
         self._transaction_calls.send_offsets(offsets, group_metadata)
+
+    def prepare_transaction(self) -> PreparedTransaction | None:
+        """Wait until everything that was sent is written, and leave the transaction open.
+
+        Returns what another process needs to end it, with `Admin.commit_prepared_transactions` or
+        `Admin.abort_prepared_transactions`; None if nothing was sent: then the transaction has
+        ended. Until it is ended this producer takes nothing more, and when called again returns
+        the same. `commit_transaction` and `abort_transaction` end it here. When it is ended
+        elsewhere, or given up, `init_transactions` makes the producer ready for the next one.
+
+        A transaction that is prepared stays open when the producer closes, and readers with
+        ``isolation_level="read_committed"`` wait for its end. The coordinator aborts it after
+        `transaction_timeout_ms`, and never with `transaction_two_phase_commit_enable` (KIP-939);
+        without that it works on all brokers that have transactions.
+
+        Raises:
+            TransactionAbortableError: a record or an offset was not written. Call
+                `abort_transaction`, then do the transaction again.
+            KafkaTimeoutError: not done within `max_block_ms`. It goes on: call again, or abort.
+            TransactionStateError: no transaction is open.
+            UsageError: it would wait for itself, in a delivery callback for one.
+            KafkaError: as `init_transactions` does.
+        """
+        return self._transaction_calls.prepare()
 
     def commit_transaction(self) -> None:
         """Wait until everything that was sent is written, and commit it, with the offsets.
@@ -370,7 +403,8 @@ class Producer(SendCore[RecordMetadata], LiveClient, Generic[K_contra, V_contra]
     def close(self, timeout: float | None = None) -> int:
         """Send what is left, wait for it, and close; return how many records were not delivered.
 
-        A transaction that is open is aborted; one that is being committed is committed.
+        A transaction that is open is aborted; one that is being committed is committed; one that
+        `prepare_transaction` has returned stays open.
 
         Those are records that were under way when it was called. `timeout` is in seconds, None
         means `delivery_timeout_ms`. What is not delivered by then fails with `ClosedError`, and an

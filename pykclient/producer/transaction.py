@@ -25,7 +25,9 @@ from pykclient.producer.sender.transaction_state import (
     ABORT,
     BEGIN,
     COMMIT,
+    ENDING,
     INIT,
+    PREPARE,
     SEND_OFFSETS,
     TransactionState,
 )
@@ -36,8 +38,8 @@ if TYPE_CHECKING:
     from types import TracebackType
 
     from pykclient.producer.core import ProducerCore
-    from pykclient.producer.sender.transactions import Transactions
-    from pykclient.types import OffsetAndMetadata, TopicPartition
+    from pykclient.producer.sender.transactions import CallOperation, Transactions
+    from pykclient.types import OffsetAndMetadata, PreparedTransaction, TopicPartition
 
 log: Final = ClientLog("pykclient.producer", "")
 
@@ -47,12 +49,23 @@ class TransactionCalls:
 
     def __init__(self, core: ProducerCore) -> None:
         self._core = core
+        self.begun_count = 0
+        """How many transactions calls have begun, for those who tell theirs from the next one."""
+
+    @property
+    def is_ending(self) -> bool:
+        """Whether the last transaction that was begun has been ended by a call, or is about to."""
+        return self._transactions(BEGIN).state in ENDING
 
     def initialize(self) -> None:
         self._run(INIT, self._transactions(INIT).initialize)
 
     def begin(self) -> None:
         self._run(BEGIN, self._transactions(BEGIN).begin)
+        self.begun_count += 1
+
+    def prepare(self) -> PreparedTransaction | None:
+        return self._run(PREPARE, self._transactions(PREPARE).prepare)
 
     def commit(self) -> None:
         self._run(COMMIT, self._transactions(COMMIT).commit)
@@ -92,7 +105,9 @@ class TransactionCalls:
             )
         return transactions
 
-    def _run(self, call: str, entry: Callable[[Operation[None], int], None]) -> None:
+    def _run(
+        self, call: str, entry: Callable[[CallOperation, int], None]
+    ) -> PreparedTransaction | None:
         """Have the sender thread make a call, and wait for its end.
 
         What interrupts the wait leaves the call under way: the same call takes it up again.
@@ -104,7 +119,7 @@ class TransactionCalls:
         core.waiting.check_may_wait(f"{call}()")  # before it is begun
         lifecycle.check_usable()
         fatal_count = core.metadata.fatal_count
-        operation: Operation[None] = Operation()
+        operation: CallOperation = Operation()
         deadline_ms = core.block_deadline_ms()
         gate = Gate()
         operation.on_done(lambda _: gate.open())
@@ -126,9 +141,10 @@ class TransactionCalls:
                         f"{call}: not done within {core.config.max_block_ms} ms (max_block_ms): "
                         f"{transactions.describe_wait()}. It goes on; call it again to wait for it"
                     )
-            result = operation.error
-            if result is not None:
-                raise result.with_traceback(None)
+            error = operation.error
+            if error is not None:
+                raise error.with_traceback(None)
+            return operation.result()
         except BaseException:  # an interrupt as well: the result is not seen then
             core.engine.post(partial(transactions.forget, call, operation))
             raise

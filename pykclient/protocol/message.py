@@ -67,6 +67,8 @@ class Message(Structure):
 
     `min_version` to `max_version` are the versions that Kafka 2.1 to 4.3 brokers speak and that
     are stable; `flexible_from` is the first with compact types and tags (KIP-482), None if none.
+    `unstable_version` is the one after them, where it can be written and read as well, else None;
+    brokers have it with ``unstable.api.versions.enable``, and no request has it unless it says so.
     """
 
     __slots__ = ()
@@ -74,6 +76,7 @@ class Message(Structure):
     min_version: ClassVar[int]
     max_version: ClassVar[int]
     flexible_from: ClassVar[int | None]
+    unstable_version: ClassVar[int | None] = None
 
 
 class Request(Message):
@@ -254,7 +257,8 @@ def _has_header_tags(kind: type[Message], version: int) -> bool:
 
 
 def _check_version(kind: type[Message], version: int) -> None:
-    if not kind.min_version <= version <= kind.max_version:
+    is_stable = kind.min_version <= version <= kind.max_version
+    if not is_stable and version != kind.unstable_version:
         raise UnsupportedVersionError(
             f"{kind.__name__} version {version} is not supported; this client speaks"
             f" {kind.min_version} to {kind.max_version}"

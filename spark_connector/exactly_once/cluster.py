@@ -1,9 +1,7 @@
 """SinkCluster: runs the steps of the exactly-once sink's protocol on real brokers.
 
 The record is the metadata of an offset of the sink's group, for the first partition of `topic`: any
-topic that exists will do, and the newest offset of all partitions counts. What ends the prepared
-transactions of other processes is given as `end`, since no client does it yet: it returns the ids
-that brokers refused for good.
+topic that exists will do, and the newest offset of all partitions counts.
 
 Owner: one thread of the driver, which closes it.
 Source: KIP-98 (transactions of offsets), KIP-447 (stable offsets), KIP-664 (lists of transactions).
@@ -11,20 +9,37 @@ Source: KIP-98 (transactions of offsets), KIP-447 (stable offsets), KIP-664 (lis
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final, Self, TypeVar
+import logging
+from contextlib import suppress
+from typing import TYPE_CHECKING, Final, NamedTuple, Self, TypeVar
 
-from pykclient import Admin, GroupMetadata, OffsetAndMetadata, Producer, TopicPartition
+from pykclient import (
+    Admin,
+    GroupMetadata,
+    OffsetAndMetadata,
+    PreparedTransaction,
+    Producer,
+    TopicPartition,
+)
 from pykclient.errors import (
+    AdminCallError,
     DecodeError,
     InvalidProducerEpochError,
+    InvalidProducerIdMappingError,
+    InvalidTxnStateError,
     KafkaError,
+    KafkaTimeoutError,
     ProducerFencedError,
     TransactionalIdNotFoundError,
+    UnknownTopicOrPartitionError,
     UnsupportedVersionError,
 )
 from spark_connector.exactly_once.names import (
+    RECORD_TOPIC,
+    SINKS_PATTERN,
     driver_id,
     sink_group,
+    sink_of,
     slot_name,
     slot_pattern,
 )
@@ -41,19 +56,45 @@ from spark_connector.exactly_once.protocol import (
 from spark_connector.exactly_once.record import SinkRecord, part_of, parts_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Mapping, Sequence
 
+    from pykclient import TransactionDescription, TransactionListing
     from spark_connector.exactly_once.protocol import Result, Step, Steps
     from spark_connector.exactly_once.record import Written
 
-    EndTransactions = Callable[[tuple[Written, ...], bool], frozenset[str]]
+_LOG = logging.getLogger(__name__)
 
 READS_MAX: Final = 10
 """How often a record of several parts is read, until all parts are of one record."""
 
 OPEN: Final = "Ongoing"
 
+TOPIC_WAIT_S: Final = 1.0
+"""How long the first record waits for a topic that brokers do not know. Some make it on demand."""
+
+REFUSED: Final = (
+    InvalidProducerEpochError,
+    InvalidProducerIdMappingError,
+    InvalidTxnStateError,
+    ProducerFencedError,
+    TransactionalIdNotFoundError,
+)
+"""With these brokers say that a transaction cannot be ended so any more: it was ended otherwise, or
+begun anew."""
+
 _Returned = TypeVar("_Returned")
+
+
+class OpenTransaction(NamedTuple):
+    """The open transaction of one attempt. `start_ms` is since 1970; `timeout_ms` is how long it
+    may be open before brokers abort it."""
+
+    transactional_id: str
+    turn: int
+    is_decided: bool
+    start_ms: int | None
+    timeout_ms: int
+    partitions: tuple[TopicPartition, ...]
 
 
 class SinkCluster:
@@ -68,14 +109,31 @@ class SinkCluster:
         *,
         producer_settings: Mapping[str, object],
         admin_settings: Mapping[str, object],
-        end: EndTransactions,
     ) -> None:
         self._sink_id = sink_id
         self._key = TopicPartition(topic, 0)
         self._producer_settings = dict(producer_settings)
         self._admin = Admin(admin_settings)
-        self._end = end
         self._producer: Producer | None = None
+        self._has_topic = False
+
+    @classmethod
+    def of_record(
+        cls,
+        sink_id: str,
+        producer_settings: Mapping[str, object],
+        admin_settings: Mapping[str, object],
+    ) -> Self:
+        """Return the sink that a query has written to, with the topic that its record is of."""
+        with Admin(admin_settings) as admin:
+            found = admin.list_group_offsets(sink_group(sink_id))
+        newest = max(found, key=lambda key: found[key].offset, default=None)
+        return cls(
+            sink_id,
+            RECORD_TOPIC if newest is None else newest.topic,
+            producer_settings=producer_settings,
+            admin_settings=admin_settings,
+        )
 
     def __enter__(self) -> Self:
         return self
@@ -87,6 +145,30 @@ class SinkCluster:
         """Close both clients."""
         self._close_producer()
         self._admin.close()
+
+    def record(self) -> SinkRecord | None:
+        """Return the sink's record; None before the first batch."""
+        return self._read()
+
+    def open_transactions(self) -> list[OpenTransaction]:
+        """Return what attempts of the sink's tasks have open, and whether it is decided: a driver
+        that comes back, or an operator who settles it, commits it then."""
+        record = self._read()
+        decided = () if record is None else record.written
+        decided_ids = {each.transactional_id for each in decided}
+        found = self._described(sorted(self._list_open()))
+        return [
+            OpenTransaction(
+                name,
+                slot.turn,
+                name in decided_ids,
+                each.start_ms,
+                each.timeout_ms,
+                each.partitions,
+            )
+            for name, each in found.items()
+            if each.state == OPEN and (slot := slot_name(self._sink_id, name)) is not None
+        ]
 
     def run(self, steps: Steps[_Returned]) -> _Returned:
         """Run steps to their end. Raises: what they raise."""
@@ -114,7 +196,7 @@ class SinkCluster:
             case End(written, is_commit):
                 return self._end(written, is_commit)
             case FindClosed(written):
-                return frozenset(each.transactional_id for each in written if self._is_closed(each))
+                return self._find_closed(written)
             case ListOpen():
                 return self._list_open()
             case AbortOpen(names):
@@ -168,6 +250,7 @@ class SinkCluster:
 
     def _write(self, record: SinkRecord) -> None:
         assert self._producer is not None, "a record is written after a fence"
+        self._await_topic(self._producer)
         try:
             with self._producer.transaction():
                 for part, text in enumerate(parts_of(record.to_text(self._sink_id))):
@@ -181,23 +264,71 @@ class SinkCluster:
                 f"decides nothing more. Have one query run, with one checkpoint."
             ) from error
 
-    def _is_closed(self, written: Written) -> bool:
-        name = written.transactional_id
+    def _await_topic(self, producer: Producer) -> None:
+        if self._has_topic:
+            return
+        topic = self._key.topic
         try:
-            found = self._admin.describe_transactions([name])[name]
-        except TransactionalIdNotFoundError:
-            return True
-        identity = (found.producer_id, found.producer_epoch)
-        return found.state != OPEN or identity != (written.producer_id, written.producer_epoch)
+            producer.partitions_for(topic, TOPIC_WAIT_S)
+        except KafkaTimeoutError as error:
+            if isinstance(error.__cause__, UnknownTopicOrPartitionError):
+                raise UnknownTopicOrPartitionError(
+                    f"Topic {topic!r} does not exist, and brokers did not make it within "
+                    f"{TOPIC_WAIT_S} s: create it, or see kafka.bootstrap.servers and the option "
+                    f"'topic'."
+                ) from error
+            raise
+        self._has_topic = True
+
+    def _end(self, written: tuple[Written, ...], is_commit: bool) -> frozenset[str]:
+        prepared = [
+            PreparedTransaction(
+                each.transactional_id,
+                each.producer_id,
+                each.producer_epoch,
+                each.transaction_version,
+            )
+            for each in written
+        ]
+        admin = self._admin
+        end = admin.commit_prepared_transactions if is_commit else admin.abort_prepared_transactions
+        errors: Mapping[str, KafkaError] = {}
+        try:
+            end(prepared)
+        except AdminCallError as error:
+            errors = error.errors
+        except REFUSED as error:
+            errors = {written[0].transactional_id: error}
+        for each in errors.values():
+            if not isinstance(each, REFUSED):
+                raise each
+            _LOG.warning("Sink %r: %s", self._sink_id, each)
+        return frozenset(errors)
+
+    def _find_closed(self, written: tuple[Written, ...]) -> frozenset[str]:
+        found = self._described([each.transactional_id for each in written])
+        return frozenset(
+            each.transactional_id
+            for each in written
+            if (now := found.get(each.transactional_id)) is None
+            or now.state != OPEN
+            or (now.producer_id, now.producer_epoch) != (each.producer_id, each.producer_epoch)
+        )
+
+    def _described(self, names: Sequence[str]) -> dict[str, TransactionDescription]:
+        """Those that brokers know."""
+        try:
+            return self._admin.describe_transactions(names)
+        except (TransactionalIdNotFoundError, AdminCallError):
+            # One by one, to see which they do not know.
+            found: dict[str, TransactionDescription] = {}
+            for name in names:
+                with suppress(TransactionalIdNotFoundError):
+                    found |= self._admin.describe_transactions([name])
+            return found
 
     def _list_open(self) -> frozenset[str]:
-        try:
-            found = self._admin.list_transactions(
-                states=[OPEN], id_pattern=slot_pattern(self._sink_id)
-            )
-        except UnsupportedVersionError:
-            # Brokers before 4.1 have no patterns (KIP-1152).
-            found = self._admin.list_transactions(states=[OPEN])
+        found = _listed(self._admin, slot_pattern(self._sink_id), states=[OPEN])
         return frozenset(name for name in found if slot_name(self._sink_id, name) is not None)
 
     def _abort(self, name: str) -> None:
@@ -205,3 +336,25 @@ class SinkCluster:
         assert slot_name(self._sink_id, name) is not None
         with self._made_producer(name) as producer:
             producer.init_transactions()
+
+
+def list_sinks(admin_settings: Mapping[str, object]) -> dict[str, int]:
+    """Return the sinks that brokers know, and how many transactions of tasks each has open."""
+    with Admin(admin_settings) as admin:
+        found = _listed(admin, SINKS_PATTERN, states=())
+    counts: dict[str, int] = {}
+    for name, each in found.items():
+        if (sink_id := sink_of(name)) is not None:
+            is_open = each.state == OPEN and slot_name(sink_id, name) is not None
+            counts[sink_id] = counts.get(sink_id, 0) + is_open
+    return dict(sorted(counts.items()))
+
+
+def _listed(
+    admin: Admin, id_pattern: str, *, states: Sequence[str]
+) -> dict[str, TransactionListing]:
+    try:
+        return admin.list_transactions(states=states, id_pattern=id_pattern)
+    except UnsupportedVersionError:
+        # Brokers before 4.1 have no patterns (KIP-1152).
+        return admin.list_transactions(states=states)

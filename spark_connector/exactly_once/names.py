@@ -25,6 +25,12 @@ from pykclient.errors import ConfigError
 PREFIX: Final = "pykafka-sink"
 SINK_ID_LENGTH_MAX: Final = 100
 
+SINKS_PATTERN: Final = f"{PREFIX}:.*"
+"""A pattern of RE2 for the transactional ids of all sinks (KIP-1152)."""
+RECORD_TOPIC: Final = "__consumer_offsets"
+"""The topic whose offset carries the record where the sink has none of its own, since rows name
+theirs: brokers that have a group have it."""
+
 _SINK_ID: Final = re.compile(rf"[A-Za-z0-9._-]{{1,{SINK_ID_LENGTH_MAX}}}")
 _SLOT_NAME: Final = re.compile(r"(\d{1,18}):([A-Za-z0-9]+):(\d{1,18})")
 
@@ -92,6 +98,14 @@ def slot_prefix(sink_id: str) -> str:
 def slot_pattern(sink_id: str) -> str:
     """Return a pattern of RE2 for the transactional ids of a sink's attempts (KIP-1152)."""
     return re.escape(slot_prefix(sink_id)) + ".*"
+
+
+def sink_of(transactional_id: str) -> str | None:
+    """Return the sink of a driver's or an attempt's transactional id; None for another's id."""
+    prefix, sign, rest = transactional_id.partition(":")
+    sink_id = rest.partition(":")[0]
+    is_sink = prefix == PREFIX and sign and _SINK_ID.fullmatch(sink_id) is not None
+    return sink_id if is_sink else None
 
 
 def slot_name(sink_id: str, transactional_id: str) -> SlotName | None:

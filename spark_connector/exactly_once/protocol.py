@@ -32,6 +32,7 @@ from spark_connector.exactly_once.record import SinkRecord, Stage, Written
 
 NAMED_TASKS_MAX: Final = 10
 """An error names so many tasks."""
+TURN_MAX: Final = 2**63 - 1
 
 
 class SinkTakenOverError(KafkaError):
@@ -117,6 +118,15 @@ class Report(NamedTuple):
     written: Written | None
 
 
+class Settled(NamedTuple):
+    """What was done: the ids whose transactions were decided, and are ended so; those that were
+    aborted; and the tasks whose rows are missing of a batch that was decided, with how many."""
+
+    decided: tuple[str, ...]
+    aborted: tuple[str, ...]
+    missing: tuple[tuple[int, int], ...]
+
+
 class Action(Enum):
     """What a task does with its rows."""
 
@@ -133,14 +143,7 @@ class SinkProtocol:
 
     def claim(self) -> Steps[SinkRecord]:
         """Take the sink over; returns its record. See the module, 1."""
-        yield Fence()
-        record = yield from _read()
-        if record is not None and record.stage is Stage.DECIDED:
-            record = record.ended((yield from _end(record.written, is_commit=True)))
-        record = SinkRecord(turn=1) if record is None else record.taken_over()
-        yield Write(record)
-        yield from self._abort_open(record.turn - 1, kept=())
-        return record
+        return (yield from self._take_over())[0]
 
     def look(self, turn: int | None) -> Steps[SinkRecord]:
         """Return the record, and claim the sink where `turn` is not, or no more, its turn."""
@@ -149,6 +152,17 @@ class SinkProtocol:
             if record is not None and record.turn == turn and record.stage is not Stage.DECIDED:
                 return record
         return (yield from self.claim())
+
+    def look_again(self, view: View) -> Steps[View]:
+        """Return what the record says now, to an attempt of a task that has had others.
+
+        A copy that Spark starts beside a slow attempt may begin when that one has ended, and the
+        batch is decided. What it opened then, in the last batch, would stay open.
+        """
+        record = yield from _read()
+        if record is None or record.turn != view.turn:
+            raise self._taken_over(view.batch + 1, view.turn, record)
+        return self.view(record)
 
     def action(self, view: View, *, batch: int, query: str, task: int) -> Action:
         """Return what a task of a batch does with its rows.
@@ -172,7 +186,8 @@ class SinkProtocol:
         Raises:
             SinkTakenOverError: another driver has the sink; nothing of this one is visible.
             MissingRowsError: rows are missing. The batch is decided, and must be repeated.
-            RepeatedOtherwiseError: nothing was committed.
+            RepeatedOtherwiseError: nothing was committed. So it is where batch writes run at the
+                same time, and this one was not the first.
             KafkaError: what prevented a step; the batch is to be repeated.
         """
         if not reports:
@@ -196,6 +211,8 @@ class SinkProtocol:
         if batch < record.batch or (batch == record.batch and record.stage is Stage.COMPLETE):
             # Attempts that were planned before the batch was decided.
             yield from _end(written, is_commit=False)
+            if written and not query:
+                raise self._written_otherwise(batch, record)
             return
         if batch == record.batch:
             self._check_repeat(record, len(reports), written)
@@ -225,6 +242,12 @@ class SinkProtocol:
             yield from _end(undecided, is_commit=False)
         yield from self._abort_open(reports[0].turn, kept=kept)
 
+    def settle(self) -> Steps[Settled]:
+        """End what a query that will not come back has left open: commit what is decided, and abort
+        the rest. A driver that is still there is fenced, as by a claim."""
+        record, settled = yield from self._take_over()
+        return settled._replace(missing=record.missing)
+
     def view(self, record: SinkRecord) -> View:
         """Return what tasks need of a record."""
         return View(
@@ -235,34 +258,57 @@ class SinkProtocol:
             record.missing,
         )
 
+    def _take_over(self) -> Steps[tuple[SinkRecord, Settled]]:
+        yield Fence()
+        record = yield from _read()
+        if record is None:
+            # The first one, or the last has expired, and turns say nothing. What is open is listed
+            # before the record is written: who opens more in between has fenced this driver.
+            left = yield from self._open(TURN_MAX)
+            record = SinkRecord(turn=1)
+            yield Write(record)
+            if left:
+                yield AbortOpen(left)
+            return record, Settled((), left, ())
+        decided: tuple[Written, ...] = ()
+        if record.stage is Stage.DECIDED:
+            decided = record.written
+            record = record.ended((yield from _end(decided, is_commit=True)))
+        record = record.taken_over()
+        yield Write(record)
+        left = yield from self._abort_open(record.turn - 1, kept=())
+        return record, Settled(tuple(each.transactional_id for each in decided), left, ())
+
     def _complete(self, decided: SinkRecord) -> Steps[None]:
         ended = decided.ended((yield from _end(decided.written, is_commit=True)))
         yield Write(ended)
         if ended.missing:
             raise self._missing_rows(ended.batch, ended.missing)
 
-    def _abort_open(self, turn_max: int, kept: Sequence[Written]) -> Steps[None]:
-        """Abort what attempts of turns up to this one have left open.
+    def _abort_open(self, turn_max: int, kept: Sequence[Written]) -> Steps[tuple[str, ...]]:
+        """Abort what attempts of turns up to this one have left open; returns their ids.
 
         A later turn is not touched: this driver may have been replaced meanwhile.
         """
+        kept_ids = {each.transactional_id for each in kept}
+        found = yield from self._open(turn_max)
+        left = tuple(name for name in found if name not in kept_ids)
+        if left:
+            yield AbortOpen(left)
+        return left
+
+    def _open(self, turn_max: int) -> Steps[tuple[str, ...]]:
         found = yield ListOpen()
         assert isinstance(found, frozenset)
-        kept_ids = {each.transactional_id for each in kept}
-        left = []
-        for name in sorted(found - kept_ids):
-            slot = slot_name(self.sink_id, name)
-            if slot is not None and slot.turn <= turn_max:
-                left.append(name)
-        if left:
-            yield AbortOpen(tuple(left))
+        slots = ((name, slot_name(self.sink_id, name)) for name in sorted(found))
+        return tuple(name for name, slot in slots if slot is not None and slot.turn <= turn_max)
 
     def _check_query(self, stage: Stage, owner: str, query: str) -> None:
         if stage is not Stage.EMPTY and owner != query:
             raise ConfigError(
-                f"Sink {self.sink_id!r} belongs to {_query(owner)}, and {_query(query)} writes to "
-                f"it: batches of both have the same numbers. Give each checkpoint a sinkId of its "
-                f"own."
+                f"Sink {self.sink_id!r} belongs to {_query(owner)}, so {_query(query)} cannot "
+                f"write to it: batches of both have the same numbers. Give each checkpoint, and "
+                f"each series of batch writes, a sinkId of its own."
             )
 
     def _check_repeat(
@@ -305,6 +351,13 @@ class SinkProtocol:
             f"took longer than kafka.transaction.timeout.ms, or they were aborted by somebody "
             f"else. Start the query again; if the time is too short, give more (brokers allow "
             f"transaction.max.timeout.ms) or make batches smaller."
+        )
+
+    def _written_otherwise(self, batch: int, record: SinkRecord) -> RepeatedOtherwiseError:
+        return RepeatedOtherwiseError(
+            f"Sink {self.sink_id!r}: batch {batch} was not committed, and nothing of it is "
+            f"visible: another write was, as batch {record.batch}, while this one ran. Have one "
+            f"write at a time use a sinkId."
         )
 
     def _taken_over(self, batch: int, turn: int, record: SinkRecord | None) -> SinkTakenOverError:

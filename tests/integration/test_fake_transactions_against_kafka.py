@@ -167,10 +167,11 @@ class TransactionalClient:
         was: Producer = (-1, -1),
         timeout_ms: int = 60_000,
         version: int | None = None,
+        **two_phase: bool,
     ) -> tuple[str, Producer]:
-        """InitProducerId; `was` is the producer so far."""
+        """InitProducerId; `was` is the producer so far, `two_phase` fields of version 6."""
         request = InitProducerIdRequest(
-            self.name if name is None else name, timeout_ms, self._id(was[0]), was[1]
+            self.name if name is None else name, timeout_ms, self._id(was[0]), was[1], **two_phase
         )
         responses: list[InitProducerIdResponse] = []
 

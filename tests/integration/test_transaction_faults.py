@@ -34,7 +34,7 @@ def fake(request: pytest.FixtureRequest) -> Iterator[FakeKafka]:
         yield fake
 
 
-def opened(fake: FakeKafka, **settings: int) -> Producer:
+def opened(fake: FakeKafka, **settings: object) -> Producer:
     return Producer(
         {
             "transactional_id": "x",

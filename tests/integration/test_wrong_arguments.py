@@ -27,6 +27,7 @@ from pykclient import (
     NewTopic,
     OffsetAndMetadata,
     OffsetAndTimestamp,
+    PreparedTransaction,
     Producer,
     ProducerRecord,
     RebalanceListener,
@@ -39,6 +40,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
 PARTITION = TopicPartition("t", 0)
+PREPARED = PreparedTransaction("h", 1, 0, 2)
 SECRET = b"SECRET VALUE"
 
 VALUES: list[object] = [
@@ -59,6 +61,14 @@ VALUES: list[object] = [
     [[("a", SECRET, SECRET)]],
     [(SECRET, "a")],
     [("a", 5)],
+    PREPARED,
+    [tuple(PREPARED)],
+    *(
+        [PREPARED._replace(**{name: value})]
+        for name in PREPARED._fields
+        for value in (None, "\udc00", SECRET, -1, 1.5, True, 10**30)
+    ),
+    [PREPARED, PREPARED._replace(producer_epoch=1)],
 ]
 
 GOOD: dict[type[Any], dict[str, tuple[object, ...]]] = {
@@ -118,6 +128,8 @@ GOOD: dict[type[Any], dict[str, tuple[object, ...]]] = {
         "describe_transactions": (["h"],),
         "describe_producers": ([PARTITION],),
         "abort_transaction": (AbortTransactionSpec(PARTITION, 1, 0),),
+        "commit_prepared_transactions": ([PREPARED],),
+        "abort_prepared_transactions": ([PREPARED],),
         "close": (),
     },
 }

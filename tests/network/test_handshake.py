@@ -24,6 +24,7 @@ from pykclient.protocol.messages.api_versions import (
     ApiVersionsResponse,
 )
 from pykclient.protocol.messages.incremental_alter_configs import IncrementalAlterConfigsRequest
+from pykclient.protocol.messages.init_producer_id import InitProducerIdRequest
 from pykclient.protocol.messages.metadata import MetadataRequest
 from pykclient.protocol.messages.offset_delete import OffsetDeleteRequest
 from pykclient.protocol.messages.sasl_handshake import SaslHandshakeRequest, SaslHandshakeResponse
@@ -195,6 +196,18 @@ def test_the_highest_common_version_up_to_a_cap_is_chosen(
     broker_max: int, cap: int | None, version: int
 ) -> None:
     assert of_metadata(0, broker_max).choose(MetadataRequest(), cap) == version
+
+
+@pytest.mark.parametrize(
+    ("broker_max", "cap", "version"),
+    [(6, None, 5), (6, 6, 6), (5, 6, 5), (7, 7, 5), (6, 4, 4)],
+)
+def test_an_unstable_version_is_chosen_only_by_its_number(
+    broker_max: int, cap: int | None, version: int
+) -> None:
+    versions = ApiVersions(NODE, {int(ApiKey.INIT_PRODUCER_ID): (0, broker_max)})
+    assert InitProducerIdRequest.unstable_version == 6
+    assert versions.choose(InitProducerIdRequest(), cap) == version
 
 
 def test_the_common_range_is_where_both_overlap() -> None:

@@ -55,12 +55,17 @@ RUN_BY = {
     ("docs/producer.md", "Transactions"): (
         f"{TRANSACTIONS}::test_the_program_of_the_page_sends_both_records"
     ),
+    ("docs/producer.md", "Transactions that another process ends"): (
+        "tests/integration/test_prepared_transactions.py"
+        "::test_the_program_of_the_page_commits_the_bill"
+    ),
     ("docs/producer.md", "Exactly once"): (
         f"{EXACTLY_ONCE}::test_the_program_of_the_page_bills_each_order_once"
     ),
     ("docs/security.md", ""): f"{SECURITY}::test_the_program_of_the_page_sends",
     ("docs/serialization.md", "For type checkers"): f"{HERE}::test_orders_are_added_up",
     ("docs/spark.md", ""): OF_SPARK,
+    ("docs/spark.md", "Exactly once"): OF_SPARK,
     ("docs/spark.md", "Lag"): OF_SPARK,
     ("docs/spark.md", "Coming from the official connector"): OF_SPARK,
     (

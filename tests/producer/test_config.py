@@ -172,3 +172,19 @@ def test_an_empty_transactional_id_is_none() -> None:
     assert make_config(transactional_id=" ").transactional_id is None
     assert make_config(transactional_id=" t ").transactional_id == "t"
     assert make_config().transaction_timeout_ms == 60_000
+
+
+def test_two_phase_commits_have_no_time_out_and_need_an_id() -> None:
+    config = make_config(transactional_id="t", transaction_two_phase_commit_enable="true")
+    assert config.transaction_timeout_ms == 2**31 - 1
+    assert not make_config(transactional_id="t").transaction_two_phase_commit_enable
+    with pytest.raises(ConfigError, match=r"there is no transactional\.id\. Give one"):
+        make_config(transaction_two_phase_commit_enable=True)
+    with pytest.raises(
+        ConfigError, match=r"timeout\.ms=5000 contradicts .*enable=true, with which"
+    ):
+        make_config(
+            transactional_id="t",
+            transaction_two_phase_commit_enable=True,
+            transaction_timeout_ms=5_000,
+        )

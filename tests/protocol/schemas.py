@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from pykclient.testing.cluster.java import MissingPrerequisiteError
 from pykclient.testing.fixtures import skip_or_fail
 from tests.protocol.instances import Instances
-from tools.protogen.apis import APIS, DATA
+from tools.protogen.apis import APIS, DATA, UNSTABLE_APIS
 from tools.protogen.jar import find_jar, read_schemas
 from tools.protogen.spec import Message, parse_all, snake_case
 
@@ -28,7 +28,7 @@ def jar_or_skip() -> None:
 @cache
 def all_schemas() -> dict[str, Message]:
     """Name -> schema, for everything in the jar."""
-    return parse_all(read_schemas(find_jar()))
+    return parse_all(read_schemas(find_jar()), UNSTABLE_APIS)
 
 
 def groups() -> Iterator[tuple[str, list[Message]]]:

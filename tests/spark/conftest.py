@@ -15,6 +15,8 @@ import pytest
 from pykclient.testing.cluster.java import MissingPrerequisiteError
 from pykclient.testing.fixtures import skip_or_fail
 from pykclient.testing.spark_cluster.home import find_spark_home
+from spark_connector.exactly_once.driver import close_drivers
+from spark_connector.exactly_once.slots import close_slots
 from spark_connector.worker_clients import close_waiting
 from tests.spark.official_connector import official_jars
 from tests.testing.test_processes import await_true
@@ -122,6 +124,8 @@ def no_waiting_clients() -> Iterator[None]:
     """Tasks that a test runs in this process leave no clients to the next test."""
     yield
     close_waiting()
+    close_slots()
+    close_drivers()
 
 
 @pytest.fixture

@@ -38,10 +38,6 @@ def one(step: Step) -> Steps[Result]:
     return (yield step)
 
 
-def nothing(written: tuple[Written, ...], is_commit: bool) -> frozenset[str]:
-    return frozenset()
-
-
 @pytest.fixture
 def sink(kafka_cluster: KafkaCluster) -> str:
     """A sink that is the test's own, with the name of its topic."""
@@ -54,11 +50,7 @@ def make_driver(kafka_cluster: KafkaCluster, sink: str) -> Iterator[MakeDriver]:
     made: list[SinkCluster] = []
 
     def make() -> SinkCluster:
-        made.append(
-            SinkCluster(
-                sink, sink, producer_settings=settings, admin_settings=settings, end=nothing
-            )
-        )
+        made.append(SinkCluster(sink, sink, producer_settings=settings, admin_settings=settings))
         return made[-1]
 
     yield make

@@ -391,8 +391,6 @@ def test_an_unknown_option_is_refused_with_the_likely_one(option: str, guess: st
     [
         ("path", "give subscribe"),
         ("provider", "CREATE TEMPORARY VIEW"),
-        ("sinkId", "needs prepared transactions"),
-        ("atomic", "needs prepared transactions"),
     ],
 )
 def test_an_option_that_makes_no_sense_for_kafka_is_refused_with_the_way_out(
@@ -415,6 +413,9 @@ def test_an_option_that_makes_no_sense_for_kafka_is_refused_with_the_way_out(
         "timestampColumn",
         "onRecordTooLarge",
         "delivery",
+        "sinkId",
+        "atomic",
+        "batchId",
         "commitGroup",
         "offsetPollIntervalMs",
         "groupIdPrefix",

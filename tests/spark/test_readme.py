@@ -69,7 +69,7 @@ def test_the_programs_of_the_connectors_page_run_one_after_the_other(
     tmp_path: Path,
 ) -> None:
     servers, orders, totals = kafka_cluster.bootstrap_servers, new_topic(1), new_topic(1)
-    assert len(PROGRAMS) == 3
+    assert len(PROGRAMS) == 4
     names: dict[str, Any] = {"spark": spark, "servers": servers, "folder": tmp_path}
 
     def send(*keys: bytes) -> None:
@@ -93,13 +93,13 @@ def test_the_programs_of_the_connectors_page_run_one_after_the_other(
             program = program.replace('"orders"', f'"{orders}"').replace('"totals"', f'"{totals}"')
             exec(program, names)  # the page is ours
         queries = spark.streams.active
-        assert len(queries) == 2
+        assert len(queries) == 3
         assert sorted(written()) == [(b"a", b"2"), (b"b", b"1")]
         for query in queries:
             query.processAllAvailable()
         send(b"c")
-        await_true(lambda: len(written()) == 4, "both queries have written", SPARK_S)
-        assert sorted(written()[2:]) == [(b"c", b"1"), (b"c", b"order")]
+        await_true(lambda: len(written()) == 5, "all queries have written", SPARK_S)
+        assert sorted(written()[2:]) == [(b"c", b"1"), (b"c", b"order"), (b"c", b"order")]
         listener = names["listener"]
         await_true(lambda: len(listener.history) >= 2, "lag was reported", SPARK_S)
         spark.streams.removeListener(listener)

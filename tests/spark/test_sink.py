@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from pykclient.testing import FakeKafka
 
 HEADERS = ArrayType(StructType().add("key", StringType()).add("value", BinaryType()))
+EXACT = {"delivery": "exactly_once", "sinkid": "s"}
 VALUES = StructType().add("value", StringType())
 TWO_VALUES = StructType().add("value", StringType()).add("Value", StringType())
 EVERYTHING = (
@@ -240,9 +241,32 @@ def test_a_row_that_no_broker_takes_may_leave_a_note_in_its_place(servers: str) 
             {"topic": "a", "kafka_transactional_id": "x"},
             "Tasks that share an id fence each",
         ),
-        (VALUES, {"topic": "a", "delivery": "exactly_once"}, "needs prepared transactions"),
-        (VALUES, {"topic": "a", "delivery": "twice"}, "must be at_least_once, not 'twice'"),
-        (VALUES, {"topic": "a", "sinkid": "s"}, "Option 'sinkId' cannot be used here. It needs"),
+        (VALUES, {"topic": "a", "delivery": "exactly_once"}, "needs a name for the sink"),
+        (VALUES, {"topic": "a", "delivery": "exactly_one"}, "Did you mean 'exactly_once'"),
+        (VALUES, {"topic": "a", "delivery": "twice"}, "must be at_least_once or exactly_once, not"),
+        (VALUES, {"topic": "a", "sinkid": "s"}, "'sinkId' has an effect only with delivery=exac"),
+        (VALUES, {"topic": "a", "atomic": "task"}, "'atomic' has an effect only with delivery=exa"),
+        (VALUES, {"topic": "a", "batchid": "1"}, "'batchId' has an effect only with delivery=exa"),
+        (VALUES, {"topic": "a", **EXACT, "atomic": "bath"}, "Did you mean 'batch'"),
+        (VALUES, {"topic": "a", **EXACT, "sinkid": "a b"}, "letters, digits, dots, dashes"),
+        (VALUES, {"topic": "a", **EXACT, "batchid": "-1"}, "'batchId' must be an integer of at le"),
+        (VALUES, {"topic": "a", **EXACT, "batchid": str(2**63)}, "'batchId' must be at most"),
+        (VALUES, {"topic": "a", **EXACT, "kafka_acks": "1"}, "acks"),
+        (
+            VALUES,
+            {"topic": "a", **EXACT, "kafka_enable_idempotence": "false"},
+            "transactions need idempotence",
+        ),
+        (
+            VALUES,
+            {
+                "topic": "a",
+                **EXACT,
+                "kafka_transaction_two_phase_commit_enable": "true",
+                "kafka_transaction_timeout_ms": "1000",
+            },
+            "transaction.timeout.ms",
+        ),
         (
             VALUES,
             {"topic": "a", "kafka_partitioner_class": "org.apache.kafka.streams.Mine"},
@@ -278,9 +302,49 @@ def test_the_time_of_a_transaction_is_taken_with_one_warning(
     made = sink(topic="a", kafka_transaction_timeout_ms="30000")
     assert made.client.of_producer() == sink(topic="a").client.of_producer()
     assert [record.getMessage() for record in caplog.records] == [
-        "Option 'kafka.transaction.timeout.ms' has no effect: rows are written without a "
-        "transaction."
+        "Option 'kafka.transaction.timeout.ms' has no effect: rows are written at least once."
     ]
+
+
+@pytest.mark.parametrize(
+    ("given", "timeout_ms"),
+    [
+        ({}, 900_000),
+        ({"kafka_transaction_timeout_ms": "30000"}, 30_000),
+        ({"kafka_transaction_two_phase_commit_enable": "false"}, 900_000),
+    ],
+)
+def test_a_transaction_has_the_time_that_is_given_or_the_most_that_brokers_allow(
+    given: dict[str, str], timeout_ms: int, caplog: pytest.LogCaptureFixture
+) -> None:
+    made = sink(topic="a", **EXACT, **given)
+    config = ProducerConfig.from_settings(made.producer_settings() | {"transactional.id": "t"})
+    assert config.transaction_timeout_ms == timeout_ms
+    # The driver's own transactions are short.
+    config = ProducerConfig.from_settings(made.client.of_sink_driver())
+    assert config.transaction_timeout_ms == 60_000
+    assert caplog.records == []
+
+
+def test_with_two_phases_the_tasks_transactions_have_no_time() -> None:
+    made = sink(topic="a", **EXACT, kafka_transaction_two_phase_commit_enable="true")
+    config = ProducerConfig.from_settings(made.producer_settings() | {"transactional.id": "t"})
+    assert config.transaction_two_phase_commit_enable
+    config = ProducerConfig.from_settings(made.client.of_sink_driver())
+    assert not config.transaction_two_phase_commit_enable
+
+
+def test_a_sink_without_a_name_is_named_by_its_checkpoint() -> None:
+    exact = {"topic": "a", "delivery": "exactly_once"}
+    names = [
+        sink(**exact, checkpointLocation=place).exactly
+        for place in ("/checkpoints/a", "/checkpoints/a/", "/checkpoints/b")
+    ]
+    first, same, other = (each.sink_id for each in names if each is not None)
+    assert first == same != other
+    given = sink(**exact, sinkId="mine", checkpointLocation="/checkpoints/a").exactly
+    assert given is not None
+    assert given.sink_id == "mine"
 
 
 def test_rows_are_delivered_at_least_once_by_default_and_by_name() -> None:

@@ -94,6 +94,18 @@ def test_the_last_version_is_left_out_while_it_is_unstable() -> None:
     assert parse(schema(latestVersionUnstable=False)).versions == Versions(0, 3)
 
 
+def test_of_some_apis_the_unstable_version_is_generated_beside_the_stable_ones() -> None:
+    texts = {
+        "TryRequest": schema(latestVersionUnstable=True),
+        "TryResponse": schema(name="TryResponse", type="response"),
+    }
+    for message in parse_all(texts, unstable_apis={"Try"}).values():
+        assert (message.versions, message.stable) == (Versions(0, 3), Versions(0, 2))
+        assert message.unstable == 3
+    stable = parse(schema(), unstable_apis={"Try"})
+    assert (stable.versions, stable.stable, stable.unstable) == (*[Versions(0, 3)] * 2, None)
+
+
 def test_response_has_no_version_that_its_request_lacks() -> None:
     texts = {
         "TryRequest": schema(latestVersionUnstable=True),

@@ -10,7 +10,7 @@ from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
 
 from pykclient.testing.cluster.java import MissingPrerequisiteError
-from tools.protogen.apis import APIS, DATA
+from tools.protogen.apis import APIS, DATA, UNSTABLE_APIS
 from tools.protogen.emit_errors import emit_errors
 from tools.protogen.emit_messages import emit_module
 from tools.protogen.emit_tables import emit_api_keys
@@ -73,7 +73,7 @@ def _report(different: set[Path], root: Path) -> int:
 
 def generate(jar: Path) -> dict[str, str]:
     """Path below the project -> source, unformatted, for all that comes from the schemas."""
-    schemas = parse_all(read_schemas(jar))
+    schemas = parse_all(read_schemas(jar), UNSTABLE_APIS)
     title = "Messages, one module per API."
     files = {f"{_MESSAGES}/__init__.py": _banner("the schemas", title)}
     banner = _banner("the request schemas", "The API keys, and which messages belong to them.")

@@ -120,7 +120,9 @@ def _class(code: StructCode, *, is_root: bool) -> list[str]:
 
 
 def _about(message: Message) -> str:
-    versions = _spoken(message.versions)
+    versions = _spoken(message.stable)
+    if message.unstable is not None:
+        versions += f", and {message.unstable}, which is unstable"
     if message.record_type is not None:
         return f"{message.name} (record type {message.record_type}), {versions}."
     if message.api_key is None:
@@ -138,9 +140,11 @@ def _constants(message: Message) -> list[str]:
     flexible = message.flexible & message.versions
     lines = [
         f"    min_version: ClassVar[int] = {message.versions.low}",
-        f"    max_version: ClassVar[int] = {message.versions.high}",
+        f"    max_version: ClassVar[int] = {message.stable.high}",
         f"    flexible_from: ClassVar[int | None] = {flexible.low if flexible else None}",
     ]
+    if message.unstable is not None:
+        lines.append(f"    unstable_version: ClassVar[int | None] = {message.unstable}")
     if message.api_key is not None:
         key = snake_case(message.api).upper()
         lines.insert(0, f"    api_key: ClassVar[ApiKey] = ApiKey.{key}")

@@ -86,7 +86,7 @@ def emit_api_keys(messages: Sequence[Message], chosen: Sequence[str], banner: st
             flexible = message.flexible & message.versions
             lines.append(
                 f'    ApiKey.{snake_case(message.api).upper()}: Api("{message.api}",'
-                f" {message.versions.low}, {message.versions.high},"
+                f" {message.stable.low}, {message.stable.high},"
                 f" {flexible.low if flexible else None}),"
             )
     lines += ["}", '"""The APIs that this client speaks."""']

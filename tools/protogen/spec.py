@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from tools.protogen.versions import ALL, NONE, Versions
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Collection, Mapping
 
 FIXED_SIZES = {
     "bool": 1,
@@ -80,6 +80,7 @@ class Message:
     """One schema file. `api_key` is None for data that belongs to no API.
 
     `record_type` is the number by which a coordinator tells its records apart, None for all others.
+    `unstable` is the last of `versions` if Kafka calls it unstable, None if it does not.
     """
 
     name: str
@@ -90,11 +91,17 @@ class Message:
     root: Struct
     listeners: tuple[str, ...]
     record_type: int | None = None
+    unstable: int | None = None
+
+    @property
+    def stable(self) -> Versions:
+        """The versions without the one that is unstable."""
+        return self.versions & Versions(0, self.versions.high - (self.unstable is not None))
 
     @property
     def api(self) -> str:
         """The API's name: the message's without "Request" or "Response"."""
-        return re.sub(r"(Request|Response)$", "", self.name)
+        return _api(self.name)
 
     def structs(self) -> list[Struct]:
         """The root and all structures below it, each once, outer ones first."""
@@ -112,8 +119,8 @@ class Message:
         return _used_in(struct, self.root, self.versions)
 
 
-def parse(text: str) -> Message:
-    """The schema in `text` (JSON with ``//`` comments), stable versions only.
+def parse(text: str, unstable_apis: Collection[str] = ()) -> Message:
+    """The schema in `text` (JSON with ``//`` comments), stable versions only but of some APIs.
 
     Raises:
         ValueError: it says something that this parser does not know.
@@ -121,8 +128,9 @@ def parse(text: str) -> Message:
     raw = json.loads(re.sub(r"^\s*//.*$", "", text, flags=re.MULTILINE))
     _check_keys(raw, _MESSAGE_KEYS, raw["name"])
     versions = Versions.parse(raw["validVersions"])
-    if raw.get("latestVersionUnstable"):
-        versions &= Versions(0, versions.high - 1)
+    unstable = versions.high if raw.get("latestVersionUnstable") else None
+    if unstable is not None and _api(raw["name"]) not in unstable_apis:
+        versions, unstable = versions & Versions(0, unstable - 1), None
     common = {struct["name"]: struct["fields"] for struct in raw.get("commonStructs", ())}
     is_record = raw["type"] in _RECORD_TYPES
     return Message(
@@ -134,22 +142,28 @@ def parse(text: str) -> Message:
         root=_struct(raw["name"], raw.get("fields", ()), common),
         listeners=tuple(raw.get("listeners", ())),
         record_type=raw["apiKey"] if is_record else None,
+        unstable=unstable,
     )
 
 
-def parse_all(texts: Mapping[str, str]) -> dict[str, Message]:
+def parse_all(texts: Mapping[str, str], unstable_apis: Collection[str] = ()) -> dict[str, Message]:
     """Name -> schema. A response has no version that its request has not (or not stable)."""
-    schemas = {name: parse(text) for name, text in texts.items()}
+    schemas = {name: parse(text, unstable_apis) for name, text in texts.items()}
     for name, schema in schemas.items():
         if schema.kind == "response":
-            versions = schema.versions & schemas[f"{schema.api}Request"].versions
-            schemas[name] = replace(schema, versions=versions)
+            request = schemas[f"{schema.api}Request"]
+            versions = schema.versions & request.versions
+            schemas[name] = replace(schema, versions=versions, unstable=request.unstable)
     return schemas
 
 
 def snake_case(name: str) -> str:
     """``ThrottleTimeMs`` as ``throttle_time_ms``."""
     return re.sub(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])", "_", name).lower()
+
+
+def _api(name: str) -> str:
+    return re.sub(r"(Request|Response)$", "", name)
 
 
 def _struct(name: str, fields: Any, common: dict[str, Any]) -> Struct:

@@ -231,25 +231,31 @@ class ApiVersions:
         """Return the newest version of an API that the broker lists; -1 if it lists none."""
         return self.ranges.get(int(key), (-1, -1))[1]
 
-    def common_range(self, message: type[Message] | Message) -> tuple[int, int] | None:
+    def common_range(
+        self, message: type[Message] | Message, newest: int | None = None
+    ) -> tuple[int, int] | None:
+        """Return the versions that both sides support, up to `newest` or our newest stable one."""
         broker = self.ranges.get(int(message.api_key))
         if broker is None:
             return None
         lowest = max(broker[0], message.min_version)
-        highest = min(broker[1], message.max_version)
+        highest = min(broker[1], message.max_version if newest is None else newest)
         return (lowest, highest) if lowest <= highest else None
 
     def choose(self, message: Message, max_version: int | None) -> int:
         """Return the highest version that both sides support, up to `max_version`.
 
+        The unstable one is chosen only if it is `max_version`.
+
         Raises:
             UnsupportedVersionError: there is none; the text names both sides' ranges.
         """
-        common = self.common_range(message)
+        newest = max_version
+        if newest is not None and newest != message.unstable_version:
+            newest = min(newest, message.max_version)
+        common = self.common_range(message, newest)
         if common is not None:
-            version = common[1] if max_version is None else min(common[1], max_version)
-            if version >= common[0]:
-                return version
+            return common[1]
         raise UnsupportedVersionError(self._explain(message, max_version))
 
     def _explain(self, message: Message, max_version: int | None) -> str:

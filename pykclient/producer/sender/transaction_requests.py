@@ -40,14 +40,38 @@ if TYPE_CHECKING:
 NEW_EPOCH_FROM_VERSION: Final = 3
 """The first version of InitProducerId by which a producer keeps its id (KIP-360), Kafka 2.5's."""
 
+TWO_PHASE_COMMIT_VERSION: Final = 6
+"""The first version of InitProducerId with two-phase commits (KIP-939), an unstable one of Kafka's
+4.3. A producer that does not take part in them must not use it."""
+
 MEMBERS_FROM_VERSION: Final = 3
 """The first version of TxnOffsetCommit that names a member of the group (KIP-447), Kafka 2.5's."""
+
+PRODUCE_MAX_OF_VERSION_1: Final = 11
+TXN_OFFSET_COMMIT_MAX_OF_VERSION_1: Final = 4
+END_TXN_MAX_OF_VERSION_1: Final = 4
+ADD_PARTITIONS_MAX: Final = 3
+"""Newer versions of AddPartitionsToTxn are for brokers."""
 
 NO_LEADER_EPOCH: Final = -1
 
 
 def build_init_producer_id(message: InitProducerIdRequest, version: int) -> InitProducerIdRequest:
-    """Return the message. Raises `UnsupportedVersionError`: the broker cannot keep the id."""
+    """Return the message.
+
+    Raises:
+        UnsupportedVersionError: the broker cannot keep the id, or has no two-phase commits.
+    """
+    if version < TWO_PHASE_COMMIT_VERSION and message.enable2_pc:
+        raise UnsupportedVersionError(
+            f"transactional_id {message.transactional_id!r}: the broker speaks InitProducerId up "
+            f"to version {version}, and transaction_two_phase_commit_enable (KIP-939) takes "
+            f"version {TWO_PHASE_COMMIT_VERSION}, which Kafka 4.3 has with "
+            f"unstable.api.versions.enable=true and transaction.two.phase.commit.enable=true in "
+            f"the settings of all brokers. Where they cannot be set, leave the setting out: "
+            f"transactions can be prepared without it, and are aborted after "
+            f"transaction_timeout_ms"
+        )
     if version < NEW_EPOCH_FROM_VERSION and message.producer_id >= 0:
         raise UnsupportedVersionError(
             f"the broker speaks InitProducerId up to version {version}, and cannot give a producer "

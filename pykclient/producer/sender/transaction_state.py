@@ -11,27 +11,40 @@ from typing import TYPE_CHECKING, Final
 
 from pykclient.errors import (
     ClusterAuthorizationFailedError,
+    CommitFailedError,
+    FencedInstanceIdError,
+    FencedMemberEpochError,
+    IllegalGenerationError,
     InvalidProducerEpochError,
     InvalidTransactionTimeoutError,
+    InvalidTxnStateError,
     ProducerFencedError,
+    StaleMemberEpochError,
     TransactionAbortableError,
     TransactionalIdAuthorizationFailedError,
     TransactionStateError,
+    UnknownMemberIdError,
     UnsupportedVersionError,
 )
 
 if TYPE_CHECKING:
     from pykclient.errors import KafkaError
     from pykclient.producer.accumulator.batch import ProducerIdentity
+    from pykclient.types import GroupMetadata
 
 INIT: Final = "init_transactions"
 BEGIN: Final = "begin_transaction"
+PREPARE: Final = "prepare_transaction"
 COMMIT: Final = "commit_transaction"
 ABORT: Final = "abort_transaction"
 SEND_OFFSETS: Final = "send_offsets_to_transaction"
 
 FENCED_ERRORS: Final = (ProducerFencedError, InvalidProducerEpochError)
 """What a coordinator responds with to a producer that another one, or a time-out, has fenced."""
+
+STALE_ERRORS: Final = (*FENCED_ERRORS, InvalidTxnStateError)
+"""What a broker that hung responds with before it finds out that another one is the coordinator:
+it knows an older epoch, or no transaction."""
 
 FATAL_ERRORS: Final = (
     ProducerFencedError,
@@ -41,12 +54,23 @@ FATAL_ERRORS: Final = (
 )
 """After these the producer can do no more, whichever request had them."""
 
+MEMBERSHIP_ERRORS: Final = (
+    UnknownMemberIdError,
+    IllegalGenerationError,
+    FencedInstanceIdError,
+    FencedMemberEpochError,
+    StaleMemberEpochError,
+)
+"""What a group responds with to the offsets of one that is no member of it any more."""
+
 
 class TransactionState(Enum):
     UNINITIALIZED = "uninitialized"
     INITIALIZING = "initializing"
     READY = "ready"
     IN_TRANSACTION = "in transaction"
+    PREPARING = "preparing"
+    PREPARED = "prepared"
     COMMITTING = "committing"
     ABORTING = "aborting"
     ABORTABLE_ERROR = "abortable error"
@@ -58,21 +82,34 @@ NEXT: Final[dict[TransactionState, frozenset[TransactionState]]] = {
     _S.UNINITIALIZED: frozenset({_S.INITIALIZING, _S.FATAL_ERROR}),
     _S.INITIALIZING: frozenset({_S.READY, _S.FATAL_ERROR}),
     _S.READY: frozenset({_S.IN_TRANSACTION, _S.FATAL_ERROR}),
-    _S.IN_TRANSACTION: frozenset({_S.COMMITTING, _S.ABORTING, _S.ABORTABLE_ERROR, _S.FATAL_ERROR}),
+    _S.IN_TRANSACTION: frozenset(
+        {_S.PREPARING, _S.COMMITTING, _S.ABORTING, _S.ABORTABLE_ERROR, _S.FATAL_ERROR}
+    ),
+    _S.PREPARING: frozenset(
+        {_S.PREPARED, _S.READY, _S.ABORTING, _S.ABORTABLE_ERROR, _S.FATAL_ERROR}
+    ),
+    _S.PREPARED: frozenset({_S.COMMITTING, _S.ABORTING, _S.INITIALIZING, _S.FATAL_ERROR}),
     _S.COMMITTING: frozenset({_S.READY, _S.ABORTABLE_ERROR, _S.FATAL_ERROR}),
     _S.ABORTING: frozenset({_S.READY, _S.FATAL_ERROR}),
     _S.ABORTABLE_ERROR: frozenset({_S.ABORTING, _S.FATAL_ERROR}),
     _S.FATAL_ERROR: frozenset(),
 }
 
-SENDING: Final = frozenset({_S.IN_TRANSACTION, _S.COMMITTING})
+SENDING: Final = frozenset({_S.IN_TRANSACTION, _S.PREPARING, _S.COMMITTING})
 """States in which batches and offsets go out."""
+
+ABORTING_FROM: Final = frozenset({_S.IN_TRANSACTION, _S.PREPARING, _S.PREPARED, _S.ABORTABLE_ERROR})
+"""States in which `abort_transaction` begins."""
 
 DROPPING: Final = frozenset({_S.ABORTABLE_ERROR, _S.ABORTING})
 """States in which what no request carries yet is dropped."""
 
 OPEN: Final = SENDING | DROPPING
-"""States in which the coordinator may have a transaction open."""
+"""States in which the coordinator may have a transaction open that this producer is to end. One
+that is prepared belongs to whoever has its `PreparedTransaction`."""
+
+ENDING: Final = frozenset({_S.READY, _S.COMMITTING, _S.ABORTING})
+"""States after a call that ends a transaction."""
 
 
 def refusal(
@@ -104,9 +141,38 @@ _REFUSALS: Final = {
     _S.INITIALIZING: f"{INIT}() has not ended; call it again to wait for it",
     _S.READY: f"no transaction is open; call {BEGIN}() first",
     _S.IN_TRANSACTION: f"a transaction is open; {COMMIT}() or {ABORT}() ends it",
+    _S.PREPARING: f"{PREPARE}() has not ended; call it again to wait for it, or {ABORT}()",
+    _S.PREPARED: (
+        f"the transaction is prepared, and takes nothing more; {COMMIT}() or {ABORT}() ends it. If "
+        f"it is ended elsewhere, or given up, call {INIT}() again"
+    ),
     _S.COMMITTING: f"{COMMIT}() has not ended; call it again to wait for it",
     _S.ABORTING: f"{ABORT}() has not ended; call it again to wait for it",
 }
+
+
+def of_late_commit(error: KafkaError) -> KafkaError:
+    """Return what an EndTxn's error means, of version 2, to a commit.
+
+    A coordinator that has aborted the transaction by itself knows its epoch still, as that of a
+    response that was lost, and refuses the end that it was not. In version 1 it knows it no more.
+    """
+    if not isinstance(error, InvalidTxnStateError):
+        return error
+    fenced = ProducerFencedError(str(error))
+    fenced.__cause__ = error
+    return fenced
+
+
+def left_group(group: GroupMetadata, error: KafkaError) -> CommitFailedError:
+    """Return why a group takes no offsets of one that is no member of it any more."""
+    refused = CommitFailedError(
+        f"group {group.group_id!r} did not take the offsets of member {group.member_id!r}, "
+        f"generation {group.generation}: {error}. Its partitions may be read by others since: what "
+        f"they read, this transaction must not commit; after {ABORT}(), poll joins again"
+    )
+    refused.__cause__ = error
+    return refused
 
 
 def explained(
@@ -117,11 +183,15 @@ def explained(
     timeout_ms: int,
     open_ms: int,
     is_uncertain: bool,
+    was_prepared: bool,
+    is_two_phase: bool,
 ) -> KafkaError:
     """Return a fatal error with what happened and what cures it.
 
     `timeout_ms` is `transaction_timeout_ms`, `open_ms` how long the transaction was open, 0 if none
-    was. `is_uncertain` is whether the commit that it ends may have been done.
+    was. `is_uncertain` is whether the commit that it ends may have been done; `was_prepared`
+    whether others could end the transaction; `is_two_phase` is
+    `transaction_two_phase_commit_enable`.
     """
     uncertain = ""
     if is_uncertain:
@@ -155,6 +225,18 @@ def explained(
         )
     elif isinstance(error, TransactionalIdAuthorizationFailedError):
         cure = "have an ACL allow it WRITE on the transactional id, and make a new producer"
+        if is_two_phase:
+            cure = (
+                "set transaction.two.phase.commit.enable=true for the brokers, and have ACLs "
+                "allow it WRITE and TWO_PHASE_COMMIT on the transactional id; then make a new "
+                "producer"
+            )
+    elif was_prepared and isinstance(error, InvalidTxnStateError):
+        cure = (
+            f"the transaction was prepared, and has been ended elsewhere since, the other way or "
+            f"by its time-out; close it, and make a new producer. Where a transaction is ended "
+            f"elsewhere, {INIT}() comes after {PREPARE}()"
+        )
     fatal = type(error)(f"{error}: this producer can do no more: {cure}{uncertain}")
     fatal.__cause__ = error
     return fatal

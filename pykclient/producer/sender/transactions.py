@@ -12,10 +12,14 @@ keeps a transaction whole:
   What ended there without a response may be handled late, in the next transaction: a new epoch,
   which the coordinator gives at the end, keeps it out.
 - An abort drops what no request carries, and waits for the rest.
+- An error that a coordinator may have from what it knew before it was replaced, while it hung, is
+  final only when the one that another broker names has it too.
 - A transactional id that the coordinator has dropped, unused for too long, costs the transaction
   that finds out: its abort gets a new identity, by the old one, so that another producer fences.
 - A commit whose result the application has not seen (its time ran out, or it was interrupted) goes
   on, and only calling it again tells how it ended.
+- A transaction is prepared by waiting as a commit does, without EndTxn. Then whoever has its
+  `PreparedTransaction` ends it: closing leaves it open, unless no call has returned that.
 
 Owner: the sender thread; `describe_wait` is for any.
 Source: Java class ``TransactionManager``; KIP-98, KIP-360 (new epochs), KIP-447 (groups), KIP-588
@@ -32,22 +36,16 @@ from typing import TYPE_CHECKING, Final, TypeVar
 
 from pykclient.errors import (
     ClosedError,
-    CommitFailedError,
     ConcurrentTransactionsError,
     CoordinatorNotAvailableError,
-    FencedInstanceIdError,
-    FencedMemberEpochError,
-    IllegalGenerationError,
     InvalidProducerIdMappingError,
     InvalidTxnStateError,
     KafkaError,
     OperationNotAttemptedError,
     RequestTimedOutError,
-    StaleMemberEpochError,
     TransactionAbortableError,
     TransactionAbortedError,
     TransactionStateError,
-    UnknownMemberIdError,
     UnsupportedForMessageFormatError,
     error_for_code,
 )
@@ -63,6 +61,11 @@ from pykclient.network.retry import Attempt
 from pykclient.producer.accumulator.batch import NO_IDENTITY, ProducerIdentity
 from pykclient.producer.sender.idempotence import Idempotence
 from pykclient.producer.sender.transaction_requests import (
+    ADD_PARTITIONS_MAX,
+    END_TXN_MAX_OF_VERSION_1,
+    PRODUCE_MAX_OF_VERSION_1,
+    TWO_PHASE_COMMIT_VERSION,
+    TXN_OFFSET_COMMIT_MAX_OF_VERSION_1,
     add_partitions,
     added,
     build_init_producer_id,
@@ -74,18 +77,24 @@ from pykclient.producer.sender.transaction_requests import (
 )
 from pykclient.producer.sender.transaction_state import (
     ABORT,
+    ABORTING_FROM,
     BEGIN,
     COMMIT,
     DROPPING,
     FATAL_ERRORS,
     FENCED_ERRORS,
     INIT,
+    MEMBERSHIP_ERRORS,
     NEXT,
     OPEN,
+    PREPARE,
     SEND_OFFSETS,
     SENDING,
+    STALE_ERRORS,
     TransactionState,
     explained,
+    left_group,
+    of_late_commit,
     refusal,
 )
 from pykclient.protocol.messages.add_offsets_to_txn import (
@@ -104,7 +113,7 @@ from pykclient.protocol.messages.txn_offset_commit import (
     TxnOffsetCommitRequest,
     TxnOffsetCommitResponse,
 )
-from pykclient.types import TopicPartition
+from pykclient.types import PreparedTransaction, TopicPartition
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -119,18 +128,15 @@ if TYPE_CHECKING:
     from pykclient.types import GroupMetadata, OffsetAndMetadata
 
     Offsets = Mapping[TopicPartition, OffsetAndMetadata]
+    CallOperation = Operation[PreparedTransaction | None]
+    """That of a call; only `prepare_transaction` has a value."""
 
 ResponseT = TypeVar("ResponseT", bound="Message")
 
 FEATURE: Final = "transaction.version"
+VERSION_1: Final = 1
 VERSION_2: Final = 2
 """The level of the feature from which on partitions are added by Produce itself (KIP-890)."""
-
-PRODUCE_MAX_OF_VERSION_1: Final = 11
-TXN_OFFSET_COMMIT_MAX_OF_VERSION_1: Final = 4
-END_TXN_MAX_OF_VERSION_1: Final = 4
-ADD_PARTITIONS_MAX: Final = 3
-"""Newer versions of AddPartitionsToTxn are for brokers."""
 
 CONCURRENT_BACKOFF_MS_MAX: Final = 20
 """The longest pause while the coordinator completes the last transaction, which is Java's only one.
@@ -142,15 +148,6 @@ _S: Final = TransactionState
 UNCERTAIN_ERRORS: Final = (CoordinatorNotAvailableError, RequestTimedOutError)
 """What a coordinator may respond with to an EndTxn that takes effect all the same."""
 
-MEMBERSHIP_ERRORS: Final = (
-    UnknownMemberIdError,
-    IllegalGenerationError,
-    FencedInstanceIdError,
-    FencedMemberEpochError,
-    StaleMemberEpochError,
-)
-"""What a group responds with to the offsets of one that is no member of it any more."""
-
 
 @dataclass(slots=True, eq=False)
 class _SentOffsets:
@@ -158,7 +155,7 @@ class _SentOffsets:
 
     group: GroupMetadata
     offsets: Offsets
-    operation: Operation[None]
+    operation: CallOperation
 
 
 class Transactions:
@@ -194,6 +191,7 @@ class Transactions:
         )
         self._log = ClientLog("pykclient.producer", config.client_id)
         self._timeout_ms = config.transaction_timeout_ms
+        self._is_two_phase = config.transaction_two_phase_commit_enable
         self._accumulator = accumulator
         self._client = client
         self._coordinators = coordinators
@@ -203,10 +201,12 @@ class Transactions:
         self._attempt = Attempt(backoff)
         self._call = ""
         """The call that is under way, and takes more than one step; empty if none is."""
-        self._waiting: list[Operation[None]] = []
+        self._waiting: list[CallOperation] = []
         """Those who wait for it."""
         self._unseen = ""
         """The call that has ended well without anyone to take note of it; empty if none has."""
+        self._receiver_count = 0
+        """How many calls have returned what is prepared, since the transaction is."""
         self._cause: KafkaError | None = None
         """Why the transaction has to be aborted, or the producer can do no more."""
         self._broken: str | None = None
@@ -214,6 +214,7 @@ class Transactions:
         """Whether the identity must not be used for another transaction."""
         self._is_started = False
         """Whether the coordinator may know of the transaction."""
+        self._was_prepared = False
         self._started_ms = 0
         self._is_end_uncertain = False
         """Whether an EndTxn of the transaction may have been handled, without a response."""
@@ -229,20 +230,22 @@ class Transactions:
 
     # The application's calls, posted.
 
-    def initialize(self, operation: Operation[None], now_ms: int) -> None:
-        if self.state is _S.UNINITIALIZED:
+    def initialize(self, operation: CallOperation, now_ms: int) -> None:
+        if self.state in (_S.UNINITIALIZED, _S.PREPARED):
             self._to(_S.INITIALIZING)
+            self._reset()  # what was prepared is ended elsewhere, or by the new identity
+            self._accumulator.pause(self._refusal("send"))
             self._begin_call(INIT, operation)
         elif self._call == INIT:
             self._waiting.append(operation)
         elif not self._has_unseen(INIT, operation):
             called_before = TransactionStateError(
-                f"{INIT}: it was called before, and once is enough for a producer"
+                f"{INIT}: it was called before, and once is enough, unless after {PREPARE}()"
             )
             operation.fail(self._refusal(INIT) if self.state is _S.FATAL_ERROR else called_before)
         self._poll_soon(now_ms)
 
-    def begin(self, operation: Operation[None], now_ms: int) -> None:
+    def begin(self, operation: CallOperation, now_ms: int) -> None:
         if self._has_unseen(BEGIN, operation):
             return
         if self._close_deadline_ms != NEVER_MS:
@@ -258,20 +261,27 @@ class Transactions:
         self._started_ms = now_ms
         operation.succeed(None)
 
-    def commit(self, operation: Operation[None], now_ms: int) -> None:
+    def prepare(self, operation: CallOperation, now_ms: int) -> None:
         if self.state is _S.IN_TRANSACTION:
-            self._to(_S.COMMITTING)
-            self._begin_call(COMMIT, operation)
-            self._accumulator.pause(self._refusal("send"))
-            self._accumulator.look(now_ms)
-            self._accumulator.look_at_all(now_ms)
+            self._send_all(PREPARE, _S.PREPARING, operation, now_ms)
+        elif self._call == PREPARE:
+            self._waiting.append(operation)
+        elif self.state is _S.PREPARED:
+            self._receiver_count += 1
+            operation.succeed(self._prepared())
+        elif not self._has_unseen(PREPARE, operation):
+            operation.fail(self._refusal(PREPARE))
+
+    def commit(self, operation: CallOperation, now_ms: int) -> None:
+        if self.state in (_S.IN_TRANSACTION, _S.PREPARED):
+            self._send_all(COMMIT, _S.COMMITTING, operation, now_ms)
         elif self._call == COMMIT:
             self._waiting.append(operation)
         elif not self._has_unseen(COMMIT, operation):
             operation.fail(self._refusal(COMMIT))
 
-    def abort(self, operation: Operation[None], now_ms: int) -> None:
-        if self.state in (_S.IN_TRANSACTION, _S.ABORTABLE_ERROR):
+    def abort(self, operation: CallOperation, now_ms: int) -> None:
+        if self.state in ABORTING_FROM:
             self._begin_abort(operation, now_ms)
         elif self._call == ABORT:
             self._waiting.append(operation)
@@ -282,7 +292,7 @@ class Transactions:
         self,
         offsets: Offsets,
         group: GroupMetadata,
-        operation: Operation[None],
+        operation: CallOperation,
         now_ms: int,
     ) -> None:
         if self.state is not _S.IN_TRANSACTION:
@@ -291,7 +301,7 @@ class Transactions:
         self._unseen = ""
         self._offsets.append(_SentOffsets(group, offsets, operation))
 
-    def forget(self, call: str, operation: Operation[None], now_ms: int) -> None:
+    def forget(self, call: str, operation: CallOperation, now_ms: int) -> None:
         """Note that a call was left without its result."""
         if operation in self._waiting:
             self._waiting.remove(operation)
@@ -299,6 +309,8 @@ class Transactions:
             is_last = self.state is (_S.IN_TRANSACTION if call == BEGIN else _S.READY)
             if is_last and call != SEND_OFFSETS:
                 self._unseen = call
+            elif self.state is _S.PREPARED and operation.result() == self._prepared():
+                self._receiver_count -= 1
 
     def describe_wait(self) -> str:
         """Return what keeps a call from ending. Any thread."""
@@ -358,9 +370,10 @@ class Transactions:
         return self.state not in OPEN or self._has_given_up
 
     def close(self, now_ms: int, deadline_ms: int) -> None:
-        """Abort what is open, until the deadline."""
+        """Abort what is open, until the deadline; also what was prepared for nobody."""
         self._close_deadline_ms = min(self._close_deadline_ms, deadline_ms)
-        if self.state in (_S.IN_TRANSACTION, _S.ABORTABLE_ERROR):
+        is_left = self.state in (_S.IN_TRANSACTION, _S.ABORTABLE_ERROR)
+        if is_left or self._is_prepared_for_nobody:
             self._begin_abort(None, now_ms)
 
     # Each turn.
@@ -374,7 +387,8 @@ class Transactions:
             return IDLE
         if self._broken is not None and self.state in SENDING:
             self._make_abortable(KafkaError(self._broken))
-        if self.state is _S.ABORTABLE_ERROR and self._close_deadline_ms != NEVER_MS:
+        is_left = self.state is _S.ABORTABLE_ERROR or self._is_prepared_for_nobody
+        if is_left and self._close_deadline_ms != NEVER_MS:
             self._begin_abort(None, now_ms)  # a commit that has failed since: no other call comes
         if self.state in DROPPING and self._withdraw(self._aborted(), now_ms):
             return PollResult(next_poll_ms=now_ms)
@@ -396,9 +410,12 @@ class Transactions:
                 return self._to_coordinator(self._add_partitions, now_ms)
             if self._offsets:
                 return self._next_of_offsets(now_ms)
-        if self.state in (_S.COMMITTING, _S.ABORTING) and self._is_quiet:
+        if self.state in (_S.PREPARING, _S.COMMITTING, _S.ABORTING) and self._is_quiet:
             if not self._is_started:
                 self._end(now_ms)
+                return None
+            if self.state is _S.PREPARING:
+                self._end_prepare()
                 return None
             if self._is_id_expired and self.state is _S.ABORTING:
                 return self._to_coordinator(self._init_producer_id, now_ms)
@@ -411,8 +428,15 @@ class Transactions:
         return (
             self._needs_epoch
             and not self._is_started
-            and self.state in (_S.READY, _S.IN_TRANSACTION, _S.COMMITTING)
+            and self.state in (_S.READY, _S.IN_TRANSACTION, _S.PREPARING, _S.COMMITTING)
         )
+
+    @property
+    def _is_prepared_for_nobody(self) -> bool:
+        """Whether no call has returned, or will, what is being prepared, or is."""
+        if self.state is _S.PREPARING:
+            return not self._waiting
+        return self.state is _S.PREPARED and self._receiver_count == 0
 
     @property
     def _is_id_expired(self) -> bool:
@@ -473,12 +497,14 @@ class Transactions:
             transaction_timeout_ms=self._timeout_ms,
             producer_id=producer_id,
             producer_epoch=epoch,
+            enable2_pc=self._is_two_phase,
         )
         return self._request(
             message,
             node_id,
             InitProducerIdResponse,
             partial(self._on_identity, node_id),
+            max_version=TWO_PHASE_COMMIT_VERSION if self._is_two_phase else None,
             check=check_identity,
             build=partial(build_init_producer_id, message),
         )
@@ -500,7 +526,9 @@ class Transactions:
             self._accumulator.pause(self._refusal("send"))
             self._end_call(None)
         elif self.state is _S.ABORTING:
-            self._end(now_ms)
+            # There is nothing to end any more. But it may have begun while this was under way, and
+            # ends in a turn that finds what is to be dropped.
+            self._is_started = False
 
     def _take_identity(self, identity: ProducerIdentity, now_ms: int) -> None:
         is_same_id = identity.producer_id == self.sequences.identity.producer_id
@@ -636,16 +664,9 @@ class Transactions:
             self._attempt.back_off(error, now_ms)
             return
         if isinstance(error, MEMBERSHIP_ERRORS):
-            refused = CommitFailedError(
-                f"group {group_id!r} did not take the offsets of member "
-                f"{sent.group.member_id!r}, generation {sent.group.generation}: {error}. Its "
-                f"partitions may be read by others since: what they read, this transaction must "
-                f"not commit; after abort_transaction(), poll joins again"
-            )
-            refused.__cause__ = error
             self._attempt.lost()
             if self.state in SENDING:
-                self._make_abortable(refused)
+                self._make_abortable(left_group(sent.group, error))
             return
         is_fatal = isinstance(error, (InvalidTxnStateError, UnsupportedForMessageFormatError))
         self._on_error(error, now_ms, None, is_fatal=is_fatal)
@@ -676,6 +697,8 @@ class Transactions:
                 self._cause = error
                 return
             if not (is_unknown_there and self.state is _S.ABORTING):
+                if self.is_v2 and self.state is _S.COMMITTING and not self._was_prepared:
+                    error = of_late_commit(error)
                 self._is_end_uncertain |= isinstance(error, UNCERTAIN_ERRORS)
                 self._on_error(error, now_ms, node_id, is_fatal=True)
                 return
@@ -696,17 +719,29 @@ class Transactions:
         self._poll_soon(now_ms)
 
     def _reset(self) -> None:
-        self._is_started = self._is_end_uncertain = False
+        self._is_started = self._is_end_uncertain = self._was_prepared = False
         self._cause = None
         self._broken = None
         self._added.clear()
         self._added_groups.clear()
         self._wanted.clear()
 
-    def _begin_abort(self, operation: Operation[None] | None, now_ms: int) -> None:
-        if self.state is _S.IN_TRANSACTION:
+    def _end_prepare(self) -> None:
+        self._to(_S.PREPARED)
+        self._was_prepared = True
+        self._accumulator.pause(self._refusal("send"))
+        self._receiver_count = len(self._waiting)
+        self._end_call(None, self._prepared())
+
+    def _prepared(self) -> PreparedTransaction:
+        version = VERSION_2 if self.is_v2 else VERSION_1
+        return PreparedTransaction(self.transactional_id, *self.sequences.identity, version)
+
+    def _begin_abort(self, operation: CallOperation | None, now_ms: int) -> None:
+        if self.state is not _S.ABORTABLE_ERROR:
             self._accumulator.pause(self._refusal("send", _S.ABORTING))
         self._to(_S.ABORTING)
+        self._end_call(self._refusal(self._call))  # of a prepare that has not ended
         self._begin_call(ABORT, operation)
         self._wanted.clear()
         self._end_offsets(self._aborted())
@@ -715,12 +750,15 @@ class Transactions:
     def _give_up(self) -> None:
         """End without the transaction's end, since the time to close is over."""
         if self.state in OPEN:
+            end = f"the coordinator aborts it after transaction_timeout_ms={self._timeout_ms}"
+            if self._is_two_phase:
+                end = f"it stays open until a producer with the id calls {INIT}()"
             self._log.warning(
                 "close: the transaction of transactional_id %r has not ended in time (%s); if it "
-                "is not being committed, the coordinator aborts it after transaction_timeout_ms=%d",
+                "is not being committed, %s",
                 self.transactional_id,
                 self.describe_wait(),
-                self._timeout_ms,
+                end,
             )
         self._has_given_up = True
 
@@ -741,6 +779,7 @@ class Transactions:
 
         `node_id` is the transaction coordinator's, None for another broker's.
         """
+        is_confirmed = node_id is None or isinstance(self._attempt.last_error, STALE_ERRORS)
         self._attempt.back_off(error, now_ms)
         if isinstance(error, MOVED_ERRORS):
             if node_id is not None:
@@ -750,12 +789,13 @@ class Transactions:
             self._attempt.due_ms = now_ms + min(pause_ms, CONCURRENT_BACKOFF_MS_MAX)
         elif error.retriable:
             pass
-        elif isinstance(error, FENCED_ERRORS):
-            self._fail_for_good(error, now_ms)
         elif isinstance(error, TransactionAbortableError):
             if self.state in SENDING:
                 self._make_abortable(error)
-        elif is_fatal or isinstance(error, FATAL_ERRORS):
+        elif isinstance(error, STALE_ERRORS) and not is_confirmed:
+            assert node_id is not None
+            self._coordinator.doubt(node_id, error)
+        elif isinstance(error, FENCED_ERRORS) or is_fatal or isinstance(error, FATAL_ERRORS):
             self._fail_for_good(error, now_ms)
         elif self.state in SENDING:
             self._make_abortable(error)
@@ -778,7 +818,7 @@ class Transactions:
         self._accumulator.pause(self._refusal("send"))
         self._wanted.clear()
         self._end_offsets(self._refusal(SEND_OFFSETS))
-        self._end_call(self._refusal(COMMIT))
+        self._end_call(self._refusal(self._call or COMMIT))
 
     def _fail_for_good(self, error: KafkaError, now_ms: int) -> None:
         """Note that the producer can do no more."""
@@ -789,6 +829,8 @@ class Transactions:
             timeout_ms=self._timeout_ms,
             open_ms=now_ms - self._started_ms if self.state in OPEN else 0,
             is_uncertain=self.state is _S.COMMITTING and self._is_end_uncertain,
+            was_prepared=self._was_prepared,
+            is_two_phase=self._is_two_phase,
         )
         self.on_producer_failed(fatal)
         self._on_fatal(fatal, now_ms)
@@ -808,12 +850,22 @@ class Transactions:
 
     # Calls under way.
 
-    def _begin_call(self, call: str, operation: Operation[None] | None) -> None:
+    def _send_all(
+        self, call: str, state: TransactionState, operation: CallOperation, now_ms: int
+    ) -> None:
+        """Begin a call that takes no more records, and waits until all there are were written."""
+        self._to(state)
+        self._begin_call(call, operation)
+        self._accumulator.pause(self._refusal("send"))
+        self._accumulator.look(now_ms)
+        self._accumulator.look_at_all(now_ms)
+
+    def _begin_call(self, call: str, operation: CallOperation | None) -> None:
         self._unseen = ""
         self._call = call
         self._waiting = [] if operation is None else [operation]
 
-    def _has_unseen(self, call: str, operation: Operation[None]) -> bool:
+    def _has_unseen(self, call: str, operation: CallOperation) -> bool:
         """Return whether the call has ended already, unseen; then it is seen now."""
         if self._unseen != call:
             return False
@@ -821,12 +873,12 @@ class Transactions:
         operation.succeed(None)
         return True
 
-    def _end_call(self, error: KafkaError | None) -> None:
+    def _end_call(self, error: KafkaError | None, value: PreparedTransaction | None = None) -> None:
         waiting, self._waiting = self._waiting, []
         call, self._call = self._call, ""
         for operation in waiting:
             if error is None:
-                operation.succeed(None)
+                operation.succeed(value)
             else:
                 operation.fail(error)
         if error is None and not waiting:

@@ -26,22 +26,27 @@ __all__ = [
 ]
 
 _INT32_INT16_INT64_INT16 = Layout(">ihqh")
+_INT32_INT16_INT64_INT16_INT64_INT16 = Layout(">ihqhqh")
 _INT32_INT64_INT16 = Layout(">iqh")
+_INT32_INT64_INT16_BOOL_BOOL = Layout(">iqh??")
 
 
 class InitProducerIdResponse(Message):
-    """Response of API InitProducerId (22), versions 0 to 5."""
+    """Response of API InitProducerId (22), versions 0 to 5, and 6, which is unstable."""
 
     __slots__ = (
         "throttle_time_ms",
         "error_code",
         "producer_id",
         "producer_epoch",
+        "ongoing_txn_producer_id",
+        "ongoing_txn_producer_epoch",
     )
     api_key: ClassVar[ApiKey] = ApiKey.INIT_PRODUCER_ID
     min_version: ClassVar[int] = 0
     max_version: ClassVar[int] = 5
     flexible_from: ClassVar[int | None] = 2
+    unstable_version: ClassVar[int | None] = 6
 
     def __init__(
         self,
@@ -49,43 +54,78 @@ class InitProducerIdResponse(Message):
         error_code: int = 0,
         producer_id: int = -1,
         producer_epoch: int = 0,
+        ongoing_txn_producer_id: int = -1,
+        ongoing_txn_producer_epoch: int = -1,
     ) -> None:
         self.throttle_time_ms = throttle_time_ms  # 0+
         self.error_code = error_code  # 0+
         self.producer_id = producer_id  # 0+
         self.producer_epoch = producer_epoch  # 0+
+        self.ongoing_txn_producer_id = ongoing_txn_producer_id  # 6+
+        self.ongoing_txn_producer_epoch = ongoing_txn_producer_epoch  # 6+
 
     def write(self, out: bytearray, version: int) -> None:
-        out += _INT32_INT16_INT64_INT16.pack(
-            self.throttle_time_ms, self.error_code, self.producer_id, self.producer_epoch
-        )
+        if version >= 6:
+            out += _INT32_INT16_INT64_INT16_INT64_INT16.pack(
+                self.throttle_time_ms,
+                self.error_code,
+                self.producer_id,
+                self.producer_epoch,
+                self.ongoing_txn_producer_id,
+                self.ongoing_txn_producer_epoch,
+            )
+        else:
+            if self.ongoing_txn_producer_id != -1:
+                raise unsupported_field("InitProducerIdResponse.ongoing_txn_producer_id", version)
+            if self.ongoing_txn_producer_epoch != -1:
+                raise unsupported_field(
+                    "InitProducerIdResponse.ongoing_txn_producer_epoch", version
+                )
+            out += _INT32_INT16_INT64_INT16.pack(
+                self.throttle_time_ms, self.error_code, self.producer_id, self.producer_epoch
+            )
         if version >= 2:
             out += b"\x00"
 
     @classmethod
     def read(cls, reader: Reader, version: int) -> Self:
         self = cls.__new__(cls)
-        self.throttle_time_ms, self.error_code, self.producer_id, self.producer_epoch = (
-            reader.unpack(_INT32_INT16_INT64_INT16)
-        )
+        if version >= 6:
+            (
+                self.throttle_time_ms,
+                self.error_code,
+                self.producer_id,
+                self.producer_epoch,
+                self.ongoing_txn_producer_id,
+                self.ongoing_txn_producer_epoch,
+            ) = reader.unpack(_INT32_INT16_INT64_INT16_INT64_INT16)
+        else:
+            self.throttle_time_ms, self.error_code, self.producer_id, self.producer_epoch = (
+                reader.unpack(_INT32_INT16_INT64_INT16)
+            )
+            self.ongoing_txn_producer_id = -1
+            self.ongoing_txn_producer_epoch = -1
         if version >= 2:
             reader.skip_tags()
         return self
 
 
 class InitProducerIdRequest(Request):
-    """Request of API InitProducerId (22), versions 0 to 5."""
+    """Request of API InitProducerId (22), versions 0 to 5, and 6, which is unstable."""
 
     __slots__ = (
         "transactional_id",
         "transaction_timeout_ms",
         "producer_id",
         "producer_epoch",
+        "enable2_pc",
+        "keep_prepared_txn",
     )
     api_key: ClassVar[ApiKey] = ApiKey.INIT_PRODUCER_ID
     min_version: ClassVar[int] = 0
     max_version: ClassVar[int] = 5
     flexible_from: ClassVar[int | None] = 2
+    unstable_version: ClassVar[int | None] = 6
     response_type: ClassVar[type[InitProducerIdResponse]] = InitProducerIdResponse
 
     def __init__(
@@ -94,18 +134,34 @@ class InitProducerIdRequest(Request):
         transaction_timeout_ms: int = 0,
         producer_id: int = -1,
         producer_epoch: int = -1,
+        enable2_pc: bool = False,
+        keep_prepared_txn: bool = False,
     ) -> None:
         self.transactional_id = transactional_id  # 0+
         self.transaction_timeout_ms = transaction_timeout_ms  # 0+
         self.producer_id = producer_id  # 3+
         self.producer_epoch = producer_epoch  # 3+
+        self.enable2_pc = enable2_pc  # 6+
+        self.keep_prepared_txn = keep_prepared_txn  # 6+
 
     def write(self, out: bytearray, version: int) -> None:
         if version >= 2:
             write_compact_nullable_string(out, self.transactional_id)
         else:
             write_nullable_string(out, self.transactional_id)
-        if version >= 3:
+        if version >= 6:
+            out += _INT32_INT64_INT16_BOOL_BOOL.pack(
+                self.transaction_timeout_ms,
+                self.producer_id,
+                self.producer_epoch,
+                self.enable2_pc,
+                self.keep_prepared_txn,
+            )
+        elif version >= 3:
+            if self.enable2_pc:
+                raise unsupported_field("InitProducerIdRequest.enable2_pc", version)
+            if self.keep_prepared_txn:
+                raise unsupported_field("InitProducerIdRequest.keep_prepared_txn", version)
             out += _INT32_INT64_INT16.pack(
                 self.transaction_timeout_ms, self.producer_id, self.producer_epoch
             )
@@ -114,6 +170,10 @@ class InitProducerIdRequest(Request):
                 raise unsupported_field("InitProducerIdRequest.producer_id", version)
             if self.producer_epoch != -1:
                 raise unsupported_field("InitProducerIdRequest.producer_epoch", version)
+            if self.enable2_pc:
+                raise unsupported_field("InitProducerIdRequest.enable2_pc", version)
+            if self.keep_prepared_txn:
+                raise unsupported_field("InitProducerIdRequest.keep_prepared_txn", version)
             out += pack_int32(self.transaction_timeout_ms)
         if version >= 2:
             out += b"\x00"
@@ -125,14 +185,26 @@ class InitProducerIdRequest(Request):
             self.transactional_id = reader.compact_nullable_string()
         else:
             self.transactional_id = reader.nullable_string()
-        if version >= 3:
+        if version >= 6:
+            (
+                self.transaction_timeout_ms,
+                self.producer_id,
+                self.producer_epoch,
+                self.enable2_pc,
+                self.keep_prepared_txn,
+            ) = reader.unpack(_INT32_INT64_INT16_BOOL_BOOL)
+        elif version >= 3:
             self.transaction_timeout_ms, self.producer_id, self.producer_epoch = reader.unpack(
                 _INT32_INT64_INT16
             )
+            self.enable2_pc = False
+            self.keep_prepared_txn = False
         else:
             self.transaction_timeout_ms = reader.int32()
             self.producer_id = -1
             self.producer_epoch = -1
+            self.enable2_pc = False
+            self.keep_prepared_txn = False
         if version >= 2:
             reader.skip_tags()
         return self

@@ -49,6 +49,11 @@ class FakeCluster(ClusterState):
     """
 
     api_versions: ClassVar = {key: handler.versions for key, handler in HANDLERS.items()}
+    unstable_versions: ClassVar = {
+        key: handler.unstable_version
+        for key, handler in HANDLERS.items()
+        if handler.unstable_version is not None
+    }
 
     def session(self, client_host: str = "fake", listener: str | None = None) -> Session:
         """Begin the session of a client's connection.

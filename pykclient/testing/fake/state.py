@@ -91,6 +91,8 @@ class ClusterState:
 
     api_versions: ClassVar[Mapping[ApiKey, VersionRange]] = {}
     """What a broker speaks, unless it pretends to be older."""
+    unstable_versions: ClassVar[Mapping[ApiKey, int]] = {}
+    """What it speaks besides, where the settings say so."""
 
     def __init__(
         self,
@@ -208,6 +210,9 @@ class ClusterState:
     def versions(self, broker_id: int) -> dict[ApiKey, VersionRange]:
         """The API versions in a broker's response."""
         spoken = dict(self.api_versions)
+        if self.transactions.settings.unstable_api_versions_enable:
+            for key, unstable in self.unstable_versions.items():
+                spoken[key] = spoken[key][0], unstable
         for key, limits in self.brokers[broker_id].versions.items():
             if limits is None:
                 spoken.pop(key, None)

@@ -14,7 +14,7 @@ import os
 import re
 import time
 import uuid
-from collections import defaultdict
+from collections import Counter, defaultdict
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -65,6 +65,9 @@ ROOT = Path(__file__).parents[3]
 BROKERS = (1, 2, 3)
 JAVA_OPTIONS = "spark.executor.extraJavaOptions"
 TASK_STARTED = re.compile(r"Starting task .* \(TID (\d+)\) \([^,]+, *executor (\d+)")
+PYTHON_STARTED = re.compile(r"Starting Python task execution .* \(TID (\d+)\)")
+PYTHON_ENDED = re.compile(r"Times: total = .* \(TID (\d+)\)")
+"""Each Python process that a task has, one that reads and one that writes for instance."""
 TASK_ENDED = re.compile(r"(?:Finished|Lost) task .* \(TID (\d+)\)")
 OURS = "pykafka"
 OFFICIAL = "kafka"
@@ -300,21 +303,26 @@ class SparkArena:
         ended = {*TASK_ENDED.findall(log)}
         return {task: on for task, on in TASK_STARTED.findall(log) if task not in ended}
 
-    def await_held_to_end(self, executors: list[Executor]) -> None:
-        """Wait until executors have logged the end of the tasks that run for a driver, which may
-        be paused."""
+    def await_held_to_write(self, executors: list[Executor]) -> None:
+        """Wait until the Python processes of executors have ended what they do for the tasks that
+        run for a driver, which may be paused. The tasks themselves wait then: an executor requests
+        of the driver whether they may commit."""
         driver = self.drivers[-1]
         wanted = set(self._running_tasks(driver))
+        logs = [
+            self.spark.folder / "work" / driver.id / each.executor_id / "stderr"
+            for each in executors
+        ]
 
-        def have_ended() -> bool:
-            logs = [
-                self.spark.folder / "work" / driver.id / each.executor_id / "stderr"
-                for each in executors
-            ]
-            ended = {task for log in logs for task in TASK_ENDED.findall(log.read_text())}
-            return wanted <= ended
+        def have_written() -> bool:
+            texts = [log.read_text() for log in logs]
+            begun, ended = (
+                Counter(task for text in texts for task in pattern.findall(text))
+                for pattern in (PYTHON_STARTED, PYTHON_ENDED)
+            )
+            return all(0 < begun[task] == ended[task] for task in wanted)
 
-        self.await_true(have_ended, "tasks do not end", driver)
+        self.await_true(have_written, "tasks do not end to write", driver)
 
     @contextmanager
     def paused(self, *, but: Executor | None = None) -> Iterator[None]:

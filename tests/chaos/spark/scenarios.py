@@ -443,7 +443,7 @@ def kill_before_the_commit(arena: SparkArena, driver: SparkApplication) -> None:
     executors = arena.hold_writes()
     driver.pause()
     arena.heal()
-    arena.await_held_to_end(executors)
+    arena.await_held_to_write(executors)
     planned = arena.planned_count()
     arena.await_true(lambda: arena.written_count() >= planned, "the batch is not written")
     kill(driver)

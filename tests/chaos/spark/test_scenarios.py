@@ -1,7 +1,8 @@
 """Queries of the connector on a Spark cluster of two hosts, under fire: no record is lost, and none
 is twice in what a query's state holds.
 
-Two scenarios are in `make test`, a third in `make soak`; `make chaos` has all, with more batches.
+Three scenarios are in `make test`, one of them with a sink that writes exactly once; `make soak`
+has two that start a driver twice, and `make chaos` all, with more batches.
 """
 
 from __future__ import annotations
@@ -32,6 +33,7 @@ from tests.chaos.spark.scenarios import (
     SCENARIOS,
     Scenario,
     driver_killed_before_the_commit_log,
+    driver_killed_between_two_ends,
     end_live,
     python_worker_killed,
     readers,
@@ -48,11 +50,16 @@ BATCH_COUNT = 10
 """Faults strike after the second, so that a test which is late by seconds still finds a batch."""
 ESTABLISHED = "01"
 """The state of a connection, in /proc/net/tcp."""
+ONCE = Kind(is_stateful=False, delivery=Delivery.PER_TASK)
 OF_THESE_TESTS = (
     (python_worker_killed, Kind(is_stateful=False)),
+    (python_worker_killed, ONCE),
     (task_copied, Kind(is_stateful=False)),
+)
+SLOW_ONES = (
     # two minutes, with a driver that starts twice
     (driver_killed_before_the_commit_log, Kind(is_stateful=True)),
+    (driver_killed_between_two_ends, ONCE),
 )
 
 
@@ -77,10 +84,10 @@ def chaos_cluster(kafka_cluster_factory: KafkaClusterFactory) -> Iterator[KafkaC
         pytest.param(
             Scenario(act),
             kind,
-            id=act.__name__,
-            marks=[pytest.mark.soak] if kind.is_stateful else [],
+            id=f"{act.__name__}, {kind.delivery.value}",
+            marks=[pytest.mark.soak] if (act, kind) in SLOW_ONES else [],
         )
-        for act, kind in OF_THESE_TESTS
+        for act, kind in OF_THESE_TESTS + SLOW_ONES
     ],
 )
 def test_a_query_under_fire_loses_nothing(
@@ -202,7 +209,7 @@ def test_scenarios_and_deliveries_are_chosen_by_name() -> None:
     assert [one.name for one in chosen({"CHAOS_SPARK_SCENARIOS": "task_copied"})] == ["task_copied"]
     with pytest.raises(ValueError, match=r"\['volcano'\] are none of \w+, \w+"):
         chosen({"CHAOS_SPARK_SCENARIOS": "volcano"})
-    assert chosen_deliveries({}) == [Delivery.AT_LEAST_ONCE]
+    assert chosen_deliveries({}) == [Delivery.AT_LEAST_ONCE, Delivery.PER_TASK]
     assert chosen_deliveries({"CHAOS_SPARK_DELIVERIES": "PER_TASK"}) == [Delivery.PER_TASK]
     with pytest.raises(ValueError, match=r"\['NEVER'\] are none of AT_LEAST_ONCE, \w+"):
         chosen_deliveries({"CHAOS_SPARK_DELIVERIES": "NEVER"})

@@ -20,7 +20,10 @@ R_co = TypeVar("R_co", bound=Request, covariant=True)
 
 
 class Handler(Generic[R_co]):
-    """How an API is served, by two functions; `versions` are those that ApiVersions names."""
+    """How an API is served, by two functions; `versions` are those that ApiVersions names.
+
+    `unstable_version` is the one after them which it names where brokers have unstable ones.
+    """
 
     def __init__(
         self,
@@ -31,6 +34,7 @@ class Handler(Generic[R_co]):
         versions: tuple[int, int] | None = None,
     ) -> None:
         self.versions = versions or (kind.min_version, kind.max_version)
+        self.unstable_version = kind.unstable_version
         self._kind = kind
         self._handle = handle
         self._refuse = refuse

@@ -1,8 +1,8 @@
 """InitProducerId: a producer id for an idempotent producer, and a new epoch for a transactional id.
 
 Owner: none; it holds no state.
-Source: KIP-98, KIP-360 (expected epochs), KIP-588 (PRODUCER_FENCED); Java class
-``TransactionCoordinator``.
+Source: KIP-98, KIP-360 (expected epochs), KIP-588 (PRODUCER_FENCED), KIP-939 (two-phase commits);
+Java class ``TransactionCoordinator``.
 """
 
 from __future__ import annotations
@@ -16,7 +16,11 @@ from pykclient.protocol.messages.init_producer_id import (
 )
 from pykclient.testing.fake.handlers.handler import Handler
 from pykclient.testing.fake.handlers.verification import fencing_code
-from pykclient.testing.fake.transactions.metadata import NO_PRODUCER, ProducerIdentity
+from pykclient.testing.fake.transactions.metadata import (
+    NO_PRODUCER,
+    NO_TIME_OUT_MS,
+    ProducerIdentity,
+)
 
 if TYPE_CHECKING:
     from pykclient.testing.fake.call import Call
@@ -37,12 +41,18 @@ def handle(
         return InitProducerIdResponse(producer_id=cluster.new_producer_id(), producer_epoch=0)
     transactions = cluster.transactions
     expected = None if given == NO_PRODUCER else given
+    timeout_ms = NO_TIME_OUT_MS if request.enable2_pc else request.transaction_timeout_ms
     # What no coordinator would take is refused by any broker.
-    refusal = transactions.check_initialize(name, request.transaction_timeout_ms)
+    refusal = transactions.check_initialize(
+        name,
+        request.transaction_timeout_ms,
+        is_two_phase=request.enable2_pc,
+        keeps_prepared=request.keep_prepared_txn,
+    )
     refusal = refusal or transactions.check_coordinator(call.broker_id, name)
     if refusal is not None:
         return refuse(cluster, request, refusal.code)
-    begun = transactions.initialize(name, expected, request.transaction_timeout_ms, cluster.now_ms)
+    begun = transactions.initialize(name, expected, timeout_ms, cluster.now_ms)
     if isinstance(begun, type):
         code = fencing_code(begun, call, _FENCED_FROM_VERSION)
         return refuse(cluster, request, code)

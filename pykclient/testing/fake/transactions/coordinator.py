@@ -7,7 +7,7 @@ the markers of transactions whose end is prepared, and with the time of those th
 A marker waits while its partition has no leader; nothing else of a transaction waits for anything.
 
 Owner: the cluster.
-Source: KIP-98, KIP-360, KIP-890; Java classes ``TransactionCoordinator``,
+Source: KIP-98, KIP-360, KIP-890, KIP-939; Java classes ``TransactionCoordinator``,
 ``TransactionStateManager``, ``TransactionMarkerChannelManager``.
 """
 
@@ -16,12 +16,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from pykclient.errors.broker import (
+    BrokerUnsupportedVersionError,
     ConcurrentTransactionsError,
     InvalidProducerIdMappingError,
     InvalidRequestError,
     InvalidTransactionTimeoutError,
     NotCoordinatorError,
     TransactionAbortableError,
+    TransactionalIdAuthorizationFailedError,
 )
 from pykclient.testing.fake.coordinator_log import append_records, records_of
 from pykclient.testing.fake.groups.registry import OFFSETS_TOPIC, place
@@ -111,11 +113,25 @@ class TransactionCoordinator:
 
     # What producers request.
 
-    def check_initialize(self, transactional_id: str, timeout_ms: int) -> Refusal | None:
-        """Why no coordinator would begin an epoch so; None when its own would."""
+    def check_initialize(
+        self,
+        transactional_id: str,
+        timeout_ms: int,
+        *,
+        is_two_phase: bool = False,
+        keeps_prepared: bool = False,
+    ) -> Refusal | None:
+        """Why no coordinator would begin an epoch so; None when its own would.
+
+        `is_two_phase` and `keeps_prepared` are KIP-939's, of which Kafka has not built the latter.
+        """
         if not transactional_id:
             return InvalidRequestError
-        is_allowed = 0 < timeout_ms <= self.settings.transaction_max_timeout_ms
+        if is_two_phase and not self.settings.transaction_two_phase_commit_enable:
+            return TransactionalIdAuthorizationFailedError
+        if keeps_prepared:
+            return BrokerUnsupportedVersionError
+        is_allowed = is_two_phase or 0 < timeout_ms <= self.settings.transaction_max_timeout_ms
         return None if is_allowed else InvalidTransactionTimeoutError
 
     def initialize(
@@ -216,8 +232,10 @@ class TransactionCoordinator:
     # Time.
 
     def _watch_time(self, metadata: TransactionMetadata, now_ms: int) -> None:
-        """Have the transaction aborted when its time is over."""
+        """Have the transaction aborted when its time is over, if there is such a time."""
         name = metadata.transactional_id
+        if not metadata.has_time_out:
+            return
         deadline_ms = metadata.started_ms + metadata.timeout_ms - self._epoch_ms
         self._stop_watching(name)
         self._time_outs[name] = self._timers.add(

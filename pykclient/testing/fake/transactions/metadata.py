@@ -36,6 +36,8 @@ EPOCH_MAX: Final = 2**15 - 2
 NO_ID: Final = -1
 NO_EPOCH: Final = -1
 NO_TIME: Final = -1
+NO_TIME_OUT_MS: Final = 2**31 - 1
+"""The time-out of a transaction that has none, since it takes part in a two-phase commit."""
 BUMPING_VERSION: Final = 2
 """The version of transactions from which on each end begins another epoch."""
 
@@ -124,6 +126,11 @@ class TransactionMetadata:
     def is_commit(self) -> bool:
         """Whether the end that is prepared is a commit."""
         return self.state is TransactionState.PREPARE_COMMIT
+
+    @property
+    def has_time_out(self) -> bool:
+        """Whether its transactions are aborted after a time."""
+        return self.timeout_ms != NO_TIME_OUT_MS
 
     @property
     def may_expire(self) -> bool:
@@ -239,9 +246,7 @@ class TransactionMetadata:
         """Decide how it ends; from version 2 on in the producer's next epoch."""
         self.version = version
         if version >= BUMPING_VERSION:
-            if self.producer.epoch >= EPOCH_MAX:
-                self.next_producer_id = self.new_producer_id()
-            self._bump()
+            self._bump_or_follow()
         if self.state is not _ONGOING:
             self.started_ms = wall_ms
         prepared = TransactionState.PREPARE_COMMIT if is_commit else TransactionState.PREPARE_ABORT
@@ -250,10 +255,18 @@ class TransactionMetadata:
     def fence(self, version: int, wall_ms: int) -> None:
         """Abort it in an epoch that its producer has not, which is thereby shut out."""
         self.version = version
-        self._bump()
-        if version < BUMPING_VERSION:
+        if version >= BUMPING_VERSION:
+            self._bump_or_follow()
+        else:
+            self._bump()
             self.last_epoch = NO_EPOCH
         self.to(TransactionState.PREPARE_ABORT, wall_ms)
+
+    def _bump_or_follow(self) -> None:
+        """Begin another epoch; after the last one another id follows, once the end is complete."""
+        if self.producer.epoch >= EPOCH_MAX:
+            self.next_producer_id = self.new_producer_id()
+        self._bump()
 
     def _bump(self) -> None:
         id_, epoch = self.producer

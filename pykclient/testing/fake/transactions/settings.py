@@ -33,6 +33,11 @@ class TransactionSettings:
     """Whether a partition's leader looks whether the partition is in the transaction."""
     transactional_id_expiration_ms: int = 604_800_000
     producer_id_expiration_ms: int = 86_400_000
+    unstable_api_versions_enable: bool = False
+    """Whether brokers have versions that Kafka calls unstable: here that of InitProducerId, 6."""
+    transaction_two_phase_commit_enable: bool = False
+    """Whether producers may take part in two-phase commits (KIP-939): then their transactions have
+    no time-out. Only the version above lets them request it."""
     marker_delay_ms: int = 0
     """How long after EndTxn the markers are written. No setting of Kafka's, where it depends on
     the brokers; producers get CONCURRENT_TRANSACTIONS meanwhile."""

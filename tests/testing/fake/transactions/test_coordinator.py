@@ -58,6 +58,7 @@ from pykclient.protocol.messages.txn_offset_commit import (
 from pykclient.protocol.reader import Reader
 from pykclient.testing import FakeCluster, TransactionSettings, faults
 from pykclient.testing.fake.data_directory import DataDirectory
+from pykclient.testing.fake.groups.offsets import CommittedOffset
 from pykclient.testing.fake.transactions.metadata import (
     EPOCH_MAX,
     ProducerIdentity,
@@ -88,11 +89,15 @@ def with_topic(cluster: FakeCluster) -> FakeCluster:
     return cluster
 
 
-def begin(cluster: FakeCluster) -> ProducerIdentity | int:
+def begin(cluster: FakeCluster, *, is_two_phase: bool = False) -> ProducerIdentity | int:
     """InitProducerId: a producer, or the code of an error."""
-    request = InitProducerIdRequest(NAME, TIMEOUT_MS)
+    request = InitProducerIdRequest(NAME, TIMEOUT_MS, enable2_pc=is_two_phase)
     response = response_to(
-        cluster, request, InitProducerIdResponse, broker_id=coordinator_id(cluster, NAME, 1)
+        cluster,
+        request,
+        InitProducerIdResponse,
+        broker_id=coordinator_id(cluster, NAME, 1),
+        version=InitProducerIdRequest.unstable_version if is_two_phase else None,
     )
     if response.error_code:
         return response.error_code
@@ -192,6 +197,28 @@ def test_time_begins_with_the_first_partition_and_stops_with_the_end(cluster: Fa
     assert second == first._replace(epoch=1)
     cluster.advance(cluster.now_ms + 10 * TIMEOUT_MS)
     assert state(cluster) is TransactionState.COMPLETE_COMMIT
+
+
+def test_what_takes_part_in_a_two_phase_commit_has_no_time_out(tmp_path: Path) -> None:
+    settings = TransactionSettings(
+        unstable_api_versions_enable=True, transaction_two_phase_commit_enable=True
+    )
+    with restarted(tmp_path, settings) as cluster:
+        with_topic(cluster)
+        prepared = begin(cluster, is_two_phase=True)
+        assert isinstance(prepared, ProducerIdentity)
+        write(cluster, prepared)
+        cluster.advance(DAY_MS)
+        assert state(cluster) is TransactionState.ONGOING
+    with restarted(tmp_path, settings) as cluster:
+        cluster.advance(DAY_MS)
+        assert state(cluster) is TransactionState.ONGOING
+        assert end(cluster, prepared) == prepared._replace(epoch=1)
+        assert ends(cluster) == (2, 2)
+        timed = producer(cluster)
+        write(cluster, timed)
+        cluster.advance(cluster.now_ms + TIMEOUT_MS)
+        assert state(cluster) is TransactionState.COMPLETE_ABORT
 
 
 @pytest.mark.promise(
@@ -325,12 +352,42 @@ def test_transactions_go_on_after_a_restart(tmp_path: Path) -> None:
         assert not cluster.groups.offsets("g").is_unstable(PARTITION)
 
 
+@pytest.mark.promise(
+    "of a plain commit and a transaction's the later record wins, in fake logs as in Kafka's"
+)
+@pytest.mark.parametrize("is_last", [True, False])
+def test_a_plain_commit_and_one_of_a_transaction_keep_their_order_in_a_restart(
+    tmp_path: Path, *, is_last: bool
+) -> None:
+    plain = CommittedOffset(3)
+    with restarted(tmp_path) as cluster:
+        with_topic(cluster)
+        first = producer(cluster)
+        if not is_last:
+            cluster.groups.commit("g", PARTITION, plain, 0)
+        hold_offset(cluster, first)
+        if is_last:
+            cluster.groups.commit("g", PARTITION, plain, 0)
+    with restarted(tmp_path) as cluster:
+        assert cluster.group("g").offsets[PARTITION] == plain
+        assert cluster.groups.offsets("g").is_unstable(PARTITION)
+        second = end(cluster, first)
+        assert isinstance(second, ProducerIdentity)
+        expected = 3 if is_last else 5
+        assert cluster.group("g").offsets[PARTITION].offset == expected
+        hold_offset(cluster, second)
+        cluster.groups.remove_offset("g", PARTITION, 0)
+    with restarted(tmp_path) as cluster:
+        end(cluster, second)
+        assert cluster.groups.offsets("g").all() == {}
+
+
 @contextlib.contextmanager
-def restarted(folder: Path) -> Iterator[FakeCluster]:
+def restarted(folder: Path, settings: TransactionSettings | None = None) -> Iterator[FakeCluster]:
     """One broker with what is kept in a folder."""
     directory = DataDirectory(folder)
     try:
-        cluster = FakeCluster(1, storage=directory)
+        cluster = FakeCluster(1, storage=directory, transaction_settings=settings)
         directory.restore(cluster)
         yield cluster
     finally:
@@ -366,7 +423,7 @@ def test_the_last_epoch_of_an_id_is_followed_by_another_id(cluster: FakeCluster)
     rotated = begin(cluster)
     assert isinstance(rotated, ProducerIdentity)
     assert rotated.producer_id not in (last.producer_id, identity.producer_id)
-    assert rotated.epoch == 0
+    assert rotated.epoch == 1, "the fencing has begun the other id, this one its next epoch"
 
 
 def test_a_transactional_id_that_is_not_used_expires() -> None:

@@ -1,0 +1,1 @@
+"""``pykclient spark``: what exactly-once sinks of the Spark connector have open."""

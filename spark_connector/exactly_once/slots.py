@@ -1,0 +1,140 @@
+"""Slots: the transactional ids of a Python worker, and the producers that it keeps for them.
+
+An id serves one attempt of a task in each batch. It is used again for a later batch of the same
+turn, which shows that the batch before has ended: nobody waits for what the id has written then. So
+brokers, which remember ids for a week, have as many of a worker as it runs tasks of one batch.
+
+A producer whose transaction is prepared stays as it is, connections and all, until its id is used
+again. A worker that runs many tasks of a batch keeps the first few; for the others a producer is
+made each time, of the id that is kept.
+
+Owner: the worker process, which runs one task at a time. Those of another process, which a fork has
+copied, are never touched.
+"""
+
+from __future__ import annotations
+
+import os
+import uuid
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from pykclient import Producer
+from spark_connector.exactly_once.names import SlotName, slot_id
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from pykclient import PreparedTransaction
+
+SINKS_MAX: Final = 4
+"""Sinks whose slots a worker keeps. More belong to queries that have ended."""
+PRODUCERS_MAX: Final = 8
+"""Producers that a worker keeps for one sink; each has a thread and connections."""
+ABORT_S: Final = 2.0
+"""How long the producer of a task that failed may take to abort. What it leaves open the driver
+aborts, when it decides or when it begins anew."""
+
+
+class Attempt:
+    """The open transaction of one attempt, for the task to write and to prepare."""
+
+    def __init__(self, transactional_id: str, producer: Producer) -> None:
+        self.transactional_id = transactional_id
+        self.producer = producer
+        self.prepared: PreparedTransaction | None = None
+
+    def prepare(self) -> PreparedTransaction:
+        """Wait until all that was sent is written, and leave the transaction open for the driver.
+
+        Raises: what `Producer.prepare_transaction` raises.
+        """
+        self.prepared = self.producer.prepare_transaction()
+        assert self.prepared is not None, "a transaction is begun for rows"
+        return self.prepared
+
+
+class _Kept(NamedTuple):
+    batch: int
+    """The last one that it has served."""
+    producer: Producer | None
+
+
+class Slots:
+    """Those of one sink in one process; `settings` are the producer's."""
+
+    def __init__(self, sink_id: str, settings: Mapping[str, object]) -> None:
+        self._sink_id = sink_id
+        self._settings = settings
+        self._worker = uuid.uuid4().hex[:12]
+        self._made_count = 0
+        self._kept: dict[SlotName, _Kept] = {}
+
+    @contextmanager
+    def attempt(self, turn: int, batch: int) -> Iterator[Attempt]:
+        """The open transaction of one attempt of a batch; it is to be prepared at the end.
+
+        Where the block raises, or does not prepare it, it is aborted.
+        """
+        name, producer = self._take(turn, batch)
+        transactional_id = slot_id(self._sink_id, name)
+        try:
+            producer = producer or Producer(
+                {**self._settings, "transactional.id": transactional_id}
+            )
+            # Aborts what is open of it, which nobody will end: the module says why.
+            producer.init_transactions()
+            producer.begin_transaction()
+            attempt = Attempt(transactional_id, producer)
+            yield attempt
+        except BaseException:
+            self._kept[name] = _Kept(batch, None)
+            if producer is not None:
+                producer.close(timeout=ABORT_S)
+            raise
+        self._put_back(name, batch, attempt)
+
+    def close(self) -> None:
+        """Close the producers; what is prepared stays open."""
+        for kept in self._kept.values():
+            if kept.producer is not None:
+                kept.producer.close(timeout=0)
+        self._kept.clear()
+
+    def _take(self, turn: int, batch: int) -> tuple[SlotName, Producer | None]:
+        if any(name.turn != turn for name in self._kept):
+            # A driver has begun anew since.
+            self.close()
+        for name, kept in self._kept.items():
+            if kept.batch < batch:
+                del self._kept[name]
+                return name, kept.producer
+        self._made_count += 1
+        return SlotName(turn, self._worker, self._made_count), None
+
+    def _put_back(self, name: SlotName, batch: int, attempt: Attempt) -> None:
+        producer: Producer | None = attempt.producer
+        producer_count = sum(kept.producer is not None for kept in self._kept.values())
+        if attempt.prepared is None or producer_count >= PRODUCERS_MAX:
+            attempt.producer.close(timeout=ABORT_S)
+            producer = None
+        self._kept[name] = _Kept(batch, producer)
+
+
+_slots: dict[tuple[int, str, frozenset[tuple[str, object]]], Slots] = {}
+
+
+def slots_of(sink_id: str, settings: Mapping[str, object]) -> Slots:
+    """The slots that this process has for a sink."""
+    key = (os.getpid(), sink_id, frozenset(settings.items()))
+    found = _slots.pop(key, None) or Slots(sink_id, settings)
+    _slots[key] = found
+    for other in [other for other in _slots if other[0] == key[0]][:-SINKS_MAX]:
+        _slots.pop(other).close()
+    return found
+
+
+def close_slots() -> None:
+    """Close the producers that this process keeps."""
+    for key in [key for key in _slots if key[0] == os.getpid()]:
+        _slots.pop(key).close()
