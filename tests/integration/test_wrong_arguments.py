@@ -64,8 +64,8 @@ VALUES: list[object] = [
     PREPARED,
     [tuple(PREPARED)],
     *(
-        [PreparedTransaction._make([*PREPARED[:place], value, *PREPARED[place + 1 :]])]
-        for place in range(len(PREPARED))
+        [PREPARED._replace(**{name: cast("Any", value)})]
+        for name in PREPARED._fields
         for value in (None, "\udc00", SECRET, -1, 1.5, True, 10**30)
     ),
     [PREPARED, PREPARED._replace(producer_epoch=1)],

@@ -155,7 +155,9 @@ class SinkSimulation(SinkWorld):
             assert read == self.judge.rows(partition.partition), "the reader has read other rows"
 
     def _threads(self) -> list[ProcessThread]:
-        return [each.thread for each in (*self.drivers, *self.attempts, *self.operators)]
+        threads = [each.thread for each in self.drivers]
+        threads += [each.thread for each in self.attempts]
+        return threads + [each.thread for each in self.operators]
 
     def _row_count(self, batch: int) -> int:
         if batch not in self.row_counts:
@@ -417,7 +419,7 @@ class StoppingCluster(SinkCluster):
 
     def run(self, steps: Steps[_Returned]) -> _Returned:
         """Run steps to their end."""
-        is_abort = steps.__name__ == "abort"
+        is_abort = getattr(steps, "__name__", "") == "abort"
         return super().run(
             self.driver.world.defect.in_steps(steps, self.driver.stop, is_abort=is_abort)
         )

@@ -680,7 +680,7 @@ class Transactions:
 
     def _on_end(self, node_id: int, response: EndTxnResponse, now_ms: int) -> None:
         if response.error_code != 0:
-            error = error_for_code(response.error_code, self._about("EndTxn"))
+            error: KafkaError = error_for_code(response.error_code, self._about("EndTxn"))
             is_unknown_there = isinstance(error, InvalidTxnStateError) and not (
                 self._added or self._added_groups or self.is_v2
             )
