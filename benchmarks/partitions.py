@@ -15,31 +15,25 @@ from __future__ import annotations
 import sys
 from contextlib import ExitStack
 from functools import partial
-from pathlib import Path
 from typing import TYPE_CHECKING
-
-from rich.console import Console
-from rich.table import Table
 
 from measuring.benchmark import Benchmark, parser_of, run_benchmarks
 from measuring.client import PYKCLIENT
 from measuring.contest import in_turns
-from measuring.measurement import Measurement, grouped
+from measuring.measurement import Measurement
+from measuring.pair import CPU, add_option, checkouts, pair_of, print_ratios
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Iterator, Sequence
 
     from measuring.arena import Arena
     from measuring.benchmark import Settings
     from measuring.client import Client
-    from measuring.measurement import Series
 
 PARTITION_COUNTS = (1, 100, 1_000)
 BATCH_BYTES = 16_384
 WAYS = {"poll": "consume", "iteration": "iterate", "poll_arrow": "consume_arrow"}
 """How it is read -> the job that does so."""
-COST = "cpu_s_per_million"
-RATIO_HEADINGS = ("case", "before", "now", "now / before, medians", "now / before, smallest")
 
 
 def measure(
@@ -67,44 +61,19 @@ def measure(
                     )
 
 
-def ratio_rows(
-    measurements: Iterable[Measurement], before: Client, now: Client
-) -> Iterator[tuple[str, ...]]:
-    """For each case what a million records cost before and now, and the ratios."""
-    costs: dict[str, dict[str, Series]] = {}
-    for (_, case, client), figures in grouped(measurements).items():
-        costs.setdefault(case, {})[client] = figures[COST]
-    for case, of_clients in costs.items():
-        old, new = of_clients[before.name], of_clients[now.name]
-        yield (
-            case,
-            f"{old.median:.3f} ({old.range[0]:.3f})",
-            f"{new.median:.3f} ({new.range[0]:.3f})",
-            f"{new.median / old.median:.2f}x",
-            f"{new.range[0] / old.range[0]:.2f}x",
-        )
-
-
 def main(arguments: Sequence[str] | None = None) -> int:
     """Measure and print the tables."""
     parser = parser_of(__doc__)
-    parser.add_argument("--before", type=Path, help="the folder of another checkout")
+    add_option(parser)
     parser.add_argument("--counts", nargs="+", type=int, default=PARTITION_COUNTS)
     options = parser.parse_args(arguments)
-    clients = [PYKCLIENT]
-    if options.before is not None:
-        if not (options.before / "pykclient").is_dir():
-            parser.error(f"--before {options.before}: there is no folder pykclient in it")
-        clients.append(PYKCLIENT.of_checkout(options.before.resolve(), "before"))
+    clients = pair_of(PYKCLIENT, checkouts(parser, options))
     benchmark = Benchmark(
         BENCHMARK.name, BENCHMARK.text, partial(measure, clients=clients, counts=options.counts)
     )
     run = run_benchmarks([benchmark], options)
     if len(clients) > 1:
-        table = Table(*RATIO_HEADINGS, title="Client CPU s per million: medians (smallest)")
-        for row in ratio_rows(run.measurements, before=clients[1], now=clients[0]):
-            table.add_row(*row)
-        Console().print(table)
+        print_ratios(run.measurements, CPU)
     return 0
 
 

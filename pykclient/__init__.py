@@ -42,8 +42,8 @@ if TYPE_CHECKING:
         TransactionDescription,
         TransactionListing,
     )
+    from pykclient.config.client_properties import from_properties
     from pykclient.config.keywords import AdminSettings, ConsumerSettings, ProducerSettings
-    from pykclient.config.properties import from_properties
     from pykclient.consumer.consumer import Consumer
     from pykclient.consumer.group.assignors import (
         Assignment,
@@ -144,7 +144,7 @@ _HOME = {
         ".admin.transactions": "AbortTransactionSpec ProducerState TransactionDescription "
         "TransactionListing",
         ".config.keywords": "AdminSettings ConsumerSettings ProducerSettings",
-        ".config.properties": "from_properties",
+        ".config.client_properties": "from_properties",
         ".consumer.consumer": "Consumer",
         ".consumer.group.assignors": "Assignment Assignor GroupMember RebalanceProtocol TopicRacks",
         ".consumer.group.history": "Rebalance",

@@ -22,6 +22,7 @@ from pykclient.errors import (
     ProducerFencedError,
     RetriableError,
     TransactionAbortableError,
+    TransactionStateError,
     UsageError,
     WakeupError,
 )
@@ -117,6 +118,9 @@ class ExactlyOnce(Generic[K_co, V_co]):
                 longer than `transaction_timeout_ms`. Make a new producer, or stop.
             UsageError: the last batch was not used in a ``with`` block.
             KafkaError: what `Consumer.poll` and `Producer.init_transactions` raise.
+
+        The end of a block raises `TransactionStateError` where a call in it has ended the
+        transaction: the next batch begins with the same records.
         """
         while True:
             yield self._loop.next_batch()
@@ -246,6 +250,8 @@ class ExactlyOnceBatch(Generic[K_co, V_co]):
         self.records = records
         self._loop = loop
         self._producer = loop.producer
+        self._calls = loop.producer._transaction_calls  # noqa: SLF001 - a part of the package
+        self._begun_count = 0
         self._group_metadata = group_metadata
         """Of the generation in which the records were read: a later one must not commit them."""
 
@@ -259,6 +265,7 @@ class ExactlyOnceBatch(Generic[K_co, V_co]):
         if self.state is not BatchState.POLLED:
             raise UsageError("a batch is for one with block; take the next one of the loop")
         self._producer.begin_transaction()
+        self._begun_count = self._calls.begun_count
         self._to(BatchState.OPEN)
         return self.records
 
@@ -271,6 +278,7 @@ class ExactlyOnceBatch(Generic[K_co, V_co]):
         if error is not None:
             return self._recover(error)
         try:
+            self._check_own()
             offsets = self.records.next_offsets
             self._producer.send_offsets_to_transaction(offsets, self._group_metadata)
             self._to(BatchState.COMMITTING)
@@ -301,11 +309,38 @@ class ExactlyOnceBatch(Generic[K_co, V_co]):
             self._to(BatchState.FINISHED)
             self._loop.on_committed()
         if self.state is BatchState.ABORTING:
-            self._producer.abort_transaction()
+            self._abort()
             self._to(BatchState.REWINDING)
         if self.state is BatchState.REWINDING:
             self._loop.rewind(self.records)
             self._to(BatchState.FINISHED)
+
+    def _check_own(self) -> None:
+        """Make sure that the block's transaction is still open.
+
+        Raises:
+            TransactionStateError: a call in the block has ended it, or is about to.
+        """
+        if self._begun_count == self._calls.begun_count and not self._calls.is_ending:
+            return
+        raise TransactionStateError(
+            "the block of a batch has ended its transaction itself, by commit_transaction() or "
+            "abort_transaction(). The block's end commits, together with the offsets: leave these "
+            "calls out, and raise an exception where it is to abort. The offsets of this batch are "
+            "not committed and its records come again; what was committed in the block is there, "
+            "and will be doubled"
+        )
+
+    def _abort(self) -> None:
+        """Abort; see a call through by which the block has begun to end its transaction itself."""
+        try:
+            self._producer.abort_transaction()
+        except TransactionStateError as ended:
+            self._loop.log.warning("the block of a batch has ended its transaction: %s", ended)
+            try:
+                self._producer.commit_transaction()
+            except TransactionStateError:
+                return  # nothing is open, and nothing under way
 
     def _recover(self, failure: BaseException) -> bool:
         """Abort and rewind after what prevented a commit; one whose end is not known goes on.

@@ -1,8 +1,9 @@
 """What clients measure of themselves, and how its metrics are named; `docs/metrics.md` has all.
 
 A `Recent` has some windows of time, two of 30 seconds unless the user says otherwise: the running
-one and those before it. A measurement costs a comparison and three additions, for a request or a
-poll, never for a record. Names of metrics are Java's where Java has them.
+one and those before it. A measurement costs two comparisons and two additions, for a request, a
+batch or a poll, never for a record. What is measured by parts is put `Together` when somebody reads
+it, not measured once more for the whole. Names of metrics are Java's where Java has them.
 
 Owner: the thread that measures; others may read, and see a measurement more or less.
 Source: Java classes ``SampledStat``, ``Avg``, ``Max``, ``Rate``, ``FetchMetricsRegistry``,
@@ -16,7 +17,7 @@ from collections import deque
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
 
 class Windows(NamedTuple):
@@ -31,12 +32,14 @@ WINDOWS: Final = Windows(2, 30_000)
 
 
 class _Window:
-    """What was measured from one moment on."""
+    """What was measured from one moment on, and what had been before it."""
 
-    __slots__ = ("count", "maximum", "started_ms", "total")
+    __slots__ = ("before_count", "before_total", "count", "maximum", "started_ms", "total")
 
-    def __init__(self, started_ms: int) -> None:
+    def __init__(self, started_ms: int, before_count: int, before_total: float) -> None:
         self.started_ms = started_ms
+        self.before_count = before_count
+        self.before_total = before_total
         self.count = 0
         self.total = 0.0
         self.maximum = 0.0
@@ -45,40 +48,64 @@ class _Window:
 class Recent:
     """One thing that is measured again and again. Values are not negative."""
 
-    __slots__ = ("_count_max", "_measured", "_window_ms")
+    __slots__ = ("_count_max", "_measured", "_running", "_until_ms", "_window_ms")
 
     def __init__(self, windows: Windows = WINDOWS) -> None:
         self._count_max, self._window_ms = windows
+        self._running = _Window(0, 0, 0.0)
+        self._until_ms = 0
+        """When the running window ends; it begins with the first measurement after."""
         self._measured: deque[_Window] = deque()
-        """The running window is the last one."""
+        """The running window is the last one; none before the first measurement."""
 
     def add(self, value: float, now_ms: int) -> None:
-        measured = self._measured
-        if not measured or now_ms - measured[-1].started_ms >= self._window_ms:
-            measured.append(_Window(now_ms))
-            if len(measured) > self._count_max:
-                measured.popleft()
-        window = measured[-1]
+        if now_ms >= self._until_ms:
+            self._begin_window(now_ms)
+        window = self._running
         window.count += 1
         window.total += value
         if value > window.maximum:
             window.maximum = value
 
-    def average(self, now_ms: int) -> float | None:
+    @property
+    def count(self) -> int:
+        """How many measurements there were in all."""
+        window = self._running
+        return window.before_count + window.count
+
+    @property
+    def total(self) -> float:
+        """Their sum."""
+        window = self._running
+        return window.before_total + window.total
+
+    def lately(self, now_ms: int) -> tuple[int, float]:
+        """Return how many measurements there were, and their sum."""
         windows = self._windows(now_ms)
-        count = sum(window.count for window in windows)
-        return sum(window.total for window in windows) / count if count else None
+        return sum(window.count for window in windows), sum(window.total for window in windows)
+
+    def average(self, now_ms: int) -> float | None:
+        count, total = self.lately(now_ms)
+        return total / count if count else None
 
     def maximum(self, now_ms: int) -> float | None:
         return max((window.maximum for window in self._windows(now_ms)), default=None)
 
     def rate(self, now_ms: int) -> float:
         """Return the sum by second."""
-        return self._by_second(now_ms, sum(window.total for window in self._windows(now_ms)))
+        return self._by_second(now_ms, self.lately(now_ms)[1])
 
     def frequency(self, now_ms: int) -> float:
         """Return how many measurements there were by second."""
-        return self._by_second(now_ms, sum(window.count for window in self._windows(now_ms)))
+        return self._by_second(now_ms, self.lately(now_ms)[0])
+
+    def _begin_window(self, now_ms: int) -> None:
+        window = _Window(now_ms, self.count, self.total)
+        self._measured.append(window)
+        if len(self._measured) > self._count_max:
+            self._measured.popleft()
+        self._running = window
+        self._until_ms = now_ms + self._window_ms
 
     def _by_second(self, now_ms: int, total: float) -> float:
         windows = self._windows(now_ms)
@@ -92,20 +119,36 @@ class Recent:
         return [window for window in tuple(self._measured) if window.started_ms >= oldest_ms]
 
 
-class Counted(Recent):
-    """What is measured again and again, and how often and how much of it there was in all."""
+class Together:
+    """What is measured by parts (brokers, topics), reported as of the whole."""
 
-    __slots__ = ("count", "total")
+    __slots__ = ("_parts",)
 
-    def __init__(self, windows: Windows = WINDOWS) -> None:
-        super().__init__(windows)
-        self.count = 0
-        self.total = 0.0
+    def __init__(self, parts: Sequence[Recent]) -> None:
+        self._parts = parts
 
-    def add(self, value: float, now_ms: int) -> None:
-        self.count += 1
-        self.total += value
-        super().add(value, now_ms)
+    @property
+    def count(self) -> int:
+        return sum(part.count for part in self._parts)
+
+    @property
+    def total(self) -> float:
+        return sum(part.total for part in self._parts)
+
+    def average(self, now_ms: int) -> float | None:
+        found = [part.lately(now_ms) for part in self._parts]
+        count = sum(count for count, _ in found)
+        return sum(total for _, total in found) / count if count else None
+
+    def maximum(self, now_ms: int) -> float | None:
+        found = [part.maximum(now_ms) for part in self._parts]
+        return max((maximum for maximum in found if maximum is not None), default=None)
+
+    def rate(self, now_ms: int) -> float:
+        return sum(part.rate(now_ms) for part in self._parts)
+
+    def frequency(self, now_ms: int) -> float:
+        return sum(part.frequency(now_ms) for part in self._parts)
 
 
 PRODUCER: Final = "producer-metrics"

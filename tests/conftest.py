@@ -33,6 +33,11 @@ KAFKA_FIXTURES = frozenset({"kafka_cluster_factory", "each_kafka_cluster", "any_
 SPARK = "tests/spark/"
 SPARK_CLUSTER = "the Spark cluster"
 ON_SPARK_CLUSTER = ("tests/chaos/spark/", "tests/testing/test_spark_cluster.py")
+THREE_BROKERS = "three brokers"
+ON_THREE_BROKERS = tuple(
+    f"tests/integration/{name}.py"
+    for name in ("test_broker_failures", "test_fetches", "test_still_topics", "test_three_brokers")
+)
 OLD_KAFKA = f"Kafka {KAFKA_VERSIONS[-1]}"
 LONGEST_FIRST = ({"spark", "slow"}, {"kafka"})
 
@@ -58,7 +63,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> Iterator[None]:
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> LoadFileScheduling | None:
-    """Keep files that share Spark's session, its cluster, or old brokers in one process each."""
+    """Keep files that share Spark's session, its cluster, or brokers of their own in one process
+    each."""
     if config.getvalue("dist") != "loadfile":
         return None
     from xdist.scheduler import LoadFileScheduling
@@ -69,6 +75,8 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> LoadFil
                 return SPARK
             if nodeid.startswith(ON_SPARK_CLUSTER):
                 return SPARK_CLUSTER
+            if nodeid.startswith(ON_THREE_BROKERS):
+                return THREE_BROKERS
             file = str(super()._split_scope(nodeid))
             return OLD_KAFKA if file in self.files_with_old_kafka else file
 

@@ -17,7 +17,8 @@ from hypothesis import strategies as st
 
 import pykclient
 from pykclient.admin.config import AdminConfig
-from pykclient.config.properties import from_properties, read_properties
+from pykclient.config.client_properties import from_properties
+from pykclient.config.properties import read_properties
 from pykclient.config.setting import REQUIRED
 from pykclient.config.unknown_keys import UNSUPPORTED
 from pykclient.consumer.config import ConsumerConfig

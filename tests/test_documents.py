@@ -60,6 +60,7 @@ FOREIGN = frozenset(
         *("read_committed", "read_uncommitted", "ConsumerPerformance", "EndToEndLatency"),
         *("DumpLogSegments", r"\n \t \r \0 \\ \xNN"),
         *("unclean.leader.election.enable", "kafka.transactional.id"),
+        "transactional.id.expiration.ms",
         # Other packages, and our extra for developers.
         *("python3", "pytest", "dev", "pa.array", "pa.scalar", "apache/kafka"),
         "jq -c '{value: tojson}'",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from pykclient.metrics import WINDOWS, Counted, Recent, Windows
+from pykclient.metrics import WINDOWS, Recent, Together, Windows
 
 START_MS = 1_000_000
 WINDOW_MS = WINDOWS.window_ms
@@ -69,7 +69,7 @@ def test_windows_without_length_have_this_moment() -> None:
 
 
 def test_what_is_counted_has_totals_of_all_time_and_rates_of_lately() -> None:
-    counted = Counted()
+    counted = Recent()
     for _ in range(3):
         counted.add(50, START_MS)
     assert counted.frequency(START_MS) == 3 * 1_000 / WINDOW_MS
@@ -78,3 +78,44 @@ def test_what_is_counted_has_totals_of_all_time_and_rates_of_lately() -> None:
     assert (counted.count, counted.total) == (4, 159)
     assert counted.frequency(later_ms) == 1_000 / WINDOW_MS
     assert counted.rate(later_ms) == 9 * 1_000 / WINDOW_MS
+
+
+def test_totals_outlive_the_windows_that_are_forgotten() -> None:
+    recent = Recent(Windows(2, 100))
+    for number in range(5):
+        recent.add(number, START_MS + 100 * number)
+    now_ms = START_MS + 1_000
+    assert (recent.count, recent.total) == (5, 10)
+    assert recent.lately(now_ms) == (0, 0)
+
+
+def test_what_is_measured_by_parts_is_the_whole_together() -> None:
+    parts = [Recent(), Recent(), Recent()]
+    parts[0].add(2, START_MS)
+    parts[0].add(4, START_MS)
+    parts[1].add(9, START_MS + 10)
+    whole = Together(parts)
+    now_ms = START_MS + 20
+    assert (whole.count, whole.total) == (3, 15)
+    assert (whole.average(now_ms), whole.maximum(now_ms)) == (5, 9)
+    assert whole.rate(now_ms) == 15 * 1_000 / WINDOW_MS
+    assert whole.frequency(now_ms) == 3 * 1_000 / WINDOW_MS
+
+
+def test_parts_whose_windows_begin_at_different_times_add_their_rates() -> None:
+    """The age of the oldest window of all would make the others seem slower."""
+    early, late = Recent(), Recent()
+    for number in range(2_000):
+        now_ms = START_MS + number * 100
+        early.add(5, now_ms)
+        if number >= 200:
+            late.add(5, now_ms)
+    assert Together([early, late]).rate(now_ms) == pytest.approx(100, rel=0.01)
+    assert Together([early, late]).frequency(now_ms) == pytest.approx(20, rel=0.01)
+
+
+def test_without_parts_nothing_is_known_of_the_whole() -> None:
+    nothing = Together([])
+    assert (nothing.count, nothing.total) == (0, 0)
+    assert (nothing.average(START_MS), nothing.maximum(START_MS)) == (None, None)
+    assert (nothing.rate(START_MS), nothing.frequency(START_MS)) == (0, 0)

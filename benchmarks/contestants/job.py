@@ -12,6 +12,8 @@ Owner: the one thread of the process that does the job.
 
 from __future__ import annotations
 
+import ctypes
+import os
 import time
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -36,6 +38,8 @@ SILENCE_S_MAX = 30.0
 SESSION_TIMEOUT_MS = 3_000
 HEARTBEAT_INTERVAL_MS = 500
 KEY_COUNT = 10_000
+COUNTER_VARIABLE = "PYKCLIENT_BENCHMARKS_COUNTER"
+"""Of the environment: the library of `InstructionCounter`."""
 
 Figures = dict[str, float]
 """What was measured, by name with its unit: ``records_per_second``, ``ack_p99_ms`` ..."""
@@ -55,6 +59,8 @@ class Job:
     """Whether records are spread over the partitions by 10,000 different keys of 8 bytes."""
     ca_location: str | None = None
     """The file of the authority that TLS trusts, in PEM; None means a connection in plain text."""
+    linger_ms: int = LINGER_MS
+    """Longer where a client runs at a fraction of its speed, for its batches to fill as well."""
 
     def keys(self) -> Iterator[bytes | None]:
         """The keys of the records one after the other, without end."""
@@ -89,12 +95,36 @@ class Job:
             raise RuntimeError(f"{self.topic}: {read_bytes} bytes of values, not {expected_bytes}")
 
 
+class InstructionCounter:
+    """Has valgrind count the process's instructions, where it runs under it; else does nothing.
+
+    The environment names a library with two functions (`measuring/instructions.py` makes it).
+    """
+
+    def __init__(self) -> None:
+        path = os.environ.get(COUNTER_VARIABLE)
+        self._library = None if path is None else ctypes.CDLL(path)
+
+    def begin(self) -> None:
+        """Count from here on."""
+        if self._library is not None:
+            self._library.counting_begins()
+
+    def end(self) -> None:
+        """Count no more."""
+        if self._library is not None:
+            self._library.counting_ends()
+
+
 @contextmanager
 def measured(job: Job) -> Iterator[Figures]:
     """Measure what happens inside; the figures are there when it has ended."""
     figures: Figures = {}
+    counter = InstructionCounter()
     cpu_start_s, start_s = time.process_time(), time.perf_counter()
+    counter.begin()
     yield figures
+    counter.end()
     seconds = time.perf_counter() - start_s
     cpu_s = time.process_time() - cpu_start_s
     figures["records_per_second"] = job.record_count / seconds

@@ -15,7 +15,6 @@ from contestants.job import (
     BULK_COUNT,
     CHUNK_COUNT,
     HEARTBEAT_INTERVAL_MS,
-    LINGER_MS,
     OPEN_DELIVERIES_MAX,
     POLL_RECORDS_MAX,
     SESSION_TIMEOUT_MS,
@@ -59,6 +58,17 @@ def produce(job: Job) -> Figures:
                     _check(chunks.popleft())
             for chunk in chunks:
                 _check(chunk)
+    return figures
+
+
+def one_by_one(job: Job) -> Figures:
+    """Send each record by itself and wait for its acknowledgement before the next."""
+    value = bytes(job.value_bytes)
+    with _producer(job, linger_ms=0) as producer:
+        producer.send(job.topic, value).result()
+        with measured(job) as figures:
+            for _ in range(job.record_count - 1):
+                producer.send(job.topic, value).result()
     return figures
 
 
@@ -230,14 +240,16 @@ def consume_memory(job: Job) -> Figures:
 
 
 def _producer(
-    job: Job, linger_ms: int = LINGER_MS, transactional_id: str | None = None
+    job: Job, linger_ms: int | None = None, transactional_id: str | None = None
 ) -> Producer:
+    settings = _security(job)
+    if transactional_id is not None:  # a checkout of before may not know the setting
+        settings["transactional_id"] = transactional_id
     return Producer(
-        _security(job),
-        transactional_id=transactional_id,
+        settings,
         bootstrap_servers=job.bootstrap_servers,
         batch_size=job.batch_bytes,
-        linger_ms=linger_ms,
+        linger_ms=job.linger_ms if linger_ms is None else linger_ms,
         send_buffer_bytes=-1,
         receive_buffer_bytes=-1,
     )

@@ -13,7 +13,8 @@ import os
 import subprocess
 import sys
 from contextlib import contextmanager
-from dataclasses import asdict
+from dataclasses import asdict, replace
+from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
 
     from contestants.job import Figures
     from measuring.client import Client
+    from measuring.instructions import Instructions
 
 FOLDER = Path(__file__).parents[1]
 VALUE_BYTES = 100
@@ -34,7 +36,10 @@ BATCH_BYTES = 1_000_000
 LATENCY_RECORDS_MIN = 20
 # Files of deleted topics go at once: a run leaves gigabytes behind otherwise.
 TOPIC_CONFIG = {"file.delete.delay.ms": 1_000}
+TOPIC_NUMBERS = count(1)
 JOB_TIMEOUT_S = 1800.0
+COUNTED_LINGER_MS = 5_000
+"""Under valgrind a client is slower by a factor of 50, and its batches are to fill all the same."""
 
 
 class ContestantFailedError(RuntimeError):
@@ -44,22 +49,27 @@ class ContestantFailedError(RuntimeError):
 class Arena:
     """Where clients take turns; `bootstrap_servers` names a cluster that has no other use.
 
-    With `tls_servers` and `ca_location` clients connect with TLS, to another listener of it.
+    With `tls_servers` and `ca_location` clients connect with TLS, to another listener of it. With
+    `instructions` their instructions are counted, and nothing else is measured.
     """
 
     def __init__(
-        self, bootstrap_servers: str, *, tls_servers: str = "", ca_location: str | None = None
+        self,
+        bootstrap_servers: str,
+        *,
+        tls_servers: str = "",
+        ca_location: str | None = None,
+        instructions: Instructions | None = None,
     ) -> None:
         self.bootstrap_servers = bootstrap_servers
         self.client_servers = tls_servers or bootstrap_servers
         self.ca_location = ca_location
-        self._topic_count = 0
+        self.instructions = instructions
 
     @contextmanager
     def topic(self, partition_count: int = PARTITION_COUNT) -> Iterator[str]:
         """A new topic, which is deleted afterwards."""
-        self._topic_count += 1
-        name = f"bench-{os.getpid()}-{self._topic_count}"
+        name = f"bench-{os.getpid()}-{next(TOPIC_NUMBERS)}"
         topic = NewTopic(
             name, num_partitions=partition_count, replication_factor=1, config=TOPIC_CONFIG
         )
@@ -143,10 +153,15 @@ class Arena:
         """
         command = [sys.executable, "-P", "-m", "contestants", client.module, action]
         import_path = os.pathsep.join(map(str, (FOLDER, client.checkout)))
+        added = {**client.environment, "PYTHONPATH": import_path}
+        if self.instructions is not None:
+            command = [*self.instructions.command, *command]
+            added.update(self.instructions.environment)
+            job = replace(job, linger_ms=COUNTED_LINGER_MS)
         try:
             ended = subprocess.run(
                 [*command, json.dumps(asdict(job))],
-                env={**os.environ, **client.environment, "PYTHONPATH": import_path},
+                env={**os.environ, **added},
                 stdin=subprocess.DEVNULL,
                 capture_output=True,
                 text=True,
@@ -157,6 +172,9 @@ class Arena:
             raise ContestantFailedError(f"{client.name}, {action}: {error}") from error
         if ended.returncode != 0:
             raise ContestantFailedError(f"{client.name}, {action}:\n{ended.stdout}{ended.stderr}")
+        if self.instructions is not None:
+            instructions = self.instructions.counted(ended.stderr)
+            return {"instructions_per_record": instructions / job.record_count}
         figures: Figures = json.loads(ended.stdout)
         return figures
 

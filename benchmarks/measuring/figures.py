@@ -25,6 +25,7 @@ class Figure(NamedTuple):
 FIGURES = {
     "records_per_second": Figure("records/s", ",.0f"),
     "cpu_s_per_million": Figure("client CPU s per million", ".3f"),
+    "instructions_per_record": Figure("instructions a record", ",.0f"),
     "ack_p50_ms": Figure("acknowledged, p50, ms", ".2f"),
     "ack_p99_ms": Figure("acknowledged, p99, ms", ".2f"),
     "received_p50_ms": Figure("received, p50, ms", ".2f"),

@@ -132,6 +132,12 @@ OBSTACLES = (
         "only say that it wants more is left out (10 us of a round trip).",
     ),
     Obstacle(
+        "transactions,",
+        "the cause is not known. The end of each transaction is a request to its coordinator and "
+        "back, and the broker writes it to disk; until then the next one cannot begin, with either "
+        "client.",
+    ),
+    Obstacle(
         "tls,",
         "the broker encrypts and decrypts each byte in Java, on the cores that it shares with the "
         "client: it is the limit for both clients, and what is left between them shrinks.",

@@ -223,6 +223,7 @@ TARGETS: tuple[Target, ...] = (
     LimitTarget(("import", "the package"), "optional_modules", 0),
     RatioTarget(("tls", "produce"), RATE, AT_LEAST, 1.2, CONFLUENT),
     RatioTarget(("tls", "consume"), RATE, AT_LEAST, 2, CONFLUENT),
+    RatioTarget(("transactions", "of 1,000 records"), RATE, AT_LEAST, 2, CONFLUENT),
     *(
         RatioTarget(("tls", "one record, linger 0"), figure, AT_MOST, 1.2, "pykclient, plain")
         for figure in ("ack_p50_ms", "received_p50_ms")

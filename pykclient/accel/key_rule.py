@@ -31,6 +31,8 @@ EMPTY_IS_SPREAD: Final = 8
 ROUND_ROBIN: Final = 16
 RANDOM: Final = 32
 EACH_RECORD: Final = ROUND_ROBIN | RANDOM
+NULL_IS_PLACED: Final = NULL_IS_HASHED | EACH_RECORD
+"""Without one of these a record without a key goes to the sticky partition."""
 
 
 def is_hashed(rule: int, key: bytes | None) -> bool:

@@ -89,6 +89,9 @@ class AdminHandler(ABC, Generic[KeyT, ValueT]):
     group: str | None = None
     final_errors: ClassVar[tuple[type[BrokerError], ...]] = ()
     """Errors that end a key here, though elsewhere another attempt may cure them."""
+    stale_errors: ClassVar[tuple[type[BrokerError], ...]] = ()
+    """Errors that a coordinator may have from what it knew before it was replaced, while it hung.
+    They end a key when the coordinator that another broker names has them, too."""
     max_version: ClassVar[int | None] = None
     keys_per_request_max: ClassVar[int | None] = None
     """How many keys a request has room for; None means all of them."""
@@ -124,6 +127,10 @@ class _Progress:
     attempt: Attempt
     state: KeyState = KeyState.LOOKING_UP
     has_lost_response: bool = False
+    node_id: int | None = None
+    """The broker that the last request went to."""
+    is_doubted: bool = False
+    """Whether a coordinator has responded with one of the handler's `stale_errors`."""
 
 
 class AdminCall(Generic[KeyT, ValueT]):
@@ -212,12 +219,14 @@ class AdminCall(Generic[KeyT, ValueT]):
             yield keys[start : start + most]
 
     def _find_coordinator(self, group: str, keys: Sequence[KeyT]) -> Request:
+        of_keys = (self._progress[key] for key in keys)
         return Request(
             coordinator_request(group, self._handler.coordinator_type),
             ANY_NODE,
             on_response=partial(self._on_coordinator, group, keys),
             on_failure=partial(self._on_error, keys),
             max_version=ONE_KEY_MAX_VERSION,
+            avoided_id=next((each.node_id for each in of_keys if each.is_doubted), None),
         )
 
     def _on_coordinator(
@@ -234,6 +243,7 @@ class AdminCall(Generic[KeyT, ValueT]):
     def _request(self, node_id: int | None, keys: Sequence[KeyT], now_ms: int) -> Request:
         for key in keys:
             _to(self._progress[key], KeyState.IN_FLIGHT)
+            self._progress[key].node_id = node_id
         # The broker must have responded before either of us gives up.
         left_ms = max(0, self._deadline_ms - now_ms)
         timeout_ms = min(left_ms, self._config.request_timeout_ms)
@@ -278,6 +288,9 @@ class AdminCall(Generic[KeyT, ValueT]):
             return
         error = self.last_error = result
         is_final = not error.retriable or isinstance(error, self._handler.final_errors)
+        if isinstance(error, self._handler.stale_errors) and not progress.is_doubted:
+            is_final = False
+            progress.is_doubted = True
         if is_final or progress.attempt.failure_count >= self._config.retries:
             if progress.has_lost_response and isinstance(error, BrokerError):
                 error.add_note(

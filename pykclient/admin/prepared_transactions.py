@@ -70,6 +70,12 @@ class EndTransactions(AdminHandler[str, str]):
     receiver = Receiver.COORDINATOR
     coordinator_type = CoordinatorType.TRANSACTION
     keys_per_request_max = 1
+    stale_errors = (
+        InvalidProducerEpochError,
+        InvalidProducerIdMappingError,
+        InvalidTxnStateError,
+        ProducerFencedError,
+    )
 
     def __init__(self, prepared: Mapping[str, PreparedTransaction], *, is_commit: bool) -> None:
         self._prepared = prepared

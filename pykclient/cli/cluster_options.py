@@ -13,7 +13,7 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Literal
 
-from pykclient.config.properties import config_class, from_properties
+from pykclient.config.client_properties import config_class, from_properties
 from pykclient.errors import ConfigError
 
 if TYPE_CHECKING:

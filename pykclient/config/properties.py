@@ -1,4 +1,4 @@
-"""Java's properties files: `read_properties` reads one, `from_properties` what is one client's.
+"""Java's properties files, read as Java reads them.
 
 Owner: no state.
 Source: ``java.util.Properties``.
@@ -6,92 +6,16 @@ Source: ``java.util.Properties``.
 
 from __future__ import annotations
 
-import logging
-import os
-from importlib import import_module
-from typing import TYPE_CHECKING, Final, Literal
+from typing import TYPE_CHECKING
 
 from pykclient.config.setting import shown
-from pykclient.config.unknown_keys import EVERY_CLIENT, clients_with, underscored
 from pykclient.errors.base import ConfigError
 
 if TYPE_CHECKING:
+    import os
     from collections.abc import Iterator
 
-    from pykclient.config.client import ClientConfig
-
 _HEX_DIGITS = frozenset("0123456789abcdefABCDEF")
-
-FOREIGN_PREFIXES: Final = ("schema.registry.", "basic.auth.", "bearer.auth.")
-"""Keys of Confluent's serializers, which its console puts into the same file."""
-
-log = logging.getLogger("pykclient.config")
-
-
-class Properties(dict[str, str]):
-    """Settings as they stand in a file, in its order; the `repr` hides secrets."""
-
-    def __repr__(self) -> str:
-        entries = (f"{key!r}: {shown(key, value)}" for key, value in self.items())
-        return f"{{{', '.join(entries)}}}"
-
-
-def from_properties(
-    path: str | os.PathLike[str], client: Literal["admin", "consumer", "producer"]
-) -> dict[str, str]:
-    """The settings of one client in a Java properties file, which several may have in common.
-
-    Left out are the settings that only other clients have, and those of Confluent's Schema
-    Registry; their names are logged on INFO. Names that no client has stay in, so that the client
-    refuses a misspelled one: `Consumer(from_properties("client.properties", client="consumer"))`.
-    The keys stay as they are spelled, and the values are text, whose secrets the `repr` hides.
-
-    Raises: `ConfigError` when the file cannot be read, a \\u escape in it is malformed, or there is
-    no such client.
-    """
-    config = config_class(client)
-    properties, left_out = Properties(), []
-    for key, value in read_properties(as_path(path)).items():
-        if config.setting_of(key) is None and _is_for_others(key, client):
-            left_out.append(key)
-        else:
-            properties[key] = value
-    if left_out:
-        log.info("%s: not for the %s, left out: %s", path, client, ", ".join(left_out))
-    return properties
-
-
-def config_class(client: str) -> type[ClientConfig]:
-    """Return the config class of a client, which is loaded when it is needed.
-
-    Raises:
-        ConfigError: there is no such client.
-    """
-    if client not in EVERY_CLIENT:
-        raise ConfigError(f"client={client!r} is none; give one of {', '.join(EVERY_CLIENT)}.")
-    found: type[ClientConfig] = getattr(
-        import_module(f"pykclient.{client}.config"), f"{client.title()}Config"
-    )
-    return found
-
-
-def as_path(path: str | os.PathLike[str]) -> os.PathLike[str]:
-    """Return a path object. Raises `ConfigError`: it is no path."""
-    from pathlib import Path  # where no file is read, it need not be loaded
-
-    if not isinstance(path, (str, os.PathLike)):
-        raise ConfigError(f"path is {shown('', path)}; give the path of a properties file.")
-    return Path(path)
-
-
-def _is_for_others(key: str, client: str) -> bool:
-    if key.replace("_", ".").startswith(FOREIGN_PREFIXES):
-        return True
-    name = underscored(key)
-    owners = clients_with(name) or tuple(
-        each for each in EVERY_CLIENT if config_class(each).setting_of(key) is not None
-    )
-    return bool(owners) and client not in owners
 
 
 def read_properties(source: str | os.PathLike[str]) -> dict[str, str]:

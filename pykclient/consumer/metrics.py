@@ -32,8 +32,7 @@ class ConsumerMetrics:
     ) -> None:
         self._subscription = subscription
         self._isolation_level = isolation_level
-        self._fetch_count = self._record_count = self._byte_count = self._skipped_count = 0
-        self._fetches = Recent(windows)
+        self._skipped_count = 0
         self._latency_ms = Recent(windows)
         self._fetched_bytes = Recent(windows)
         self._records = Recent(windows)
@@ -45,8 +44,6 @@ class ConsumerMetrics:
 
     def on_fetched(self, size_bytes: int, latency_ms: int, now_ms: int) -> None:
         """Count a Fetch response of so many bytes."""
-        self._fetch_count += 1
-        self._fetches.add(1, now_ms)
         self._latency_ms.add(latency_ms, now_ms)
         self._fetched_bytes.add(size_bytes, now_ms)
 
@@ -59,8 +56,6 @@ class ConsumerMetrics:
     def on_consumed(self, spans: Sequence[RecordSpan], now_ms: int) -> None:
         record_count = sum([len(span.columns) for span in spans])
         byte_count = sum([span.columns.size_bytes for span in spans])
-        self._record_count += record_count
-        self._byte_count += byte_count
         self._records.add(record_count, now_ms)
         self._bytes.add(byte_count, now_ms)
 
@@ -74,15 +69,15 @@ class ConsumerMetrics:
         """Return what is known now; a metric of which nothing is known is left out."""
         assigned = tuple(self._subscription)
         measured: dict[tuple[str, str], float | None] = {
-            (FETCHING, "fetch-total"): self._fetch_count,
-            (FETCHING, "fetch-rate"): self._fetches.rate(now_ms),
+            (FETCHING, "fetch-total"): self._latency_ms.count,
+            (FETCHING, "fetch-rate"): self._latency_ms.frequency(now_ms),
             (FETCHING, "fetch-latency-avg"): self._latency_ms.average(now_ms),
             (FETCHING, "fetch-latency-max"): self._latency_ms.maximum(now_ms),
             (FETCHING, "fetch-size-avg"): self._fetched_bytes.average(now_ms),
             (FETCHING, "fetch-size-max"): self._fetched_bytes.maximum(now_ms),
-            (FETCHING, "records-consumed-total"): self._record_count,
+            (FETCHING, "records-consumed-total"): self._records.total,
             (FETCHING, "records-consumed-rate"): self._records.rate(now_ms),
-            (FETCHING, "bytes-consumed-total"): self._byte_count,
+            (FETCHING, "bytes-consumed-total"): self._bytes.total,
             (FETCHING, "bytes-consumed-rate"): self._bytes.rate(now_ms),
             (FETCHING, "records-per-poll-avg"): self._records.average(now_ms),
             (FETCHING, "records-skipped-total"): self._skipped_count,

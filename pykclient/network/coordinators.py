@@ -111,6 +111,8 @@ class CoordinatorLookup:
         """Whether the last line of the log about it says that it is gone."""
         self.suspect_at_ms = 0
         """When it may be suspect; not before, though it does not respond."""
+        self.doubted_id: int | None = None
+        """The broker that is in doubt, until it is known which one another broker names."""
 
     def node(self) -> CoordinatorNode | None:
         """Return the coordinator; if it is not known, have it looked up and return None.
@@ -155,9 +157,26 @@ class CoordinatorLookup:
         """
         return node_id != self.node_id()
 
+    def has_moved(self, node_id: int, error: KafkaError, reason: str | None = None) -> bool:
+        """Return whether a broker responds that it is no coordinator any more, and forget it then.
+
+        What was sent is neither done nor refused: it goes to the next one. `reason` is for the log
+        in the place of `error`.
+        """
+        has_moved = isinstance(error, MOVED_ERRORS)
+        if has_moved:
+            self.mark_unknown(node_id, reason or error)
+        return has_moved
+
     def mark_unknown(self, node_id: int, reason: object) -> None:
         """Forget a coordinator that is none, or gone; another one that was found stays known."""
         if self.known_node is not None and self.known_node.id == node_id:
+            self._forget(reason)
+
+    def doubt(self, node_id: int, reason: object) -> None:
+        """Have another broker named by one that is not this one, if it is the one that is known."""
+        if self.known_node is not None and self.known_node.id == node_id:
+            self.doubted_id = self.known_node.broker_id
             self._forget(reason)
 
     def to(self, state: CoordinatorState) -> None:
@@ -256,6 +275,7 @@ class Coordinators:
     def _request(self, lookups: list[CoordinatorLookup]) -> Request:
         key_type = lookups[0].key_type
         keys = [lookup.key for lookup in lookups]
+        doubted = (each.doubted_id for each in lookups if each.doubted_id is not None)
         for lookup in lookups:
             is_known = lookup.state is CoordinatorState.KNOWN
             lookup.to(CoordinatorState.SUSPECT if is_known else CoordinatorState.LOOKING_UP)
@@ -267,6 +287,7 @@ class Coordinators:
             check=partial(_check, keys),
             build=partial(_build, key_type, keys),
             is_movable=True,
+            avoided_id=next(doubted, None),
         )
 
     # Responses.
@@ -300,6 +321,7 @@ class Coordinators:
             node,
         )
         lookup.is_loss_logged = False
+        lookup.doubted_id = None
         lookup.known_node = lookup.found_node = node
         lookup.attempt.succeeded()
         # One that turns out to be wrong at once is not looked up at full speed.

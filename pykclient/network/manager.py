@@ -42,7 +42,8 @@ class Request:
     was chosen, where versions have the same in different fields; `message` then only names the API.
     What it raises (`UnsupportedVersionError`) goes to `on_failure`. A request that `is_movable` is
     sent to another node when the first one is suspect, so both may handle it. `held_ms` is for how
-    long the request has the node hold the response back.
+    long the request has the node hold the response back. Broker `avoided_id` gets what is for any
+    node only while no other one can.
     """
 
     message: RequestMessage
@@ -56,6 +57,7 @@ class Request:
     build: Callable[[int], RequestMessage] | None = None
     is_movable: bool = False
     held_ms: int = 0
+    avoided_id: int | None = None
     deadline_ms: int = field(default=NEVER_MS, init=False)
 
 

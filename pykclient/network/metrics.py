@@ -9,41 +9,27 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from pykclient.metrics import WINDOWS, Counted, Recent, named
+from pykclient.metrics import WINDOWS, Recent, Together, named
 from pykclient.network.cluster.node import COORDINATOR_ID_BASE, is_coordinator
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from pykclient.metrics import MetricName, Windows
 
 GROUP_PREFIXES: Final = {"admin": "admin-client"}
 """How metrics call a client, where that is not as settings do."""
 
 
-class _Traffic:
-    """Requests and responses: of one broker, or of all together."""
+class Traffic:
+    """Requests to one broker, and its responses. A latency is that of no handshake."""
 
     __slots__ = ("latency_ms", "received_bytes", "sent_bytes")
 
     def __init__(self, windows: Windows) -> None:
-        self.sent_bytes = Counted(windows)
-        self.received_bytes = Counted(windows)
+        self.sent_bytes = Recent(windows)
+        self.received_bytes = Recent(windows)
         self.latency_ms = Recent(windows)
-
-    def snapshot(self, now_ms: int) -> dict[str, float | None]:
-        return {
-            "request-total": self.sent_bytes.count,
-            "request-rate": self.sent_bytes.frequency(now_ms),
-            "request-size-avg": self.sent_bytes.average(now_ms),
-            "request-size-max": self.sent_bytes.maximum(now_ms),
-            "outgoing-byte-total": self.sent_bytes.total,
-            "outgoing-byte-rate": self.sent_bytes.rate(now_ms),
-            "response-total": self.received_bytes.count,
-            "response-rate": self.received_bytes.frequency(now_ms),
-            "incoming-byte-total": self.received_bytes.total,
-            "incoming-byte-rate": self.received_bytes.rate(now_ms),
-            "request-latency-avg": self.latency_ms.average(now_ms),
-            "request-latency-max": self.latency_ms.maximum(now_ms),
-        }
 
 
 class NetworkMetrics:
@@ -54,27 +40,20 @@ class NetworkMetrics:
         self._group = f"{prefix}-metrics"
         self._node_group = f"{prefix}-node-metrics"
         self._windows = windows
-        self._all = _Traffic(windows)
-        self._by_node: dict[int, _Traffic] = {}
-        self._opened = Counted(windows)
-        self._closed = Counted(windows)
-        self._authenticated = Counted(windows)
-        self._refused = Counted(windows)
+        self._by_node: dict[int, Traffic] = {}
+        self._opened = Recent(windows)
+        self._closed = Recent(windows)
+        self._authenticated = Recent(windows)
+        self._refused = Recent(windows)
 
     # Measuring.
 
-    def on_sent(self, node_id: int, size_bytes: int, now_ms: int) -> None:
-        self._all.sent_bytes.add(size_bytes, now_ms)
-        self._of_node(node_id).sent_bytes.add(size_bytes, now_ms)
-
-    def on_received(self, node_id: int, size_bytes: int, now_ms: int) -> None:
-        self._all.received_bytes.add(size_bytes, now_ms)
-        self._of_node(node_id).received_bytes.add(size_bytes, now_ms)
-
-    def on_responded(self, node_id: int, latency_ms: int, now_ms: int) -> None:
-        """Note how long a response took, but for those of the handshake."""
-        self._all.latency_ms.add(latency_ms, now_ms)
-        self._of_node(node_id).latency_ms.add(latency_ms, now_ms)
+    def traffic(self, node_id: int) -> Traffic:
+        """Return what a connection to a broker is to measure, once it is open."""
+        found = self._by_node.get(node_id)
+        if found is None:
+            found = self._by_node[node_id] = Traffic(self._windows)
+        return found
 
     def on_opened(self, now_ms: int) -> None:
         """Count a connection that a broker has accepted."""
@@ -91,18 +70,13 @@ class NetworkMetrics:
         """Count an authentication that a broker has refused, of TLS or SASL."""
         self._refused.add(1, now_ms)
 
-    def _of_node(self, node_id: int) -> _Traffic:
-        found = self._by_node.get(node_id)
-        if found is None:
-            found = self._by_node[node_id] = _Traffic(self._windows)
-        return found
-
     # Reporting.
 
     def snapshot(
         self, now_ms: int, *, connection_count: int, in_flight_count: int
     ) -> dict[MetricName, float]:
         """Return what is known now; a metric of which nothing is known is left out."""
+        by_node = tuple(self._by_node.items())
         metrics = named(
             self._group,
             {
@@ -114,13 +88,34 @@ class NetworkMetrics:
                 "successful-authentication-total": self._authenticated.total,
                 "failed-authentication-total": self._refused.total,
                 "requests-in-flight": in_flight_count,
-                **self._all.snapshot(now_ms),
+                **_reported([traffic for _, traffic in by_node], now_ms),
             },
         )
-        for node_id, traffic in tuple(self._by_node.items()):
+        for node_id, traffic in by_node:
             tags = (("node-id", _name_of(node_id)),)
-            metrics.update(named(self._node_group, traffic.snapshot(now_ms), tags))
+            metrics.update(named(self._node_group, _reported([traffic], now_ms), tags))
         return metrics
+
+
+def _reported(traffic: Sequence[Traffic], now_ms: int) -> dict[str, float | None]:
+    """Return the metrics of one broker, or of several together."""
+    sent_bytes = Together([one.sent_bytes for one in traffic])
+    received_bytes = Together([one.received_bytes for one in traffic])
+    latency_ms = Together([one.latency_ms for one in traffic])
+    return {
+        "request-total": sent_bytes.count,
+        "request-rate": sent_bytes.frequency(now_ms),
+        "request-size-avg": sent_bytes.average(now_ms),
+        "request-size-max": sent_bytes.maximum(now_ms),
+        "outgoing-byte-total": sent_bytes.total,
+        "outgoing-byte-rate": sent_bytes.rate(now_ms),
+        "response-total": received_bytes.count,
+        "response-rate": received_bytes.frequency(now_ms),
+        "incoming-byte-total": received_bytes.total,
+        "incoming-byte-rate": received_bytes.rate(now_ms),
+        "request-latency-avg": latency_ms.average(now_ms),
+        "request-latency-max": latency_ms.maximum(now_ms),
+    }
 
 
 def _name_of(node_id: int) -> str:

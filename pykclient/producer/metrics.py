@@ -10,9 +10,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from pykclient.metrics import PRODUCER, PRODUCER_TOPIC, WINDOWS, Counted, Recent, named
+from pykclient.metrics import PRODUCER, PRODUCER_TOPIC, WINDOWS, Recent, Together, named
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from pykclient.metrics import MetricName, Windows
     from pykclient.producer.accumulator.batch import ProducerBatch
 
@@ -26,54 +28,40 @@ class Memory(NamedTuple):
 
 
 class _Records:
-    """Records of one topic, or of all together."""
+    """Records of one topic."""
 
     __slots__ = ("bytes", "compression", "failed", "retried", "sent")
 
     def __init__(self, windows: Windows) -> None:
-        self.sent = Counted(windows)
-        self.bytes = Counted(windows)
-        self.retried = Counted(windows)
-        self.failed = Counted(windows)
+        self.sent = Recent(windows)
+        self.bytes = Recent(windows)
+        self.retried = Recent(windows)
+        self.failed = Recent(windows)
         self.compression = Recent(windows)
-
-    def snapshot(self, now_ms: int) -> dict[str, float | None]:
-        return {
-            "record-send-total": self.sent.total,
-            "record-send-rate": self.sent.rate(now_ms),
-            "byte-total": self.bytes.total,
-            "byte-rate": self.bytes.rate(now_ms),
-            "record-retry-total": self.retried.total,
-            "record-retry-rate": self.retried.rate(now_ms),
-            "record-error-total": self.failed.total,
-            "record-error-rate": self.failed.rate(now_ms),
-            "compression-rate-avg": self.compression.average(now_ms),
-        }
 
 
 class ProducerMetrics:
     def __init__(self, windows: Windows = WINDOWS) -> None:
         self._windows = windows
-        self._all = _Records(windows)
         self._by_topic: dict[str, _Records] = {}
         self._queue_ms = Recent(windows)
         self._records_per_request = Recent(windows)
-        self._split = Counted(windows)
+        self._split = Recent(windows)
         self._throttle_ms = Recent(windows)
 
     @property
     def failed_record_count(self) -> int:
         """How many records were accepted and not delivered."""
-        return int(self._all.failed.total)
+        return int(sum(records.failed.total for records in tuple(self._by_topic.values())))
 
     # Measuring.
 
     def on_carried(self, batch: ProducerBatch, encoded_bytes: int, now_ms: int) -> None:
         """Note a batch that a request carries, in so many bytes, for the first time or again."""
-        for records in self._of(batch):
-            records.sent.add(batch.record_count, now_ms)
-            records.bytes.add(encoded_bytes, now_ms)
-            records.compression.add(encoded_bytes / batch.size_bytes, now_ms)
+        records = self._of(batch)
+        records.sent.add(batch.record_count, now_ms)
+        records.bytes.add(encoded_bytes, now_ms)
+        records.compression.add(encoded_bytes / batch.size_bytes, now_ms)
         if not batch.attempt_count:
             self._queue_ms.add(now_ms - batch.created_ms, now_ms)
 
@@ -81,12 +69,10 @@ class ProducerMetrics:
         self._records_per_request.add(record_count, now_ms)
 
     def on_retry(self, batch: ProducerBatch, now_ms: int) -> None:
-        for records in self._of(batch):
-            records.retried.add(batch.record_count, now_ms)
+        self._of(batch).retried.add(batch.record_count, now_ms)
 
     def on_failed(self, batch: ProducerBatch, now_ms: int) -> None:
-        for records in self._of(batch):
-            records.failed.add(batch.record_count, now_ms)
+        self._of(batch).failed.add(batch.record_count, now_ms)
 
     def on_split(self, now_ms: int) -> None:
         self._split.add(1, now_ms)
@@ -94,23 +80,25 @@ class ProducerMetrics:
     def on_throttled(self, throttle_ms: int, now_ms: int) -> None:
         self._throttle_ms.add(throttle_ms, now_ms)
 
-    def _of(self, batch: ProducerBatch) -> tuple[_Records, _Records]:
+    def _of(self, batch: ProducerBatch) -> _Records:
         topic = batch.partition.topic
         found = self._by_topic.get(topic)
         if found is None:
             found = self._by_topic[topic] = _Records(self._windows)
-        return self._all, found
+        return found
 
     # Reporting.
 
     def snapshot(self, now_ms: int, memory: Memory) -> dict[MetricName, float]:
         """Return what is known now; a metric of which nothing is known is left out."""
+        by_topic = tuple(self._by_topic.items())
+        batch_bytes = Together([records.bytes for _, records in by_topic])
         metrics = named(
             PRODUCER,
             {
-                **self._all.snapshot(now_ms),
-                "batch-size-avg": self._all.bytes.average(now_ms),
-                "batch-size-max": self._all.bytes.maximum(now_ms),
+                **_reported([records for _, records in by_topic], now_ms),
+                "batch-size-avg": batch_bytes.average(now_ms),
+                "batch-size-max": batch_bytes.maximum(now_ms),
                 "batch-split-total": self._split.total,
                 "batch-split-rate": self._split.rate(now_ms),
                 "record-queue-time-avg": self._queue_ms.average(now_ms),
@@ -123,6 +111,25 @@ class ProducerMetrics:
                 "waiting-threads": memory.waiting_thread_count,
             },
         )
-        for topic, records in tuple(self._by_topic.items()):
-            metrics.update(named(PRODUCER_TOPIC, records.snapshot(now_ms), (("topic", topic),)))
+        for topic, records in by_topic:
+            metrics.update(named(PRODUCER_TOPIC, _reported([records], now_ms), (("topic", topic),)))
         return metrics
+
+
+def _reported(records: Sequence[_Records], now_ms: int) -> dict[str, float | None]:
+    """Return the metrics of one topic's records, or of several topics' together."""
+    sent = Together([one.sent for one in records])
+    size_bytes = Together([one.bytes for one in records])
+    retried = Together([one.retried for one in records])
+    failed = Together([one.failed for one in records])
+    return {
+        "record-send-total": sent.total,
+        "record-send-rate": sent.rate(now_ms),
+        "byte-total": size_bytes.total,
+        "byte-rate": size_bytes.rate(now_ms),
+        "record-retry-total": retried.total,
+        "record-retry-rate": retried.rate(now_ms),
+        "record-error-total": failed.total,
+        "record-error-rate": failed.rate(now_ms),
+        "compression-rate-avg": Together([one.compression for one in records]).average(now_ms),
+    }

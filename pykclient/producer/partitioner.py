@@ -170,6 +170,8 @@ class StickyPartitioner:
         present turn's."""
         if item.partition is not None:
             return item.partition, False
+        if item.key is None and not self.key_rule & NULL_IS_HASHED:  # most, without a call
+            return self.partition, True
         if is_hashed(self.key_rule, item.key):
             return partition_of_key(item.key or b"", self.partition_count, self.key_rule), False
         return self.partition, True

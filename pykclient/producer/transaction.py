@@ -25,6 +25,7 @@ from pykclient.producer.sender.transaction_state import (
     ABORT,
     BEGIN,
     COMMIT,
+    ENDING,
     INIT,
     PREPARE,
     SEND_OFFSETS,
@@ -48,12 +49,20 @@ class TransactionCalls:
 
     def __init__(self, core: ProducerCore) -> None:
         self._core = core
+        self.begun_count = 0
+        """How many transactions calls have begun, for those who tell theirs from the next one."""
+
+    @property
+    def is_ending(self) -> bool:
+        """Whether the last transaction that was begun has been ended by a call, or is about to."""
+        return self._transactions(BEGIN).state in ENDING
 
     def initialize(self) -> None:
         self._run(INIT, self._transactions(INIT).initialize)
 
     def begin(self) -> None:
         self._run(BEGIN, self._transactions(BEGIN).begin)
+        self.begun_count += 1
 
     def prepare(self) -> PreparedTransaction | None:
         return self._run(PREPARE, self._transactions(PREPARE).prepare)

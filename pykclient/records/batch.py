@@ -36,6 +36,7 @@ if TYPE_CHECKING:
 
     from pykclient.accel import ContiguousBatches
     from pykclient.accel.abc import RecordColumns
+    from pykclient.records.compression import Data
 
 LEGACY_MAGIC_MAX: Final = 1
 LEGACY_SIZE_BYTES_MIN: Final = 26
@@ -179,45 +180,53 @@ class RecordBatch:
         """
         if not self.record_count:
             return
+        try:
+            data = self._decompressed(decompressed_size_bytes_max)
+            yield from self._decoded(data, start_offset, record_count_max)
+        except DecodeError as error:
+            raise self.corrupt(str(error)) from error
+
+    def _decompressed(self, size_bytes_max: int) -> Data:
+        return decompress(self.codec, self.payload, size_bytes_max)
+
+    def _decoded(
+        self, unpacked: Data, start_offset: int, record_count_max: int
+    ) -> Iterator[RecordColumns]:
+        """Yield what `chunks` does. Raises `DecodeError`: as it, but not of which batch it is."""
         decoder = accel.decode_records
+        data = accel.record_bytes(unpacked)
         position = index = 0
         last_offset = self.base_offset - 1
         append_timestamp_ms = None
         if self.timestamp_type is TimestampType.LOG_APPEND_TIME:
             append_timestamp_ms = self.max_timestamp_ms
-        try:
-            unpacked = decompress(self.codec, self.payload, decompressed_size_bytes_max)
-            data = accel.record_bytes(unpacked)
-            while index < self.record_count:
-                count = min(record_count_max, self.record_count - index)
-                columns, position = decoder(
-                    data,
-                    position,
-                    index,
-                    count,
-                    self.base_offset,
-                    self.base_timestamp_ms,
-                    append_timestamp_ms,
+        while index < self.record_count:
+            count = min(record_count_max, self.record_count - index)
+            columns, position = decoder(
+                data,
+                position,
+                index,
+                count,
+                self.base_offset,
+                self.base_timestamp_ms,
+                append_timestamp_ms,
+            )
+            index += len(columns)
+            if columns.first_offset <= last_offset:
+                raise DecodeError("the offsets of its records do not ascend")
+            last_offset = columns.last_offset
+            if last_offset > self.last_offset:
+                raise DecodeError(
+                    f"it has a record at offset {last_offset}, its header says {self.last_offset}"
                 )
-                index += len(columns)
-                if columns.first_offset <= last_offset:
-                    raise DecodeError("the offsets of its records do not ascend")
-                last_offset = columns.last_offset
-                if last_offset > self.last_offset:
-                    raise DecodeError(
-                        f"it has a record at offset {last_offset}, "
-                        f"its header says {self.last_offset}"
-                    )
-                if index == self.record_count and position != len(data):
-                    raise DecodeError(
-                        f"its {self.record_count} records end at {position} of {len(data)} bytes"
-                    )
-                if start_offset > columns.first_offset:
-                    columns = columns.rows(columns.find(start_offset))
-                if len(columns):
-                    yield columns
-        except DecodeError as error:
-            raise self.corrupt(str(error)) from error
+            if index == self.record_count and position != len(data):
+                raise DecodeError(
+                    f"its {self.record_count} records end at {position} of {len(data)} bytes"
+                )
+            if start_offset > columns.first_offset:
+                columns = columns.rows(columns.find(start_offset))
+            if len(columns):
+                yield columns
 
     def _contradiction(self, length: int) -> str | None:
         """Say what in the header cannot be true, or None."""

@@ -19,18 +19,18 @@ from pykclient import accel
 from pykclient.accel.batch_layout import (
     ATTRIBUTE_CODEC,
     ATTRIBUTE_LOG_APPEND_TIME,
-    CHUNK_RECORD_COUNT_MAX,
     LENGTH_END,
 )
 from pykclient.errors.base import DecodeError
 from pykclient.records.batch import RecordBatch, corrupt_batch
-from pykclient.records.compression import Codec, decompress
+from pykclient.records.compression import Codec
 from pykclient.types import TimestampType
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from pykclient.accel.abc import RecordColumns
+    from pykclient.records.compression import Data
 
 START: Final = struct.Struct(">qiIbB")
 """Offset, size of what follows, checksum, magic, attributes."""
@@ -75,7 +75,6 @@ class LegacyBatch(RecordBatch):
         self.topic = topic
         self.partition = partition
         self.size_bytes = len(data)
-        self.payload = data
         try:
             message, end = _read_message(data, 0, check_crcs=check_crcs)
             if message.offset < 0:
@@ -84,6 +83,7 @@ class LegacyBatch(RecordBatch):
         except DecodeError as error:
             raise corrupt_batch(topic, partition, data, str(error)) from error
         self._message = message
+        self.payload = memoryview(message.value or b"")
         self._check_crcs = check_crcs
         self.magic = message.magic
         self.crc = START.unpack_from(data)[2]
@@ -103,32 +103,27 @@ class LegacyBatch(RecordBatch):
         else:
             self.timestamp_type = TimestampType.CREATE_TIME
 
-    def chunks(
-        self,
-        start_offset: int = 0,
-        *,
-        decompressed_size_bytes_max: int,
-        record_count_max: int = CHUNK_RECORD_COUNT_MAX,
-    ) -> Iterator[RecordColumns]:
-        """Yield the records from `start_offset` on, `record_count_max` at a time.
+    def _decompressed(self, size_bytes_max: int) -> Data:
+        if self.magic == 0 and self.codec is Codec.LZ4:
+            raise DecodeError("lz4 in messages of magic 0 is not in the LZ4 frame format")
+        return super()._decompressed(size_bytes_max)
 
-        Raises:
-            CorruptRecordError: the messages inside are malformed, or decompress to more than
-                `decompressed_size_bytes_max`. It comes behind the good pieces, but for what the
-                sizes and offsets of all messages show at once.
-            ConfigError: the codec's library is not installed.
+    def _decoded(
+        self, unpacked: Data, start_offset: int, record_count_max: int
+    ) -> Iterator[RecordColumns]:
+        """Yield what `chunks` does.
+
+        An error comes behind the good pieces, but for what the sizes and offsets of all messages
+        show at once.
         """
         piece: list[_Message] = []
-        try:
-            for message in self._messages(decompressed_size_bytes_max):
-                if message.offset < start_offset:
-                    continue
-                piece.append(message)
-                if len(piece) == record_count_max:
-                    yield self._columns(piece)
-                    piece = []
-        except DecodeError as error:
-            raise self.corrupt(str(error)) from error
+        for message in self._messages(memoryview(unpacked)):
+            if message.offset < start_offset:
+                continue
+            piece.append(message)
+            if len(piece) == record_count_max:
+                yield self._columns(piece)
+                piece = []
         if piece:
             yield self._columns(piece)
 
@@ -146,13 +141,10 @@ class LegacyBatch(RecordBatch):
             size_bytes=sum(len(m.key or b"") + len(m.value or b"") for m in messages),
         )
 
-    def _messages(self, size_bytes_max: int) -> Iterator[_Message]:
+    def _messages(self, data: memoryview) -> Iterator[_Message]:
         if self.codec is Codec.NONE:
             yield self._message
             return
-        if self.magic == 0 and self.codec is Codec.LZ4:
-            raise DecodeError("lz4 in messages of magic 0 is not in the LZ4 frame format")
-        data = memoryview(decompress(self.codec, self._message.value or b"", size_bytes_max))
         shift = self._shift(data)
         position = 0
         while position < len(data):

@@ -143,14 +143,7 @@ class SinkProtocol:
 
     def claim(self) -> Steps[SinkRecord]:
         """Take the sink over; returns its record. See the module, 1."""
-        yield Fence()
-        record = yield from _read()
-        if record is not None and record.stage is Stage.DECIDED:
-            record = record.ended((yield from _end(record.written, is_commit=True)))
-        record = SinkRecord(turn=1) if record is None else record.taken_over()
-        yield Write(record)
-        yield from self._abort_open(record.turn - 1, kept=())
-        return record
+        return (yield from self._take_over())[0]
 
     def look(self, turn: int | None) -> Steps[SinkRecord]:
         """Return the record, and claim the sink where `turn` is not, or no more, its turn."""
@@ -252,19 +245,8 @@ class SinkProtocol:
     def settle(self) -> Steps[Settled]:
         """End what a query that will not come back has left open: commit what is decided, and abort
         the rest. A driver that is still there is fenced, as by a claim."""
-        yield Fence()
-        record = yield from _read()
-        decided: tuple[Written, ...] = ()
-        turn = TURN_MAX
-        if record is not None:
-            turn = record.turn
-            if record.stage is Stage.DECIDED:
-                decided = record.written
-                record = record.ended((yield from _end(decided, is_commit=True)))
-            yield Write(record.taken_over())
-        aborted = yield from self._abort_open(turn, kept=())
-        missing = record.missing if record is not None else ()
-        return Settled(tuple(each.transactional_id for each in decided), aborted, missing)
+        record, settled = yield from self._take_over()
+        return settled._replace(missing=record.missing)
 
     def view(self, record: SinkRecord) -> View:
         """Return what tasks need of a record."""
@@ -275,6 +257,27 @@ class SinkProtocol:
             record.query,
             record.missing,
         )
+
+    def _take_over(self) -> Steps[tuple[SinkRecord, Settled]]:
+        yield Fence()
+        record = yield from _read()
+        if record is None:
+            # The first one, or the last has expired, and turns say nothing. What is open is listed
+            # before the record is written: who opens more in between has fenced this driver.
+            left = yield from self._open(TURN_MAX)
+            record = SinkRecord(turn=1)
+            yield Write(record)
+            if left:
+                yield AbortOpen(left)
+            return record, Settled((), left, ())
+        decided: tuple[Written, ...] = ()
+        if record.stage is Stage.DECIDED:
+            decided = record.written
+            record = record.ended((yield from _end(decided, is_commit=True)))
+        record = record.taken_over()
+        yield Write(record)
+        left = yield from self._abort_open(record.turn - 1, kept=())
+        return record, Settled(tuple(each.transactional_id for each in decided), left, ())
 
     def _complete(self, decided: SinkRecord) -> Steps[None]:
         ended = decided.ended((yield from _end(decided.written, is_commit=True)))
@@ -287,17 +290,18 @@ class SinkProtocol:
 
         A later turn is not touched: this driver may have been replaced meanwhile.
         """
+        kept_ids = {each.transactional_id for each in kept}
+        found = yield from self._open(turn_max)
+        left = tuple(name for name in found if name not in kept_ids)
+        if left:
+            yield AbortOpen(left)
+        return left
+
+    def _open(self, turn_max: int) -> Steps[tuple[str, ...]]:
         found = yield ListOpen()
         assert isinstance(found, frozenset)
-        kept_ids = {each.transactional_id for each in kept}
-        left = []
-        for name in sorted(found - kept_ids):
-            slot = slot_name(self.sink_id, name)
-            if slot is not None and slot.turn <= turn_max:
-                left.append(name)
-        if left:
-            yield AbortOpen(tuple(left))
-        return tuple(left)
+        slots = ((name, slot_name(self.sink_id, name)) for name in sorted(found))
+        return tuple(name for name, slot in slots if slot is not None and slot.turn <= turn_max)
 
     def _check_query(self, stage: Stage, owner: str, query: str) -> None:
         if stage is not Stage.EMPTY and owner != query:

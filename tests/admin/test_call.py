@@ -17,6 +17,7 @@ from pykclient.errors import (
     KafkaError,
     NotControllerError,
     NotCoordinatorError,
+    ProducerFencedError,
     RequestTimedOutError,
     TopicAlreadyExistsError,
     UnsupportedVersionError,
@@ -87,6 +88,12 @@ class ToCoordinators(Handler):
     def __init__(self, group: str | None = None) -> None:
         super().__init__()
         self.group = group
+
+
+class Ending(ToCoordinators):
+    """Gets an error that a coordinator may have from what it knew before it was replaced."""
+
+    stale_errors = (ProducerFencedError,)
 
 
 class Scene:
@@ -201,6 +208,23 @@ def test_a_coordinator_that_has_moved_is_looked_up_again() -> None:
     (lookup,) = scene.poll(START_MS + RETRY_MS)
     lookup.on_response(coordinator(6), START_MS + RETRY_MS)
     assert [request.node_id for request in scene.poll(START_MS + RETRY_MS)] == [6]
+
+
+@pytest.mark.promise("a coordinator that was replaced while it hung fences no producer")
+def test_what_a_coordinator_may_have_from_before_it_was_replaced_is_confirmed() -> None:
+    """The one that another broker names may respond otherwise; if it does not, that is the end."""
+    scene = Scene(Ending("g"))
+    scene.poll()[0].on_response(coordinator(5), START_MS)
+    stale = ProducerFencedError("an older epoch")
+    scene.reply(a=stale, b=stale)
+    assert not scene.call.is_done
+    (lookup,) = scene.poll(START_MS + RETRY_MS)
+    assert lookup.avoided_id == 5
+    lookup.on_response(coordinator(6), START_MS + RETRY_MS)
+    fenced = ProducerFencedError("another producer has it")
+    scene.reply(START_MS + RETRY_MS, a=1, b=fenced)
+    assert scene.call.values == {"a": 1}
+    assert scene.call.errors == {"b": fenced}
 
 
 def test_a_coordinator_that_is_not_there_yet_is_waited_for() -> None:

@@ -30,10 +30,6 @@ class ChaosMember(VerifiableMember):
     def is_alive(self) -> bool:
         return not self.is_told_to_leave and not self.was_killed
 
-    @property
-    def has_ended(self) -> bool:
-        return self._process.poll() is not None
-
     def kill(self) -> None:
         self.was_killed = True
         super().kill()

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import socket
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
 
+from pykclient.errors import UsageError
 from pykclient.network.io.selector import SelectorPort
 from pykclient.testing import Acl, ClusterSecurity
 from pykclient.testing.cluster.jars import KAFKA_VERSIONS
@@ -35,6 +37,41 @@ def shared_cluster(request: pytest.FixtureRequest, name: str = "kafka_cluster") 
     newest = request.param == KAFKA_VERSIONS[0]
     cluster: KafkaCluster = request.getfixturevalue(name if newest else f"old_{name}")
     return cluster
+
+
+THREE_BROKERS: dict[str, PropertyValue] = {
+    # The controller soon gives up one that is silent.
+    "broker.session.timeout.ms": 3_000,
+    "broker.heartbeat.interval.ms": 500,
+    "broker.rack": "rack-${node.id}",
+    "replica.selector.class": "org.apache.kafka.common.replica.RackAwareReplicaSelector",
+    "log.cleaner.backoff.ms": 100,
+}
+
+
+@pytest.fixture(scope="session")
+def three_kafka_brokers(kafka_cluster_factory: KafkaClusterFactory) -> KafkaCluster:
+    """Three brokers of the newest version in racks of their own, shared by the whole run.
+
+    All run again after each test that uses them; see `three_brokers`. Whoever leads a partition
+    may have changed. `tests/conftest.py` has the files that use it in one process.
+    """
+    return kafka_cluster_factory(3, KAFKA_VERSIONS[0], THREE_BROKERS)
+
+
+@pytest.fixture
+def three_brokers(three_kafka_brokers: KafkaCluster) -> Iterator[KafkaCluster]:
+    """The same for a test that breaks them: all run afterwards, also if it failed halfway."""
+    yield three_kafka_brokers
+    repair(three_kafka_brokers)
+
+
+def repair(cluster: KafkaCluster) -> None:
+    """Have three brokers run, whatever was done to them."""
+    for broker in (1, 2, 3):
+        for cure in (cluster.resume, cluster.start):
+            with contextlib.suppress(UsageError):  # It runs already.
+                cure(broker)
 
 
 FORBIDDEN = "forbidden-"

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 M = TypeVar("M", bound=Message)
 TIMEOUT_S = 30.0
 _SIZE_BYTES = 4
+_AT_A_TIME = 100
 
 
 class Exchange(Protocol):
@@ -23,9 +24,15 @@ class Exchange(Protocol):
         """Its response; `version` None means the newest."""
         ...
 
+    def send_often(
+        self, request: Request, response_type: type[M], count: int, version: int | None = None
+    ) -> M:
+        """The response to the last of so many times the same request; `count` is not 0."""
+        ...
+
 
 class RealExchange:
-    """A broker behind a socket; a connection of its own for each request, for they are few."""
+    """A broker behind a socket; a connection of its own for each call, for they are few."""
 
     def __init__(self, servers: str) -> None:
         host, _, port = servers.partition(":")
@@ -33,12 +40,25 @@ class RealExchange:
 
     def send(self, request: Request, response_type: type[M], version: int | None = None) -> M:
         """Its response."""
+        return self.send_often(request, response_type, 1, version)
+
+    def send_often(
+        self, request: Request, response_type: type[M], count: int, version: int | None = None
+    ) -> M:
+        """The last response; some requests are under way at a time, in their order."""
         api_version = request.max_version if version is None else version
-        with socket.create_connection(self._address, TIMEOUT_S) as stream:
-            stream.sendall(encode_request(request, api_version, 0, "test"))
-            with stream.makefile("rb") as file:
-                size_bytes = int.from_bytes(file.read(_SIZE_BYTES), "big")
-                return decode_response(response_type, api_version, file.read(size_bytes))
+        data = bytes(encode_request(request, api_version, 0, "test"))
+        response = b""
+        with (
+            socket.create_connection(self._address, TIMEOUT_S) as stream,
+            stream.makefile("rb") as file,
+        ):
+            for sent_count in range(0, count, _AT_A_TIME):
+                due_count = min(_AT_A_TIME, count - sent_count)
+                stream.sendall(data * due_count)
+                for _ in range(due_count):
+                    response = file.read(int.from_bytes(file.read(_SIZE_BYTES), "big"))
+        return decode_response(response_type, api_version, response)
 
 
 class FakeExchange:
@@ -54,4 +74,12 @@ class FakeExchange:
             0, request, now_ms, version=version
         ).require_response()
         assert isinstance(response, response_type)
+        return response
+
+    def send_often(
+        self, request: Request, response_type: type[M], count: int, version: int | None = None
+    ) -> M:
+        """The last response."""
+        for _ in range(count):
+            response = self.send(request, response_type, version)
         return response

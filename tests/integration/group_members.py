@@ -56,15 +56,18 @@ def import_libraries() -> None:
 
 
 def wait_until(
-    condition: Callable[[], bool], what: Callable[[], str] | str, *members: GroupMember
+    condition: Callable[[], bool],
+    what: Callable[[], str] | str,
+    *members: GroupMember,
+    timeout_s: float = WAIT_TIMEOUT_S,
 ) -> None:
     """Look until it is so. Fails when a client has failed or the time is over."""
-    deadline_s = time.monotonic() + WAIT_TIMEOUT_S
+    deadline_s = time.monotonic() + timeout_s
     while not condition():
         for member in members:
             member.check()
         description = what if isinstance(what, str) else what()
-        assert time.monotonic() < deadline_s, f"{description}: not within {WAIT_TIMEOUT_S:.0f} s"
+        assert time.monotonic() < deadline_s, f"{description}: not within {timeout_s:.0f} s"
         time.sleep(LOOK_S)
 
 

@@ -30,11 +30,8 @@ from tests.integration.test_consumer import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from pykclient import Delivery, RecordMetadata
     from pykclient.testing import KafkaCluster
-    from pykclient.testing.fixtures import KafkaClusterFactory
 
 PARTITION_COUNT = 3
 TIMEOUT_S = 60.0
@@ -42,17 +39,6 @@ RECORDS_A_TICK = 10
 TICK_S = 0.01
 MARKER = b"marker"
 WITHOUT_BRACKETS = str.maketrans("[", "-", "]")
-CONFIG = {
-    "broker.session.timeout.ms": 3_000,
-    "broker.heartbeat.interval.ms": 500,
-}
-
-
-@pytest.fixture(scope="module")
-def three_brokers(kafka_cluster_factory: KafkaClusterFactory) -> Iterator[KafkaCluster]:
-    """The controller soon gives up one that is silent. All run again after each test."""
-    with kafka_cluster_factory(brokers=3, config=CONFIG) as cluster:
-        yield cluster
 
 
 @pytest.fixture

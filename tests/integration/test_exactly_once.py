@@ -18,10 +18,11 @@ from pykclient.errors import (
     KafkaTimeoutError,
     ProducerFencedError,
     TransactionAbortableError,
+    TransactionStateError,
     UsageError,
     WakeupError,
 )
-from pykclient.testing import FakeKafka
+from pykclient.testing import ApiKey, FakeKafka, faults
 from tests.integration.group_members import wait_until
 from tests.pages.test_fragments import fragment
 
@@ -336,6 +337,55 @@ def test_a_batch_without_a_block_is_refused(pipeline: Pipeline) -> None:
         pass
     with pytest.raises(UsageError, match="for one with block"), batch:
         pass
+
+
+@pytest.mark.promise("a block that ends its transaction itself is refused, and may be run again")
+@pytest.mark.parametrize("calls", ["abort", "commit", "commit begin", "abort begin", "prepare"])
+@pytest.mark.parametrize("is_failed", [False, True])
+def test_a_block_that_ends_its_transaction_is_refused_and_its_records_come_again(
+    pipeline: Pipeline, servers: str, calls: str, is_failed: bool
+) -> None:
+    seen: list[list[bytes | None]] = []
+
+    def run() -> None:
+        with next(iter(pipeline.loop)) as records:
+            seen.append([record.value for record in records])
+            pipeline.copy(records)
+            if len(seen) == 1:
+                for call in calls.split():
+                    getattr(pipeline.producer, f"{call}_transaction")()
+                if is_failed:
+                    raise ZeroDivisionError
+
+    text = "the transaction is prepared" if calls == "prepare" else "has ended its transaction"
+    refused = pytest.raises(TransactionStateError, match=text)
+    with pytest.raises(ZeroDivisionError) if is_failed else refused:
+        run()
+    run()
+    pipeline.copy_until(COUNT)
+    doubled = filter(None, seen[0] if "commit" in calls else [])
+    assert read(servers) == sorted([*VALUES, *doubled])
+
+
+def test_a_commit_in_a_block_whose_end_is_not_known_is_seen_through(
+    pipeline: Pipeline, fake: FakeKafka, servers: str
+) -> None:
+    seen: list[list[bytes | None]] = []
+
+    def run() -> None:
+        with next(iter(pipeline.loop)) as records:
+            seen.append([record.value for record in records])
+            pipeline.copy(records)
+            if len(seen) == 1:
+                with fake.control() as cluster:
+                    cluster.faults.add(faults.lose_response(), ApiKey.END_TXN, times=3)
+                pipeline.producer.commit_transaction()
+
+    with pytest.raises(KafkaTimeoutError, match="commit_transaction: not done"):
+        run()
+    run()
+    pipeline.copy_until(COUNT)
+    assert read(servers) == sorted([*VALUES, *filter(None, seen[0])])
 
 
 @pytest.mark.parametrize(

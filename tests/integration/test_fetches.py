@@ -19,7 +19,6 @@ if TYPE_CHECKING:
 
     from pykclient.network.manager import Request
     from pykclient.testing import KafkaCluster
-    from pykclient.testing.fixtures import KafkaClusterFactory
 
 TIMEOUT_S = 20.0
 PARTITION_COUNT = 60
@@ -30,19 +29,6 @@ SIZE_BYTES = 1_000
 RESPONSE_COUNT = 10
 """About how many records a response has room for."""
 NEAR_COUNT = 200
-CONFIG: dict[str, str | int] = {
-    "broker.session.timeout.ms": 3_000,
-    "broker.heartbeat.interval.ms": 500,
-    "broker.rack": "rack-${node.id}",
-    "replica.selector.class": "org.apache.kafka.common.replica.RackAwareReplicaSelector",
-}
-
-
-@pytest.fixture(scope="module")
-def three_brokers(kafka_cluster_factory: KafkaClusterFactory) -> Iterator[KafkaCluster]:
-    """All run again after each test that uses them."""
-    with kafka_cluster_factory(brokers=3, config=CONFIG) as cluster:
-        yield cluster
 
 
 @pytest.fixture

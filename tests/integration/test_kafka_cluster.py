@@ -5,7 +5,6 @@ Topics are made with librdkafka, so that the harness is not tested with the clie
 
 from __future__ import annotations
 
-import contextlib
 import subprocess
 import sys
 import tempfile
@@ -28,12 +27,10 @@ from pykclient.testing.cluster.probe import fetch_metadata
 from pykclient.testing.port import Address
 from tests.integration.confluent_tools import confluent_create_topic
 from tests.integration.loopback_server import unused_address
-from tests.soak import NEWEST_FIRST, OWN_BROKERS
+from tests.soak import OWN_BROKERS
 from tests.testing.test_processes import await_true, is_alive
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from pykclient.testing.fixtures import KafkaClusterFactory
 
 pytestmark = [
@@ -78,26 +75,6 @@ def kafka_processes(folder: Path) -> list[int]:
     return found
 
 
-@pytest.fixture(scope="module", params=NEWEST_FIRST)
-def three_brokers(
-    request: pytest.FixtureRequest, kafka_cluster_factory: KafkaClusterFactory
-) -> Iterator[KafkaCluster]:
-    """Three brokers of one version, quick to miss one."""
-    config = {"broker.session.timeout.ms": 3_000, "broker.heartbeat.interval.ms": 500}
-    with kafka_cluster_factory(3, request.param, config) as cluster:
-        yield cluster
-
-
-@pytest.fixture
-def three(three_brokers: KafkaCluster) -> Iterator[KafkaCluster]:
-    """The same, with all brokers running after each test, also one that failed halfway."""
-    yield three_brokers
-    for broker in (1, 2, 3):
-        for repair in (three_brokers.resume, three_brokers.start):
-            with contextlib.suppress(UsageError):  # It runs already.
-                repair(broker)
-
-
 @pytest.mark.promise("`KafkaCluster` runs one broker of 4.3.1 or 3.9.2")
 def test_one_broker_of_each_version_is_ready_when_made(each_kafka_cluster: KafkaCluster) -> None:
     assert brokers_in_metadata(*addresses(each_kafka_cluster)) == {1}
@@ -111,71 +88,6 @@ def test_several_clusters_run_at_once_and_share_nothing(
     assert kafka_cluster.leader(topic, 0) == 1
     with pytest.raises(KafkaTimeoutError, match="error code 3"):
         old_kafka_cluster.leader(topic, 0, timeout=0.5)
-
-
-@pytest.mark.promise("`KafkaCluster` runs several brokers")
-def test_every_broker_lists_all_when_the_cluster_is_made(three: KafkaCluster) -> None:
-    assert len(set(addresses(three))) == 3
-    for address in addresses(three):
-        assert brokers_in_metadata(address) == {1, 2, 3}
-
-
-@pytest.mark.promise("a broker is killed and started again")
-def test_a_killed_leader_is_replaced_and_comes_back_with_its_data(three: KafkaCluster) -> None:
-    topic = confluent_create_topic(three, "killed", replication_factor=3)
-    leader = three.leader(topic, 0)
-    three.kill(leader)
-    with pytest.raises(ConnectionFailedError):
-        brokers_in_metadata(addresses(three)[leader - 1])
-    assert three.leader(topic, 0) != leader
-    three.start(leader)
-    assert brokers_in_metadata(addresses(three)[leader - 1]) == {1, 2, 3}
-    assert (three.data_folder(leader) / f"{topic}-0").is_dir()
-
-
-@pytest.mark.promise("a broker is stopped")
-def test_a_stopped_leader_has_handed_over_when_it_is_gone(three: KafkaCluster) -> None:
-    topic = confluent_create_topic(three, "stopped", replication_factor=3)
-    leader = three.leader(topic, 0)
-    three.stop(leader)
-    others = [a for index, a in enumerate(addresses(three), 1) if index != leader]
-    for address in others:
-        (response,) = fetch_metadata(address, [topic], timeout=TIMEOUT_S).topics
-        assert response.partitions[0].leader_id not in {leader, -1}
-    three.start(leader)
-
-
-@pytest.mark.promise("a broker is paused and resumed")
-def test_a_paused_broker_accepts_and_does_not_respond_until_it_is_resumed(
-    three: KafkaCluster,
-) -> None:
-    paused = addresses(three)[1]
-    three.pause(2)
-    with pytest.raises(ConnectionFailedError, match="timed out"):
-        fetch_metadata(paused, timeout=0.5)
-    three.resume(2)
-    await_true(lambda: brokers_in_metadata(paused) == {1, 2, 3}, "the broker is back")
-
-
-@pytest.mark.promise("a broker is killed and started again")
-def test_all_brokers_can_be_down_at_once(three: KafkaCluster) -> None:
-    topic = confluent_create_topic(three, "all-down", replication_factor=3)
-    for broker in (1, 2, 3):
-        three.kill(broker)
-    with pytest.raises(KafkaTimeoutError, match="no broker is running"):
-        three.leader(topic, 0, timeout=0.2)
-    for broker in (3, 2, 1):
-        three.start(broker)
-    assert three.leader(topic, 0) in {1, 2, 3}
-
-
-def test_calls_that_do_not_fit_are_refused(three: KafkaCluster) -> None:
-    with pytest.raises(UsageError, match="there is no broker 4; there are 1 to 3"):
-        three.kill(4)
-    with pytest.raises(UsageError, match="broker 1 is running; to start it"):
-        three.start(1)
-    with pytest.raises(UsageError, match="broker 1 is running; to resume it"):
-        three.resume(1)
 
 
 def test_a_broker_maps_the_archive_of_its_classes(kafka_cluster: KafkaCluster) -> None:

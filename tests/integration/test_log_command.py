@@ -25,6 +25,7 @@ from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
 from pykclient import Consumer, TopicPartition
+from pykclient import Producer as OurProducer
 from pykclient.cli import main
 from pykclient.records.compression import Codec
 from pykclient.testing.cluster.jars import KAFKA_VERSIONS
@@ -184,24 +185,50 @@ def test_timestamps_of_the_broker(cluster: KafkaCluster, tmp_path: Path) -> None
 @pytest.mark.promise(
     "`pykclient log` prints what DumpLogSegments prints of real segments, in all codecs"
 )
-def test_transactions_that_ended_well_and_badly(cluster: KafkaCluster, tmp_path: Path) -> None:
+@pytest.mark.parametrize("client", ["pykclient", "confluent-kafka"])
+def test_transactions_that_ended_well_and_badly(
+    cluster: KafkaCluster, client: str, tmp_path: Path
+) -> None:
     topic = confluent_create_topic(cluster, "dump-txn")
-    producer = Producer(
-        {"bootstrap.servers": cluster.bootstrap_servers, "transactional.id": uuid.uuid4().hex}
-    )
-    producer.init_transactions(TIMEOUT_S)
     # Markers are written after the call returned; but none is missing before the last one.
-    ends = (producer.commit_transaction, producer.abort_transaction, producer.commit_transaction)
-    for end in ends:
-        producer.begin_transaction()
-        for number in range(3):
-            producer.produce(topic, b"%d" % number)
-        producer.flush(TIMEOUT_S)
-        end(TIMEOUT_S)
+    ends = [True, False, True]
+    if client == "pykclient":
+        write_transactions(cluster, topic, ends)
+    else:
+        confluent_write_transactions(cluster, topic, ends)
     lines = check_equal(cluster, topic, tmp_path)
     markers = [line for line in lines if "endTxnMarker" in line][:2]
     assert ["COMMIT" in line for line in markers] == [True, False]
     assert any("isTransactional: true isControl: false" in line for line in lines)
+
+
+def write_transactions(cluster: KafkaCluster, topic: str, ends: list[bool]) -> None:
+    """Write transactions of three records with our producer, and commit those that are true."""
+    with OurProducer(
+        bootstrap_servers=cluster.bootstrap_servers, transactional_id=uuid.uuid4().hex
+    ) as producer:
+        producer.init_transactions()
+        for is_commit in ends:
+            producer.begin_transaction()
+            for number in range(3):
+                producer.send(topic, b"%d" % number)
+            producer.flush()
+            end = producer.commit_transaction if is_commit else producer.abort_transaction
+            end()
+
+
+def confluent_write_transactions(cluster: KafkaCluster, topic: str, ends: list[bool]) -> None:
+    producer = Producer(
+        {"bootstrap.servers": cluster.bootstrap_servers, "transactional.id": uuid.uuid4().hex}
+    )
+    producer.init_transactions(TIMEOUT_S)
+    for is_commit in ends:
+        producer.begin_transaction()
+        for number in range(3):
+            producer.produce(topic, b"%d" % number)
+        producer.flush(TIMEOUT_S)
+        end = producer.commit_transaction if is_commit else producer.abort_transaction
+        end(TIMEOUT_S)
 
 
 @pytest.mark.promise(

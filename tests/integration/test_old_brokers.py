@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import socket
+import uuid
 from typing import TYPE_CHECKING, Final
 
 import pytest
 
-from pykclient import Admin, Consumer, NewTopic, Producer, TopicPartition
+from pykclient import Admin, Consumer, GroupMetadata, NewTopic, Producer, TopicPartition
+from pykclient.errors import UnsupportedVersionError
 from pykclient.protocol.api_keys import APIS, ApiKey
 from pykclient.protocol.message import decode_request_header, decode_response, encode_response
 from pykclient.protocol.messages.api_versions import ApiVersionsResponse
+from pykclient.protocol.messages.find_coordinator import FindCoordinatorResponse
 from pykclient.protocol.messages.metadata import MetadataResponse
 from tests.integration.java_tools import CODECS
 from tests.integration.loopback_server import LoopbackServer
@@ -35,6 +38,10 @@ VERSIONS_OF_2_1: Final = {
     ApiKey.DELETE_TOPICS: 3,
     ApiKey.INIT_PRODUCER_ID: 1,
     ApiKey.OFFSET_FOR_LEADER_EPOCH: 2,
+    ApiKey.ADD_PARTITIONS_TO_TXN: 1,
+    ApiKey.ADD_OFFSETS_TO_TXN: 1,
+    ApiKey.END_TXN: 1,
+    ApiKey.TXN_OFFSET_COMMIT: 2,
     ApiKey.SASL_AUTHENTICATE: 0,
 }
 """The newest version that Kafka 2.1 spoke, of each API that the clients here use and it had."""
@@ -50,8 +57,8 @@ class OldBroker:
 
     It relays each request to the broker at `address`, which still speaks all that 2.1 did. On the
     way back it cuts the ranges of ApiVersions down to those of 2.1 and puts its own address into
-    Metadata. As 2.1 did (KIP-511), it refuses newer versions of ApiVersions in version 0 without a
-    list. `requested` holds each (API key, version) that was used.
+    Metadata and FindCoordinator. As 2.1 did (KIP-511), it refuses newer versions of ApiVersions in
+    version 0 without a list. `requested` holds each (API key, version) that was used.
     """
 
     def __init__(self, address: str) -> None:
@@ -100,6 +107,10 @@ def aged(frame: bytes, header: RequestHeader, address: tuple[str, int]) -> bytes
         for broker in metadata.brokers:
             broker.host, broker.port = address
         return encode_response(metadata, version, header.correlation_id)
+    if header.api_key == ApiKey.FIND_COORDINATOR:
+        coordinator = decode_response(FindCoordinatorResponse, version, frame[4:])
+        coordinator.host, coordinator.port = address
+        return encode_response(coordinator, version, header.correlation_id)
     return frame
 
 
@@ -127,6 +138,57 @@ def test_all_clients_work_with_a_broker_that_has_the_versions_of_2_1(
             admin.delete_topics([topic])
     newest = {api for api in VERSIONS_OF_2_1.items() if api[0] in USED}
     assert old.requested == newest | {(ApiKey.API_VERSIONS, 0)}
+
+
+@pytest.mark.promise("transactions work with brokers since 2.1, and say what needs newer ones")
+@pytest.mark.kafka
+def test_transactions_work_with_a_broker_that_has_the_versions_of_2_1(
+    kafka_cluster: KafkaCluster,
+) -> None:
+    """A transaction cannot commit the offsets of a member: a zombie's would be taken, too."""
+    topic = f"old-broker-{uuid.uuid4().hex[:8]}"
+    source = TopicPartition(topic, 0)
+    member = GroupMetadata(topic, 3, "m")
+    old = OldBroker(kafka_cluster.bootstrap_servers)
+    with (
+        LoopbackServer(old) as server,
+        Producer(bootstrap_servers=server.address, transactional_id=topic) as producer,
+    ):
+        with Admin(bootstrap_servers=server.address) as admin:
+            admin.create_topics([NewTopic(topic, num_partitions=1, replication_factor=1)])
+        producer.init_transactions()
+        with producer.transaction():
+            producer.send(topic, b"a")
+            producer.send_offsets_to_transaction({source: 7}, GroupMetadata(topic))
+        producer.begin_transaction()
+        producer.send(topic, b"b").result(TIMEOUT_S)
+        producer.abort_transaction()
+        producer.begin_transaction()
+        producer.send(topic, b"c").result(TIMEOUT_S)
+        with pytest.raises(UnsupportedVersionError, match=r"KIP-447.* make a new producer"):
+            producer.send_offsets_to_transaction({source: 8}, member)
+        with pytest.raises(UnsupportedVersionError, match="KIP-447"):
+            producer.commit_transaction()
+    with Producer(
+        bootstrap_servers=kafka_cluster.bootstrap_servers, transactional_id=topic
+    ) as newer:
+        newer.init_transactions()
+    with Consumer(
+        bootstrap_servers=kafka_cluster.bootstrap_servers,
+        group_id=topic,
+        isolation_level="read_committed",
+    ) as consumer:
+        consumer.assign([source])
+        consumer.seek_to_beginning([source])
+        end = consumer.end_offsets([source])[source]
+        values: list[bytes | None] = []
+        while consumer.position(source) < end:
+            values += [record.value for record in consumer.poll(TIMEOUT_S)]
+        committed = consumer.committed([source])[source]
+    assert values == [b"a"]
+    assert committed is not None
+    assert committed.offset == 7
+    assert (ApiKey.TXN_OFFSET_COMMIT, 2) in old.requested
 
 
 def write(servers: str, topic: str, codec: str) -> None:

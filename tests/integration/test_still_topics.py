@@ -25,7 +25,6 @@ if TYPE_CHECKING:
 
     from pykclient.network.cluster.cluster import PartitionInfo
     from pykclient.testing import KafkaCluster
-    from pykclient.testing.fixtures import KafkaClusterFactory
 
 pytestmark = pytest.mark.kafka
 
@@ -36,11 +35,6 @@ NEW = [b"new %d" % number for number in range(100)]
 END = len(OLD)
 STILL, MARKED, CLEANED, CUT = TOPICS = ("still", "marked", "cleaned", "cut")
 CLEANED_CONFIG = {"cleanup.policy": "compact", "min.cleanable.dirty.ratio": 0.001, "segment.ms": 10}
-BROKERS: dict[str, str | int] = {
-    "broker.session.timeout.ms": 3_000,
-    "broker.heartbeat.interval.ms": 500,
-    "log.cleaner.backoff.ms": 100,
-}
 POLICIES = ("earliest", "latest", "none")
 LEVELS = ("read_uncommitted", "read_committed")
 FIRST, BETWEEN, LAST = range(3)
@@ -192,9 +186,9 @@ def read(consumer: Consumer, count: int) -> list[tuple[int, object]]:
 
 
 @pytest.fixture(scope="module")
-def story(kafka_cluster_factory: KafkaClusterFactory) -> Iterator[Story]:
-    with kafka_cluster_factory(brokers=3, config=BROKERS) as cluster, ExitStack() as stack:
-        story = Story(cluster, stack)
+def story(three_kafka_brokers: KafkaCluster) -> Iterator[Story]:
+    with ExitStack() as stack:
+        story = Story(three_kafka_brokers, stack)
         story.run()
         yield story
 

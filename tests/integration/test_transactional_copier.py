@@ -3,40 +3,22 @@
 from __future__ import annotations
 
 import re
-import time
 import uuid
 from typing import TYPE_CHECKING
 
 import pytest
 
 from pykclient import Admin, Consumer, NewTopic, Producer, TopicPartition
-from tests.integration.verifiable_member import VerifiableMember
+from tests.integration.transactional_copier import Copier
 
 if TYPE_CHECKING:
     from pykclient.testing import FakeKafka, KafkaCluster
 
-TIMEOUT_S = 60.0
-LOOK_S = 0.02
 PARTITION_COUNT = 2
 COUNT = 120
 PROMISE = pytest.mark.promise(
     "the transactional copier has the options and lines of Kafka's, beside Java's in one group"
 )
-
-
-class Copier(VerifiableMember):
-    """A copier in a process of its own."""
-
-    module = "pykclient.testing.transactional_copier"
-    java_tool = "TransactionalMessageCopier"
-    servers_option = "--broker-list"
-
-    def wait_for(self, stage: str) -> None:
-        """Wait until it has printed such a line."""
-        deadline_s = time.monotonic() + TIMEOUT_S
-        while not any(event["stage"] == stage for event in list(self.events)):
-            assert time.monotonic() < deadline_s, (self.events, self.errors)
-            time.sleep(LOOK_S)
 
 
 class Topics:

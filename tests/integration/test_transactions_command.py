@@ -47,7 +47,7 @@ from tests.integration.group_members import import_libraries, wait_until
 from tests.integration.java_tools import run_tool
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
 
     from pykclient.testing import KafkaCluster
     from pykclient.testing.fixtures import KafkaClusterFactory
@@ -237,6 +237,44 @@ def test_a_transaction_that_hangs_is_found_and_aborted(
         assert command.stderr == ""
         assert consumer.end_offsets([partition]) == {partition: 2}
     assert command.rows("abort-hanging", *options) == []
+
+
+def java_hanging(cluster: KafkaCluster, where: Iterable[str]) -> list[dict[str, str]]:
+    """What Kafka's own tool finds hanging in a partition, however short a time."""
+    options = (*where, "--max-transaction-timeout", "0")
+    heading, *rows = java_transactions(cluster, "find-hanging", *options)
+    return [dict(zip(heading, row, strict=True)) for row in rows]
+
+
+@pytest.mark.promise("`pykclient transactions` finds and aborts what hangs, as Kafka's tool does")
+@pytest.mark.parametrize("is_ours", [True, False], ids=["ours aborts", "Java's aborts"])
+def test_what_one_tool_finds_the_other_aborts(
+    cluster: KafkaCluster,
+    admin: Admin,
+    partition: TopicPartition,
+    command: Command,
+    *,
+    is_ours: bool,
+) -> None:
+    identity = hang(cluster, partition)
+    options = ("-t", partition.topic, "--open-for", "PT0S")
+    where = ("--topic", partition.topic, "--partition", str(partition.partition))
+    (theirs,) = java_hanging(cluster, where)
+    (ours,) = command.rows("abort-hanging", *options)
+    assert (theirs["Topic"], theirs["Partition"]) == (partition.topic, "0")
+    assert int(theirs["ProducerId"]) == ours["producer_id"] == identity.producer_id
+    assert int(theirs["ProducerEpoch"]) == ours["producer_epoch"] == identity.producer_epoch
+    assert int(theirs["StartOffset"]) == ours["transaction_start_offset"] == 0
+    if is_ours:
+        command.rows("abort-hanging", *options, "--execute")
+    else:
+        assert java_transactions(cluster, "abort", *where, "--start-offset", "0") == []
+    assert java_hanging(cluster, where) == []
+    assert command.rows("abort-hanging", *options) == []
+    (producer,) = admin.describe_producers([partition])[partition]
+    assert producer.transaction_start_offset is None
+    _, row = java_transactions(cluster, "describe-producers", *where)
+    assert row[-1] == "None"
 
 
 def test_all_partitions_are_looked_through_without_a_topic(

@@ -72,6 +72,11 @@ class VerifiableMember:
         self._process.stdout.close()
         self._process.stderr.close()
 
+    @property
+    def has_ended(self) -> bool:
+        """Whether its process has."""
+        return self._process.poll() is not None
+
     def kill(self) -> None:
         """Kill it."""
         self._process.kill()

@@ -198,6 +198,44 @@ def test_one_that_is_wrong_is_looked_up_after_a_back_off(scene: Scene) -> None:
     assert scene.any_broker.requests
 
 
+@pytest.mark.promise("a coordinator that was replaced while it hung fences no producer")
+def test_one_that_is_in_doubt_is_not_requested_to_name_itself(scene: Scene) -> None:
+    self_named = BROKERS[0]
+    scene.want()
+    scene.step()
+    scene.respond(broker=self_named)
+    found = scene.want()
+    assert found is not None
+    lookup = scene.coordinators.find(GROUP, "g")
+    lookup.doubt(found.id + 1, "late news")
+    assert scene.want() == found
+    lookup.doubt(found.id, "it may have been replaced")
+    assert scene.want() is None
+    scene.step(RETRY_MS)
+    assert not scene.any_broker.requests
+    other = scene.network.shake_hands()
+    assert other is not scene.any_broker
+    assert len(other.requests) == 1
+    scene.any_broker = other
+    scene.respond()
+    assert scene.want() is not None
+    assert lookup.doubted_id is None
+
+
+def test_one_that_is_in_doubt_names_itself_where_there_is_no_other() -> None:
+    scene = Scene()
+    scene.network.update_brokers(BROKERS[0])
+    scene.want()
+    scene.step()
+    scene.respond(broker=BROKERS[0])
+    found = scene.want()
+    assert found is not None
+    scene.coordinators.find(GROUP, "g").doubt(found.id, "it may have been replaced")
+    scene.want()
+    scene.step(RETRY_MS)
+    assert len(scene.any_broker.requests) == 1
+
+
 def test_news_about_a_former_coordinator_changes_nothing(scene: Scene) -> None:
     found = scene.find()
     scene.coordinators.find(GROUP, "g").mark_unknown(found.id + 1, "late news")

@@ -77,8 +77,8 @@ def test_an_attempt_that_no_broker_accepts_is_no_connection(network: ScriptedNet
 
 def test_the_connection_to_a_coordinator_has_a_name_of_its_own() -> None:
     metrics = NetworkMetrics("consumer")
-    metrics.on_sent(coordinator_id(3), 50, 0)
-    metrics.on_sent(-1, 70, 0)
+    metrics.traffic(coordinator_id(3)).sent_bytes.add(50, 0)
+    metrics.traffic(-1).sent_bytes.add(70, 0)
     reported = metrics.snapshot(0, connection_count=2, in_flight_count=0)
     group, name = "consumer-node-metrics", "outgoing-byte-total"
     assert reported[MetricName(name, group, (("node-id", "coordinator-3"),))] == 50

@@ -142,6 +142,8 @@ def test_a_producer_that_is_fenced_prepares_nothing(error_code: int) -> None:
     bench.send_batch()
     prepare = bench.call(bench.manager.prepare)
     bench.added(error_code)
+    bench.turn(2_000)
+    bench.added(error_code)
     assert isinstance(prepare.error, ProducerFencedError)
     assert bench.call(bench.manager.prepare).error is prepare.error
 
@@ -353,13 +355,13 @@ def test_close_gives_up_what_is_not_prepared_in_its_time(
 def test_what_was_ended_elsewhere_the_other_way_is_said() -> None:
     bench = prepared_bench()
     commit = bench.call(bench.manager.commit)
-    bench.ended(error_code=INVALID_TXN_STATE)
+    bench.fenced(INVALID_TXN_STATE)
     assert isinstance(commit.error, InvalidTxnStateError)
     assert "was prepared, and has been ended elsewhere since" in str(commit.error)
     bench = Bench()
     write(bench)
     commit = bench.call(bench.manager.commit)
-    bench.ended(error_code=INVALID_TXN_STATE)
+    bench.fenced(INVALID_TXN_STATE)
     assert "elsewhere" not in str(commit.error)
 
 
@@ -370,7 +372,7 @@ def test_what_was_prepared_is_not_said_of_the_next_transaction() -> None:
     bench.call(bench.manager.begin).result()
     write(bench)
     commit = bench.call(bench.manager.commit)
-    bench.ended(error_code=INVALID_TXN_STATE)
+    bench.fenced(INVALID_TXN_STATE)
     assert "elsewhere" not in str(commit.error)
 
 

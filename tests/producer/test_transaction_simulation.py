@@ -20,6 +20,7 @@ import pytest
 from pykclient.errors import DisconnectedError, KafkaError, TransactionAbortableError
 from pykclient.network.broker.handshake import FinalizedFeatures
 from pykclient.network.manager import Operation
+from pykclient.producer.sender import transactions
 from pykclient.producer.sender.idempotence import Idempotence
 from pykclient.producer.sender.transaction_state import TransactionState
 from pykclient.producer.sender.transactions import FEATURE, Transactions
@@ -82,6 +83,10 @@ CONCURRENT_TRANSACTIONS, PRODUCER_FENCED, ILLEGAL_GENERATION = 51, 90, 22
 REFUSED_BY_LEADER: Final = (6, 19, 3)
 REFUSED_BY_COORDINATOR: Final = (14, 15, 16)
 """COORDINATOR_LOAD_IN_PROGRESS, COORDINATOR_NOT_AVAILABLE, NOT_COORDINATOR"""
+ELSEWHERE: Final = (ProduceRequest, TxnOffsetCommitRequest)
+"""What goes to other brokers than the coordinator of the transaction."""
+STALE: Final = (PRODUCER_FENCED, INVALID_PRODUCER_EPOCH, INVALID_TXN_STATE)
+"""What a coordinator says that hung, and does not know yet that it was replaced."""
 
 
 class Log:
@@ -158,6 +163,11 @@ class World:
         """The epoch of the markers that are yet to be written, and whether they commit."""
         self._last: tuple[int, bool] | None = None
         self.pending_offset: int | None = None
+
+    @property
+    def epoch(self) -> int:
+        """The newest one."""
+        return self._epoch
 
     def verify(self, what: tuple[str, int], epoch: int) -> int:
         """Return whether something may be written in the transaction; version 2 adds it."""
@@ -316,6 +326,8 @@ class Application:
         self._operation: CallOperation | None = None
         self._transaction: Transaction | None = None
         self._left_count = 0
+        self._is_misled = False
+        """Whether the last that a coordinator said is out of date."""
 
     def step(self) -> None:
         bench, random = self.bench, self.random
@@ -390,6 +402,7 @@ class Application:
         self._operation = None
         transaction = self._transaction
         if self.manager.state is TransactionState.FATAL_ERROR:
+            assert not self._is_misled or self._is_outdated(), "what is stale has ended a producer"
             if transaction is not None and call == "commit_transaction" and error is not None:
                 transaction.is_committed = None if "not known" in str(error) else False
             self.is_ended = True
@@ -407,6 +420,10 @@ class Application:
             transaction.is_committed = call == "commit_transaction"
             self.simulation.ended_count += 1
             self._transaction = None
+
+    def _is_outdated(self) -> bool:
+        """Whether there is a newer epoch than its own."""
+        return self.manager.sequences.identity.epoch < self.simulation.world.epoch
 
     def _send(self) -> None:
         assert self._transaction is not None
@@ -438,6 +455,8 @@ class Application:
     def _end(self, request: Request) -> None:
         drawn = self.random.random()
         if drawn < 0.70:
+            if not isinstance(request.message, ELSEWHERE):
+                self._is_misled = False
             self._take(request, self.simulation.world.handle(request))
         elif drawn < 0.78:
             self._disconnect(request, is_handled=True)
@@ -452,6 +471,11 @@ class Application:
             self.simulation.world.handle(request)
         message = request.message
         at_coordinator = 7 if is_handled else self.random.choice(REFUSED_BY_COORDINATOR)
+        may_mislead = not (is_handled or self._is_misled or isinstance(message, ELSEWHERE))
+        if may_mislead and self.random.random() < 0.3:
+            self.simulation.faults["stale"] += 1
+            at_coordinator = self.random.choice(STALE)
+            self._is_misled = True
         response: Message
         if isinstance(message, ProduceRequest):
             code = 7 if is_handled else self.random.choice(REFUSED_BY_LEADER)
@@ -625,8 +649,8 @@ def test_the_simulation_meets_every_fault_and_most_transactions_end() -> None:
         faults.update(simulation.faults)
         ended += simulation.ended_count
         committed += sum(each.is_committed is True for each in simulation.transactions)
-    assert set(faults) == {"disconnect", "refused", "interrupt", "late", "replaced"}
-    assert min(faults.values()) >= 50
+    assert set(faults) == {"disconnect", "refused", "interrupt", "late", "replaced", "stale"}
+    assert min(faults.values()) >= 20
     assert ended - committed > 50
     assert committed > 100
 
@@ -652,6 +676,10 @@ def keep_the_epoch(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Transactions, "_is_identity_due", False)
 
 
+def believe_what_is_stale(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(transactions, "STALE_ERRORS", ())
+
+
 def commit_offsets_outside(monkeypatch: pytest.MonkeyPatch) -> None:
     real = World.handle
 
@@ -669,10 +697,11 @@ def commit_offsets_outside(monkeypatch: pytest.MonkeyPatch) -> None:
     ("plant", "noticing_seeds"),
     [
         (end_too_early, range(3)),
-        (bump_an_epoch, (27, 35)),
-        (commit_without_what_failed, (2, 6)),
-        (keep_the_epoch, (720, 868)),
-        (commit_offsets_outside, (1, 2)),
+        (bump_an_epoch, (13, 27)),
+        (commit_without_what_failed, (0, 4)),
+        (keep_the_epoch, (40, 68)),
+        (commit_offsets_outside, (1, 3)),
+        (believe_what_is_stale, (4, 5)),
     ],
 )
 def test_the_simulation_notices_a_planted_defect(

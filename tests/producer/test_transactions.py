@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import pytest
@@ -74,7 +75,7 @@ GROUP = GroupMetadata("g", 5, "m")
 OFFSETS = {TopicPartition("in", 0): OffsetAndMetadata(7)}
 NOT_COORDINATOR, CONCURRENT_TRANSACTIONS, PRODUCER_FENCED = 16, 51, 90
 INVALID_PRODUCER_EPOCH, OUT_OF_ORDER, ILLEGAL_GENERATION = 47, 45, 22
-INVALID_PRODUCER_ID_MAPPING, OPERATION_NOT_ATTEMPTED = 49, 55
+INVALID_PRODUCER_ID_MAPPING, OPERATION_NOT_ATTEMPTED, INVALID_TXN_STATE = 49, 55, 48
 
 
 class Bench(SenderBench):
@@ -159,6 +160,12 @@ class Bench(SenderBench):
         self.answer(
             EndTxnResponse(error_code=error_code, producer_id=producer_id, producer_epoch=epoch)
         )
+
+    def fenced(self, error_code: int = PRODUCER_FENCED) -> None:
+        """Have the coordinator refuse an end, and the one that is found then."""
+        self.ended(error_code=error_code)
+        self.turn(2_000)
+        self.ended(error_code=error_code)
 
     def added(self, error_code: int = 0) -> None:
         part = AddPartitionsToTxnPartitionResult(0, error_code)
@@ -419,7 +426,9 @@ def test_an_abort_gets_a_new_identity_where_the_transactional_id_was_dropped() -
     bench.written()
     abort = bench.call(bench.manager.abort)
     bench.ended(error_code=INVALID_PRODUCER_ID_MAPPING)
-    bench.identify(-1, error_code=PRODUCER_FENCED)  # another producer has come in between
+    for _ in range(2):
+        bench.identify(-1, error_code=PRODUCER_FENCED)  # another producer has come in between
+        bench.turn(2_000)
     assert isinstance(abort.error, ProducerFencedError)
 
 
@@ -489,7 +498,7 @@ def test_fencing_is_final_and_says_who_did_it() -> None:
     bench.written(INVALID_PRODUCER_EPOCH)
     assert isinstance(bench.refusal(), TransactionAbortableError)
     abort = bench.call(bench.manager.abort)
-    bench.ended(error_code=PRODUCER_FENCED)
+    bench.fenced()
     assert isinstance(abort.error, ProducerFencedError)
     assert "has called init_transactions() since" in str(abort.error)
     for call in (bench.manager.begin, bench.manager.commit, bench.manager.abort):
@@ -499,10 +508,38 @@ def test_fencing_is_final_and_says_who_did_it() -> None:
     assert not bench.requests
 
 
+@pytest.mark.promise("a coordinator that was replaced while it hung fences no producer")
+@pytest.mark.parametrize("code", [PRODUCER_FENCED, INVALID_PRODUCER_EPOCH, INVALID_TXN_STATE])
+def test_a_coordinator_that_may_be_replaced_fences_nobody(code: int) -> None:
+    """It hung, and responds from what it knew before; the others have another one since."""
+    bench = Bench()
+    bench.send_batch()
+    bench.written()
+    commit = bench.call(bench.manager.commit)
+    count = bench.lookup_count
+    bench.ended(error_code=code)
+    assert not commit.is_done
+    bench.turn(2_000)
+    assert bench.lookup_count == count + 1
+    bench.ended(epoch=4)
+    commit.result()
+    bench.call(bench.manager.begin).result()
+    bench.send_batch()
+    bench.written()
+    commit = bench.call(bench.manager.commit)
+    bench.ended(error_code=code)
+    bench.turn(2_000)
+    bench.ended(error_code=code)
+    assert isinstance(commit.error, KafkaError)
+    assert bench.refusal() is commit.error
+
+
 def test_an_old_epoch_anywhere_at_a_coordinator_ends_the_producer() -> None:
     bench = Bench(version=1)
     bench.send_batch()
     bench.turn()
+    bench.added(INVALID_PRODUCER_EPOCH)
+    bench.turn(2_000)
     bench.added(INVALID_PRODUCER_EPOCH)
     assert isinstance(bench.refusal(), ProducerFencedError)
 
@@ -514,7 +551,7 @@ def test_a_commit_that_may_have_been_done_says_so() -> None:
     commit = bench.call(bench.manager.commit)
     bench.drop()
     bench.turn(200)
-    bench.ended(error_code=PRODUCER_FENCED)
+    bench.fenced()
     assert isinstance(commit.error, ProducerFencedError)
     assert "Whether its last transaction was committed is not known" in str(commit.error)
 
@@ -525,8 +562,28 @@ def test_the_time_out_is_named_where_it_has_fenced() -> None:
     bench.written()
     bench.now_ms += 5_000
     commit = bench.call(bench.manager.commit)
-    bench.ended(error_code=PRODUCER_FENCED)
-    assert "was open for 5000 ms" in str(commit.error)
+    bench.fenced()
+    assert "was open for 7000 ms" in str(commit.error)
+    assert "not known" not in str(commit.error)
+
+
+@pytest.mark.parametrize(
+    ("open_ms", "why"),
+    [
+        (5_000, r"exceeds transaction_timeout_ms=5000\. Make a new producer"),
+        (1_000, r"has called init_transactions\(\) since\. Make a new producer"),
+    ],
+)
+def test_a_commit_after_the_coordinator_s_own_abort_says_why(open_ms: int, why: str) -> None:
+    """In version 2 the coordinator takes its epoch for that of a response that was lost."""
+    bench = Bench(transaction_timeout_ms=5_000)
+    bench.send_batch()
+    bench.written()
+    bench.now_ms += open_ms
+    commit = bench.call(bench.manager.commit)
+    bench.fenced(INVALID_TXN_STATE)
+    assert isinstance(commit.error, ProducerFencedError)
+    assert re.search(why, str(commit.error))
     assert "not known" not in str(commit.error)
 
 
@@ -598,7 +655,7 @@ def test_a_topic_that_may_not_be_written_has_the_transaction_aborted() -> None:
     assert isinstance(error.__cause__, TopicAuthorizationFailedError)
     assert isinstance(delivery.exception(), TransactionAbortedError)
     abort = bench.call(bench.manager.abort)
-    bench.ended(error_code=48)  # INVALID_TXN_STATE: the coordinator knows of no transaction
+    bench.ended(error_code=INVALID_TXN_STATE)  # the coordinator knows of no transaction
     abort.result()
 
 

@@ -110,6 +110,10 @@ class Link:
         if self._server is not None:
             self._later("up", self._server.close)
 
+    def hold(self, direction: str, until_ms: int) -> None:
+        """Have what is sent from now on, "up" or "down", arrive not before a time."""
+        self._last_ms[direction] = max(until_ms, self._last_ms[direction])
+
     def cut(self) -> None:
         """The network breaks it: both ends are notified, and what is under way is lost."""
         if self._server is not None:

@@ -16,9 +16,10 @@ import pytest
 from tests.simulation.group_simulation import GroupSimulation, Kip848GroupSimulation
 from tests.simulation.position_simulation import PositionSimulation
 from tests.simulation.simulation import Simulation
+from tests.spark.sink_simulation import SinkSimulation
 
 ROOT = Path(__file__).parents[2]
-KINDS = (Simulation, PositionSimulation, GroupSimulation, Kip848GroupSimulation)
+KINDS = (Simulation, PositionSimulation, GroupSimulation, Kip848GroupSimulation, SinkSimulation)
 SEEDS = range(2)
 HASH_SEED = "4000000000"
 TIMEOUT_S = 120

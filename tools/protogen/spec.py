@@ -146,9 +146,7 @@ def parse(text: str, unstable_apis: Collection[str] = ()) -> Message:
     )
 
 
-def parse_all(
-    texts: Mapping[str, str], unstable_apis: Collection[str] = ()
-) -> dict[str, Message]:
+def parse_all(texts: Mapping[str, str], unstable_apis: Collection[str] = ()) -> dict[str, Message]:
     """Name -> schema. A response has no version that its request has not (or not stable)."""
     schemas = {name: parse(text, unstable_apis) for name, text in texts.items()}
     for name, schema in schemas.items():

@@ -15,6 +15,7 @@ cdef enum:
     EMPTY_IS_SPREAD = 8
     ROUND_ROBIN = 16
     EACH_RECORD = 48
+    NULL_IS_PLACED = 52
 
 
 cdef inline bint is_hashed(int rule, Py_ssize_t size) noexcept nogil:

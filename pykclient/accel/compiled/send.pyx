@@ -22,7 +22,14 @@ from libc.string cimport memcpy, memset
 from posix.time cimport CLOCK_REALTIME, clock_gettime, timespec
 
 from pykclient.accel.compiled.batch_result cimport BatchResult, Callbacks
-from pykclient.accel.compiled.hashes cimport EACH_RECORD, MURMUR2, ROUND_ROBIN, is_hashed, partition_of
+from pykclient.accel.compiled.hashes cimport (
+    EACH_RECORD,
+    MURMUR2,
+    NULL_IS_PLACED,
+    ROUND_ROBIN,
+    is_hashed,
+    partition_of,
+)
 from pykclient.accel.compiled.lock cimport give_core_lock, take_core_lock
 from pykclient.accel.compiled.memory cimport give_memory, grow_memory
 from pykclient.accel.compiled.varint cimport put_varint, varint_size
@@ -473,6 +480,9 @@ cdef class SendCore:
         ):
             if partition is not None:
                 appender = (<TopicAppenders>found).of_partition(partition)
+            # First what most records are.
+            elif key is None and not (<TopicAppenders>found).key_rule & NULL_IS_PLACED:
+                appender = (<TopicAppenders>found).take_sticky()
             elif (<TopicAppenders>found).key_rule & EACH_RECORD:
                 chosen = (<TopicAppenders>found).next_choice()
                 appender = (<TopicAppenders>found).at(chosen)

@@ -11,7 +11,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Generic, TypeVar
 
-from pykclient.accel.key_rule import EACH_RECORD, MURMUR2, ROUND_ROBIN, is_hashed
+from pykclient.accel.key_rule import (
+    EACH_RECORD,
+    HASHES,
+    MURMUR2,
+    NULL_IS_PLACED,
+    ROUND_ROBIN,
+    is_hashed,
+)
 from pykclient.accel.pure.appender import INT64_MAX
 from pykclient.accel.pure.hashes import partition_of_key
 
@@ -137,6 +144,11 @@ class SendCore(Generic[T]):
             if partition is not None:
                 is_there = type(partition) is int and 0 <= partition < len(found.open)
                 appender = found.open[partition] if is_there else None
+            # First what most records are, without a call.
+            elif key is None and not found.key_rule & NULL_IS_PLACED:
+                appender = found.sticky
+            elif key and found.key_rule & HASHES:
+                appender = found.open[partition_of_key(key, len(found.open), found.key_rule)]
             elif found.key_rule & EACH_RECORD:
                 chosen = found.next_choice()
                 is_there = 0 <= chosen < len(found.open)
@@ -145,8 +157,7 @@ class SendCore(Generic[T]):
             elif not is_hashed(found.key_rule, key):
                 appender = found.sticky
             else:
-                count = len(found.open)
-                appender = found.open[partition_of_key(key or b"", count, found.key_rule)]
+                appender = found.open[partition_of_key(b"", len(found.open), found.key_rule)]
             if appender is not None:
                 delivery = appender.append(
                     self._wall_clock_ns() // 1_000_000 if timestamp_ms is None else timestamp_ms,

@@ -38,7 +38,6 @@ from pykclient.errors import (
     error_for_code,
 )
 from pykclient.network.cluster.cluster import NO_TOPIC_ID
-from pykclient.network.coordinators import MOVED_ERRORS
 from pykclient.network.log import ClientLog, RateLimitedLog
 from pykclient.network.manager import (
     NEVER_MS,
@@ -459,8 +458,10 @@ class Commits:
             self._end(commit, None, now_ms)
             return
         error: KafkaError = self._first_error(refusals)
-        if isinstance(error, (RequestTimedOutError, *MOVED_ERRORS)):
+        if isinstance(error, RequestTimedOutError):
             self._coordinator.mark_unknown(node_id, error)
+        elif self._coordinator.has_moved(node_id, error):
+            pass  # it is sent again, as below
         elif isinstance(error, MEMBERSHIP_ERRORS) and self._coordinator.is_replaced(node_id):
             error = error_for_code(NotCoordinatorError.code, f"node {node_id} said: {error}")
         elif isinstance(error, (RebalanceInProgressError, *MEMBERSHIP_ERRORS)):

@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, Final
 
 from pykclient.errors import DecodeError, error_for_code
 from pykclient.network.cluster.cluster import NO_TOPIC_ID
-from pykclient.network.coordinators import MOVED_ERRORS
 from pykclient.network.manager import NEVER_MS, Operation, PollResult, Request, check_partitions
 from pykclient.network.retry import Attempt
 from pykclient.protocol.messages.offset_fetch import (
@@ -159,8 +158,7 @@ class CommittedOffsets:
     def _on_error(
         self, lookup: CommittedLookup, error: KafkaError, node_id: int, now_ms: int
     ) -> None:
-        if isinstance(error, MOVED_ERRORS):
-            self._coordinator.mark_unknown(node_id, error)
+        self._coordinator.has_moved(node_id, error)
         final_error = lookup.attempt.failed(error, now_ms)
         if final_error is not None:
             self._fail(lookup, final_error)

@@ -176,13 +176,15 @@ class NetworkClient:
         written_count = 0 if connection is None else connection.in_flight_count
         return written_count + self._pending.count(node_id)
 
-    def least_loaded_node(self, now_ms: int) -> Node | None:
+    def least_loaded_node(self, now_ms: int, avoided_id: int | None = None) -> Node | None:
         """Return the ready node with the fewest requests in flight; None if none is ready.
 
-        A suspect one comes last. One for which requests are queued in this step counts as ready: a
-        consumer that reads from it always has one there.
+        A suspect one comes last, and so does `avoided_id`. One for which requests are queued in
+        this step counts as ready: a consumer that reads from it always has one there.
         """
-        return self._selection.least_loaded(now_ms, self._takes_requests, self.in_flight_count)
+        return self._selection.least_loaded(
+            now_ms, self._takes_requests, self.in_flight_count, avoided_id=avoided_id
+        )
 
     def last_error(self, node_id: int) -> KafkaError | None:
         return self._states.last_error(node_id)
@@ -310,8 +312,9 @@ class NetworkClient:
 
     def _write_for_any_node(self, now_ms: int) -> None:
         while self._pending.has(ANY_NODE):
-            node = self.least_loaded_node(now_ms)
-            if node is None or self._selection.is_suspect(node, now_ms):
+            avoided_id = self._pending.first(ANY_NODE).avoided_id
+            node = self.least_loaded_node(now_ms, avoided_id)
+            if node is None or node.id == avoided_id or self._selection.is_suspect(node, now_ms):
                 self._connect_any(now_ms)
                 if node is None or self._selection.stagger_ms() > now_ms:
                     return  # another one may be there soon
@@ -628,6 +631,9 @@ class PendingRequests:
     def node_ids(self) -> list[int]:
         return [node_id for node_id in self._queues if node_id is not ANY_NODE]
 
+    def first(self, node_id: int | None) -> Request:
+        return self._queues[node_id][0]
+
     def take_first(self, node_id: int | None) -> Request:
         queue = self._queues[node_id]
         request = queue.popleft()
@@ -653,7 +659,9 @@ class PendingRequests:
             request.deadline_ms += extra_ms
 
     def next_deadline_ms(self, default_ms: int) -> int:
-        return min((request.deadline_ms for request in self._all()), default=default_ms)
+        if not self._queues:  # as nearly always
+            return default_ms
+        return min(request.deadline_ms for request in self._all())
 
     def _all(self) -> Iterator[Request]:
         for queue in self._queues.values():

@@ -47,6 +47,7 @@ if TYPE_CHECKING:
     from pykclient.network.broker.handshake import ApiVersions
     from pykclient.network.io.port import Port
     from pykclient.network.manager import Request
+    from pykclient.network.metrics import Traffic
     from pykclient.network.retry import Backoff
     from pykclient.network.sasl.authenticator import Authenticator
     from pykclient.protocol.message import Message
@@ -127,6 +128,8 @@ class Connection:
     ) -> None:
         self.node = node
         self._metrics = NetworkMetrics("none") if metrics is None else metrics
+        self._traffic: Traffic
+        """From the first request on."""
         self.state = ConnectionState.CONNECTING
         self.failure: KafkaError | None = None
         self.throttled_until_ms = 0
@@ -213,8 +216,12 @@ class Connection:
         )
 
     def next_deadline_ms(self) -> int:
-        deadlines_ms = (entry.request.deadline_ms for entry in self._all_in_flight())
-        return min((self.handshake_deadline_ms, *deadlines_ms))
+        deadline_ms = self.handshake_deadline_ms
+        # Plain loops: each step comes here several times, whether anything is in flight or not.
+        for entries in (self._in_flight, self._without_response):
+            for entry in entries:
+                deadline_ms = min(deadline_ms, entry.request.deadline_ms)
+        return deadline_ms
 
     def suspect_ms(self) -> int:
         """Return when it is suspect, unless a response, or the connection, comes before.
@@ -316,6 +323,7 @@ class Connection:
         With `checks_sasl` find out after it whether the listener requires SASL.
         """
         self._to(ConnectionState.HANDSHAKING)
+        self._traffic = self._metrics.traffic(self.node.id)
         self.handshake_deadline_ms = deadline_ms
         self._handshake.version = version
         self._handshake.checks_sasl = checks_sasl
@@ -358,7 +366,7 @@ class Connection:
                     self._take_work(self._ended_work.popleft(), now_ms)
                     continue
                 frame = self._frames.popleft()
-                self._metrics.on_received(self.node.id, len(frame), now_ms)
+                self._traffic.received_bytes.add(len(frame), now_ms)
                 if self.versions is not None and self._is_to_be_dropped(frame):
                     continue
                 if self._authentication is not None and not self._in_flight:
@@ -411,7 +419,7 @@ class Connection:
         self._has_served = True
         self._in_flight.popleft()
         self._waits_since_ms = self.active_ms = now_ms
-        self._metrics.on_responded(self.node.id, now_ms - entry.sent_ms, now_ms)
+        self._traffic.latency_ms.add(now_ms - entry.sent_ms, now_ms)
         if self._authentication is not None and not self._in_flight:
             self.handshake_deadline_ms = now_ms + self._request_timeout_ms
         throttle_ms = getattr(response, "throttle_time_ms", 0)
@@ -569,7 +577,7 @@ class Connection:
         parts = encode_request_parts(message, version, correlation_id, self._client_id)
         self._next_correlation_id = (correlation_id + 1) % CORRELATION_ID_LIMIT
         self._port.write(self, parts)
-        self._metrics.on_sent(self.node.id, sum(map(len, parts)), now_ms)
+        self._traffic.sent_bytes.add(sum(map(len, parts)), now_ms)
         return correlation_id
 
     def _to(self, state: ConnectionState) -> None:

@@ -237,13 +237,19 @@ class NodeSelection:
         return nodes
 
     def least_loaded(
-        self, now_ms: int, is_ready: Callable[[int, int], bool], load: Callable[[int], int]
+        self,
+        now_ms: int,
+        is_ready: Callable[[int, int], bool],
+        load: Callable[[int], int],
+        *,
+        avoided_id: int | None = None,
     ) -> Node | None:
+        def rank(node: Node) -> tuple[bool, int]:
+            return node.id == avoided_id or self.is_suspect(node, now_ms), load(node.id)
+
         ready = [node for node in self.candidates() if is_ready(node.id, now_ms)]
         self._random.shuffle(ready)  # or the first broker would carry what every client sends
-        return min(
-            ready, key=lambda node: (self.is_suspect(node, now_ms), load(node.id)), default=None
-        )
+        return min(ready, key=rank, default=None)
 
     def is_suspect(self, node: Node, now_ms: int) -> bool:
         """Return whether either of a broker's connections has waited too long for a response."""

@@ -116,6 +116,7 @@ class ProducerBatch:
         "appender",
         "attempt_count",
         "base_sequence",
+        "codec",
         "created_ms",
         "due_ms",
         "identity",
@@ -145,6 +146,7 @@ class ProducerBatch:
     ) -> None:
         self.partition: TopicPartition = result.partition
         self.result = result
+        self.codec = compression.codec
         self.serial = serial
         self.created_ms = created_ms
         self.due_ms = due_ms
@@ -174,11 +176,6 @@ class ProducerBatch:
     def has_appender(self, appender: RecordAppender[RecordMetadata]) -> bool:
         """Whether records that are appended there are this batch's; no longer once it is done."""
         return self._builder is not None and self.appender is appender
-
-    @property
-    def codec(self) -> Codec:
-        """How its records are compressed; not once it is done."""
-        return self._content.codec
 
     @property
     def has_sequence(self) -> bool:

@@ -540,6 +540,7 @@ class ProduceCall:
         self._transactions = transactions
         self._carried: dict[TopicPartition, ProducerBatch] = {}
         self._has_zstd = False
+        self.record_count = 0
         self._topics: dict[str, TopicProduceData] = {}
         self._names_by_id: dict[bytes, str] = {}
 
@@ -550,10 +551,6 @@ class ProduceCall:
     @property
     def topics(self) -> list[str]:
         return list(self._topics)
-
-    @property
-    def record_count(self) -> int:
-        return sum(batch.record_count for batch in self._carried.values())
 
     def carry(self, batch: ProducerBatch) -> int:
         """Put a batch in; return how many bytes it takes."""
@@ -566,7 +563,9 @@ class ProduceCall:
             self._names_by_id[topic_id] = name
         topic.partition_data.append(PartitionProduceData(partition, records))
         self._carried[batch.partition] = batch
-        self._has_zstd = self._has_zstd or batch.codec is Codec.ZSTD
+        self.record_count += batch.record_count
+        if batch.codec is Codec.ZSTD:
+            self._has_zstd = True
         return len(records)
 
     def request(

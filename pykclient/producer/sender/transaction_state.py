@@ -42,6 +42,10 @@ SEND_OFFSETS: Final = "send_offsets_to_transaction"
 FENCED_ERRORS: Final = (ProducerFencedError, InvalidProducerEpochError)
 """What a coordinator responds with to a producer that another one, or a time-out, has fenced."""
 
+STALE_ERRORS: Final = (*FENCED_ERRORS, InvalidTxnStateError)
+"""What a broker that hung responds with before it finds out that another one is the coordinator:
+it knows an older epoch, or no transaction."""
+
 FATAL_ERRORS: Final = (
     ProducerFencedError,
     ClusterAuthorizationFailedError,
@@ -104,6 +108,9 @@ OPEN: Final = SENDING | DROPPING
 """States in which the coordinator may have a transaction open that this producer is to end. One
 that is prepared belongs to whoever has its `PreparedTransaction`."""
 
+ENDING: Final = frozenset({_S.READY, _S.COMMITTING, _S.ABORTING})
+"""States after a call that ends a transaction."""
+
 
 def refusal(
     call: str, state: TransactionState, *, cause: KafkaError | None, is_commit_unseen: bool = False
@@ -142,6 +149,19 @@ _REFUSALS: Final = {
     _S.COMMITTING: f"{COMMIT}() has not ended; call it again to wait for it",
     _S.ABORTING: f"{ABORT}() has not ended; call it again to wait for it",
 }
+
+
+def of_late_commit(error: KafkaError) -> KafkaError:
+    """Return what an EndTxn's error means, of version 2, to a commit.
+
+    A coordinator that has aborted the transaction by itself knows its epoch still, as that of a
+    response that was lost, and refuses the end that it was not. In version 1 it knows it no more.
+    """
+    if not isinstance(error, InvalidTxnStateError):
+        return error
+    fenced = ProducerFencedError(str(error))
+    fenced.__cause__ = error
+    return fenced
 
 
 def left_group(group: GroupMetadata, error: KafkaError) -> CommitFailedError:

@@ -12,6 +12,8 @@ keeps a transaction whole:
   What ended there without a response may be handled late, in the next transaction: a new epoch,
   which the coordinator gives at the end, keeps it out.
 - An abort drops what no request carries, and waits for the rest.
+- An error that a coordinator may have from what it knew before it was replaced, while it hung, is
+  final only when the one that another broker names has it too.
 - A transactional id that the coordinator has dropped, unused for too long, costs the transaction
   that finds out: its abort gets a new identity, by the old one, so that another producer fences.
 - A commit whose result the application has not seen (its time ran out, or it was interrupted) goes
@@ -88,9 +90,11 @@ from pykclient.producer.sender.transaction_state import (
     PREPARE,
     SEND_OFFSETS,
     SENDING,
+    STALE_ERRORS,
     TransactionState,
     explained,
     left_group,
+    of_late_commit,
     refusal,
 )
 from pykclient.protocol.messages.add_offsets_to_txn import (
@@ -685,7 +689,7 @@ class Transactions:
 
     def _on_end(self, node_id: int, response: EndTxnResponse, now_ms: int) -> None:
         if response.error_code != 0:
-            error = error_for_code(response.error_code, self._about("EndTxn"))
+            error: KafkaError = error_for_code(response.error_code, self._about("EndTxn"))
             is_unknown_there = isinstance(error, InvalidTxnStateError) and not (
                 self._added or self._added_groups or self.is_v2
             )
@@ -693,6 +697,8 @@ class Transactions:
                 self._cause = error
                 return
             if not (is_unknown_there and self.state is _S.ABORTING):
+                if self.is_v2 and self.state is _S.COMMITTING and not self._was_prepared:
+                    error = of_late_commit(error)
                 self._is_end_uncertain |= isinstance(error, UNCERTAIN_ERRORS)
                 self._on_error(error, now_ms, node_id, is_fatal=True)
                 return
@@ -773,6 +779,7 @@ class Transactions:
 
         `node_id` is the transaction coordinator's, None for another broker's.
         """
+        is_confirmed = node_id is None or isinstance(self._attempt.last_error, STALE_ERRORS)
         self._attempt.back_off(error, now_ms)
         if isinstance(error, MOVED_ERRORS):
             if node_id is not None:
@@ -782,12 +789,13 @@ class Transactions:
             self._attempt.due_ms = now_ms + min(pause_ms, CONCURRENT_BACKOFF_MS_MAX)
         elif error.retriable:
             pass
-        elif isinstance(error, FENCED_ERRORS):
-            self._fail_for_good(error, now_ms)
         elif isinstance(error, TransactionAbortableError):
             if self.state in SENDING:
                 self._make_abortable(error)
-        elif is_fatal or isinstance(error, FATAL_ERRORS):
+        elif isinstance(error, STALE_ERRORS) and not is_confirmed:
+            assert node_id is not None
+            self._coordinator.doubt(node_id, error)
+        elif isinstance(error, FENCED_ERRORS) or is_fatal or isinstance(error, FATAL_ERRORS):
             self._fail_for_good(error, now_ms)
         elif self.state in SENDING:
             self._make_abortable(error)

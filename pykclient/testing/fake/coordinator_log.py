@@ -45,8 +45,11 @@ def append_records(
     *,
     producer_id: int = -1,
     producer_epoch: int = -1,
-) -> None:
-    """Write a batch to a partition; with a producer it is a part of that one's transaction."""
+) -> int:
+    """Write a batch to a partition; with a producer it is a part of that one's transaction.
+
+    Returned is the offset of its first record.
+    """
     builder: RecordBatchBuilder[None] = RecordBatchBuilder(batch_size_bytes=RECORD_BYTES_MAX)
     for key, value in records:
         builder.try_append(wall_ms, key, value)
@@ -55,9 +58,10 @@ def append_records(
         producer_epoch=producer_epoch,
         is_transactional=producer_id >= 0,
     )
-    partition.log.append_unnumbered(
+    appended = partition.log.append_unnumbered(
         bytes(data), leader_epoch=partition.leader_epoch, now_ms=wall_ms
     )
+    return appended.base_offset
 
 
 def records_of(partition: Partition) -> Iterator[CoordinatorRecord]:

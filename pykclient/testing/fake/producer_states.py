@@ -135,6 +135,11 @@ class ProducerStates:
         producer = self._producers.get(producer_id)
         return producer is not None and producer.epoch == epoch and producer.open_from is not None
 
+    def has_later_epoch(self, producer_id: int, epoch: int) -> bool:
+        """Whether the producer was here in an epoch after this one, as far as it is known."""
+        producer = self._producers.get(producer_id)
+        return producer is not None and producer.epoch > epoch
+
     def marker_refusal(
         self, producer_id: int, epoch: int, coordinator_epoch: int
     ) -> type[BrokerError] | None:

@@ -69,7 +69,7 @@ def test_offsets_of_topics_that_a_member_does_not_read_expire(cluster: FakeClust
     for name in ("t", "u"):
         partition, offset = TopicPartition(name, 0), CommittedOffset(1)
         cluster.groups.commit(GROUP, partition, offset, cluster.now_ms)
-    cluster.groups.offsets(GROUP).hold(7, TopicPartition("u", 0), CommittedOffset(2))
+    cluster.groups.offsets(GROUP).hold(7, TopicPartition("u", 0), CommittedOffset(2), log_offset=7)
     cluster.advance(RETENTION_MS + LATE_MS)
     assert committed(cluster, GROUP) == {"t", "u"}, "a transaction may yet change it"
     cluster.groups.offsets(GROUP).drop_held(7)

@@ -92,7 +92,8 @@ def test_without_descriptors_connections_wait_and_are_served_later(
             rested_ms = (time.monotonic() - started_s) * 1_000
         finally:
             resource.setrlimit(resource.RLIMIT_NOFILE, limits)
-        assert rested_ms >= (attempts - 1) * server.REST_MS, "it tried again and again"
+        # A selector may be back a fraction of a millisecond early.
+        assert rested_ms >= (attempts - 1) * (server.REST_MS - 1), "it tried again and again"
         with Admin(bootstrap_servers=fake.bootstrap_servers) as admin:
             assert admin.list_topics(timeout=10) == {}
     (message,) = caplog.messages

@@ -49,7 +49,6 @@ from pykclient.errors import (
     UnknownMemberIdError,
     error_for_code,
 )
-from pykclient.network.coordinators import MOVED_ERRORS
 from pykclient.network.interrupts import raise_foreign
 from pykclient.network.log import ClientLog
 from pykclient.network.manager import NEVER_MS, Operation, PollResult, Request
@@ -670,8 +669,7 @@ class ClassicMembership:
             self._attempt.back_off(error, now_ms, at_once_count=AT_ONCE_COUNT)
             self._join_again(error)
         elif error.retriable:
-            if isinstance(error, MOVED_ERRORS):
-                self._coordinator.mark_unknown(node_id, error.name)
+            self._coordinator.has_moved(node_id, error, error.name)
             self._retry_later(error, now_ms)
         else:
             self._fail_join(error, now_ms)
@@ -698,9 +696,9 @@ class ClassicMembership:
             return
         error = error_for_code(code, self._about("Heartbeat"))
         self._heartbeat.on_failed(error, now_ms)
-        if isinstance(error, MOVED_ERRORS):
-            self._coordinator.mark_unknown(node_id, error.name)
-        elif sent != self.member or self._coordinator.is_replaced(node_id):
+        if self._coordinator.has_moved(node_id, error, error.name):
+            return
+        if sent != self.member or self._coordinator.is_replaced(node_id):
             self._log.debug("the response to an earlier heartbeat is void: %s", error)
         elif code in REMOVED:
             self._lose_generation("Heartbeat", code)

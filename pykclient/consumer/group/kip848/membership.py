@@ -44,7 +44,6 @@ from pykclient.errors import (
     UnsupportedVersionError,
     error_for_code,
 )
-from pykclient.network.coordinators import MOVED_ERRORS
 from pykclient.network.log import ClientLog
 from pykclient.network.manager import NEVER_MS, Operation, PollResult, Request
 from pykclient.network.retry import Attempt
@@ -586,8 +585,7 @@ class Kip848Membership:
         self.rejection = error if passes else None
         self._fields.forget()
         self._may_be_known = self.member.is_member
-        if isinstance(error, MOVED_ERRORS):
-            self._coordinator.mark_unknown(node_id, error.name)
+        if self._coordinator.has_moved(node_id, error, error.name):
             self._due_ms = 0  # as soon as the other one is found
         elif isinstance(error, UNKNOWN_MEMBER) and self._coordinator.is_replaced(node_id):
             self._due_ms = 0

@@ -10,24 +10,33 @@ from typing import TYPE_CHECKING, Final
 
 from pykclient.protocol.messages.offset_records import OffsetCommitKey, OffsetCommitValue
 from pykclient.protocol.reader import Reader
+from pykclient.records.control import ControlType, control_type
 from pykclient.testing.fake.coordinator_log import VERSION_BYTES, CoordinatorRecord, encode
-from pykclient.testing.fake.groups.offsets import CommittedOffset
+from pykclient.testing.fake.groups.offsets import NO_EPOCH, NOWHERE, CommittedOffset
 from pykclient.types import TopicPartition
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
+    from pykclient.records.batch import RecordBatch
     from pykclient.testing.fake.topics import Partition
 
 _KEY_VERSION: Final = 1
 """The version of a key says of which type it is, by which these keys are 1."""
 _VALUE_VERSION: Final = 4
+_EXPIRING_VALUE_VERSION: Final = 1
 
 
 def offset_record(
-    group: str, name: TopicPartition, committed: CommittedOffset | None, wall_ms: int
+    group: str,
+    name: TopicPartition,
+    committed: CommittedOffset | None,
+    wall_ms: int,
+    *,
+    expires_wall_ms: int | None = None,
 ) -> CoordinatorRecord:
-    """What the log has of a group's offset of one partition; None for one that is gone."""
+    """What the log has of a group's offset of one partition; None for one that is gone.
+
+    Only one version of the value has a place for when it goes, and that has none for the epoch.
+    """
     key = bytearray(_KEY_VERSION.to_bytes(2, "big"))
     OffsetCommitKey(group, *name).write(key, 0)
     if committed is None:
@@ -38,27 +47,51 @@ def offset_record(
         metadata=committed.metadata,
         commit_timestamp=wall_ms,
     )
-    return CoordinatorRecord(bytes(key), encode(value, _VALUE_VERSION))
+    if expires_wall_ms is None:
+        return CoordinatorRecord(bytes(key), encode(value, _VALUE_VERSION))
+    value.expire_timestamp = expires_wall_ms
+    value.leader_epoch = NO_EPOCH
+    return CoordinatorRecord(bytes(key), encode(value, _EXPIRING_VALUE_VERSION))
 
 
-def held_offsets(
-    partition: Partition,
-) -> Iterator[tuple[str, int, dict[TopicPartition, CommittedOffset]]]:
-    """The offsets of transactions that have no marker yet: group, producer id, offsets."""
-    held: dict[int, dict[str, dict[TopicPartition, CommittedOffset]]] = {}
-    for batch in partition.log.batches():
-        if batch.is_control:
-            held.pop(batch.producer_id, None)
-        elif batch.is_transactional and batch.record_count:
-            columns = batch.records()
-            for key, value in zip(columns.keys, columns.values, strict=True):
-                read = OffsetCommitKey.read(Reader((key or b"")[VERSION_BYTES:]), 0)
-                name = TopicPartition(read.topic, read.partition)
-                groups = held.setdefault(batch.producer_id, {})
-                groups.setdefault(read.group, {})[name] = _read_value(value or b"")
-    for producer_id, groups in held.items():
-        for group, offsets in groups.items():
-            yield group, producer_id, offsets
+class WrittenOffsets:
+    """What the log of one partition says of offsets; those of transactions as far as they got.
+
+    Keys are a group and a partition.
+    """
+
+    def __init__(self, partition: Partition) -> None:
+        self.log_offsets: dict[tuple[str, TopicPartition], int] = {}
+        """Where the record is of each offset that is committed."""
+        self.held: dict[int, dict[tuple[str, TopicPartition], tuple[CommittedOffset, int]]] = {}
+        """By producer id the offsets of transactions without a marker, and where they are."""
+        for batch in partition.log.batches():
+            if batch.is_control:
+                self._end(batch)
+            elif batch.record_count:
+                self._add(batch)
+
+    def _add(self, batch: RecordBatch) -> None:
+        columns = batch.records()
+        for at, key, value in zip(columns.offsets, columns.keys, columns.values, strict=True):
+            if key is None or int.from_bytes(key[:VERSION_BYTES], "big") != _KEY_VERSION:
+                continue  # what groups are, not how far they have come
+            read = OffsetCommitKey.read(Reader(key[VERSION_BYTES:]), 0)
+            name = read.group, TopicPartition(read.topic, read.partition)
+            if value is None:
+                self.log_offsets.pop(name, None)
+                for held in self.held.values():
+                    held.pop(name, None)
+            elif batch.is_transactional:
+                self.held.setdefault(batch.producer_id, {})[name] = _read_value(value), at
+            else:
+                self.log_offsets[name] = at
+
+    def _end(self, marker: RecordBatch) -> None:
+        held = self.held.pop(marker.producer_id, {})
+        if control_type(marker) is ControlType.COMMIT:
+            for name, (_, at) in held.items():
+                self.log_offsets[name] = max(at, self.log_offsets.get(name, NOWHERE))
 
 
 def _read_value(data: bytes) -> CommittedOffset:

@@ -18,8 +18,8 @@ from uuid import UUID
 from pykclient.errors.broker import InvalidGroupIdError, NotCoordinatorError
 from pykclient.testing.fake.coordinator_log import append_records
 from pykclient.testing.fake.groups.group import GroupSnapshot
-from pykclient.testing.fake.groups.offset_records import held_offsets, offset_record
-from pykclient.testing.fake.groups.offsets import GroupOffsets
+from pykclient.testing.fake.groups.offset_records import WrittenOffsets, offset_record
+from pykclient.testing.fake.groups.offsets import NOWHERE, GroupOffsets
 from pykclient.testing.fake.topics import NO_LEADER
 
 if TYPE_CHECKING:
@@ -82,7 +82,7 @@ class GroupRegistry:
         group = self._groups.pop(name, None)
         offsets = self._offsets.pop(name, None)
         if offsets is not None:
-            self._write(name, dict.fromkeys(offsets.all()), now_ms)
+            self._write(name, dict.fromkeys(offsets.names()), now_ms)
             self._storage.on_group_deleted(name)
         if group is not None:
             group.on_deleted(now_ms)
@@ -164,27 +164,36 @@ class GroupRegistry:
         """Take offsets of a producer's transaction, which stand once that is committed."""
         partition = self.partition(name)
         wall_ms = self._epoch_ms + now_ms
-        append_records(
+        log_offset = append_records(
             partition,
             [offset_record(name, *each, wall_ms) for each in offsets.items()],
             wall_ms,
             producer_id=producer_id,
             producer_epoch=producer_epoch,
         )
-        for place_of_offset, committed in offsets.items():
-            self.offsets(name).hold(producer_id, place_of_offset, committed, now_ms)
+        for at, (place_of_offset, committed) in enumerate(offsets.items(), log_offset):
+            self.offsets(name).hold(producer_id, place_of_offset, committed, now_ms, log_offset=at)
         self._on_append(partition, now_ms)
 
     def commit(
-        self, name: str, partition: TopicPartition, committed: CommittedOffset, now_ms: int
+        self,
+        name: str,
+        partition: TopicPartition,
+        committed: CommittedOffset,
+        now_ms: int,
+        *,
+        retention_ms: int | None = None,
     ) -> None:
-        """Take an offset, which stands at once."""
-        self._write(name, {partition: committed}, now_ms)
-        self.offsets(name).commit(partition, committed, now_ms)
+        """Take an offset, which stands at once; `retention_ms` is the client's own wish."""
+        expires_ms = None if retention_ms is None else now_ms + retention_ms
+        log_offset = self._write(name, {partition: committed}, now_ms, expires_ms)
+        self.offsets(name).commit(
+            partition, committed, now_ms, log_offset=log_offset, expires_ms=expires_ms
+        )
 
     def remove_offset(self, name: str, partition: TopicPartition, now_ms: int) -> None:
         """Forget an offset; no effect where there is none."""
-        if self.offsets(name).get(partition) is not None:
+        if partition in self.offsets(name).names():
             self._write(name, {partition: None}, now_ms)
         self.offsets(name).remove(partition)
 
@@ -195,23 +204,38 @@ class GroupRegistry:
             if self.partition(name).leader_id == NO_LEADER:
                 continue
             offsets = self.offsets(name)
-            for partition, committed_ms in offsets.times_ms().items():
-                start_ms = group.retention_start_ms(partition.topic, committed_ms)
-                if start_ms is not None and start_ms <= oldest_ms:
+            for partition, commit in offsets.commits().items():
+                start_ms = group.retention_start_ms(partition.topic, commit.now_ms)
+                if start_ms is None:
+                    continue
+                is_over = start_ms <= oldest_ms
+                if commit.expires_ms is not None:
+                    is_over = commit.expires_ms <= now_ms
+                if is_over:
                     self.remove_offset(name, partition, now_ms)
             if group.is_empty and offsets.is_blank:
                 self.remove(name, now_ms)
 
     def _write(
-        self, name: str, offsets: Mapping[TopicPartition, CommittedOffset | None], now_ms: int
-    ) -> None:
-        """Have the log say so, if the group's partition has a leader."""
+        self,
+        name: str,
+        offsets: Mapping[TopicPartition, CommittedOffset | None],
+        now_ms: int,
+        expires_ms: int | None = None,
+    ) -> int:
+        """Have the log say so, if the group's partition has a leader; where the first record is."""
         partition = self.partition(name)
-        if offsets and partition.leader_id != NO_LEADER:
-            wall_ms = self._epoch_ms + now_ms
-            records = [offset_record(name, *each, wall_ms) for each in offsets.items()]
-            append_records(partition, records, wall_ms)
-            self._on_append(partition, now_ms)
+        if not offsets or partition.leader_id == NO_LEADER:
+            return NOWHERE
+        wall_ms = self._epoch_ms + now_ms
+        expires_wall_ms = None if expires_ms is None else self._epoch_ms + expires_ms
+        records = [
+            offset_record(name, *each, wall_ms, expires_wall_ms=expires_wall_ms)
+            for each in offsets.items()
+        ]
+        log_offset = append_records(partition, records, wall_ms)
+        self._on_append(partition, now_ms)
+        return log_offset
 
     def load(self, now_ms: int) -> list[str]:
         """Take the offsets of transactions that were open when an earlier run ended; their groups.
@@ -220,10 +244,15 @@ class GroupRegistry:
         """
         names: dict[str, None] = {}
         for partition in self._offsets_topic().partitions:
-            for name, producer_id, offsets in held_offsets(partition):
-                names[name] = None
-                for place_of_offset, committed in offsets.items():
-                    self.offsets(name).hold(producer_id, place_of_offset, committed, now_ms)
+            written = WrittenOffsets(partition)
+            for (name, place_of_offset), at in written.log_offsets.items():
+                self.offsets(name).place(place_of_offset, at)
+            for producer_id, held in written.held.items():
+                for (name, place_of_offset), (committed, at) in held.items():
+                    names[name] = None
+                    self.offsets(name).hold(
+                        producer_id, place_of_offset, committed, now_ms, log_offset=at
+                    )
         return list(names)
 
     def on_marker(self, producer_id: int, partition: Partition, *, is_commit: bool) -> None:
@@ -242,7 +271,7 @@ class GroupRegistry:
     def on_topic_deleted(self, topic: str, now_ms: int) -> None:
         """A topic is gone, and what was committed for it."""
         for name, offsets in self._offsets.items():
-            gone = [each for each in offsets.all() if each.topic == topic]
+            gone = [each for each in offsets.names() if each.topic == topic]
             if topic != OFFSETS_TOPIC:
                 self._write(name, dict.fromkeys(gone), now_ms)
             offsets.remove_topic(topic)

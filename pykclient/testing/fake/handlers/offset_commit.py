@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from pykclient.testing.fake.state import ClusterState
     from pykclient.testing.fake.topics import Topic
 
+_DEFAULT_RETENTION = -1
 _IDS_FROM_VERSION = 10
 _TELLS_NO_GROUP_FROM_VERSION = 9
 
@@ -66,7 +67,7 @@ def handle(cluster: ClusterState, call: Call, request: OffsetCommitRequest) -> O
                         partition_index=each.partition_index,
                         error_code=unknown.code
                         if topic is None
-                        else _committed(cluster, request.group_id, topic, each, refusal),
+                        else _committed(cluster, request, topic, each, refusal),
                     )
                     for each in requested.partitions
                 ],
@@ -131,7 +132,7 @@ def _check(
 
 def _committed(
     cluster: ClusterState,
-    group: str,
+    request: OffsetCommitRequest,
     topic: Topic,
     requested: OffsetCommitRequestPartition,
     refusal: Refusal | None,
@@ -148,7 +149,14 @@ def _committed(
     committed = CommittedOffset(
         requested.committed_offset, requested.committed_leader_epoch, metadata
     )
-    cluster.groups.commit(group, partition.name, committed, cluster.now_ms)
+    retention_ms = request.retention_time_ms  # of versions 2 to 4 alone
+    cluster.groups.commit(
+        request.group_id,
+        partition.name,
+        committed,
+        cluster.now_ms,
+        retention_ms=None if retention_ms == _DEFAULT_RETENTION else retention_ms,
+    )
     return 0
 
 

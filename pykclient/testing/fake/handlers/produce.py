@@ -275,17 +275,19 @@ def _unverified(
 ) -> dict[TopicPartition, Refusal | None]:
     """Why partitions cannot be written to, which have to be in the transaction first (KIP-890).
 
-    None is for one that is in it by now. Where the producer has written before there is no need.
+    None is for one that is in it by now. Where the producer has written before there is no need,
+    nor where a later epoch of its id has: the partition itself refuses that.
     """
     new: dict[TopicPartition, None] = {}
     producer: ProducerIdentity | None = None
     for name, batch in _transactional_batches(cluster, call, request):
         partition = led_partition(cluster, call.broker_id, *name)
         batch_producer = ProducerIdentity(batch.producer_id, batch.producer_epoch)
-        is_open = isinstance(partition, type) or partition.log.producers.has_open_transaction(
-            *batch_producer
-        )
-        if not is_open:
+        if isinstance(partition, type):
+            continue
+        producers = partition.log.producers
+        is_decided = producers.has_open_transaction(*batch_producer)
+        if not (is_decided or producers.has_later_epoch(*batch_producer)):
             producer, new[name] = batch_producer, None
     if producer is None:
         return {}

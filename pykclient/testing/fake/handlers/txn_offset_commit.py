@@ -15,6 +15,7 @@ from pykclient.errors.broker import (
     CoordinatorNotAvailableError,
     IllegalGenerationError,
     InvalidGroupIdError,
+    InvalidProducerEpochError,
     OffsetMetadataTooLargeError,
     StaleMemberEpochError,
     UnknownTopicOrPartitionError,
@@ -149,8 +150,11 @@ def _verified(cluster: ClusterState, call: Call, request: TxnOffsetCommitRequest
     """Why the group's offsets are in no transaction of this producer."""
     partition = cluster.groups.partition(request.group_id)
     producer = ProducerIdentity(request.producer_id, request.producer_epoch)
-    if partition.log.producers.has_open_transaction(*producer):
+    producers = partition.log.producers
+    if producers.has_open_transaction(*producer):
         return None
+    if producers.has_later_epoch(*producer):
+        return InvalidProducerEpochError
     verification = Verification.of(call.version, _ABORTABLE_FROM_VERSION)
     refusal = verify(
         cluster, request.transactional_id, producer, [partition.name], verification=verification

@@ -246,9 +246,7 @@ class TransactionMetadata:
         """Decide how it ends; from version 2 on in the producer's next epoch."""
         self.version = version
         if version >= BUMPING_VERSION:
-            if self.producer.epoch >= EPOCH_MAX:
-                self.next_producer_id = self.new_producer_id()
-            self._bump()
+            self._bump_or_follow()
         if self.state is not _ONGOING:
             self.started_ms = wall_ms
         prepared = TransactionState.PREPARE_COMMIT if is_commit else TransactionState.PREPARE_ABORT
@@ -257,10 +255,18 @@ class TransactionMetadata:
     def fence(self, version: int, wall_ms: int) -> None:
         """Abort it in an epoch that its producer has not, which is thereby shut out."""
         self.version = version
-        self._bump()
-        if version < BUMPING_VERSION:
+        if version >= BUMPING_VERSION:
+            self._bump_or_follow()
+        else:
+            self._bump()
             self.last_epoch = NO_EPOCH
         self.to(TransactionState.PREPARE_ABORT, wall_ms)
+
+    def _bump_or_follow(self) -> None:
+        """Begin another epoch; after the last one another id follows, once the end is complete."""
+        if self.producer.epoch >= EPOCH_MAX:
+            self.next_producer_id = self.new_producer_id()
+        self._bump()
 
     def _bump(self) -> None:
         id_, epoch = self.producer

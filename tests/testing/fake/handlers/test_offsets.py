@@ -57,6 +57,8 @@ if TYPE_CHECKING:
 
 T0 = TopicPartition("t", 0)
 COMMITTED = CommittedOffset(5, 3, "note")
+LATER = 99
+"""An offset of the log behind all that is written here."""
 
 PartitionResult = tuple[int, int, int, str | None]
 """Error code, offset, leader epoch, metadata."""
@@ -254,13 +256,13 @@ def test_offsets_of_open_transactions_are_unstable_where_require_stable_is_set(
     version: int, cluster: FakeCluster
 ) -> None:
     assert commit(cluster, 9) == 0
-    cluster.groups.offsets("g").hold(1, T0, CommittedOffset(9))
+    cluster.groups.offsets("g").hold(1, T0, CommittedOffset(9), log_offset=LATER)
     unstable = {0: (UnstableOffsetCommitError.code, -1, -1, "")}
     assert fetch(cluster, version, [0], is_stable=True) == (0, unstable)
     assert fetch(cluster, version, [0])[1][0][1] == 5
     cluster.groups.offsets("g").commit_held(1)
     assert fetch(cluster, version, [0], is_stable=True)[1][0][1] == 9
-    cluster.groups.offsets("g").hold(2, T0, CommittedOffset(10))
+    cluster.groups.offsets("g").hold(2, T0, CommittedOffset(10), log_offset=LATER)
     cluster.groups.offsets("g").drop_held(2)
     assert fetch(cluster, version, [0], is_stable=True)[1][0][1] == 9
 
@@ -271,7 +273,7 @@ def test_a_deleted_topics_offsets_are_gone_with_those_of_open_transactions(
     offsets = cluster.groups.offsets("g")
     for topic in ("t", "u"):
         assert commit(cluster, 9, topic=topic) == 0
-        offsets.hold(7, TopicPartition(topic, 0), CommittedOffset(2))
+        offsets.hold(7, TopicPartition(topic, 0), CommittedOffset(2), log_offset=LATER)
     cluster.delete_topic("t")
     cluster.create_topic("t", 4)
     assert fetch(cluster, 10, [0]) == (0, {0: (0, -1, -1, "")})

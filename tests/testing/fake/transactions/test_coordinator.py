@@ -58,6 +58,7 @@ from pykclient.protocol.messages.txn_offset_commit import (
 from pykclient.protocol.reader import Reader
 from pykclient.testing import FakeCluster, TransactionSettings, faults
 from pykclient.testing.fake.data_directory import DataDirectory
+from pykclient.testing.fake.groups.offsets import CommittedOffset
 from pykclient.testing.fake.transactions.metadata import (
     EPOCH_MAX,
     ProducerIdentity,
@@ -351,6 +352,36 @@ def test_transactions_go_on_after_a_restart(tmp_path: Path) -> None:
         assert not cluster.groups.offsets("g").is_unstable(PARTITION)
 
 
+@pytest.mark.promise(
+    "of a plain commit and a transaction's the later record wins, in fake logs as in Kafka's"
+)
+@pytest.mark.parametrize("is_last", [True, False])
+def test_a_plain_commit_and_one_of_a_transaction_keep_their_order_in_a_restart(
+    tmp_path: Path, *, is_last: bool
+) -> None:
+    plain = CommittedOffset(3)
+    with restarted(tmp_path) as cluster:
+        with_topic(cluster)
+        first = producer(cluster)
+        if not is_last:
+            cluster.groups.commit("g", PARTITION, plain, 0)
+        hold_offset(cluster, first)
+        if is_last:
+            cluster.groups.commit("g", PARTITION, plain, 0)
+    with restarted(tmp_path) as cluster:
+        assert cluster.group("g").offsets[PARTITION] == plain
+        assert cluster.groups.offsets("g").is_unstable(PARTITION)
+        second = end(cluster, first)
+        assert isinstance(second, ProducerIdentity)
+        expected = 3 if is_last else 5
+        assert cluster.group("g").offsets[PARTITION].offset == expected
+        hold_offset(cluster, second)
+        cluster.groups.remove_offset("g", PARTITION, 0)
+    with restarted(tmp_path) as cluster:
+        end(cluster, second)
+        assert cluster.groups.offsets("g").all() == {}
+
+
 @contextlib.contextmanager
 def restarted(folder: Path, settings: TransactionSettings | None = None) -> Iterator[FakeCluster]:
     """One broker with what is kept in a folder."""
@@ -392,7 +423,7 @@ def test_the_last_epoch_of_an_id_is_followed_by_another_id(cluster: FakeCluster)
     rotated = begin(cluster)
     assert isinstance(rotated, ProducerIdentity)
     assert rotated.producer_id not in (last.producer_id, identity.producer_id)
-    assert rotated.epoch == 0
+    assert rotated.epoch == 1, "the fencing has begun the other id, this one its next epoch"
 
 
 def test_a_transactional_id_that_is_not_used_expires() -> None:

@@ -1,0 +1,294 @@
+"""Two producers under the same fire: ours and confluent-kafka, each in a process of its own.
+
+Both write numbers to topics whose partitions have the same leaders, at the same rate, while one
+strike follows the other. In the end each topic must have each number that was acknowledged, once
+and in order. How long a producer had no acknowledgement is put down to the strike meanwhile.
+
+Owner: the thread that made it; the processes' output is read by threads of their own.
+"""
+
+from __future__ import annotations
+
+import tempfile
+import time
+import uuid
+from array import array
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, Self
+
+from pykclient import Admin, NewTopic
+from tests.chaos.copies import Comparison, compare
+from tests.chaos.numbers import numbers_of, read_numbers
+from tests.chaos.producer.writer import EVERY
+from tests.integration.verifiable_member import VerifiableMember
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping, Sequence
+
+    from pykclient.testing import KafkaCluster
+
+BROKERS: Final = (1, 2, 3)
+PARTITION_COUNT: Final = 6
+IN_SYNC_MIN: Final = 2
+OURS: Final = "pykclient"
+THEIRS: Final = "confluent-kafka"
+RECOVERED: Final = 50
+"""So many more records of each partition are acknowledged when a client has got over a strike."""
+TIMEOUT_S: Final = 90.0
+THEIR_TIMEOUT_S: Final = 45.0
+"""No longer is the other client waited for."""
+END_TIMEOUT_S: Final = 200.0
+LOOK_S: Final = 0.02
+NS_PER_MS: Final = 1_000_000
+
+
+class StormSize(NamedTuple):
+    """So many records each, so many a second; a strike comes when so many more of ours are
+    acknowledged since the last one."""
+
+    record_count: int = 1_000_000
+    rate: int = 4_000
+    calm: int = 8_000
+
+
+FULL_STORM: Final = StormSize()
+
+
+class Pause(NamedTuple):
+    """A time between two acknowledgements of a partition, or of all together (`EVERY`)."""
+
+    partition: int
+    begin_ms: int
+    end_ms: int
+
+    @property
+    def duration_ms(self) -> int:
+        return self.end_ms - self.begin_ms
+
+    def meets(self, other: Window) -> bool:
+        """Whether it is at the same time as a window, in a part."""
+        return self.begin_ms < other.end_ms and other.begin_ms < self.end_ms
+
+
+class Window(NamedTuple):
+    """From a strike until both clients had got over it, or were not waited for any longer."""
+
+    strike: str
+    begin_ms: int
+    end_ms: int
+
+
+class Writer(VerifiableMember):
+    """A producer's process; a context manager."""
+
+    module = "tests.chaos.producer.writer"
+
+    def counts(self) -> list[int]:
+        """How many records of each partition are acknowledged."""
+        found = self.last("acknowledged")
+        return [0] * PARTITION_COUNT if found is None else found["counts"]
+
+    def last(self, name: str) -> dict[str, Any] | None:
+        """The last event of a name, which is near the end of thousands; None before the first."""
+        return next((event for event in reversed(self.events) if event["name"] == name), None)
+
+    @property
+    def has_sent_all(self) -> bool:
+        return self.last("sent") is not None
+
+    def pauses(self) -> list[Pause]:
+        return [
+            Pause(event["partition"], event["begin"], event["end"]) for event in self.named("pause")
+        ]
+
+
+@dataclass(frozen=True, slots=True)
+class Written:
+    """What one client has done: numbers that were acknowledged, failures, and pauses."""
+
+    judged: Comparison
+    acknowledged_count: int
+    failures: Sequence[str]
+    pauses: Sequence[Pause]
+    retries: int | None = None
+    violations: list[str] = field(default_factory=list)
+
+    def longest_ms(self, windows: Iterable[Window], *, is_of_all: bool) -> int:
+        """The longest pause in some windows: of all partitions together, or of any of them."""
+        known = list(windows)
+        return max(
+            (
+                pause.duration_ms
+                for pause in self.pauses
+                if (pause.partition == EVERY) is is_of_all
+                and any(pause.meets(window) for window in known)
+            ),
+            default=0,
+        )
+
+
+class Storm:
+    """A context manager; `begin`, strike, `settle`."""
+
+    def __init__(self, kafka: KafkaCluster, size: StormSize = FULL_STORM) -> None:
+        self.kafka = kafka
+        self.windows: list[Window] = []
+        self._size = size
+        self._stem = uuid.uuid4().hex[:8]
+        self._writers: dict[str, Writer] = {}
+        self._journals: dict[str, Path] = {}
+        self._resources = ExitStack()
+
+    def __enter__(self) -> Self:
+        with ExitStack() as resources:
+            folder = Path(resources.enter_context(tempfile.TemporaryDirectory()))
+            self._admin = resources.enter_context(
+                Admin(bootstrap_servers=self.kafka.bootstrap_servers)
+            )
+            self._journals = {client: folder / client for client in (OURS, THEIRS)}
+            self._resources = resources.pop_all()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._resources.close()
+
+    @property
+    def is_over(self) -> bool:
+        """Whether ours has sent all its records."""
+        return self._writers[OURS].has_sent_all
+
+    def begin(self) -> None:
+        """Start both, and wait until all partitions of both are acknowledged."""
+        replicas = {
+            partition: [BROKERS[(partition + other) % len(BROKERS)] for other in range(3)]
+            for partition in range(PARTITION_COUNT)
+        }
+        config = {"min.insync.replicas": str(IN_SYNC_MIN)}
+        self._admin.create_topics(
+            [
+                NewTopic(self._topic(client), replica_assignments=replicas, config=config)
+                for client in self._journals
+            ]
+        )
+        for client, journal in self._journals.items():
+            self._writers[client] = self._resources.enter_context(
+                Writer(
+                    self.kafka.bootstrap_servers,
+                    *("--client", client, "--journal", str(journal)),
+                    *("--topic", self._topic(client), "--partitions", str(PARTITION_COUNT)),
+                    *("--records", str(self._size.record_count), "--rate", str(self._size.rate)),
+                )
+            )
+        self.await_recovery()
+
+    def strike(self, name: str, act: Callable[[Storm], None]) -> None:
+        """Wait for so many acknowledgements, strike, and wait until both have got over it."""
+        self._await_calm()
+        if self.is_over:
+            return
+        begin_ms = _now_ms()
+        act(self)
+        self.await_recovery()
+        self.windows.append(Window(name, begin_ms, _now_ms()))
+
+    def await_recovery(self, *, of_ours_only: bool = False) -> None:
+        """Wait until some more of each partition is acknowledged; the other one not for ever."""
+        goals = {client: self._goal(writer) for client, writer in self._writers.items()}
+        started_s = time.monotonic()
+        while not self._has_reached(OURS, goals[OURS]):
+            assert time.monotonic() - started_s < TIMEOUT_S, self._writers[OURS].events[-3:]
+            self._look()
+        deadline_s = started_s + THEIR_TIMEOUT_S
+        while not of_ours_only and not self._has_reached(THEIRS, goals[THEIRS]):
+            if time.monotonic() > deadline_s:
+                return
+            self._look()
+
+    def leads(self, broker: int) -> list[int]:
+        """The partitions that a broker leads, as those see it that run and are not paused."""
+        topic = self._topic(OURS)
+        return [p for p in range(PARTITION_COUNT) if self.kafka.leader(topic, p) == broker]
+
+    def await_others_lead(self, broker: int) -> None:
+        """Wait until others lead all partitions."""
+        deadline_s = time.monotonic() + TIMEOUT_S
+        while self.leads(broker):
+            assert time.monotonic() < deadline_s, f"broker {broker} still leads"
+            self._look()
+
+    def settle(self) -> dict[str, Written]:
+        """Wait until both have ended, and judge what they have written."""
+        return {client: self._judged(client) for client in self._writers}
+
+    def _judged(self, client: str) -> Written:
+        writer = self._writers[client]
+        deadline_s = time.monotonic() + self._size.record_count / self._size.rate + END_TIMEOUT_S
+        while not writer.has_ended:
+            assert time.monotonic() < deadline_s, f"{client} does not end: {writer.events[-1:]}"
+            time.sleep(LOOK_S)
+        status = writer.wait()
+        assert status == 0, (client, status, writer.errors)
+        done = writer.named("done")[0]
+        numbers = array("q")
+        numbers.frombytes(self._journals[client].read_bytes())
+        acknowledged: dict[int, list[int]] = {p: [] for p in range(PARTITION_COUNT)}
+        for number in sorted(numbers):
+            acknowledged[number % PARTITION_COUNT].append(number)
+        topic = self._topic(client)
+        found = read_numbers(self.kafka.bootstrap_servers, topic, PARTITION_COUNT)
+        possible = numbers_of(PARTITION_COUNT, self._size.record_count)
+        judged = compare(acknowledged, found, topic, possible=possible)
+        violations = [*judged.violations]
+        if failures := done["failures"]:
+            violations.append(f"{len(failures)} records failed: {failures[:3]}")
+        if done["unknown"]:
+            violations.append(f"{done['unknown']} records have no result")
+        return Written(
+            judged,
+            len(numbers),
+            failures,
+            writer.pauses(),
+            retries=done.get("retries"),
+            violations=violations,
+        )
+
+    def _topic(self, client: str) -> str:
+        return f"{client}-{self._stem}"
+
+    def _await_calm(self) -> None:
+        writer = self._writers[OURS]
+        goal = sum(writer.counts()) + self._size.calm
+        deadline_s = time.monotonic() + TIMEOUT_S
+        while not self.is_over and sum(writer.counts()) < goal:
+            assert time.monotonic() < deadline_s, "there are no acknowledgements"
+            self._look()
+
+    def _goal(self, writer: Writer) -> list[int]:
+        return [count + RECOVERED for count in writer.counts()]
+
+    def _has_reached(self, client: str, goal: Sequence[int]) -> bool:
+        writer = self._writers[client]
+        counts = writer.counts()
+        return writer.has_sent_all or all(
+            count >= wanted for count, wanted in zip(counts, goal, strict=True)
+        )
+
+    def _look(self) -> None:
+        for client, writer in self._writers.items():
+            if writer.has_ended and not writer.named("done"):
+                raise AssertionError((client, writer.wait(), writer.errors))
+        time.sleep(LOOK_S)
+
+
+def by_strike(windows: Iterable[Window]) -> Mapping[str, list[Window]]:
+    """The windows of each strike, in the order in which they came first."""
+    found: dict[str, list[Window]] = {}
+    for window in windows:
+        found.setdefault(window.strike, []).append(window)
+    return found
+
+
+def _now_ms() -> int:
+    return time.time_ns() // NS_PER_MS

@@ -1,0 +1,146 @@
+"""What is done to two producers at once; each strike shows that it struck, or raises.
+
+Owner: none; the storm has the state.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from pykclient.protocol.api_keys import ApiKey
+from pykclient.testing import Blackhole, Cut, Delay, Direction, Lose, Refuse
+from tests.chaos.producer.storm import BROKERS, TIMEOUT_S
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from pykclient.testing import Fault
+    from tests.chaos.producer.storm import Storm
+
+STRUCK_MIN: Final = 12
+"""So many frames at least of each fault, of two clients to three brokers."""
+CUT_OFF_S: Final = 4.0
+"""How long a broker is out of reach. It stays the leader, so nobody can help."""
+LOOK_S: Final = 0.02
+
+
+@dataclass(frozen=True, slots=True)
+class Strike:
+    """One thing that is done, to one broker or to all connections."""
+
+    act: Callable[[Storm, int], None]
+
+    @property
+    def name(self) -> str:
+        return self.act.__name__
+
+    @property
+    def title(self) -> str:
+        """What happens, for people."""
+        first, *_ = (self.act.__doc__ or self.name).splitlines()
+        return f"{first[0].lower()}{first[1:].removesuffix('.')}"
+
+    def run(self, storm: Storm, number: int) -> None:
+        """Do it for the `number`-th time, to the brokers in turns."""
+        storm.strike(self.name, lambda storm: self.act(storm, BROKERS[number % len(BROKERS)]))
+
+
+def broker_killed(storm: Storm, broker: int) -> None:
+    """A broker is killed (kill -9); once others lead its partitions it comes back."""
+    storm.kafka.kill(broker)
+    storm.await_others_lead(broker)
+    storm.await_recovery()
+    storm.kafka.start(broker)
+
+
+def broker_paused(storm: Storm, broker: int) -> None:
+    """A broker hangs with its connections open, is replaced, and wakes up as a leader that was."""
+    storm.kafka.pause(broker)
+    try:
+        storm.await_others_lead(broker)
+        storm.await_recovery(of_ours_only=True)
+    finally:
+        storm.kafka.resume(broker)
+
+
+def broker_restarted(storm: Storm, broker: int) -> None:
+    """A broker is stopped and started, as for a new version."""
+    storm.kafka.stop(broker)
+    storm.await_others_lead(broker)
+    storm.await_recovery()
+    storm.kafka.start(broker)
+
+
+def broker_cut_off(storm: Storm, broker: int) -> None:
+    """Clients do not reach a broker for 4 s: nothing passes, no connection breaks."""
+    with _injected(storm, (broker,), Blackhole(direction=Direction.REQUEST), least=2):
+        time.sleep(CUT_OFF_S)
+
+
+def connections_reset(storm: Storm, broker: int) -> None:
+    """All connections to all brokers break, and half of the new ones do."""
+    with _injected(storm, BROKERS, Refuse(probability=0.5), least=4):
+        for each in BROKERS:
+            storm.kafka.proxy(each).disconnect_all()
+
+
+def acknowledgements_lost(storm: Storm, _: int) -> None:
+    """Brokers write a tenth of the batches without a response, and the connection closes."""
+    with _injected(storm, BROKERS, Lose(api=ApiKey.PRODUCE, probability=0.1)):
+        pass
+
+
+def requests_cut(storm: Storm, _: int) -> None:
+    """The connection closes in the middle of a request, or of a response."""
+    cuts = (
+        Cut(api=ApiKey.PRODUCE, direction=direction, probability=0.05) for direction in Direction
+    )
+    with _injected(storm, BROKERS, *cuts):
+        pass
+
+
+def acknowledgements_late(storm: Storm, _: int) -> None:
+    """A fifth of the acknowledgements is half a second late."""
+    with _injected(storm, BROKERS, Delay(api=ApiKey.PRODUCE, probability=0.2, delay_ms=500)):
+        pass
+
+
+@contextmanager
+def _injected(
+    storm: Storm, brokers: tuple[int, ...], *faults: Fault, least: int = STRUCK_MIN
+) -> Iterator[None]:
+    """Have faults strike, each kind at least so often, before and after the block; then heal."""
+    proxies = [storm.kafka.proxy(broker) for broker in brokers]
+
+    def struck() -> Counter[str]:
+        return sum((Counter(proxy.counts) for proxy in proxies), Counter())
+
+    goal = struck() + Counter({fault.name: least for fault in faults})
+    try:
+        for proxy in proxies:
+            proxy.inject(*faults)
+        yield
+        deadline_s = time.monotonic() + TIMEOUT_S
+        while not struck() >= goal:
+            assert time.monotonic() < deadline_s, (struck(), goal)
+            assert not storm.is_over, f"nothing was left to strike: {struck()}, {goal}"
+            time.sleep(LOOK_S)
+    finally:
+        for proxy in proxies:
+            proxy.heal()
+
+
+STRIKES: Final = (
+    Strike(broker_killed),
+    Strike(broker_paused),
+    Strike(broker_restarted),
+    Strike(broker_cut_off),
+    Strike(connections_reset),
+    Strike(acknowledgements_lost),
+    Strike(requests_cut),
+    Strike(acknowledgements_late),
+)

@@ -1,0 +1,216 @@
+"""`python -m tests.chaos.producer.writer`: sends numbers at a steady rate, and notes what brokers
+have acknowledged, and when they did not.
+
+Partition p of n gets p, p + n, p + 2n ... It reports as JSON, one object a line: how many records
+of each partition are acknowledged, each pause between two acknowledgements that was long, and how
+it ended. Which numbers were acknowledged goes to a file, as eight bytes each.
+
+`--client` is ours, or confluent-kafka, which does the same; both with the same settings.
+
+Owner: the main thread sends; what acknowledges is the client's thread, or one that polls.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import threading
+import time
+from array import array
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Final, Protocol
+
+import confluent_kafka
+
+from pykclient import Producer
+from pykclient.testing.verifiable_events import report
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+TICK_S: Final = 0.01
+REPORT_S: Final = 0.05
+LONG_MS: Final = 100
+"""A pause is reported from here on."""
+LINGER_MS: Final = 5
+END_TIMEOUT_S: Final = 150.0
+"""More than records have to be delivered, after which they fail."""
+DELIVERY_TIMEOUT_MS: Final = 120_000
+POLL_S: Final = 0.05
+NS_PER_MS: Final = 1_000_000
+VALUE_BYTES: Final = 100
+
+EVERY: Final = -1
+"""In the place of a partition: all of them together."""
+
+
+class Journal:
+    """What was acknowledged, and the pauses. One thread notes; another may read the counts."""
+
+    def __init__(self, partition_count: int) -> None:
+        self.numbers = array("q")
+        self.counts = [0] * partition_count
+        self.failures: list[str] = []
+        self._last_ms: dict[int, int] = {}
+        self._is_ended = False
+
+    @property
+    def done_count(self) -> int:
+        return len(self.numbers) + len(self.failures)
+
+    def note(self, number: int, failure: object) -> None:
+        """Note the result of one record; `failure` is None if it was acknowledged."""
+        if failure is not None:
+            self.failures.append(f"{number}: {failure}")
+            return
+        partition = number % len(self.counts)
+        now_ms = time.time_ns() // NS_PER_MS
+        for which in (partition, EVERY):
+            last_ms = self._last_ms.get(which, now_ms)
+            if now_ms - last_ms >= LONG_MS:
+                report("pause", partition=which, begin=last_ms, end=now_ms)
+            self._last_ms[which] = now_ms
+        self.numbers.append(number)
+        self.counts[partition] += 1
+
+    def report_until(self, is_over: threading.Event) -> None:
+        """Report the counts again and again, while they change."""
+        reported = -1
+        while not is_over.wait(REPORT_S):
+            if self.done_count != reported:
+                reported = self.done_count
+                report("acknowledged", counts=self.counts, failures=len(self.failures))
+
+
+class Client(Protocol):
+    """A producer that notes each result in a journal."""
+
+    def send(self, topic: str, number: int, partition: int) -> None:
+        """Send a number, waiting for memory."""
+
+    def end(self) -> dict[str, object]:
+        """Wait until each record has a result; what there is to say of the client."""
+
+
+class OwnClient:
+    """Ours."""
+
+    def __init__(self, servers: str, journal: Journal) -> None:
+        self._journal = journal
+        self._producer = Producer(
+            bootstrap_servers=servers,
+            linger_ms=LINGER_MS,
+            delivery_timeout_ms=DELIVERY_TIMEOUT_MS,
+            max_block_ms=DELIVERY_TIMEOUT_MS,
+        )
+
+    def send(self, topic: str, number: int, partition: int) -> None:
+        self._producer.send(
+            topic,
+            _value(number),
+            partition=partition,
+            on_delivery=partial(self._note, number),
+        )
+
+    def end(self) -> dict[str, object]:
+        self._producer.flush(END_TIMEOUT_S)
+        totals = {key.name: value for key, value in self._producer.metrics().items()}
+        self._producer.close()
+        return {"retries": totals["record-retry-total"]}
+
+    def _note(self, number: int, _: object, error: Exception | None) -> None:
+        self._journal.note(number, error)
+
+
+class ConfluentClient:
+    """confluent-kafka, whose thread of ours polls all the time."""
+
+    def __init__(self, servers: str, journal: Journal) -> None:
+        self._journal = journal
+        self._producer = confluent_kafka.Producer(
+            {
+                "bootstrap.servers": servers,
+                "enable.idempotence": True,
+                "acks": "all",
+                "linger.ms": LINGER_MS,
+                "message.timeout.ms": DELIVERY_TIMEOUT_MS,
+                "log_level": 0,
+            }
+        )
+        self._is_over = threading.Event()
+        self._poller = threading.Thread(target=self._poll, daemon=True)
+        self._poller.start()
+
+    def send(self, topic: str, number: int, partition: int) -> None:
+        while True:
+            try:
+                return self._producer.produce(
+                    topic,
+                    _value(number),
+                    partition=partition,
+                    on_delivery=partial(self._note, number),
+                )
+            except BufferError:
+                time.sleep(TICK_S)
+
+    def end(self) -> dict[str, object]:
+        self._is_over.set()
+        self._poller.join()
+        self._producer.flush(END_TIMEOUT_S)
+        return {}
+
+    def _note(self, number: int, error: object, _: object) -> None:
+        self._journal.note(number, error)
+
+    def _poll(self) -> None:
+        while not self._is_over.is_set():
+            self._producer.poll(POLL_S)
+
+
+CLIENTS: Final[dict[str, Callable[[str, Journal], Client]]] = {
+    "pykclient": OwnClient,
+    "confluent-kafka": ConfluentClient,
+}
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Send until all records have a result; the exit status."""
+    parser = argparse.ArgumentParser(prog="python -m tests.chaos.producer.writer")
+    parser.add_argument("--client", choices=CLIENTS, required=True)
+    parser.add_argument("--journal", type=Path, required=True)
+    parser.add_argument("--bootstrap-server", required=True)
+    parser.add_argument("--topic", required=True)
+    for option in ("--partitions", "--records", "--rate"):
+        parser.add_argument(option, type=int, required=True)
+    options = parser.parse_args(arguments)
+    journal = Journal(options.partitions)
+    is_over = threading.Event()
+    reporter = threading.Thread(target=journal.report_until, args=(is_over,), daemon=True)
+    reporter.start()
+    client = CLIENTS[options.client](options.bootstrap_server, journal)
+    started_s, number = time.monotonic(), 0
+    while number < options.records:
+        due = min(options.records, int((time.monotonic() - started_s) * options.rate))
+        while number < due:
+            client.send(options.topic, number, number % options.partitions)
+            number += 1
+        time.sleep(TICK_S)
+    report("sent")
+    said = client.end()
+    is_over.set()
+    reporter.join()
+    with options.journal.open("wb") as file:
+        journal.numbers.tofile(file)
+    unknown_count = options.records - journal.done_count
+    report("done", failures=journal.failures, unknown=unknown_count, **said)
+    return 0
+
+
+def _value(number: int) -> bytes:
+    """The number, with zeros before it: records of a usual size."""
+    return b"%0*d" % (VALUE_BYTES, number)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,171 @@
+"""Bounces copiers and brokers as Kafka's own system tests do, and breaks a chain of `ExactlyOnce`.
+
+A part of `make chaos`. It ends with the table of `benchmarks/RESULTS.md`, section Transactions
+under fire.
+
+The environment says what, where it is to be less:
+
+`CHAOS_TRANSACTIONS_RUNS`   which ones, by name, with commas between; all.
+`CHAOS_VERSIONS`            on which versions of Kafka; all that are tested.
+`CHAOS_TRANSACTIONS_SHORT`  anything: with fewer records, and each copier bounced once.
+
+It ends with status 1 when something was not as it must be, and says what.
+
+Owner: the main thread.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from subprocess import TimeoutExpired
+from typing import TYPE_CHECKING, NamedTuple
+
+from pykclient.cli.table import write_rows
+from pykclient.errors import KafkaError
+from pykclient.testing import KafkaCluster
+from pykclient.testing.cluster.jars import KAFKA_VERSIONS
+from tests.chaos.arena import BROKER_SETTINGS
+from tests.chaos.transactions.bounces import BOUNCES, FULL, SHORT, Bounce
+from tests.chaos.transactions.chain import CHAINS, FULL_CHAIN, SHORT_CHAIN, Chain
+from tests.chaos.versions import versions_of
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from tests.chaos.transactions.result import Result
+
+Run = Bounce | Chain
+
+HEAD = (
+    "| what copies | what is struck | Kafka | records | struck (in a transaction) | aborted "
+    "| lost | doubled | out of order | s |",
+    "| --- | --- | --- | --: | --: | --: | --: | --: | --: | --: |",
+)
+UNKNOWN = "?"
+RUNS: tuple[Run, ...] = (*BOUNCES, *CHAINS)
+
+
+class Row(NamedTuple):
+    """One run on one version; of one that did not come to its end only the time is known."""
+
+    run: str
+    version: str
+    seconds: int
+    records: int | None = None
+    struck: int | None = None
+    open: int | None = None
+    aborted: int | None = None
+    lost: int | None = None
+    doubled: int | None = None
+    swapped: int | None = None
+    violations: int = 1
+
+
+class Campaign(NamedTuple):
+    """Runs, on which versions, and whether they are short."""
+
+    runs: tuple[Run, ...] = RUNS
+    versions: tuple[str, ...] = KAFKA_VERSIONS
+    is_short: bool = False
+
+    @classmethod
+    def of(cls, environment: Mapping[str, str]) -> Campaign:
+        """What the environment asks for.
+
+        Raises:
+            ValueError: it asks for what there is not.
+        """
+        known = {run.name: run for run in RUNS}
+        names = environment.get("CHAOS_TRANSACTIONS_RUNS", ",".join(known)).split(",")
+        if unknown := set(names) - known.keys():
+            raise ValueError(f"{sorted(unknown)} are none of {', '.join(known)}")
+        return cls(
+            tuple(known[name] for name in names),
+            versions_of(environment),
+            bool(environment.get("CHAOS_TRANSACTIONS_SHORT")),
+        )
+
+    def result(self, kafka: KafkaCluster, run: Run) -> Result:
+        if isinstance(run, Bounce):
+            return run.run(kafka, SHORT if self.is_short else FULL)
+        return run.run(kafka, SHORT_CHAIN if self.is_short else FULL_CHAIN)
+
+
+def row_of(campaign: Campaign, kafka: KafkaCluster, run: Run) -> Row:
+    started_s = time.monotonic()
+    title = f"{run.name}, {kafka.version}"
+    try:
+        result = campaign.result(kafka, run)
+    except (AssertionError, TimeoutExpired, KafkaError) as error:
+        sys.stderr.write(f"{title}: {error!r}\n")
+        return Row(run.name, kafka.version, round(time.monotonic() - started_s))
+    for violation in result.violations:
+        sys.stderr.write(f"{title}: {violation}\n")
+    judged = result.judged
+    return Row(
+        run.name,
+        kafka.version,
+        round(time.monotonic() - started_s),
+        records=judged.record_count,
+        struck=result.strike_count,
+        open=result.open_count,
+        aborted=result.aborted_count,
+        lost=judged.lost_count,
+        doubled=judged.doubled_count,
+        swapped=judged.swapped_count,
+        violations=len(result.violations),
+    )
+
+
+def markdown(rows: Sequence[Row]) -> str:
+    """The table, and below it how long it took and what was not as it must be."""
+    runs = {run.name: run for run in RUNS}
+    lines = [*HEAD]
+    for row in rows:
+        run = runs[row.run]
+        struck = UNKNOWN if row.struck is None else f"{row.struck} ({row.open})"
+        cells = [
+            run.title,
+            run.strikes,
+            row.version,
+            _cell(row.records),
+            struck,
+            *map(_cell, (row.aborted, row.lost, row.doubled, row.swapped)),
+            str(row.seconds),
+        ]
+        lines.append(f"| {' | '.join(cells)} |")
+    minutes = sum(row.seconds for row in rows) / 60
+    violations = sum(row.violations for row in rows)
+    lines += ["", f"{len(rows)} runs, {minutes:.0f} min; violations: {violations}"]
+    return "\n".join(lines)
+
+
+def main() -> int:
+    campaign = Campaign.of(os.environ)
+    rows: list[Row] = []
+    for version in campaign.versions:
+        runs = [run for run in campaign.runs if run.is_for(version)]
+        if not runs:
+            continue
+        with KafkaCluster(3, version, BROKER_SETTINGS, proxied=True) as kafka:
+            for run in runs:
+                row = row_of(campaign, kafka, run)
+                sys.stderr.write(
+                    f"{row.run}, {version}, {row.seconds} s: {row.violations} violations\n"
+                )
+                rows.append(row)
+    write_rows("run", [row._asdict() for row in rows], is_json=False)
+    sys.stdout.write(
+        f"\nFor benchmarks/RESULTS.md, section Transactions under fire:\n\n{markdown(rows)}\n"
+    )
+    return int(any(row.violations for row in rows))
+
+
+def _cell(count: int | None) -> str:
+    return UNKNOWN if count is None else f"{count:,}"
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,267 @@
+"""A chain of topics: `ExactlyOnce` copies each to the next one, and the last must equal the first.
+
+Two members copy each topic, in a process each, and abort transactions at random. At each further
+part of the records that has come to the last topic a process is killed in its transaction, or a
+broker is killed or paused until the others lead.
+
+Owner: the run; the processes and the reader have threads of their own.
+"""
+
+from __future__ import annotations
+
+import time
+import uuid
+from contextlib import ExitStack
+from dataclasses import dataclass
+from functools import partial
+from itertools import cycle, pairwise
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from pykclient import Admin, NewTopic
+from tests.chaos.copies import compare
+from tests.chaos.numbers import CommittedReader, numbers_of, read_numbers, write_numbers
+from tests.chaos.transactions.aftermath import ONGOING, committed_otherwise, still_open
+from tests.chaos.transactions.result import Result
+from tests.integration.verifiable_member import VerifiableMember
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from pykclient.testing import KafkaCluster
+
+BROKERS: Final = (1, 2, 3)
+TOPIC_COUNT: Final = 4
+KIP848_MIN: Final = 4
+PARTITION_COUNT: Final = 4
+REPLICATION: Final = 3
+IN_SYNC_MIN: Final = 2
+MEMBERS_OF_LINK: Final = 2
+TIMEOUT_S: Final = 180.0
+LOOK_S: Final = 0.02
+
+
+class ChainSize(NamedTuple):
+    """So many records go along, and something is struck at each so many of them."""
+
+    record_count: int = 200_000
+    strike_every: int = 10_000
+    transaction_size: int = 500
+
+
+FULL_CHAIN: Final = ChainSize()
+SHORT_CHAIN: Final = ChainSize(record_count=20_000, strike_every=3_000, transaction_size=100)
+
+
+class Link(VerifiableMember):
+    """A process that copies; a context manager."""
+
+    module = "tests.chaos.transactions.link"
+
+
+@dataclass(frozen=True, slots=True)
+class Chain:
+    """A chain whose members have a group protocol: ``classic`` or ``consumer``."""
+
+    group_protocol: str
+
+    @property
+    def name(self) -> str:
+        return f"chain-{self.group_protocol}"
+
+    @property
+    def title(self) -> str:
+        """What copies, for people."""
+        titles = {"classic": "classic groups", "consumer": "groups of KIP-848"}
+        return f"a chain of {TOPIC_COUNT} topics, {titles[self.group_protocol]}"
+
+    @property
+    def strikes(self) -> str:
+        """What is struck, for people."""
+        return "members, SIGKILL; brokers, SIGKILL and SIGSTOP"
+
+    def is_for(self, version: str) -> bool:
+        """Whether it can be done to this version of Kafka: KIP-848 is of 4.0."""
+        return self.group_protocol == "classic" or int(version.split(".")[0]) >= KIP848_MIN
+
+    def run(self, kafka: KafkaCluster, size: ChainSize = FULL_CHAIN) -> Result:
+        """Copy along a chain of topics of its own."""
+        with _Run(self, kafka, size) as run:
+            return run.result()
+
+
+CHAINS: Final = (Chain("classic"), Chain("consumer"))
+
+
+class _Run:
+    """A context manager."""
+
+    def __init__(self, chain: Chain, kafka: KafkaCluster, size: ChainSize) -> None:
+        self._kafka = kafka
+        self._size = size
+        self._group_protocol = chain.group_protocol
+        self._servers = kafka.bootstrap_servers
+        self._wanted = numbers_of(PARTITION_COUNT, size.record_count)
+        self._stem = f"chain-{uuid.uuid4().hex[:6]}"
+        self._topics = [f"{self._stem}-{number}" for number in range(TOPIC_COUNT)]
+        self._links: dict[str, Link] = {}
+        """By transactional id, the processes that copy now."""
+        self._killed: list[Link] = []
+        self._resources = ExitStack()
+        self._open_count = self._broker_count = 0
+
+    def __enter__(self) -> _Run:
+        with ExitStack() as resources:
+            self._admin = resources.enter_context(Admin(bootstrap_servers=self._servers))
+            config = {"min.insync.replicas": str(IN_SYNC_MIN)}
+            self._admin.create_topics(
+                [NewTopic(n, PARTITION_COUNT, REPLICATION, config=config) for n in self._topics]
+            )
+            write_numbers(self._servers, self._topics[0], PARTITION_COUNT, self._size.record_count)
+            self._reader = resources.enter_context(
+                CommittedReader(self._servers, self._topics[-1:], PARTITION_COUNT)
+            )
+            self._resources = resources.pop_all()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._resources.close()
+
+    def result(self) -> Result:
+        for number in range(MEMBERS_OF_LINK):
+            for place in range(TOPIC_COUNT - 1):
+                self._start(f"{self._group(place)}-{number}")
+        strikes = cycle(self._strikes())
+        for goal in range(
+            self._size.strike_every, self._size.record_count, self._size.strike_every
+        ):
+            self._await_arrival(goal)
+            next(strikes)()
+        self._await(lambda: self._arrived_count() >= self._size.record_count, "not all has arrived")
+        violations = self._ended()
+        judged = compare(self._wanted, self._reader.found[self._topics[-1]], "read meanwhile")
+        violations += judged.violations
+        for topic in self._topics:
+            found = read_numbers(self._servers, topic, PARTITION_COUNT)
+            judged = compare(self._wanted, found, topic)
+            violations += judged.violations
+        every = [*self._killed, *self._links.values()]
+        planned_count = sum(len(link.named("aborted")) for link in every)
+        violations += self._what_did_not_strike(planned_count)
+        strike_count = len(self._killed) + self._broker_count
+        return Result(judged, strike_count, self._open_count, planned_count, violations)
+
+    def _ended(self) -> list[str]:
+        """Have the processes end; what they have left that must not be."""
+        violations = []
+        for place, source in enumerate(self._topics[:-1]):
+            violations += committed_otherwise(
+                self._admin, self._servers, self._group(place), source, PARTITION_COUNT
+            )
+        for link in self._links.values():
+            link.terminate()
+        for name, link in self._links.items():
+            if (status := link.wait()) != 0:
+                violations.append(f"{name} ended with {status}: {link.errors}")
+        return [*violations, *still_open(self._admin, self._links)]
+
+    def _what_did_not_strike(self, planned_count: int) -> list[str]:
+        return [
+            f"no {what}"
+            for what, count in (
+                ("transaction was aborted on purpose", planned_count),
+                ("process was killed in a transaction", self._open_count),
+                ("broker was killed or paused", self._broker_count),
+            )
+            if not count
+        ]
+
+    def _group(self, place: int) -> str:
+        return f"{self._stem}-group-{place}"
+
+    def _start(self, transactional_id: str) -> None:
+        group, _ = transactional_id.rsplit("-", 1)
+        place = int(group.rsplit("-", 1)[1])
+        source, sink = list(pairwise(self._topics))[place]
+        link = Link(
+            self._servers,
+            *("--source", source, "--sink", sink, "--group-id", group),
+            *("--transactional-id", transactional_id, "--group-protocol", self._group_protocol),
+            *("--transaction-size", str(self._size.transaction_size)),
+        )
+        self._links[transactional_id] = self._resources.enter_context(link)
+
+    def _strikes(self) -> Iterator[Callable[[], None]]:
+        """What is struck, one after the other."""
+        brokers = cycle(BROKERS)
+        for number in range(MEMBERS_OF_LINK):
+            for place in range(TOPIC_COUNT - 1):
+                name = f"{self._group(place)}-{number}"
+                yield partial(self._kill, name)
+                if place % 2:
+                    yield lambda: self._pause_broker(next(brokers))
+                else:
+                    yield lambda: self._kill_broker(next(brokers))
+
+    def _kill(self, transactional_id: str) -> None:
+        """Kill a process when it is in a transaction, or when its topic has no more for it."""
+        self._await(
+            lambda: self._has_transaction(transactional_id) or self._has_nothing_to_do(),
+            f"{transactional_id} begins no transaction",
+        )
+        link = self._links[transactional_id]
+        link.kill()
+        link.wait()
+        self._killed.append(link)
+        self._open_count += self._has_transaction(transactional_id)
+        self._start(transactional_id)
+
+    def _kill_broker(self, broker: int) -> None:
+        self._kafka.kill(broker)
+        self._await_leaders(broker)
+        self._broker_count += 1
+        self._kafka.start(broker)
+
+    def _pause_broker(self, broker: int) -> None:
+        self._kafka.pause(broker)
+        try:
+            self._await_leaders(broker)
+            self._broker_count += 1
+        finally:
+            self._kafka.resume(broker)
+
+    def _await_leaders(self, broker: int) -> None:
+        """Wait until others lead what this broker led, and something arrives."""
+        self._await(lambda: not self._leads(broker), f"broker {broker} still leads")
+        more = self._arrived_count() + self._size.transaction_size
+        self._await_arrival(min(self._size.record_count, more))
+
+    def _leads(self, broker: int) -> bool:
+        leaders = [self._kafka.leader(self._topics[-1], each) for each in range(PARTITION_COUNT)]
+        return broker in leaders
+
+    def _has_transaction(self, transactional_id: str) -> bool:
+        found = self._admin.describe_transactions([transactional_id])
+        return found[transactional_id].state == ONGOING
+
+    def _has_nothing_to_do(self) -> bool:
+        return self._arrived_count() >= self._size.record_count
+
+    def _arrived_count(self) -> int:
+        if self._reader.errors:
+            raise self._reader.errors[0]
+        return self._reader.count(self._topics[-1])
+
+    def _await_arrival(self, count: int) -> None:
+        """Wait until so many records have come to the last topic."""
+        self._await(lambda: self._arrived_count() >= count, "there is no progress")
+
+    def _await(self, condition: Callable[[], bool], complaint: str) -> None:
+        deadline_s = time.monotonic() + TIMEOUT_S
+        while not condition():
+            for name, link in self._links.items():
+                assert not link.has_ended, (name, link.wait(), link.errors)
+            assert time.monotonic() < deadline_s, (
+                f"{complaint}: {self._arrived_count()} of {self._size.record_count} have arrived; "
+                f"{[(name, link.events[-2:]) for name, link in self._links.items()]}"
+            )
+            time.sleep(LOOK_S)

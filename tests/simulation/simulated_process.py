@@ -1,0 +1,248 @@
+"""A process of an application: threads that use real `Producer`s and `Admin`s, and its connections.
+
+The clients are whole, with the calls that wait. Three things under them are the simulation's:
+sockets, clocks, and the producers' thread. Whoever waits for a producer drives it instead, as
+`drive_until` does in that thread, so no two threads of a run go on at once.
+
+A process may die between any two steps, with bytes under way that still arrive. A thread may be
+*stopped* for a while, as by a signal, or by a long collection of garbage.
+
+Owner: the simulation.
+"""
+
+from __future__ import annotations
+
+from contextlib import ExitStack, contextmanager
+from contextvars import ContextVar
+from typing import TYPE_CHECKING, Final
+from unittest.mock import patch
+
+from pykclient.admin import admin
+from pykclient.errors import ClosedError
+from pykclient.network.drive import drive_until, now_ms
+from pykclient.network.gate import Gate
+from pykclient.network.manager import NEVER_MS
+from pykclient.producer import producer
+from tests.simulation.simulated_clients import seed_all
+from tests.simulation.simulated_network import SimulatedNetwork, WaitingPort
+from tests.simulation.simulated_thread import SimulatedThread
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Iterator, Sequence
+
+    from pykclient.network.engine import Engine
+    from pykclient.network.io.port import Stream
+    from pykclient.producer.delivery import Awaited
+    from pykclient.producer.sender.lifecycle import Lifecycle
+    from tests.simulation.simulated_world import SimulatedTime
+
+_PROCESS: Final[ContextVar[SimulatedProcess]] = ContextVar("_PROCESS")
+"""The one that the present thread belongs to."""
+
+
+class SimulatedProcess:
+    """See the module. It lives until `kill`."""
+
+    def __init__(self, network: SimulatedNetwork) -> None:
+        self.network = network
+        self.is_dead = False
+        self.running: ProcessThread | None = None
+        self.lifecycles: list[Lifecycle] = []
+        self._ports: list[ProcessPort] = []
+
+    def port(self) -> ProcessPort:
+        """Return the port of another client."""
+        self._ports.append(ProcessPort(self))
+        return self._ports[-1]
+
+    def kill(self) -> None:
+        """Be gone: the system closes its connections, once what was written has left."""
+        self.is_dead = True
+        for lifecycle in self.lifecycles:
+            lifecycle.refuse(ClosedError("the process is gone"))
+        for port in self._ports:
+            port.shutdown()
+
+
+class ProcessThread(SimulatedThread):
+    """A thread of a process. `sleep` is for its program."""
+
+    def __init__(self, process: SimulatedProcess, program: Callable[[], None]) -> None:
+        super().__init__(self._run_in_process)
+        self.process = process
+        self.stopped_until_ms = 0
+        self._program_of_process = program
+        self._wakes_ms = 0
+        self._port: ProcessPort | None = None
+        """The one that it waits for; None while it sleeps."""
+
+    def turn(self, now_ms: int) -> int:
+        """Let it go on if it has anything to do; when to come back."""
+        if not self.is_done and self._due_ms <= now_ms:
+            self.resume()
+        return NEVER_MS if self.is_done else self._due_ms
+
+    @property
+    def _due_ms(self) -> int:
+        due_ms = self._wakes_ms if self._port is None else self._port.due_ms
+        return max(due_ms, self.stopped_until_ms)
+
+    def sleep(self, duration_ms: int) -> None:
+        """Let time pass."""
+        self._port = None
+        self._wakes_ms = self.process.network.clock.now_ms + duration_ms
+        self.pause()
+
+    def wake(self, wait_ms: int) -> None:
+        """Have it sleep no longer than that from now on, if it does."""
+        if self._port is None:
+            now_ms = self.process.network.clock.now_ms
+            self._wakes_ms = min(self._wakes_ms, now_ms + wait_ms)
+
+    def wait_for(self, port: ProcessPort) -> None:
+        """Pause until a port has news, or its time is up."""
+        self._port = port
+        self.pause()
+
+    def _run_in_process(self) -> None:
+        _PROCESS.set(self.process)
+        self._program_of_process()
+
+    def resume(self) -> None:
+        """Let it go on until it pauses or ends."""
+        self.process.running = self
+        super().resume()
+
+
+class ProcessPort(WaitingPort):
+    """The port of a client, for whichever thread of its process waits. The dead send nothing."""
+
+    def __init__(self, process: SimulatedProcess) -> None:
+        super().__init__(process.network, self._pause_thread)
+        self._process = process
+
+    @staticmethod
+    def of_present_process(_: object) -> ProcessPort:
+        """Return what a client of the present thread's process gets for its sockets."""
+        return _PROCESS.get().port()
+
+    def open(self, stream: Stream, host: str, port: int, *, attempt: int) -> None:
+        """Connect."""
+        if not self._process.is_dead:
+            super().open(stream, host, port, attempt=attempt)
+
+    def write(self, stream: Stream, data: Sequence[bytes | bytearray | memoryview]) -> None:
+        """Send bytes."""
+        if not self._process.is_dead:
+            super().write(stream, data)
+
+    def close(self, stream: Stream) -> None:
+        """Close a stream."""
+        if not self._process.is_dead:
+            super().close(stream)
+
+    def warn_if_dropped(self, owner: object, message: str) -> None:
+        """Give a client that is made the seed's randomness; it may be dropped."""
+        del message
+        seed_client(self, owner)
+
+    def _pause_thread(self) -> None:
+        assert self._process.running is not None
+        self._process.running.wait_for(self)
+
+
+class _Sockets:
+    """Stands in for the class `SelectorPort`."""
+
+    from_config = ProcessPort.of_present_process
+
+
+class DrivenByWaiters:
+    """Stands in for `SenderThread`: who waits for the producer drives it meanwhile."""
+
+    def __init__(self, name: str) -> None:
+        del name
+        self._is_over = False
+
+    def start(
+        self,
+        engine: Engine,
+        port: ProcessPort,
+        lifecycle: Lifecycle,
+        *,
+        inside: Collection[int],
+    ) -> None:
+        """Begin; nothing runs yet."""
+        del inside
+        self._engine, self._port, self._lifecycle = engine, port, lifecycle
+        _PROCESS.get().lifecycles.append(lifecycle)
+        seed_client(port, [engine, lifecycle])
+
+    def is_current(self) -> bool:
+        """Return False: nothing runs in delivery callbacks here."""
+        return False
+
+    def needs_caller(self) -> bool:
+        """Return False: nothing interrupts here."""
+        return False
+
+    def check_may_wait(self, what: str) -> None:
+        """Let it wait."""
+
+    def await_gate(self, gate: Gate, timeout_s: float, what: str) -> bool:
+        """Drive until a gate is open, at most so long; negative is without limit."""
+        del what
+        is_open = False
+
+        def is_opened() -> bool:
+            nonlocal is_open
+            is_open = is_open or gate.wait(0)
+            return is_open
+
+        deadline_ms = NEVER_MS if timeout_s < 0 else now_ms() + round(timeout_s * 1_000)
+        return drive_until(self._engine, self._port, until=is_opened, deadline_ms=deadline_ms)
+
+    def wait(self, result: Awaited, index: int, timeout: float | None) -> bool:
+        """Drive until a delivery has its result, at most so long; None is without limit."""
+        gate = Gate()
+        waker = gate.open
+        try:
+            result.add_waker(index, waker)
+            self.await_gate(gate, -1 if timeout is None else timeout, "")
+        finally:
+            result.remove_waker(index, waker)
+        return result.is_done(index)
+
+    def join(self, timeout_s: float) -> bool:
+        """Drive to the end, at most so long; whether it has come."""
+        if not self._is_over:
+            deadline_ms = now_ms() + round(timeout_s * 1_000)
+            self._is_over = drive_until(
+                self._engine,
+                self._port,
+                until=self._lifecycle.is_finished,
+                deadline_ms=deadline_ms,
+            )
+            if self._is_over:
+                self._engine.client.close()
+                self._port.shutdown()
+                self._lifecycle.on_end()
+        return self._is_over
+
+
+@contextmanager
+def simulated_clients(time: SimulatedTime) -> Iterator[None]:
+    """Have clients that threads of simulated processes make be simulated."""
+    with ExitStack() as stack:
+        stack.enter_context(time.installed())
+        for module, stand_ins in (
+            (producer, {"SelectorPort": _Sockets, "SenderThread": DrivenByWaiters, "time": time}),
+            (admin, {"SelectorPort": _Sockets}),
+        ):
+            stack.enter_context(patch.multiple(module, **stand_ins))
+        yield
+
+
+def seed_client(port: ProcessPort, client: object) -> None:
+    """Make a new client's randomness the seed's."""
+    seed_all(client, port._network.random.getrandbits(32))

@@ -1,0 +1,138 @@
+"""Defects of an exactly-once sink, each a rule of `SinkProtocol` or of its steps that is broken.
+
+Owner: none; they hold no state.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, TypeVar
+
+from spark_connector.exactly_once.names import SlotName
+from spark_connector.exactly_once.protocol import (
+    End,
+    Fence,
+    Read,
+    Report,
+    Result,
+    SinkProtocol,
+    Step,
+    Steps,
+    Write,
+)
+from spark_connector.exactly_once.record import SinkRecord, Stage, Written
+from spark_connector.exactly_once.slots import Slots
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+    from pykclient import Producer
+
+Returned = TypeVar("Returned")
+
+
+class SlotsOfTask(Slots):
+    """Those of a worker, which says what it runs."""
+
+    task: int
+    """The task of the attempt that begins next."""
+
+
+class Defect:
+    """What may be broken; here nothing is."""
+
+    protocol: type[SinkProtocol] = SinkProtocol
+    slots: type[SlotsOfTask] = SlotsOfTask
+
+    def before(self, step: Step) -> Iterator[Step]:
+        """Yield steps to be run before one."""
+        del step
+        yield from ()
+
+    def after(self, step: Step, result: Result, *, is_abort: bool) -> Result:
+        """Return what a step's result is said to be."""
+        del step, is_abort
+        return result
+
+    def in_steps(
+        self, steps: Steps[Returned], stop: Callable[[], None], *, is_abort: bool
+    ) -> Steps[Returned]:
+        """Return steps with the defect; `stop` is called before each."""
+        try:
+            step = next(steps)
+            while True:
+                try:
+                    stop()
+                    yield from self.before(step)
+                    result = self.after(step, (yield step), is_abort=is_abort)
+                except Exception as error:  # noqa: BLE001  # the steps handle it, or raise it
+                    step = steps.throw(error)
+                else:
+                    step = steps.send(result)
+        except StopIteration as stop:
+            returned: Returned = stop.value
+            return returned
+
+
+class IdsByTask(Defect):
+    """Attempts of one task have one transactional id."""
+
+    class slots(SlotsOfTask):
+        def _take(self, turn: int, batch: int) -> tuple[SlotName, Producer | None]:
+            del batch
+            return SlotName(turn, "w", self.task), None
+
+
+class EndsBeforeDecision(Defect):
+    """What attempts have written is committed before it is decided."""
+
+    class protocol(SinkProtocol):
+        def commit(self, batch: int, reports: Sequence[Report]) -> Steps[None]:
+            written = tuple(each.written for each in reports if each.written is not None)
+            if written:
+                yield End(written, is_commit=True)
+            yield from super().commit(batch, reports)
+
+
+class IgnoresDecision(Defect):
+    """A driver does not see what is decided."""
+
+    def after(self, step: Step, result: Result, *, is_abort: bool) -> Result:
+        del is_abort
+        if isinstance(step, Read) and isinstance(result, SinkRecord):
+            return replace(result, stage=Stage.EMPTY, batch=-1, written=(), missing=())
+        return result
+
+
+class AbortIgnoresDecision(Defect):
+    """The abort after a commit that has raised does not see what is decided."""
+
+    def after(self, step: Step, result: Result, *, is_abort: bool) -> Result:
+        return None if is_abort and isinstance(step, Read) else result
+
+
+class WritesUnfenced(Defect):
+    """A driver that was replaced writes the record all the same."""
+
+    def before(self, step: Step) -> Iterator[Step]:
+        if isinstance(step, Write):
+            yield Fence()
+
+
+class AbortsLaterTurns(Defect):
+    """A driver aborts what a later one has open."""
+
+    class protocol(SinkProtocol):
+        def _abort_open(self, turn_max: int, kept: Sequence[Written]) -> Steps[tuple[str, ...]]:
+            del turn_max
+            return (yield from super()._abort_open(10**9, kept))
+
+
+DEFECTS: tuple[type[Defect], ...] = (
+    IdsByTask,
+    EndsBeforeDecision,
+    IgnoresDecision,
+    AbortIgnoresDecision,
+    WritesUnfenced,
+    AbortsLaterTurns,
+)

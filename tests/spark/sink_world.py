@@ -1,0 +1,166 @@
+"""SinkWorld: brokers for an exactly-once sink, of which a seed breaks one thing after the other.
+
+They are the fake cluster's, with its coordinators, in virtual time. Requests are refused, dropped,
+and handled without a response; they arrive late, after the client has sent them again; connections
+break, brokers stop, leaders and coordinators move, markers are held back, and transactions run out
+of time while whoever is to end them stands still.
+
+Owner: the simulation.
+"""
+
+from __future__ import annotations
+
+from random import Random
+from typing import TYPE_CHECKING, ClassVar, Final
+
+from pykclient.errors.broker import (
+    ConcurrentTransactionsError,
+    CoordinatorLoadInProgressError,
+    CoordinatorNotAvailableError,
+    NotCoordinatorError,
+    NotLeaderOrFollowerError,
+    UnstableOffsetCommitError,
+)
+from pykclient.protocol.api_keys import ApiKey
+from pykclient.protocol.messages.end_txn import EndTxnRequest
+from pykclient.testing.clock import ManualClock
+from pykclient.testing.fake import faults
+from pykclient.testing.fake.cluster import FakeCluster
+from pykclient.testing.fake.transactions.settings import TransactionSettings
+from pykclient.types import TopicPartition
+from spark_connector.exactly_once.names import driver_id, sink_group
+from tests.simulation.simulated_world import SimulatedWorld
+from tests.spark.sink_judge import Identity
+
+if TYPE_CHECKING:
+    from pykclient.protocol.message import Request
+    from pykclient.testing.fake.transactions.metadata import TransactionMetadata
+    from tests.simulation.simulated_world import ApiFaults
+
+SINK: Final = "orders"
+TOPIC: Final = "rows"
+PARTITION_COUNT: Final = 2
+BROKER_COUNT: Final = 3
+TRANSACTION_TIMEOUT_MS: Final = 20_000
+REQUEST_TIMEOUT_MS: Final = 2_000
+CALL_TIMEOUT_MS: Final = 3_000
+
+_COORDINATOR_ERRORS: Final = (
+    CoordinatorNotAvailableError,
+    CoordinatorLoadInProgressError,
+    NotCoordinatorError,
+)
+API_FAULTS: Final = {
+    ApiKey.PRODUCE: (NotLeaderOrFollowerError,),
+    ApiKey.FIND_COORDINATOR: (CoordinatorNotAvailableError,),
+    ApiKey.INIT_PRODUCER_ID: (*_COORDINATOR_ERRORS, ConcurrentTransactionsError),
+    ApiKey.TXN_OFFSET_COMMIT: _COORDINATOR_ERRORS,
+    ApiKey.END_TXN: (*_COORDINATOR_ERRORS, ConcurrentTransactionsError),
+    ApiKey.OFFSET_FETCH: (*_COORDINATOR_ERRORS, UnstableOffsetCommitError),
+    ApiKey.LIST_TRANSACTIONS: (CoordinatorLoadInProgressError,),
+    ApiKey.DESCRIBE_TRANSACTIONS: _COORDINATOR_ERRORS,
+}
+
+
+class SinkWorld(SimulatedWorld):
+    """The brokers. `is_faulty` while things go wrong."""
+
+    api_faults: ClassVar[ApiFaults] = API_FAULTS
+    delays_ms: ClassVar[tuple[int, ...]] = (5, 500, 3_000)
+
+    def __init__(self, seed: int) -> None:
+        random, clock = Random(seed), ManualClock(1_000)
+        cluster = FakeCluster(
+            BROKER_COUNT,
+            min_insync_replicas=2,
+            transaction_settings=TransactionSettings(
+                transaction_version=random.choice((1, 2, 2)),
+                marker_delay_ms=random.choice((0, 0, 5, 300)),
+            ),
+            now_ms=clock.now_ms,
+        )
+        super().__init__(random, clock, cluster)
+        cluster.create_topic(TOPIC, PARTITION_COUNT)
+        self.is_faulty = True
+        self.timed_out: set[Identity] = set()
+        """The transactions that have exceeded their time."""
+        self._note_time_outs()
+
+    def _note_time_outs(self) -> None:
+        transactions = self.cluster.transactions
+        on_time_out = transactions._on_time_out
+
+        def noted(metadata: TransactionMetadata, now_ms: int) -> None:
+            self.timed_out.add(Identity(metadata.transactional_id, *metadata.producer))
+            on_time_out(metadata, now_ms)
+
+        transactions._on_time_out = noted  # type: ignore[method-assign]
+
+    def chance(self, probability: float) -> bool:
+        """Draw whether something goes wrong."""
+        return self.is_faulty and self.random.random() < probability
+
+    def break_brokers(self) -> None:
+        """Break one thing, or nothing."""
+        self._break_one(
+            (0.0015, self._move_coordinator),
+            (0.0025, self._stop_or_start),
+            (0.0035, self._stall_or_resume_markers),
+            (0.0050, self._cut),
+            (0.0065, self._hold_back),
+            (0.0150, self._add_fault),
+        )
+
+    def heal(self) -> None:
+        """End all that."""
+        self.is_faulty = False
+        self._heal()
+        self.cluster.resume_markers()
+
+    def _add_fault(self) -> None:
+        """Have the ends of transactions fail for so long that calls give up, now and then."""
+        if self.random.random() < 0.8:
+            super()._add_fault()
+            return
+        self.met["ends fail"] += 1
+        error = self.random.choice(_COORDINATOR_ERRORS)
+        until_ms = self.clock.now_ms + self.random.choice((500, 2 * CALL_TIMEOUT_MS))
+
+        def fits(request: Request) -> bool:
+            assert isinstance(request, EndTxnRequest)
+            is_of_rows = request.transactional_id != driver_id(SINK)
+            return is_of_rows and self.clock.now_ms < until_ms
+
+        self.cluster.faults.add(faults.fail_with(error), ApiKey.END_TXN, times=None, when=fits)
+
+    def _move_coordinator(self) -> None:
+        self.met["coordinator move"] += 1
+        broker_id = self.random.choice(sorted(self.cluster.alive))
+        names = [each.transactional_id for each in self._known_transactions()]
+        kind = self.random.randrange(3)
+        if kind == 0:
+            self.cluster.move_coordinator(0, sink_group(SINK), broker_id)
+        elif kind == 1 and names:
+            self.cluster.move_coordinator(1, self.random.choice(names), broker_id)
+        else:
+            partition = self.random.randrange(PARTITION_COUNT)
+            self.cluster.move_leader(TopicPartition(TOPIC, partition), broker_id)
+
+    def _known_transactions(self) -> list[TransactionMetadata]:
+        return list(self.cluster.transactions._known.values())
+
+    def _stall_or_resume_markers(self) -> None:
+        if self.random.random() < 0.5:
+            self.met["markers held back"] += 1
+            self.cluster.stall_markers()
+        else:
+            self.cluster.resume_markers()
+
+    def _hold_back(self) -> None:
+        """Have what a client has sent, or is sent, arrive when it counts on it no more."""
+        links = [link for link in self.network.links if not link.is_closed]
+        if links:
+            direction = self.random.choice(("up", "down"))
+            self.met[f"late {direction}"] += 1
+            late_ms = self.random.choice((REQUEST_TIMEOUT_MS + 500, 10_000))
+            self.random.choice(links).hold(direction, self.clock.now_ms + late_ms)
