@@ -80,7 +80,9 @@ class IdsByTask(Defect):
     class slots(SlotsOfTask):
         def _take(self, turn: int, batch: int) -> tuple[SlotName, Producer | None]:
             del batch
-            return SlotName(turn, "w", self.task), None
+            name = SlotName(turn, "w", self.task)
+            kept = self._kept.pop(name, None)
+            return name, None if kept is None else kept.producer
 
 
 class EndsBeforeDecision(Defect):

@@ -155,9 +155,9 @@ class SinkSimulation(SinkWorld):
             assert read == self.judge.rows(partition.partition), "the reader has read other rows"
 
     def _threads(self) -> list[ProcessThread]:
-        threads = [each.thread for each in self.drivers]
-        threads += [each.thread for each in self.attempts]
-        return threads + [each.thread for each in self.operators]
+        lives: list[Driver | Attempt | Operator]
+        lives = [*self.drivers, *self.attempts, *self.operators]
+        return [each.thread for each in lives]
 
     def _row_count(self, batch: int) -> int:
         if batch not in self.row_counts:
@@ -252,6 +252,10 @@ class SinkSimulation(SinkWorld):
             return self.workers[-1]
         return self.random.choice(idle)
 
+    def sink_driver(self) -> SinkDriver:
+        """Return a driver's part of the sink, with clients of the present thread's process."""
+        return SinkDriver(ExactDelivery(SINK, self.atomicity, None, TOPIC), self.client())
+
     def client(self) -> ClientSettings:
         """Return the settings of all clients of the sink."""
         given = {
@@ -301,7 +305,7 @@ class Driver:
 
     def _sink_driver(self) -> SinkDriver:
         world = self.world
-        driver = SinkDriver(ExactDelivery(SINK, world.atomicity, None, TOPIC), world.client())
+        driver = world.sink_driver()
         driver._protocol = world.defect.protocol(SINK, world.atomicity)
         assert isinstance(driver._cluster, StoppingCluster)
         driver._cluster.driver = self
@@ -340,6 +344,7 @@ class Driver:
 
         def start(task: int, wait_ms: int = 0) -> None:
             attempt = Attempt(self, view, batch=batch, task=task, count=count)
+            attempt.has_others = any(each.task == task for each in running)
             attempt.thread.stopped_until_ms = world.clock.now_ms + wait_ms
             running.append(attempt)
             world.attempts.append(attempt)
@@ -404,8 +409,7 @@ class Operator:
 
     def _live(self) -> None:
         world = self.world
-        driver = SinkDriver(ExactDelivery(SINK, world.atomicity, None, TOPIC), world.client())
-        with driver._cluster as cluster:
+        with world.sink_driver()._cluster as cluster:
             assert isinstance(cluster, StoppingCluster)
             cluster.driver = self
             with suppress(KafkaError):
@@ -415,10 +419,13 @@ class Operator:
 class StoppingCluster(SinkCluster):
     """The cluster of a driver that stands still between steps now and then, with its defect."""
 
-    driver: Driver | Operator
+    driver: Driver | Operator | None = None
+    """None for what an attempt looks with."""
 
     def run(self, steps: Steps[_Returned]) -> _Returned:
         """Run steps to their end."""
+        if self.driver is None:
+            return super().run(steps)
         is_abort = getattr(steps, "__name__", "") == "abort"
         return super().run(
             self.driver.world.defect.in_steps(steps, self.driver.stop, is_abort=is_abort)
@@ -432,6 +439,14 @@ class Worker:
         self.process = SimulatedProcess(world.network)
         self.slots = world.defect.slots(SINK, world.client().of_producer(is_transactional=True))
         self.slots._worker = name
+        self._world = world
+        self._sink_driver: SinkDriver | None = None
+
+    def sink_driver(self) -> SinkDriver:
+        """Return what an attempt reads the record with; the worker keeps it."""
+        if self._sink_driver is None:
+            self._sink_driver = self._world.sink_driver()
+        return self._sink_driver
 
 
 class Attempt:
@@ -448,6 +463,8 @@ class Attempt:
     ) -> None:
         world = self.world = driver.world
         self.driver, self.task, self.is_cut_off = driver, task, False
+        self.has_others = False
+        """Whether the task has had attempts before, as far as Spark tells."""
         self.worker = world.chosen_worker()
         self.thread = ProcessThread(self.worker.process, self._live)
         self._view, self._batch = view, batch
@@ -461,8 +478,11 @@ class Attempt:
         return not self.thread.is_done and not self.is_cut_off
 
     def _live(self) -> None:
+        protocol = SinkProtocol(SINK, self.world.atomicity)
         try:
-            protocol = SinkProtocol(SINK, self.world.atomicity)
+            # In a stage that runs again the first attempts have none before them.
+            if self.has_others and not self.world.chance(0.2):
+                self._view = self.worker.sink_driver().view_again(self._view)
             action = protocol.action(self._view, batch=self._batch, query=QUERY, task=self.task)
         except KafkaError as error:
             self.driver.failure = error
