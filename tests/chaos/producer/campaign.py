@@ -94,6 +94,7 @@ def weather(kafka: KafkaCluster, strikes: Sequence[Strike], size: StormSize) -> 
             for strike in strikes:
                 if not storm.is_over:
                     strike.run(storm, number)
+                    sys.stderr.write(f"{kafka.version}, {strike.name}: over\n")
             if storm.is_over:
                 break
         written = storm.settle()
