@@ -26,12 +26,12 @@ SEEDS_PER_TEST = 2
 SEEDS_UNTIL_NOTICED = 200
 
 FIRST_NOTICED = {
-    sink_defects.IdsByTask: 5,
+    sink_defects.IdsByTask: 1,
     sink_defects.EndsBeforeDecision: 0,
     sink_defects.IgnoresDecision: 0,
     sink_defects.AbortIgnoresDecision: 4,
     sink_defects.WritesUnfenced: 2,
-    sink_defects.AbortsLaterTurns: 35,
+    sink_defects.AbortsLaterTurns: 8,
 }
 """The first seed that has noticed each defect; others may, when the simulation has changed."""
 
