@@ -35,7 +35,7 @@ help:
 	@echo "make test      all checks and tests, as CI runs them"
 	@echo "make soak      the long tests that make test leaves out"
 	@echo "make check     style, types, import rules, generated code"
-	@echo "make chaos     groups of consumers and Spark queries under fire, some forty minutes; CHAOS_ROUNDS=1 is shorter"
+	@echo "make chaos     groups, producers, transactions and Spark queries under fire, some three hours; each campaign.py has less"
 	@echo "make bench     the benchmarks beside other clients, a quarter of an hour; into bench-output"
 	@echo "make bench-spark  the Spark connector beside Spark's own, some twenty minutes"
 	@echo "make fuzz      both cores beside each other on made-up input; FUZZ_CASES=100000 of each kind"
@@ -68,9 +68,11 @@ check: java kafka
 	$(PYTHON) -m ruff format --check
 	$(PYTHON) -m mypy & types=$$!; $(CHECKS_BESIDE_MYPY); beside=$$?; wait $$types && exit $$beside
 
-# What may be chosen by the environment stands in the two campaign.py.
+# What may be chosen by the environment stands in each campaign.py.
 chaos: java kafka
 	$(PYTHON) -m tests.chaos.campaign
+	$(PYTHON) -m tests.chaos.producer.campaign
+	$(PYTHON) -m tests.chaos.transactions.campaign
 	$(PYTHON) -m tests.chaos.spark.campaign
 
 bench: java kafka $(BENCH_INSTALLED)

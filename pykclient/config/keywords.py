@@ -639,10 +639,10 @@ class ProducerSettings(ClientSettings, Generic[K, V], total=False):
     2147483647.
     """
     transaction_two_phase_commit_enable: bool
-    """The coordinator never aborts a transaction by time (KIP-939): what prepare_transaction has
-    returned stays open until it is ended. Excludes transaction.timeout.ms. Needs brokers 4.3
-    with unstable.api.versions.enable and their own transaction.two.phase.commit.enable.
-    Default: false; true or false.
+    """Transactions have no time-out (KIP-939): what prepare_transaction returned stays open
+    until it is ended. Excludes transaction.timeout.ms. Needs Kafka 4.3, its brokers with
+    unstable.api.versions.enable=true and transaction.two.phase.commit.enable=true. Default:
+    false; true or false.
     """
     transactional_id: str | None
     """Has the producer send in transactions (KIP-98): with commit_transaction readers with

@@ -175,8 +175,9 @@ class CoordinatorLookup:
 
     def doubt(self, node_id: int, reason: object) -> None:
         """Have another broker named by one that is not this one, if it is the one that is known."""
-        if self.known_node is not None and self.known_node.id == node_id:
-            self.doubted_id = self.known_node.broker_id
+        node = self.known_node
+        if node is not None and node.id == node_id:
+            self.doubted_id = node.broker_id
             self._forget(reason)
 
     def to(self, state: CoordinatorState) -> None:

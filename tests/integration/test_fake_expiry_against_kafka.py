@@ -59,6 +59,8 @@ EXPIRATION_MS = 1_000
 MINUTE_MS = 60_000
 LONG_MS = 900_000
 """The longest time of a transaction: it is not what ends one here."""
+JOINING_MS = 5_000
+"""More than a member takes to join."""
 OLD_COMMIT, NEW_COMMIT = 4, 9
 """The last version of OffsetCommit with a time of retention, and the last that names topics."""
 BROKER_SETTINGS = {
@@ -174,9 +176,9 @@ def offsets_with_a_time_of_their_own(client: IdleClient) -> Iterator[object]:
 
 
 def offsets_that_a_transaction_may_change(client: IdleClient) -> Iterator[object]:
-    yield client.commit(5, retention_ms=1)
     producer = client.begin(timeout_ms=LONG_MS)
     yield client.commit_offset(producer, 6, version=NEW_OFFSETS)
+    yield client.commit(5, retention_ms=1)
     wait_for_another(client)
     yield client.offsets(), client.offsets(is_stable=False)
     yield client.end(producer, is_commit=False, version=NEW_END)
@@ -186,17 +188,19 @@ def offsets_that_a_transaction_may_change(client: IdleClient) -> Iterator[object
 
 def offsets_of_members(client: IdleClient) -> Iterator[object]:
     """They stay while a member reads the topic; those of another topic go."""
-    yield client.commit(5, retention_ms=1)
+    yield client.commit(5, retention_ms=JOINING_MS)
     yield client.join("m", 0)
-    wait_for_another(client)
+    wait_for_another(client, JOINING_MS)
     yield client.offsets()
 
 
-def wait_for_another(client: IdleClient) -> None:
+def wait_for_another(client: IdleClient, retention_ms: int = 1) -> None:
     """Wait until an offset of another group is gone, which was committed later."""
     other = IdleClient(client._exchange)
     other.topic = client.topic
-    wait_until(lambda: other.commit(1, retention_ms=1) == [0], "the other group is there")
+    wait_until(
+        lambda: other.commit(1, retention_ms=retention_ms) == [0], "the other group is there"
+    )
     other.wait_for(lambda: not other.is_committed(), "the other group's offset is forgotten")
 
 

@@ -21,6 +21,7 @@ from pykclient.errors import (
     UnsupportedVersionError,
     UsageError,
 )
+from pykclient.producer.sender.transaction_state import TransactionState
 from pykclient.protocol.api_keys import ApiKey
 from pykclient.testing import FakeKafka, TransactionSettings
 from pykclient.testing.fake.faults import (
@@ -50,7 +51,8 @@ def fake(request: pytest.FixtureRequest) -> Iterator[FakeKafka]:
 
 @pytest.fixture
 def admin(fake: FakeKafka) -> Iterator[Admin]:
-    with Admin(bootstrap_servers=fake.bootstrap_servers, retry_backoff_ms=5) as admin:
+    servers = fake.bootstrap_servers
+    with Admin(bootstrap_servers=servers, retry_backoff_ms=5, request_timeout_ms=2_000) as admin:
         yield admin
 
 
@@ -78,15 +80,23 @@ def prepare(fake: FakeKafka, transactional_id: str, value: bytes) -> PreparedTra
         return prepared_by(producer, value)
 
 
+def wait_until_preparing(producer: Producer) -> None:
+    transactions = producer._core.transactions
+    assert transactions is not None
+    while transactions.state is not TransactionState.PREPARING:
+        time.sleep(0.001)
+
+
 def interrupt_prepare(fake: FakeKafka, producer: Producer) -> None:
     """Begin a transaction, and have Ctrl-C come while it is being prepared."""
     with fake.control() as cluster:
-        delayed = cluster.faults.add(delay_response(500), ApiKey.PRODUCE)
+        delayed = cluster.faults.add(delay_response(1_000), ApiKey.PRODUCE)
     producer.begin_transaction()
     producer.send(TOPIC, b"a")
     main = threading.get_ident()
 
     def interrupt() -> None:
+        wait_until_preparing(producer)
         while not delayed.used_count:
             time.sleep(0.001)
         signal.pthread_kill(main, signal.SIGINT)
@@ -133,10 +143,10 @@ def test_an_abort_may_follow_what_was_interrupted(fake: FakeKafka) -> None:
 
 
 def test_a_time_out_leaves_it_under_way(fake: FakeKafka, admin: Admin) -> None:
-    with opened(fake, max_block_ms=100) as producer:
+    with opened(fake, max_block_ms=400) as producer:
         producer.init_transactions()
         with fake.control() as cluster:
-            cluster.faults.add(delay_response(300), ApiKey.PRODUCE)
+            cluster.faults.add(delay_response(1_000), ApiKey.PRODUCE)
         producer.begin_transaction()
         producer.send(TOPIC, b"a")
         with pytest.raises(KafkaTimeoutError, match=r"'preparing'.* It goes on; call it again"):
@@ -174,13 +184,12 @@ def test_close_in_another_thread_waits_for_it(fake: FakeKafka, admin: Admin) -> 
     with opened(fake) as producer:
         producer.init_transactions()
         with fake.control() as cluster:
-            delayed = cluster.faults.add(delay_response(300), ApiKey.PRODUCE)
+            cluster.faults.add(delay_response(1_000), ApiKey.PRODUCE)
         producer.begin_transaction()
         producer.send(TOPIC, b"a")
         thread = threading.Thread(target=lambda: found.append(producer.prepare_transaction()))
         thread.start()
-        while not delayed.used_count:
-            time.sleep(0.001)
+        wait_until_preparing(producer)
         assert producer.close() == 0
         thread.join()
     (prepared,) = found
@@ -234,6 +243,35 @@ def test_a_producer_whose_transaction_was_ended_elsewhere_ends_it_likewise_or_sa
         with pytest.raises(InvalidTxnStateError, match="has been ended elsewhere since"):
             producer.commit_transaction()
     assert committed(fake) == [b"a", b"b"]
+
+
+def test_a_transaction_that_is_not_ended_in_its_time_is_gone_and_the_next_may_begin(
+    fake: FakeKafka, admin: Admin
+) -> None:
+    with opened(fake, transaction_timeout_ms=100) as producer:
+        producer.init_transactions()
+        prepared = prepared_by(producer)
+        deadline_s = time.monotonic() + 30
+        while state(fake) == "Ongoing":
+            assert time.monotonic() < deadline_s
+        is_v1 = prepared.transaction_version == 1
+        with pytest.raises(
+            ProducerFencedError if is_v1 else InvalidTxnStateError,
+            match=r"the coordinator has aborted .* after its transaction_timeout_ms",
+        ):
+            admin.commit_prepared_transactions([prepared])
+        producer.init_transactions()
+        admin.commit_prepared_transactions([prepared_by(producer, b"b")])
+        producer.init_transactions()
+        prepared_by(producer, b"c")
+        while state(fake) == "Ongoing":
+            assert time.monotonic() < deadline_s
+        with pytest.raises(
+            ProducerFencedError if is_v1 else InvalidTxnStateError,
+            match="exceeds transaction_timeout_ms=100" if is_v1 else "or by its time-out",
+        ):
+            producer.commit_transaction()
+    assert committed(fake) == [b"b"]
 
 
 # Those who end it.

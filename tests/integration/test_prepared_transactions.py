@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+import signal
 import subprocess
 import sys
 from typing import TYPE_CHECKING
@@ -13,6 +14,7 @@ from pykclient import Admin, Producer
 from pykclient.errors import TransactionStateError
 from tests.integration.confluent_tools import confluent_create_topic
 from tests.integration.test_transactions import TIMEOUT_S, read, send
+from tests.pages.test_fragments import fragment
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -23,6 +25,17 @@ if TYPE_CHECKING:
     MakeProducer = Callable[..., Producer]
 
 pytestmark = pytest.mark.kafka
+
+PREPARE = """
+import os, pickle, signal, sys
+from pykclient import Producer
+producer = Producer(bootstrap_servers=sys.argv[1], transactional_id=sys.argv[2])
+producer.init_transactions()
+producer.begin_transaction()
+producer.send(sys.argv[2], b"a")
+os.write(1, pickle.dumps(producer.prepare_transaction()))
+os.kill(os.getpid(), signal.SIGKILL)
+"""
 
 END = """
 import pickle, sys
@@ -69,6 +82,9 @@ def prepare(producer: Producer, topic: str, *values: bytes) -> PreparedTransacti
     return prepared
 
 
+@pytest.mark.promise(
+    "another process commits or aborts what a producer has prepared, on both versions"
+)
 def test_another_process_ends_what_was_prepared(
     each_kafka_cluster: KafkaCluster, make_producer: MakeProducer, topic: str
 ) -> None:
@@ -105,6 +121,19 @@ def test_many_are_ended_by_one_call_after_their_producers_have_closed(
 
 
 @pytest.mark.parametrize("how", ["commit", "abort"])
+def test_what_a_process_has_prepared_outlives_it(
+    each_kafka_cluster: KafkaCluster, topic: str, how: str
+) -> None:
+    command = [sys.executable, "-c", PREPARE, each_kafka_cluster.bootstrap_servers, topic]
+    killed = subprocess.run(command, capture_output=True, check=False, timeout=TIMEOUT_S)
+    assert killed.returncode == -signal.SIGKILL, killed.stderr
+    prepared = pickle.loads(killed.stdout)
+    assert read(each_kafka_cluster, topic, is_open=True) == []
+    end_in_another_process(each_kafka_cluster, how, prepared)
+    assert read(each_kafka_cluster, topic) == ([b"a"] if how == "commit" else [])
+
+
+@pytest.mark.parametrize("how", ["commit", "abort"])
 def test_the_producer_itself_ends_what_it_has_prepared(
     each_kafka_cluster: KafkaCluster, make_producer: MakeProducer, topic: str, how: str
 ) -> None:
@@ -123,3 +152,15 @@ def test_a_transaction_with_nothing_in_it_ends_when_it_is_prepared(
     producer.begin_transaction()
     assert producer.prepare_transaction() is None
     prepare(producer, topic, b"a")
+
+
+def test_the_program_of_the_page_commits_the_bill(
+    each_kafka_cluster: KafkaCluster, topic: str
+) -> None:
+    text = fragment("producer.md", "Transactions that another process ends").text
+    servers = each_kafka_cluster.bootstrap_servers
+    for word, other in {"localhost:9092": servers, "task-1": topic, "bills": topic}.items():
+        assert word in text
+        text = text.replace(word, other)
+    exec(compile(text, "docs/producer.md", "exec"), {})  # the page is ours
+    assert read(each_kafka_cluster, topic) == [b"12 EUR"]

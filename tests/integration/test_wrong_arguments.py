@@ -64,7 +64,7 @@ VALUES: list[object] = [
     PREPARED,
     [tuple(PREPARED)],
     *(
-        [PREPARED._replace(**{name: value})]
+        [PREPARED._replace(**{name: cast("Any", value)})]
         for name in PREPARED._fields
         for value in (None, "\udc00", SECRET, -1, 1.5, True, 10**30)
     ),

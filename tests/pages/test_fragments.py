@@ -55,6 +55,10 @@ RUN_BY = {
     ("docs/producer.md", "Transactions"): (
         f"{TRANSACTIONS}::test_the_program_of_the_page_sends_both_records"
     ),
+    ("docs/producer.md", "Transactions that another process ends"): (
+        "tests/integration/test_prepared_transactions.py"
+        "::test_the_program_of_the_page_commits_the_bill"
+    ),
     ("docs/producer.md", "Exactly once"): (
         f"{EXACTLY_ONCE}::test_the_program_of_the_page_bills_each_order_once"
     ),

@@ -700,7 +700,7 @@ def commit_offsets_outside(monkeypatch: pytest.MonkeyPatch) -> None:
         (bump_an_epoch, (13, 27)),
         (commit_without_what_failed, (0, 4)),
         (keep_the_epoch, (40, 68)),
-        (commit_offsets_outside, (0, 1)),
+        (commit_offsets_outside, (1, 3)),
         (believe_what_is_stale, (4, 5)),
     ],
 )

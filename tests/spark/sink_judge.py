@@ -157,7 +157,7 @@ class SinkJudge:
         driver = self._cluster.transactions.find(driver_id(self._sink_id))
         if driver is not None and driver.state is TransactionState.PREPARE_COMMIT:
             held = offsets._pending.get(driver.producer.producer_id, {})
-            found += [(each[0].offset, each[0].metadata) for each in held.values()]
+            found += [(each.committed.offset, each.committed.metadata) for each in held.values()]
         return max(found, default=None)
 
     # The rows.

@@ -14,7 +14,6 @@ from pyspark.errors import PySparkException, StreamingQueryException
 
 from pykclient import Admin, Consumer, Producer, TopicPartition
 from spark_connector import foreach_batch
-from spark_connector.exactly_once.names import driver_id, sink_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -195,13 +194,3 @@ def test_another_checkpoint_with_the_same_sink_is_refused(copy: Copy, tmp_path: 
     with pytest.raises(StreamingQueryException, match="Give each checkpoint, and each series"):
         query.awaitTermination(240)
     assert copy.values() == copy.wanted()
-
-
-def test_a_sink_without_a_name_is_named_by_its_checkpoint(copy: Copy) -> None:
-    copy.run(copy.writer().format("pykafka").options(**copy.options()))
-    with Admin(bootstrap_servers=copy.servers) as admin:
-        found = admin.list_transactions()
-    sinks = {sink_of(name) for name in found}
-    named = [name for name in sinks if name is not None and name.startswith("checkpoint-")]
-    assert named
-    assert all(driver_id(name) in found for name in named)

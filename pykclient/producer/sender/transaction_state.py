@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Final
 from pykclient.errors import (
     ClusterAuthorizationFailedError,
     CommitFailedError,
+    CoordinatorNotAvailableError,
     FencedInstanceIdError,
     FencedMemberEpochError,
     IllegalGenerationError,
@@ -19,6 +20,7 @@ from pykclient.errors import (
     InvalidTransactionTimeoutError,
     InvalidTxnStateError,
     ProducerFencedError,
+    RequestTimedOutError,
     StaleMemberEpochError,
     TransactionAbortableError,
     TransactionalIdAuthorizationFailedError,
@@ -45,6 +47,9 @@ FENCED_ERRORS: Final = (ProducerFencedError, InvalidProducerEpochError)
 STALE_ERRORS: Final = (*FENCED_ERRORS, InvalidTxnStateError)
 """What a broker that hung responds with before it finds out that another one is the coordinator:
 it knows an older epoch, or no transaction."""
+
+UNCERTAIN_ERRORS: Final = (CoordinatorNotAvailableError, RequestTimedOutError)
+"""What a coordinator may respond with to an EndTxn that takes effect all the same."""
 
 FATAL_ERRORS: Final = (
     ProducerFencedError,

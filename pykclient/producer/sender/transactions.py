@@ -12,6 +12,8 @@ keeps a transaction whole:
   What ended there without a response may be handled late, in the next transaction: a new epoch,
   which the coordinator gives at the end, keeps it out.
 - An abort drops what no request carries, and waits for the rest.
+- An error that a coordinator may have from what it knew before it was replaced, while it hung, is
+  final only when the one that another broker names has it too.
 - A transactional id that the coordinator has dropped, unused for too long, costs the transaction
   that finds out: its abort gets a new identity, by the old one, so that another producer fences.
 - A commit whose result the application has not seen (its time ran out, or it was interrupted) goes
@@ -21,7 +23,7 @@ keeps a transaction whole:
 
 Owner: the sender thread; `describe_wait` is for any.
 Source: Java class ``TransactionManager``; KIP-98, KIP-360 (new epochs), KIP-447 (groups), KIP-588
-(fencing), KIP-890 (version 2).
+(fencing), KIP-890 (version 2), KIP-939 (two-phase commits).
 """
 
 from __future__ import annotations
@@ -35,12 +37,10 @@ from typing import TYPE_CHECKING, Final, TypeVar
 from pykclient.errors import (
     ClosedError,
     ConcurrentTransactionsError,
-    CoordinatorNotAvailableError,
     InvalidProducerIdMappingError,
     InvalidTxnStateError,
     KafkaError,
     OperationNotAttemptedError,
-    RequestTimedOutError,
     TransactionAbortableError,
     TransactionAbortedError,
     TransactionStateError,
@@ -49,12 +49,7 @@ from pykclient.errors import (
 )
 from pykclient.network.coordinators import MOVED_ERRORS, CoordinatorType
 from pykclient.network.log import ClientLog
-from pykclient.network.manager import (
-    IDLE,
-    NEVER_MS,
-    PollResult,
-    Request,
-)
+from pykclient.network.manager import IDLE, NEVER_MS, PollResult, Request
 from pykclient.network.retry import Attempt
 from pykclient.producer.accumulator.batch import NO_IDENTITY, ProducerIdentity
 from pykclient.producer.sender.idempotence import Idempotence
@@ -88,6 +83,8 @@ from pykclient.producer.sender.transaction_state import (
     PREPARE,
     SEND_OFFSETS,
     SENDING,
+    STALE_ERRORS,
+    UNCERTAIN_ERRORS,
     TransactionState,
     explained,
     left_group,
@@ -141,9 +138,6 @@ It takes a few milliseconds, so the first pause is one, and each is twice as lon
 """
 
 _S: Final = TransactionState
-
-UNCERTAIN_ERRORS: Final = (CoordinatorNotAvailableError, RequestTimedOutError)
-"""What a coordinator may respond with to an EndTxn that takes effect all the same."""
 
 
 @dataclass(slots=True, eq=False)
@@ -686,7 +680,7 @@ class Transactions:
 
     def _on_end(self, node_id: int, response: EndTxnResponse, now_ms: int) -> None:
         if response.error_code != 0:
-            error = error_for_code(response.error_code, self._about("EndTxn"))
+            error: KafkaError = error_for_code(response.error_code, self._about("EndTxn"))
             is_unknown_there = isinstance(error, InvalidTxnStateError) and not (
                 self._added or self._added_groups or self.is_v2
             )
@@ -776,6 +770,7 @@ class Transactions:
 
         `node_id` is the transaction coordinator's, None for another broker's.
         """
+        is_confirmed = node_id is None or isinstance(self._attempt.last_error, STALE_ERRORS)
         self._attempt.back_off(error, now_ms)
         if isinstance(error, MOVED_ERRORS):
             if node_id is not None:
@@ -785,12 +780,13 @@ class Transactions:
             self._attempt.due_ms = now_ms + min(pause_ms, CONCURRENT_BACKOFF_MS_MAX)
         elif error.retriable:
             pass
-        elif isinstance(error, FENCED_ERRORS):
-            self._fail_for_good(error, now_ms)
         elif isinstance(error, TransactionAbortableError):
             if self.state in SENDING:
                 self._make_abortable(error)
-        elif is_fatal or isinstance(error, FATAL_ERRORS):
+        elif isinstance(error, STALE_ERRORS) and not is_confirmed:
+            assert node_id is not None
+            self._coordinator.doubt(node_id, error)
+        elif isinstance(error, FENCED_ERRORS) or is_fatal or isinstance(error, FATAL_ERRORS):
             self._fail_for_good(error, now_ms)
         elif self.state in SENDING:
             self._make_abortable(error)

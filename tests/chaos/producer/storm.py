@@ -44,6 +44,10 @@ LOOK_S: Final = 0.02
 NS_PER_MS: Final = 1_000_000
 
 
+class StormOverError(Exception):
+    """Raised by a strike that came too late: all records were sent before it had struck."""
+
+
 class StormSize(NamedTuple):
     """So many records each, so many a second; a strike comes when so many more of ours are
     acknowledged since the last one."""
@@ -189,7 +193,10 @@ class Storm:
         if self.is_over:
             return
         begin_ms = _now_ms()
-        act(self)
+        try:
+            act(self)
+        except StormOverError:
+            return
         self.await_recovery()
         self.windows.append(Window(name, begin_ms, _now_ms()))
 

@@ -29,6 +29,7 @@ from pykclient.testing.cluster.jars import KAFKA_VERSIONS
 from tests.chaos.arena import BROKER_SETTINGS
 from tests.chaos.transactions.bounces import BOUNCES, FULL, SHORT, Bounce
 from tests.chaos.transactions.chain import CHAINS, FULL_CHAIN, SHORT_CHAIN, Chain
+from tests.chaos.versions import versions_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -90,18 +91,6 @@ class Campaign(NamedTuple):
         if isinstance(run, Bounce):
             return run.run(kafka, SHORT if self.is_short else FULL)
         return run.run(kafka, SHORT_CHAIN if self.is_short else FULL_CHAIN)
-
-
-def versions_of(environment: Mapping[str, str]) -> tuple[str, ...]:
-    """The versions of Kafka that `CHAOS_VERSIONS` names.
-
-    Raises:
-        ValueError: it names one that is not tested.
-    """
-    names = environment.get("CHAOS_VERSIONS", ",".join(KAFKA_VERSIONS)).split(",")
-    if unknown := set(names) - set(KAFKA_VERSIONS):
-        raise ValueError(f"{sorted(unknown)} are none of {', '.join(KAFKA_VERSIONS)}")
-    return tuple(names)
 
 
 def row_of(campaign: Campaign, kafka: KafkaCluster, run: Run) -> Row:

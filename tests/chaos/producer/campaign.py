@@ -1,0 +1,163 @@
+"""A million records of two producers, ours and confluent-kafka, with a strike every few seconds.
+
+A part of `make chaos`. It ends with the table of `benchmarks/RESULTS.md`, section Producer under
+fire.
+
+The environment says what, where it is to be less:
+
+`CHAOS_PRODUCER_RECORDS`  so many records each; a million.
+`CHAOS_PRODUCER_RATE`     so many a second; 4,000.
+`CHAOS_PRODUCER_STRIKES`  which strikes, by name, with commas between; all.
+`CHAOS_VERSIONS`          on which versions of Kafka; all that are tested.
+
+It ends with status 1 when something was not as it must be, and says what. What another client
+loses, doubles or swaps is in the table, and no reason for that.
+
+Owner: the main thread.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from itertools import count
+from typing import TYPE_CHECKING, NamedTuple
+
+from pykclient.testing import KafkaCluster
+from pykclient.testing.cluster.jars import KAFKA_VERSIONS
+from tests.chaos.arena import BROKER_SETTINGS
+from tests.chaos.producer.storm import FULL_STORM, OURS, THEIRS, Storm, StormSize, by_strike
+from tests.chaos.producer.strikes import STRIKES
+from tests.chaos.versions import versions_of
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from tests.chaos.producer.storm import Window, Written
+    from tests.chaos.producer.strikes import Strike
+
+HEAD = (
+    "| Kafka {version}: what happens | times | no acknowledgement at all, s: ours, theirs "
+    "| none of a partition, s: ours, theirs | ours / theirs |",
+    "| --- | --: | --: | --: | --: |",
+)
+MS_PER_S = 1_000
+NOTHING = "-"
+
+
+class Campaign(NamedTuple):
+    """Strikes, one after the other until all records are sent, on which versions."""
+
+    strikes: tuple[Strike, ...] = STRIKES
+    versions: tuple[str, ...] = KAFKA_VERSIONS
+    size: StormSize = FULL_STORM
+
+    @classmethod
+    def of(cls, environment: Mapping[str, str]) -> Campaign:
+        """What the environment asks for.
+
+        Raises:
+            ValueError: it asks for what there is not.
+        """
+        known = {strike.name: strike for strike in STRIKES}
+        names = environment.get("CHAOS_PRODUCER_STRIKES", ",".join(known)).split(",")
+        if unknown := set(names) - known.keys():
+            raise ValueError(f"{sorted(unknown)} are none of {', '.join(known)}")
+        size = FULL_STORM._replace(
+            record_count=int(environment.get("CHAOS_PRODUCER_RECORDS", FULL_STORM.record_count)),
+            rate=int(environment.get("CHAOS_PRODUCER_RATE", FULL_STORM.rate)),
+        )
+        return cls(tuple(known[name] for name in names), versions_of(environment), size)
+
+
+class Weathered(NamedTuple):
+    """What two producers have done on one version, and the strikes meanwhile."""
+
+    version: str
+    written: Mapping[str, Written]
+    windows: Sequence[Window]
+    seconds: int
+
+    @property
+    def violations(self) -> list[str]:
+        """What must not be of ours."""
+        return self.written[OURS].violations
+
+
+def weather(kafka: KafkaCluster, strikes: Sequence[Strike], size: StormSize) -> Weathered:
+    """Have both write all records, under one strike after the other."""
+    started_s = time.monotonic()
+    with Storm(kafka, size) as storm:
+        storm.begin()
+        for number in count():
+            for strike in strikes:
+                if not storm.is_over:
+                    strike.run(storm, number)
+                    sys.stderr.write(f"{kafka.version}, {strike.name}: over\n")
+            if storm.is_over:
+                break
+        written = storm.settle()
+        violations = written[OURS].violations
+        struck = by_strike(storm.windows)
+        violations += [f"no {strike.name}" for strike in strikes if strike.name not in struck]
+        if not written[OURS].retries:
+            violations.append("nothing was sent again")
+    return Weathered(kafka.version, written, storm.windows, round(time.monotonic() - started_s))
+
+
+def markdown(weathered: Weathered) -> str:
+    """The table of one version, and below it what became of the records."""
+    titles = {strike.name: strike.title for strike in STRIKES}
+    lines = [HEAD[0].format(version=weathered.version), HEAD[1]]
+    for name, windows in by_strike(weathered.windows).items():
+        lines.append(_line(titles[name], weathered, windows))
+    for client, written in weathered.written.items():
+        judged = written.judged
+        again = "" if written.retries is None else f", {written.retries:,.0f} sent again"
+        lines += [
+            "",
+            f"{client}: {written.acknowledged_count:,} records acknowledged{again}, "
+            f"{len(written.failures):,} failed; {judged.lost_count:,} lost, "
+            f"{judged.doubled_count:,} doubled, {judged.swapped_count:,} out of order.",
+        ]
+    lines += ["", f"{len(weathered.windows)} strikes in {weathered.seconds} s."]
+    return "\n".join(lines)
+
+
+def _line(title: str, weathered: Weathered, windows: Sequence[Window]) -> str:
+    def pauses(*, is_of_all: bool) -> list[int]:
+        return [
+            weathered.written[client].longest_ms(windows, is_of_all=is_of_all)
+            for client in (OURS, THEIRS)
+        ]
+
+    of_any = pauses(is_of_all=False)
+    ratio = f"{of_any[0] / of_any[1]:.2f}" if of_any[1] else NOTHING
+    seconds = [", ".join(map(_seconds, each)) for each in (pauses(is_of_all=True), of_any)]
+    return f"| {' | '.join((title, str(len(windows)), *seconds, ratio))} |"
+
+
+def _seconds(duration_ms: int) -> str:
+    return f"{duration_ms / MS_PER_S:.1f}"
+
+
+def main() -> int:
+    campaign = Campaign.of(os.environ)
+    tables = []
+    violation_count = 0
+    for version in campaign.versions:
+        with KafkaCluster(3, version, BROKER_SETTINGS, proxied=True) as kafka:
+            weathered = weather(kafka, campaign.strikes, campaign.size)
+        for violation in weathered.violations:
+            sys.stderr.write(f"{version}: {violation}\n")
+        violation_count += len(weathered.violations)
+        tables.append(markdown(weathered))
+    text = "\n\n".join(tables)
+    sys.stdout.write(f"\nFor benchmarks/RESULTS.md, section Producer under fire:\n\n{text}\n")
+    sys.stdout.write(f"\nviolations of ours: {violation_count}\n")
+    return int(violation_count > 0)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
