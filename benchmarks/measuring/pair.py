@@ -17,7 +17,7 @@ from measuring.measurement import grouped
 
 if TYPE_CHECKING:
     import argparse
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable, Iterator, Mapping
 
     from measuring.client import Client
     from measuring.measurement import Measurement, Series
@@ -43,7 +43,7 @@ def checkouts(parser: argparse.ArgumentParser, options: argparse.Namespace) -> d
     return found
 
 
-def pair_of(client: Client, folders: dict[str, Path]) -> list[Client]:
+def pair_of(client: Client, folders: Mapping[str, Path]) -> list[Client]:
     """Return a client as each of the checkouts has it."""
     return [client.of_checkout(folder, name) for name, folder in folders.items()]
 
