@@ -121,21 +121,7 @@ def row_of(campaign: Campaign, kafka: KafkaCluster, run: Run) -> Row:
 
 def markdown(rows: Sequence[Row]) -> str:
     """The table, and below it how long it took and what was not as it must be."""
-    runs = {run.name: run for run in RUNS}
-    lines = [*HEAD]
-    for row in rows:
-        run = runs[row.run]
-        struck = UNKNOWN if row.struck is None else f"{row.struck} ({row.open})"
-        cells = [
-            run.title,
-            run.strikes,
-            row.version,
-            _cell(row.records),
-            struck,
-            *map(_cell, (row.aborted, row.lost, row.doubled, row.swapped)),
-            str(row.seconds),
-        ]
-        lines.append(f"| {' | '.join(cells)} |")
+    lines = [*HEAD, *map(_line, rows)]
     minutes = sum(row.seconds for row in rows) / 60
     violations = sum(row.violations for row in rows)
     lines += ["", f"{len(rows)} runs, {minutes:.0f} min; violations: {violations}"]
@@ -152,15 +138,24 @@ def main() -> int:
         with KafkaCluster(3, version, BROKER_SETTINGS, proxied=True) as kafka:
             for run in runs:
                 row = row_of(campaign, kafka, run)
-                sys.stderr.write(
-                    f"{row.run}, {version}, {row.seconds} s: {row.violations} violations\n"
-                )
+                sys.stderr.write(f"{row.run}: {row.violations} violations\n{_line(row)}\n")
                 rows.append(row)
     write_rows("run", [row._asdict() for row in rows], is_json=False)
     sys.stdout.write(
         f"\nFor benchmarks/RESULTS.md, section Transactions under fire:\n\n{markdown(rows)}\n"
     )
     return int(any(row.violations for row in rows))
+
+
+def _line(row: Row) -> str:
+    run = next(run for run in RUNS if run.name == row.run)
+    struck = UNKNOWN if row.struck is None else f"{row.struck} ({row.open})"
+    cells = (
+        *(run.title, run.strikes, row.version, _cell(row.records), struck),
+        *map(_cell, (row.aborted, row.lost, row.doubled, row.swapped)),
+        str(row.seconds),
+    )
+    return f"| {' | '.join(cells)} |"
 
 
 def _cell(count: int | None) -> str:
