@@ -38,7 +38,7 @@ from tests.producer.test_transaction_simulation import (
 from tests.soak import seeds
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable
 
     from pykclient.errors import KafkaError
     from pykclient.network.manager import Request
@@ -293,19 +293,17 @@ def take_a_refusal_for_an_end(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize(
-    ("plant", "noticing_seeds"),
-    [
-        (prepare_too_early, (0, 1, 3)),
-        (keep_the_identity, (39, 50, 77)),
-        (take_a_refusal_for_an_end, range(3)),
-    ],
+    ("plant", "seed_count"),
+    [(prepare_too_early, 20), (keep_the_identity, 200), (take_a_refusal_for_an_end, 20)],
 )
 def test_the_simulation_notices_a_planted_defect(
-    monkeypatch: pytest.MonkeyPatch,
-    plant: Callable[[pytest.MonkeyPatch], None],
-    noticing_seeds: Iterable[int],
+    monkeypatch: pytest.MonkeyPatch, plant: Callable[[pytest.MonkeyPatch], None], seed_count: int
 ) -> None:
+    """Which seed does depends on the other simulation, whose faults this one has."""
     plant(monkeypatch)
-    for seed in noticing_seeds:
-        with pytest.raises(AssertionError):
+    for seed in range(seed_count):
+        try:
             run(seed)
+        except AssertionError:
+            return
+    pytest.fail(f"none of {seed_count} seeds notices it")
