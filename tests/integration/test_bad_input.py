@@ -58,7 +58,7 @@ SETTINGS = [
     Setting(Producer, "batch_size", -1, "integer from 0"),
     Setting(Producer, "retries", True, "integer"),
     Setting(Producer, "delivery_timeout_ms", 1, "linger.ms"),
-    Setting(Producer, "transaction.two.phase.commit.enable", True, "not built yet"),
+    Setting(Producer, "transaction.two.phase.commit.enable", True, "no transactional.id"),
     Setting(Producer, "auto_offset_reset", "earliest", "consumer"),
     Setting(Consumer, "auto_offset_reset", "smallest", "earliest"),
     Setting(Consumer, "auto_offset_reset", "largest", "latest"),

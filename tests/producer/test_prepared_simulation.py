@@ -256,7 +256,11 @@ def test_the_simulation_meets_every_fault_and_every_end() -> None:
         simulation = run(seed)
         faults.update(simulation.faults)
         outcomes.update(simulation.outcomes)
-    assert set(faults) == {"disconnect", "refused", "interrupt", "late", "replaced", "end"}
+    assert set(faults) == {
+        *("disconnect", "refused", "interrupt", "late"),
+        *("replaced", "stale", "end"),
+    }
+    assert faults.pop("stale") >= 10
     assert min(faults.values()) >= 50
     assert set(outcomes) == {"prepared", "ended", "aborted", "refused", "given up", "died"}
     assert min(outcomes.values()) >= 10
