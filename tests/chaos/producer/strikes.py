@@ -45,8 +45,16 @@ class Strike:
         return f"{first[0].lower()}{first[1:].removesuffix('.')}"
 
     def run(self, storm: Storm, number: int) -> None:
-        """Do it for the `number`-th time, to the brokers in turns."""
-        storm.strike(self.name, lambda storm: self.act(storm, BROKERS[number % len(BROKERS)]))
+        """Do it for the `number`-th time, to the brokers in turns, but for those that lead nothing.
+
+        One that has come back leads nothing, and no producer has anything for it.
+        """
+
+        def act(storm: Storm) -> None:
+            turns = (BROKERS[(number + more) % len(BROKERS)] for more in range(len(BROKERS)))
+            self.act(storm, next(broker for broker in turns if storm.leads(broker)))
+
+        storm.strike(self.name, act)
 
 
 def broker_killed(storm: Storm, broker: int) -> None:
