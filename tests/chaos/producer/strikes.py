@@ -89,11 +89,16 @@ def broker_cut_off(storm: Storm, broker: int) -> None:
         time.sleep(CUT_OFF_S)
 
 
-def connections_reset(storm: Storm, broker: int) -> None:
+def connections_reset(storm: Storm, _: int) -> None:
     """All connections to all brokers break, and half of the new ones do."""
-    with _injected(storm, BROKERS, Refuse(probability=0.5), least=4):
+
+    def disconnect() -> None:
         for each in BROKERS:
             storm.kafka.proxy(each).disconnect_all()
+        storm.await_recovery(of_ours_only=True)
+
+    with _injected(storm, BROKERS, Refuse(probability=0.5), least=4, again=disconnect):
+        pass
 
 
 def acknowledgements_lost(storm: Storm, _: int) -> None:
@@ -119,9 +124,16 @@ def acknowledgements_late(storm: Storm, _: int) -> None:
 
 @contextmanager
 def _injected(
-    storm: Storm, brokers: tuple[int, ...], *faults: Fault, least: int = STRUCK_MIN
+    storm: Storm,
+    brokers: tuple[int, ...],
+    *faults: Fault,
+    least: int = STRUCK_MIN,
+    again: Callable[[], None] | None = None,
 ) -> Iterator[None]:
-    """Have faults strike, each kind at least so often, before and after the block; then heal."""
+    """Have faults strike, each kind at least so often, before and after the block; then heal.
+
+    `again` is done until they have.
+    """
     proxies = [storm.kafka.proxy(broker) for broker in brokers]
 
     def struck() -> Counter[str]:
@@ -137,6 +149,8 @@ def _injected(
             assert time.monotonic() < deadline_s, (struck(), goal)
             if storm.is_over:
                 raise StormOverError
+            if again is not None:
+                again()
             time.sleep(LOOK_S)
     finally:
         for proxy in proxies:
