@@ -33,6 +33,7 @@ from tests.integration.group_members import (
     import_libraries,
     wait_until,
 )
+from tests.soak import NEWEST_FIRST
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -293,7 +294,7 @@ def test_javas_tool_describes_a_consumer_group(fake: FakeKafka) -> None:
 
 @pytest.mark.promise("Java's tool describes, resets and deletes fake groups")
 @pytest.mark.kafka
-@pytest.mark.parametrize("version", KAFKA_VERSIONS)
+@pytest.mark.parametrize("version", NEWEST_FIRST)
 def test_javas_tool_describes_lists_resets_and_deletes_groups(
     version: str, fake: FakeKafka
 ) -> None:

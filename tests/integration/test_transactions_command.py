@@ -45,6 +45,7 @@ from tests.integration.confluent_tools import confluent_transaction
 from tests.integration.exchange import RealExchange
 from tests.integration.group_members import import_libraries, wait_until
 from tests.integration.java_tools import run_tool
+from tests.soak import NEWEST_FIRST
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -80,7 +81,7 @@ def _libraries() -> None:
     import_libraries()
 
 
-@pytest.fixture(scope="module", params=KAFKA_VERSIONS)
+@pytest.fixture(scope="module", params=NEWEST_FIRST)
 def cluster(
     request: pytest.FixtureRequest, kafka_cluster_factory: KafkaClusterFactory
 ) -> KafkaCluster:

@@ -104,8 +104,14 @@ class Copy:
         ]
 
     def open_ids(self) -> list[str]:
+        """Those of transactions that are open in the target; other tests may leave theirs."""
         with Admin(bootstrap_servers=self.servers) as admin:
-            return list(admin.list_transactions(states=["Ongoing"]))
+            found = admin.describe_transactions(admin.list_transactions(states=["Ongoing"]))
+        return sorted(
+            name
+            for name, each in found.items()
+            if any(partition.topic == self.target for partition in each.partitions)
+        )
 
 
 @pytest.fixture

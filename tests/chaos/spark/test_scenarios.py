@@ -1,8 +1,8 @@
 """Queries of the connector on a Spark cluster of two hosts, under fire: no record is lost, and none
 is twice in what a query's state holds.
 
-Three scenarios are in `make test`, one of them with a sink that writes exactly once; `make soak`
-has two that start a driver twice, and `make chaos` all, with more batches.
+One scenario is in `make test`, with a sink that writes exactly once; `make soak` has four more, two
+of which start a driver twice, and `make chaos` all, with more batches.
 """
 
 from __future__ import annotations
@@ -51,12 +51,10 @@ BATCH_COUNT = 10
 ESTABLISHED = "01"
 """The state of a connection, in /proc/net/tcp."""
 ONCE = Kind(is_stateful=False, delivery=Delivery.PER_TASK)
-OF_THESE_TESTS = (
+IN_EVERY_RUN = (python_worker_killed, ONCE)
+IN_SOAK = (
     (python_worker_killed, Kind(is_stateful=False)),
-    (python_worker_killed, ONCE),
     (task_copied, Kind(is_stateful=False)),
-)
-SLOW_ONES = (
     # two minutes, with a driver that starts twice
     (driver_killed_before_the_commit_log, Kind(is_stateful=True)),
     (driver_killed_between_two_ends, ONCE),
@@ -85,9 +83,9 @@ def chaos_cluster(kafka_cluster_factory: KafkaClusterFactory) -> Iterator[KafkaC
             Scenario(act),
             kind,
             id=f"{act.__name__}, {kind.delivery.value}",
-            marks=[pytest.mark.soak] if (act, kind) in SLOW_ONES else [],
+            marks=() if (act, kind) == IN_EVERY_RUN else pytest.mark.soak,
         )
-        for act, kind in OF_THESE_TESTS + SLOW_ONES
+        for act, kind in (IN_EVERY_RUN, *IN_SOAK)
     ],
 )
 def test_a_query_under_fire_loses_nothing(
