@@ -38,6 +38,11 @@ ON_THREE_BROKERS = tuple(
     f"tests/integration/{name}.py"
     for name in ("test_broker_failures", "test_fetches", "test_still_topics", "test_three_brokers")
 )
+UNDER_FIRE = "brokers under fire"
+ON_BROKERS_UNDER_FIRE = tuple(
+    f"tests/chaos/{name}.py"
+    for name in ("test_scenarios", "producer/test_storm", "transactions/test_runs")
+)
 OLD_KAFKA = f"Kafka {KAFKA_VERSIONS[-1]}"
 LONGEST_FIRST = ({"spark", "slow"}, {"kafka"})
 
@@ -77,6 +82,8 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> LoadFil
                 return SPARK_CLUSTER
             if nodeid.startswith(ON_THREE_BROKERS):
                 return THREE_BROKERS
+            if nodeid.startswith(ON_BROKERS_UNDER_FIRE):
+                return UNDER_FIRE
             file = str(super()._split_scope(nodeid))
             return OLD_KAFKA if file in self.files_with_old_kafka else file
 

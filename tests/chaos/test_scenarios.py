@@ -6,20 +6,15 @@ every kind, again and again.
 
 from __future__ import annotations
 
-import os
 from typing import TYPE_CHECKING
 
 import pytest
 
-from pykclient.testing.cluster.cluster import BOOTSTRAP_VARIABLE
-from tests.chaos.arena import BROKER_SETTINGS, GroupKind
+from tests.chaos.arena import GroupKind
 from tests.chaos.scenarios import SCENARIOS, Scenario
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from pykclient.testing import KafkaCluster
-    from pykclient.testing.fixtures import KafkaClusterFactory
 
 pytestmark = [pytest.mark.kafka, pytest.mark.slow]
 
@@ -58,9 +53,9 @@ IN_SHORT = [
     ],
 )
 def test_a_group_under_fire_loses_nothing_and_does_not_stall(
-    chaos_cluster: KafkaCluster, scenario: Scenario, kind: GroupKind
+    brokers_under_fire: KafkaCluster, scenario: Scenario, kind: GroupKind
 ) -> None:
-    judged = scenario.run(chaos_cluster, kind)
+    judged = scenario.run(brokers_under_fire, kind)
     assert judged.violations == []
     assert judged.record_count > 0
 
@@ -70,12 +65,3 @@ def test_a_group_under_fire_loses_nothing_and_does_not_stall(
 )
 def test_every_scenario_is_in_the_short_form() -> None:
     assert {scenario.name for scenario in SCENARIOS} == {name for name, _ in IN_SHORT}
-
-
-@pytest.fixture(scope="module")
-def chaos_cluster(kafka_cluster_factory: KafkaClusterFactory) -> Iterator[KafkaCluster]:
-    """Three brokers behind proxies, which soon give up what is silent."""
-    if os.environ.get(BOOTSTRAP_VARIABLE):
-        pytest.skip(f"needs brokers of its own; {BOOTSTRAP_VARIABLE} names others")
-    with kafka_cluster_factory(brokers=3, config=BROKER_SETTINGS, proxied=True) as cluster:
-        yield cluster

@@ -6,17 +6,15 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.chaos.arena import BROKER_SETTINGS
 from tests.chaos.copies import compare
 from tests.chaos.numbers import numbers_of
 from tests.chaos.producer.campaign import Campaign, Weathered, markdown, weather
 from tests.chaos.producer.storm import OURS, THEIRS, Pause, StormSize, Window, Written
 from tests.chaos.producer.strikes import STRIKES
 from tests.chaos.producer.writer import EVERY, Journal
-from tests.soak import OWN_BROKERS
 
 if TYPE_CHECKING:
-    from pykclient.testing.fixtures import KafkaClusterFactory
+    from pykclient.testing import KafkaCluster
 
 KILLED = Window("broker_killed", 1_000, 5_000)
 LATE = Window("acknowledgements_late", 9_000, 9_500)
@@ -77,12 +75,10 @@ def test_less_may_be_chosen() -> None:
 
 @pytest.mark.soak
 @pytest.mark.kafka
-@OWN_BROKERS
 @pytest.mark.promise("a producer under fire loses, doubles and swaps no record")
 def test_a_producer_under_fire_loses_doubles_and_swaps_nothing(
-    kafka_cluster_factory: KafkaClusterFactory,
+    brokers_under_fire: KafkaCluster,
 ) -> None:
-    with kafka_cluster_factory(brokers=3, config=BROKER_SETTINGS, proxied=True) as kafka:
-        weathered = weather(kafka, STRIKES, SHORT)
+    weathered = weather(brokers_under_fire, STRIKES, SHORT)
     assert weathered.violations == []
     assert weathered.written[OURS].judged.record_count == SHORT.record_count

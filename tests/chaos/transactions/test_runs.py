@@ -6,17 +6,12 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.chaos.arena import BROKER_SETTINGS
 from tests.chaos.transactions.bounces import BOUNCES, SHORT, Size
 from tests.chaos.transactions.campaign import RUNS, Campaign, Row, markdown
 from tests.chaos.transactions.chain import CHAINS, SHORT_CHAIN
-from tests.soak import OWN_BROKERS
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from pykclient.testing import KafkaCluster
-    from pykclient.testing.fixtures import KafkaClusterFactory
     from tests.chaos.transactions.bounces import Bounce
     from tests.chaos.transactions.chain import Chain
 
@@ -66,7 +61,6 @@ def test_the_table_has_a_run_that_did_not_end() -> None:
 
 
 @pytest.mark.kafka
-@OWN_BROKERS
 @PROMISE
 @pytest.mark.parametrize(
     "bounce",
@@ -78,23 +72,19 @@ def test_the_table_has_a_run_that_did_not_end() -> None:
         if bounce.name in (IN_EVERY_RUN, *IN_SOAK)
     ],
 )
-def test_what_is_bounced_leaves_each_record_once(cluster: KafkaCluster, bounce: Bounce) -> None:
-    result = bounce.run(cluster, SHORTEST if bounce.name == IN_EVERY_RUN else SHORT)
+def test_what_is_bounced_leaves_each_record_once(
+    brokers_under_fire: KafkaCluster, bounce: Bounce
+) -> None:
+    result = bounce.run(brokers_under_fire, SHORTEST if bounce.name == IN_EVERY_RUN else SHORT)
     assert result.violations == []
 
 
 @pytest.mark.kafka
 @pytest.mark.soak
-@OWN_BROKERS
 @PROMISE
 @pytest.mark.parametrize("chain", CHAINS, ids=lambda chain: chain.name)
-def test_the_last_topic_of_a_chain_equals_the_first(cluster: KafkaCluster, chain: Chain) -> None:
-    result = chain.run(cluster, SHORT_CHAIN)
+def test_the_last_topic_of_a_chain_equals_the_first(
+    brokers_under_fire: KafkaCluster, chain: Chain
+) -> None:
+    result = chain.run(brokers_under_fire, SHORT_CHAIN)
     assert result.violations == []
-
-
-@pytest.fixture(scope="module")
-def cluster(kafka_cluster_factory: KafkaClusterFactory) -> Iterator[KafkaCluster]:
-    """Three brokers behind proxies, which soon give up what is silent."""
-    with kafka_cluster_factory(brokers=3, config=BROKER_SETTINGS, proxied=True) as cluster:
-        yield cluster
