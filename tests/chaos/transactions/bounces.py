@@ -26,6 +26,7 @@ from pykclient.protocol.api_keys import ApiKey
 from pykclient.testing import Delay, Direction
 from tests.chaos.copies import compare
 from tests.chaos.numbers import CommittedReader, Numbers, numbers_of, read_numbers, write_numbers
+from tests.chaos.replicas import all_in_sync
 from tests.chaos.transactions.aftermath import ONGOING, committed_otherwise, still_open
 from tests.chaos.transactions.copiers import BouncedCopier
 from tests.chaos.transactions.result import Result
@@ -231,6 +232,7 @@ class _Run:
     def _bounce_brokers(self) -> None:
         for broker in BROKERS:
             self._await_more()
+            self._await(lambda: all_in_sync(self._admin), "replicas are not in sync")
             if all(copier.is_done for copier in self._copiers):
                 return
             if self._bounce.is_clean:

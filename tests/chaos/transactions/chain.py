@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from pykclient import Admin, NewTopic
 from tests.chaos.copies import compare
 from tests.chaos.numbers import CommittedReader, numbers_of, read_numbers, write_numbers
+from tests.chaos.replicas import all_in_sync
 from tests.chaos.transactions.aftermath import ONGOING, committed_otherwise, still_open
 from tests.chaos.transactions.result import Result
 from tests.integration.verifiable_member import VerifiableMember
@@ -216,18 +217,24 @@ class _Run:
         self._start(transactional_id)
 
     def _kill_broker(self, broker: int) -> None:
+        self._await_in_sync()
         self._kafka.kill(broker)
         self._await_leaders(broker)
         self._broker_count += 1
         self._kafka.start(broker)
 
     def _pause_broker(self, broker: int) -> None:
+        self._await_in_sync()
         self._kafka.pause(broker)
         try:
             self._await_leaders(broker)
             self._broker_count += 1
         finally:
             self._kafka.resume(broker)
+
+    def _await_in_sync(self) -> None:
+        """Wait until the broker that was struck before can lead again."""
+        self._await(lambda: all_in_sync(self._admin), "replicas are not in sync")
 
     def _await_leaders(self, broker: int) -> None:
         """Wait until others lead what this broker led, and something arrives."""
