@@ -17,12 +17,16 @@ from typing import TYPE_CHECKING, Final, Generic
 from pykclient.consumer.consumer import Consumer
 from pykclient.errors import (
     GroupRebalancedError,
+    InvalidProducerEpochError,
     InvalidProducerIdMappingError,
+    InvalidTxnStateError,
     KafkaError,
+    OutOfOrderSequenceNumberError,
     ProducerFencedError,
     RetriableError,
     TransactionAbortableError,
     TransactionStateError,
+    UnknownProducerIdError,
     UsageError,
     WakeupError,
 )
@@ -42,10 +46,18 @@ if TYPE_CHECKING:
 
 CURED_BY_ABORT: Final = (
     GroupRebalancedError,
+    InvalidProducerEpochError,
     InvalidProducerIdMappingError,
+    InvalidTxnStateError,
+    OutOfOrderSequenceNumberError,
     TransactionAbortableError,
+    UnknownProducerIdError,
 )
-"""Why a transaction has to be aborted, and after what the next one finds everything in order."""
+"""Why a transaction has to be aborted, and after what the next one finds everything in order.
+
+A broker that asks a coordinator which hung, and was replaced, refuses records as if another
+producer had the id. Whether one has, the abort shows.
+"""
 
 MS_PER_S: Final = 1_000
 LOG: Final = "log"

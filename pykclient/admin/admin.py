@@ -387,21 +387,23 @@ class Admin(LiveClient):
         timeout: float | None = None,
         *,
         require_stable: bool = False,
+        wait: bool = True,
     ) -> dict[TopicPartition, OffsetAndMetadata]:
         """Return what a group has committed, for some partitions or (None) all.
 
         A partition without an offset is left out, so a group that does not exist has none. With
-        `require_stable` it waits until no transaction is about to commit offsets (brokers 2.5 or
-        newer, KIP-447).
+        `require_stable` it waits until no transaction is about to commit offsets for these
+        partitions, or raises an error at once if `wait` is False (brokers 2.5 or newer, KIP-447).
 
         Raises:
+            UnstableOffsetCommitError: a transaction is about to, and `wait` is False.
             GroupAuthorizationFailedError, TopicAuthorizationFailedError and others: what the broker
                 says.
             KafkaTimeoutError: no response in time.
         """
         name = _group_name(group, "list_group_offsets")
         given = None if partitions is None else _partitions(partitions, "list_group_offsets")
-        handler = ListGroupOffsets(given, is_stable=require_stable)
+        handler = ListGroupOffsets(given, is_stable=require_stable, waits=wait)
         return self._run(handler, (name,), "the offsets of group", timeout)[name]
 
     def alter_group_offsets(

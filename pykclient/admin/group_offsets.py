@@ -9,7 +9,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from pykclient.admin.call import AdminHandler, Receiver, failure
-from pykclient.errors import UnknownMemberIdError, UnknownTopicOrPartitionError
+from pykclient.errors import (
+    UnknownMemberIdError,
+    UnknownTopicOrPartitionError,
+    UnstableOffsetCommitError,
+)
 from pykclient.protocol.messages.offset_commit import (
     OffsetCommitRequest,
     OffsetCommitRequestPartition,
@@ -50,17 +54,26 @@ Committed = dict[TopicPartition, OffsetAndMetadata]
 class ListGroupOffsets(AdminHandler[str, Committed]):
     """Reads what a group has committed; the key is the group.
 
-    `partitions` None means all. What nothing was committed for is left out. `is_stable` waits for
-    transactions that are to commit offsets (brokers 2.5 or newer, KIP-447).
+    `partitions` None means all. What nothing was committed for is left out. `is_stable` is for
+    transactions that are to commit offsets (brokers 2.5 or newer, KIP-447): those of `partitions`
+    are waited for, or with `waits` False an `UnstableOffsetCommitError`.
     """
 
     receiver = Receiver.COORDINATOR
     max_version = FETCH_ONE_GROUP_MAX_VERSION
     keys_per_request_max = 1
 
-    def __init__(self, partitions: Iterable[TopicPartition] | None, *, is_stable: bool) -> None:
+    def __init__(
+        self,
+        partitions: Iterable[TopicPartition] | None,
+        *,
+        is_stable: bool = False,
+        waits: bool = True,
+    ) -> None:
         self._topics = None if partitions is None else by_topic(partitions)
         self._is_stable = is_stable
+        if not waits:
+            self.final_errors = (UnstableOffsetCommitError,)
 
     def request(self, keys: Sequence[str], timeout_ms: int) -> OffsetFetchRequest:
         (group,) = keys

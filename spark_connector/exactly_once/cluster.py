@@ -3,6 +3,12 @@
 The record is the metadata of an offset of the sink's group, for the first partition of `topic`: any
 topic that exists will do, and the newest offset of all partitions counts.
 
+A driver that has fenced the others reads the record behind a *barrier*: an offset for the same
+partition, in a transaction that it aborts afterwards. A coordinator that hung and was replaced may
+respond when it wakes up, with a record that others have replaced meanwhile. It stays at what it
+knew; so one that says that no transaction is about to commit there, and that one is once the
+barrier is acknowledged, knows of the barrier, and of all that was written before.
+
 Owner: one thread of the driver, which closes it.
 Source: KIP-98 (transactions of offsets), KIP-447 (stable offsets), KIP-664 (lists of transactions).
 """
@@ -10,7 +16,8 @@ Source: KIP-98 (transactions of offsets), KIP-447 (stable offsets), KIP-664 (lis
 from __future__ import annotations
 
 import logging
-from contextlib import suppress
+from contextlib import contextmanager, suppress
+from time import sleep
 from typing import TYPE_CHECKING, Final, NamedTuple, Self, TypeVar
 
 from pykclient import (
@@ -32,6 +39,7 @@ from pykclient.errors import (
     ProducerFencedError,
     TransactionalIdNotFoundError,
     UnknownTopicOrPartitionError,
+    UnstableOffsetCommitError,
     UnsupportedVersionError,
 )
 from spark_connector.exactly_once.names import (
@@ -56,7 +64,7 @@ from spark_connector.exactly_once.protocol import (
 from spark_connector.exactly_once.record import SinkRecord, part_of, parts_of
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     from pykclient import TransactionDescription, TransactionListing
     from spark_connector.exactly_once.protocol import Result, Step, Steps
@@ -66,6 +74,11 @@ _LOG = logging.getLogger(__name__)
 
 READS_MAX: Final = 10
 """How often a record of several parts is read, until all parts are of one record."""
+
+BARRIER: Final = OffsetAndMetadata(0)
+BARRIERS_MAX: Final = 60
+BARRIER_PAUSE_S: Final = 0.5
+"""How often a coordinator is asked that may be a stale one, and how long after."""
 
 OPEN: Final = "Ongoing"
 
@@ -188,7 +201,7 @@ class SinkCluster:
     def _run(self, step: Step) -> Result:
         match step:
             case Fence():
-                self._fence()
+                return self._fence()
             case Read():
                 return self._read()
             case Write(record):
@@ -204,10 +217,48 @@ class SinkCluster:
                     self._abort(name)
         return None
 
-    def _fence(self) -> None:
+    def _fence(self) -> SinkRecord | None:
         self._close_producer()
-        self._producer = self._made_producer(driver_id(self._sink_id))
-        self._producer.init_transactions()
+        self._producer = producer = self._made_producer(driver_id(self._sink_id))
+        producer.init_transactions()
+        self._await_topic(producer)
+        return self._read_behind_barrier(producer)
+
+    def _read_behind_barrier(self, producer: Producer) -> SinkRecord | None:
+        for _ in range(BARRIERS_MAX):
+            if not self._is_unstable():
+                with self._or_taken_over(), self._barrier(producer):
+                    # Before and after, since the coordinator may change in between.
+                    if self._is_unstable():
+                        record = self._read(is_behind_barrier=True)
+                        if self._is_unstable():
+                            return record
+            sleep(BARRIER_PAUSE_S)
+        raise KafkaTimeoutError(
+            f"The coordinator of group {sink_group(self._sink_id)!r} was asked {BARRIERS_MAX} "
+            f"times, and did not know what brokers had just acknowledged: it was replaced, and "
+            f"does not notice. Nothing was decided; start the query again when that broker is well."
+        )
+
+    @contextmanager
+    def _barrier(self, producer: Producer) -> Iterator[None]:
+        producer.begin_transaction()
+        try:
+            producer.send_offsets_to_transaction(
+                {self._key: BARRIER}, GroupMetadata(sink_group(self._sink_id))
+            )
+            yield
+        finally:
+            producer.abort_transaction()
+
+    def _is_unstable(self) -> bool:
+        """Whether the coordinator knows of a transaction that is about to write the record."""
+        group = sink_group(self._sink_id)
+        try:
+            self._admin.list_group_offsets(group, [self._key], require_stable=True, wait=False)
+        except UnstableOffsetCommitError:
+            return True
+        return False
 
     def _made_producer(self, transactional_id: str) -> Producer:
         return Producer({**self._producer_settings, "transactional.id": transactional_id})
@@ -217,9 +268,9 @@ class SinkCluster:
             self._producer.close(timeout=0)
             self._producer = None
 
-    def _read(self) -> SinkRecord | None:
+    def _read(self, *, is_behind_barrier: bool = False) -> SinkRecord | None:
         for _ in range(READS_MAX):
-            newest = self._part(0)
+            newest = self._part(0, is_stable=not is_behind_barrier)
             if newest is None:
                 return None
             number, (count, text) = newest.offset, part_of(newest.metadata)
@@ -236,28 +287,29 @@ class SinkCluster:
             f"record: offsets of group {sink_group(self._sink_id)!r} have expired, or were changed."
         )
 
-    def _part(self, part: int) -> OffsetAndMetadata | None:
+    def _part(self, part: int, *, is_stable: bool = True) -> OffsetAndMetadata | None:
         group = sink_group(self._sink_id, part)
-        # Brokers wait for a transaction that is about to commit only where partitions are named.
         # The sink may have had another topic before, whose offset is among all.
-        found = self._admin.list_group_offsets(group, [self._key], require_stable=True)
-        found |= {
-            key: each
-            for key, each in self._admin.list_group_offsets(group).items()
-            if key != self._key
-        }
+        found = self._admin.list_group_offsets(group)
+        if is_stable:
+            # Brokers wait for a transaction that is about to commit only where partitions are
+            # named.
+            found |= self._admin.list_group_offsets(group, [self._key], require_stable=True)
         return max(found.values(), key=lambda each: each.offset, default=None)
 
     def _write(self, record: SinkRecord) -> None:
         assert self._producer is not None, "a record is written after a fence"
-        self._await_topic(self._producer)
+        with self._or_taken_over(), self._producer.transaction():
+            for part, text in enumerate(parts_of(record.to_text(self._sink_id))):
+                self._producer.send_offsets_to_transaction(
+                    {self._key: OffsetAndMetadata(record.number, text)},
+                    GroupMetadata(sink_group(self._sink_id, part)),
+                )
+
+    @contextmanager
+    def _or_taken_over(self) -> Iterator[None]:
         try:
-            with self._producer.transaction():
-                for part, text in enumerate(parts_of(record.to_text(self._sink_id))):
-                    self._producer.send_offsets_to_transaction(
-                        {self._key: OffsetAndMetadata(record.number, text)},
-                        GroupMetadata(sink_group(self._sink_id, part)),
-                    )
+            yield
         except (ProducerFencedError, InvalidProducerEpochError) as error:
             raise SinkTakenOverError(
                 f"Sink {self._sink_id!r}: another driver has taken the sink over, and this one "

@@ -49,12 +49,16 @@ class RepeatedOtherwiseError(KafkaError):
 
 @dataclass(frozen=True, slots=True)
 class Fence:
-    """Initialise the driver's transactional id: no other driver can write the record now."""
+    """Initialise the driver's transactional id, so that no other driver can write the record, and
+    read the record then; None where there is none.
+
+    Raises: `SinkTakenOverError` where another driver has done the same meanwhile.
+    """
 
 
 @dataclass(frozen=True, slots=True)
 class Read:
-    """Read the record, None where there is none."""
+    """Read the record, None where there is none. It may be one that was replaced meanwhile."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -198,16 +202,13 @@ class SinkProtocol:
             if found is None or found.batch != batch or found.stage is Stage.COMPLETE:
                 return
         turn, query = reports[0].turn, reports[0].query
-        yield Fence()
-        record = yield from _read()
+        record = yield from _fence()
         if record is None or record.turn != turn:
             raise self._taken_over(batch, turn, record)
         self._check_query(record.stage, record.query, query)
         if record.stage is Stage.DECIDED:
             # By this driver, which was interrupted: its decision counts.
-            yield from self._complete(record)
-            record = yield from _read()
-            assert record is not None
+            record = yield from self._complete(record)
         if batch < record.batch or (batch == record.batch and record.stage is Stage.COMPLETE):
             # Attempts that were planned before the batch was decided.
             yield from _end(written, is_commit=False)
@@ -230,8 +231,7 @@ class SinkProtocol:
         if not reports:
             return
         # Ends a decision that is under way, too, one way or the other.
-        yield Fence()
-        record = yield from _read()
+        record = yield from _fence()
         is_decided = record is not None and record.stage is Stage.DECIDED
         kept = record.written if is_decided and record is not None else ()
         kept_ids = {each.transactional_id for each in kept}
@@ -259,8 +259,7 @@ class SinkProtocol:
         )
 
     def _take_over(self) -> Steps[tuple[SinkRecord, Settled]]:
-        yield Fence()
-        record = yield from _read()
+        record = yield from _fence()
         if record is None:
             # The first one, or the last has expired, and turns say nothing. What is open is listed
             # before the record is written: who opens more in between has fenced this driver.
@@ -279,11 +278,12 @@ class SinkProtocol:
         left = yield from self._abort_open(record.turn - 1, kept=())
         return record, Settled(tuple(each.transactional_id for each in decided), left, ())
 
-    def _complete(self, decided: SinkRecord) -> Steps[None]:
+    def _complete(self, decided: SinkRecord) -> Steps[SinkRecord]:
         ended = decided.ended((yield from _end(decided.written, is_commit=True)))
         yield Write(ended)
         if ended.missing:
             raise self._missing_rows(ended.batch, ended.missing)
+        return ended
 
     def _abort_open(self, turn_max: int, kept: Sequence[Written]) -> Steps[tuple[str, ...]]:
         """Abort what attempts of turns up to this one have left open; returns their ids.
@@ -367,6 +367,12 @@ class SinkProtocol:
             f"driver writes with the same sinkId. Nothing that this one has written and not "
             f"decided is visible. Have one query run, with one checkpoint."
         )
+
+
+def _fence() -> Steps[SinkRecord | None]:
+    record = yield Fence()
+    assert record is None or isinstance(record, SinkRecord)
+    return record
 
 
 def _read() -> Steps[SinkRecord | None]:

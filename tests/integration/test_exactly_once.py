@@ -15,10 +15,14 @@ import pytest
 from pykclient import Consumer, ExactlyOnce, NewTopic, Producer, TopicPartition
 from pykclient.admin.admin import Admin
 from pykclient.errors import (
+    InvalidProducerEpochError,
+    InvalidTxnStateError,
     KafkaTimeoutError,
+    OutOfOrderSequenceNumberError,
     ProducerFencedError,
     TransactionAbortableError,
     TransactionStateError,
+    UnknownProducerIdError,
     UsageError,
     WakeupError,
 )
@@ -30,6 +34,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from pykclient import ConsumerRecords
+    from pykclient.errors import BrokerError
     from pykclient.testing import KafkaCluster
 
 SOURCE, SINK = "source", "sink"
@@ -208,6 +213,28 @@ def test_a_fenced_producer_ends_the_loop(pipeline: Pipeline, servers: str) -> No
     with pytest.raises(ProducerFencedError, match="Make a new producer"):
         work()
     assert read(servers) == []
+
+
+@pytest.mark.promise("exactly once goes on after what an abort cures")
+@pytest.mark.parametrize(
+    "error",
+    [
+        InvalidProducerEpochError,
+        InvalidTxnStateError,
+        OutOfOrderSequenceNumberError,
+        UnknownProducerIdError,
+    ],
+)
+def test_what_a_broker_refuses_as_if_of_another_producer_is_written_again(
+    fake: FakeKafka, pipeline: Pipeline, servers: str, error: type[BrokerError]
+) -> None:
+    """As brokers of Kafka 3.9 do whose coordinator of transactions hung and was replaced."""
+    with fake.control() as cluster:
+        refused = cluster.faults.add(faults.fail_with(error), ApiKey.PRODUCE)
+    pipeline.copy_until(COUNT)
+    assert refused.used_count == 1
+    assert pipeline.copied > COUNT
+    assert read(servers) == VALUES
 
 
 @pytest.mark.promise("exactly once lives through an outage, where on_stall is log")

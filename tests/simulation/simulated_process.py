@@ -151,6 +151,13 @@ class ProcessPort(WaitingPort):
         self._process.running.wait_for(self)
 
 
+def sleep_in_process(duration_s: float) -> None:
+    """Stand in for `time.sleep` in a thread of a process."""
+    thread = _PROCESS.get().running
+    assert thread is not None
+    thread.sleep(round(duration_s * 1_000))
+
+
 class _Sockets:
     """Stands in for the class `SelectorPort`."""
 

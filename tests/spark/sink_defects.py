@@ -43,6 +43,7 @@ class Defect:
 
     protocol: type[SinkProtocol] = SinkProtocol
     slots: type[SlotsOfTask] = SlotsOfTask
+    trusts_any_coordinator = False
 
     def before(self, step: Step) -> Iterator[Step]:
         """Yield steps to be run before one."""
@@ -101,7 +102,7 @@ class IgnoresDecision(Defect):
 
     def after(self, step: Step, result: Result, *, is_abort: bool) -> Result:
         del is_abort
-        if isinstance(step, Read) and isinstance(result, SinkRecord):
+        if isinstance(step, (Fence, Read)) and isinstance(result, SinkRecord):
             return replace(result, stage=Stage.EMPTY, batch=-1, written=(), missing=())
         return result
 
@@ -110,7 +111,7 @@ class AbortIgnoresDecision(Defect):
     """The abort after a commit that has raised does not see what is decided."""
 
     def after(self, step: Step, result: Result, *, is_abort: bool) -> Result:
-        return None if is_abort and isinstance(step, Read) else result
+        return None if is_abort and isinstance(step, Fence) else result
 
 
 class WritesUnfenced(Defect):
@@ -130,11 +131,7 @@ class AbortsLaterTurns(Defect):
             return (yield from super()._abort_open(10**9, kept))
 
 
-DEFECTS: tuple[type[Defect], ...] = (
-    IdsByTask,
-    EndsBeforeDecision,
-    IgnoresDecision,
-    AbortIgnoresDecision,
-    WritesUnfenced,
-    AbortsLaterTurns,
-)
+class TrustsAnyCoordinator(Defect):
+    """A driver takes the record from a coordinator that may know nothing of the barrier."""
+
+    trusts_any_coordinator = True

@@ -13,12 +13,13 @@ Owner: the test that made it.
 from __future__ import annotations
 
 from contextlib import suppress
-from typing import Final, TypeVar
+from typing import TYPE_CHECKING, Final, TypeVar
 from unittest.mock import patch
 
 from pykclient.errors import KafkaError
 from pykclient.types import TopicPartition
 from spark_connector.client_settings import ClientSettings
+from spark_connector.exactly_once import cluster as cluster_module
 from spark_connector.exactly_once import driver as driver_module
 from spark_connector.exactly_once import record as record_module
 from spark_connector.exactly_once.cluster import SinkCluster
@@ -33,9 +34,14 @@ from spark_connector.exactly_once.protocol import (
     Steps,
     View,
 )
-from spark_connector.exactly_once.record import Stage, Written
+from spark_connector.exactly_once.record import SinkRecord, Stage, Written
 from tests.simulation.simulated_clients import SimulatedConsumer
-from tests.simulation.simulated_process import ProcessThread, SimulatedProcess, simulated_clients
+from tests.simulation.simulated_process import (
+    ProcessThread,
+    SimulatedProcess,
+    simulated_clients,
+    sleep_in_process,
+)
 from tests.simulation.simulated_world import SimulatedTime
 from tests.spark.sink_defects import Defect
 from tests.spark.sink_judge import Identity, Row, SinkJudge
@@ -48,6 +54,9 @@ from tests.spark.sink_world import (
     TRANSACTION_TIMEOUT_MS,
     SinkWorld,
 )
+
+if TYPE_CHECKING:
+    from pykclient import Producer
 
 _Returned = TypeVar("_Returned")
 
@@ -102,6 +111,7 @@ class SinkSimulation(SinkWorld):
         with (
             simulated_clients(time),
             patch.object(driver_module, "SinkCluster", StoppingCluster),
+            patch.object(cluster_module, "sleep", sleep_in_process),
             patch.object(record_module, "PART_LENGTH_MAX", part_length_max),
         ):
             try:
@@ -430,6 +440,12 @@ class StoppingCluster(SinkCluster):
         return super().run(
             self.driver.world.defect.in_steps(steps, self.driver.stop, is_abort=is_abort)
         )
+
+    def _read_behind_barrier(self, producer: Producer) -> SinkRecord | None:
+        assert self.driver is not None, "only drivers fence"
+        if self.driver.world.defect.trusts_any_coordinator:
+            return self._read()
+        return super()._read_behind_barrier(producer)
 
 
 class Worker:

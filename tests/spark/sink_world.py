@@ -2,7 +2,8 @@
 
 They are the fake cluster's, with its coordinators, in virtual time. Requests are refused, dropped,
 and handled without a response; they arrive late, after the client has sent them again; connections
-break, brokers stop, leaders and coordinators move, markers are held back, and transactions run out
+break, brokers stop, leaders and coordinators move, a coordinator that was replaced responds with
+what it knew, markers are held back, and transactions run out
 of time while whoever is to end them stands still.
 
 Owner: the simulation.
@@ -23,6 +24,12 @@ from pykclient.errors.broker import (
 )
 from pykclient.protocol.api_keys import ApiKey
 from pykclient.protocol.messages.end_txn import EndTxnRequest
+from pykclient.protocol.messages.offset_fetch import (
+    OffsetFetchRequest,
+    OffsetFetchResponse,
+    OffsetFetchResponsePartition,
+    OffsetFetchResponseTopic,
+)
 from pykclient.testing.clock import ManualClock
 from pykclient.testing.fake import faults
 from pykclient.testing.fake.cluster import FakeCluster
@@ -82,6 +89,7 @@ class SinkWorld(SimulatedWorld):
         super().__init__(random, clock, cluster)
         cluster.create_topic(TOPIC, PARTITION_COUNT)
         self.is_faulty = True
+        self._stale_until_ms = 0
         self.timed_out: set[Identity] = set()
         """The transactions that have exceeded their time."""
         self._note_time_outs()
@@ -139,12 +147,64 @@ class SinkWorld(SimulatedWorld):
         names = [each.transactional_id for each in self._known_transactions()]
         kind = self.random.randrange(3)
         if kind == 0:
+            if self._stale_until_ms < self.clock.now_ms and self.random.random() < 0.5:
+                self._leave_stale_coordinator()
             self.cluster.move_coordinator(0, sink_group(SINK), broker_id)
         elif kind == 1 and names:
             self.cluster.move_coordinator(1, self.random.choice(names), broker_id)
         else:
             partition = self.random.randrange(PARTITION_COUNT)
             self.cluster.move_leader(TopicPartition(TOPIC, partition), broker_id)
+
+    def _leave_stale_coordinator(self) -> None:
+        """Have the sink's group be read for a while from a coordinator that hung, was replaced, and
+        woke up: what it knows is of now."""
+        self.met["stale coordinator"] += 1
+        group = sink_group(SINK)
+        offsets = self.cluster.groups.offsets(group)
+        committed = offsets.all()
+        unstable = {name for name in offsets.names() if offsets.is_unstable(name)}
+        until_ms = self.clock.now_ms + self.random.choice((500, 5_000, 15_000))
+        self._stale_until_ms = until_ms
+
+        def partition(name: TopicPartition, *, is_stable: bool) -> OffsetFetchResponsePartition:
+            is_refused = is_stable and name in unstable
+            found = committed.get(name)
+            return OffsetFetchResponsePartition(
+                partition_index=name.partition,
+                committed_offset=-1 if found is None or is_refused else found.offset,
+                metadata=None if found is None or is_refused else found.metadata,
+                error_code=UnstableOffsetCommitError.code if is_refused else 0,
+            )
+
+        def respond(request: Request) -> OffsetFetchResponse:
+            assert isinstance(request, OffsetFetchRequest)
+            requested = (
+                committed
+                if request.topics is None
+                else [
+                    TopicPartition(topic.name, number)
+                    for topic in request.topics
+                    for number in topic.partition_indexes
+                ]
+            )
+            return OffsetFetchResponse(
+                topics=[
+                    OffsetFetchResponseTopic(
+                        name=name.topic,
+                        partitions=[partition(name, is_stable=request.require_stable)],
+                    )
+                    for name in requested
+                ]
+            )
+
+        def fits(request: Request) -> bool:
+            assert isinstance(request, OffsetFetchRequest)
+            return request.group_id == group and self.clock.now_ms < until_ms
+
+        self.cluster.faults.add(
+            faults.respond_with(respond), ApiKey.OFFSET_FETCH, times=None, when=fits
+        )
 
     def _known_transactions(self) -> list[TransactionMetadata]:
         return list(self.cluster.transactions._known.values())

@@ -9,7 +9,6 @@ from spark_connector.exactly_once.protocol import (
     AbortOpen,
     Fence,
     ListOpen,
-    Read,
     SinkProtocol,
     SinkTakenOverError,
     Write,
@@ -25,7 +24,6 @@ LEFT = slot_id(SINK, SlotName(5, "w", 1))
 def test_what_is_open_of_a_sink_whose_record_has_expired_is_aborted(call: str) -> None:
     steps = getattr(PROTOCOL, call)()
     assert next(steps) == Fence()
-    assert steps.send(None) == Read()
     assert steps.send(None) == ListOpen()
     assert steps.send(frozenset({LEFT, "of another sink"})) == Write(SinkRecord(turn=1))
     assert steps.send(None) == AbortOpen((LEFT,))
@@ -35,7 +33,6 @@ def test_what_is_open_of_a_sink_whose_record_has_expired_is_aborted(call: str) -
 def test_nothing_is_aborted_of_a_driver_that_has_begun_since_the_fence(call: str) -> None:
     steps = getattr(PROTOCOL, call)()
     next(steps)
-    steps.send(None)
     steps.send(None)
     steps.send(frozenset({LEFT}))
     with pytest.raises(SinkTakenOverError):

@@ -158,12 +158,17 @@ class _Run:
             violations += committed_otherwise(
                 self._admin, self._servers, self._group(place), source, PARTITION_COUNT
             )
+        # One that is starting has no handler of the signal yet.
+        self._await(self._are_started, "a process does not start")
         for link in self._links.values():
             link.terminate()
         for name, link in self._links.items():
             if (status := link.wait()) != 0:
                 violations.append(f"{name} ended with {status}: {link.errors}")
         return [*violations, *still_open(self._admin, self._links)]
+
+    def _are_started(self) -> bool:
+        return all(link.named("startup_complete") for link in self._links.values())
 
     def _what_did_not_strike(self, planned_count: int) -> list[str]:
         return [
