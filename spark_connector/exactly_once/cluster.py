@@ -248,8 +248,11 @@ class SinkCluster:
                 {self._key: BARRIER}, GroupMetadata(sink_group(self._sink_id))
             )
             yield
-        finally:
-            producer.abort_transaction()
+        except KafkaError:
+            with suppress(KafkaError):  # the next fence aborts it, or its time
+                producer.abort_transaction()
+            raise
+        producer.abort_transaction()
 
     def _is_unstable(self) -> bool:
         """Whether the coordinator knows of a transaction that is about to write the record."""
