@@ -30,6 +30,9 @@ from pykclient.testing import Blackhole, Delay, Direction
 from pykclient.testing.cluster.processes import BrokerState
 from pykclient.testing.spark_cluster.cluster import WORKER_HOSTS
 from pykclient.testing.spark_cluster.process_table import ProcessTable
+from spark_connector.exactly_once.cluster import SinkCluster
+from spark_connector.exactly_once.names import ATOMIC_TASK
+from spark_connector.exactly_once.protocol import SinkProtocol
 from tests.chaos.spark.canary import SECRET, SECURITY, hide_secret, shown
 from tests.chaos.spark.judge import (
     PARTITION_COUNT,
@@ -461,6 +464,12 @@ class SparkArena:
             else judged_committed_rows(wanted, committed)
         )
         return found._replace(again_count=self.again_count())
+
+    def settle(self) -> None:
+        """End what a zombie has opened behind the query's last look, as an operator does."""
+        settings = {name.replace("_", "."): it for name, it in self.settings_of_clients.items()}
+        with SinkCluster.of_record(self.name, settings, settings) as cluster:
+            cluster.run(SinkProtocol(self.name, ATOMIC_TASK).settle())
 
     def left_open(self) -> list[str]:
         """Wait until no transaction of the sink is open: those that still are after a minute."""

@@ -217,6 +217,8 @@ def executor_paused(arena: SparkArena) -> None:
     executor.resume()
     server.resume()
     arena.await_end(driver)
+    if arena.delivery.is_exact:
+        arena.settle()
 
 
 def task_copied(arena: SparkArena) -> None:
