@@ -11,6 +11,7 @@ Source: KIP-98, KIP-447; Java's guide to ``KafkaProducer`` (consume, transform, 
 
 from __future__ import annotations
 
+import time
 from enum import Enum
 from typing import TYPE_CHECKING, Final, Generic
 
@@ -44,20 +45,21 @@ if TYPE_CHECKING:
     from pykclient.consumer.record import ConsumerRecords
     from pykclient.types import GroupMetadata
 
+AS_IF_FENCED: Final = (InvalidProducerEpochError, InvalidTxnStateError)
+"""With these a leader refuses the records of a producer that another one, or a time-out, has
+fenced. If the leader asks a coordinator that hung and was replaced, also those of one that nothing
+has fenced. The abort shows whether another producer has the id."""
+
 CURED_BY_ABORT: Final = (
+    *AS_IF_FENCED,
     GroupRebalancedError,
-    InvalidProducerEpochError,
     InvalidProducerIdMappingError,
-    InvalidTxnStateError,
     OutOfOrderSequenceNumberError,
     TransactionAbortableError,
     UnknownProducerIdError,
 )
-"""Why a transaction has to be aborted, and after what the next one finds everything in order.
-
-A broker that asks a coordinator which hung, and was replaced, refuses records as if another
-producer had the id. Whether one has, the abort shows.
-"""
+"""After these a transaction has to be aborted, and the next one may succeed. Brokers that have lost
+what they knew of a producer know it anew after an abort."""
 
 MS_PER_S: Final = 1_000
 LOG: Final = "log"
@@ -205,6 +207,10 @@ class _Loop(Generic[K_co, V_co]):
             else:
                 return
 
+    @property
+    def transaction_timeout_s(self) -> float:
+        return self.producer._core.config.transaction_timeout_ms / MS_PER_S  # noqa: SLF001
+
     def on_committed(self) -> None:
         self._failure_count = 0
 
@@ -264,6 +270,7 @@ class ExactlyOnceBatch(Generic[K_co, V_co]):
         self._producer = loop.producer
         self._calls = loop.producer._transaction_calls  # noqa: SLF001 - a part of the package
         self._begun_count = 0
+        self._begun_s = 0.0
         self._group_metadata = group_metadata
         """Of the generation in which the records were read: a later one must not commit them."""
 
@@ -278,6 +285,7 @@ class ExactlyOnceBatch(Generic[K_co, V_co]):
             raise UsageError("a batch is for one with block; take the next one of the loop")
         self._producer.begin_transaction()
         self._begun_count = self._calls.begun_count
+        self._begun_s = time.monotonic()
         self._to(BatchState.OPEN)
         return self.records
 
@@ -375,10 +383,26 @@ class ExactlyOnceBatch(Generic[K_co, V_co]):
                 self._loop.log.warning(
                     "the transaction of a batch is not aborted yet, after %r: %s", failure, error
                 )
+        self._check_time(failure)
         if not self._loop.goes_on_after(failure):
             return False
         self._loop.back_off(failure)
         return True
+
+    def _check_time(self, failure: BaseException) -> None:
+        """See that a transaction was not refused since it had taken too long: the next one would.
+
+        Raises:
+            ProducerFencedError: it was.
+        """
+        open_s, limit_s = time.monotonic() - self._begun_s, self._loop.transaction_timeout_s
+        if isinstance(failure.__cause__, AS_IF_FENCED) and open_s >= limit_s:
+            raise ProducerFencedError(
+                f"the transaction of a batch of {len(self.records)} records was open for "
+                f"{open_s:.1f} s, and brokers abort it after transaction_timeout_ms="
+                f"{limit_s * MS_PER_S:.0f}. Its records come again: give it more time, or make "
+                f"batches smaller (max_records)"
+            ) from failure
 
     def _to(self, state: BatchState) -> None:
         assert state in NEXT[self.state], f"{self.state} -> {state}"

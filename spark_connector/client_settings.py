@@ -132,7 +132,8 @@ class ClientSettings:
         not hold for them.
         """
         settings = self.of_producer()
-        settings.pop(self.spelling_of(TWO_PHASES) or "", None)
+        for name in (TWO_PHASES, *TRANSACTION_SETTINGS):
+            settings.pop(self.spelling_of(name) or "", None)
         return settings
 
     def spelling_of(self, key: str) -> str | None:

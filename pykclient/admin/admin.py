@@ -23,7 +23,12 @@ from pykclient.admin.configs import (
 )
 from pykclient.admin.core import AdminCore
 from pykclient.admin.driver import AdminDriver
-from pykclient.admin.group_offsets import AlterGroupOffsets, DeleteGroupOffsets, ListGroupOffsets
+from pykclient.admin.group_offsets import (
+    AlterGroupOffsets,
+    DeleteGroupOffsets,
+    ListGroupOffsets,
+    ListGroupOffsetsOnBroker,
+)
 from pykclient.admin.groups import DeleteGroups, FindCoordinators
 from pykclient.admin.prepared_transactions import EndTransactions, prepared_by_id
 from pykclient.admin.topics import (
@@ -387,23 +392,31 @@ class Admin(LiveClient):
         timeout: float | None = None,
         *,
         require_stable: bool = False,
-        wait: bool = True,
+        coordinator_id: int | None = None,
     ) -> dict[TopicPartition, OffsetAndMetadata]:
         """Return what a group has committed, for some partitions or (None) all.
 
         A partition without an offset is left out, so a group that does not exist has none. With
-        `require_stable` it waits until no transaction is about to commit offsets for these
-        partitions, or raises an error at once if `wait` is False (brokers 2.5 or newer, KIP-447).
+        `require_stable` it waits until no transaction is about to commit offsets for `partitions`
+        (brokers 2.5 or newer, KIP-447). `coordinator_id` is for who compares several responses: the
+        broker that is asked, and no other. It waits for no transaction then.
 
         Raises:
-            UnstableOffsetCommitError: a transaction is about to, and `wait` is False.
+            NotCoordinatorError: the broker `coordinator_id` does not coordinate the group.
+            UnstableOffsetCommitError: with `coordinator_id`, a transaction is about to commit.
             GroupAuthorizationFailedError, TopicAuthorizationFailedError and others: what the broker
                 says.
             KafkaTimeoutError: no response in time.
         """
         name = _group_name(group, "list_group_offsets")
         given = None if partitions is None else _partitions(partitions, "list_group_offsets")
-        handler = ListGroupOffsets(given, is_stable=require_stable, waits=wait)
+        handler = (
+            ListGroupOffsets(given, is_stable=require_stable)
+            if coordinator_id is None
+            else ListGroupOffsetsOnBroker(
+                given, is_stable=require_stable, coordinator_id=coordinator_id
+            )
+        )
         return self._run(handler, (name,), "the offsets of group", timeout)[name]
 
     def alter_group_offsets(

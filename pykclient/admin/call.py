@@ -87,7 +87,7 @@ class AdminHandler(ABC, Generic[KeyT, ValueT]):
     receiver: ClassVar[Receiver]
     coordinator_type: ClassVar[CoordinatorType] = CoordinatorType.GROUP
     group: str | None = None
-    final_errors: tuple[type[BrokerError], ...] = ()
+    final_errors: ClassVar[tuple[type[BrokerError], ...]] = ()
     """Errors that end a key here, though elsewhere another attempt may cure them."""
     stale_errors: ClassVar[tuple[type[BrokerError], ...]] = ()
     """Errors that a coordinator may have from what it knew before it was replaced, while it hung.

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Final
 
 from pykclient.admin.call import AdminHandler, Receiver, failure
 from pykclient.errors import (
+    NotCoordinatorError,
     UnknownMemberIdError,
     UnknownTopicOrPartitionError,
     UnstableOffsetCommitError,
@@ -54,26 +55,17 @@ Committed = dict[TopicPartition, OffsetAndMetadata]
 class ListGroupOffsets(AdminHandler[str, Committed]):
     """Reads what a group has committed; the key is the group.
 
-    `partitions` None means all. What nothing was committed for is left out. `is_stable` is for
-    transactions that are to commit offsets (brokers 2.5 or newer, KIP-447): those of `partitions`
-    are waited for, or with `waits` False an `UnstableOffsetCommitError`.
+    `partitions` None means all. What nothing was committed for is left out. `is_stable` waits for
+    transactions that are to commit offsets (brokers 2.5 or newer, KIP-447).
     """
 
     receiver = Receiver.COORDINATOR
     max_version = FETCH_ONE_GROUP_MAX_VERSION
     keys_per_request_max = 1
 
-    def __init__(
-        self,
-        partitions: Iterable[TopicPartition] | None,
-        *,
-        is_stable: bool = False,
-        waits: bool = True,
-    ) -> None:
+    def __init__(self, partitions: Iterable[TopicPartition] | None, *, is_stable: bool) -> None:
         self._topics = None if partitions is None else by_topic(partitions)
         self._is_stable = is_stable
-        if not waits:
-            self.final_errors = (UnstableOffsetCommitError,)
 
     def request(self, keys: Sequence[str], timeout_ms: int) -> OffsetFetchRequest:
         (group,) = keys
@@ -94,6 +86,23 @@ class ListGroupOffsets(AdminHandler[str, Committed]):
                 if found.committed_offset != NO_OFFSET:
                     committed[partition] = _committed(found)
         yield group, committed if error is None else error
+
+
+class ListGroupOffsetsOnBroker(ListGroupOffsets):
+    """Reads what one broker says that a group has committed, and waits for no transaction."""
+
+    receiver = Receiver.BROKER
+    final_errors = (NotCoordinatorError, UnstableOffsetCommitError)
+
+    def __init__(
+        self, partitions: Iterable[TopicPartition] | None, *, is_stable: bool, coordinator_id: int
+    ) -> None:
+        super().__init__(partitions, is_stable=is_stable)
+        self._coordinator_id = coordinator_id
+
+    def broker_id(self, key: str) -> int:
+        del key
+        return self._coordinator_id
 
 
 class AlterGroupOffsets(AdminHandler[TopicPartition, TopicPartition]):

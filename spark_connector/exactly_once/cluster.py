@@ -3,11 +3,14 @@
 The record is the metadata of an offset of the sink's group, for the first partition of `topic`: any
 topic that exists will do, and the newest offset of all partitions counts.
 
-A driver that has fenced the others reads the record behind a *barrier*: an offset for the same
-partition, in a transaction that it aborts afterwards. A coordinator that hung and was replaced may
-respond when it wakes up, with a record that others have replaced meanwhile. It stays at what it
-knew; so one that says that no transaction is about to commit there, and that one is once the
-barrier is acknowledged, knows of the barrier, and of all that was written before.
+A driver that has fenced the others reads the record behind a *barrier*. A coordinator that hung and
+was replaced may respond, when it wakes up, with a record that others have replaced meanwhile, and
+stays at what it knew. So a driver asks one broker three times:
+
+1. No transaction is about to write the record, it says.
+2. The driver writes the barrier, an offset in a transaction of its own, which brokers acknowledge.
+3. One is about to, the same broker says: so it has what was written since, and before.
+4. What it says now is the record. The driver aborts the transaction.
 
 Owner: one thread of the driver, which closes it.
 Source: KIP-98 (transactions of offsets), KIP-447 (stable offsets), KIP-664 (lists of transactions).
@@ -36,6 +39,7 @@ from pykclient.errors import (
     InvalidTxnStateError,
     KafkaError,
     KafkaTimeoutError,
+    NotCoordinatorError,
     ProducerFencedError,
     TransactionalIdNotFoundError,
     UnknownTopicOrPartitionError,
@@ -73,17 +77,22 @@ if TYPE_CHECKING:
 _LOG = logging.getLogger(__name__)
 
 READS_MAX: Final = 10
-"""How often a record of several parts is read, until all parts are of one record."""
+READ_PAUSE_S: Final = 0.2
+"""How often a record of several parts is read until all are of one record, and how long after."""
 
 BARRIER: Final = OffsetAndMetadata(0)
 BARRIERS_MAX: Final = 60
 BARRIER_PAUSE_S: Final = 0.5
-"""How often a coordinator is asked that may be a stale one, and how long after."""
+"""How often a barrier is tried, and how long after."""
+
+READ_S: Final = 10.0
+"""How long a read may take at a barrier, whose transaction is open meanwhile: Kafka ends it after a
+minute."""
 
 OPEN: Final = "Ongoing"
 
 TOPIC_WAIT_S: Final = 1.0
-"""How long the first record waits for a topic that brokers do not know. Some make it on demand."""
+"""How long a driver waits for a topic that brokers do not know. Some make it on demand."""
 
 REFUSED: Final = (
     InvalidProducerEpochError,
@@ -221,23 +230,30 @@ class SinkCluster:
         self._close_producer()
         self._producer = producer = self._made_producer(driver_id(self._sink_id))
         producer.init_transactions()
+        # With this brokers make the topic of all groups, which may be the record's.
+        self._admin.find_coordinators([sink_group(self._sink_id)])
         self._await_topic(producer)
         return self._read_behind_barrier(producer)
 
     def _read_behind_barrier(self, producer: Producer) -> SinkRecord | None:
+        group, reason = sink_group(self._sink_id), ""
         for _ in range(BARRIERS_MAX):
-            if not self._is_unstable():
-                with self._or_taken_over(), self._barrier(producer):
-                    # Before and after, since the coordinator may change in between.
-                    if self._is_unstable():
-                        record = self._read(is_behind_barrier=True)
-                        if self._is_unstable():
-                            return record
+            coordinator = self._admin.find_coordinators([group], READ_S)[group].id
+            try:
+                if not self._is_pending(coordinator):
+                    with self._or_taken_over(), self._barrier(producer):
+                        if self._is_pending(coordinator):
+                            return self._read(coordinator)
+                    reason = "it did not know what brokers had just acknowledged"
+                else:
+                    reason = "a transaction was about to write the record, it said, and has ended"
+            except NotCoordinatorError as error:
+                reason = str(error)
             sleep(BARRIER_PAUSE_S)
         raise KafkaTimeoutError(
-            f"The coordinator of group {sink_group(self._sink_id)!r} was asked {BARRIERS_MAX} "
-            f"times, and did not know what brokers had just acknowledged: it was replaced, and "
-            f"does not notice. Nothing was decided; start the query again when that broker is well."
+            f"The record of sink {self._sink_id!r} was not read in {BARRIERS_MAX} attempts: broker "
+            f"{coordinator} was named as the coordinator of group {group!r}, but {reason}. Nothing "
+            f"was decided; start the query again when that broker is well."
         )
 
     @contextmanager
@@ -254,11 +270,16 @@ class SinkCluster:
             raise
         producer.abort_transaction()
 
-    def _is_unstable(self) -> bool:
-        """Whether the coordinator knows of a transaction that is about to write the record."""
-        group = sink_group(self._sink_id)
+    def _is_pending(self, coordinator: int) -> bool:
+        """Whether this broker knows of a transaction that is about to write the record."""
         try:
-            self._admin.list_group_offsets(group, [self._key], require_stable=True, wait=False)
+            self._admin.list_group_offsets(
+                sink_group(self._sink_id),
+                [self._key],
+                READ_S,
+                require_stable=True,
+                coordinator_id=coordinator,
+            )
         except UnstableOffsetCommitError:
             return True
         return False
@@ -271,13 +292,14 @@ class SinkCluster:
             self._producer.close(timeout=0)
             self._producer = None
 
-    def _read(self, *, is_behind_barrier: bool = False) -> SinkRecord | None:
+    def _read(self, coordinator: int | None = None) -> SinkRecord | None:
+        """Read the record, from this broker behind a barrier; None is whoever coordinates."""
         for _ in range(READS_MAX):
-            newest = self._part(0, is_stable=not is_behind_barrier)
+            newest = self._stable_part(0) if coordinator is None else self._first_part(coordinator)
             if newest is None:
                 return None
             number, (count, text) = newest.offset, part_of(newest.metadata)
-            others = [self._part(part) for part in range(1, count)]
+            others = [self._stable_part(part) for part in range(1, count)]
             pieces = [
                 part_of(each.metadata)[1]
                 for each in others
@@ -285,20 +307,25 @@ class SinkCluster:
             ]
             if len(pieces) == len(others):
                 return SinkRecord.from_text(self._sink_id, number, "".join([text, *pieces]))
+            sleep(READ_PAUSE_S)
         raise DecodeError(
             f"The record of sink {self._sink_id!r} has {count} parts, and they are not of one "
             f"record: offsets of group {sink_group(self._sink_id)!r} have expired, or were changed."
         )
 
-    def _part(self, part: int, *, is_stable: bool = True) -> OffsetAndMetadata | None:
+    def _first_part(self, coordinator: int) -> OffsetAndMetadata | None:
+        group = sink_group(self._sink_id)
+        return _newest(
+            self._admin.list_group_offsets(group, None, READ_S, coordinator_id=coordinator)
+        )
+
+    def _stable_part(self, part: int) -> OffsetAndMetadata | None:
         group = sink_group(self._sink_id, part)
+        # Brokers wait for a transaction that is about to commit only where partitions are named.
         # The sink may have had another topic before, whose offset is among all.
         found = self._admin.list_group_offsets(group)
-        if is_stable:
-            # Brokers wait for a transaction that is about to commit only where partitions are
-            # named.
-            found |= self._admin.list_group_offsets(group, [self._key], require_stable=True)
-        return max(found.values(), key=lambda each: each.offset, default=None)
+        found |= self._admin.list_group_offsets(group, [self._key], require_stable=True)
+        return _newest(found)
 
     def _write(self, record: SinkRecord) -> None:
         assert self._producer is not None, "a record is written after a fence"
@@ -313,7 +340,7 @@ class SinkCluster:
     def _or_taken_over(self) -> Iterator[None]:
         try:
             yield
-        except (ProducerFencedError, InvalidProducerEpochError) as error:
+        except ProducerFencedError as error:
             raise SinkTakenOverError(
                 f"Sink {self._sink_id!r}: another driver has taken the sink over, and this one "
                 f"decides nothing more. Have one query run, with one checkpoint."
@@ -403,6 +430,10 @@ def list_sinks(admin_settings: Mapping[str, object]) -> dict[str, int]:
             is_open = each.state == OPEN and slot_name(sink_id, name) is not None
             counts[sink_id] = counts.get(sink_id, 0) + is_open
     return dict(sorted(counts.items()))
+
+
+def _newest(found: Mapping[TopicPartition, OffsetAndMetadata]) -> OffsetAndMetadata | None:
+    return max(found.values(), key=lambda each: each.offset, default=None)
 
 
 def _listed(

@@ -26,7 +26,7 @@ from pykclient.errors import (
     UsageError,
     WakeupError,
 )
-from pykclient.testing import ApiKey, FakeKafka, faults
+from pykclient.testing import ApiKey, FakeKafka, TransactionSettings, faults
 from tests.integration.group_members import wait_until
 from tests.pages.test_fragments import fragment
 
@@ -47,7 +47,12 @@ class Pipeline:
     """Clients of one process that copies records from one topic to another."""
 
     def __init__(
-        self, servers: str, name: str = "copier-1", *, consumer: dict[str, object] | None = None
+        self,
+        servers: str,
+        name: str = "copier-1",
+        *,
+        consumer: dict[str, object] | None = None,
+        transaction_timeout_ms: int = 60_000,
     ) -> None:
         with ExitStack() as clients:
             self.consumer = clients.enter_context(
@@ -67,6 +72,7 @@ class Pipeline:
                 Producer(
                     bootstrap_servers=servers,
                     transactional_id=name,
+                    transaction_timeout_ms=transaction_timeout_ms,
                     max_block_ms=2_500,
                     delivery_timeout_ms=1_500,
                     request_timeout_ms=1_000,
@@ -213,6 +219,39 @@ def test_a_fenced_producer_ends_the_loop(pipeline: Pipeline, servers: str) -> No
     with pytest.raises(ProducerFencedError, match="Make a new producer"):
         work()
     assert read(servers) == []
+
+
+@pytest.mark.promise("a producer that another one has fenced ends the loop")
+@pytest.mark.parametrize("transaction_version", [1, 2])
+def test_a_batch_that_takes_longer_than_a_transaction_may_ends_the_loop(
+    transaction_version: int,
+) -> None:
+    """In version 2 brokers take its abort for one that they have done: the producer may go on."""
+    settings = TransactionSettings(transaction_version=transaction_version)
+    with FakeKafka(brokers=1, auto_create_topics=False, transaction_settings=settings) as fake:
+        servers = fake.bootstrap_servers
+        fill(servers)
+        with (
+            Pipeline(servers, transaction_timeout_ms=300) as pipeline,
+            Admin(bootstrap_servers=servers) as admin,
+        ):
+
+            def work() -> None:
+                with next(iter(pipeline.loop)) as records:
+                    pipeline.copy(records)
+                    pipeline.producer.flush()
+                    wait_until(
+                        lambda: (
+                            admin.describe_transactions(["copier-1"])["copier-1"].state
+                            == "CompleteAbort"
+                        ),
+                        "the coordinator has aborted it",
+                    )
+                    pipeline.copy(records)
+
+            with pytest.raises(ProducerFencedError, match="transaction_timeout_ms=300"):
+                work()
+        assert read(servers) == []
 
 
 @pytest.mark.promise("exactly once goes on after what an abort cures")

@@ -24,6 +24,10 @@ from pykclient.errors.broker import (
 )
 from pykclient.protocol.api_keys import ApiKey
 from pykclient.protocol.messages.end_txn import EndTxnRequest
+from pykclient.protocol.messages.find_coordinator import (
+    FindCoordinatorRequest,
+    FindCoordinatorResponse,
+)
 from pykclient.protocol.messages.offset_fetch import (
     OffsetFetchRequest,
     OffsetFetchResponse,
@@ -157,10 +161,13 @@ class SinkWorld(SimulatedWorld):
             self.cluster.move_leader(TopicPartition(TOPIC, partition), broker_id)
 
     def _leave_stale_coordinator(self) -> None:
-        """Have the sink's group be read for a while from a coordinator that hung, was replaced, and
-        woke up: what it knows is of now."""
-        self.met["stale coordinator"] += 1
+        """Have the broker that coordinates the sink's group hang, be replaced, and wake up: for a
+        while it responds with what it knows now, and brokers name the one or the other."""
         group = sink_group(SINK)
+        stale_id = self.cluster.groups.partition(group).leader_id
+        if stale_id not in self.cluster.alive:
+            return
+        self.met["stale coordinator"] += 1
         offsets = self.cluster.groups.offsets(group)
         committed = offsets.all()
         unstable = {name for name in offsets.names() if offsets.is_unstable(name)}
@@ -198,13 +205,26 @@ class SinkWorld(SimulatedWorld):
                 ]
             )
 
-        def fits(request: Request) -> bool:
+        def is_read(request: Request) -> bool:
             assert isinstance(request, OffsetFetchRequest)
             return request.group_id == group and self.clock.now_ms < until_ms
 
-        self.cluster.faults.add(
-            faults.respond_with(respond), ApiKey.OFFSET_FETCH, times=None, when=fits
+        def is_misled(request: Request) -> bool:
+            assert isinstance(request, FindCoordinatorRequest)
+            is_of_group = request.key == group and self.clock.now_ms < until_ms
+            return is_of_group and self.random.random() < 0.5
+
+        host, port = self.cluster.brokers[stale_id].address(None)
+        named = FindCoordinatorResponse(node_id=stale_id, host=host, port=port)
+        waiting = self.cluster.faults
+        waiting.add(
+            faults.respond_with(respond),
+            ApiKey.OFFSET_FETCH,
+            broker_id=stale_id,
+            times=None,
+            when=is_read,
         )
+        waiting.add(faults.respond_with(named), ApiKey.FIND_COORDINATOR, times=None, when=is_misled)
 
     def _known_transactions(self) -> list[TransactionMetadata]:
         return list(self.cluster.transactions._known.values())

@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 from contextlib import ExitStack
-from typing import TYPE_CHECKING
+from random import Random
+from typing import TYPE_CHECKING, Protocol
 
 import pytest
 
 from pykclient import Admin, NewTopic
 from pykclient.errors import KafkaTimeoutError, UnstableOffsetCommitError
+from pykclient.protocol.messages.find_coordinator import (
+    FindCoordinatorRequest,
+    FindCoordinatorResponse,
+)
 from pykclient.protocol.messages.offset_fetch import (
     OffsetFetchRequest,
     OffsetFetchResponse,
@@ -28,6 +33,10 @@ if TYPE_CHECKING:
     from pykclient.testing import FakeKafka
 
     MakeDriver = Callable[[], SinkCluster]
+
+    class Mislead(Protocol):
+        def __call__(self, is_misled: Callable[[], bool], *, is_unstable: bool) -> None: ...
+
 
 SINK, TOPIC = "orders", "rows"
 PROTOCOL = SinkProtocol(SINK, ATOMIC_TASK)
@@ -75,46 +84,74 @@ def stale(known: OffsetAndMetadata, *, is_unstable: bool) -> faults.Fault:
     return faults.respond_with(respond)
 
 
-@pytest.mark.parametrize("is_unstable", [False, True])
-@pytest.mark.parametrize("count", [1, 2, 3, 4])
-def test_a_claim_follows_the_last_turn_whoever_responds(
-    fake_kafka: FakeKafka,
-    make_driver: MakeDriver,
-    monkeypatch: pytest.MonkeyPatch,
-    count: int,
-    *,
-    is_unstable: bool,
-) -> None:
-    """The first responses, of which a claim needs four, are of turn 1."""
-    pauses: list[float] = []
-    monkeypatch.setattr(cluster_module, "sleep", pauses.append)
+@pytest.fixture
+def mislead(
+    fake_kafka: FakeKafka, make_driver: MakeDriver, monkeypatch: pytest.MonkeyPatch
+) -> Mislead:
+    """Have a second driver write the record when its coordinator has hung and was replaced; brokers
+    name the stale coordinator whenever `is_misled` says so."""
+    monkeypatch.setattr(cluster_module, "sleep", lambda _: None)
+    group = sink_group(SINK)
     assert make_driver().run(PROTOCOL.claim()).turn == 1
     known = record_of(fake_kafka)
-    assert make_driver().run(PROTOCOL.claim()).turn == 2
-    with fake_kafka.control() as cluster:
-        fault = cluster.faults.add(
-            stale(known, is_unstable=is_unstable), ApiKey.OFFSET_FETCH, times=count
-        )
-    assert make_driver().run(PROTOCOL.claim()).turn == 3
-    assert fault.used_count == count
-    # That nothing was about to be written, the coordinator that is there would say, too.
-    assert bool(pauses) == (is_unstable or count > 1)
+    with Admin(bootstrap_servers=fake_kafka.bootstrap_servers) as admin:
+        found = admin.find_coordinators([group])[group]
+
+    def mislead(is_misled: Callable[[], bool], *, is_unstable: bool) -> None:
+        named = FindCoordinatorResponse(node_id=found.id, host=found.host, port=found.port)
+
+        def fits(request: object) -> bool:
+            assert isinstance(request, FindCoordinatorRequest)
+            return request.key == group and request.key_type == 0 and is_misled()
+
+        with fake_kafka.control() as cluster:
+            cluster.move_coordinator(0, group, (found.id + 1) % len(cluster.brokers))
+        assert make_driver().run(PROTOCOL.claim()).turn == 2
+        with fake_kafka.control() as cluster:
+            cluster.faults.add(
+                stale(known, is_unstable=is_unstable),
+                ApiKey.OFFSET_FETCH,
+                broker_id=found.id,
+                times=None,
+            )
+            cluster.faults.add(
+                faults.respond_with(named), ApiKey.FIND_COORDINATOR, times=None, when=fits
+            )
+
+    return mislead
 
 
 @pytest.mark.parametrize("is_unstable", [False, True])
-def test_a_claim_ends_where_nobody_knows_of_its_barrier(
+@pytest.mark.parametrize("seed", range(10))
+def test_a_claim_follows_the_last_turn_whoever_is_named(
+    make_driver: MakeDriver, mislead: Mislead, seed: int, *, is_unstable: bool
+) -> None:
+    dice = Random(seed)
+    mislead(lambda: dice.random() < 0.5, is_unstable=is_unstable)
+    assert make_driver().run(PROTOCOL.claim()).turn == 3
+
+
+@pytest.mark.parametrize(
+    ("is_unstable", "reason"),
+    [
+        (False, "it did not know what brokers had just acknowledged"),
+        (True, "a transaction was about to write the record, it said, and has ended"),
+    ],
+)
+def test_a_claim_ends_where_admins_are_told_of_a_stale_coordinator_only(
     fake_kafka: FakeKafka,
     make_driver: MakeDriver,
+    mislead: Mislead,
     monkeypatch: pytest.MonkeyPatch,
+    reason: str,
     *,
     is_unstable: bool,
 ) -> None:
-    monkeypatch.setattr(cluster_module, "sleep", lambda _: None)
-    make_driver().run(PROTOCOL.claim())
-    fault = stale(record_of(fake_kafka), is_unstable=is_unstable)
-    with fake_kafka.control() as cluster:
-        handle = cluster.faults.add(fault, ApiKey.OFFSET_FETCH, times=None)
-    with pytest.raises(KafkaTimeoutError, match="start the query again when that broker is well"):
-        make_driver().run(PROTOCOL.claim())
-    handle.remove()
-    assert make_driver().run(PROTOCOL.claim()).turn == 2
+    with Admin(bootstrap_servers=fake_kafka.bootstrap_servers) as admin:
+        found = admin.find_coordinators([sink_group(SINK)])
+    mislead(lambda: False, is_unstable=is_unstable)
+    with monkeypatch.context() as patched:
+        patched.setattr(Admin, "find_coordinators", lambda *_: found)
+        with pytest.raises(KafkaTimeoutError, match=reason):
+            make_driver().run(PROTOCOL.claim())
+    assert make_driver().run(PROTOCOL.claim()).turn == 3
