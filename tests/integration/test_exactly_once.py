@@ -248,6 +248,7 @@ def test_a_batch_that_takes_longer_than_a_transaction_may_ends_the_loop(
                         "the coordinator has aborted it",
                     )
                     pipeline.copy(records)
+                    pipeline.producer.flush()
 
             with pytest.raises(ProducerFencedError, match="transaction_timeout_ms=300"):
                 work()
