@@ -91,6 +91,7 @@ BROKER_SETTINGS = {
     "transaction.state.log.num.partitions": 1,
 }
 TRANSACTIONS = "__transaction_state"
+BARRIER_AND_DECISION = 2
 OPEN_STATES = ("Ongoing", "PrepareCommit", "PrepareAbort", "PrepareEpochFence")
 OPEN_S_MAX = 60.0
 """A transaction that is open for longer, when its query has ended, was left behind."""
@@ -275,13 +276,12 @@ class SparkArena:
         self.held_count, holding = len(held), set(held.values())
         return [each for each in driver.executors() if each.executor_id in holding]
 
-    def hold_ends(self, direction: Direction, *, tasks: int, records: int = 1) -> None:
+    def hold_ends(self, direction: Direction, *, tasks: int) -> None:
         """Let the tasks that are held end, and so many of their transactions; hold the next end of
         a transaction, and all after it.
 
-        The sink ends a transaction of its own with each record of what it does, of which so many
-        pass: the first is the decision. Nothing runs while the fault is changed, so that none
-        passes uncounted.
+        The sink ends transactions of its own, too, of which the barrier and the decision pass.
+        Nothing runs while the fault is changed, so that none passes uncounted.
         """
         counted_before = self._counted_count()
         with self.paused():
@@ -292,13 +292,13 @@ class SparkArena:
                     Delay(
                         api=ApiKey.END_TXN,
                         direction=direction,
-                        count_max=tasks + records,
+                        count_max=tasks + BARRIER_AND_DECISION,
                         delay_ms=0,
                     )
                 )
             self.swallow(ApiKey.END_TXN, direction)
         self.await_swallowed(1)
-        assert self._counted_count() - counted_before == tasks + records
+        assert self._counted_count() - counted_before == tasks + BARRIER_AND_DECISION
 
     def _running_tasks(self, driver: SparkApplication) -> dict[str, str]:
         """The executors of the tasks that Spark's driver has started, and that have not ended."""
