@@ -76,7 +76,7 @@ UNSUPPORTED: Final[tuple[Unsupported, ...]] = (
     ),
     Unsupported(
         EVERY_CLIENT,
-        "Metrics reporters are not built yet, and nothing is measured beyond the level INFO.",
+        "Metrics reporters are not built yet: `metrics()` returns all that is measured.",
         {
             "metric_reporters": ("org.apache.kafka.common.metrics.JmxReporter", ""),
             "metrics_recording_level": ("INFO",),

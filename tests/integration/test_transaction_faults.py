@@ -10,13 +10,20 @@ from typing import TYPE_CHECKING
 import pytest
 
 from pykclient import Consumer, GroupMetadata, Producer, TopicPartition
-from pykclient.errors import ClosedError, KafkaTimeoutError, TransactionStateError
+from pykclient.errors import (
+    ClosedError,
+    CoordinatorLoadInProgressError,
+    KafkaTimeoutError,
+    TransactionStateError,
+)
 from pykclient.protocol.api_keys import ApiKey
 from pykclient.testing import FakeKafka, TransactionSettings
-from pykclient.testing.fake.faults import delay_response, disconnect, lose_response
+from pykclient.testing.fake.faults import delay_response, disconnect, fail_with, lose_response
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
+
+    from pykclient.testing.fake.faults import FaultHandle
 
 TOPIC = "t"
 GROUP = "g"
@@ -130,6 +137,70 @@ def test_a_commit_whose_time_runs_out_is_made_again(fake: FakeKafka) -> None:
             except KafkaTimeoutError:
                 pass
     assert committed(fake) == [b"a"]
+
+
+def load(fake: FakeKafka, *api_keys: ApiKey, times: int | None = None) -> list[FaultHandle]:
+    """Have the coordinator of transactions load, as these requests see it."""
+    with fake.control() as cluster:
+        loading = fail_with(CoordinatorLoadInProgressError)
+        return [cluster.faults.add(loading, api_key, times=times) for api_key in api_keys]
+
+
+def send_offset(producer: Producer) -> None:
+    producer.send_offsets_to_transaction({SOURCE: 1}, GroupMetadata(GROUP))
+
+
+def check_committed_with_offset(fake: FakeKafka) -> None:
+    assert committed(fake) == [b"a"]
+    with Consumer(bootstrap_servers=fake.bootstrap_servers, group_id=GROUP) as consumer:
+        offset = consumer.committed([SOURCE])[SOURCE]
+    assert offset is not None
+    assert offset.offset == 1
+
+
+def test_calls_wait_while_the_coordinator_of_transactions_loads(fake: FakeKafka) -> None:
+    of_each_version = (ApiKey.INIT_PRODUCER_ID, ApiKey.TXN_OFFSET_COMMIT, ApiKey.END_TXN)
+    of_version_1 = (ApiKey.ADD_PARTITIONS_TO_TXN, ApiKey.ADD_OFFSETS_TO_TXN)
+    faults = load(fake, *of_each_version, *of_version_1, times=3)
+    with opened(fake) as producer:
+        producer.init_transactions()
+        with producer.transaction():
+            producer.send(TOPIC, b"a")
+            send_offset(producer)
+    counts = [fault.used_count for fault in faults]
+    assert counts in ([3, 3, 3, 3, 3], [3, 3, 3, 0, 0])
+    check_committed_with_offset(fake)
+
+
+def test_a_call_says_that_the_coordinator_still_loads_and_may_be_made_again(
+    fake: FakeKafka,
+) -> None:
+    def check(call: Callable[[], object], name: str, api_key: ApiKey) -> None:
+        (fault,) = load(fake, api_key)
+        for _ in range(2):
+            with pytest.raises(
+                KafkaTimeoutError,
+                match=rf"{name}: not done within {max_block_ms} ms \(max_block_ms\): .*"
+                r"COORDINATOR_LOAD_IN_PROGRESS.*call it again",
+            ):
+                call()
+        fault.remove()
+        while True:  # it may take longer than usual on a machine that is busy
+            try:
+                call()
+                break
+            except KafkaTimeoutError:
+                pass
+
+    max_block_ms = 300
+    with opened(fake, max_block_ms=max_block_ms) as producer:
+        check(producer.init_transactions, "init_transactions", ApiKey.INIT_PRODUCER_ID)
+        producer.begin_transaction()
+        producer.send(TOPIC, b"a").result()
+        name = "send_offsets_to_transaction"
+        check(lambda: send_offset(producer), name, ApiKey.TXN_OFFSET_COMMIT)
+        check(producer.commit_transaction, "commit_transaction", ApiKey.END_TXN)
+    check_committed_with_offset(fake)
 
 
 def test_a_close_in_a_transaction_aborts_it_without_a_complaint(

@@ -9,6 +9,9 @@ from typing import TYPE_CHECKING
 import pytest
 
 from pykclient import Admin, Consumer, NewTopic, Producer, TopicPartition
+from pykclient.errors import CoordinatorLoadInProgressError
+from pykclient.protocol.api_keys import ApiKey
+from pykclient.testing.fake.faults import fail_with
 from tests.integration.transactional_copier import Copier
 
 if TYPE_CHECKING:
@@ -107,6 +110,28 @@ def test_one_that_is_killed_leaves_nothing_half_copied(fake_kafka: FakeKafka) ->
     with Copier(topics.servers, *options) as goes_on:  # with its transactional id
         assert goes_on.wait() == 0
     assert topics.copied(0) == list(range(0, COUNT, PARTITION_COUNT))
+
+
+@PROMISE
+def test_one_that_is_fenced_ends_with_status_1(fake_kafka: FakeKafka) -> None:
+    topics = Topics(fake_kafka.bootstrap_servers)
+    options = topics.options()
+    name = options[-1]
+    with (
+        Copier(topics.servers, *options) as copier,
+        Producer(bootstrap_servers=topics.servers, transactional_id=name) as newer,
+    ):
+        with fake_kafka.control() as cluster:  # it is not to end its first transaction before
+            loading = fail_with(CoordinatorLoadInProgressError)
+            fault = cluster.faults.add(loading, ApiKey.END_TXN, times=None)
+        copier.wait_for("ProcessLoop")
+        newer.init_transactions()
+        fault.remove()
+        assert copier.wait() == 1
+    assert re.search(rf"ProducerFencedError: .*{name}", copier.errors)
+    assert copier.events[-1]["stage"] == "ShutdownComplete"
+    assert copier.events[-1]["totalProcessed"] == 0
+    assert topics.copied(0) == []
 
 
 def test_a_signal_ends_it_cleanly(fake_kafka: FakeKafka) -> None:

@@ -15,7 +15,15 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from pykclient import AbortTransactionSpec, Admin, Consumer, NewTopic, TopicPartition
+from pykclient import (
+    AbortTransactionSpec,
+    Admin,
+    Consumer,
+    NewPartitions,
+    NewTopic,
+    Producer,
+    TopicPartition,
+)
 from pykclient.cli import main
 from pykclient.errors import (
     BrokerError,
@@ -217,6 +225,48 @@ def test_what_is_listed_and_described_is_what_kafkas_tool_says(
         return now.transaction_start_offset is None
 
     wait_until(is_ended, "the marker is written")
+
+
+def java_row(cluster: KafkaCluster, name: str, *arguments: str) -> dict[str, str]:
+    """What Kafka's own tool prints of one transactional id, by its headings."""
+    heading, *rows = java_transactions(cluster, *arguments)
+    (row,) = (row for row in rows if name in row)
+    # A transaction that has ended has neither a time of its start nor partitions.
+    return dict(zip(heading, row, strict=False))
+
+
+def test_kafkas_tool_shows_a_transaction_of_our_producer(
+    cluster: KafkaCluster, admin: Admin, partition: TopicPartition
+) -> None:
+    admin.create_partitions({partition.topic: NewPartitions(2)})
+    name = f"ours-{partition.topic}"
+    describe = ("describe", "--transactional-id", name)
+    with Producer(
+        bootstrap_servers=cluster.bootstrap_servers,
+        transactional_id=name,
+        transaction_timeout_ms=TIMEOUT_MS,
+    ) as producer:
+        producer.init_transactions()
+        with producer.transaction():
+            for number in range(2):
+                producer.send(partition.topic, b"%d" % number, partition=number)
+            producer.flush()
+            (writer,) = admin.describe_producers([partition])[partition]
+            identity = {"ProducerId": str(writer.producer_id), "TransactionState": "Ongoing"}
+            assert java_row(cluster, name, "list").items() >= identity.items()
+            shown = java_row(cluster, name, *describe)
+            assert shown.items() >= identity.items()
+            assert shown["ProducerEpoch"] == str(writer.producer_epoch)
+            assert shown["TransactionTimeoutMs"] == str(TIMEOUT_MS)
+            partitions = {f"{partition.topic}-{number}" for number in range(2)}
+            assert set(shown["TopicPartitions"].split(",")) == partitions
+
+        def is_complete() -> bool:
+            return admin.describe_transactions([name])[name].state == "CompleteCommit"
+
+        wait_until(is_complete, "the markers are written")
+        for arguments in (("list",), describe):
+            assert java_row(cluster, name, *arguments)["TransactionState"] == "CompleteCommit"
 
 
 def test_a_transaction_that_hangs_is_found_and_aborted(

@@ -1,7 +1,9 @@
 """Kafka's own system tests of transactions: copiers, and what is bounced while they copy.
 
 In the partition mode each copier has a partition of the source, in the group mode they share it as
-a group. Copiers are ours, or Java's among them. All the time a reader reads what is committed; in
+a group. Copiers are ours, or Java's among them, and abort a third of their transactions at random.
+As in Kafka's tests the sink of two partitions has three; a copier writes a record to the partition
+of its number, so that one is to stay empty. All the time a reader reads what is committed; in
 the end the copies are the source, the group's offsets are its ends, and no transaction is open.
 
 A bounce strikes when it is seen that records are copied, and proves that it did: of brokers, the
@@ -24,6 +26,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from pykclient import Admin, NewTopic
 from pykclient.protocol.api_keys import ApiKey
 from pykclient.testing import Delay, Direction
+from pykclient.testing.transactional_copier import ABORTED_OF
 from tests.chaos.copies import compare
 from tests.chaos.numbers import CommittedReader, Numbers, numbers_of, read_numbers, write_numbers
 from tests.chaos.replicas import all_in_sync
@@ -46,13 +49,15 @@ TIMEOUT_S: Final = 240.0
 HOLD_MS: Final = 100
 BROKER_TARGET: Final = "brokers"
 COPIERS: Final = "copiers"
+SINK_PARTITION_COUNTS: Final = {2: 3}
+"""Of sources that have another number of partitions."""
 
 
 class Size(NamedTuple):
     """So many records are copied (a third where there is one partition), so many a transaction.
 
     Each copier is bounced so many times. For brokers, which take time to come back, copying lasts
-    at least so long.
+    about so long.
     """
 
     record_count: int = 100_000
@@ -117,6 +122,10 @@ class Bounce:
     def copier_count(self) -> int:
         return 3 if self.is_group else self.partition_count
 
+    @property
+    def sink_partition_count(self) -> int:
+        return SINK_PARTITION_COUNTS.get(self.partition_count, self.partition_count)
+
     def run(self, kafka: KafkaCluster, size: Size = FULL) -> Result:
         """Do it to copiers of its own."""
         with _Run(self, kafka, size) as run:
@@ -155,7 +164,7 @@ class _Run:
                     )
                 )
             self._reader = resources.enter_context(
-                CommittedReader(self._servers, [self._sink], self._bounce.partition_count)
+                CommittedReader(self._servers, [self._sink], self._bounce.sink_partition_count)
             )
             self._copiers = [
                 resources.enter_context(self._copier(number))
@@ -174,13 +183,13 @@ class _Run:
             self._bounce_copiers()
         self._await(lambda: all(each.is_done for each in self._copiers), "not all is copied")
         self._await(lambda: self._copied_count() >= self._count, "not all is read")
-        partition_count = self._bounce.partition_count
-        found = read_numbers(self._servers, self._sink, partition_count)
-        every = read_numbers(self._servers, self._sink, partition_count, is_committed_only=False)
+        sink_count = self._bounce.sink_partition_count
+        found = read_numbers(self._servers, self._sink, sink_count)
+        every = read_numbers(self._servers, self._sink, sink_count, is_committed_only=False)
         judged = compare(self._wanted, found, self._sink)
         violations = [*judged.violations]
         violations += committed_otherwise(
-            self._admin, self._servers, self._group, self._source, partition_count
+            self._admin, self._servers, self._group, self._source, self._bounce.partition_count
         )
         violations += still_open(self._admin, [each.transactional_id for each in self._copiers])
         seen = compare(self._wanted, self._reader.found[self._sink], "read meanwhile")
@@ -191,18 +200,16 @@ class _Run:
         is_killed = self._bounce.target == COPIERS and not self._bounce.is_clean
         if is_killed and not self._open_count:
             violations.append("no copier was killed in a transaction")
-        return Result(
-            judged,
-            self._strike_count,
-            self._open_count,
-            _count(every) - _count(found),
-            violations,
-        )
+        aborted_count = _count(every) - _count(found)
+        if not aborted_count:
+            violations.append("no transaction was aborted")
+        return Result(judged, self._strike_count, self._open_count, aborted_count, violations)
 
     def _make_topics(self) -> None:
         settings = {"min.insync.replicas": str(IN_SYNC_MIN)}
         count = self._bounce.partition_count
-        self._admin.create_topics([NewTopic(self._sink, count, REPLICATION, config=settings)])
+        sink_count = self._bounce.sink_partition_count
+        self._admin.create_topics([NewTopic(self._sink, sink_count, REPLICATION, config=settings)])
         if self._source not in self._admin.list_topics():
             self._admin.create_topics([NewTopic(self._source, count, REPLICATION, config=settings)])
             write_numbers(self._servers, self._source, count, self._count)
@@ -211,7 +218,8 @@ class _Run:
         """How long each EndTxn waits on its way to a broker, in which its transaction is open."""
         if self._bounce.target == COPIERS:
             return HOLD_MS
-        transaction_count = self._count / self._size.transaction_size / self._bounce.copier_count
+        commit_count = self._count / self._size.transaction_size / self._bounce.copier_count
+        transaction_count = commit_count * ABORTED_OF / (ABORTED_OF - 1)
         return round(self._size.copying_s * 1_000 / transaction_count)
 
     def _copier(self, number: int) -> BouncedCopier:
@@ -224,6 +232,7 @@ class _Run:
             *("--consumer-group", self._group),
             *("--transaction-size", str(self._size.transaction_size)),
             *("--transaction-timeout", "10000" if bounce.is_group else "40000"),
+            "--enable-random-aborts",
             *(("--group-mode",) if bounce.is_group else ()),
             *(("--use-group-metadata",) if bounce.uses_group_metadata else ()),
             java_version=self._kafka.version if number < bounce.java_count else None,

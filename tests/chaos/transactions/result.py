@@ -14,7 +14,8 @@ if TYPE_CHECKING:
 class Result(NamedTuple):
     """So many strikes there were, `open_count` of them on a process in its transaction.
 
-    `aborted_count` is of records (in a chain, of transactions that were to be aborted).
+    `aborted_count` is of records, whether their transactions were aborted at random or by a strike
+    (in a chain, of transactions that were to be aborted).
     """
 
     judged: Comparison
