@@ -188,9 +188,12 @@ class ProducerCore:
         return "closed" if isinstance(error, ClosedError) else f"ended by {error!r}"
 
     def metrics(self) -> dict[MetricName, float]:
-        now_ms = self._clock_ms()
         memory = Memory(self.pool.size_bytes, self.pool.free_bytes, len(self._waiting_for_memory))
-        return self.lifecycle.sender.metrics.snapshot(now_ms, memory) | self.client.metrics(now_ms)
+        metadata_ms = self.metadata.updated_ms  # before the clock is read: an age is not negative
+        now_ms = self._clock_ms()
+        return self.lifecycle.sender.metrics.snapshot(
+            now_ms, memory, metadata_ms=metadata_ms
+        ) | self.client.metrics(now_ms)
 
     # Sending a record.
 

@@ -89,8 +89,13 @@ class ProducerMetrics:
 
     # Reporting.
 
-    def snapshot(self, now_ms: int, memory: Memory) -> dict[MetricName, float]:
-        """Return what is known now; a metric of which nothing is known is left out."""
+    def snapshot(
+        self, now_ms: int, memory: Memory, *, metadata_ms: int | None
+    ) -> dict[MetricName, float]:
+        """Return what is known now; a metric of which nothing is known is left out.
+
+        `metadata_ms` is when metadata last came, if they have.
+        """
         by_topic = tuple(self._by_topic.items())
         batch_bytes = Together([records.bytes for _, records in by_topic])
         metrics = named(
@@ -109,6 +114,7 @@ class ProducerMetrics:
                 "buffer-total-bytes": memory.size_bytes,
                 "buffer-available-bytes": memory.free_bytes,
                 "waiting-threads": memory.waiting_thread_count,
+                "metadata-age": None if metadata_ms is None else (now_ms - metadata_ms) / 1_000,
             },
         )
         for topic, records in by_topic:

@@ -63,6 +63,7 @@ class ScriptedProducer(SendCore[RecordMetadata], LiveClient):
         self.topic_errors: dict[str, int] = {}
         self.produced: list[ProduceRequest] = []
         self.produce_error = 0
+        self.metadata_error = 0
         settings.setdefault("bootstrap_servers", "localhost:9092")
         self.core = ProducerCore(
             ProducerConfig.from_settings(settings),
@@ -125,6 +126,7 @@ class ScriptedProducer(SendCore[RecordMetadata], LiveClient):
             return MetadataResponse(
                 brokers=[MetadataResponseBroker(node_id=1, host="localhost", port=9092)],
                 topics=[self._topic(name) for name in names],
+                error_code=self.metadata_error,
             )
         if isinstance(message, InitProducerIdRequest):
             return InitProducerIdResponse(producer_id=7)

@@ -15,10 +15,14 @@ NODE = (("node-id", "node-1"),)
 
 
 def of(bench: SenderBench, name: str, topic: str | None = None) -> float | None:
-    metrics = bench.sender.metrics.snapshot(bench.now_ms, Memory(0, 0, 0))
+    metrics = bench.sender.metrics.snapshot(bench.now_ms, Memory(0, 0, 0), metadata_ms=None)
     if topic is None:
         return metrics.get(MetricName(name, PRODUCER))
     return metrics.get(MetricName(name, PRODUCER_TOPIC, (("topic", topic),)))
+
+
+def metric(producer: ScriptedProducer, name: str) -> float | None:
+    return producer.core.metrics().get(MetricName(name, PRODUCER))
 
 
 @pytest.mark.promise("metrics, lag by partition among them, are what `docs/metrics.md` says")
@@ -34,6 +38,24 @@ def test_what_a_producer_reports_is_documented_and_the_other_way_round() -> None
     # Metadata, InitProducerId and Produce, and ApiVersions on each connection.
     assert metrics[MetricName("request-total", PRODUCER)] >= 4
     assert metrics[MetricName("response-total", PRODUCER)] >= 4
+
+
+def test_the_age_of_metadata_is_the_time_since_the_last_good_response() -> None:
+    producer = ScriptedProducer()
+    assert metric(producer, "metadata-age") is None
+    producer.await_metadata("t")
+    updated_ms = producer.core.metadata.updated_ms
+    assert updated_ms is not None
+    assert metric(producer, "metadata-age") == (producer.clock_ms - updated_ms) / 1_000
+    producer.clock_ms = updated_ms + 1_500
+    assert metric(producer, "metadata-age") == 1.5
+    producer.core.want_topic("other")
+    producer.turn(8)
+    assert metric(producer, "metadata-age") == 0
+    producer.metadata_error = 35  # UNSUPPORTED_VERSION
+    producer.core.want_topic("another")
+    producer.turn(8, after_ms=2_000)
+    assert metric(producer, "metadata-age") == 2
 
 
 def test_records_and_batches_are_counted_in_all_and_by_topic() -> None:
