@@ -21,6 +21,7 @@ from pykclient.errors import (
     KafkaTimeoutError,
     UsageError,
 )
+from pykclient.metrics import Windows
 from pykclient.network.broker.client import NetworkClient
 from pykclient.network.broker.errors import both
 from pykclient.network.cluster.metadata import Metadata
@@ -35,7 +36,7 @@ from pykclient.producer.accumulator.append import Blocked, Need
 from pykclient.producer.accumulator.buffer_pool import BufferPool, MemoryWaiter
 from pykclient.producer.failure_reports import FailureReports
 from pykclient.producer.interceptors import ProducerInterceptors
-from pykclient.producer.metrics import Memory
+from pykclient.producer.metrics import CallMetrics, Memory, Wait
 from pykclient.producer.partitioner import (
     checked_partition,
     chooses_each_record,
@@ -71,7 +72,8 @@ WAIT_S_MAX = 3600.0
 class ProducerCore:
     """See the module. `topics` is where `send` finds open batches.
 
-    `clock_ms` is the monotonic clock in milliseconds, `wall_clock_ns` nanoseconds since 1970.
+    `clock_ms` is the monotonic clock in milliseconds, `clock_ns` the same one in nanoseconds,
+    `wall_clock_ns` nanoseconds since 1970.
     """
 
     def __init__(
@@ -81,6 +83,7 @@ class ProducerCore:
         port: Port,
         waiting: Waiting,
         clock_ms: Callable[[], int],
+        clock_ns: Callable[[], int],
         wall_clock_ns: Callable[[], int],
     ) -> None:
         self.config = config
@@ -88,6 +91,9 @@ class ProducerCore:
         self.waiting = waiting
         self.topics: dict[object, TopicAppenders[RecordMetadata]] = {}
         self._clock_ms = clock_ms
+        self.calls = CallMetrics(
+            clock_ns, Windows(config.metrics_num_samples, config.metrics_sample_window_ms)
+        )
         self._long_waits = LongWaits(ClientLog("pykclient.producer", config.client_id))
         self._waiting_for_memory: set[int] = set()
         self.wall_clock_ms: Callable[[], int] = lambda: wall_clock_ns() // 1_000_000
@@ -191,9 +197,11 @@ class ProducerCore:
         memory = Memory(self.pool.size_bytes, self.pool.free_bytes, len(self._waiting_for_memory))
         metadata_ms = self.metadata.updated_ms  # before the clock is read: an age is not negative
         now_ms = self._clock_ms()
-        return self.lifecycle.sender.metrics.snapshot(
-            now_ms, memory, metadata_ms=metadata_ms
-        ) | self.client.metrics(now_ms)
+        return (
+            self.lifecycle.sender.metrics.snapshot(now_ms, memory, metadata_ms=metadata_ms)
+            | self.calls.snapshot()
+            | self.client.metrics(now_ms)
+        )
 
     # Sending a record.
 
@@ -530,8 +538,10 @@ class ProducerCore:
         operation: Operation[None] = Operation()
         operation.on_done(lambda _: gate.open())
         try:
-            self.accumulator.flush(operation)
-            if not self.waiting.await_gate(gate, wait_ms / 1000, "flush()"):
+            with self.calls.waiting(Wait.FLUSH):
+                self.accumulator.flush(operation)
+                is_opened = self.waiting.await_gate(gate, wait_ms / 1000, "flush()")
+            if not is_opened:
                 raise KafkaTimeoutError(
                     both(
                         f"flush: not everything was delivered within {wait_ms} ms; the rest is "

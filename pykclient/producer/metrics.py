@@ -1,22 +1,30 @@
-"""ProducerMetrics: what a producer has measured of its batches, and by topic of its records.
+"""What a producer measures: `ProducerMetrics` its batches and records, `CallMetrics` its calls.
 
-Nothing is measured by record: a batch has the number of its records.
+Nothing is measured by record: a batch has the number of its records, and a call is measured where
+it waits.
 
-Owner: the sender thread, for measuring. Any thread may take a snapshot: what it reads are numbers.
-Source: Java classes ``SenderMetricsRegistry``, ``Sender.SenderMetrics``, ``BufferPool``.
+Owner: of `ProducerMetrics` the sender thread, of `CallMetrics` a lock of its own, for measuring.
+Any thread may take a snapshot: what it reads are numbers.
+Source: Java classes ``SenderMetricsRegistry``, ``Sender.SenderMetrics``, ``KafkaProducerMetrics``,
+``BufferPool``.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+import threading
+from contextlib import contextmanager
+from enum import Enum
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from pykclient.metrics import PRODUCER, PRODUCER_TOPIC, WINDOWS, Recent, Together, named
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     from pykclient.metrics import MetricName, Windows
     from pykclient.producer.accumulator.batch import ProducerBatch
+
+NS_PER_MS: Final = 1_000_000
 
 
 class Memory(NamedTuple):
@@ -120,6 +128,53 @@ class ProducerMetrics:
         for topic, records in by_topic:
             metrics.update(named(PRODUCER_TOPIC, _reported([records], now_ms), (("topic", topic),)))
         return metrics
+
+
+class Wait(Enum):
+    """What calls of the application wait for, in the words of Java's metrics."""
+
+    __hash__ = object.__hash__  # without a call
+
+    FLUSH = "flush"
+    INIT = "txn-init"
+    BEGIN = "txn-begin"
+    SEND_OFFSETS = "txn-send-offsets"
+    PREPARE = "txn-prepare"
+    COMMIT = "txn-commit"
+    ABORT = "txn-abort"
+
+
+class CallMetrics:
+    """For how long calls have waited. A wait that ends in an error or by an interrupt counts too.
+
+    Costs a call two looks at the clock, and the lock. The sender thread never needs that.
+    `clock_ns` is the monotonic clock in nanoseconds.
+    """
+
+    def __init__(self, clock_ns: Callable[[], int], windows: Windows = WINDOWS) -> None:
+        self._clock_ns = clock_ns
+        self._waited_ns = {wait: Recent(windows) for wait in Wait}
+        self._lock = threading.RLock()  # what interrupts a measurement may measure as well
+
+    @contextmanager
+    def waiting(self, wait: Wait) -> Iterator[None]:
+        """Measure what is done in the context. Any thread."""
+        started_ns = self._clock_ns()
+        try:
+            yield
+        finally:
+            ended_ns = self._clock_ns()
+            with self._lock:
+                self._waited_ns[wait].add(ended_ns - started_ns, ended_ns // NS_PER_MS)
+
+    def snapshot(self) -> dict[MetricName, float]:
+        return named(
+            PRODUCER,
+            {
+                f"{wait.value}-time-ns-total": waited_ns.total
+                for wait, waited_ns in self._waited_ns.items()
+            },
+        )
 
 
 def _reported(records: Sequence[_Records], now_ms: int) -> dict[str, float | None]:

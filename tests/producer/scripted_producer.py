@@ -70,6 +70,7 @@ class ScriptedProducer(SendCore[RecordMetadata], LiveClient):
             port=self.port,
             waiting=self.waiting,
             clock_ms=lambda: self.clock_ms,
+            clock_ns=lambda: self.clock_ms * 1_000_000,
             wall_clock_ns=lambda: WALL_CLOCK_NS,
         )
         super().__init__(self.core.send_slowly, lambda: WALL_CLOCK_NS, self.core.topics)
