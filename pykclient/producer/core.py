@@ -199,7 +199,7 @@ class ProducerCore:
         now_ms = self._clock_ms()
         return (
             self.lifecycle.sender.metrics.snapshot(now_ms, memory, metadata_ms=metadata_ms)
-            | self.calls.snapshot()
+            | self.calls.snapshot(now_ms)
             | self.client.metrics(now_ms)
         )
 
@@ -379,7 +379,8 @@ class ProducerCore:
                     requested_version = self.metadata.cluster.version
                     self.want_topic(topic)  # that response did not have it; the next one may
                 wait_s = max(0, wait.until_ms(deadline_ms) - started_ms) / 1000
-                self.waiting.await_gate(gate, wait_s, "send(), which waits for metadata,")
+                with self.calls.waiting(Wait.METADATA):
+                    self.waiting.await_gate(gate, wait_s, "send(), which waits for metadata,")
             finally:
                 waiters.pop(gate, None)
             wait.look(self._clock_ms())
@@ -479,7 +480,9 @@ class ProducerCore:
         while True:
             started_ms = self._clock_ms()
             wait_s = max(0, wait.until_ms(deadline_ms) - started_ms) / 1000
-            if self.waiting.await_gate(gate, wait_s, "send(), which waits for memory,"):
+            with self.calls.waiting(Wait.MEMORY):
+                is_opened = self.waiting.await_gate(gate, wait_s, "send(), which waits for memory,")
+            if is_opened:
                 return True
             if waiter.is_granted or started_ms >= deadline_ms:
                 return waiter.is_granted

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from pykclient.producer.accumulator.batch import ProducerBatch
 
 NS_PER_MS: Final = 1_000_000
+NS_PER_S: Final = 1_000_000_000
 
 
 class Memory(NamedTuple):
@@ -142,6 +143,8 @@ class Wait(Enum):
     PREPARE = "txn-prepare"
     COMMIT = "txn-commit"
     ABORT = "txn-abort"
+    METADATA = "metadata-wait"
+    MEMORY = "bufferpool-wait"
 
 
 class CallMetrics:
@@ -167,13 +170,14 @@ class CallMetrics:
             with self._lock:
                 self._waited_ns[wait].add(ended_ns - started_ns, ended_ns // NS_PER_MS)
 
-    def snapshot(self) -> dict[MetricName, float]:
+    def snapshot(self, now_ms: int) -> dict[MetricName, float]:
         return named(
             PRODUCER,
             {
                 f"{wait.value}-time-ns-total": waited_ns.total
                 for wait, waited_ns in self._waited_ns.items()
-            },
+            }
+            | {"bufferpool-wait-ratio": self._waited_ns[Wait.MEMORY].rate(now_ms) / NS_PER_S},
         )
 
 

@@ -27,6 +27,7 @@ NS_PER_MS = 1_000_000
 CALLS = (
     *("flush", "txn-init", "txn-begin", "txn-send-offsets"),
     *("txn-prepare", "txn-commit", "txn-abort"),
+    *("metadata-wait", "bufferpool-wait"),
 )
 
 
@@ -39,11 +40,16 @@ def fake() -> Iterator[FakeKafka]:
         yield fake
 
 
+def await_topic(producer: Producer) -> None:
+    """Have the topic known to calls, which then need not wait."""
+    producer.partitions_for(TOPIC)
+
+
 @pytest.fixture
 def producer(fake: FakeKafka) -> Iterator[Producer]:
     """A producer that knows the topic and has sent something to it."""
     with Producer(bootstrap_servers=fake.bootstrap_servers, linger_ms=0) as producer:
-        producer.partitions_for(TOPIC)
+        await_topic(producer)
         producer.send(TOPIC, b"v").result(TIMEOUT_S)
         yield producer
 
@@ -53,7 +59,7 @@ def transactional(fake: FakeKafka) -> Iterator[Producer]:
     with Producer(
         bootstrap_servers=fake.bootstrap_servers, transactional_id="x", linger_ms=0
     ) as producer:
-        producer.partitions_for(TOPIC)
+        await_topic(producer)
         yield producer
 
 
@@ -84,10 +90,47 @@ def waits(
     assert not any(grown_ns.values()), grown_ns
 
 
-def test_a_producer_that_waits_for_no_call_reports_no_wait(producer: Producer) -> None:
-    """Not even for a delivery, which is no call of the producer's."""
+def test_calls_that_need_not_wait_report_no_wait(producer: Producer) -> None:
+    """Nor does waiting for a delivery, which is no call of the producer's."""
+    before = waited_ns(producer)
     producer.send(TOPIC, b"v").result(TIMEOUT_S)
-    assert waited_ns(producer) == dict.fromkeys(CALLS, 0)
+    producer.send_batch(TOPIC, [b"v"] * 10).result(TIMEOUT_S)
+    producer.partitions_for(TOPIC)
+    after = waited_ns(producer)
+    assert after == before
+    assert before.pop("metadata-wait") > 0
+    assert not any(before.values())
+
+
+def test_a_call_for_a_topic_that_is_not_known_counts_what_it_waits(
+    fake: FakeKafka, producer: Producer
+) -> None:
+    with fake.control() as cluster:
+        cluster.create_topic("other", 1)
+    late(fake, ApiKey.METADATA)
+    with waits(producer, "metadata-wait"):
+        producer.send("other", b"v")
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda producer: producer.send(TOPIC, bytes(15_000)),
+        lambda producer: producer.send_batch(TOPIC, [bytes(15_000)]),
+    ],
+)
+def test_a_call_that_finds_the_buffer_full_counts_what_it_waits(
+    fake: FakeKafka, call: Callable[[Producer], object]
+) -> None:
+    producer = Producer(bootstrap_servers=fake.bootstrap_servers, linger_ms=0, buffer_memory=20_000)
+    with producer:
+        await_topic(producer)
+        late(fake, ApiKey.PRODUCE)
+        producer.send(TOPIC, bytes(15_000))
+        with waits(producer, "bufferpool-wait"):
+            call(producer)
+    ratio = producer.metrics()[MetricName("bufferpool-wait-ratio", PRODUCER)]
+    assert ratio == pytest.approx(waited_ns(producer)["bufferpool-wait"] / (30_000 * NS_PER_MS))
 
 
 def test_a_flush_counts_what_it_waits_for_deliveries(fake: FakeKafka, producer: Producer) -> None:

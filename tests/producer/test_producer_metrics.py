@@ -2,14 +2,23 @@
 
 from __future__ import annotations
 
+import itertools
+import sys
+import threading
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
 import pytest
 
-from pykclient.errors import CorruptMessageError, MessageTooLargeError
-from pykclient.metrics import PRODUCER, PRODUCER_TOPIC, MetricName
-from pykclient.producer.metrics import Memory
+from pykclient.errors import CorruptMessageError, KafkaTimeoutError, MessageTooLargeError
+from pykclient.metrics import PRODUCER, PRODUCER_TOPIC, WINDOWS, MetricName, Windows
+from pykclient.producer.metrics import CallMetrics, Memory, Wait
 from tests.metrics_table import documented
-from tests.producer.scripted_producer import ScriptedProducer
+from tests.producer.scripted_producer import ScriptedBulkProducer, ScriptedProducer
 from tests.producer.sender_bench import TOPIC, SenderBench
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 NODE = (("node-id", "node-1"),)
 
@@ -104,3 +113,116 @@ def test_records_that_fail_and_batches_that_are_split_are_counted() -> None:
     bench.poll()
     bench.respond(bench.requests[0], error_code=MessageTooLargeError.code)
     assert of(bench, "record-error-total") == of(bench, "record-error-total", TOPIC) == 1
+
+
+# What calls wait for. Time passes only while they wait, so that it is known to the nanosecond.
+
+WAITS = ("metadata-wait-time-ns-total", "bufferpool-wait-time-ns-total", "bufferpool-wait-ratio")
+NS_PER_MS = 1_000_000
+
+
+def waits(producer: ScriptedProducer) -> list[float | None]:
+    return [metric(producer, name) for name in WAITS]
+
+
+def knowing(**settings: object) -> ScriptedBulkProducer:
+    """A producer that knows topic t, and that has delivered a record to each partition."""
+    producer = ScriptedBulkProducer(**settings)
+    producer.await_metadata("t")
+    for partition in range(3):
+        producer.send("t", b"v", partition=partition)
+        producer.turn(6, after_ms=10)  # which gives its memory back
+    assert len(producer.logs) == 3
+    return producer
+
+
+def test_calls_that_need_not_wait_report_no_wait() -> None:
+    producer = knowing()
+    started_ms = producer.clock_ms
+    producer.send("t", b"v", partition=0)
+    producer.send_batch("t", [b"v"] * 1_000)
+    producer.send_arrow("t", pa.table({"value": [b"v"] * 1_000}))
+    producer.core.partitions_for("t")
+    assert waits(producer) == [0, 0, 0]
+    assert producer.clock_ms == started_ms
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda producer: producer.send("t", b"v"),
+        lambda producer: producer.send_batch("t", [b"v"] * 10),
+        lambda producer: producer.send_arrow("t", pa.table({"value": [b"v"] * 10})),
+        lambda producer: producer.core.partitions_for("t"),
+    ],
+)
+def test_waits_for_metadata_are_counted_whatever_call_waits(
+    call: Callable[[ScriptedBulkProducer], object],
+) -> None:
+    producer = ScriptedBulkProducer()
+    started_ms = producer.clock_ms
+    call(producer)
+    elapsed_ns = (producer.clock_ms - started_ms) * NS_PER_MS
+    assert elapsed_ns > 0
+    assert waits(producer) == [elapsed_ns, 0, 0]
+
+
+def test_waits_for_metadata_that_never_come_are_counted() -> None:
+    producer = ScriptedBulkProducer(max_block_ms=700)
+    with pytest.raises(KafkaTimeoutError):
+        producer.send("unheard", b"v")
+    counted_ns = metric(producer, "metadata-wait-time-ns-total")
+    assert counted_ns is not None
+    assert counted_ns >= 700 * NS_PER_MS
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda producer: producer.send("t", bytes(15_000), partition=1),
+        lambda producer: producer.send_batch("t", [bytes(15_000)], partition=1),
+        lambda producer: producer.send_arrow(
+            "t", pa.table({"value": [bytes(15_000)], "partition": [1]})
+        ),
+    ],
+)
+def test_waits_for_memory_are_counted_whatever_call_waits(
+    call: Callable[[ScriptedBulkProducer], object],
+) -> None:
+    producer = knowing(buffer_memory=20_000, linger_ms=0)
+    producer.send("t", bytes(15_000), partition=0)
+    assert waits(producer) == [0, 0, 0]
+    started_ms = producer.clock_ms
+    call(producer)
+    elapsed_ms = producer.clock_ms - started_ms
+    assert elapsed_ms > 0
+    ratio = elapsed_ms / WINDOWS.window_ms
+    assert waits(producer) == [0, elapsed_ms * NS_PER_MS, pytest.approx(ratio)]
+    producer.clock_ms += 3 * WINDOWS.window_ms
+    assert waits(producer) == [0, elapsed_ms * NS_PER_MS, 0]
+
+
+def test_what_threads_measure_at_the_same_time_is_all_counted() -> None:
+    """The clock moves with each look, and each window ends with it, which is when threads meet."""
+    numbers = itertools.count(step=NS_PER_MS)
+    calls = CallMetrics(lambda: next(numbers), Windows(2, 1))
+    thread_count, wait_count = 4, 10_000
+    start = threading.Barrier(thread_count)
+
+    def wait() -> None:
+        start.wait()
+        for _ in range(wait_count):
+            with calls.waiting(Wait.FLUSH):
+                pass
+
+    threads = [threading.Thread(target=wait) for _ in range(thread_count)]
+    previous_s = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    try:
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    finally:
+        sys.setswitchinterval(previous_s)
+    assert calls._waited_ns[Wait.FLUSH].count == thread_count * wait_count
