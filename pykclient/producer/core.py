@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections import deque
 from contextlib import contextmanager, nullcontext
+from functools import partial
 from threading import get_ident
 from typing import TYPE_CHECKING
 
@@ -262,7 +263,10 @@ class ProducerCore:
             on_delivery=on_delivery,
         )
 
-    def append(self, record: SerializedRecord) -> Delivery[RecordMetadata]:
+    def append(
+        self, record: SerializedRecord, *, record_count: int = 1
+    ) -> Delivery[RecordMetadata]:
+        """Append a record. If that fails, so many are not sent."""
         deadline_ms: int | None = None
         if self.partitioner is not None and record.partition is None:
             if not self.has_partition(record.topic, None):
@@ -273,24 +277,31 @@ class ProducerCore:
         while isinstance(appended, Blocked):
             if deadline_ms is None:
                 deadline_ms = self.block_deadline_ms()
-            with self._awaited(appended, record, deadline_ms) as memory:
+            # Not a closure: its cell would cost every record.
+            count_left = partial(int, record_count)
+            with self._awaited(appended, record, deadline_ms, count_left) as memory:
                 appended = self.accumulator.append(record, memory)
         return appended
 
-    def append_rows(self, rows: Rows) -> AppendedRows:
-        """Append as many as one batch takes."""
+    def append_rows(self, rows: Rows, count_left: Callable[[], int]) -> AppendedRows:
+        """Append as many as one batch takes. `count_left` is how many are not sent if it fails."""
         appended = self.accumulator.append(rows)
         while isinstance(appended, Blocked):
-            with self._awaited(appended, rows, self.block_deadline_ms()) as memory:
+            deadline_ms = self.block_deadline_ms()
+            with self._awaited(appended, rows, deadline_ms, count_left) as memory:
                 appended = self.accumulator.append(rows, memory)
         return appended
 
     def _awaited(
-        self, blocked: Blocked, item: SerializedRecord | Rows, deadline_ms: int
+        self,
+        blocked: Blocked,
+        item: SerializedRecord | Rows,
+        deadline_ms: int,
+        count_left: Callable[[], int],
     ) -> AbstractContextManager[MemoryWaiter | None]:
         """Wait for what is missing."""
         if blocked.need is Need.MEMORY:
-            return self._memory(item.topic, blocked.size_bytes, deadline_ms)
+            return self._memory(item.topic, blocked.size_bytes, deadline_ms, count_left)
         self.await_topic(item.topic, item.partition, deadline_ms)
         return nullcontext()
 
@@ -446,9 +457,15 @@ class ProducerCore:
     # Waiting for memory.
 
     @contextmanager
-    def _memory(self, topic: str, size_bytes: int, deadline_ms: int) -> Iterator[MemoryWaiter]:
+    def _memory(
+        self, topic: str, size_bytes: int, deadline_ms: int, count_left: Callable[[], int]
+    ) -> Iterator[MemoryWaiter]:
         """Wait for memory; what is not used in the context goes back."""
-        self._check_may_wait(f"{size_bytes} bytes of memory")
+        try:
+            self._check_may_wait(f"{size_bytes} bytes of memory")
+        except BufferExhaustedError:
+            self.calls.on_exhausted(count_left())
+            raise
         gate = Gate()
         waiter = MemoryWaiter(size_bytes, gate.open)
         me = get_ident()
@@ -457,6 +474,7 @@ class ProducerCore:
             self.pool.wait_for(waiter)
             self.accumulator.want_memory()
             if not self._await_memory(gate, waiter, deadline_ms):
+                self.calls.on_exhausted(count_left())
                 raise BufferExhaustedError(
                     f"a record for topic {topic!r} got no {size_bytes} bytes of memory "
                     f"within {self.config.max_block_ms} ms (max_block_ms): buffer_memory is "

@@ -148,15 +148,17 @@ class Wait(Enum):
 
 
 class CallMetrics:
-    """For how long calls have waited. A wait that ends in an error or by an interrupt counts too.
+    """For how long calls have waited, and how many records were not sent for want of memory.
 
-    Costs a call two looks at the clock, and the lock. The sender thread never needs that.
+    A wait that ends in an error or by an interrupt counts too. It costs two looks at the clock and
+    the lock, which the sender thread never takes.
     `clock_ns` is the monotonic clock in nanoseconds.
     """
 
     def __init__(self, clock_ns: Callable[[], int], windows: Windows = WINDOWS) -> None:
         self._clock_ns = clock_ns
         self._waited_ns = {wait: Recent(windows) for wait in Wait}
+        self._exhausted = Recent(windows)
         self._lock = threading.RLock()  # what interrupts a measurement may measure as well
 
     @contextmanager
@@ -170,6 +172,12 @@ class CallMetrics:
             with self._lock:
                 self._waited_ns[wait].add(ended_ns - started_ns, ended_ns // NS_PER_MS)
 
+    def on_exhausted(self, record_count: int) -> None:
+        """Count records that are not sent since there was no memory for them. Any thread."""
+        now_ms = self._clock_ns() // NS_PER_MS
+        with self._lock:
+            self._exhausted.add(record_count, now_ms)
+
     def snapshot(self, now_ms: int) -> dict[MetricName, float]:
         return named(
             PRODUCER,
@@ -177,7 +185,11 @@ class CallMetrics:
                 f"{wait.value}-time-ns-total": waited_ns.total
                 for wait, waited_ns in self._waited_ns.items()
             }
-            | {"bufferpool-wait-ratio": self._waited_ns[Wait.MEMORY].rate(now_ms) / NS_PER_S},
+            | {
+                "bufferpool-wait-ratio": self._waited_ns[Wait.MEMORY].rate(now_ms) / NS_PER_S,
+                "buffer-exhausted-total": self._exhausted.total,
+                "buffer-exhausted-rate": self._exhausted.rate(now_ms),
+            },
         )
 
 

@@ -5,12 +5,18 @@ from __future__ import annotations
 import itertools
 import sys
 import threading
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pytest
 
-from pykclient.errors import CorruptMessageError, KafkaTimeoutError, MessageTooLargeError
+from pykclient.errors import (
+    BatchDeliveryError,
+    BufferExhaustedError,
+    CorruptMessageError,
+    KafkaTimeoutError,
+    MessageTooLargeError,
+)
 from pykclient.metrics import PRODUCER, PRODUCER_TOPIC, WINDOWS, MetricName, Windows
 from pykclient.producer.metrics import CallMetrics, Memory, Wait
 from tests.metrics_table import documented
@@ -19,6 +25,8 @@ from tests.producer.sender_bench import TOPIC, SenderBench
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+
+    from pykclient.producer.record import ProducerRecord, RecordMetadata
 
 NODE = (("node-id", "node-1"),)
 
@@ -119,10 +127,15 @@ def test_records_that_fail_and_batches_that_are_split_are_counted() -> None:
 
 WAITS = ("metadata-wait-time-ns-total", "bufferpool-wait-time-ns-total", "bufferpool-wait-ratio")
 NS_PER_MS = 1_000_000
+PIECE = pa.table({"value": [b"v"] * 2_000, "partition": [1] * 2_000})  # one block of rows
 
 
 def waits(producer: ScriptedProducer) -> list[float | None]:
     return [metric(producer, name) for name in WAITS]
+
+
+def exhausted(producer: ScriptedProducer) -> list[float | None]:
+    return [metric(producer, f"buffer-exhausted-{kind}") for kind in ("total", "rate")]
 
 
 def knowing(**settings: object) -> ScriptedBulkProducer:
@@ -200,6 +213,81 @@ def test_waits_for_memory_are_counted_whatever_call_waits(
     assert waits(producer) == [0, elapsed_ms * NS_PER_MS, pytest.approx(ratio)]
     producer.clock_ms += 3 * WINDOWS.window_ms
     assert waits(producer) == [0, elapsed_ms * NS_PER_MS, 0]
+
+
+class Inert:
+    """An interceptor, with which the records of bulk calls go one by one."""
+
+    def on_send(self, record: ProducerRecord[Any, Any]) -> ProducerRecord[Any, Any]:
+        return record
+
+    def on_acknowledgement(self, metadata: RecordMetadata, error: Exception | None) -> None:
+        pass
+
+
+@pytest.mark.parametrize("settings", [{}, {"interceptors": [Inert()]}])
+@pytest.mark.parametrize(
+    ("call", "record_count"),
+    [
+        (lambda producer: producer.send("t", b"v", partition=1), 1),
+        (lambda producer: producer.send_batch("t", [b"v"] * 7, partition=1), 7),
+        (
+            lambda producer: producer.send_arrow(
+                "t", pa.table({"value": [b"v"] * 7, "partition": [1, 2, 1, 2, 1, 2, 1]})
+            ),
+            7,
+        ),
+        (lambda producer: producer.send_arrow("t", pa.concat_tables([PIECE] * 3)), 6_000),
+    ],
+)
+def test_records_for_which_there_was_no_memory_are_counted(
+    settings: dict[str, object], call: Callable[[ScriptedBulkProducer], object], record_count: int
+) -> None:
+    producer = knowing(buffer_memory=20_000, max_block_ms=500, **settings)
+    producer.send("t", bytes(15_000), partition=0)
+    assert exhausted(producer) == [0, 0]
+    producer.makes_turns = False
+    for times in (1, 2):
+        with pytest.raises(BufferExhaustedError):
+            call(producer)
+        lost_count = times * record_count
+        assert exhausted(producer) == [
+            lost_count,
+            pytest.approx(lost_count * 1_000 / WINDOWS.window_ms),
+        ]
+        assert waits(producer)[1] == times * 500 * NS_PER_MS
+
+
+@pytest.mark.parametrize("settings", [{}, {"interceptors": [Inert()]}])
+def test_of_a_bulk_call_that_stops_midway_what_is_left_is_counted(
+    settings: dict[str, object],
+) -> None:
+    producer = knowing(buffer_memory=40_000, **settings)
+    producer.makes_turns = False
+    delivery = producer.send_batch("t", [b"%d" % number for number in range(5_000)])
+    producer.turn(30, after_ms=10)
+    error = delivery.exception()
+    assert isinstance(error, BatchDeliveryError)
+    (failed,) = error.failed
+    assert 0 < len(failed) < 5_000
+    assert metric(producer, "buffer-exhausted-total") == len(failed)
+
+
+def test_a_record_that_a_callback_sends_without_memory_is_counted() -> None:
+    producer = ScriptedProducer(buffer_memory=20_000)  # whose thread is always the sender's
+    producer.await_metadata("t")
+    producer.send("t", bytes(15_000), partition=0)
+    with pytest.raises(BufferExhaustedError, match="in a delivery callback"):
+        producer.send("t", b"v", partition=1)
+    assert metric(producer, "buffer-exhausted-total") == 1
+    assert waits(producer) == [0, 0, 0]
+
+
+def test_a_record_that_a_callback_sends_without_metadata_had_no_want_of_memory() -> None:
+    producer = ScriptedProducer()
+    with pytest.raises(BufferExhaustedError, match="metadata"):
+        producer.send("t", b"v")
+    assert metric(producer, "buffer-exhausted-total") == 0
 
 
 def test_what_threads_measure_at_the_same_time_is_all_counted() -> None:
