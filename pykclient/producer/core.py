@@ -22,7 +22,6 @@ from pykclient.errors import (
     KafkaTimeoutError,
     UsageError,
 )
-from pykclient.metrics import Windows
 from pykclient.network.broker.client import NetworkClient
 from pykclient.network.broker.errors import both
 from pykclient.network.cluster.metadata import Metadata
@@ -77,6 +76,8 @@ class ProducerCore:
     `wall_clock_ns` nanoseconds since 1970.
     """
 
+    transactions: Transactions | None = None
+
     def __init__(
         self,
         config: ProducerConfig,
@@ -92,9 +93,7 @@ class ProducerCore:
         self.waiting = waiting
         self.topics: dict[object, TopicAppenders[RecordMetadata]] = {}
         self._clock_ms = clock_ms
-        self.calls = CallMetrics(
-            clock_ns, Windows(config.metrics_num_samples, config.metrics_sample_window_ms)
-        )
+        self.calls = CallMetrics(config, clock_ns)
         self._long_waits = LongWaits(ClientLog("pykclient.producer", config.client_id))
         self._waiting_for_memory: set[int] = set()
         self.wall_clock_ms: Callable[[], int] = lambda: wall_clock_ns() // 1_000_000
@@ -133,7 +132,6 @@ class ProducerCore:
         )
         self.metadata.add_listener(self.accumulator.on_cluster)
         self.metadata.add_listener(lambda _: self.lifecycle.on_news())
-        self.transactions: Transactions | None = None
         idempotence, managers_before, managers_after = self._sequences(backoff)
         user_calls: deque[UserCall] = deque()
         sender = self.lifecycle.sender = Sender(

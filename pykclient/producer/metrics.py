@@ -16,13 +16,14 @@ from contextlib import contextmanager
 from enum import Enum
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from pykclient.metrics import PRODUCER, PRODUCER_TOPIC, WINDOWS, Recent, Together, named
+from pykclient.metrics import PRODUCER, PRODUCER_TOPIC, WINDOWS, Recent, Together, Windows, named
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
-    from pykclient.metrics import MetricName, Windows
+    from pykclient.metrics import MetricName
     from pykclient.producer.accumulator.batch import ProducerBatch
+    from pykclient.producer.config import ProducerConfig
 
 NS_PER_MS: Final = 1_000_000
 NS_PER_S: Final = 1_000_000_000
@@ -132,19 +133,19 @@ class ProducerMetrics:
 
 
 class Wait(Enum):
-    """What calls of the application wait for, in the words of Java's metrics."""
+    """What calls of the application wait for, by the metric that has it."""
 
     __hash__ = object.__hash__  # without a call
 
-    FLUSH = "flush"
-    INIT = "txn-init"
-    BEGIN = "txn-begin"
-    SEND_OFFSETS = "txn-send-offsets"
-    PREPARE = "txn-prepare"
-    COMMIT = "txn-commit"
-    ABORT = "txn-abort"
-    METADATA = "metadata-wait"
-    MEMORY = "bufferpool-wait"
+    FLUSH = "flush-time-ns-total"
+    INIT = "txn-init-time-ns-total"
+    BEGIN = "txn-begin-time-ns-total"
+    SEND_OFFSETS = "txn-send-offsets-time-ns-total"
+    PREPARE = "txn-prepare-time-ns-total"
+    COMMIT = "txn-commit-time-ns-total"
+    ABORT = "txn-abort-time-ns-total"
+    METADATA = "metadata-wait-time-ns-total"
+    MEMORY = "bufferpool-wait-time-ns-total"
 
 
 class CallMetrics:
@@ -155,7 +156,8 @@ class CallMetrics:
     `clock_ns` is the monotonic clock in nanoseconds.
     """
 
-    def __init__(self, clock_ns: Callable[[], int], windows: Windows = WINDOWS) -> None:
+    def __init__(self, config: ProducerConfig, clock_ns: Callable[[], int]) -> None:
+        windows = Windows(config.metrics_num_samples, config.metrics_sample_window_ms)
         self._clock_ns = clock_ns
         self._waited_ns = {wait: Recent(windows) for wait in Wait}
         self._exhausted = Recent(windows)
@@ -181,10 +183,7 @@ class CallMetrics:
     def snapshot(self, now_ms: int) -> dict[MetricName, float]:
         return named(
             PRODUCER,
-            {
-                f"{wait.value}-time-ns-total": waited_ns.total
-                for wait, waited_ns in self._waited_ns.items()
-            }
+            {wait.value: waited_ns.total for wait, waited_ns in self._waited_ns.items()}
             | {
                 "bufferpool-wait-ratio": self._waited_ns[Wait.MEMORY].rate(now_ms) / NS_PER_S,
                 "buffer-exhausted-total": self._exhausted.total,

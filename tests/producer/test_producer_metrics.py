@@ -17,7 +17,8 @@ from pykclient.errors import (
     KafkaTimeoutError,
     MessageTooLargeError,
 )
-from pykclient.metrics import PRODUCER, PRODUCER_TOPIC, WINDOWS, MetricName, Windows
+from pykclient.metrics import PRODUCER, PRODUCER_TOPIC, WINDOWS, MetricName
+from pykclient.producer.config import ProducerConfig
 from pykclient.producer.metrics import CallMetrics, Memory, Wait
 from tests.metrics_table import documented
 from tests.producer.scripted_producer import ScriptedBulkProducer, ScriptedProducer
@@ -293,7 +294,12 @@ def test_a_record_that_a_callback_sends_without_metadata_had_no_want_of_memory()
 def test_what_threads_measure_at_the_same_time_is_all_counted() -> None:
     """The clock moves with each look, and each window ends with it, which is when threads meet."""
     numbers = itertools.count(step=NS_PER_MS)
-    calls = CallMetrics(lambda: next(numbers), Windows(2, 1))
+    calls = CallMetrics(
+        ProducerConfig.from_settings(
+            {"bootstrap_servers": "localhost:9092", "metrics_sample_window_ms": 1}
+        ),
+        lambda: next(numbers),
+    )
     thread_count, wait_count = 4, 10_000
     start = threading.Barrier(thread_count)
 
