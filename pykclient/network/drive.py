@@ -37,6 +37,11 @@ def now_ms() -> int:
     return time.monotonic_ns() // 1_000_000
 
 
+def now_ns() -> int:
+    """Return the same clock in nanoseconds."""
+    return time.monotonic_ns()
+
+
 def wall_ms() -> int:
     """Return the wall clock in milliseconds since 1970."""
     return time.time_ns() // 1_000_000

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections import deque
 from contextlib import contextmanager, nullcontext
+from functools import partial
 from threading import get_ident
 from typing import TYPE_CHECKING
 
@@ -35,7 +36,7 @@ from pykclient.producer.accumulator.append import Blocked, Need
 from pykclient.producer.accumulator.buffer_pool import BufferPool, MemoryWaiter
 from pykclient.producer.failure_reports import FailureReports
 from pykclient.producer.interceptors import ProducerInterceptors
-from pykclient.producer.metrics import Memory
+from pykclient.producer.metrics import CallMetrics, Memory, Wait
 from pykclient.producer.partitioner import (
     checked_partition,
     chooses_each_record,
@@ -71,8 +72,11 @@ WAIT_S_MAX = 3600.0
 class ProducerCore:
     """See the module. `topics` is where `send` finds open batches.
 
-    `clock_ms` is the monotonic clock in milliseconds, `wall_clock_ns` nanoseconds since 1970.
+    `clock_ms` is the monotonic clock in milliseconds, `clock_ns` the same one in nanoseconds,
+    `wall_clock_ns` nanoseconds since 1970.
     """
+
+    transactions: Transactions | None = None
 
     def __init__(
         self,
@@ -81,6 +85,7 @@ class ProducerCore:
         port: Port,
         waiting: Waiting,
         clock_ms: Callable[[], int],
+        clock_ns: Callable[[], int],
         wall_clock_ns: Callable[[], int],
     ) -> None:
         self.config = config
@@ -88,6 +93,7 @@ class ProducerCore:
         self.waiting = waiting
         self.topics: dict[object, TopicAppenders[RecordMetadata]] = {}
         self._clock_ms = clock_ms
+        self.calls = CallMetrics(config, clock_ns)
         self._long_waits = LongWaits(ClientLog("pykclient.producer", config.client_id))
         self._waiting_for_memory: set[int] = set()
         self.wall_clock_ms: Callable[[], int] = lambda: wall_clock_ns() // 1_000_000
@@ -126,7 +132,6 @@ class ProducerCore:
         )
         self.metadata.add_listener(self.accumulator.on_cluster)
         self.metadata.add_listener(lambda _: self.lifecycle.on_news())
-        self.transactions: Transactions | None = None
         idempotence, managers_before, managers_after = self._sequences(backoff)
         user_calls: deque[UserCall] = deque()
         sender = self.lifecycle.sender = Sender(
@@ -188,9 +193,14 @@ class ProducerCore:
         return "closed" if isinstance(error, ClosedError) else f"ended by {error!r}"
 
     def metrics(self) -> dict[MetricName, float]:
-        now_ms = self._clock_ms()
         memory = Memory(self.pool.size_bytes, self.pool.free_bytes, len(self._waiting_for_memory))
-        return self.lifecycle.sender.metrics.snapshot(now_ms, memory) | self.client.metrics(now_ms)
+        metadata_ms = self.metadata.updated_ms  # before the clock is read: an age is not negative
+        now_ms = self._clock_ms()
+        return (
+            self.lifecycle.sender.metrics.snapshot(now_ms, memory, metadata_ms=metadata_ms)
+            | self.calls.snapshot(now_ms)
+            | self.client.metrics(now_ms)
+        )
 
     # Sending a record.
 
@@ -251,7 +261,10 @@ class ProducerCore:
             on_delivery=on_delivery,
         )
 
-    def append(self, record: SerializedRecord) -> Delivery[RecordMetadata]:
+    def append(
+        self, record: SerializedRecord, *, record_count: int = 1
+    ) -> Delivery[RecordMetadata]:
+        """Append a record. If that fails, so many are not sent."""
         deadline_ms: int | None = None
         if self.partitioner is not None and record.partition is None:
             if not self.has_partition(record.topic, None):
@@ -262,24 +275,31 @@ class ProducerCore:
         while isinstance(appended, Blocked):
             if deadline_ms is None:
                 deadline_ms = self.block_deadline_ms()
-            with self._awaited(appended, record, deadline_ms) as memory:
+            # Not a closure: its cell would cost every record.
+            count_left = partial(int, record_count)
+            with self._awaited(appended, record, deadline_ms, count_left) as memory:
                 appended = self.accumulator.append(record, memory)
         return appended
 
-    def append_rows(self, rows: Rows) -> AppendedRows:
-        """Append as many as one batch takes."""
+    def append_rows(self, rows: Rows, count_left: Callable[[], int]) -> AppendedRows:
+        """Append as many as one batch takes. `count_left` is how many are not sent if it fails."""
         appended = self.accumulator.append(rows)
         while isinstance(appended, Blocked):
-            with self._awaited(appended, rows, self.block_deadline_ms()) as memory:
+            deadline_ms = self.block_deadline_ms()
+            with self._awaited(appended, rows, deadline_ms, count_left) as memory:
                 appended = self.accumulator.append(rows, memory)
         return appended
 
     def _awaited(
-        self, blocked: Blocked, item: SerializedRecord | Rows, deadline_ms: int
+        self,
+        blocked: Blocked,
+        item: SerializedRecord | Rows,
+        deadline_ms: int,
+        count_left: Callable[[], int],
     ) -> AbstractContextManager[MemoryWaiter | None]:
         """Wait for what is missing."""
         if blocked.need is Need.MEMORY:
-            return self._memory(item.topic, blocked.size_bytes, deadline_ms)
+            return self._memory(item.topic, blocked.size_bytes, deadline_ms, count_left)
         self.await_topic(item.topic, item.partition, deadline_ms)
         return nullcontext()
 
@@ -368,7 +388,8 @@ class ProducerCore:
                     requested_version = self.metadata.cluster.version
                     self.want_topic(topic)  # that response did not have it; the next one may
                 wait_s = max(0, wait.until_ms(deadline_ms) - started_ms) / 1000
-                self.waiting.await_gate(gate, wait_s, "send(), which waits for metadata,")
+                with self.calls.waiting(Wait.METADATA):
+                    self.waiting.await_gate(gate, wait_s, "send(), which waits for metadata,")
             finally:
                 waiters.pop(gate, None)
             wait.look(self._clock_ms())
@@ -434,9 +455,15 @@ class ProducerCore:
     # Waiting for memory.
 
     @contextmanager
-    def _memory(self, topic: str, size_bytes: int, deadline_ms: int) -> Iterator[MemoryWaiter]:
+    def _memory(
+        self, topic: str, size_bytes: int, deadline_ms: int, count_left: Callable[[], int]
+    ) -> Iterator[MemoryWaiter]:
         """Wait for memory; what is not used in the context goes back."""
-        self._check_may_wait(f"{size_bytes} bytes of memory")
+        try:
+            self._check_may_wait(f"{size_bytes} bytes of memory")
+        except BufferExhaustedError:
+            self.calls.on_exhausted(count_left())
+            raise
         gate = Gate()
         waiter = MemoryWaiter(size_bytes, gate.open)
         me = get_ident()
@@ -445,6 +472,7 @@ class ProducerCore:
             self.pool.wait_for(waiter)
             self.accumulator.want_memory()
             if not self._await_memory(gate, waiter, deadline_ms):
+                self.calls.on_exhausted(count_left())
                 raise BufferExhaustedError(
                     f"a record for topic {topic!r} got no {size_bytes} bytes of memory "
                     f"within {self.config.max_block_ms} ms (max_block_ms): buffer_memory is "
@@ -468,7 +496,9 @@ class ProducerCore:
         while True:
             started_ms = self._clock_ms()
             wait_s = max(0, wait.until_ms(deadline_ms) - started_ms) / 1000
-            if self.waiting.await_gate(gate, wait_s, "send(), which waits for memory,"):
+            with self.calls.waiting(Wait.MEMORY):
+                is_opened = self.waiting.await_gate(gate, wait_s, "send(), which waits for memory,")
+            if is_opened:
                 return True
             if waiter.is_granted or started_ms >= deadline_ms:
                 return waiter.is_granted
@@ -527,8 +557,10 @@ class ProducerCore:
         operation: Operation[None] = Operation()
         operation.on_done(lambda _: gate.open())
         try:
-            self.accumulator.flush(operation)
-            if not self.waiting.await_gate(gate, wait_ms / 1000, "flush()"):
+            with self.calls.waiting(Wait.FLUSH):
+                self.accumulator.flush(operation)
+                is_opened = self.waiting.await_gate(gate, wait_ms / 1000, "flush()")
+            if not is_opened:
                 raise KafkaTimeoutError(
                     both(
                         f"flush: not everything was delivered within {wait_ms} ms; the rest is "

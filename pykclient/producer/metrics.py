@@ -1,22 +1,32 @@
-"""ProducerMetrics: what a producer has measured of its batches, and by topic of its records.
+"""What a producer measures: `ProducerMetrics` its batches and records, `CallMetrics` its calls.
 
-Nothing is measured by record: a batch has the number of its records.
+Nothing is measured by record: a batch has the number of its records, and a call is measured where
+it waits.
 
-Owner: the sender thread, for measuring. Any thread may take a snapshot: what it reads are numbers.
-Source: Java classes ``SenderMetricsRegistry``, ``Sender.SenderMetrics``, ``BufferPool``.
+Owner: of `ProducerMetrics` the sender thread, of `CallMetrics` a lock of its own, for measuring.
+Any thread may take a snapshot: what it reads are numbers.
+Source: Java classes ``SenderMetricsRegistry``, ``Sender.SenderMetrics``, ``KafkaProducerMetrics``,
+``BufferPool``.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+import threading
+from contextlib import contextmanager
+from enum import Enum
+from typing import TYPE_CHECKING, Final, NamedTuple
 
-from pykclient.metrics import PRODUCER, PRODUCER_TOPIC, WINDOWS, Recent, Together, named
+from pykclient.metrics import PRODUCER, PRODUCER_TOPIC, WINDOWS, Recent, Together, Windows, named
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
-    from pykclient.metrics import MetricName, Windows
+    from pykclient.metrics import MetricName
     from pykclient.producer.accumulator.batch import ProducerBatch
+    from pykclient.producer.config import ProducerConfig
+
+NS_PER_MS: Final = 1_000_000
+NS_PER_S: Final = 1_000_000_000
 
 
 class Memory(NamedTuple):
@@ -89,8 +99,13 @@ class ProducerMetrics:
 
     # Reporting.
 
-    def snapshot(self, now_ms: int, memory: Memory) -> dict[MetricName, float]:
-        """Return what is known now; a metric of which nothing is known is left out."""
+    def snapshot(
+        self, now_ms: int, memory: Memory, *, metadata_ms: int | None
+    ) -> dict[MetricName, float]:
+        """Return what is known now; a metric of which nothing is known is left out.
+
+        `metadata_ms` is when metadata last came, if they have.
+        """
         by_topic = tuple(self._by_topic.items())
         batch_bytes = Together([records.bytes for _, records in by_topic])
         metrics = named(
@@ -109,11 +124,72 @@ class ProducerMetrics:
                 "buffer-total-bytes": memory.size_bytes,
                 "buffer-available-bytes": memory.free_bytes,
                 "waiting-threads": memory.waiting_thread_count,
+                "metadata-age": None if metadata_ms is None else (now_ms - metadata_ms) / 1_000,
             },
         )
         for topic, records in by_topic:
             metrics.update(named(PRODUCER_TOPIC, _reported([records], now_ms), (("topic", topic),)))
         return metrics
+
+
+class Wait(Enum):
+    """What calls of the application wait for, by the metric that has it."""
+
+    __hash__ = object.__hash__  # without a call
+
+    FLUSH = "flush-time-ns-total"
+    INIT = "txn-init-time-ns-total"
+    BEGIN = "txn-begin-time-ns-total"
+    SEND_OFFSETS = "txn-send-offsets-time-ns-total"
+    PREPARE = "txn-prepare-time-ns-total"
+    COMMIT = "txn-commit-time-ns-total"
+    ABORT = "txn-abort-time-ns-total"
+    METADATA = "metadata-wait-time-ns-total"
+    MEMORY = "bufferpool-wait-time-ns-total"
+
+
+class CallMetrics:
+    """For how long calls have waited, and how many records were not sent for want of memory.
+
+    A wait that ends in an error or by an interrupt counts too. It costs two looks at the clock and
+    the lock, which the sender thread never takes.
+    `clock_ns` is the monotonic clock in nanoseconds.
+    """
+
+    def __init__(self, config: ProducerConfig, clock_ns: Callable[[], int]) -> None:
+        windows = Windows(config.metrics_num_samples, config.metrics_sample_window_ms)
+        self._clock_ns = clock_ns
+        self._waited_ns = {wait: Recent(windows) for wait in Wait}
+        self._exhausted = Recent(windows)
+        self._lock = threading.RLock()  # what interrupts a measurement may measure as well
+
+    @contextmanager
+    def waiting(self, wait: Wait) -> Iterator[None]:
+        """Measure what is done in the context. Any thread."""
+        started_ns = self._clock_ns()
+        try:
+            yield
+        finally:
+            ended_ns = self._clock_ns()
+            with self._lock:
+                self._waited_ns[wait].add(ended_ns - started_ns, ended_ns // NS_PER_MS)
+
+    def on_exhausted(self, record_count: int) -> None:
+        """Count records that are not sent since there was no memory for them. Any thread."""
+        now_ms = self._clock_ns() // NS_PER_MS
+        with self._lock:
+            self._exhausted.add(record_count, now_ms)
+
+    def snapshot(self, now_ms: int) -> dict[MetricName, float]:
+        return named(
+            PRODUCER,
+            {wait.value: waited_ns.total for wait, waited_ns in self._waited_ns.items()}
+            | {
+                "bufferpool-wait-ratio": self._waited_ns[Wait.MEMORY].rate(now_ms) / NS_PER_S,
+                "buffer-exhausted-total": self._exhausted.total,
+                "buffer-exhausted-rate": self._exhausted.rate(now_ms),
+            },
+        )
 
 
 def _reported(records: Sequence[_Records], now_ms: int) -> dict[str, float | None]:

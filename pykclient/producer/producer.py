@@ -16,7 +16,7 @@ from pykclient.arguments import FOREVER_MS, check_topic
 from pykclient.arguments import timeout_ms as milliseconds
 from pykclient.config.setting import hidden
 from pykclient.errors import ForkedClientError
-from pykclient.network.drive import now_ms
+from pykclient.network.drive import now_ms, now_ns
 from pykclient.network.io.canonical import with_canonical_names
 from pykclient.network.io.secured import secured
 from pykclient.network.io.selector import SelectorPort
@@ -100,6 +100,7 @@ class Producer(SendCore[RecordMetadata], LiveClient, Generic[K_contra, V_contra]
                 port=port,
                 waiting=self._thread,
                 clock_ms=now_ms,
+                clock_ns=now_ns,
                 wall_clock_ns=time.time_ns,
             )
             super().__init__(core.send_slowly, time.time_ns, core.topics)

@@ -21,6 +21,7 @@ from pykclient.errors import (
 from pykclient.network.gate import Gate
 from pykclient.network.log import ClientLog
 from pykclient.network.manager import Operation
+from pykclient.producer.metrics import Wait
 from pykclient.producer.sender.transaction_state import (
     ABORT,
     BEGIN,
@@ -42,6 +43,15 @@ if TYPE_CHECKING:
     from pykclient.types import OffsetAndMetadata, PreparedTransaction, TopicPartition
 
 log: Final = ClientLog("pykclient.producer", "")
+
+WAITS: Final = {
+    INIT: Wait.INIT,
+    BEGIN: Wait.BEGIN,
+    SEND_OFFSETS: Wait.SEND_OFFSETS,
+    PREPARE: Wait.PREPARE,
+    COMMIT: Wait.COMMIT,
+    ABORT: Wait.ABORT,
+}
 
 
 class TransactionCalls:
@@ -128,7 +138,8 @@ class TransactionCalls:
             core.engine.post(partial(entry, operation))
             while True:
                 wait_ms = max(0, deadline_ms - core.now_ms())
-                is_opened = core.waiting.await_gate(gate, wait_ms / 1000, f"{call}()")
+                with core.calls.waiting(WAITS[call]):
+                    is_opened = core.waiting.await_gate(gate, wait_ms / 1000, f"{call}()")
                 if operation.is_done:
                     break
                 if lifecycle.is_over:

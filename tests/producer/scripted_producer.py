@@ -63,12 +63,14 @@ class ScriptedProducer(SendCore[RecordMetadata], LiveClient):
         self.topic_errors: dict[str, int] = {}
         self.produced: list[ProduceRequest] = []
         self.produce_error = 0
+        self.metadata_error = 0
         settings.setdefault("bootstrap_servers", "localhost:9092")
         self.core = ProducerCore(
             ProducerConfig.from_settings(settings),
             port=self.port,
             waiting=self.waiting,
             clock_ms=lambda: self.clock_ms,
+            clock_ns=lambda: self.clock_ms * 1_000_000,
             wall_clock_ns=lambda: WALL_CLOCK_NS,
         )
         super().__init__(self.core.send_slowly, lambda: WALL_CLOCK_NS, self.core.topics)
@@ -125,6 +127,7 @@ class ScriptedProducer(SendCore[RecordMetadata], LiveClient):
             return MetadataResponse(
                 brokers=[MetadataResponseBroker(node_id=1, host="localhost", port=9092)],
                 topics=[self._topic(name) for name in names],
+                error_code=self.metadata_error,
             )
         if isinstance(message, InitProducerIdRequest):
             return InitProducerIdResponse(producer_id=7)

@@ -48,6 +48,7 @@ class SimulatedProducer(SendCore[RecordMetadata]):
             port=self.port,
             waiting=NeverWaiting(),
             clock_ms=lambda: clock.now_ms,
+            clock_ns=lambda: clock.now_ms * 1_000_000,
             wall_clock_ns=lambda: network.cluster.wall_ms * 1_000_000,
         )
         super().__init__(core.send_slowly, lambda: network.cluster.wall_ms * 1_000_000, core.topics)

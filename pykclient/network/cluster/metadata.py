@@ -1,6 +1,6 @@
 """Metadata: when an update is requested, and how a response changes the snapshot.
 
-Owner: the driver of the engine. Other threads read `cluster` and `fatal_since`.
+Owner: the driver of the engine. Other threads read `cluster`, `updated_ms` and `fatal_since`.
 Source: Java classes ``Metadata``, ``ProducerMetadata``; KIP-320 (leader epochs), KIP-526 (idle
 topics), KIP-899 and KIP-1102 (back to the bootstrap addresses).
 """
@@ -87,6 +87,8 @@ class Metadata:
         """How often `fatal_error` was set."""
         self.last_error: KafkaError | None = None
         """Why the last update failed; None after one that did not."""
+        self.updated_ms: int | None = None
+        """When the last good response came; None before the first one."""
         self._log = ClientLog("pykclient.network", config.client_id)
         self._refresh_backoff = Backoff(
             config.retry_backoff_ms,
@@ -290,6 +292,7 @@ class Metadata:
             self._retry_later(now_ms)
             return
         self.last_error = self._failing_since_ms = self.fatal_error = None
+        self.updated_ms = now_ms
         self._expires_ms = now_ms + self._config.metadata_max_age_ms
         if is_complete:
             self._attempt_count = 0

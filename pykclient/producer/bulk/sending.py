@@ -104,7 +104,7 @@ class BulkSender:
         result = BulkResult(len(prepared), self._core.reports, self._core.waiting)
         for index, serialized in enumerate(prepared):
             try:
-                delivery = self._core.append(serialized)
+                delivery = self._core.append(serialized, record_count=len(prepared) - index)
             except KafkaError as error:
                 self._interceptors.on_not_sent(seen[index:], error)
                 if not index:
@@ -140,7 +140,7 @@ class BulkSending:
                 self._blocks.popleft()
                 while self._lanes:
                     rows = self._lanes[0]
-                    self._result.add(self._core.append_rows(rows))
+                    self._result.add(self._core.append_rows(rows, self._count_left))
                     self._lanes.popleft()
                     if len(rows.run):
                         self._lanes.append(rows)
@@ -153,6 +153,11 @@ class BulkSending:
                 first_row = block.rows.first_row
                 self._result.refuse(range(first_row, first_row + len(block.rows)), error)
         self._result.seal()
+
+    def _count_left(self) -> int:
+        """Return how many rows are not appended yet."""
+        lane_counts = (len(rows.run) for rows in self._lanes)
+        return sum(lane_counts) + sum(len(block.rows) for block in self._blocks)
 
     def _divided(self, block: TableBlock) -> list[Rows]:
         rows, topics, partitions = block
