@@ -10,14 +10,23 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from pykclient import Admin, NewTopic, OffsetAndMetadata, TopicPartition
+from pykclient import (
+    Admin,
+    GroupMetadata,
+    NewTopic,
+    OffsetAndMetadata,
+    Producer,
+    TopicPartition,
+)
 from pykclient.errors import (
     AdminCallError,
     GroupIdNotFoundError,
     GroupSubscribedToTopicError,
     NonEmptyGroupError,
+    NotCoordinatorError,
     UnknownMemberIdError,
     UnknownTopicOrPartitionError,
+    UnstableOffsetCommitError,
 )
 from pykclient.testing import FakeKafka
 from pykclient.testing.cluster.jars import KAFKA_VERSIONS
@@ -189,3 +198,43 @@ def test_offsets_are_moved_read_and_forgotten(each_kafka_cluster: KafkaCluster) 
         assert group not in admin.list_groups()
         with pytest.raises(GroupIdNotFoundError, match=group):
             admin.delete_groups([group])
+
+
+def check_one_broker_is_asked(servers: str) -> None:
+    """What a coordinator knows of a transaction that is about to commit offsets it says at once."""
+    suffix = uuid.uuid4().hex[:8]
+    group, first = f"group-{suffix}", TopicPartition(f"topic-{suffix}", 0)
+    with (
+        Admin(bootstrap_servers=servers) as admin,
+        Producer(bootstrap_servers=servers, transactional_id=group) as producer,
+    ):
+        admin.create_topics([NewTopic(first.topic, 1, 1)])
+        admin.alter_group_offsets(group, {first: 5})
+        coordinator_id = admin.find_coordinators([group])[group].id
+        producer.init_transactions()
+        with producer.transaction():
+            producer.send_offsets_to_transaction({first: 6}, GroupMetadata(group))
+            asked = admin.list_group_offsets(group, [first], coordinator_id=coordinator_id)
+            assert asked == {first: OffsetAndMetadata(5)}
+            with pytest.raises(UnstableOffsetCommitError, match=group):
+                admin.list_group_offsets(
+                    group, [first], require_stable=True, coordinator_id=coordinator_id
+                )
+        assert admin.list_group_offsets(group, [first], require_stable=True) == {
+            first: OffsetAndMetadata(6)
+        }
+
+
+@pytest.mark.promise("a broker is asked for a group's offsets, and no other")
+def test_one_broker_is_asked(each_kafka_cluster: KafkaCluster) -> None:
+    check_one_broker_is_asked(each_kafka_cluster.bootstrap_servers)
+
+
+@pytest.mark.promise("a broker is asked for a group's offsets, and no other")
+def test_one_fake_broker_is_asked_and_another_refuses(fake_kafka: FakeKafka) -> None:
+    servers = fake_kafka.bootstrap_servers
+    check_one_broker_is_asked(servers)
+    with Admin(bootstrap_servers=servers) as admin:
+        other_id = (admin.find_coordinators(["g"])["g"].id + 1) % 3
+        with pytest.raises(NotCoordinatorError, match="'g'"):
+            admin.list_group_offsets("g", coordinator_id=other_id)
