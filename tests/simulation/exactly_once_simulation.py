@@ -244,6 +244,7 @@ class Feeder(Life):
                 producer.send(SOURCE, b"%d" % self._sent_count, partition=partition)
                 self._sent_count += 1
             if random.random() < 0.2:
+                producer.flush()  # or the abort would drop most of it
                 producer.abort_transaction()
             else:
                 producer.commit_transaction()

@@ -174,18 +174,19 @@ class CopyWorld(SimulatedWorld):
         transactions._on_time_out = noted  # type: ignore[method-assign]
 
     def _note_doubled(self) -> None:
-        """Count the records that brokers receive a second time."""
+        """Count the records that come again to brokers that may have handled them."""
         take = self.cluster.faults.take
-        received: set[bytes] = set()
+        handled: set[bytes] = set()
 
         def noted(broker_id: int, api_key: int, request: Request) -> Fault | None:
-            if isinstance(request, ProduceRequest):
+            fault = take(broker_id, api_key, request)
+            if isinstance(request, ProduceRequest) and (fault is None or fault.acts):
                 for topic in request.topic_data:
                     for partition in topic.partition_data:
                         records = bytes(partition.records or b"")
-                        self.met["doubled"] += records in received
-                        received.add(records)
-            return take(broker_id, api_key, request)
+                        self.met["doubled"] += records in handled
+                        handled.add(records)
+            return fault
 
         self.cluster.faults.take = noted  # type: ignore[method-assign]
 
