@@ -100,6 +100,11 @@ def test_the_first_seeds_meet_every_fault_and_rebalances_take_partitions_away(
     assert met["assigned"] > 3 * SEED_COUNT
 
 
+@pytest.mark.parametrize("seed", [161, 235])
+def test_a_wakeup_during_the_rewind_of_a_block_that_failed_is_not_lost(seed: int) -> None:
+    met_in(ExactlyOnceSimulation, seed)
+
+
 # What is wrong on purpose.
 
 
