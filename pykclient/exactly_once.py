@@ -242,6 +242,10 @@ class _Loop(Generic[K_co, V_co]):
         for partition in records.partitions:  # that came with a rebalance just now
             consumer.seek(partition, records[partition][0].offset)
 
+    def wake_again(self) -> None:
+        """Have the next wait raise what has given way to an exception of the block."""
+        self._consumer.wakeup()
+
     def rewind(self, records: ConsumerRecords[K_co, V_co]) -> None:
         """Go back to what is committed, in the partitions of a batch that are still this member's.
 
@@ -380,6 +384,8 @@ class ExactlyOnceBatch(Generic[K_co, V_co]):
                 is_ended = isinstance(error, WakeupError) and self._loop.goes_on_after(failure)
                 if is_ended or isinstance(error, ProducerFencedError):
                     raise
+                if isinstance(error, WakeupError):
+                    self._loop.wake_again()
                 self._loop.log.warning(
                     "the transaction of a batch is not aborted yet, after %r: %s", failure, error
                 )

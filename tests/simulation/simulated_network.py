@@ -240,7 +240,7 @@ class WaitingPort(SimulatedPort):
         self.wakes_ms = 0
         self._pause = pause
         self._ends_with_news = True
-        self._turn_count = 0
+        self._turn_count = self._turned_ms = 0
 
     @property
     def due_ms(self) -> int:
@@ -251,6 +251,8 @@ class WaitingPort(SimulatedPort):
         """Tell what has arrived, or what arrives first within a time."""
         if timeout_ms > 0 and not self.has_news:
             self.sleep_until(self._network.clock.now_ms + timeout_ms, ends_with_news=True)
+        if self._turned_ms != self._network.clock.now_ms:
+            self._turned_ms, self._turn_count = self._network.clock.now_ms, 0
         self._turn_count += 1
         assert self._turn_count < TURN_COUNT_MAX, "a client is busy without an end"
         super().wait(0)

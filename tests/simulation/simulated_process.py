@@ -1,8 +1,9 @@
-"""A process of an application: threads that use real `Producer`s and `Admin`s, and its connections.
+"""A process of an application: threads that use real clients, and its connections.
 
-The clients are whole, with the calls that wait. Three things under them are the simulation's:
-sockets, clocks, and the producers' thread. Whoever waits for a producer drives it instead, as
-`drive_until` does in that thread, so no two threads of a run go on at once.
+`Producer`s, `Consumer`s and `Admin`s are whole, with the calls that wait. Three things under them
+are the simulation's: sockets, clocks and threads. Whoever waits for a producer drives it instead of
+its thread, as `drive_until` does in that thread. The heartbeat thread of a consumer is a thread of
+the process, which runs when it is due. No two threads of a run go on at once.
 
 A process may die between any two steps, with bytes under way that still arrive. A thread may be
 *stopped* for a while, as by a signal, or by a long collection of garbage.
@@ -12,12 +13,17 @@ Owner: the simulation.
 
 from __future__ import annotations
 
+from base64 import urlsafe_b64encode
 from contextlib import ExitStack, contextmanager
 from contextvars import ContextVar
+from threading import TIMEOUT_MAX
 from typing import TYPE_CHECKING, Final
 from unittest.mock import patch
 
 from pykclient.admin import admin
+from pykclient.consumer import core as consumer_core
+from pykclient.consumer import heartbeat_thread
+from pykclient.consumer.group.kip848 import membership
 from pykclient.errors import ClosedError
 from pykclient.network.drive import drive_until, now_ms
 from pykclient.network.gate import Gate
@@ -48,6 +54,8 @@ class SimulatedProcess:
         self.is_dead = False
         self.running: ProcessThread | None = None
         self.lifecycles: list[Lifecycle] = []
+        self.background: list[ProcessThread] = []
+        """The threads that its clients have started, for whoever steps the simulation."""
         self._ports: list[ProcessPort] = []
 
     def port(self) -> ProcessPort:
@@ -58,6 +66,8 @@ class SimulatedProcess:
     def kill(self) -> None:
         """Be gone: the system closes its connections, once what was written has left."""
         self.is_dead = True
+        for thread in self.background:
+            thread.kill()
         for lifecycle in self.lifecycles:
             lifecycle.refuse(ClosedError("the process is gone"))
         for port in self._ports:
@@ -114,6 +124,13 @@ class ProcessThread(SimulatedThread):
         super().resume()
 
 
+def present_thread() -> ProcessThread:
+    """Return the thread of a process that runs."""
+    thread = _PROCESS.get().running
+    assert thread is not None
+    return thread
+
+
 class ProcessPort(WaitingPort):
     """The port of a client, for whichever thread of its process waits. The dead send nothing."""
 
@@ -141,6 +158,10 @@ class ProcessPort(WaitingPort):
         if not self._process.is_dead:
             super().close(stream)
 
+    def wakeup(self) -> None:
+        """Have a thread that waits go on now."""
+        self.wakes_ms = min(self.wakes_ms, self._network.clock.now_ms)
+
     def warn_if_dropped(self, owner: object, message: str) -> None:
         """Give a client that is made the seed's randomness; it may be dropped."""
         del message
@@ -153,9 +174,7 @@ class ProcessPort(WaitingPort):
 
 def sleep_in_process(duration_s: float) -> None:
     """Stand in for `time.sleep` in a thread of a process."""
-    thread = _PROCESS.get().running
-    assert thread is not None
-    thread.sleep(round(duration_s * 1_000))
+    present_thread().sleep(round(duration_s * 1_000))
 
 
 class _Sockets:
@@ -237,6 +256,66 @@ class DrivenByWaiters:
         return self._is_over
 
 
+class _BackgroundThread:
+    """Stands in for `threading.Thread`: its process runs it when it is due."""
+
+    def __init__(self, target: Callable[[], None], name: str, *, daemon: bool) -> None:
+        del name, daemon
+        self._process = _PROCESS.get()
+        self.thread = ProcessThread(self._process, target)
+
+    def start(self) -> None:
+        """Begin, in one of the next steps."""
+        self._process.background.append(self.thread)
+
+    def is_alive(self) -> bool:
+        """Return whether it has not ended."""
+        return not self.thread.is_done
+
+    def join(self, timeout_s: float) -> None:
+        """Wait for its end, at most so long."""
+        deadline_ms = now_ms() + round(timeout_s * 1_000)
+        while self.is_alive() and now_ms() < deadline_ms:
+            present_thread().sleep(1)
+
+
+class _Threading:
+    """Stands in for the module `threading` in that of the heartbeat thread."""
+
+    Thread = _BackgroundThread
+    TIMEOUT_MAX = TIMEOUT_MAX
+
+    @staticmethod
+    def current_thread() -> None:
+        """Return no thread of a client: none closes its consumer."""
+
+
+class _BackgroundGate:
+    """Stands in for `Gate`, for which a thread of a process waits."""
+
+    def __init__(self) -> None:
+        self._is_open = False
+        self._waiting: ProcessThread | None = None
+
+    def open(self) -> None:
+        """Let it go on."""
+        self._is_open = True
+        if self._waiting is not None:
+            self._waiting.wake(0)
+
+    def wait(self, timeout_s: float) -> bool:
+        """Wait at most so long; return whether it was opened."""
+        if not self._is_open and timeout_s > 0:
+            self._waiting = present_thread()
+            self._waiting.sleep(round(timeout_s * 1_000))
+        return self._is_open
+
+
+def _drawn_member_id(drawn: bytes) -> bytes:
+    """Stand in for what encodes a member's id, which is drawn before a client can be seeded."""
+    return urlsafe_b64encode(_PROCESS.get().network.random.randbytes(len(drawn)))
+
+
 @contextmanager
 def simulated_clients(time: SimulatedTime) -> Iterator[None]:
     """Have clients that threads of simulated processes make be simulated."""
@@ -245,6 +324,9 @@ def simulated_clients(time: SimulatedTime) -> Iterator[None]:
         for module, stand_ins in (
             (producer, {"SelectorPort": _Sockets, "SenderThread": DrivenByWaiters, "time": time}),
             (admin, {"SelectorPort": _Sockets}),
+            (consumer_core, {"SelectorPort": _Sockets}),
+            (heartbeat_thread, {"threading": _Threading, "Gate": _BackgroundGate}),
+            (membership, {"urlsafe_b64encode": _drawn_member_id}),
         ):
             stack.enter_context(patch.multiple(module, **stand_ins))
         yield

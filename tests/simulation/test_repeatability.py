@@ -13,13 +13,25 @@ from pathlib import Path
 
 import pytest
 
+from tests.simulation.exactly_once_simulation import (
+    ExactlyOnceSimulation,
+    Kip848ExactlyOnceSimulation,
+)
 from tests.simulation.group_simulation import GroupSimulation, Kip848GroupSimulation
 from tests.simulation.position_simulation import PositionSimulation
 from tests.simulation.simulation import Simulation
 from tests.spark.sink_simulation import SinkSimulation
 
 ROOT = Path(__file__).parents[2]
-KINDS = (Simulation, PositionSimulation, GroupSimulation, Kip848GroupSimulation, SinkSimulation)
+KINDS = (
+    Simulation,
+    PositionSimulation,
+    GroupSimulation,
+    Kip848GroupSimulation,
+    ExactlyOnceSimulation,
+    Kip848ExactlyOnceSimulation,
+    SinkSimulation,
+)
 SEEDS = range(2)
 HASH_SEED = "4000000000"
 TIMEOUT_S = 120

@@ -78,6 +78,7 @@ class SinkWorld(SimulatedWorld):
 
     api_faults: ClassVar[ApiFaults] = API_FAULTS
     delays_ms: ClassVar[tuple[int, ...]] = (5, 500, 3_000)
+    late_ms: ClassVar[tuple[int, ...]] = (REQUEST_TIMEOUT_MS + 500, 10_000)
 
     def __init__(self, seed: int) -> None:
         random, clock = Random(seed), ManualClock(1_000)
@@ -228,19 +229,3 @@ class SinkWorld(SimulatedWorld):
 
     def _known_transactions(self) -> list[TransactionMetadata]:
         return list(self.cluster.transactions._known.values())
-
-    def _stall_or_resume_markers(self) -> None:
-        if self.random.random() < 0.5:
-            self.met["markers held back"] += 1
-            self.cluster.stall_markers()
-        else:
-            self.cluster.resume_markers()
-
-    def _hold_back(self) -> None:
-        """Have what a client has sent, or is sent, arrive when it counts on it no more."""
-        links = [link for link in self.network.links if not link.is_closed]
-        if links:
-            direction = self.random.choice(("up", "down"))
-            self.met[f"late {direction}"] += 1
-            late_ms = self.random.choice((REQUEST_TIMEOUT_MS + 500, 10_000))
-            self.random.choice(links).hold(direction, self.clock.now_ms + late_ms)

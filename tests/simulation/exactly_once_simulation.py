@@ -1,0 +1,421 @@
+"""ExactlyOnce on fake brokers: copiers of a topic, which are members of one group, and what befalls
+them.
+
+A copier is a process with a real `Consumer` and a real `Producer`, heartbeat thread and all, that
+runs `ExactlyOnce`; there are two transactional ids. A seed chooses: copiers leave, die, and are
+started again with their transactional id, by mistake while they live, too; they stand still, whole
+or without their heartbeats' thread, past their session or the time of their transaction, at each
+step of a batch, and write on as zombies. Meanwhile a feeder commits and aborts transactions of the
+source, brokers are broken, and `CopyJudge` looks after each step. In the end all is healed, and has
+to be copied.
+
+Owner: the test that made it.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, ClassVar, Final
+
+from pykclient.consumer.consumer import Consumer
+from pykclient.consumer.group.rebalance import RebalanceListener
+from pykclient.errors import KafkaError, ProducerFencedError
+from pykclient.exactly_once import ExactlyOnce
+from pykclient.producer.producer import Producer
+from tests.simulation.exactly_once_judge import Copy, CopyJudge
+from tests.simulation.exactly_once_world import (
+    COPIER_IDS,
+    FEEDER_ID,
+    GROUP,
+    KIP848_FAULTS,
+    MAX_POLL_INTERVAL_MS,
+    SESSION_TIMEOUT_MS,
+    SINK,
+    SOURCE,
+    TRANSACTION_TIMEOUT_MS,
+    CopyWorld,
+)
+from tests.simulation.simulated_clients import seed_all
+from tests.simulation.simulated_process import (
+    ProcessThread,
+    SimulatedProcess,
+    simulated_clients,
+)
+from tests.simulation.simulated_world import SimulatedTime
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping, Sequence
+
+    from pykclient.consumer.record import ConsumerRecords
+    from pykclient.types import GroupMetadata, OffsetAndMetadata, TopicPartition
+    from tests.simulation.simulated_world import ApiFaults
+
+PROCESS_COUNT_MAX: Final = 4
+BREAK_COUNT: Final = 24
+QUIET_MS: Final = (0, 5, 50, 300, 1_000, 2_000)
+"""How long nothing breaks after something did."""
+STOP_MS: Final = (
+    5,
+    50,
+    300,
+    MAX_POLL_INTERVAL_MS + 500,
+    SESSION_TIMEOUT_MS + 1_000,
+    TRANSACTION_TIMEOUT_MS + 1_000,
+)
+END_MAX_MS: Final = 90_000
+"""How long the copy may take to its end, when all is healed: sessions and transactions have to end,
+and what is under way may take its time."""
+
+
+class ExactlyOnceSimulation(CopyWorld):
+    """One run, with a classic group."""
+
+    def __init__(self, seed: int) -> None:
+        super().__init__(seed)
+        self.judge = CopyJudge(self.cluster, source=SOURCE, sink=SINK, group=GROUP)
+        self.feeder = Feeder(self)
+        self.copiers: list[Copier] = []
+
+    def run(self) -> None:
+        """Let things go wrong, heal them, and have all copied."""
+        with simulated_clients(SimulatedTime(self.clock, self.cluster)):
+            try:
+                self._break_and_heal()
+            finally:
+                self.feeder.kill()
+                for copier in self.copiers:
+                    copier.kill()
+
+    def _break_and_heal(self) -> None:
+        self._start_missing()
+        for _ in range(BREAK_COUNT):
+            self._break_something()
+            self._live_until(self.clock.now_ms + self.random.choice(QUIET_MS))
+        self.heal()
+        healed_ms = self.clock.now_ms
+        while not (self.feeder.thread.is_done and self.judge.is_complete()):
+            self._start_missing()
+            self._live_a_step()
+            assert self.clock.now_ms - healed_ms <= END_MAX_MS, self._described()
+        for copier in self.copiers:
+            copier.leave()
+        while self.copiers:
+            self._live_a_step()
+            assert self.clock.now_ms - healed_ms <= END_MAX_MS, self._described()
+        while not self.judge.is_complete():  # what the last ones have begun
+            self._live_a_step()
+            assert self.clock.now_ms - healed_ms <= END_MAX_MS, self._described()
+        self.judge.check_end()
+        self.met["copied"] += self.judge.copied_count
+        self.met["aborted"] += self.judge.aborted_count
+
+    def _live_until(self, until_ms: int) -> None:
+        while self.clock.now_ms <= until_ms:
+            self._live_a_step()
+
+    def _live_a_step(self) -> None:
+        self._step([self.feeder.thread.turn, *(each.turn for each in self.copiers)])
+        self.copiers = [each for each in self.copiers if not each.thread.is_done]
+        self.judge.check_step()
+
+    def _described(self) -> str:
+        states = [f"{each.name}: {each.describe()}" for each in self.copiers]
+        return "\n".join(
+            (
+                f"seed {self.seed} does not come to its end:",
+                *states,
+                str(self.cluster.groups.snapshot(GROUP)),
+                self.judge.described(),
+            )
+        )
+
+    # What goes wrong.
+
+    def _break_something(self) -> None:
+        self._break_one(
+            (0.10, self._stop_one),
+            (0.17, self._replace_one),
+            (0.23, self._kill_one),
+            (0.28, self._have_one_leave),
+            (0.40, self._start_missing),
+            (0.54, self._move),
+            (0.60, self._stop_or_start),
+            (0.65, self._hold_markers_back),
+            (0.71, self._cut),
+            (0.78, self._hold_back),
+            (1.00, self._add_fault),
+        )
+
+    def heal(self) -> None:
+        """End all that."""
+        super().heal()
+        for copier in self.copiers:
+            copier.go_on()
+
+    def _start_missing(self) -> None:
+        for name in COPIER_IDS:
+            if not any(each.name == name and not each.is_leaving for each in self.copiers):
+                self.met["start"] += 1
+                self.copiers.append(Copier(self, name))
+
+    def _stop_one(self) -> None:
+        if self.copiers:
+            self.random.choice(self.copiers).stop(self.random.choice(STOP_MS))
+
+    def _replace_one(self) -> None:
+        """Have a copier stand still, and start another one in its place."""
+        if self.copiers and len(self.copiers) < PROCESS_COUNT_MAX:
+            self.met["replace"] += 1
+            copier = self.random.choice(self.copiers)
+            copier.stop(self.random.choice(STOP_MS))
+            self.copiers.append(Copier(self, copier.name))
+
+    def _kill_one(self) -> None:
+        if self.copiers:
+            self.met["kill"] += 1
+            copier = self.random.choice(self.copiers)
+            copier.kill()
+            self.copiers.remove(copier)
+            if self.random.random() < 0.5:
+                self.copiers.append(Copier(self, copier.name))
+
+    def _have_one_leave(self) -> None:
+        if self.copiers:
+            self.met["leave"] += 1
+            self.random.choice(self.copiers).leave()
+
+
+class Kip848ExactlyOnceSimulation(ExactlyOnceSimulation):
+    """One run, with a group of KIP-848."""
+
+    api_faults: ClassVar[ApiFaults] = KIP848_FAULTS
+
+    def _draw_group_settings(self) -> dict[str, object]:
+        assignor = self.random.choice(("", "uniform", "range"))
+        return {"group_protocol": "consumer", "group_remote_assignor": assignor}
+
+
+class HandlerError(Exception):
+    """A block of a batch fails."""
+
+
+class Life:
+    """A process, and the thread of its program."""
+
+    def __init__(self, world: ExactlyOnceSimulation, name: str) -> None:
+        self.world = world
+        self.name = name
+        self.process = SimulatedProcess(world.network)
+        self.thread = ProcessThread(self.process, self._live)
+
+    def kill(self) -> None:
+        """Be gone."""
+        self.process.kill()
+        self.thread.kill()
+
+    def _live(self) -> None:
+        raise NotImplementedError
+
+
+class Feeder(Life):
+    """What fills the source, in transactions of which it aborts some."""
+
+    def __init__(self, world: ExactlyOnceSimulation) -> None:
+        super().__init__(world, FEEDER_ID)
+        self._sent_count = 0
+
+    def _live(self) -> None:
+        world = self.world
+        while world.is_faulty or not self._sent_count:
+            producer = Producer(world.producer_settings(self.name))
+            try:
+                self._feed(producer)
+            except KafkaError:
+                world.met["feeder fails"] += 1
+                self.thread.sleep(100)
+            producer.close(5)
+
+    def _feed(self, producer: Producer) -> None:
+        world, random = self.world, self.world.random
+        producer.init_transactions()
+        while world.is_faulty or not self._sent_count:
+            producer.begin_transaction()
+            for _ in range(random.randint(1, 8)):
+                partition = random.randrange(world.partition_count)
+                producer.send(SOURCE, b"%d" % self._sent_count, partition=partition)
+                self._sent_count += 1
+            if random.random() < 0.2:
+                producer.flush()  # or the abort would drop most of it
+                producer.abort_transaction()
+            else:
+                producer.commit_transaction()
+            self.thread.sleep(random.choice((20, 200, 500, 1_000)))
+
+
+class Copier(Life):
+    """A process that copies: a member of the group."""
+
+    def __init__(self, world: ExactlyOnceSimulation, name: str) -> None:
+        super().__init__(world, name)
+        self.is_leaving = False
+        self.consumer: StoppingConsumer | None = None
+
+    def turn(self, now_ms: int) -> int:
+        """Let its threads go on that have anything to do; when to come back."""
+        threads = [self.thread, *self.process.background]
+        self.world.random.shuffle(threads)
+        return min(thread.turn(now_ms) for thread in threads)
+
+    def stop(self, duration_ms: int) -> None:
+        """Have it stand still: its program, or the whole process, from now on."""
+        self._stop_background(duration_ms)
+        self.thread.stopped_until_ms = self.world.clock.now_ms + duration_ms
+
+    def stop_here(self, probability: float = 0.03) -> None:
+        """Stand still, perhaps. For the program itself."""
+        if self.world.chance(probability):
+            duration_ms = self.world.random.choice(STOP_MS)
+            self._stop_background(duration_ms)
+            self.thread.sleep(duration_ms)
+
+    def _stop_background(self, duration_ms: int) -> None:
+        world = self.world
+        is_whole = world.random.random() < 0.6
+        world.met["stop of a process" if is_whole else "stop of a thread"] += 1
+        for limit_ms, what in (
+            (MAX_POLL_INTERVAL_MS, "the poll interval"),
+            (SESSION_TIMEOUT_MS, "the session"),
+            (TRANSACTION_TIMEOUT_MS, "the transaction's time"),
+        ):
+            world.met[f"stop beyond {what}"] += duration_ms > limit_ms
+        if is_whole:
+            for thread in self.process.background:
+                early_ms = world.random.choice((0, 0, 100))
+                thread.stopped_until_ms = world.clock.now_ms + max(0, duration_ms - early_ms)
+
+    def go_on(self) -> None:
+        """Stand still no longer."""
+        for thread in (self.thread, *self.process.background):
+            thread.stopped_until_ms = 0
+
+    def leave(self) -> None:
+        """Have it end as it should."""
+        self.is_leaving = True
+        if self.consumer is not None:
+            self.consumer.wakeup()
+
+    def describe(self) -> str:
+        """Return how it is."""
+        return f"{self.consumer!r} due {self.thread._due_ms}"
+
+    def _live(self) -> None:
+        while not self.is_leaving:
+            try:
+                self._run()
+            except ProducerFencedError:
+                self.world.met["fenced"] += 1
+                if self._has_successor:
+                    return
+            except KafkaError as error:
+                self.world.met[type(error).__name__] += 1
+                self.thread.sleep(100)
+
+    @property
+    def _has_successor(self) -> bool:
+        others = [each for each in self.world.copiers if each.name == self.name]
+        return bool(others) and others[-1] is not self
+
+    def _run(self) -> None:
+        """Copy until something is raised; then its clients are closed."""
+        world = self.world
+        consumer = self.consumer = StoppingConsumer(self, world.consumer_settings(self.name))
+        producer = StoppingProducer(self, world.producer_settings(self.name))
+
+        def copy(records: ConsumerRecords[bytes, bytes]) -> None:
+            for record in records:
+                assert record.value is not None
+                value = Copy(record.partition, record.offset, record.value).to_value()
+                producer.send(SINK, value, partition=record.partition)
+                if world.chance(0.1):
+                    producer.flush()
+                    self.stop_here(0.3)
+                self.stop_here()
+            if world.chance(0.03):
+                raise HandlerError
+
+        try:
+            consumer.subscribe([SOURCE], listener=self._listener())
+            exactly_once = ExactlyOnce(consumer, producer)
+            seed_all(exactly_once._loop._backoff, world.random.getrandbits(32))
+            self._repeat(lambda: exactly_once.run(copy))
+        finally:
+            if not self.process.is_dead:
+                producer.close(5)
+                consumer.close(5)
+
+    def _repeat(self, run: Callable[[], None]) -> None:
+        """Go on after what only a block has raised."""
+        while True:
+            try:
+                run()
+            except HandlerError:
+                self.world.met["block fails"] += 1
+            else:
+                return
+
+    def _listener(self) -> RebalanceListener:
+        def noted(what: str) -> Callable[[Sequence[TopicPartition]], None]:
+            def note(partitions: Sequence[TopicPartition]) -> None:
+                self.world.met[what] += bool(partitions)
+
+            return note
+
+        return RebalanceListener(noted("assigned"), noted("revoked"), noted("lost"))
+
+
+class StoppingConsumer(Consumer[bytes, bytes]):
+    """A consumer whose process stands still between its steps now and then."""
+
+    def __init__(self, copier: Copier, settings: dict[str, object]) -> None:
+        super().__init__(settings)
+        self._copier = copier
+
+    def committed(
+        self, partitions: Iterable[TopicPartition] | None = None, timeout: float | None = None
+    ) -> dict[TopicPartition, OffsetAndMetadata | None]:
+        """Begin to rewind."""
+        self._copier.world.met["rewind"] += 1
+        self._copier.stop_here()
+        return super().committed(partitions, timeout)
+
+
+class StoppingProducer(Producer[bytes, bytes]):
+    """A producer whose process stands still between its steps now and then."""
+
+    def __init__(self, copier: Copier, settings: dict[str, object]) -> None:
+        super().__init__(settings)
+        self.copier = copier
+
+    def begin_transaction(self) -> None:
+        """Begin one."""
+        self.copier.stop_here()
+        super().begin_transaction()
+
+    def send_offsets_to_transaction(
+        self,
+        offsets: Mapping[TopicPartition, OffsetAndMetadata | int],
+        group_metadata: GroupMetadata,
+    ) -> None:
+        """Have the transaction commit offsets."""
+        super().send_offsets_to_transaction(offsets, group_metadata)
+        self.copier.stop_here()
+
+    def commit_transaction(self) -> None:
+        """Commit it."""
+        super().commit_transaction()
+        self.copier.stop_here()
+
+    def abort_transaction(self) -> None:
+        """Abort it."""
+        self.copier.world.met["abort"] += 1
+        self.copier.stop_here()
+        super().abort_transaction()
