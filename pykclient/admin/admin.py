@@ -33,6 +33,7 @@ from pykclient.admin.groups import DeleteGroups, FindCoordinators
 from pykclient.admin.prepared_transactions import EndTransactions, prepared_by_id
 from pykclient.admin.topics import (
     ALL_TOPICS,
+    INT32_MAX,
     CreatePartitions,
     CreateTopics,
     DeleteTopics,
@@ -52,6 +53,7 @@ from pykclient.admin.transactions import (
 )
 from pykclient.arguments import (
     check_text,
+    is_number,
     name_list,
     offsets_by_partition,
     partition_list,
@@ -410,13 +412,17 @@ class Admin(LiveClient):
         """
         name = _group_name(group, "list_group_offsets")
         given = None if partitions is None else _partitions(partitions, "list_group_offsets")
-        handler = (
-            ListGroupOffsets(given, is_stable=require_stable)
-            if coordinator_id is None
-            else ListGroupOffsetsOnBroker(
+        if coordinator_id is None:
+            handler = ListGroupOffsets(given, is_stable=require_stable)
+        elif is_number(coordinator_id, INT32_MAX):
+            handler = ListGroupOffsetsOnBroker(
                 given, is_stable=require_stable, coordinator_id=coordinator_id
             )
-        )
+        else:
+            raise UsageError(
+                f"list_group_offsets: coordinator_id is {shown_argument(coordinator_id)}; give a "
+                f"broker's id, or None for the group's coordinator"
+            )
         return self._run(handler, (name,), "the offsets of group", timeout)[name]
 
     def alter_group_offsets(
