@@ -114,9 +114,10 @@ clean:
 	  .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache
 	find . -name __pycache__ -not -path './$(VENV)/*' -prune -exec rm -rf {} +
 
+# Most modules of what is installed are never imported; those that are, their first import compiles.
 $(INSTALLED): pyproject.toml
 	tools/make_venv.sh $(VENV)
-	PYKCLIENT_BUILD=pure $(PYTHON) -m pip install --quiet --editable '.[dev,docs,spark,arrow]'
+	PYKCLIENT_BUILD=pure $(PYTHON) -m pip install --quiet --no-compile --editable '.[dev,docs,spark,arrow]'
 	touch $@
 
 # Built in place, and again for each change, which needs no network. Without a C compiler it warns.

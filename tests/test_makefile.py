@@ -14,7 +14,7 @@ ROOT = Path(__file__).parents[1]
 MAKE_VENV = ROOT / "tools" / "make_venv.sh"
 TIMEOUT_S = 120
 
-INSTALL = "pip install --quiet --editable"
+INSTALL = "pip install --quiet --no-compile --editable"
 COMPILE = "setup.py --quiet build_ext --inplace"
 
 needs_make = pytest.mark.skipif(shutil.which("make") is None, reason="make is not on the PATH")
