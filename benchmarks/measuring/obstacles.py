@@ -133,9 +133,11 @@ OBSTACLES = (
     ),
     Obstacle(
         "transactions,",
-        "the cause is not known. The end of each transaction is a request to its coordinator and "
-        "back, and the broker writes it to disk; until then the next one cannot begin, with either "
-        "client.",
+        "brokers take most of it, with either client: before it appends the first batch of a "
+        "transaction, the leader has the coordinator write that the partition takes part, so that "
+        "the flush takes 1.5 ms and not the 0.8 of one without a transaction; and the end, which "
+        "the coordinator writes, is another 0.7. Of 2.4 ms a transaction 0.5 are the client's. Not "
+        "tried: to send the first batch while the application still appends to others.",
     ),
     Obstacle(
         "tls,",
