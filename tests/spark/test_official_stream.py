@@ -256,6 +256,13 @@ class Topics:
         return {"kafka.bootstrap.servers": self._servers, **retries, **named}
 
 
+IN_EVERY_RUN: Final = (
+    *("earliest", "offsets", "a time of a record"),
+    *("committed records", "aborted and open transactions"),
+)
+"""The beginnings of `make test`; the others take a minute more."""
+
+
 @pytest.fixture(scope="module")
 def topics(kafka_cluster: KafkaCluster) -> Iterator[Topics]:
     made = Topics(kafka_cluster)
@@ -264,7 +271,13 @@ def topics(kafka_cluster: KafkaCluster) -> Iterator[Topics]:
 
 
 @pytest.mark.promise("A stream has the batches that it has through Spark's own Kafka source")
-@pytest.mark.parametrize("name", BEGINNINGS)
+@pytest.mark.parametrize(
+    "name",
+    [
+        pytest.param(name, marks=() if name in IN_EVERY_RUN else pytest.mark.soak)
+        for name in BEGINNINGS
+    ],
+)
 def test_a_new_query_has_the_batches_of_the_official_source(
     spark: SparkSession, topics: Topics, tmp_path: Path, name: str
 ) -> None:
