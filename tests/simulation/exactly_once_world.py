@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, ClassVar, Final
 
 from pykclient.errors.broker import (
     ConcurrentTransactionsError,
-    CoordinatorLoadInProgressError,
     CoordinatorNotAvailableError,
     FencedMemberEpochError,
     IllegalGenerationError,
@@ -33,7 +32,11 @@ from pykclient.testing.fake.cluster import FakeCluster
 from pykclient.testing.fake.groups.group import GroupSettings
 from pykclient.testing.fake.transactions.settings import TransactionSettings
 from pykclient.types import TopicPartition
-from tests.simulation.simulated_world import SimulatedWorld
+from tests.simulation.transaction_world import (
+    COORDINATOR_ERRORS,
+    REQUEST_TIMEOUT_MS,
+    TransactionWorld,
+)
 
 if TYPE_CHECKING:
     from pykclient.protocol.message import Request
@@ -52,50 +55,41 @@ MAX_POLL_RECORDS: Final = 4
 SESSION_TIMEOUT_MS: Final = 6_000
 MAX_POLL_INTERVAL_MS: Final = 4_000
 TRANSACTION_TIMEOUT_MS: Final = 9_000
-REQUEST_TIMEOUT_MS: Final = 2_000
 CALL_TIMEOUT_MS: Final = 4_000
 
-_COORDINATOR_ERRORS: Final = (
-    CoordinatorNotAvailableError,
-    CoordinatorLoadInProgressError,
-    NotCoordinatorError,
-)
 API_FAULTS: Final[ApiFaults] = {
     ApiKey.PRODUCE: (NotLeaderOrFollowerError,),
     ApiKey.FETCH: (NotLeaderOrFollowerError,),
     ApiKey.FIND_COORDINATOR: (CoordinatorNotAvailableError,),
-    ApiKey.INIT_PRODUCER_ID: (*_COORDINATOR_ERRORS, ConcurrentTransactionsError),
-    ApiKey.ADD_PARTITIONS_TO_TXN: (*_COORDINATOR_ERRORS, ConcurrentTransactionsError),
-    ApiKey.ADD_OFFSETS_TO_TXN: (*_COORDINATOR_ERRORS, ConcurrentTransactionsError),
-    ApiKey.TXN_OFFSET_COMMIT: _COORDINATOR_ERRORS,
-    ApiKey.END_TXN: (*_COORDINATOR_ERRORS, ConcurrentTransactionsError),
-    ApiKey.OFFSET_FETCH: (*_COORDINATOR_ERRORS, UnstableOffsetCommitError),
+    ApiKey.INIT_PRODUCER_ID: (*COORDINATOR_ERRORS, ConcurrentTransactionsError),
+    ApiKey.ADD_PARTITIONS_TO_TXN: (*COORDINATOR_ERRORS, ConcurrentTransactionsError),
+    ApiKey.ADD_OFFSETS_TO_TXN: (*COORDINATOR_ERRORS, ConcurrentTransactionsError),
+    ApiKey.TXN_OFFSET_COMMIT: COORDINATOR_ERRORS,
+    ApiKey.END_TXN: (*COORDINATOR_ERRORS, ConcurrentTransactionsError),
+    ApiKey.OFFSET_FETCH: (*COORDINATOR_ERRORS, UnstableOffsetCommitError),
 }
 CLASSIC_FAULTS: Final[ApiFaults] = {
     **API_FAULTS,
-    ApiKey.TXN_OFFSET_COMMIT: (*_COORDINATOR_ERRORS, IllegalGenerationError, UnknownMemberIdError),
-    ApiKey.JOIN_GROUP: (*_COORDINATOR_ERRORS, UnknownMemberIdError),
-    ApiKey.SYNC_GROUP: (*_COORDINATOR_ERRORS, UnknownMemberIdError, RebalanceInProgressError),
+    ApiKey.TXN_OFFSET_COMMIT: (*COORDINATOR_ERRORS, IllegalGenerationError, UnknownMemberIdError),
+    ApiKey.JOIN_GROUP: (*COORDINATOR_ERRORS, UnknownMemberIdError),
+    ApiKey.SYNC_GROUP: (*COORDINATOR_ERRORS, UnknownMemberIdError, RebalanceInProgressError),
     ApiKey.HEARTBEAT: (NotCoordinatorError, UnknownMemberIdError, RebalanceInProgressError),
 }
 KIP848_FAULTS: Final[ApiFaults] = {
     **API_FAULTS,
-    ApiKey.TXN_OFFSET_COMMIT: (*_COORDINATOR_ERRORS, StaleMemberEpochError, UnknownMemberIdError),
+    ApiKey.TXN_OFFSET_COMMIT: (*COORDINATOR_ERRORS, StaleMemberEpochError, UnknownMemberIdError),
     ApiKey.CONSUMER_GROUP_HEARTBEAT: (
-        *_COORDINATOR_ERRORS,
+        *COORDINATOR_ERRORS,
         UnknownMemberIdError,
         FencedMemberEpochError,
     ),
 }
 
 
-class CopyWorld(SimulatedWorld):
-    """The brokers, and the settings of clients, for a classic group. `is_faulty` while things go
-    wrong."""
+class CopyWorld(TransactionWorld):
+    """The brokers, and the settings of clients, for a classic group."""
 
     api_faults: ClassVar[ApiFaults] = CLASSIC_FAULTS
-    delays_ms: ClassVar[tuple[int, ...]] = (5, 500, 3_000)
-    late_ms: ClassVar[tuple[int, ...]] = (REQUEST_TIMEOUT_MS + 500, 10_000)
 
     def __init__(self, seed: int) -> None:
         self.seed = seed
@@ -119,9 +113,7 @@ class CopyWorld(SimulatedWorld):
         cluster.create_topic(SINK, self.partition_count)
         self._group_settings = self._draw_group_settings()
         self._on_stall = random.choice(("raise", "log"))
-        self.is_faulty = True
         self.met[f"transaction version {cluster.transactions.settings.transaction_version}"] += 1
-        self._note_time_outs()
         self._note_doubled()
 
     def _draw_group_settings(self) -> dict[str, object]:
@@ -131,16 +123,6 @@ class CopyWorld(SimulatedWorld):
             "session_timeout_ms": SESSION_TIMEOUT_MS,
             "heartbeat_interval_ms": 1_000,
         }
-
-    def chance(self, probability: float) -> bool:
-        """Draw whether something goes wrong."""
-        return self.is_faulty and self.random.random() < probability
-
-    def heal(self) -> None:
-        """End all that."""
-        self.is_faulty = False
-        self._heal()
-        self.cluster.resume_markers()
 
     def _move(self) -> None:
         broker_id = self.random.choice(sorted(self.cluster.alive))
@@ -163,15 +145,10 @@ class CopyWorld(SimulatedWorld):
 
     # What is noticed.
 
-    def _note_time_outs(self) -> None:
-        transactions = self.cluster.transactions
-        on_time_out = transactions._on_time_out
-
-        def noted(metadata: TransactionMetadata, now_ms: int) -> None:
-            self.met["transaction timed out"] += 1
-            on_time_out(metadata, now_ms)
-
-        transactions._on_time_out = noted  # type: ignore[method-assign]
+    def on_time_out(self, metadata: TransactionMetadata) -> None:
+        """Count it."""
+        del metadata
+        self.met["transaction timed out"] += 1
 
     def _note_doubled(self) -> None:
         """Count the records that come again to brokers that may have handled them."""

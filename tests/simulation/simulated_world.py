@@ -63,8 +63,6 @@ class SimulatedWorld:
     """With which errors requests may be refused."""
     delays_ms: ClassVar[tuple[int, ...]] = (5, 500, 5_000)
     """By how much responses may be late."""
-    late_ms: ClassVar[tuple[int, ...]] = ()
-    """For how long bytes may be under way."""
 
     def __init__(self, random: Random, clock: ManualClock, cluster: FakeCluster) -> None:
         self.random = random
@@ -114,22 +112,6 @@ class SimulatedWorld:
             self.cluster.stall_replicas(broker_id)
         else:
             self.cluster.resume_replicas(broker_id)
-
-    def _stall_or_resume_markers(self) -> None:
-        if self.random.random() < 0.5:
-            self.met["markers held back"] += 1
-            self.cluster.stall_markers()
-        else:
-            self.cluster.resume_markers()
-
-    def _hold_back(self) -> None:
-        """Have what a client has sent, or is sent, arrive when it counts on it no more."""
-        links = [link for link in self.network.links if not link.is_closed]
-        if links:
-            direction = self.random.choice(("up", "down"))
-            self.met[f"late {direction}"] += 1
-            late_ms = self.random.choice(self.late_ms)
-            self.random.choice(links).hold(direction, self.clock.now_ms + late_ms)
 
     def _cut(self) -> None:
         links = [link for link in self.network.links if not link.is_closed]

@@ -43,12 +43,12 @@ from tests.simulation.simulated_process import (
     sleep_in_process,
 )
 from tests.simulation.simulated_world import SimulatedTime
+from tests.simulation.transaction_world import REQUEST_TIMEOUT_MS
 from tests.spark.sink_defects import Defect
 from tests.spark.sink_judge import Identity, Row, SinkJudge
 from tests.spark.sink_world import (
     CALL_TIMEOUT_MS,
     PARTITION_COUNT,
-    REQUEST_TIMEOUT_MS,
     SINK,
     TOPIC,
     TRANSACTION_TIMEOUT_MS,

@@ -3,8 +3,8 @@
 They are the fake cluster's, with its coordinators, in virtual time. Requests are refused, dropped,
 and handled without a response; they arrive late, after the client has sent them again; connections
 break, brokers stop, leaders and coordinators move, a coordinator that was replaced responds with
-what it knew, markers are held back, and transactions run out
-of time while whoever is to end them stands still.
+what it knew, markers are held back, and transactions run out of time while whoever is to end them
+stands still.
 
 Owner: the simulation.
 """
@@ -18,7 +18,6 @@ from pykclient.errors.broker import (
     ConcurrentTransactionsError,
     CoordinatorLoadInProgressError,
     CoordinatorNotAvailableError,
-    NotCoordinatorError,
     NotLeaderOrFollowerError,
     UnstableOffsetCommitError,
 )
@@ -40,7 +39,7 @@ from pykclient.testing.fake.cluster import FakeCluster
 from pykclient.testing.fake.transactions.settings import TransactionSettings
 from pykclient.types import TopicPartition
 from spark_connector.exactly_once.names import driver_id, sink_group
-from tests.simulation.simulated_world import SimulatedWorld
+from tests.simulation.transaction_world import COORDINATOR_ERRORS, TransactionWorld
 from tests.spark.sink_judge import Identity
 
 if TYPE_CHECKING:
@@ -53,32 +52,24 @@ TOPIC: Final = "rows"
 PARTITION_COUNT: Final = 2
 BROKER_COUNT: Final = 3
 TRANSACTION_TIMEOUT_MS: Final = 20_000
-REQUEST_TIMEOUT_MS: Final = 2_000
 CALL_TIMEOUT_MS: Final = 3_000
 
-_COORDINATOR_ERRORS: Final = (
-    CoordinatorNotAvailableError,
-    CoordinatorLoadInProgressError,
-    NotCoordinatorError,
-)
-API_FAULTS: Final = {
+API_FAULTS: Final[ApiFaults] = {
     ApiKey.PRODUCE: (NotLeaderOrFollowerError,),
     ApiKey.FIND_COORDINATOR: (CoordinatorNotAvailableError,),
-    ApiKey.INIT_PRODUCER_ID: (*_COORDINATOR_ERRORS, ConcurrentTransactionsError),
-    ApiKey.TXN_OFFSET_COMMIT: _COORDINATOR_ERRORS,
-    ApiKey.END_TXN: (*_COORDINATOR_ERRORS, ConcurrentTransactionsError),
-    ApiKey.OFFSET_FETCH: (*_COORDINATOR_ERRORS, UnstableOffsetCommitError),
+    ApiKey.INIT_PRODUCER_ID: (*COORDINATOR_ERRORS, ConcurrentTransactionsError),
+    ApiKey.TXN_OFFSET_COMMIT: COORDINATOR_ERRORS,
+    ApiKey.END_TXN: (*COORDINATOR_ERRORS, ConcurrentTransactionsError),
+    ApiKey.OFFSET_FETCH: (*COORDINATOR_ERRORS, UnstableOffsetCommitError),
     ApiKey.LIST_TRANSACTIONS: (CoordinatorLoadInProgressError,),
-    ApiKey.DESCRIBE_TRANSACTIONS: _COORDINATOR_ERRORS,
+    ApiKey.DESCRIBE_TRANSACTIONS: COORDINATOR_ERRORS,
 }
 
 
-class SinkWorld(SimulatedWorld):
+class SinkWorld(TransactionWorld):
     """The brokers. `is_faulty` while things go wrong."""
 
     api_faults: ClassVar[ApiFaults] = API_FAULTS
-    delays_ms: ClassVar[tuple[int, ...]] = (5, 500, 3_000)
-    late_ms: ClassVar[tuple[int, ...]] = (REQUEST_TIMEOUT_MS + 500, 10_000)
 
     def __init__(self, seed: int) -> None:
         random, clock = Random(seed), ManualClock(1_000)
@@ -93,25 +84,13 @@ class SinkWorld(SimulatedWorld):
         )
         super().__init__(random, clock, cluster)
         cluster.create_topic(TOPIC, PARTITION_COUNT)
-        self.is_faulty = True
         self._stale_until_ms = 0
         self.timed_out: set[Identity] = set()
         """The transactions that have exceeded their time."""
-        self._note_time_outs()
 
-    def _note_time_outs(self) -> None:
-        transactions = self.cluster.transactions
-        on_time_out = transactions._on_time_out
-
-        def noted(metadata: TransactionMetadata, now_ms: int) -> None:
-            self.timed_out.add(Identity(metadata.transactional_id, *metadata.producer))
-            on_time_out(metadata, now_ms)
-
-        transactions._on_time_out = noted  # type: ignore[method-assign]
-
-    def chance(self, probability: float) -> bool:
-        """Draw whether something goes wrong."""
-        return self.is_faulty and self.random.random() < probability
+    def on_time_out(self, metadata: TransactionMetadata) -> None:
+        """Keep whose it was."""
+        self.timed_out.add(Identity(metadata.transactional_id, *metadata.producer))
 
     def break_brokers(self) -> None:
         """Break one thing, or nothing."""
@@ -124,19 +103,13 @@ class SinkWorld(SimulatedWorld):
             (0.0150, self._add_fault),
         )
 
-    def heal(self) -> None:
-        """End all that."""
-        self.is_faulty = False
-        self._heal()
-        self.cluster.resume_markers()
-
     def _add_fault(self) -> None:
         """Have the ends of transactions fail for so long that calls give up, now and then."""
         if self.random.random() < 0.8:
             super()._add_fault()
             return
         self.met["ends fail"] += 1
-        error = self.random.choice(_COORDINATOR_ERRORS)
+        error = self.random.choice(COORDINATOR_ERRORS)
         until_ms = self.clock.now_ms + self.random.choice((500, 2 * CALL_TIMEOUT_MS))
 
         def fits(request: Request) -> bool:
@@ -229,3 +202,10 @@ class SinkWorld(SimulatedWorld):
 
     def _known_transactions(self) -> list[TransactionMetadata]:
         return list(self.cluster.transactions._known.values())
+
+    def _stall_or_resume_markers(self) -> None:
+        if self.random.random() < 0.5:
+            self.met["markers held back"] += 1
+            self.cluster.stall_markers()
+        else:
+            self.cluster.resume_markers()
