@@ -23,16 +23,8 @@ from pykclient.errors.broker import (
 )
 from pykclient.protocol.api_keys import ApiKey
 from pykclient.protocol.messages.end_txn import EndTxnRequest
-from pykclient.protocol.messages.find_coordinator import (
-    FindCoordinatorRequest,
-    FindCoordinatorResponse,
-)
-from pykclient.protocol.messages.offset_fetch import (
-    OffsetFetchRequest,
-    OffsetFetchResponse,
-    OffsetFetchResponsePartition,
-    OffsetFetchResponseTopic,
-)
+from pykclient.protocol.messages.find_coordinator import FindCoordinatorRequest
+from pykclient.protocol.messages.offset_fetch import OffsetFetchRequest
 from pykclient.testing.clock import ManualClock
 from pykclient.testing.fake import faults
 from pykclient.testing.fake.cluster import FakeCluster
@@ -41,6 +33,7 @@ from pykclient.types import TopicPartition
 from spark_connector.exactly_once.names import driver_id, sink_group
 from tests.simulation.transaction_world import COORDINATOR_ERRORS, TransactionWorld
 from tests.spark.sink_judge import Identity
+from tests.spark.stale_coordinator import StaleCoordinator
 
 if TYPE_CHECKING:
     from pykclient.protocol.message import Request
@@ -138,46 +131,12 @@ class SinkWorld(TransactionWorld):
         """Have the broker that coordinates the sink's group hang, be replaced, and wake up: for a
         while it responds with what it knows now, and brokers name the one or the other."""
         group = sink_group(SINK)
-        stale_id = self.cluster.groups.partition(group).leader_id
-        if stale_id not in self.cluster.alive:
+        if self.cluster.groups.partition(group).leader_id not in self.cluster.alive:
             return
         self.met["stale coordinator"] += 1
-        offsets = self.cluster.groups.offsets(group)
-        committed = offsets.all()
-        unstable = {name for name in offsets.names() if offsets.is_unstable(name)}
+        stale = StaleCoordinator.of_group(self.cluster, group)
         until_ms = self.clock.now_ms + self.random.choice((500, 5_000, 15_000))
         self._stale_until_ms = until_ms
-
-        def partition(name: TopicPartition, *, is_stable: bool) -> OffsetFetchResponsePartition:
-            is_refused = is_stable and name in unstable
-            found = committed.get(name)
-            return OffsetFetchResponsePartition(
-                partition_index=name.partition,
-                committed_offset=-1 if found is None or is_refused else found.offset,
-                metadata=None if found is None or is_refused else found.metadata,
-                error_code=UnstableOffsetCommitError.code if is_refused else 0,
-            )
-
-        def respond(request: Request) -> OffsetFetchResponse:
-            assert isinstance(request, OffsetFetchRequest)
-            requested = (
-                committed
-                if request.topics is None
-                else [
-                    TopicPartition(topic.name, number)
-                    for topic in request.topics
-                    for number in topic.partition_indexes
-                ]
-            )
-            return OffsetFetchResponse(
-                topics=[
-                    OffsetFetchResponseTopic(
-                        name=name.topic,
-                        partitions=[partition(name, is_stable=request.require_stable)],
-                    )
-                    for name in requested
-                ]
-            )
 
         def is_read(request: Request) -> bool:
             assert isinstance(request, OffsetFetchRequest)
@@ -188,17 +147,15 @@ class SinkWorld(TransactionWorld):
             is_of_group = request.key == group and self.clock.now_ms < until_ms
             return is_of_group and self.random.random() < 0.5
 
-        host, port = self.cluster.brokers[stale_id].address(None)
-        named = FindCoordinatorResponse(node_id=stale_id, host=host, port=port)
         waiting = self.cluster.faults
         waiting.add(
-            faults.respond_with(respond),
+            stale.responds(),
             ApiKey.OFFSET_FETCH,
-            broker_id=stale_id,
+            broker_id=stale.broker_id,
             times=None,
             when=is_read,
         )
-        waiting.add(faults.respond_with(named), ApiKey.FIND_COORDINATOR, times=None, when=is_misled)
+        waiting.add(stale.named, ApiKey.FIND_COORDINATOR, times=None, when=is_misled)
 
     def _known_transactions(self) -> list[TransactionMetadata]:
         return list(self.cluster.transactions._known.values())

@@ -9,27 +9,19 @@ from typing import TYPE_CHECKING, Protocol
 import pytest
 
 from pykclient import Admin, NewTopic
-from pykclient.errors import KafkaTimeoutError, UnstableOffsetCommitError
-from pykclient.protocol.messages.find_coordinator import (
-    FindCoordinatorRequest,
-    FindCoordinatorResponse,
-)
-from pykclient.protocol.messages.offset_fetch import (
-    OffsetFetchRequest,
-    OffsetFetchResponse,
-    OffsetFetchResponsePartition,
-    OffsetFetchResponseTopic,
-)
-from pykclient.testing import ApiKey, faults
+from pykclient.errors import KafkaTimeoutError
+from pykclient.protocol.messages.find_coordinator import FindCoordinatorRequest
+from pykclient.testing import ApiKey
 from spark_connector.exactly_once import cluster as cluster_module
 from spark_connector.exactly_once.cluster import SinkCluster
 from spark_connector.exactly_once.names import ATOMIC_TASK, sink_group
 from spark_connector.exactly_once.protocol import SinkProtocol
+from tests.spark.stale_coordinator import StaleCoordinator
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from pykclient import OffsetAndMetadata
+    from pykclient.protocol.message import Request
     from pykclient.testing import FakeKafka
 
     MakeDriver = Callable[[], SinkCluster]
@@ -60,30 +52,6 @@ def make_driver(fake_kafka: FakeKafka) -> Iterator[MakeDriver]:
         yield make
 
 
-def record_of(fake_kafka: FakeKafka) -> OffsetAndMetadata:
-    with Admin(bootstrap_servers=fake_kafka.bootstrap_servers) as admin:
-        [found] = admin.list_group_offsets(sink_group(SINK)).values()
-    return found
-
-
-def stale(known: OffsetAndMetadata, *, is_unstable: bool) -> faults.Fault:
-    """The responses of a coordinator that stays at what it knew: the record, and whether a
-    transaction was about to replace it."""
-
-    def respond(request: object) -> OffsetFetchResponse:
-        assert isinstance(request, OffsetFetchRequest)
-        is_refused = is_unstable and request.require_stable
-        partition = OffsetFetchResponsePartition(
-            partition_index=0,
-            committed_offset=-1 if is_refused else known.offset,
-            metadata="" if is_refused else known.metadata,
-            error_code=UnstableOffsetCommitError.code if is_refused else 0,
-        )
-        return OffsetFetchResponse(topics=[OffsetFetchResponseTopic(TOPIC, [partition])])
-
-    return faults.respond_with(respond)
-
-
 @pytest.fixture
 def mislead(
     fake_kafka: FakeKafka, make_driver: MakeDriver, monkeypatch: pytest.MonkeyPatch
@@ -93,30 +61,24 @@ def mislead(
     monkeypatch.setattr(cluster_module, "sleep", lambda _: None)
     group = sink_group(SINK)
     assert make_driver().run(PROTOCOL.claim()).turn == 1
-    known = record_of(fake_kafka)
-    with Admin(bootstrap_servers=fake_kafka.bootstrap_servers) as admin:
-        found = admin.find_coordinators([group])[group]
+    with fake_kafka.control() as cluster:
+        known = StaleCoordinator.of_group(cluster, group)
 
     def mislead(is_misled: Callable[[], bool], *, is_unstable: bool) -> None:
-        named = FindCoordinatorResponse(node_id=found.id, host=found.host, port=found.port)
+        stale = known._replace(pending=known.committed) if is_unstable else known
 
-        def fits(request: object) -> bool:
+        def fits(request: Request) -> bool:
             assert isinstance(request, FindCoordinatorRequest)
             return request.key == group and request.key_type == 0 and is_misled()
 
         with fake_kafka.control() as cluster:
-            cluster.move_coordinator(0, group, (found.id + 1) % len(cluster.brokers))
+            cluster.move_coordinator(0, group, (stale.broker_id + 1) % len(cluster.brokers))
         assert make_driver().run(PROTOCOL.claim()).turn == 2
         with fake_kafka.control() as cluster:
             cluster.faults.add(
-                stale(known, is_unstable=is_unstable),
-                ApiKey.OFFSET_FETCH,
-                broker_id=found.id,
-                times=None,
+                stale.responds(), ApiKey.OFFSET_FETCH, broker_id=stale.broker_id, times=None
             )
-            cluster.faults.add(
-                faults.respond_with(named), ApiKey.FIND_COORDINATOR, times=None, when=fits
-            )
+            cluster.faults.add(stale.named, ApiKey.FIND_COORDINATOR, times=None, when=fits)
 
     return mislead
 
