@@ -230,15 +230,14 @@ class SinkCluster:
         self._close_producer()
         self._producer = producer = self._made_producer(driver_id(self._sink_id))
         producer.init_transactions()
-        # With this brokers make the topic of all groups, which may be the record's.
-        self._admin.find_coordinators([sink_group(self._sink_id)])
-        self._await_topic(producer)
         return self._read_behind_barrier(producer)
 
     def _read_behind_barrier(self, producer: Producer) -> SinkRecord | None:
         group, reason = sink_group(self._sink_id), ""
         for _ in range(BARRIERS_MAX):
             coordinator = self._admin.find_coordinators([group], READ_S)[group].id
+            # Only now: that lookup has brokers make the topic of all groups, which may be this one.
+            self._await_topic(producer)
             try:
                 if not self._is_pending(coordinator):
                     with self._or_taken_over(), self._barrier(producer):

@@ -222,7 +222,7 @@ def test_offsets_of_a_partition_that_is_not_there_end_in_time(
             producer.send_offsets_to_transaction({absent: 1}, GroupMetadata(topic))
         with pytest.raises(KafkaTimeoutError):
             producer.commit_transaction()
-        producer.close(timeout=0)  # or it would wait for the offsets' answer all its time
+        producer.close(timeout=0)  # or it would wait for the offsets' response all its time
     opened(cluster, topic).close()  # which aborts what the first has left
     check_whole(cluster, topic)
 
