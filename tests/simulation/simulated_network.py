@@ -39,6 +39,8 @@ class SimulatedNetwork:
         self.clock = clock
         self.random = random
         self.links: list[Link] = []
+        self.delivers_late = False
+        """Whether a broker gets bytes just now whose client has closed the connection."""
         self.refused: set[int] = set()
         """Brokers that live, but to which no connection gets through."""
         self._events: list[tuple[int, int, Callable[[], None]]] = []
@@ -123,12 +125,14 @@ class Link:
 
     def _receive(self, data: bytes) -> None:
         server = self._server
+        self._network.delivers_late = self.is_closed
         while data and server is not None and not server.is_closed:
             buffer = server.get_buffer()
             size = min(len(buffer), len(data))
             buffer[:size] = data[:size]
             data = data[size:]
             server.buffer_updated(size, self._network.clock.now_ms)
+        self._network.delivers_late = False
 
     def _on_server_change(self) -> None:
         server = self._server

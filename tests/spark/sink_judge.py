@@ -57,17 +57,15 @@ class Identity(NamedTuple):
 
 
 class SinkJudge:
-    """See the module. `prepared` are the transactions of attempts, by their numbers; `timed_out`
-    are those whose time has run out."""
+    """See the module. `prepared` are the transactions of attempts, by their numbers; `lost` are
+    those that brokers have aborted of their own accord."""
 
-    def __init__(
-        self, cluster: FakeCluster, sink_id: str, topic: str, timed_out: set[Identity]
-    ) -> None:
+    def __init__(self, cluster: FakeCluster, sink_id: str, topic: str, lost: set[Identity]) -> None:
         self.record: SinkRecord | None = None
         """The newest; None before the first."""
         self.prepared: dict[int, Identity] = {}
         self._cluster = cluster
-        self._timed_out = timed_out
+        self._lost = lost
         self._sink_id = sink_id
         self._topic = topic
         self._partitions = [
@@ -134,7 +132,7 @@ class SinkJudge:
         for each in decided.written:
             if each.task in missing:
                 identity = Identity.of(each)
-                assert identity in self._timed_out, f"decided, and lost: {each}"
+                assert identity in self._lost, f"decided, and lost: {each}"
                 self._missing.add(identity)
             else:
                 self._complete.add(Identity.of(each))

@@ -78,7 +78,7 @@ class SinkSimulation(SinkWorld):
         super().__init__(seed)
         self.defect = defect or Defect()
         self.atomicity = atomicity
-        self.judge = SinkJudge(self.cluster, SINK, TOPIC, self.timed_out)
+        self.judge = SinkJudge(self.cluster, SINK, TOPIC, self.lost)
         self.checkpoint = 0
         """The batch that comes next."""
         self.batch_count = BATCH_COUNT

@@ -28,6 +28,7 @@ from pykclient.protocol.messages.offset_fetch import OffsetFetchRequest
 from pykclient.testing.clock import ManualClock
 from pykclient.testing.fake import faults
 from pykclient.testing.fake.cluster import FakeCluster
+from pykclient.testing.fake.transactions.metadata import TransactionState
 from pykclient.testing.fake.transactions.settings import TransactionSettings
 from pykclient.types import TopicPartition
 from spark_connector.exactly_once.names import driver_id, sink_group
@@ -37,7 +38,11 @@ from tests.spark.stale_coordinator import StaleCoordinator
 
 if TYPE_CHECKING:
     from pykclient.protocol.message import Request
-    from pykclient.testing.fake.transactions.metadata import TransactionMetadata
+    from pykclient.testing.fake.transactions.metadata import (
+        ProducerIdentity,
+        Refusal,
+        TransactionMetadata,
+    )
     from tests.simulation.simulated_world import ApiFaults
 
 SINK: Final = "orders"
@@ -78,12 +83,31 @@ class SinkWorld(TransactionWorld):
         super().__init__(random, clock, cluster)
         cluster.create_topic(TOPIC, PARTITION_COUNT)
         self._stale_until_ms = 0
-        self.timed_out: set[Identity] = set()
-        """The transactions that have exceeded their time."""
+        self.lost: set[Identity] = set()
+        """The open transactions that brokers have aborted though no client of the sink wanted it:
+        they have exceeded their time, or the first InitProducerId of their producer was sent twice,
+        and the first of the two came when the other had long been responded to."""
+        self._note_late_initializations()
 
     def on_time_out(self, metadata: TransactionMetadata) -> None:
         """Keep whose it was."""
-        self.timed_out.add(Identity(metadata.transactional_id, *metadata.producer))
+        self.lost.add(Identity(metadata.transactional_id, *metadata.producer))
+
+    def _note_late_initializations(self) -> None:
+        transactions = self.cluster.transactions
+        initialize = transactions.initialize
+
+        def noted(
+            transactional_id: str, expected: ProducerIdentity | None, timeout_ms: int, now_ms: int
+        ) -> ProducerIdentity | Refusal:
+            metadata = transactions.find(transactional_id)
+            is_first = expected is None and self.network.delivers_late
+            if is_first and metadata and metadata.state is TransactionState.ONGOING:
+                self.met["late InitProducerId"] += 1
+                self.lost.add(Identity(transactional_id, *metadata.producer))
+            return initialize(transactional_id, expected, timeout_ms, now_ms)
+
+        transactions.initialize = noted  # type: ignore[method-assign]
 
     def break_brokers(self) -> None:
         """Break one thing, or nothing."""

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from tests.spark.sink_defects import Defect
 
-SEED_COUNT = 8
+SEED_COUNT = 4
 SEEDS_PER_TEST = 2
 SEEDS_UNTIL_NOTICED = 200
 
