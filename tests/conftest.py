@@ -30,20 +30,27 @@ settings.load_profile("pykclient")
 
 
 KAFKA_FIXTURES = frozenset({"kafka_cluster_factory", "each_kafka_cluster", "any_kafka_cluster"})
-SPARK = "tests/spark/"
-SPARK_CLUSTER = "the Spark cluster"
-ON_SPARK_CLUSTER = ("tests/chaos/spark/", "tests/testing/test_spark_cluster.py")
-THREE_BROKERS = "three brokers"
-ON_THREE_BROKERS = tuple(
-    f"tests/integration/{name}.py"
-    for name in ("test_broker_failures", "test_fetches", "test_still_topics", "test_three_brokers")
-)
-UNDER_FIRE = "brokers under fire"
-ON_BROKERS_UNDER_FIRE = tuple(
-    f"tests/chaos/{name}.py"
-    for name in ("test_scenarios", "producer/test_storm", "transactions/test_runs")
-)
 OLD_KAFKA = f"Kafka {KAFKA_VERSIONS[-1]}"
+INTEGRATION = "tests/integration/test_"
+TOGETHER = {
+    "Spark's session": ("tests/spark/",),
+    "the Spark cluster": ("tests/chaos/spark/", "tests/testing/test_spark_cluster.py"),
+    "three brokers": (
+        *(f"{INTEGRATION}{name}" for name in ("broker_failures", "fetches", "groups_command")),
+        *(f"{INTEGRATION}{name}" for name in ("still_topics", "three_brokers")),
+    ),
+    "brokers under fire": (
+        *("tests/chaos/test_scenarios", "tests/chaos/producer/test_storm"),
+        "tests/chaos/transactions/test_runs",
+    ),
+    # With what other files with that version share: secured brokers, and two-phase commits.
+    OLD_KAFKA: (
+        *(f"{INTEGRATION}{name}" for name in ("fake_security", "fake_two_phase")),
+        *(f"{INTEGRATION}{name}" for name in ("reauthentication", "security")),
+        f"{INTEGRATION}transaction_errors",
+    ),
+}
+"""How the ids of tests begin that share brokers or Spark: in one process these start once."""
 LONGEST_FIRST = ({"spark", "slow"}, {"kafka"})
 
 
@@ -68,22 +75,16 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> Iterator[None]:
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> LoadFileScheduling | None:
-    """Keep files that share Spark's session, its cluster, or brokers of their own in one process
-    each."""
+    """Keep the files that are to be `TOGETHER` in one process each, and those with old brokers."""
     if config.getvalue("dist") != "loadfile":
         return None
     from xdist.scheduler import LoadFileScheduling
 
     class Scheduling(LoadFileScheduling):  # type: ignore[misc]
         def _split_scope(self, nodeid: str) -> str:
-            if nodeid.startswith(SPARK):
-                return SPARK
-            if nodeid.startswith(ON_SPARK_CLUSTER):
-                return SPARK_CLUSTER
-            if nodeid.startswith(ON_THREE_BROKERS):
-                return THREE_BROKERS
-            if nodeid.startswith(ON_BROKERS_UNDER_FIRE):
-                return UNDER_FIRE
+            for shared, beginnings in TOGETHER.items():
+                if nodeid.startswith(beginnings):
+                    return shared
             file = str(super()._split_scope(nodeid))
             return OLD_KAFKA if file in self.files_with_old_kafka else file
 

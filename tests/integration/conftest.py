@@ -108,6 +108,28 @@ SECURITY_CONFIG: dict[str, PropertyValue] = {
 }
 
 
+TIMEOUT_MS_MAX = 2_000
+"""The longest time-out of a transaction that the brokers of two-phase commits take."""
+UNSTABLE: dict[str, PropertyValue] = {"unstable.api.versions.enable": True}
+TWO_PHASE: dict[str, PropertyValue] = UNSTABLE | {
+    "transaction.two.phase.commit.enable": True,
+    "transaction.max.timeout.ms": TIMEOUT_MS_MAX,
+    "transaction.abort.timed.out.transaction.cleanup.interval.ms": 200,
+}
+
+
+@pytest.fixture(scope="session")
+def two_phase_cluster(kafka_cluster_factory: KafkaClusterFactory) -> KafkaCluster:
+    """One broker that takes part in two-phase commits, shared by the whole run."""
+    return kafka_cluster_factory(config=TWO_PHASE)
+
+
+@pytest.fixture(scope="session")
+def one_phase_cluster(kafka_cluster_factory: KafkaClusterFactory) -> KafkaCluster:
+    """The same with two-phase commits switched off."""
+    return kafka_cluster_factory(config=UNSTABLE)
+
+
 @pytest.fixture(scope="session")
 def token_signer(tmp_path_factory: pytest.TempPathFactory) -> Signer:
     """Signs the tokens for the secured clusters."""

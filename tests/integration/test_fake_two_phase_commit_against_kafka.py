@@ -9,6 +9,7 @@ import pytest
 from pykclient.protocol.api_keys import ApiKey
 from pykclient.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from pykclient.testing import FakeCluster, TransactionSettings
+from tests.integration.conftest import TIMEOUT_MS_MAX
 from tests.integration.exchange import FakeExchange, RealExchange
 from tests.integration.test_fake_transactions_against_kafka import (
     NEW_END,
@@ -16,12 +17,10 @@ from tests.integration.test_fake_transactions_against_kafka import (
     OLD_END,
     TransactionalClient,
 )
-from tests.integration.test_two_phase_commit import TIMEOUT_MS_MAX, TWO_PHASE, UNSTABLE
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from pykclient.testing.fixtures import KafkaClusterFactory
     from tests.integration.exchange import Exchange
 
     Script = Callable[[TransactionalClient], Iterator[object]]
@@ -78,7 +77,7 @@ def what_is_switched_off(client: TransactionalClient) -> Iterator[object]:
 
 @pytest.mark.promise("fake transactions respond as Kafka 4.3.1 does, in both protocols")
 @pytest.mark.parametrize(
-    ("script", "settings", "config"),
+    ("script", "settings", "kafka"),
     [
         (
             what_takes_part,
@@ -87,22 +86,23 @@ def what_is_switched_off(client: TransactionalClient) -> Iterator[object]:
                 transaction_two_phase_commit_enable=True,
                 transaction_max_timeout_ms=TIMEOUT_MS_MAX,
             ),
-            TWO_PHASE,
+            "two_phase_cluster",
         ),
-        (what_is_switched_off, TransactionSettings(unstable_api_versions_enable=True), UNSTABLE),
+        (
+            what_is_switched_off,
+            TransactionSettings(unstable_api_versions_enable=True),
+            "one_phase_cluster",
+        ),
     ],
     ids=["on", "off"],
 )
 def test_a_fake_coordinator_takes_part_as_kafkas_does(
-    script: Script,
-    settings: TransactionSettings,
-    config: dict[str, bool],
-    kafka_cluster_factory: KafkaClusterFactory,
+    script: Script, settings: TransactionSettings, kafka: str, request: pytest.FixtureRequest
 ) -> None:
     outcomes = []
     for exchange in (
         FakeExchange(FakeCluster(1, transaction_settings=settings)),
-        RealExchange(kafka_cluster_factory(config=config).bootstrap_servers),
+        RealExchange(request.getfixturevalue(kafka).bootstrap_servers),
     ):
         client = TransactionalClient(exchange)
         client.prepare()

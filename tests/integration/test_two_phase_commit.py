@@ -14,28 +14,14 @@ from pykclient.errors import (
     UnsupportedVersionError,
 )
 from tests.integration.confluent_tools import confluent_create_topic
+from tests.integration.conftest import TIMEOUT_MS_MAX
 from tests.integration.test_prepared_transactions import end_in_another_process, prepare
 from tests.integration.test_transactions import TIMEOUT_S, read
 
 if TYPE_CHECKING:
     from pykclient.testing import KafkaCluster
-    from pykclient.testing.fixtures import KafkaClusterFactory
 
 pytestmark = pytest.mark.kafka
-
-TIMEOUT_MS_MAX = 2_000
-"""The longest time-out that the brokers of the tests take."""
-UNSTABLE = {"unstable.api.versions.enable": True}
-TWO_PHASE = UNSTABLE | {
-    "transaction.two.phase.commit.enable": True,
-    "transaction.max.timeout.ms": TIMEOUT_MS_MAX,
-    "transaction.abort.timed.out.transaction.cleanup.interval.ms": 200,
-}
-
-
-@pytest.fixture(scope="module")
-def two_phase_cluster(kafka_cluster_factory: KafkaClusterFactory) -> KafkaCluster:
-    return kafka_cluster_factory(config=TWO_PHASE)
 
 
 def two_phase_producer(cluster: KafkaCluster, transactional_id: str) -> Producer:
@@ -106,10 +92,8 @@ def test_brokers_without_it_are_refused(each_kafka_cluster: KafkaCluster) -> Non
                 producer.init_transactions()
 
 
-def test_brokers_that_have_it_switched_off_are_refused(
-    kafka_cluster_factory: KafkaClusterFactory,
-) -> None:
-    cluster = kafka_cluster_factory(config=UNSTABLE)
+def test_brokers_that_have_it_switched_off_are_refused(one_phase_cluster: KafkaCluster) -> None:
+    cluster = one_phase_cluster
     with (
         two_phase_producer(cluster, "off") as producer,
         pytest.raises(

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from pykclient.consumer.subscription import AssignedPartition
     from pykclient.types import TopicPartition
 
-SEED_COUNT = 40
+SEED_COUNT = 20
 SOAK_SEED_COUNT = 500
 MILD_SEED_COUNT = 8
 SOAK_MILD_SEED_COUNT = 64
@@ -136,8 +136,8 @@ def closes_late(
 
 
 FIRST_SEEDS: dict[tuple[type[GroupSimulation], str], int] = {
-    (GroupSimulation, "does not come to rest"): 33,
-    (GroupSimulation, "a call took"): 25,
+    (GroupSimulation, "does not come to rest"): 42,
+    (GroupSimulation, "a call took"): 39,
     (Kip848GroupSimulation, "does not come to rest"): 4,
     (Kip848GroupSimulation, "a call took"): 12,
 }
