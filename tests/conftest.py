@@ -43,9 +43,10 @@ TOGETHER = {
         *("tests/chaos/test_scenarios", "tests/chaos/producer/test_storm"),
         "tests/chaos/transactions/test_runs",
     ),
-    # With what other files with that version share: secured brokers, and two-phase commits.
+    # With what files of that version share with others: brokers that are secured, or quick.
     OLD_KAFKA: (
-        *(f"{INTEGRATION}{name}" for name in ("fake_security", "fake_two_phase")),
+        *(f"{INTEGRATION}{name}" for name in ("fake_compaction", "fake_security")),
+        *(f"{INTEGRATION}{name}" for name in ("fake_transactions_against", "fake_two_phase")),
         *(f"{INTEGRATION}{name}" for name in ("reauthentication", "security")),
         f"{INTEGRATION}transaction_errors",
     ),
