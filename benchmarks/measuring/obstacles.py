@@ -135,9 +135,12 @@ OBSTACLES = (
         "transactions,",
         "brokers take most of it, with either client: before it appends the first batch of a "
         "transaction, the leader has the coordinator write that the partition takes part, so that "
-        "the flush takes 1.5 ms and not the 0.8 of one without a transaction; and the end, which "
-        "the coordinator writes, is another 0.7. Of 2.4 ms a transaction 0.5 are the client's. Not "
-        "tried: to send the first batch while the application still appends to others.",
+        "the flush takes 1.3 to 1.8 ms and not the 0.8 of one without a transaction; the end, "
+        "which the coordinator writes, is another 0.7; and one in a hundred waits 20 ms for the "
+        "markers of the transaction before. Of 2.4 ms 0.5 are the client's. Tried: to send the "
+        "first batch at once, while the application still appends, also with a turn of the GIL "
+        "for the sender thread; two requests then take as long as is saved. Turns differ by half "
+        "from run to run with either client, so that many are needed.",
     ),
     Obstacle(
         "tls,",
