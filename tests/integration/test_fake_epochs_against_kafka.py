@@ -173,18 +173,8 @@ def check(script: Script, servers: str, version: int) -> None:
 
 
 @PROMISE
-@pytest.mark.parametrize(
-    "script",
-    [
-        ends_of_kip_890,
-        *(
-            pytest.param(script, marks=pytest.mark.soak)
-            for script in SCRIPTS
-            if script is not ends_of_kip_890
-        ),
-    ],
-    ids=lambda script: script.__name__,
-)
+@pytest.mark.soak
+@pytest.mark.parametrize("script", SCRIPTS, ids=lambda script: script.__name__)
 def test_the_last_epoch_is_followed_by_another_id(
     script: Script, kafka_cluster: KafkaCluster
 ) -> None:

@@ -65,7 +65,7 @@ PAIRS = [
     (KafkaPythonMember, KafkaPythonMember),
     (AiokafkaMember, AiokafkaMember),
     pytest.param(JavaMember, JavaMember, marks=pytest.mark.kafka),
-    pytest.param(OldestJavaMember, OldestJavaMember, marks=pytest.mark.kafka),
+    pytest.param(OldestJavaMember, OldestJavaMember, marks=[pytest.mark.kafka, pytest.mark.soak]),
     pytest.param(JavaKip848Member, JavaKip848Member, marks=pytest.mark.kafka),
     pytest.param(JavaKip848Member, ConfluentKip848Member, marks=pytest.mark.kafka),
     pytest.param(ConfluentKip848Member, JavaRegexMember, marks=pytest.mark.kafka),

@@ -32,13 +32,15 @@ from pykclient.errors import (
 from pykclient.protocol.api_keys import ApiKey
 from pykclient.testing import Acl, FakeKafka, TransactionSettings
 from pykclient.testing.cluster.jars import KAFKA_VERSIONS
+from tests.integration.conftest import QUICK
 from tests.integration.group_members import wait_until
-from tests.soak import OWN_BROKERS
+from tests.soak import NEWEST_FIRST, OWN_BROKERS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
     from pykclient.testing import KafkaCluster
+    from pykclient.testing.fixtures import KafkaClusterFactory
 
     Protocol = Literal["classic", "consumer"]
 
@@ -53,10 +55,12 @@ SEED = 20261125
 ABORT_FIRST = r"Call abort_transaction\(\), then do the transaction again with this producer"
 
 
-@pytest.fixture
-def cluster(any_quick_kafka_cluster: KafkaCluster) -> KafkaCluster:
-    """A broker that looks often for transactions whose time is over."""
-    return any_quick_kafka_cluster
+@pytest.fixture(scope="module", params=NEWEST_FIRST)
+def cluster(
+    request: pytest.FixtureRequest, kafka_cluster_factory: KafkaClusterFactory
+) -> KafkaCluster:
+    """A broker that looks often for transactions whose time is over; some tests restart it."""
+    return kafka_cluster_factory(version=request.param, config=QUICK)
 
 
 @pytest.fixture
