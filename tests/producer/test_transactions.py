@@ -58,11 +58,14 @@ from pykclient.protocol.messages.txn_offset_commit import (
 from pykclient.types import GroupMetadata, OffsetAndMetadata, TopicPartition
 from tests.network.responding import respond_checked
 from tests.producer.sender_bench import PRODUCER_ID, TOPIC, SenderBench, batches_of
+from tests.producer.test_reentrance import Watched
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from pykclient.accel import Delivery
     from pykclient.network.manager import Request
+    from pykclient.producer.record import RecordMetadata
     from pykclient.producer.sender.transactions import CallOperation, Transactions
     from pykclient.protocol.message import Message
 
@@ -233,6 +236,31 @@ def test_a_transaction_ends_when_no_request_of_it_is_out() -> None:
     assert not commit.is_done
     bench.ended(epoch=4)
     commit.result()
+
+
+@pytest.mark.promise("`flush` waits for every record that was sent before it")
+@pytest.mark.parametrize("version", [1, 2])
+def test_no_record_slips_behind_a_flush_in_a_transaction(version: int) -> None:
+    bench = Bench(version)
+    operation: Operation[None] = Operation()
+    deliveries: list[Delivery[RecordMetadata]] = []
+
+    def another_thread() -> None:
+        """Send and flush, after the sender has taken the new batches out of its mailbox."""
+        if not deliveries:
+            deliveries.append(bench.send(partition=0))
+            bench.accumulator.flush(operation)
+
+    bench.accumulator._mailbox.sealed = Watched(another_thread)
+    bench.turn()
+    done = [(operation.is_done, deliveries[0].done())]
+    if version == 1:
+        bench.added()
+        done.append((operation.is_done, deliveries[0].done()))
+    bench.written()
+    assert not any(any(each) for each in done)
+    assert operation.is_done
+    assert deliveries[0].done()
 
 
 def test_all_sequences_begin_anew_under_the_identity_of_endtxn() -> None:
