@@ -43,12 +43,11 @@ TOGETHER = {
         *("tests/chaos/test_scenarios", "tests/chaos/producer/test_storm"),
         "tests/chaos/transactions/test_runs",
     ),
-    # With what files of that version share with others: brokers that are secured, or quick.
+    # These share secured brokers, or ones with two-phase commits; some need the oldest version too.
     OLD_KAFKA: (
-        *(f"{INTEGRATION}{name}" for name in ("fake_compaction", "fake_security")),
-        *(f"{INTEGRATION}{name}" for name in ("fake_transactions_against", "fake_two_phase")),
-        *(f"{INTEGRATION}{name}" for name in ("reauthentication", "security")),
-        f"{INTEGRATION}transaction_errors",
+        *(f"{INTEGRATION}{name}" for name in ("fake_security", "fake_two_phase")),
+        *(f"{INTEGRATION}{name}" for name in ("reauthentication", "secured_cluster", "security")),
+        *(f"{INTEGRATION}{name}" for name in ("transaction_errors", "two_phase")),
     ),
 }
 """How the ids of tests begin that share brokers or Spark: in one process these start once."""
@@ -76,7 +75,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> Iterator[None]:
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> LoadFileScheduling | None:
-    """Keep the files that are to be `TOGETHER` in one process each, and those with old brokers."""
+    """Keep each group of `TOGETHER` in one process, and all files with old brokers in one."""
     if config.getvalue("dist") != "loadfile":
         return None
     from xdist.scheduler import LoadFileScheduling

@@ -108,29 +108,6 @@ SECURITY_CONFIG: dict[str, PropertyValue] = {
 }
 
 
-QUICK: dict[str, PropertyValue] = {
-    "group.consumer.assignment.interval.ms": 0,
-    "log.cleaner.backoff.ms": 50,
-    "transaction.abort.timed.out.transaction.cleanup.interval.ms": 100,
-}
-
-
-@pytest.fixture(scope="session")
-def quick_kafka_cluster(kafka_cluster_factory: KafkaClusterFactory) -> KafkaCluster:
-    """One broker of the newest version that does often what others do now and then, shared by the
-    whole run: it ends transactions whose time is over, cleans logs, and assigns partitions.
-
-    Do not restart it: coordinators' epochs show in what it writes.
-    """
-    return kafka_cluster_factory(config=QUICK)
-
-
-@pytest.fixture(scope="session")
-def old_quick_kafka_cluster(kafka_cluster_factory: KafkaClusterFactory) -> KafkaCluster:
-    """The same of the oldest tested version."""
-    return kafka_cluster_factory(1, KAFKA_VERSIONS[-1], QUICK)
-
-
 TIMEOUT_MS_MAX = 2_000
 """The longest time-out of a transaction that the brokers of two-phase commits take."""
 UNSTABLE: dict[str, PropertyValue] = {"unstable.api.versions.enable": True}

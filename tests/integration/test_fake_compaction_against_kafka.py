@@ -49,6 +49,7 @@ from pykclient.records.batch import RecordBatch, iterate_batches
 from pykclient.records.builder import RecordBatchBuilder
 from pykclient.records.compression import Codec
 from pykclient.testing import FakeCluster, GroupSettings, TransactionSettings
+from pykclient.testing.cluster.jars import KAFKA_VERSIONS
 from pykclient.testing.cluster.properties import INTERNAL_PARTITION_COUNT
 from pykclient.testing.fake.groups.registry import place
 from tests.integration.exchange import FakeExchange, RealExchange
@@ -58,7 +59,7 @@ from tests.integration.test_fake_transactions_against_kafka import Transactional
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
-    from pykclient.testing import KafkaCluster
+    from pykclient.testing.fixtures import KafkaClusterFactory
     from tests.integration.test_fake_transactions_against_kafka import Producer
 
     Script = Callable[["Writer"], Iterator[None]]
@@ -70,6 +71,7 @@ OWN_TOPICS = "__consumer_offsets", "__transaction_state"
 OFTEN_CLEANED = {"segment.ms": "1", "min.cleanable.dirty.ratio": "0.01"}
 DAY_MS = 24 * 3600 * 1000
 SEGMENT_MS = 1_000
+BROKER_SETTINGS = {"log.cleaner.backoff.ms": 50}
 TOPIC = 2
 """What IncrementalAlterConfigs calls a topic."""
 NO_PRODUCER = -1, -1
@@ -247,8 +249,9 @@ def _own_record(topic: str, key: bytes, value: bytes) -> tuple[str, int, int]:
 
 
 @pytest.fixture(scope="module")
-def kafka(quick_kafka_cluster: KafkaCluster) -> RealExchange:
-    return RealExchange(quick_kafka_cluster.bootstrap_servers)
+def kafka(kafka_cluster_factory: KafkaClusterFactory) -> RealExchange:
+    cluster = kafka_cluster_factory(version=KAFKA_VERSIONS[0], config=BROKER_SETTINGS)
+    return RealExchange(cluster.bootstrap_servers)
 
 
 def the_newest_of_each_key_stays(log: Writer) -> Iterator[None]:

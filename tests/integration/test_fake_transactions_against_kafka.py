@@ -89,6 +89,7 @@ from pykclient.protocol.messages.write_txn_markers import (
 )
 from pykclient.records.batch import iterate_batches
 from pykclient.testing import FakeCluster, GroupSettings, TransactionSettings
+from pykclient.testing.cluster.jars import KAFKA_VERSIONS
 from tests.integration.exchange import TIMEOUT_S, FakeExchange, RealExchange
 from tests.integration.group_members import wait_until
 from tests.testing.fake.requests import batch_of
@@ -96,19 +97,24 @@ from tests.testing.fake.requests import batch_of
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from pykclient.testing import KafkaCluster
+    from pykclient.testing.fixtures import KafkaClusterFactory
     from tests.integration.exchange import Exchange
 
     Script = Callable[["TransactionalClient"], Iterator[object]]
 
 pytestmark = pytest.mark.kafka
 
+OLD_BROKER_SETTINGS = {"transaction.abort.timed.out.transaction.cleanup.interval.ms": 100}
 PARTITION_COUNT = 2
 READ_COMMITTED = 1
 OLD_PRODUCE, NEW_PRODUCE = 9, 12
 OLD_END, NEW_END = 4, 5
 OLD_OFFSETS, NEW_OFFSETS = 3, 5
 OLD_ADD = 3
+BROKER_SETTINGS = {
+    "transaction.abort.timed.out.transaction.cleanup.interval.ms": 100,
+    "group.consumer.assignment.interval.ms": 0,
+}
 
 Producer = tuple[int, int]
 """A producer id and an epoch."""
@@ -503,8 +509,9 @@ def _error(code: int) -> str:
 
 
 @pytest.fixture(scope="module")
-def kafka(quick_kafka_cluster: KafkaCluster) -> RealExchange:
-    return RealExchange(quick_kafka_cluster.bootstrap_servers)
+def kafka(kafka_cluster_factory: KafkaClusterFactory) -> RealExchange:
+    cluster = kafka_cluster_factory(version=KAFKA_VERSIONS[0], config=BROKER_SETTINGS)
+    return RealExchange(cluster.bootstrap_servers)
 
 
 @pytest.fixture
@@ -840,12 +847,13 @@ def test_a_fake_coordinator_responds_as_kafkas_does(
     ids=lambda script: script.__name__,
 )
 def test_the_older_protocol_is_that_of_older_brokers(
-    script: Script, old_quick_kafka_cluster: KafkaCluster
+    script: Script, kafka_cluster_factory: KafkaClusterFactory
 ) -> None:
+    cluster = kafka_cluster_factory(version=KAFKA_VERSIONS[-1], config=OLD_BROKER_SETTINGS)
     settings = TransactionSettings(transaction_version=1)
     fake = FakeExchange(FakeCluster(1, transaction_settings=settings))
     outcomes = []
-    for exchange in (fake, RealExchange(old_quick_kafka_cluster.bootstrap_servers)):
+    for exchange in (fake, RealExchange(cluster.bootstrap_servers)):
         client = TransactionalClient(exchange)
         client.prepare()
         outcomes.append(list(script(client)))

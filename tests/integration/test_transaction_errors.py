@@ -32,7 +32,6 @@ from pykclient.errors import (
 from pykclient.protocol.api_keys import ApiKey
 from pykclient.testing import Acl, FakeKafka, TransactionSettings
 from pykclient.testing.cluster.jars import KAFKA_VERSIONS
-from tests.integration.conftest import QUICK
 from tests.integration.group_members import wait_until
 from tests.soak import NEWEST_FIRST, OWN_BROKERS
 
@@ -59,8 +58,11 @@ ABORT_FIRST = r"Call abort_transaction\(\), then do the transaction again with t
 def cluster(
     request: pytest.FixtureRequest, kafka_cluster_factory: KafkaClusterFactory
 ) -> KafkaCluster:
-    """A broker that looks often for transactions whose time is over; some tests restart it."""
-    return kafka_cluster_factory(version=request.param, config=QUICK)
+    """A broker that looks often for transactions whose time is over."""
+    return kafka_cluster_factory(
+        version=request.param,
+        config={"transaction.abort.timed.out.transaction.cleanup.interval.ms": 100},
+    )
 
 
 @pytest.fixture

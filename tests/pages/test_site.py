@@ -9,12 +9,9 @@ from pathlib import Path
 
 import pytest
 
-pytestmark = [
-    pytest.mark.promise(
-        "the pages make a site without a warning, with every public name in its reference"
-    ),
-    pytest.mark.soak,  # Sphinx takes 20 s of CPU
-]
+pytestmark = pytest.mark.promise(
+    "the pages make a site without a warning, with every public name in its reference"
+)
 
 ROOT = Path(__file__).parents[2]
 PUBLIC_MODULES = ("pykclient", "pykclient.errors", "pykclient.serialization", "pykclient.testing")

@@ -126,13 +126,15 @@ class Link:
     def _receive(self, data: bytes) -> None:
         server = self._server
         self._network.delivers_late = self.is_closed
-        while data and server is not None and not server.is_closed:
-            buffer = server.get_buffer()
-            size = min(len(buffer), len(data))
-            buffer[:size] = data[:size]
-            data = data[size:]
-            server.buffer_updated(size, self._network.clock.now_ms)
-        self._network.delivers_late = False
+        try:
+            while data and server is not None and not server.is_closed:
+                buffer = server.get_buffer()
+                size = min(len(buffer), len(data))
+                buffer[:size] = data[:size]
+                data = data[size:]
+                server.buffer_updated(size, self._network.clock.now_ms)
+        finally:
+            self._network.delivers_late = False
 
     def _on_server_change(self) -> None:
         server = self._server

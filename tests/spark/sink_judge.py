@@ -58,7 +58,7 @@ class Identity(NamedTuple):
 
 class SinkJudge:
     """See the module. `prepared` are the transactions of attempts, by their numbers; `lost` are
-    those that brokers have aborted of their own accord."""
+    those that may be missing though they were decided (`SinkWorld.lost`)."""
 
     def __init__(self, cluster: FakeCluster, sink_id: str, topic: str, lost: set[Identity]) -> None:
         self.record: SinkRecord | None = None

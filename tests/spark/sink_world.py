@@ -84,9 +84,8 @@ class SinkWorld(TransactionWorld):
         cluster.create_topic(TOPIC, PARTITION_COUNT)
         self._stale_until_ms = 0
         self.lost: set[Identity] = set()
-        """The open transactions that brokers have aborted though no client of the sink wanted it:
-        they have exceeded their time, or the first InitProducerId of their producer was sent twice,
-        and the first of the two came when the other had long been responded to."""
+        """The open transactions that no living client has ended: their time ran out, or an
+        InitProducerId without an epoch arrived over a connection that its client had closed."""
         self._note_late_initializations()
 
     def on_time_out(self, metadata: TransactionMetadata) -> None:

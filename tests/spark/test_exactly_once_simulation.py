@@ -55,6 +55,14 @@ def test_each_row_is_visible_once_whatever_spark_and_brokers_do(first: int, atom
         SinkSimulation(seed, atomicity).run()
 
 
+def test_what_a_late_init_producer_id_aborts_is_reported() -> None:
+    """A copy of a worker's first one comes when the transaction is prepared, and decided."""
+    simulation = SinkSimulation(381, ATOMIC_BATCH)
+    simulation.run()
+    assert simulation.met["late InitProducerId"]
+    assert simulation.met["rows missing"]
+
+
 @pytest.mark.parametrize("defect", FIRST_NOTICED)
 def test_a_planted_defect_is_noticed(defect: type[Defect]) -> None:
     first = FIRST_NOTICED[defect]

@@ -373,4 +373,5 @@ def test_what_is_in_files_is_not_in_memory(tmp_path: Path) -> None:
         finally:
             tracemalloc.stop()
     assert (tmp_path / "t-0" / FIRST_SEGMENT).stat().st_size > 20_000_000
+    # What other threads of the process allocate meanwhile counts too.
     assert held_bytes < 2_000_000
