@@ -36,6 +36,12 @@ from pykclient.protocol.messages.offset_commit import (
     OffsetCommitRequestTopic,
     OffsetCommitResponse,
 )
+from pykclient.protocol.messages.offset_delete import (
+    OffsetDeleteRequest,
+    OffsetDeleteRequestPartition,
+    OffsetDeleteRequestTopic,
+    OffsetDeleteResponse,
+)
 from pykclient.protocol.messages.offset_records import OffsetCommitValue
 from pykclient.protocol.messages.produce import (
     PartitionProduceData,
@@ -48,13 +54,14 @@ from pykclient.protocol.reader import Reader
 from pykclient.records.batch import RecordBatch, iterate_batches
 from pykclient.records.builder import RecordBatchBuilder
 from pykclient.records.compression import Codec
+from pykclient.records.control import ControlType, control_type
 from pykclient.testing import FakeCluster, GroupSettings, TransactionSettings
 from pykclient.testing.cluster.jars import KAFKA_VERSIONS
 from pykclient.testing.cluster.properties import INTERNAL_PARTITION_COUNT
 from pykclient.testing.fake.groups.registry import place
 from tests.integration.exchange import FakeExchange, RealExchange
 from tests.integration.group_members import wait_until
-from tests.integration.test_fake_transactions_against_kafka import TransactionalClient
+from tests.integration.test_fake_transactions_against_kafka import NEW_OFFSETS, TransactionalClient
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -181,14 +188,38 @@ class Writer(TransactionalClient):
                 )
             offset = batches[-1].last_offset + 1
 
-    def commit(self, offset: int) -> None:
-        """OffsetCommit of partition 0, by a client that is no member."""
-        partition = OffsetCommitRequestPartition(0, offset)
+    def commit(self, offset: int, partition: int = 0) -> None:
+        """OffsetCommit of one partition, by a client that is no member."""
+        each = OffsetCommitRequestPartition(partition, offset)
         request = OffsetCommitRequest(
-            self.group, topics=[OffsetCommitRequestTopic(self.topic, partitions=[partition])]
+            self.group, topics=[OffsetCommitRequestTopic(self.topic, partitions=[each])]
         )
         response = self._exchange.send(request, OffsetCommitResponse, 9)
         assert [p.error_code for topic in response.topics for p in topic.partitions] == [0]
+
+    def delete_offset(self) -> None:
+        """OffsetDelete of partition 0."""
+        topic = OffsetDeleteRequestTopic(self.topic, [OffsetDeleteRequestPartition(0)])
+        request = OffsetDeleteRequest(self.group, [topic])
+        response = self._exchange.send(request, OffsetDeleteResponse)
+        errors = [p.error_code for topic in response.topics for p in topic.partitions]
+        assert (response.error_code, errors) == (0, [0])
+
+    def offset_batches(self) -> list[tuple[object, ...]]:
+        """What Kafka's own topic has of the group's offsets, and markers of its transactions."""
+        found: list[tuple[object, ...]] = []
+        offset, partition = 0, place(self.group, INTERNAL_PARTITION_COUNT)
+        while batches := self._batches(offset, OWN_TOPICS[0], partition):
+            offset = batches[-1].last_offset + 1
+            for batch in batches:
+                rows = list(batch.records()) if batch.record_count else []
+                if batch.is_control and batch.producer_id in self._ids:
+                    found.append((control_type(batch),))
+                elif not batch.is_control:
+                    values = [row[3] for row in rows if self.group.encode() in (row[2] or b"")]
+                    if values:
+                        found.append((batch.is_transactional, *map(_offset_of, values)))
+        return found
 
     def own_records(self) -> list[tuple[str, int, int]]:
         """What Kafka's own topics have of the group and the transactional id."""
@@ -237,6 +268,13 @@ class Writer(TransactionalClient):
         response = self._exchange.send(request, FetchResponse, 12)
         ((found,),) = (topic.partitions for topic in response.responses)
         return found
+
+
+def _offset_of(value: bytes | None) -> int | None:
+    """The offset that a record of a group has; None if it was deleted."""
+    if value is None:
+        return None
+    return OffsetCommitValue.read(Reader(value[2:]), int.from_bytes(value[:2], "big")).offset
 
 
 def _own_record(topic: str, key: bytes, value: bytes) -> tuple[str, int, int]:
@@ -447,3 +485,47 @@ def test_kafkas_own_topics_are_compacted_as_kafkas_are(kafka: RealExchange) -> N
     while (found := real.own_records()) != expected and time.monotonic() < deadline_s:
         time.sleep(0.05)
     assert found == expected
+
+
+@pytest.mark.promise("the fake cleaner leaves of a log what Kafka 4.3.1's leaves of it")
+def test_offsets_of_transactions_and_deletions_are_compacted_as_kafkas_are(
+    kafka: RealExchange,
+) -> None:
+    """Markers stay for `delete.retention.ms`, and so does the tombstone of what was deleted."""
+    count = INTERNAL_PARTITION_COUNT
+    cluster = FakeCluster(1, group_settings=GroupSettings(offsets_topic_num_partitions=count))
+    fake, real = Writer(FakeExchange(cluster)), Writer(kafka)
+    for each in (fake, real):
+        each.prepare()
+        each.configure(OFTEN_CLEANED, OWN_TOPICS[0])
+    for _ in zip(offsets_that_go(fake), offsets_that_go(real), strict=True):
+        cluster.advance(cluster.now_ms + 5)
+        begun_s = time.monotonic()
+        wait_until(lambda: time.monotonic() > begun_s + 0.005, "time passes")  # noqa: B023
+    assert len(fake.offset_batches()) == 11
+    cluster.clean_logs()
+    expected = fake.offset_batches()
+    markers = [ControlType.COMMIT, ControlType.ABORT] * 2
+    assert expected == [*((marker,) for marker in markers), (False, None), (False, 5)]
+    deadline_s = time.monotonic() + 10
+    while (found := real.offset_batches()) != expected and time.monotonic() < deadline_s:
+        time.sleep(0.05)
+    assert found == expected
+
+
+def offsets_that_go(writer: Writer) -> Iterator[None]:
+    """Commit and abort offsets in transactions; commit one without, and delete it.
+
+    The last commit, of another partition, has all that in segments that may be cleaned.
+    """
+    producer = writer.begin()
+    for number in range(4):
+        assert writer.commit_offset(producer, number, version=NEW_OFFSETS) == ["NONE"]
+        yield
+        producer = writer.finish(producer, is_commit=number % 2 == 0)
+        yield
+    writer.commit(4)
+    yield
+    writer.delete_offset()
+    yield
+    writer.commit(5, partition=1)
