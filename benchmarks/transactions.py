@@ -2,7 +2,7 @@
 
 Transactions of 1,000 records, one after the other: 100-byte values without keys, 6 partitions,
 linger 5 ms, batches of up to 1,000,000 bytes. Half as many go ahead, for the broker to compile what
-it runs.
+it runs. Brokers do most of the work, and turns differ by half: there are five for each run.
 
     python benchmarks/transactions.py [--records N] [--runs N] [--clients ...] [--json FILE]
 """
@@ -26,13 +26,15 @@ if TYPE_CHECKING:
 
 CLIENTS = (PYKCLIENT, CONFLUENT)
 SHARE = 5
+TURNS_PER_RUN = 5
 CASE = f"of {TRANSACTION_COUNT:,} records"
 
 
 def measure(arena: Arena, settings: Settings) -> Iterator[Measurement]:
     """Let the clients make transactions, each in a topic of its own."""
     record_count = max(settings.record_count // SHARE, TRANSACTION_COUNT)
-    for client in in_turns(settings.able("transactions", CLIENTS), settings.run_count):
+    turn_count = settings.run_count * TURNS_PER_RUN
+    for client in in_turns(settings.able("transactions", CLIENTS), turn_count):
         figures = arena.transactions(client, record_count)
         yield Measurement(BENCHMARK.name, CASE, client.name, figures)
 
