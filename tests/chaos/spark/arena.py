@@ -385,6 +385,18 @@ class SparkArena:
         """How many records the sink has been given, those that are not committed too."""
         return sum(map(len, self._read_sink().values()))
 
+    def sink_ends(self) -> list[int]:
+        """Where the sink's logs end; for it no record is fetched, whose response may be held."""
+        settings = {**self._peer, "group.id": "judge", "isolation.level": "read_uncommitted"}
+        consumer = Consumer(settings)
+        try:
+            return [
+                consumer.get_watermark_offsets(TopicPartition(self.sink, partition), TIMEOUT_S)[1]
+                for partition in range(PARTITION_COUNT)
+            ]
+        finally:
+            consumer.close()
+
     def committed_count(self) -> int:
         """How many records readers of the sink see that read what is committed."""
         return sum(map(len, self._read_sink(is_committed=True).values()))

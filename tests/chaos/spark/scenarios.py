@@ -104,11 +104,11 @@ def reading(arena: SparkArena) -> tuple[SparkApplication, Executor]:
     arena.send(arena.batch_count // 2)
     driver = arena.start(is_live=True)
     arena.await_read(driver)
-    before = arena.written_count()
+    before = arena.sink_ends()
     arena.swallow(ApiKey.FETCH)
     arena.send(arena.batch_count // 2)
     executor = arena.await_held()[0]
-    assert arena.written_count() == before
+    assert arena.sink_ends() == before
     return driver, executor
 
 

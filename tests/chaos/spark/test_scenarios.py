@@ -1,7 +1,7 @@
 """Queries of the connector on a Spark cluster of two hosts, under fire: no record is lost, and none
 is twice in what a query's state holds.
 
-One scenario is in `make test`, with a sink that writes exactly once; `make soak` has four more, two
+One scenario is in `make test`, with a sink that writes exactly once; `make soak` has five more, two
 of which start a driver twice, and `make chaos` all, with more batches.
 """
 
@@ -36,6 +36,7 @@ from tests.chaos.spark.scenarios import (
     driver_killed_between_two_ends,
     end_live,
     python_worker_killed,
+    python_worker_killed_in_read,
     readers,
     task_copied,
 )
@@ -54,6 +55,7 @@ ONCE = Kind(is_stateful=False, delivery=Delivery.PER_TASK)
 IN_EVERY_RUN = (python_worker_killed, ONCE)
 IN_SOAK = (
     (python_worker_killed, Kind(is_stateful=False)),
+    (python_worker_killed_in_read, ONCE),
     (task_copied, Kind(is_stateful=False)),
     # two minutes, with a driver that starts twice
     (driver_killed_before_the_commit_log, Kind(is_stateful=True)),
