@@ -105,6 +105,8 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.kafka
 
 OLD_BROKER_SETTINGS = {"transaction.abort.timed.out.transaction.cleanup.interval.ms": 100}
+TIME_OUT_MS = 2_000
+"""Of transactions that are to exceed it; what comes before takes less on a slow machine, too."""
 PARTITION_COUNT = 2
 READ_COMMITTED = 1
 OLD_PRODUCE, NEW_PRODUCE = 9, 12
@@ -723,7 +725,7 @@ def offsets_of_members(client: TransactionalClient) -> Iterator[object]:
 
 
 def a_time_out(client: TransactionalClient) -> Iterator[object]:
-    first = client.begin(timeout_ms=200)
+    first = client.begin(timeout_ms=TIME_OUT_MS)
     yield client.produce(first, 0, b"a", version=NEW_PRODUCE)
     yield client.commit_offset(first, 5, version=NEW_OFFSETS)
     wait_until_over(client)
@@ -744,7 +746,7 @@ def wait_until_over(client: TransactionalClient) -> None:
     """Let the transaction's time pass, which is short."""
     exchange = client._exchange
     if isinstance(exchange, FakeExchange):
-        exchange.cluster.advance(exchange.cluster.now_ms + 1_000)
+        exchange.cluster.advance(exchange.cluster.now_ms + 2 * TIME_OUT_MS)
     wait_until(lambda: client.described()[1] == "CompleteAbort", "the transaction is aborted")
 
 
@@ -792,7 +794,7 @@ def markers_by_an_administrator(client: TransactionalClient) -> Iterator[object]
 
 
 def a_fencing_of_before_kip_890(client: TransactionalClient) -> Iterator[object]:
-    first = client.begin(timeout_ms=200)
+    first = client.begin(timeout_ms=TIME_OUT_MS)
     yield client.add(first, 0)
     yield client.produce(first, 0, b"a")
     wait_until_over(client)
