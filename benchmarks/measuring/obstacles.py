@@ -138,8 +138,8 @@ OBSTACLES = (
         "the flush takes 1.3 to 1.8 ms and not the 0.8 of one without a transaction; the end, "
         "which the coordinator writes, is another 0.7; and one in a hundred waits 20 ms for the "
         "markers of the transaction before. Of 2.2 ms 0.5 are the client's, 0.18 of it for "
-        "begin_transaction, which waits for the sender's thread (not tried: to do without that). "
-        "Tried: to send the first batch at once, while the application still appends, also with "
+        "begin_transaction, which waits for the sender's thread. Tried: to do without that, which "
+        "has more batches wait for markers; to send the first batch at once, while the application still appends, also with "
         "the GIL handed to the sender's thread; the second request costs what is saved. Turns "
         "differ by half with either client, so a run needs many.",
     ),
