@@ -139,9 +139,10 @@ OBSTACLES = (
         "which the coordinator writes, is another 0.7; and one in a hundred waits 20 ms for the "
         "markers of the transaction before. Of 2.2 ms 0.5 are the client's, 0.18 of it for "
         "begin_transaction, which waits for the sender's thread. Tried: to do without that, which "
-        "has more batches wait for markers; to send the first batch at once, while the application still appends, also with "
-        "the GIL handed to the sender's thread; the second request costs what is saved. Turns "
-        "differ by half with either client, so a run needs many.",
+        "has more batches wait for markers; to send the first batch at once, while the "
+        "application still appends, also with the GIL handed to the sender's thread, whose second "
+        "request costs what is saved. Turns differ by half with either client, so a run needs "
+        "many.",
     ),
     Obstacle(
         "tls,",
