@@ -31,23 +31,30 @@ settings.load_profile("pykclient")
 
 KAFKA_FIXTURES = frozenset({"kafka_cluster_factory", "each_kafka_cluster", "any_kafka_cluster"})
 OLD_KAFKA = f"Kafka {KAFKA_VERSIONS[-1]}"
-INTEGRATION = "tests/integration/test_"
+
+
+def _integration(*names: str) -> tuple[str, ...]:
+    return tuple(f"tests/integration/test_{name}" for name in names)
+
+
 TOGETHER = {
     "Spark's session": ("tests/spark/",),
     "the Spark cluster": ("tests/chaos/spark/", "tests/testing/test_spark_cluster.py"),
-    "three brokers": (
-        *(f"{INTEGRATION}{name}" for name in ("broker_failures", "fetches", "groups_command")),
-        *(f"{INTEGRATION}{name}" for name in ("still_topics", "three_brokers")),
-    ),
+    "three brokers": _integration("broker_failures", "fetches", "still_topics", "three_brokers"),
     "brokers under fire": (
-        *("tests/chaos/test_scenarios", "tests/chaos/producer/test_storm"),
+        "tests/chaos/test_scenarios",
+        "tests/chaos/producer/test_storm",
         "tests/chaos/transactions/test_runs",
     ),
     # These share secured brokers, or ones with two-phase commits; some need the oldest version too.
-    OLD_KAFKA: (
-        *(f"{INTEGRATION}{name}" for name in ("fake_security", "fake_two_phase")),
-        *(f"{INTEGRATION}{name}" for name in ("reauthentication", "secured_cluster", "security")),
-        *(f"{INTEGRATION}{name}" for name in ("transaction_errors", "two_phase")),
+    OLD_KAFKA: _integration(
+        "fake_security",
+        "fake_two_phase",
+        "reauthentication",
+        "secured_cluster",
+        "security",
+        "transaction_errors",
+        "two_phase",
     ),
 }
 """How the ids of tests begin that share brokers or Spark: in one process these start once."""

@@ -25,10 +25,9 @@ from tests.integration.group_members import (
 )
 from tests.integration.java_tools import java_group_rows
 from tests.integration.test_fake_groups import wait_for_members
-from tests.soak import OWN_BROKERS
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
     from pathlib import Path
 
     from pykclient.testing import FakeKafka, KafkaCluster
@@ -316,21 +315,21 @@ def test_a_coordinator_is_the_leader_of_the_groups_partition(
 
 @pytest.mark.promise("`groups coordinator` names the broker that real brokers name")
 @pytest.mark.kafka
-@OWN_BROKERS
 def test_real_brokers_coordinate_the_groups_of_the_hash(
-    three_kafka_brokers: KafkaCluster, capsys: pytest.CaptureFixture[str]
+    kafka_cluster_factory: Callable[..., KafkaCluster], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    command = Command(three_kafka_brokers.bootstrap_servers, capsys)
-    names = [f"group-{uuid.uuid4().hex}" for _ in range(30)]
-    names += ["polygenelubricants", "na\u00efve", "\U0001f600\U0001f680"]
-    with Admin(bootstrap_servers=three_kafka_brokers.bootstrap_servers) as admin:
-        nodes = admin.find_coordinators(names)
-        rows = command.rows("coordinator", *names)
-        assert command.stderr == ""
-        assert {row["group"]: row["leader"] for row in rows} == {
-            name: node.id for name, node in nodes.items()
-        }
-        assert len({row["partition"] for row in rows}) > 1
+    with kafka_cluster_factory(brokers=3) as cluster:
+        command = Command(cluster.bootstrap_servers, capsys)
+        names = [f"group-{uuid.uuid4().hex}" for _ in range(30)]
+        names += ["polygenelubricants", "na\u00efve", "\U0001f600\U0001f680"]
+        with Admin(bootstrap_servers=cluster.bootstrap_servers) as admin:
+            nodes = admin.find_coordinators(names)
+            rows = command.rows("coordinator", *names)
+            assert command.stderr == ""
+            assert {row["group"]: row["leader"] for row in rows} == {
+                name: node.id for name, node in nodes.items()
+            }
+            assert {node.id for node in nodes.values()} == {1, 2, 3}
 
 
 @pytest.mark.promise("`groups describe` and `groups offsets` print what Kafka's own tool prints")
