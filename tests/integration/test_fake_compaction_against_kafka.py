@@ -208,33 +208,36 @@ class Writer(TransactionalClient):
     def offset_batches(self) -> list[tuple[object, ...]]:
         """What Kafka's own topic has of the group's offsets, and markers of its transactions."""
         found: list[tuple[object, ...]] = []
-        offset, partition = 0, place(self.group, INTERNAL_PARTITION_COUNT)
-        while batches := self._batches(offset, OWN_TOPICS[0], partition):
-            offset = batches[-1].last_offset + 1
-            for batch in batches:
-                rows = list(batch.records()) if batch.record_count else []
-                if batch.is_control and batch.producer_id in self._ids:
+        for batch in self._own_batches(OWN_TOPICS[0], self.group):
+            if batch.is_control:
+                if batch.producer_id in self._ids:
                     found.append((control_type(batch),))
-                elif not batch.is_control:
-                    values = [row[3] for row in rows if self.group.encode() in (row[2] or b"")]
-                    if values:
-                        found.append((batch.is_transactional, *map(_offset_of, values)))
+                continue
+            rows = batch.records() if batch.record_count else ()
+            values = [row[3] for row in rows if self.group.encode() in (row[2] or b"")]
+            if values:
+                offsets = (None if value is None else _offset_of(value) for value in values)
+                found.append((batch.is_transactional, *offsets))
         return found
 
     def own_records(self) -> list[tuple[str, int, int]]:
         """What Kafka's own topics have of the group and the transactional id."""
         found: list[tuple[str, int, int]] = []
         for topic, name in zip(OWN_TOPICS, (self.group, self.name), strict=True):
-            offset, partition = 0, place(name, INTERNAL_PARTITION_COUNT)
-            while batches := self._batches(offset, topic, partition):
-                offset = batches[-1].last_offset + 1
-                rows = [row for batch in batches for row in batch.records()]
-                found += [
-                    _own_record(topic, key, value)
-                    for _, _, key, value, _ in rows
-                    if key is not None and value is not None and name.encode() in key
-                ]
+            rows = [row for batch in self._own_batches(topic, name) for row in batch.records()]
+            found += [
+                _own_record(topic, key, value)
+                for _, _, key, value, _ in rows
+                if key is not None and value is not None and name.encode() in key
+            ]
         return found
+
+    def _own_batches(self, topic: str, name: str) -> Iterator[RecordBatch]:
+        """All batches of the partition of Kafka's own topic that has a group or an id."""
+        offset, partition = 0, place(name, INTERNAL_PARTITION_COUNT)
+        while batches := self._batches(offset, topic, partition):
+            offset = batches[-1].last_offset + 1
+            yield from batches
 
     def aborted(self) -> list[int]:
         """The first offsets of aborted transactions that a reader from the start receives."""
@@ -270,10 +273,8 @@ class Writer(TransactionalClient):
         return found
 
 
-def _offset_of(value: bytes | None) -> int | None:
-    """The offset that a record of a group has; None if it was deleted."""
-    if value is None:
-        return None
+def _offset_of(value: bytes) -> int:
+    """The offset that a record of a group has."""
     return OffsetCommitValue.read(Reader(value[2:]), int.from_bytes(value[:2], "big")).offset
 
 
@@ -282,7 +283,7 @@ def _own_record(topic: str, key: bytes, value: bytes) -> tuple[str, int, int]:
     version = int.from_bytes(value[:2], "big")
     versions = int.from_bytes(key[:2], "big") * 10 + version
     if topic == OWN_TOPICS[0]:
-        return topic, versions, OffsetCommitValue.read(Reader(value[2:]), version).offset
+        return topic, versions, _offset_of(value)
     return topic, versions, TransactionLogValue.read(Reader(value[2:]), version).producer_epoch
 
 
@@ -454,6 +455,21 @@ def test_a_record_without_a_key_is_refused(kafka: RealExchange) -> None:
     assert outcomes[0] == outcomes[1]
 
 
+def let_time_pass(cluster: FakeCluster) -> None:
+    """Have the next record begin a segment, of both brokers."""
+    cluster.advance(cluster.now_ms + 5)
+    begun_s = time.monotonic()
+    wait_until(lambda: time.monotonic() > begun_s + 0.005, "time passes")
+
+
+def await_equal(read: Callable[[], object], expected: object) -> None:
+    """Wait until a real broker has cleaned so much, or for ten seconds."""
+    deadline_s = time.monotonic() + 10
+    while (found := read()) != expected and time.monotonic() < deadline_s:
+        time.sleep(0.05)
+    assert found == expected
+
+
 @pytest.mark.promise("the fake cleaner leaves of a log what Kafka 4.3.1's leaves of it")
 def test_kafkas_own_topics_are_compacted_as_kafkas_are(kafka: RealExchange) -> None:
     """Of each group's offset and each transactional id's epoch the last two stay.
@@ -475,16 +491,11 @@ def test_kafkas_own_topics_are_compacted_as_kafkas_are(kafka: RealExchange) -> N
         for each in (fake, real):
             each.commit(number)
             assert each.begin() == (0, number)
-        cluster.advance(cluster.now_ms + 5)
-        begun_s = time.monotonic()
-        wait_until(lambda: time.monotonic() > begun_s + 0.005, "time passes")  # noqa: B023
+        let_time_pass(cluster)
     cluster.clean_logs()
     expected = fake.own_records()
     assert [value[-1] for value in expected] == [3, 4, 3, 4]
-    deadline_s = time.monotonic() + 10
-    while (found := real.own_records()) != expected and time.monotonic() < deadline_s:
-        time.sleep(0.05)
-    assert found == expected
+    await_equal(real.own_records, expected)
 
 
 @pytest.mark.promise("the fake cleaner leaves of a log what Kafka 4.3.1's leaves of it")
@@ -499,18 +510,13 @@ def test_offsets_of_transactions_and_deletions_are_compacted_as_kafkas_are(
         each.prepare()
         each.configure(OFTEN_CLEANED, OWN_TOPICS[0])
     for _ in zip(offsets_that_go(fake), offsets_that_go(real), strict=True):
-        cluster.advance(cluster.now_ms + 5)
-        begun_s = time.monotonic()
-        wait_until(lambda: time.monotonic() > begun_s + 0.005, "time passes")  # noqa: B023
+        let_time_pass(cluster)
     assert len(fake.offset_batches()) == 11
     cluster.clean_logs()
     expected = fake.offset_batches()
     markers = [ControlType.COMMIT, ControlType.ABORT] * 2
     assert expected == [*((marker,) for marker in markers), (False, None), (False, 5)]
-    deadline_s = time.monotonic() + 10
-    while (found := real.offset_batches()) != expected and time.monotonic() < deadline_s:
-        time.sleep(0.05)
-    assert found == expected
+    await_equal(real.offset_batches, expected)
 
 
 def offsets_that_go(writer: Writer) -> Iterator[None]:
