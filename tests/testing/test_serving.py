@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from types import FrameType
 
 ROUNDS = 50
+CONNECT_TIMEOUT_S = 30.0
 
 
 def is_below_wait(frame: FrameType | None) -> bool:
@@ -73,12 +74,16 @@ def test_a_broker_ends_well_by_ctrl_c_when_a_client_goes() -> None:
         with FakeKafka() as fake, interrupted_in_wait() as has_raised:
             host, port = fake.bootstrap_servers.split(":")
 
-            def go(address: tuple[str, int], has_raised: threading.Event) -> None:
-                while not has_raised.is_set():
-                    socket.create_connection(address).close()
-                    os.kill(os.getpid(), signal.SIGINT)
+            def go(fake: FakeKafka, address: tuple[str, int], has_raised: threading.Event) -> None:
+                try:
+                    while not has_raised.is_set():
+                        socket.create_connection(address, timeout=CONNECT_TIMEOUT_S).close()
+                        os.kill(os.getpid(), signal.SIGINT)
+                finally:
+                    if not has_raised.is_set():
+                        fake.close()  # Nothing else would end its wait.
 
-            client = threading.Thread(target=go, args=((host, int(port)), has_raised))
+            client = threading.Thread(target=go, args=(fake, (host, int(port)), has_raised))
             client.start()
             try:
                 with pytest.raises(KeyboardInterrupt):
