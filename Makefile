@@ -53,10 +53,10 @@ demo: $(COMPILED)
 	  $(PYTHON) -m pykclient.testing.cluster.jars && $(PYTHON) -m pykclient.testing.cluster.kafka_classes; fi
 	$(PYTHON) examples/flights_demo.py
 
-# The second run is for those who have no C compiler.
+# Spark's classes are made beside the checks. The second run is for those who have no C compiler.
+test: BESIDE_CHECKS = $(PYTHON) -m pykclient.testing.spark_cluster.spark_classes & spark=$$!;
 test: check
 	@$(PYTHON) -m tests.spark.official_connector
-	@$(PYTHON) -m pykclient.testing.spark_cluster.spark_classes
 	$(PYTHON) -m pytest $(SIDE_BY_SIDE) -m "not soak" --promises
 	PYKCLIENT_ACCEL=pure $(PYTHON) -m pytest --quiet $(SIDE_BY_SIDE) -m "not soak" $(TESTS_OF_PURE_CORE)
 
@@ -66,7 +66,8 @@ soak: java kafka
 check: java kafka
 	$(PYTHON) -m ruff check
 	$(PYTHON) -m ruff format --check
-	$(PYTHON) -m mypy & types=$$!; $(CHECKS_BESIDE_MYPY); beside=$$?; wait $$types && exit $$beside
+	$(BESIDE_CHECKS) $(PYTHON) -m mypy & types=$$!; $(CHECKS_BESIDE_MYPY); beside=$$?; \
+	  wait $$types && wait $$spark && exit $$beside
 
 # What may be chosen by the environment stands in each campaign.py.
 chaos: java kafka
@@ -115,9 +116,11 @@ clean:
 	find . -name __pycache__ -not -path './$(VENV)/*' -prune -exec rm -rf {} +
 
 # Most modules of what is installed are never imported; those that are, their first import compiles.
+# PySpark comes as its sources, of which pip makes a wheel of 400 MB, to unpack it at once.
 $(INSTALLED): pyproject.toml
 	tools/make_venv.sh $(VENV)
-	PYKCLIENT_BUILD=pure $(PYTHON) -m pip install --quiet --no-compile --editable '.[dev,docs,spark,arrow]'
+	DIST_EXTRA_CONFIG=$(CURDIR)/tools/uncompressed_wheels.cfg PYKCLIENT_BUILD=pure \
+	  $(PYTHON) -m pip install --quiet --no-compile --editable '.[dev,docs,spark,arrow]'
 	touch $@
 
 # Built in place, and again for each change, which needs no network. Without a C compiler it warns.

@@ -57,7 +57,7 @@ CHECKS = (
     [
         (
             "test",
-            (*SET_UP, "tests.spark.official_connector", "spark_cluster.spark_classes", "-m pytest"),
+            (*SET_UP, "spark_cluster.spark_classes", "tests.spark.official_connector", "-m pytest"),
         ),
         ("test", (*CHECKS, "-m pytest")),
         ("demo", (*SET_UP, "examples/flights_demo.py")),

@@ -288,9 +288,9 @@ def _own_record(topic: str, key: bytes, value: bytes) -> tuple[str, int, int]:
 
 
 @pytest.fixture(scope="module")
-def kafka(kafka_cluster_factory: KafkaClusterFactory) -> RealExchange:
-    cluster = kafka_cluster_factory(version=KAFKA_VERSIONS[0], config=BROKER_SETTINGS)
-    return RealExchange(cluster.bootstrap_servers)
+def kafka(kafka_cluster_factory: KafkaClusterFactory) -> Iterator[RealExchange]:
+    with kafka_cluster_factory(version=KAFKA_VERSIONS[0], config=BROKER_SETTINGS) as cluster:
+        yield RealExchange(cluster.bootstrap_servers)
 
 
 def the_newest_of_each_key_stays(log: Writer) -> Iterator[None]:

@@ -225,8 +225,9 @@ SCRIPTS: list[Script] = [
 
 
 @pytest.fixture(scope="module")
-def forgetful(kafka_cluster_factory: KafkaClusterFactory) -> KafkaCluster:
-    return kafka_cluster_factory(version=KAFKA_VERSIONS[0], config=BROKER_SETTINGS)
+def forgetful(kafka_cluster_factory: KafkaClusterFactory) -> Iterator[KafkaCluster]:
+    with kafka_cluster_factory(version=KAFKA_VERSIONS[0], config=BROKER_SETTINGS) as cluster:
+        yield cluster
 
 
 @pytest.fixture(scope="module")

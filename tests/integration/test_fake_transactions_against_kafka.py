@@ -511,9 +511,9 @@ def _error(code: int) -> str:
 
 
 @pytest.fixture(scope="module")
-def kafka(kafka_cluster_factory: KafkaClusterFactory) -> RealExchange:
-    cluster = kafka_cluster_factory(version=KAFKA_VERSIONS[0], config=BROKER_SETTINGS)
-    return RealExchange(cluster.bootstrap_servers)
+def kafka(kafka_cluster_factory: KafkaClusterFactory) -> Iterator[RealExchange]:
+    with kafka_cluster_factory(version=KAFKA_VERSIONS[0], config=BROKER_SETTINGS) as cluster:
+        yield RealExchange(cluster.bootstrap_servers)
 
 
 @pytest.fixture
@@ -851,14 +851,14 @@ def test_a_fake_coordinator_responds_as_kafkas_does(
 def test_the_older_protocol_is_that_of_older_brokers(
     script: Script, kafka_cluster_factory: KafkaClusterFactory
 ) -> None:
-    cluster = kafka_cluster_factory(version=KAFKA_VERSIONS[-1], config=OLD_BROKER_SETTINGS)
     settings = TransactionSettings(transaction_version=1)
     fake = FakeExchange(FakeCluster(1, transaction_settings=settings))
     outcomes = []
-    for exchange in (fake, RealExchange(cluster.bootstrap_servers)):
-        client = TransactionalClient(exchange)
-        client.prepare()
-        outcomes.append(list(script(client)))
+    with kafka_cluster_factory(version=KAFKA_VERSIONS[-1], config=OLD_BROKER_SETTINGS) as cluster:
+        for exchange in (fake, RealExchange(cluster.bootstrap_servers)):
+            client = TransactionalClient(exchange)
+            client.prepare()
+            outcomes.append(list(script(client)))
     assert outcomes[0] == outcomes[1]
 
 

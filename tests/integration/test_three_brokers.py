@@ -30,12 +30,13 @@ pytestmark = [
 @pytest.fixture(scope="module", params=NEWEST_FIRST)
 def three_of_a_version(
     request: pytest.FixtureRequest, kafka_cluster_factory: KafkaClusterFactory
-) -> KafkaCluster:
+) -> Iterator[KafkaCluster]:
     """Three brokers of one version, quick to miss one."""
     if request.param == KAFKA_VERSIONS[0]:
-        shared: KafkaCluster = request.getfixturevalue("three_kafka_brokers")
-        return shared
-    return kafka_cluster_factory(3, request.param, THREE_BROKERS)
+        yield request.getfixturevalue("three_kafka_brokers")
+    else:
+        with kafka_cluster_factory(3, request.param, THREE_BROKERS) as made:
+            yield made
 
 
 @pytest.fixture

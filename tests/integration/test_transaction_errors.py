@@ -57,12 +57,11 @@ ABORT_FIRST = r"Call abort_transaction\(\), then do the transaction again with t
 @pytest.fixture(scope="module", params=NEWEST_FIRST)
 def cluster(
     request: pytest.FixtureRequest, kafka_cluster_factory: KafkaClusterFactory
-) -> KafkaCluster:
+) -> Iterator[KafkaCluster]:
     """A broker that looks often for transactions whose time is over."""
-    return kafka_cluster_factory(
-        version=request.param,
-        config={"transaction.abort.timed.out.transaction.cleanup.interval.ms": 100},
-    )
+    config = {"transaction.abort.timed.out.transaction.cleanup.interval.ms": 100}
+    with kafka_cluster_factory(version=request.param, config=config) as made:
+        yield made
 
 
 @pytest.fixture
@@ -215,6 +214,8 @@ def test_offsets_of_a_partition_that_is_not_there_end_in_time(
 ) -> None:
     """It may be one that the coordinator does not know yet, so they are sent again until then."""
     absent = TopicPartition(topic, 7)
+    with Admin(bootstrap_servers=cluster.bootstrap_servers) as admin:
+        admin.list_group_offsets(topic)  # Waits for the coordinator, as each first one takes time.
     with opened(cluster, topic, max_block_ms=SHORT_MS) as producer:
         producer.begin_transaction()
         send_both(producer, topic, b"never")

@@ -92,10 +92,10 @@ def _libraries() -> None:
 @pytest.fixture(scope="module", params=NEWEST_FIRST)
 def cluster(
     request: pytest.FixtureRequest, kafka_cluster_factory: KafkaClusterFactory
-) -> KafkaCluster:
-    return kafka_cluster_factory(
-        version=request.param, config={"transaction.partition.verification.enable": False}
-    )
+) -> Iterator[KafkaCluster]:
+    config = {"transaction.partition.verification.enable": False}
+    with kafka_cluster_factory(version=request.param, config=config) as made:
+        yield made
 
 
 @pytest.fixture

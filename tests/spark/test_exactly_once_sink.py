@@ -140,11 +140,12 @@ def _one(step: Step) -> Steps[Result]:
 @pytest.fixture(scope="module", params=KAFKA_VERSIONS)
 def cluster(
     request: pytest.FixtureRequest, kafka_cluster_factory: KafkaClusterFactory
-) -> KafkaCluster:
+) -> Iterator[KafkaCluster]:
     if request.param == KAFKA_VERSIONS[0]:
-        shared: KafkaCluster = request.getfixturevalue("kafka_cluster")
-        return shared
-    return kafka_cluster_factory(version=request.param)
+        yield request.getfixturevalue("kafka_cluster")
+    else:
+        with kafka_cluster_factory(version=request.param) as made:
+            yield made
 
 
 @pytest.fixture

@@ -12,6 +12,7 @@ from pykclient.testing import ClusterSecurity
 from tests.soak import OWN_BROKERS
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from pathlib import Path
 
     from pyspark.sql import DataFrame, SparkSession
@@ -28,9 +29,10 @@ SECURITY = ClusterSecurity(
 
 
 @pytest.fixture(scope="module")
-def secured(kafka_cluster_factory: KafkaClusterFactory) -> KafkaCluster:
+def secured(kafka_cluster_factory: KafkaClusterFactory) -> Iterator[KafkaCluster]:
     """One broker whose listeners are all secured."""
-    return kafka_cluster_factory(security=SECURITY)
+    with kafka_cluster_factory(security=SECURITY) as cluster:
+        yield cluster
 
 
 def options_of(settings: dict[str, str]) -> dict[str, str]:
