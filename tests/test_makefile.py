@@ -41,7 +41,7 @@ SET_UP = (
     *("tools/make_venv.sh", INSTALL, COMPILE),
     *("testing.cluster.java", "testing.cluster.jars"),
 )
-FOR_SPARK = ("tests.spark.official_connector", "spark_cluster.spark_classes")
+FOR_SPARK = ("spark_cluster.spark_classes", "tests.spark.official_connector")
 CHECKS = (
     *("ruff check", "ruff format --check", "-m mypy", "lint-imports", "protogen --check"),
     *("config_reference --check", "state_tables --check", "spark_options --check"),
@@ -55,10 +55,7 @@ CHECKS = (
 @pytest.mark.parametrize(
     ("target", "steps"),
     [
-        (
-            "test",
-            (*SET_UP, "spark_cluster.spark_classes", "tests.spark.official_connector", "-m pytest"),
-        ),
+        ("test", (*SET_UP, *FOR_SPARK, "-m pytest")),
         ("test", (*CHECKS, "-m pytest")),
         ("demo", (*SET_UP, "examples/flights_demo.py")),
         ("bench", (*SET_UP, "benchmarks/suite.py", "benchmarks/codecs.py")),
@@ -201,6 +198,7 @@ def test_the_demo_fetches_kafka_where_there_is_a_java_and_nothing_where_there_is
         "-m mypy",
         pytest.param("", id="lint-imports"),  # alone it has no arguments
         "-m tools.protogen --check",
+        "-m pykclient.testing.spark_cluster.spark_classes",
     ],
 )
 def test_a_step_that_fails_ends_the_command(machine: Path, failing: str) -> None:
