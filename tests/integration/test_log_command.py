@@ -63,6 +63,7 @@ VALUE_BYTES = 2000
 
 METADATA_FOLDER = "__cluster_metadata-0"
 SNAPSHOT_RECORDS = ("SnapshotHeader", "SnapshotFooter")
+RECORD_LINE = re.compile(r"\| offset: (\d+) ")
 
 EVERY_KIND = (
     Record(None),
@@ -246,38 +247,44 @@ def test_gaps_of_a_compaction(cluster: KafkaCluster, tmp_path: Path) -> None:
             for n in range(40)
         ]
         confluent_produce(cluster, topic, [*keyed, Record(None, b"gone")], "zstd")
-    count_before = await_compaction(cluster, topic, below=2 * len(keyed))
+    seen_before = await_compaction(cluster, topic, below=2 * len(keyed))
     lines = check_equal(cluster, topic, tmp_path)
+    printed = {int(found[1]) for line in lines if (found := RECORD_LINE.match(line))}
+    seen_after = offsets_of(cluster, topic)
     # The broker may have compacted once more before the files were copied, or after that.
-    printed_count = sum(line.startswith("| ") for line in lines)
-    assert record_count(cluster, topic) <= printed_count <= count_before
+    assert seen_after <= printed <= seen_before, on_disk(cluster, topic)
 
 
-def await_compaction(cluster: KafkaCluster, topic: str, *, below: int) -> int:
-    """Wait until a consumer sees fewer records than `below`; how many it sees."""
+def await_compaction(cluster: KafkaCluster, topic: str, *, below: int) -> set[int]:
+    """Wait until a consumer sees fewer records than `below`; their offsets."""
     deadline_s = time.monotonic() + COMPACTION_TIMEOUT_S
-    while (count := record_count(cluster, topic)) >= below:
+    while len(offsets := offsets_of(cluster, topic)) >= below:
         # What has one segment was never due for it; that it is there shows the cause.
-        on_disk = {path.name: path.stat().st_size for path in segments(cluster, topic)}
         assert time.monotonic() < deadline_s, (
-            f"{topic} is not compacted in {COMPACTION_TIMEOUT_S} s: {count} records in {on_disk}"
+            f"{topic} is not compacted in {COMPACTION_TIMEOUT_S} s: "
+            f"{len(offsets)} records in {on_disk(cluster, topic)}"
         )
-    return count
+    return offsets
 
 
-def record_count(cluster: KafkaCluster, topic: str) -> int:
-    """How many records a consumer sees from the beginning to the end as it is now."""
+def on_disk(cluster: KafkaCluster, topic: str) -> dict[str, int]:
+    """The sizes of the topic's segments."""
+    return {path.name: path.stat().st_size for path in segments(cluster, topic)}
+
+
+def offsets_of(cluster: KafkaCluster, topic: str) -> set[int]:
+    """What a consumer sees from the beginning to the end as it is now."""
     partition = TopicPartition(topic, 0)
     with Consumer(bootstrap_servers=cluster.bootstrap_servers) as reader:
         reader.assign([partition])
         reader.seek_to_beginning([partition])
         end_offset = reader.end_offsets([partition])[partition]
-        count = 0
+        offsets: set[int] = set()
         deadline_s = time.monotonic() + TIMEOUT_S
         while reader.position(partition) < end_offset:
-            count += len(reader.poll(1.0))
+            offsets.update(record.offset for record in reader.poll(1.0))
             assert time.monotonic() < deadline_s, f"{topic} is not read within {TIMEOUT_S} s"
-        return count
+        return offsets
 
 
 @pytest.fixture(scope="module")
