@@ -10,6 +10,7 @@ Source: `queue.SimpleQueue`; its ``put`` may be interrupted and come in again.
 from __future__ import annotations
 
 import threading
+import time
 from queue import Empty, SimpleQueue
 
 
@@ -23,6 +24,11 @@ class Gate:
 
     def open(self) -> None:
         self._opened.put(None)
+
+    def open_at_once(self) -> None:
+        """Open it, and give the GIL to the thread that waits, which else goes on after this one."""
+        self.open()
+        time.sleep(0)
 
     def wait(self, timeout_s: float) -> bool:
         """Wait at most so long (negative: without limit); return whether it was opened."""
