@@ -66,8 +66,8 @@ soak: java kafka
 check: java kafka
 	$(PYTHON) -m ruff check
 	$(PYTHON) -m ruff format --check
-	$(BESIDE_CHECKS) $(PYTHON) -m mypy & types=$$!; $(CHECKS_BESIDE_MYPY); beside=$$?; \
-	  wait $$types && wait $$spark && exit $$beside
+	spark=; $(BESIDE_CHECKS) $(PYTHON) -m mypy & types=$$!; $(CHECKS_BESIDE_MYPY); beside=$$?; \
+	  wait $$types; types=$$?; wait $$spark && [ $$types = 0 ] && exit $$beside
 
 # What may be chosen by the environment stands in each campaign.py.
 chaos: java kafka
@@ -116,10 +116,10 @@ clean:
 	find . -name __pycache__ -not -path './$(VENV)/*' -prune -exec rm -rf {} +
 
 # Most modules of what is installed are never imported; those that are, their first import compiles.
-# PySpark comes as its sources, of which pip makes a wheel of 400 MB, to unpack it at once.
+# PySpark comes as an sdist: pip makes a wheel of it (400 MB), and unpacks that. So it is not compressed.
 $(INSTALLED): pyproject.toml
 	tools/make_venv.sh $(VENV)
-	DIST_EXTRA_CONFIG=$(CURDIR)/tools/uncompressed_wheels.cfg PYKCLIENT_BUILD=pure \
+	DIST_EXTRA_CONFIG='$(CURDIR)/tools/uncompressed_wheels.cfg' PYKCLIENT_BUILD=pure \
 	  $(PYTHON) -m pip install --quiet --no-compile --editable '.[dev,docs,spark,arrow]'
 	touch $@
 

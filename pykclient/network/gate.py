@@ -1,7 +1,8 @@
 """Gate: where one thread waits until another opens it.
 
-A signal handler or a destructor may interrupt a call of `open` or `wait`, at any moment, and
-nothing is left locked: no lock of Python's own is held meanwhile, as `threading.Event` does.
+A signal handler or a destructor may interrupt a call of `open`, `open_at_once` or `wait`, at any
+moment, and nothing is left locked: no lock of Python's own is held meanwhile, as `threading.Event`
+does.
 
 Owner: one thread waits; any may open it, more than once.
 Source: `queue.SimpleQueue`; its ``put`` may be interrupted and come in again.
@@ -26,7 +27,7 @@ class Gate:
         self._opened.put(None)
 
     def open_at_once(self) -> None:
-        """Open it, and give the GIL to the thread that waits, which else goes on after this one."""
+        """Open it, and let go of the GIL once, so that the thread that waits may go on first."""
         self.open()
         time.sleep(0)
 

@@ -54,6 +54,16 @@ WAITS: Final = {
 }
 
 
+def _let_go_on(gate: Gate, call: str, ended: CallOperation) -> None:
+    # At once for a commit alone, which a loop waits for. After a begin, batches would come before
+    # the markers of the last transaction, which costs 20 ms; after an error there is more to be
+    # done than to tell it.
+    if call == COMMIT and ended.error is None:
+        gate.open_at_once()
+    else:
+        gate.open()
+
+
 class TransactionCalls:
     """See the module; `core` may be that of a producer without transactions."""
 
@@ -132,10 +142,7 @@ class TransactionCalls:
         operation: CallOperation = Operation()
         deadline_ms = core.block_deadline_ms()
         gate = Gate()
-        # Not at the beginning: a batch that comes sooner than the markers of the transaction before
-        # waits for 20 ms.
-        go_on = gate.open_at_once if call == COMMIT else gate.open
-        operation.on_done(lambda _: go_on())
+        operation.on_done(partial(_let_go_on, gate, call))
         try:
             lifecycle.waiters[gate] = None
             core.engine.post(partial(entry, operation))

@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from pykclient import TopicPartition
+from pykclient import Producer, TopicPartition
+from pykclient.network.gate import Gate
 from pykclient.testing import ApiKey, FakeKafka, TransactionSettings, faults
 from tests.integration.java_tools import dump_segments, run_tool
 from tests.soak import NEWEST_FIRST
@@ -183,3 +184,26 @@ def test_javas_tools_write_transactions_and_read_the_log(version: str, tmp_path:
     (log,) = tmp_path.glob(f"{state}/*.log")
     dumped, _ = dump_segments(version, log, options=["--transaction-log-decoder"])
     assert b"java-id" in dumped
+
+
+def test_a_commit_lets_its_caller_go_on_at_once_and_an_abort_when_all_is_done(
+    fake_kafka: FakeKafka, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    opened: list[Gate] = []
+    open_at_once = Gate.open_at_once
+
+    def note(gate: Gate) -> None:
+        opened.append(gate)
+        open_at_once(gate)
+
+    monkeypatch.setattr(Gate, "open_at_once", note)
+    with Producer(
+        bootstrap_servers=fake_kafka.bootstrap_servers, transactional_id="at-once"
+    ) as producer:
+        producer.init_transactions()
+        for end in (producer.abort_transaction, producer.commit_transaction):
+            assert opened == []
+            producer.begin_transaction()
+            producer.send("t", b"a")
+            end()
+    assert len(opened) == 1

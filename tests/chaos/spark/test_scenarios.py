@@ -47,7 +47,7 @@ if TYPE_CHECKING:
     from pykclient.testing import KafkaCluster, SparkCluster
     from pykclient.testing.fixtures import KafkaClusterFactory
 
-BATCH_COUNT = 6
+BATCH_COUNT = 10
 """Faults strike after the second, so that a test which is late by seconds still finds a batch."""
 ESTABLISHED = "01"
 """The state of a connection, in /proc/net/tcp."""
