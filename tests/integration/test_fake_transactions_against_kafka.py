@@ -107,8 +107,8 @@ pytestmark = pytest.mark.kafka
 OLD_BROKER_SETTINGS = {"transaction.abort.timed.out.transaction.cleanup.interval.ms": 100}
 TIME_OUT_MS = 2_000
 """Of transactions that are to exceed it; what comes before takes less on a slow machine, too."""
-NOBODY = 2**60
-"""A producer id that a broker has not given to anybody; it gives small ones."""
+UNKNOWN_ID = 2**60
+"""A producer id that no broker has given to a producer: they give small ones."""
 PARTITION_COUNT = 2
 READ_COMMITTED = 1
 OLD_PRODUCE, NEW_PRODUCE = 9, 12
@@ -653,7 +653,7 @@ def what_no_producer_gets(client: TransactionalClient) -> Iterator[object]:
     yield client.init("")
     yield client.init(timeout_ms=0), client.init(timeout_ms=-1)
     yield client.init(timeout_ms=900_001), client.init(timeout_ms=900_000)[0]
-    yield client.add((NOBODY, 0), 0), client.add_offsets((NOBODY, 0))
+    yield client.add((UNKNOWN_ID, 0), 0), client.add_offsets((UNKNOWN_ID, 0))
     first = client.begin()
     yield client.add(first, 0, 9), client.add(first, 0, topic="none-such")
     yield client.described()
@@ -663,7 +663,7 @@ def what_no_producer_gets(client: TransactionalClient) -> Iterator[object]:
     yield client.commit_offset(first, 1, version=4), client.commit_offset(first, 1, version=0)
     for version in (10, 11, 12):
         yield client.produce((first[0], 7), 0, b"a", version=version)
-        yield client.produce((NOBODY, 0), 0, b"a", version=version, partition=1)
+        yield client.produce((UNKNOWN_ID, 0), 0, b"a", version=version, partition=1)
     for version in (10, 11):
         yield client.produce(first, 0, b"a", version=version, partition=1)
 
@@ -704,7 +704,7 @@ def offsets_of_kip_890(client: TransactionalClient) -> Iterator[object]:
     yield client.offsets()
     yield client.commit_offset(first, 6, version=NEW_OFFSETS)
     yield client.commit_offset((second[0], 9), 6, version=NEW_OFFSETS)
-    yield client.commit_offset((NOBODY, 0), 6, version=NEW_OFFSETS)
+    yield client.commit_offset((UNKNOWN_ID, 0), 6, version=NEW_OFFSETS)
     yield client.commit_offset(second, 6, version=NEW_OFFSETS)
     yield client.end(second, is_commit=False, version=NEW_END)
     yield client.offsets()
@@ -757,7 +757,11 @@ def requests_among_brokers(client: TransactionalClient) -> Iterator[object]:
     yield client.verify(first, 0)
     yield client.verify(first, 0, is_only=False)
     yield client.verify(first, 0, 1)
-    yield client.verify((first[0], 9), 0), client.verify((NOBODY, 0), 0), client.verify(first, 7)
+    yield (
+        client.verify((first[0], 9), 0),
+        client.verify((UNKNOWN_ID, 0), 0),
+        client.verify(first, 7),
+    )
     yield client.verify(first, 1, is_only=False, version=5)
     yield client.described()
     yield client.end(first)

@@ -15,6 +15,7 @@ import re
 import shutil
 import time
 import uuid
+from collections import Counter
 from contextlib import redirect_stderr, redirect_stdout
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -249,20 +250,20 @@ def test_gaps_of_a_compaction(cluster: KafkaCluster, tmp_path: Path) -> None:
         confluent_produce(cluster, topic, [*keyed, Record(None, b"gone")], "zstd")
     seen_before = await_compaction(cluster, topic, below=2 * len(keyed))
     lines = check_equal(cluster, topic, tmp_path)
-    printed = {int(found[1]) for line in lines if (found := RECORD_LINE.match(line))}
+    printed = Counter(int(found[1]) for line in lines if (found := RECORD_LINE.match(line)))
     seen_after = offsets_of(cluster, topic)
     # The broker may have compacted once more before the files were copied, or after that.
     assert seen_after <= printed <= seen_before, on_disk(cluster, topic)
 
 
-def await_compaction(cluster: KafkaCluster, topic: str, *, below: int) -> set[int]:
-    """Wait until a consumer sees fewer records than `below`; their offsets."""
+def await_compaction(cluster: KafkaCluster, topic: str, *, below: int) -> Counter[int]:
+    """Wait until a consumer sees fewer records than `below`; how often it sees each offset."""
     deadline_s = time.monotonic() + COMPACTION_TIMEOUT_S
-    while len(offsets := offsets_of(cluster, topic)) >= below:
+    while (offsets := offsets_of(cluster, topic)).total() >= below:
         # What has one segment was never due for it; that it is there shows the cause.
         assert time.monotonic() < deadline_s, (
             f"{topic} is not compacted in {COMPACTION_TIMEOUT_S} s: "
-            f"{len(offsets)} records in {on_disk(cluster, topic)}"
+            f"{offsets.total()} records in {on_disk(cluster, topic)}"
         )
     return offsets
 
@@ -272,14 +273,14 @@ def on_disk(cluster: KafkaCluster, topic: str) -> dict[str, int]:
     return {path.name: path.stat().st_size for path in segments(cluster, topic)}
 
 
-def offsets_of(cluster: KafkaCluster, topic: str) -> set[int]:
-    """What a consumer sees from the beginning to the end as it is now."""
+def offsets_of(cluster: KafkaCluster, topic: str) -> Counter[int]:
+    """How often a consumer sees each offset, from the beginning to the end as it is now."""
     partition = TopicPartition(topic, 0)
     with Consumer(bootstrap_servers=cluster.bootstrap_servers) as reader:
         reader.assign([partition])
         reader.seek_to_beginning([partition])
         end_offset = reader.end_offsets([partition])[partition]
-        offsets: set[int] = set()
+        offsets: Counter[int] = Counter()
         deadline_s = time.monotonic() + TIMEOUT_S
         while reader.position(partition) < end_offset:
             offsets.update(record.offset for record in reader.poll(1.0))

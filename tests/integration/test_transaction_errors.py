@@ -215,7 +215,8 @@ def test_offsets_of_a_partition_that_is_not_there_end_in_time(
     """It may be one that the coordinator does not know yet, so they are sent again until then."""
     absent = TopicPartition(topic, 7)
     with Admin(bootstrap_servers=cluster.bootstrap_servers) as admin:
-        admin.list_group_offsets(topic)  # Waits for it: the first group has its topic made.
+        # Waits for the group's coordinator, which is not there before its topic is made.
+        admin.list_group_offsets(topic)
     with opened(cluster, topic, max_block_ms=SHORT_MS) as producer:
         producer.begin_transaction()
         send_both(producer, topic, b"never")
