@@ -193,8 +193,13 @@ def decode_request_header(frame: Records) -> RequestHeader:
     return _read_request_header(reader)
 
 
-def decode_request(frame: Records) -> tuple[RequestHeader, Request]:
-    """The header and the message in a request frame (without its size).
+def decode_request(
+    frame: Records, *, passes_surplus: bool = False
+) -> tuple[RequestHeader, Request]:
+    """Read the header and the message in a request frame (without its size).
+
+    With `passes_surplus` bytes after the message are passed over, as Kafka's brokers do it:
+    librdkafka 2.16 writes three too many in Metadata 13 for all topics.
 
     Raises:
         DecodeError: the bytes are not such a message.
@@ -209,7 +214,8 @@ def decode_request(frame: Records) -> tuple[RequestHeader, Request]:
         if _is_flexible(kind, version):
             reader.skip_tags()
         request = kind.read(reader, version)
-        reader.end()
+        if not passes_surplus:
+            reader.end()
     except DecodeError as error:
         raise _unreadable(kind, version, error) from error
     return header, request

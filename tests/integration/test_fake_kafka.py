@@ -183,6 +183,19 @@ def test_what_one_client_writes_every_client_reads(
 
 
 @pytest.mark.promise("any client produces to and consumes from the loopback server, `fake_kafka`")
+@pytest.mark.parametrize("kind", ["Producer", "Consumer", "AdminClient"])
+def test_every_client_of_confluent_kafka_lists_all_topics(kind: str, servers: str) -> None:
+    confluent = pytest.importorskip("confluent_kafka")
+    settings = {"bootstrap.servers": servers}
+    if kind == "Consumer":
+        settings["group.id"] = "g"
+    module = pytest.importorskip("confluent_kafka.admin") if kind == "AdminClient" else confluent
+    client = getattr(module, kind)(settings)
+    assert "t" in client.list_topics(timeout=TIMEOUT_S).topics
+    assert len(client.list_topics("t", timeout=TIMEOUT_S).topics["t"].partitions) == 2
+
+
+@pytest.mark.promise("any client produces to and consumes from the loopback server, `fake_kafka`")
 @pytest.mark.kafka
 @pytest.mark.parametrize("version", KAFKA_VERSIONS)
 def test_javas_producers_write_and_its_console_consumer_reads(

@@ -183,6 +183,14 @@ def test_trailing_bytes_are_a_decode_error_that_names_the_message() -> None:
         decode_request(request[4:] + b"\x00")
 
 
+def test_a_broker_passes_over_what_follows_a_request_but_not_over_what_is_missing() -> None:
+    request = bytes(encode_request(MetadataRequest(), 9, 7, None)[4:])
+    plain = decode_request(request)
+    assert decode_request(request + b"\x01\x00\x00", passes_surplus=True) == plain
+    with pytest.raises(DecodeError, match="MetadataRequest version 9"):
+        decode_request(request[:-1], passes_surplus=True)
+
+
 @pytest.mark.promise(
     "a refused ApiVersions counts though its list is unreadable; one surplus tag section is passed"
 )

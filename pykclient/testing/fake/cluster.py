@@ -104,7 +104,7 @@ class FakeCluster(ClusterState):
                 call.close(now_ms)
             return call
         try:
-            _, request = decode_request(frame)
+            _, request = decode_request(frame, passes_surplus=True)
         except (DecodeError, UnsupportedVersionError):
             call.close(now_ms)
             return call
@@ -164,7 +164,7 @@ class FakeCluster(ClusterState):
         """Close the connection; a client that sends no token where one is due is given a reason."""
         if awaited is AuthenticationState.TOKENS and self._is_spoken(call):
             try:
-                _, request = decode_request(frame)
+                _, request = decode_request(frame, passes_surplus=True)
             except (DecodeError, UnsupportedVersionError):
                 pass
             else:

@@ -18,7 +18,8 @@ from pykclient.errors.broker import (
     RequestTimedOutError,
     UnknownLeaderEpochError,
 )
-from pykclient.protocol.api_keys import ApiKey
+from pykclient.protocol.api_keys import ApiKey, request_type
+from pykclient.protocol.message import decode_response, encode_request
 from pykclient.protocol.messages.create_topics import (
     CreatableTopic,
     CreatableTopicConfig,
@@ -415,3 +416,33 @@ def test_the_oldest_that_fits_comes_first_and_what_was_taken_back_never() -> Non
     waiting.add(first, times=None)
     waiting.clear()
     assert waiting.take(0, ApiKey.METADATA, NAMED) is None
+
+
+# Bytes after a request.
+
+
+LIBRDKAFKA_ALL_TOPICS = bytes.fromhex(
+    "0003000d 00000003 0007 72646b61666b61 00"  # Metadata 13, "rdkafka", no tags
+    "00 00 00 00"  # all topics, no creation, no operations, no tags
+    "01 00 00"  # three bytes too many
+)
+"""A request of librdkafka 2.16's `list_topics`."""
+
+
+def test_the_three_bytes_too_many_of_librdkafka_are_passed_over(cluster: FakeCluster) -> None:
+    call = cluster.handle(0, LIBRDKAFKA_ALL_TOPICS, 0)
+    response = decode_response(MetadataResponse, 13, bytes(call.frame)[4:])
+    assert [topic.name for topic in response.topics] == ["t"]
+
+
+@pytest.mark.parametrize("key", sorted(handlers.HANDLERS))
+def test_bytes_after_a_request_change_no_response(key: ApiKey) -> None:
+    """Kafka reads the fields of a request and passes over what follows."""
+    kind = request_type(key)
+    for version in (kind.min_version, kind.max_version):
+        frame = bytes(encode_request(kind(), version, 1, "test")[4:])
+        plain, longer = FakeCluster(), FakeCluster()
+        expected = plain.handle(0, frame, 0)
+        call = longer.handle(0, frame + b"\x01\x00\x00", 0)
+        assert call.state is expected.state
+        assert len(call.frame) == len(expected.frame)
