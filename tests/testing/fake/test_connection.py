@@ -133,7 +133,6 @@ def test_groups_of_kip_848_are_a_feature(
         b"\x00\x00\x00\x0a\x7f\x00\x00\x00\x00\x00\x00\x01\xff\xff",
         b"\x00\x00\x00\x0a\x00\x03\x7f\x00\x00\x00\x00\x01\xff\xff",
         b"\x00\x00\x00\x0a\x00\x04\x00\x00\x00\x00\x00\x01\xff\xff",
-        VERSIONS[:3] + bytes([VERSIONS[3] + 1]) + VERSIONS[4:] + b"x",
     ],
 )
 def test_what_is_no_request_closes_the_connection(data: bytes, cluster: FakeCluster) -> None:
