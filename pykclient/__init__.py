@@ -54,6 +54,7 @@ if TYPE_CHECKING:
     )
     from pykclient.consumer.group.history import Rebalance
     from pykclient.consumer.group.rebalance import RebalanceListener
+    from pykclient.consumer.interceptors import ConsumerInterceptor
     from pykclient.consumer.record import ConsumerRecords
     from pykclient.exactly_once import ExactlyOnce, ExactlyOnceBatch
     from pykclient.metrics import MetricName
@@ -61,6 +62,7 @@ if TYPE_CHECKING:
     from pykclient.network.sasl.mechanism import SaslMechanism, register_sasl_mechanism
     from pykclient.network.sasl.token import OAuthToken
     from pykclient.producer.bulk.delivery import RecordMetadataRange
+    from pykclient.producer.interceptors import ProducerInterceptor
     from pykclient.producer.producer import Producer
     from pykclient.producer.record import ProducerRecord, RecordMetadata
     from pykclient.types import (
@@ -88,6 +90,7 @@ __all__ = [
     "ConfigSynonym",
     "ConfigType",
     "Consumer",
+    "ConsumerInterceptor",
     "ConsumerRecord",
     "ConsumerRecords",
     "ConsumerSettings",
@@ -110,6 +113,7 @@ __all__ = [
     "PartitionInfo",
     "PreparedTransaction",
     "Producer",
+    "ProducerInterceptor",
     "ProducerRecord",
     "ProducerSettings",
     "ProducerState",
@@ -149,6 +153,7 @@ _HOME = {
         ".consumer.group.assignors": "Assignment Assignor GroupMember RebalanceProtocol TopicRacks",
         ".consumer.group.history": "Rebalance",
         ".consumer.group.rebalance": "RebalanceListener",
+        ".consumer.interceptors": "ConsumerInterceptor",
         ".consumer.record": "ConsumerRecords",
         ".exactly_once": "ExactlyOnce ExactlyOnceBatch",
         ".metrics": "MetricName",
@@ -156,6 +161,7 @@ _HOME = {
         ".network.sasl.mechanism": "SaslMechanism register_sasl_mechanism",
         ".network.sasl.token": "OAuthToken",
         ".producer.bulk.delivery": "RecordMetadataRange",
+        ".producer.interceptors": "ProducerInterceptor",
         ".producer.producer": "Producer",
         ".producer.record": "ProducerRecord RecordMetadata",
         ".types": "GroupMetadata Node OffsetAndMetadata OffsetAndTimestamp PreparedTransaction "

@@ -1,6 +1,8 @@
-"""InterceptorChain: user objects called one after the other, as they were configured.
+"""InterceptorChain: user objects called one after the other, in the order of their setting.
 
-One that fails, or returns what it must not, is logged and skipped: it never stops a record.
+One that fails, or returns an object of the wrong type, is skipped: it never stops a record. The
+first failure is logged with its traceback. Failures of the same type in the same method are then
+counted, and logged every 30 seconds (`REPEAT_MS`) and at the end. Only a failure reads the clock.
 
 Owner: whoever calls it.
 Source: KIP-42; Java classes ``ProducerInterceptors`` and ``ConsumerInterceptors``.
@@ -8,36 +10,52 @@ Source: KIP-42; Java classes ``ProducerInterceptors`` and ``ConsumerInterceptors
 
 from __future__ import annotations
 
+import logging
 from typing import TYPE_CHECKING, ClassVar, Generic, TypeVar, cast
 
 from pykclient.config.setting import resolve_class_setting
 from pykclient.errors import ConfigError
 from pykclient.network.interrupts import raise_of_signal_handler
+from pykclient.network.log import ClientLog, RateLimitedLog
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from typing import Self
 
-    from pykclient.network.log import ClientLog
 
 Interceptor = TypeVar("Interceptor")
 T = TypeVar("T")
 
 
 class InterceptorChain(Generic[Interceptor]):
-    """What the chains of a producer and of a consumer share."""
+    """Base class of the chains of a producer and of a consumer.
 
-    log: ClassVar[ClientLog]
+    `clock_ms` is the monotonic clock.
+    """
+
+    logger: ClassVar[str]
+    """Name of the client's logger."""
     required: ClassVar[tuple[str, ...]]
     """The methods that an interceptor must have, with their parameters."""
     close_errors: ClassVar[type[BaseException]] = Exception
-    """What an interceptor may raise in `close` without keeping the others from it."""
+    """Exceptions of an interceptor's `close` that are logged, so that the others are closed."""
 
-    def __init__(self, interceptors: Sequence[Interceptor]) -> None:
+    def __init__(
+        self,
+        interceptors: Sequence[Interceptor],
+        *,
+        clock_ms: Callable[[], int],
+        client_id: str = "",
+    ) -> None:
         self._interceptors = tuple(interceptors)
+        self._clock_ms = clock_ms
+        self._log = ClientLog(self.logger, client_id)
+        self._repeated = RateLimitedLog(self._log)
 
     @classmethod
-    def from_setting(cls, configured: Sequence[object]) -> Self:
+    def from_setting(
+        cls, configured: Sequence[object], *, clock_ms: Callable[[], int], client_id: str = ""
+    ) -> Self:
         """Make the interceptors of the setting.
 
         Raises:
@@ -51,37 +69,60 @@ class InterceptorChain(Generic[Interceptor]):
                         f"interceptor.classes has {interceptor!r:.100}, which has no method "
                         f"{method}"
                     )
-        return cls(cast("list[Interceptor]", made))
+        chosen = cast("list[Interceptor]", made)
+        return cls(chosen, clock_ms=clock_ms, client_id=client_id)
 
     def __bool__(self) -> bool:
         return bool(self._interceptors)
 
-    def pass_through(self, call: Callable[[Interceptor, T], object], given: T, kind: type[T]) -> T:
-        """Have each interceptor return what the next one gets; one that fails leaves it as it was.
+    def pass_through(
+        self, method: str, call: Callable[[Interceptor, T], object], given: T, kind: type[T]
+    ) -> T:
+        """Give each interceptor what the one before it returned.
 
-        So does one that returns anything but a `kind`, as one that forgets to return anything does:
-        Java would hand its null on.
+        An interceptor that fails is skipped. So is one that returns anything but a `kind`, such as
+        the None of a method without `return`: Java passes its null on.
         """
         for interceptor in self._interceptors:
             try:
                 returned = call(interceptor, given)
             except Exception as error:  # noqa: BLE001  # user code; it is logged
                 raise_of_signal_handler(error)
-                self.on_failure(interceptor)
+                self.on_failure(interceptor, method, error)
                 continue
             if isinstance(returned, kind):
                 given = returned
             else:
-                # Its type alone: the value may be what the topic alone is to have.
+                # Only its type: the value may be a secret of the topic.
                 name = type(returned).__name__
-                self.log.warning("interceptor %r returned a %s; it is skipped", interceptor, name)
+                self._repeated.log(
+                    logging.WARNING,
+                    self._clock_ms(),
+                    (id(interceptor), method, "returned", name),
+                    "interceptor %r: %s returned a %s instead of a %s; the interceptor is skipped",
+                    interceptor,
+                    method,
+                    name,
+                    kind.__name__,
+                )
         return given
 
-    def on_failure(self, interceptor: Interceptor) -> None:
-        """Log what is being handled: the failure of an interceptor."""
-        self.log.warning("interceptor %r failed; it is skipped", interceptor, exc_info=True)
+    def on_failure(self, interceptor: Interceptor, method: str, error: BaseException) -> None:
+        """Log the failure that is being handled, or count it if the same was logged lately."""
+        self._repeated.log(
+            logging.WARNING,
+            self._clock_ms(),
+            (id(interceptor), method, type(error)),
+            "interceptor %r: %s raised %s; the interceptor is skipped",
+            interceptor,
+            method,
+            type(error).__name__,
+            exc_info=True,
+        )
 
     def close(self) -> None:
+        """Close those that have a `close`, and log how often the others' failures repeated."""
+        self._repeated.log_rest()
         for interceptor in self._interceptors:
             close = getattr(interceptor, "close", None)
             if not callable(close):
@@ -89,4 +130,4 @@ class InterceptorChain(Generic[Interceptor]):
             try:
                 close()
             except self.close_errors:  # the application's code; the others still close
-                self.log.warning("interceptor %r failed to close", interceptor, exc_info=True)
+                self._log.warning("interceptor %r failed to close", interceptor, exc_info=True)

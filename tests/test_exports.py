@@ -29,7 +29,7 @@ PUBLIC_MODULES = ("pykclient", "pykclient.errors", "pykclient.serialization", "p
 CLIENT_NAMES = {
     *("Admin", "Consumer", "Producer", "errors", "__version__"),
     *("ConsumerRecord", "ConsumerRecords", "Delivery", "ProducerRecord"),
-    *("RecordMetadata", "RecordMetadataRange"),
+    *("RecordMetadata", "RecordMetadataRange", "ConsumerInterceptor", "ProducerInterceptor"),
     *("Assignment", "Assignor", "GroupMember", "RebalanceProtocol", "TopicRacks"),
     *("GroupMetadata", "Rebalance", "RebalanceListener"),
     *("GroupDescription", "GroupListing", "MemberDescription"),

@@ -77,6 +77,7 @@ class Closing:
         self._wiring.heartbeats.stop()
         self._client.is_closed = True
         self._wiring.port.shutdown()
+        self._wiring.records.log_rest()
         self._wiring.interceptors.close()
         self.is_shut_down = True
 

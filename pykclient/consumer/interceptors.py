@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Protocol
 from pykclient.consumer.record import ConsumerRecords
 from pykclient.interceptors import InterceptorChain
 from pykclient.network.interrupts import raise_of_signal_handler
-from pykclient.network.log import ClientLog
+from pykclient.type_parameters import K, V
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -20,25 +20,39 @@ if TYPE_CHECKING:
     from pykclient.types import OffsetAndMetadata, TopicPartition
 
 
-class ConsumerInterceptor(Protocol):
-    """What an interceptor has to have.
+class ConsumerInterceptor(Protocol[K, V]):
+    """Interface of an object in the consumer's setting `interceptors` (KIP-42).
 
-    An `on_commit(offsets)`, where it has one, is called with offsets that were committed, and a
-    `close()` at the end.
+    An object with this method is one; a class may also inherit from this one. Two optional methods
+    are called if the object has them: `on_commit(offsets)` with the offsets that were committed, by
+    `TopicPartition`, and `close()` once, when the consumer is closed.
+
+    K and V are the keys and values of the records; any, where none are named.
+
+    All run in the thread that polls. An exception of a method is logged, and the records go on as
+    if the interceptor were not there.
     """
 
-    def on_consume(self, records: ConsumerRecords[Any, Any]) -> ConsumerRecords[Any, Any]:
-        """Return the records for the application: those given, or others."""
-        ...
+    def on_consume(self, records: ConsumerRecords[K, V]) -> ConsumerRecords[K, V]:
+        """Return the records for the application: `records` itself, or others.
+
+        It runs once for each poll that found records, after deserialization.
+        """
+        return records
 
 
-class ConsumerInterceptors(InterceptorChain[ConsumerInterceptor]):
-    log = ClientLog("pykclient.consumer", "")
+class ConsumerInterceptors(InterceptorChain["ConsumerInterceptor[Any, Any]"]):
+    """Calls the interceptors in the order in which they were configured."""
+
+    logger = "pykclient.consumer"
     required = ("on_consume(records)",)
 
     def on_consume(self, records: ConsumerRecords[Any, Any]) -> ConsumerRecords[Any, Any]:
         return self.pass_through(
-            lambda interceptor, given: interceptor.on_consume(given), records, ConsumerRecords
+            "on_consume",
+            lambda interceptor, given: interceptor.on_consume(given),
+            records,
+            ConsumerRecords,
         )
 
     def on_commit(self, offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> None:
@@ -51,4 +65,4 @@ class ConsumerInterceptors(InterceptorChain[ConsumerInterceptor]):
                 on_commit(offsets)
             except Exception as error:  # noqa: BLE001  # user code; it is logged
                 raise_of_signal_handler(error)
-                self.on_failure(interceptor)
+                self.on_failure(interceptor, "on_commit", error)

@@ -65,7 +65,9 @@ class Wiring:
     ) -> None:
         # What may be refused comes first: nothing is open yet.
         deserializer = RecordDeserializer.from_config(config)
-        self.interceptors = ConsumerInterceptors.from_setting(config.interceptors)
+        self.interceptors = ConsumerInterceptors.from_setting(
+            config.interceptors, clock_ms=now_ms, client_id=config.client_id
+        )
         self._assignors = make_assignors(config.partition_assignment_strategy)
         self.config = config
         self.port = port
@@ -93,6 +95,7 @@ class Wiring:
             metrics=self.metrics,
             call_unlocked=self.call_unlocked,
             deserialize_unlocked=self._deserialize_unlocked,
+            clock_ms=now_ms,
         )
         self.lookups = OffsetLookups(
             self.metadata,

@@ -5,8 +5,8 @@ raises (unless `logging.raiseExceptions` is off), the first time and then after 
 times as many. A thread that has a lock may keep its messages until it has released it
 (`keep_messages`): a handler may block.
 
-Owner: `RateLimitedLog` belongs to its user. Any thread may use the others: two that log a long wait
-at the same moment may both do so.
+Owner: any thread may use all of it. Two threads that log the same thing at the same moment may both
+do so, and a `RateLimitedLog` may then miss one in its count.
 """
 
 from __future__ import annotations
@@ -29,8 +29,11 @@ if TYPE_CHECKING:
 REPEAT_MS: Final = 30_000
 """How long one line stands for all that are alike."""
 
-KEYS_MAX: Final = 64
-"""Lines remembered, the oldest forgotten first: a large cluster that is down has many."""
+KEYS_MAX: Final = 1_000
+"""Maximum number of lines remembered; the oldest is forgotten first.
+
+A program with more different lines within `REPEAT_MS` logs each of them each time.
+"""
 
 LONG_WAIT_MS: Final = 5_000
 
@@ -154,6 +157,9 @@ class ClientLog(logging.LoggerAdapter[logging.Logger]):
 @dataclass(slots=True)
 class _Logged:
     time_ms: int
+    level: int
+    text: str
+    """The line, formatted: its arguments may hold large objects."""
     repeat_count: int = 0
     """How often the same has happened since."""
 
@@ -194,13 +200,33 @@ class RateLimitedLog:
             return False
         self._logged.pop(key, None)
         if len(self._logged) >= KEYS_MAX:
-            del self._logged[next(iter(self._logged))]
-        self._logged[key] = _Logged(now_ms)
+            self._logged.pop(next(iter(list(self._logged))), None)
+        self._logged[key] = _Logged(now_ms, level, _formatted(message, args))
         if logged is not None and logged.repeat_count:
             message = f"{message} (%d times since it was last logged)"
             args = (*args, logged.repeat_count)
         self._log.log(level, message, *args, exc_info=exc_info)
         return True
+
+    def log_rest(self) -> None:
+        """Log how often each line has repeated since it was last logged, and forget all lines."""
+        for key in list(self._logged):
+            logged = self._logged.pop(key, None)
+            if logged is not None and logged.repeat_count:
+                self._log.log(
+                    logged.level,
+                    "%s (%d times since it was last logged)",
+                    logged.text,
+                    logged.repeat_count,
+                )
+
+
+def _formatted(message: str, args: tuple[object, ...]) -> str:
+    try:
+        return message % args
+    except Exception as error:  # noqa: BLE001 (user code: the repr of an argument)
+        raise_of_signal_handler(error)
+        return message
 
 
 class LongWait:

@@ -98,7 +98,9 @@ class ProducerCore:
         self._waiting_for_memory: set[int] = set()
         self.wall_clock_ms: Callable[[], int] = lambda: wall_clock_ns() // 1_000_000
         self.serializer = RecordSerializer(config, self.wall_clock_ms)
-        self.interceptors = ProducerInterceptors.from_setting(config.interceptors)
+        self.interceptors = ProducerInterceptors.from_setting(
+            config.interceptors, clock_ms=clock_ms, client_id=config.client_id
+        )
         self.partitioner = partition_function(config.partitioner)
         self.metadata = Metadata(
             config, allow_auto_topic_creation=True, topic_idle_ms=config.metadata_max_idle_ms

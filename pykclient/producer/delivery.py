@@ -359,7 +359,7 @@ class ProduceResult(BatchResult[RecordMetadata]):
                 self._report_failed(on_delivery)
 
     def _report_failed(self, on_delivery: OnDelivery[RecordMetadata]) -> None:
-        self._reports.on_callback_error(f"a delivery callback for {self.partition}", on_delivery)
+        self._reports.on_callback_error("a delivery callback", str(self.partition), on_delivery)
 
     def _call_all(self, functions: Sequence[tuple[int, Callable[[], object]]]) -> None:
         for _, function in functions:
@@ -369,7 +369,7 @@ class ProduceResult(BatchResult[RecordMetadata]):
         try:
             function()
         except BaseException as error:
-            self._reports.on_callback_error(f"a done callback for {self.partition}", function)
+            self._reports.on_callback_error("a done callback", str(self.partition), function)
             if not isinstance(error, Exception) and not self._waiting.is_current():
                 raise  # the application's own thread: an exit or an interrupt is its own
 

@@ -83,11 +83,17 @@ class FailureReports:
         self.callback_error_count = 0
         """How many callbacks of the application have raised."""
 
-    def on_callback_error(self, what: str, function: Callable[..., object]) -> None:
-        """Log that a function of the application raised what is being handled now."""
+    def on_callback_error(self, kind: str, where: str, function: Callable[..., object]) -> None:
+        """Log that a function of the application raised the exception that is being handled.
+
+        One line stands for all failures of the function in the same `kind` of callback, `where`
+        ever they were: a topic may have many partitions.
+        """
         self.callback_error_count += 1
         name = _name_of(function)
-        self._say(logging.ERROR, (what, name), "%s failed: %s", what, name, exc_info=True)
+        self._say(
+            logging.ERROR, (kind, name), "%s for %s failed: %s", kind, where, name, exc_info=True
+        )
 
     def unseen(self, what: str, record_count: int, error: KafkaError) -> UnseenFailure | None:
         """Return what reports a failure once it is dropped; None if `close` or `purge` does."""
@@ -126,6 +132,7 @@ class FailureReports:
         """Log what is left. From now on no sender thread logs what is dropped."""
         self._is_over = True
         self._log_rest()
+        self._log.log_rest()
 
     def end_program(self) -> None:
         """Log what is left, and what could still have been read. Any thread."""

@@ -10,8 +10,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Protocol
 
 from pykclient.interceptors import InterceptorChain
-from pykclient.network.log import ClientLog
 from pykclient.producer.record import ProducerRecord, RecordMetadata
+from pykclient.type_parameters import K, V
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -21,29 +21,45 @@ if TYPE_CHECKING:
     from pykclient.errors import KafkaError
 
 
-class ProducerInterceptor(Protocol):
-    """What an interceptor has to have. A `close()`, where it has one, is called at the end."""
+class ProducerInterceptor(Protocol[K, V]):
+    """Interface of an object in the producer's setting `interceptors` (KIP-42).
 
-    def on_send(self, record: ProducerRecord[Any, Any]) -> ProducerRecord[Any, Any]:
-        """Return the record to send: the one given, before serialization, or another."""
-        ...
+    An object with these two methods is one; a class may also inherit from this one, and define only
+    the methods that it needs. An optional method `close()` is called once, when the producer has
+    ended, in the sender thread.
+
+    K and V are the keys and values that `send` takes; any, where none are named.
+
+    An exception of a method is logged, and the record goes on as if the interceptor were not there.
+    """
+
+    def on_send(self, record: ProducerRecord[K, V]) -> ProducerRecord[K, V]:
+        """Return the record to send: `record` itself, or another one.
+
+        `record` has the arguments of `send`, before serialization and partitioning. It runs in the
+        thread that calls `send`, for rows of `send_batch` and `send_arrow` as well.
+        """
+        return record
 
     def on_acknowledgement(self, metadata: RecordMetadata, error: KafkaError | None) -> None:
-        """Take a record's result. On failure there is an `error`, and no offset."""
-        ...
+        """Take a record's result; `error` is None if it was delivered.
+
+        After a failure `metadata` has no offset. It runs before the record's own `on_delivery`, in
+        the sender thread, and must not wait; if `send` itself failed, in the caller's thread.
+        """
 
 
-class ProducerInterceptors(InterceptorChain[ProducerInterceptor]):
+class ProducerInterceptors(InterceptorChain["ProducerInterceptor[Any, Any]"]):
     """Calls the interceptors in the order in which they were configured."""
 
-    log = ClientLog("pykclient.producer", "")
+    logger = "pykclient.producer"
     required = ("on_send(record)", "on_acknowledgement(metadata, error)")
     # The sender thread closes them as its last act, and no caller could catch anything.
     close_errors = BaseException
 
     def on_send(self, record: ProducerRecord[Any, Any]) -> ProducerRecord[Any, Any]:
         return self.pass_through(
-            lambda interceptor, given: interceptor.on_send(given), record, ProducerRecord
+            "on_send", lambda interceptor, given: interceptor.on_send(given), record, ProducerRecord
         )
 
     def on_acknowledgement(self, metadata: RecordMetadata, error: KafkaError | None) -> None:
@@ -56,7 +72,7 @@ class ProducerInterceptors(InterceptorChain[ProducerInterceptor]):
             try:
                 interceptor.on_acknowledgement(metadata, error)
             except BaseException as raised:  # noqa: BLE001  # user code; an exit is raised below
-                self.on_failure(interceptor)
+                self.on_failure(interceptor, "on_acknowledgement", raised)
                 if not isinstance(raised, Exception):
                     exit_error = raised
         if exit_error is not None:

@@ -57,15 +57,15 @@ class Slow:
 
 
 def consume() -> None:
-    ConsumerInterceptors([Slow()]).on_consume(ConsumerRecords([span(A, [1])]))
+    ConsumerInterceptors([Slow()], clock_ms=int).on_consume(ConsumerRecords([span(A, [1])]))
 
 
 def note_commit() -> None:
-    ConsumerInterceptors([Slow()]).on_commit({})
+    ConsumerInterceptors([Slow()], clock_ms=int).on_commit({})
 
 
 def send() -> None:
-    ProducerInterceptors([Slow()]).on_send(ProducerRecord("t", b"v"))
+    ProducerInterceptors([Slow()], clock_ms=int).on_send(ProducerRecord("t", b"v"))
 
 
 def deserialize() -> None:

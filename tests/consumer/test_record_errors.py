@@ -91,6 +91,24 @@ def test_skip_goes_on_behind_a_record_and_logs_it(
     assert "t-0: skipped what is bad from offset 2 to 2: ValueError: no twos" in caplog.text
 
 
+@pytest.mark.promise("a user function that fails for each record is logged once and counted")
+def test_records_that_are_skipped_alike_are_one_line_and_its_count(
+    port: ServingPort, caplog: pytest.LogCaptureFixture
+) -> None:
+    port.logs[0].append(50)
+
+    def refuse(value: bytes) -> str:
+        raise ValueError("never")
+
+    with caplog.at_level(logging.WARNING, "pykclient.consumer"):
+        with consumer_over(port, A, value_deserializer=refuse, on_record_error="skip") as consumer:
+            while consumer.position(A) < 50:
+                consumer.poll(SHORT_S)
+        first, rest = [line.getMessage() for line in caplog.records]
+    assert "t-0: skipped what is bad from offset 0 to 0" in first
+    assert rest.endswith("(49 times since it was last logged)")
+
+
 def test_the_log_does_not_have_the_bytes_of_what_was_skipped(
     port: ServingPort, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -52,6 +52,7 @@ RUN_BY = {
         f"{GUIDE}::test_an_assignor_of_ones_own_assigns_by_weight"
     ),
     ("docs/consumer.md", "Bad records"): f"{HERE}::test_a_record_that_is_left_out_is_printed",
+    ("docs/producer.md", "Interceptors"): f"{HERE}::test_an_interceptor_marks_each_record",
     ("docs/producer.md", "Transactions"): (
         f"{TRANSACTIONS}::test_the_program_of_the_page_sends_both_records"
     ),
@@ -143,6 +144,16 @@ def test_a_record_that_is_left_out_is_printed(
         await_true(is_at_the_end, "all records are read or left out")
     assert found == [1, 3]
     assert re.fullmatch(r"left out 0 1 \S.*\n", capsys.readouterr().out)
+
+
+def test_an_interceptor_marks_each_record(fake_kafka: FakeKafka) -> None:
+    servers = fake_kafka.bootstrap_servers
+    names: dict[str, Any] = {}
+    exec(fragment("producer.md", "Interceptors").at(servers).text, names)  # the page is ours
+    with Consumer(bootstrap_servers=servers, auto_offset_reset="earliest") as consumer:
+        consumer.assign([TopicPartition("orders", 0)])
+        record = next(iter(consumer))
+    assert (record.value, list(record.headers)) == (b"lamp", [("origin", b"web")])
 
 
 def test_orders_are_added_up(fake_kafka: FakeKafka) -> None:

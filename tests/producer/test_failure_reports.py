@@ -24,12 +24,12 @@ def failing(record: bytes) -> NoReturn:
     raise SystemExit
 
 
-def fail(reports: FailureReports) -> None:
+def fail(reports: FailureReports, where: str = "t-0") -> None:
     function = partial(partial(failing), b"secret")
     try:
         function()
     except SystemExit:
-        reports.on_callback_error("a delivery callback for t-0", function)
+        reports.on_callback_error("a delivery callback", where, function)
 
 
 def lines(caplog: pytest.LogCaptureFixture, level: int) -> list[str]:
@@ -49,6 +49,18 @@ def test_callbacks_that_fail_are_counted_named_and_logged_now_and_then(
     clock.now_ms += REPEAT_MS
     fail(reports)
     assert "99 times" in lines(caplog, logging.ERROR)[-1]
+
+
+@pytest.mark.promise("a user function that fails for each record is logged once and counted")
+def test_a_callback_that_fails_in_many_partitions_is_one_line_and_its_count(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    reports = FailureReports("", Clock())
+    for number in range(3_000):
+        fail(reports, f"t-{number % 100}")
+    assert len(lines(caplog, logging.ERROR)) == 1
+    reports.end()
+    assert "2999 times" in lines(caplog, logging.ERROR)[-1]
 
 
 @pytest.mark.promise("failures that the application has not looked at are one warning")

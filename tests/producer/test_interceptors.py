@@ -9,8 +9,10 @@ from dataclasses import replace
 import pytest
 
 from pykclient.errors import ConfigError, KafkaError
-from pykclient.producer.interceptors import ProducerInterceptors
+from pykclient.network.log import REPEAT_MS
+from pykclient.producer.interceptors import ProducerInterceptor, ProducerInterceptors
 from pykclient.producer.record import ProducerRecord, RecordMetadata
+from pykclient.testing.clock import ManualClock
 
 METADATA = RecordMetadata("t", 0, 5, 9)
 
@@ -49,19 +51,57 @@ class Failing:
 @pytest.mark.promise("interceptors see every record and every acknowledgement")
 def test_a_record_passes_through_all_in_order() -> None:
     calls: list[object] = []
-    chain = ProducerInterceptors([Tagging(b"1", calls), Tagging(b"2", calls)])
+    chain = ProducerInterceptors([Tagging(b"1", calls), Tagging(b"2", calls)], clock_ms=int)
     assert chain.on_send(ProducerRecord("t", b"v")).value == b"v12"
 
 
 def test_one_that_fails_is_logged_and_skipped(caplog: pytest.LogCaptureFixture) -> None:
     calls: list[object] = []
-    chain = ProducerInterceptors([Failing(), Tagging(b"1", calls)])
+    chain = ProducerInterceptors([Failing(), Tagging(b"1", calls)], clock_ms=int)
     with caplog.at_level(logging.WARNING, "pykclient.producer"):
         assert chain.on_send(ProducerRecord("t", b"v")).value == b"v1"
         chain.on_acknowledgement(METADATA, None)
         chain.close()
     assert calls == [(b"1", METADATA, None), (b"1", "closed")]
     assert len(caplog.records) == 3
+
+
+@pytest.mark.promise("a user function that fails for each record is logged once and counted")
+def test_one_that_fails_at_each_record_is_logged_with_a_traceback_once_and_counted(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    clock = ManualClock()
+    chain = ProducerInterceptors([Failing()], clock_ms=lambda: clock.now_ms)
+    with caplog.at_level(logging.WARNING, "pykclient.producer"):
+        for _ in range(1_000):
+            chain.on_send(ProducerRecord("t", b"v"))
+            chain.on_acknowledgement(METADATA, None)
+        assert [line.exc_info is not None for line in caplog.records] == [True, True]
+        clock.advance(REPEAT_MS)
+        chain.on_send(ProducerRecord("t", b"v"))
+        assert "on_send raised ValueError" in caplog.records[-1].getMessage()
+        assert "(999 times since it was last logged)" in caplog.records[-1].getMessage()
+        chain.close()
+    rest, closed = caplog.records[-2:]
+    assert "on_acknowledgement raised ValueError" in rest.getMessage()
+    assert "(999 times since it was last logged)" in rest.getMessage()
+    assert rest.exc_info is None
+    assert "failed to close" in closed.getMessage()
+
+
+def test_a_class_that_inherits_the_interface_defines_what_it_needs() -> None:
+    class Counting(ProducerInterceptor):
+        acknowledged_count = 0
+
+        def on_acknowledgement(self, metadata: RecordMetadata, error: KafkaError | None) -> None:
+            self.acknowledged_count += 1
+
+    counting = Counting()
+    chain = ProducerInterceptors.from_setting([counting], clock_ms=int)
+    record = ProducerRecord("t", b"v")
+    assert chain.on_send(record) is record
+    chain.on_acknowledgement(METADATA, None)
+    assert counting.acknowledged_count == 1
 
 
 class Forgetful:
@@ -77,7 +117,7 @@ class Forgetful:
 def test_one_that_returns_no_record_is_logged_and_skipped(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    chain = ProducerInterceptors.from_setting([Forgetful, Tagging(b"1", [])])
+    chain = ProducerInterceptors.from_setting([Forgetful, Tagging(b"1", [])], clock_ms=int)
     assert chain.on_send(ProducerRecord("t", b"a secret")).value == b"a secret1"
     assert "Forgetful" in caplog.text
     assert "returned a bytes" in caplog.text
@@ -86,7 +126,7 @@ def test_one_that_returns_no_record_is_logged_and_skipped(
 
 def test_interceptors_are_called_before_the_callback() -> None:
     calls: list[object] = []
-    chain = ProducerInterceptors([Tagging(b"1", calls)])
+    chain = ProducerInterceptors([Tagging(b"1", calls)], clock_ms=int)
     error = KafkaError("no")
     chain.before(lambda metadata, error: calls.append((metadata, error)))(METADATA, error)
     chain.before(None)(METADATA, None)
@@ -95,15 +135,16 @@ def test_interceptors_are_called_before_the_callback() -> None:
 
 def test_a_setting_names_classes_objects_or_where_to_import_them() -> None:
     chain = ProducerInterceptors.from_setting(
-        [Failing, Tagging(b"1", []), "tests.producer.test_interceptors:Failing"]
+        [Failing, Tagging(b"1", []), "tests.producer.test_interceptors:Failing"],
+        clock_ms=int,
     )
     assert chain.on_send(ProducerRecord("t", b"v")).value == b"v1"
-    assert not ProducerInterceptors.from_setting([])
+    assert not ProducerInterceptors.from_setting([], clock_ms=int)
 
 
 def test_an_object_that_is_no_interceptor_is_refused() -> None:
     with pytest.raises(ConfigError, match=r"interceptor\.classes.*on_send"):
-        ProducerInterceptors.from_setting([object()])
+        ProducerInterceptors.from_setting([object()], clock_ms=int)
 
 
 @pytest.mark.promise("an interceptor that raises keeps no other, and no callback, from running")
@@ -127,7 +168,7 @@ def test_whatever_one_raises_the_others_and_the_callback_are_called(
         def close(self) -> None:
             calls.append("closed")
 
-    interceptors = ProducerInterceptors([Leaving(), Counting()])
+    interceptors = ProducerInterceptors([Leaving(), Counting()], clock_ms=int)
     call = interceptors.before(lambda *_: calls.append("callback"))
     expected = contextlib.nullcontext() if issubclass(error, Exception) else pytest.raises(error)
     with expected:

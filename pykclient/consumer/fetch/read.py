@@ -11,6 +11,7 @@ Source: ours; Java's consumer raises, and leaves it to the application to seek (
 
 from __future__ import annotations
 
+import logging
 from typing import TYPE_CHECKING, TypeVar, cast
 
 from pykclient.config.setting import resolve_class_setting
@@ -18,7 +19,7 @@ from pykclient.consumer.config import RAISE, SKIP
 from pykclient.consumer.subscription import PositionState
 from pykclient.errors import ConfigError, CorruptRecordError, RecordDeserializationError, UsageError
 from pykclient.errors.base import describe_cause
-from pykclient.network.log import ClientLog
+from pykclient.network.log import ClientLog, RateLimitedLog
 from pykclient.types import TopicPartition
 
 if TYPE_CHECKING:
@@ -45,7 +46,7 @@ class RecordReader:
     """The way of records from the buffer to the application.
 
     `call_unlocked` calls the user's function without the core lock, `deserialize_unlocked` the
-    deserializers.
+    deserializers. `clock_ms` is the monotonic clock.
     """
 
     def __init__(
@@ -58,6 +59,7 @@ class RecordReader:
         metrics: ConsumerMetrics,
         call_unlocked: Caller,
         deserialize_unlocked: DeserializeUnlocked,
+        clock_ms: Callable[[], int],
     ) -> None:
         policy = config.on_record_error
         self._buffer = buffer
@@ -70,7 +72,8 @@ class RecordReader:
         self._call_unlocked = call_unlocked
         self._raises = policy == RAISE
         self._function = None if policy in (RAISE, SKIP) else _function(policy)
-        self._log = ClientLog("pykclient.consumer", config.client_id)
+        self._clock_ms = clock_ms
+        self._repeated = RateLimitedLog(ClientLog("pykclient.consumer", config.client_id))
         self._damaged: dict[AssignedPartition, int] = {}
         """Where a batch was damaged, which is being fetched anew."""
         self._raised: dict[AssignedPartition, int] = {}
@@ -116,6 +119,10 @@ class RecordReader:
                 "a deserializer cannot read records of the consumer that calls it: let it work "
                 "with the bytes it was given, and poll after this poll has returned"
             )
+
+    def log_rest(self) -> None:
+        """Log how many more were skipped since that was last logged."""
+        self._repeated.log_rest()
 
     def forget_calls(self) -> None:
         self._is_reading = False
@@ -171,7 +178,10 @@ class RecordReader:
         before = (assigned.epoch, assigned.offset)
         if self._function is None:
             assert error.__cause__ is not None
-            self._log.warning(
+            self._repeated.log(
+                logging.WARNING,
+                self._clock_ms(),
+                (assigned.partition, type(error.__cause__)),
                 "%s: skipped what is bad from offset %d to %d: %s",
                 assigned.partition,
                 error.offset,

@@ -218,8 +218,8 @@ class BulkResult:
         try:
             function()
         except BaseException as error:
-            what = f"a done callback for {self._row_count} records"
-            self._reports.on_callback_error(what, function)
+            where = f"{self._row_count} records"
+            self._reports.on_callback_error("a done callback", where, function)
             if not isinstance(error, Exception) and not self._waiting.is_current():
                 raise  # the application's own thread: an exit or an interrupt is its own
 
