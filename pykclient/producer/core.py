@@ -114,9 +114,6 @@ class ProducerCore:
         self.pool = BufferPool(config.buffer_memory)
         self.reports = FailureReports(config.client_id, clock_ms)
         backoff = Backoff(config.retry_backoff_ms, config.retry_backoff_max_ms)
-        is_plain = (
-            self.serializer.takes_bytes_only and not self.interceptors and self.partitioner is None
-        )
         self.accumulator = RecordAccumulator(
             config,
             self.pool,
@@ -125,7 +122,7 @@ class ProducerCore:
             clock_ms=clock_ms,
             wakeup=port.wakeup,
             random=backoff.random,
-            fast_topics=self.topics if is_plain else None,
+            fast_topics=self.topics if self._is_plain() else None,
         )
         if chooses_each_record(config):
             self.partitioner = self._next_choice
@@ -150,6 +147,11 @@ class ProducerCore:
         )
         managers = [self.metadata, *managers_before, sender, *managers_after]
         self.engine = self.lifecycle.engine = Engine(self.client, managers, user_calls)
+
+    def _is_plain(self) -> bool:
+        """Return whether `send` may append to an open batch without calling code of the user."""
+        is_own = not self.serializer.takes_bytes_only or self.partitioner is not None
+        return not is_own and not self.interceptors
 
     def _sequences(
         self, backoff: Backoff
