@@ -8,6 +8,7 @@ import collections.abc
 import importlib
 import inspect
 import re
+import rlcompleter
 import subprocess
 import sys
 import typing
@@ -19,10 +20,12 @@ import pykclient
 import pykclient.testing
 from pykclient import errors
 from pykclient.errors import base, broker
-from pykclient.network import live_client
+from pykclient.network.foreign_names import KEYWORDS_INSTEAD, METHODS_INSTEAD
+from pykclient.network.live_client import _Elsewhere, explain_keywords
+from tools.peer_settings import peers
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
     from types import ModuleType
 
 PUBLIC_MODULES = ("pykclient", "pykclient.errors", "pykclient.serialization", "pykclient.testing")
@@ -73,7 +76,7 @@ def public_functions() -> Iterator[tuple[str, object]]:
             if not inspect.isclass(exported):
                 continue
             for member_name, member in inspect.getmembers(exported):
-                if isinstance(member, live_client._Elsewhere):
+                if isinstance(member, _Elsewhere):
                     continue
                 is_ours = str(getattr(member, "__module__", "")).startswith("pykclient")
                 is_callable = inspect.isroutine(member) and is_ours
@@ -114,14 +117,82 @@ def test_a_name_of_another_client_is_an_error_with_the_one_here(name: str, inste
 @pytest.mark.parametrize("kind", [pykclient.Producer, pykclient.Consumer, pykclient.Admin])
 def test_a_method_of_another_client_is_an_error_with_the_one_here(kind: type) -> None:
     with kind(bootstrap_servers="localhost:1") as client:
-        for name, instead in live_client.INSTEAD[kind.__name__].items():
+        for name, instead in METHODS_INSTEAD[kind.__name__].items():
             reason = re.escape(f"{kind.__name__} has no {name}(): {instead}")
             for owner in (client, kind):
                 with pytest.raises(AttributeError, match=f"^{reason}$"):
                     getattr(owner, name)
             assert name not in dir(client)
+            assert name not in dir(kind)
             for called in re.findall(r"^use (\w+)\(", instead):
                 assert callable(getattr(client, called, getattr(pykclient.Consumer, called, None)))
+
+
+PEER_CLASSES = [
+    (peer, name)
+    for peer in ("confluent-kafka", "kafka-python", "aiokafka")
+    for name in peers()[peer]
+    if name[0].isupper()
+]
+
+
+@pytest.mark.promise("other clients' names and methods are errors with what takes their place")
+@pytest.mark.parametrize(("peer", "name"), PEER_CLASSES)
+def test_each_method_of_another_client_is_here_or_is_explained(peer: str, name: str) -> None:
+    (kind,) = [kind for kind in ("Producer", "Consumer", "Admin") if kind in name]
+    here = {*dir(getattr(pykclient, kind)), *METHODS_INSTEAD[kind]}
+    assert set(peers()[peer][name]) - here == set()
+
+
+@pytest.mark.promise("other clients' names and methods are errors with what takes their place")
+@pytest.mark.parametrize("kind", [pykclient.Producer, pykclient.Consumer, pykclient.Admin])
+def test_completion_offers_no_method_that_is_not_here(kind: type) -> None:
+    with kind(bootstrap_servers="localhost:1") as client:
+        for name in METHODS_INSTEAD[kind.__name__]:
+            for text in (f"client.{name}", f"kind.{name}"):
+                completer = rlcompleter.Completer({"client": client, "kind": kind})
+                assert name not in [each.partition(".")[2] for each in completer.attr_matches(text)]
+
+
+@pytest.mark.promise("other clients' names and methods are errors with what takes their place")
+@pytest.mark.parametrize(
+    ("call", "keyword"),
+    [
+        (pykclient.Producer.flush, "timeout_ms"),
+        (pykclient.Producer.close, "null_logger"),
+        (pykclient.Producer.purge, "in_queue"),
+        (pykclient.Producer.send_batch, "messages"),
+        (pykclient.Admin.create_topics, "operation_timeout"),
+        (pykclient.Admin.delete_topics, "timeout_ms"),
+        (pykclient.Admin.list_groups, "states_filter"),
+        (pykclient.Consumer.poll, "timeout_ms"),
+        (pykclient.Consumer.subscribe, "on_assign"),
+        (pykclient.Consumer.commit, "asynchronous"),
+        (pykclient.Consumer.close, "autocommit"),
+    ],
+)
+def test_an_argument_of_another_client_is_an_error_with_the_one_here(
+    call: Callable[..., object], keyword: str
+) -> None:
+    kind = getattr(pykclient, call.__module__.split(".")[1].capitalize())
+    reason = re.escape(f"unexpected keyword argument '{keyword}': {KEYWORDS_INSTEAD[keyword]}")
+    with (
+        kind(bootstrap_servers="localhost:1") as client,
+        pytest.raises(TypeError, match=f"{reason}$"),
+    ):
+        call(client, **{keyword: None})
+
+
+def test_an_error_from_inside_a_call_is_left_as_it_is() -> None:
+    def inside() -> None:
+        bytes(callback=None)  # type: ignore[call-overload]
+
+    try:
+        inside()
+    except TypeError as error:
+        before = str(error)
+        explain_keywords(error, ["callback"])
+        assert str(error) == before
 
 
 def test_methods_of_other_clients_slow_no_look_up() -> None:
@@ -130,9 +201,9 @@ def test_methods_of_other_clients_slow_no_look_up() -> None:
         assert not hasattr(kind, "__getattr__")
         assert kind.__getattribute__ is object.__getattribute__
         bases = [vars(each) for each in kind.__mro__]
-        for name in live_client.INSTEAD[kind.__name__]:
+        for name in METHODS_INSTEAD[kind.__name__]:
             (added,) = [members[name] for members in bases if name in members]
-            assert isinstance(added, live_client._Elsewhere), "it takes no method's place"
+            assert isinstance(added, _Elsewhere), "it takes no method's place"
 
 
 def test_names_that_are_loaded_at_first_use_are_listed_before() -> None:

@@ -65,7 +65,7 @@ from pykclient.errors import UsageError
 from pykclient.network.io.canonical import with_canonical_names
 from pykclient.network.io.secured import secured
 from pykclient.network.io.selector import SelectorPort
-from pykclient.network.live_client import LiveClient, describe_client, explain_methods_of_others
+from pykclient.network.live_client import LiveClient, describe_client, explain_names_of_others
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Iterable, Sequence
@@ -717,4 +717,4 @@ def _partitions(partitions: Iterable[TopicPartition], call: str) -> list[TopicPa
     return list(dict.fromkeys(partition_list(partitions, call)))
 
 
-explain_methods_of_others(Admin)
+explain_names_of_others(Admin)

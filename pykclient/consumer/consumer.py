@@ -33,7 +33,7 @@ from pykclient.consumer.core import ConsumerCore, public_call
 from pykclient.consumer.poll import NO_LIMITS
 from pykclient.consumer.record import ConsumerRecord, ConsumerRecords
 from pykclient.network.drive import drive, now_ms
-from pykclient.network.live_client import explain_methods_of_others
+from pykclient.network.live_client import explain_names_of_others
 from pykclient.type_parameters import K_co, V_co
 from pykclient.types import OffsetAndMetadata
 
@@ -515,4 +515,4 @@ def _checked(offsets: Offsets, call: str) -> dict[TopicPartition, OffsetAndMetad
     return offsets_by_partition(offsets, call)
 
 
-explain_methods_of_others(Consumer)
+explain_names_of_others(Consumer)

@@ -1,7 +1,7 @@
 """LiveClient: how a client shows itself, and what it refuses, being bound to its process.
 
-A method that confluent-kafka or kafka-python has, and this client has under another name or not at
-all, is an AttributeError with what takes its place.
+A method that confluent-kafka, kafka-python or aiokafka has, and this client has under another name
+or not at all, is an AttributeError with what takes its place; an argument is a TypeError with it.
 
 Owner: none; it holds no state.
 Source: ours.
@@ -9,65 +9,25 @@ Source: ours.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final, NoReturn
+import re
+from functools import wraps
+from types import FunctionType
+from typing import TYPE_CHECKING, Final, NoReturn, ParamSpec, TypeVar
 
 from pykclient.errors import UsageError
+from pykclient.network.foreign_names import KEYWORDS_INSTEAD, METHODS_INSTEAD
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable
 
     from pykclient.config.client import ClientConfig
 
-_NOT_NEEDED: Final = "it is not needed: a thread of its own sends, and calls back"
-INSTEAD: Final[dict[str, dict[str, str]]] = {
-    "Producer": {
-        "produce": "use send(topic, value, key=..., on_delivery=...)",
-        "produce_batch": "use send_batch(topic, values, ...)",
-        "send_and_wait": "use send(topic, value).result(timeout)",
-        "poll": _NOT_NEEDED,
-        "list_topics": "use partitions_for(topic), or Admin.list_topics()",
-    },
-    "Consumer": {
-        "consume": "use poll(timeout, max_records)",
-        "getone": "use poll(timeout, 1)",
-        "getmany": "use poll(timeout)",
-        "get_watermark_offsets": "use beginning_offsets(partitions) and end_offsets(partitions)",
-        "topics": "use list_topics()",
-        "highwater": "use current_lag(partition), or end_offsets(partitions)",
-        "partitions_for_topic": "use partitions_for(topic)",
-        "store_offsets": "use store_offset(record)",
-        "incremental_assign": "use assign(partitions), which keeps the positions of those it had",
-        "incremental_unassign": "use assign(partitions) with those that are left",
-        "unassign": "use unsubscribe()",
-        "memberid": "use group_metadata().member_id",
-        "consumer_group_metadata": "use group_metadata()",
-    },
-    "Admin": {
-        "poll": _NOT_NEEDED,
-        "list_consumer_groups": "use list_groups()",
-        "describe_consumer_groups": "use describe_groups(groups)",
-        "delete_consumer_groups": "use delete_groups(groups)",
-        "list_consumer_group_offsets": "use list_group_offsets(group)",
-        "alter_consumer_group_offsets": "use alter_group_offsets(group, offsets)",
-        "alter_configs": "use incremental_alter_configs(configs)",
-        "list_offsets": "use end_offsets(partitions) and offsets_for_times(...) of a Consumer",
-    },
-}
-"""What takes the place of other clients' methods, by the names of the classes here."""
+_UNEXPECTED: Final = re.compile(r"unexpected keyword argument '(\w+)'")
+_PER_RECORD: Final = frozenset({"send", "store_offset"})
+"""Methods that run once a record: they have no wrapper, and their errors no explanation."""
 
-
-_LISTENER: Final = "give listener=RebalanceListener(on_assigned=, on_revoked=, on_lost=)"
-_COMMITS: Final = "commit() waits, and commit_async() does not"
-KEYWORDS_INSTEAD: Final = {
-    "timeout_ms": "the time is timeout, in seconds",
-    "num_messages": "give max_records",
-    "message": "give the record, as the first argument",
-    "asynchronous": _COMMITS,
-    "on_assign": _LISTENER,
-    "on_revoke": _LISTENER,
-    "on_lost": _LISTENER,
-}
-"""What takes the place of other clients' arguments of a consumer's methods, by their names."""
+P = ParamSpec("P")
+T = TypeVar("T")
 
 
 class _Elsewhere:
@@ -87,14 +47,21 @@ class _Elsewhere:
         )
 
 
-class LiveClient:
+class _ClientType(type):
+    """The type of client classes: `dir` of one, and so its completion, leaves foreign names out."""
+
+    def __dir__(cls) -> Iterable[str]:
+        return [name for name in super().__dir__() if name not in _foreign_names(cls)]
+
+
+class LiveClient(metaclass=_ClientType):
     """A client that is neither pickled nor copied."""
 
     __slots__ = ()
 
     def __dir__(self) -> Iterable[str]:
-        elsewhere = {name for kind in type(self).__mro__ for name in INSTEAD.get(kind.__name__, ())}
-        return [name for name in super().__dir__() if name not in elsewhere]
+        foreign = _foreign_names(type(self))
+        return [name for name in super().__dir__() if name not in foreign]
 
     def __reduce_ex__(self, protocol: object) -> NoReturn:
         kind = type(self).__name__
@@ -106,20 +73,54 @@ class LiveClient:
 
 
 def explain_keywords(error: BaseException, keywords: Iterable[str]) -> None:
-    """Have a refused call say what takes the place of the arguments that other clients have."""
-    if type(error) is TypeError and "unexpected keyword argument" in str(error):
-        for name in keywords:
-            if name in KEYWORDS_INSTEAD:
-                error.add_note(f"There is no {name} here: {KEYWORDS_INSTEAD[name]}.")
+    """Add to the error of a refused call what takes the place of other clients' arguments.
 
-
-def explain_methods_of_others(kind: type[LiveClient]) -> None:
-    """Have a client say what takes the place of methods that other clients have.
-
-    They are set where type checkers and editors do not see them.
+    It is called where the call was made, and leaves alone what was raised further down.
     """
-    for name, instead in INSTEAD[kind.__name__].items():
+    traceback = error.__traceback__
+    if type(error) is not TypeError or (traceback is not None and traceback.tb_next is not None):
+        return
+    found = _UNEXPECTED.search(str(error))
+    if found is None or found[1] not in keywords:
+        return
+    if found[1] in KEYWORDS_INSTEAD:
+        error.args = (f"{error}: {KEYWORDS_INSTEAD[found[1]]}",)
+
+
+def explain_names_of_others(kind: type[LiveClient]) -> None:
+    """Make a client say what takes the place of methods and arguments that other clients have.
+
+    Foreign methods are set where type checkers and editors do not see them. Methods that run once a
+    record are left as they are; those of a consumer are explained by its `public_call`.
+    """
+    for each in kind.__mro__[: kind.__mro__.index(LiveClient)]:
+        if issubclass(each, LiveClient):
+            _explain_arguments(each)
+    for name, instead in METHODS_INSTEAD[kind.__name__].items():
         setattr(kind, name, _Elsewhere(name, instead))
+
+
+def _explain_arguments(kind: type[LiveClient]) -> None:
+    for name, member in list(vars(kind).items()):
+        is_public = isinstance(member, FunctionType) and not name.startswith("_")
+        if is_public and name not in _PER_RECORD and not hasattr(member, "__wrapped__"):
+            setattr(kind, name, _explaining(member))
+
+
+def _explaining(method: Callable[P, T]) -> Callable[P, T]:
+    @wraps(method)
+    def call(*args: P.args, **keywords: P.kwargs) -> T:
+        try:
+            return method(*args, **keywords)
+        except TypeError as error:
+            explain_keywords(error, keywords)
+            raise
+
+    return call
+
+
+def _foreign_names(kind: type) -> set[str]:
+    return {name for each in kind.__mro__ for name in METHODS_INSTEAD.get(each.__name__, ())}
 
 
 def describe_client(client: LiveClient, config: ClientConfig, state: str, about: str = "") -> str:

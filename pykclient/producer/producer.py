@@ -20,7 +20,7 @@ from pykclient.network.drive import now_ms, now_ns
 from pykclient.network.io.canonical import with_canonical_names
 from pykclient.network.io.secured import secured
 from pykclient.network.io.selector import SelectorPort
-from pykclient.network.live_client import LiveClient, describe_client, explain_methods_of_others
+from pykclient.network.live_client import LiveClient, describe_client, explain_names_of_others
 from pykclient.producer.bulk.sending import BulkSender
 from pykclient.producer.bulk.table import BulkInput
 from pykclient.producer.config import ProducerConfig
@@ -455,4 +455,4 @@ class Producer(SendCore[RecordMetadata], LiveClient, Generic[K_contra, V_contra]
         )
 
 
-explain_methods_of_others(Producer)
+explain_names_of_others(Producer)
