@@ -24,8 +24,16 @@ import pytest
 from confluent_kafka import Consumer as ConfluentConsumer
 from confluent_kafka import TopicPartition as ConfluentPartition
 
-from pykclient import Consumer, Delivery, Producer, RecordMetadata, TopicPartition
-from pykclient.errors import KafkaError, UsageError
+from pykclient import (
+    Admin,
+    Consumer,
+    Delivery,
+    NewTopic,
+    Producer,
+    RecordMetadata,
+    TopicPartition,
+)
+from pykclient.errors import KafkaError, TopicAlreadyExistsError, UsageError
 from pykclient.protocol.api_keys import ApiKey
 from pykclient.testing import Cut, Delay, Direction, Double, Fault, Flip, ForgeLength, Lose
 from tests.integration.confluent_tools import confluent_consume, confluent_create_topic
@@ -49,6 +57,7 @@ RECORDS_MAX = 40_000
 FAULTS_MIN = 10
 TIMEOUT_S = 90.0
 POLL_TIMEOUT_S = 1.0
+POLL_PAUSE_S = 0.05
 POLL_GRACE_S = 4.0
 """Beyond the poll's own time-out, on a machine that does other things too."""
 CONSUMED_RECORDS = 6_000
@@ -141,6 +150,48 @@ def test_acknowledged_is_kept_once_and_in_order(
     proxy.heal()
     expected = {partition: list(range(count)) for partition, count in enumerate(counts)}
     assert values_in_log(kafka, topic) == expected
+
+
+@pytest.mark.promise("the producer is idempotent by default: every batch has a sequence")
+def test_a_lost_response_doubles_nothing_of_a_topic_recreated_before_it(
+    kafka: KafkaCluster, proxy: FaultProxy
+) -> None:
+    """The request names the topic (before Kafka 4.1): it is in the new log, and its response is
+    lost, before the producer learns that the topic has another id."""
+    topic = confluent_create_topic(kafka, "recreated")
+    with (
+        Admin(bootstrap_servers=kafka.bootstrap_servers) as admin,
+        Producer(bootstrap_servers=kafka.bootstrap_servers, linger_ms=0) as producer,
+    ):
+        producer.send(topic, b"old").result(TIMEOUT_S)
+        recreate(admin, topic)
+        proxy.inject(Lose(api=ApiKey.PRODUCE, count_max=1))
+        for value in (b"one", b"two"):
+            producer.send(topic, value).result(TIMEOUT_S)
+    assert proxy.counts["Lose"] > 0
+    partition = TopicPartition(topic, 0)
+    values: list[object] = []
+    with Consumer(
+        bootstrap_servers=kafka.bootstrap_servers, auto_offset_reset="earliest"
+    ) as consumer:
+        consumer.assign([partition])
+        count = consumer.end_offsets([partition])[partition]
+        while len(values) < count:
+            values += [record.value for record in consumer.poll(POLL_TIMEOUT_S)]
+    assert values == [b"one", b"two"]
+
+
+def recreate(admin: Admin, topic: str) -> None:
+    """Delete a topic and create it again, as soon as the broker has done with the one before."""
+    admin.delete_topics([topic])
+    deadline_s = time.monotonic() + TIMEOUT_S
+    while True:
+        try:
+            admin.create_topics([NewTopic(topic, 1, 1)])
+            break
+        except TopicAlreadyExistsError:
+            assert time.monotonic() < deadline_s, "it is still there"
+            time.sleep(POLL_PAUSE_S)
 
 
 @pytest.mark.slow

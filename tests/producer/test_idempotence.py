@@ -238,7 +238,12 @@ def test_what_was_never_written_goes_on_under_the_next_epoch(running: Sequence) 
     running.give_up(refused)
     assert running.lose_place(second)
     assert not running.may_send(second)  # the third one's request is still out
-    running.retry(third, may_be_written=True)  # even so: without the first it cannot be in the log
+    running.retry(third, may_be_written=True)
+    # Without the first one it is in this log only if the topic was recreated: the log is asked.
+    assert not running.may_send(second)
+    running.send(third)
+    assert place(third) == (3, 30)
+    assert running.lose_place(third)
     assert [batch.has_sequence for batch in (second, third)] == [False, False]
     running.succeed(running.send(second))
     running.send(third)
@@ -340,11 +345,24 @@ def test_what_is_on_its_way_when_a_topic_is_made_anew_is_awaited_first(sequence:
     sequence.succeed(written)
     assert not sequence.may_send(refused)
     sequence.retry(lost, may_be_written=True)
-    # It is not known which log the lost one went to; what was refused before it is in neither.
-    assert not refused.has_sequence
-    assert not lost.has_sequence
-    sequence.succeed(sequence.send(refused))
-    assert [place(refused), place(sequence.send(lost))] == [(4, 0), (4, 10)]
+    # It is not known which log the lost one went to: the log is asked, in order.
+    assert not sequence.may_send(lost)
+    sequence.send(refused)
+    assert sequence.lose_place(refused)
+    sequence.send(lost)
+    assert [place(refused), place(lost)] == [(3, 10), (3, 30)]
+    sequence.succeed(lost)
+    assert place(sequence.send(refused)) == (4, 0)
+
+
+def test_a_new_log_that_knows_nothing_of_a_run_takes_it_in_order(sequence: Sequence) -> None:
+    refused, lost = sequence.send(), sequence.send()
+    sequence.retry(refused, may_be_written=False)
+    sequence.retry(lost, may_be_written=True)
+    anew(sequence, 2)
+    for batch in (refused, lost):
+        sequence.succeed(sequence.send(batch))
+    assert [place(refused), place(lost), place(sequence.send())] == [(3, 10), (3, 20), (4, 0)]
 
 
 def test_what_was_lost_on_its_way_to_either_log_is_sent_again_under_its_numbers(
@@ -359,12 +377,41 @@ def test_what_was_lost_on_its_way_to_either_log_is_sent_again_under_its_numbers(
 
 
 @pytest.mark.promise("a producer loses nothing of a topic that is created again")
-def test_doubts_about_a_log_that_is_gone_are_gone_with_it(sequence: Sequence) -> None:
+def test_what_a_lost_request_wrote_to_the_new_log_is_not_sent_under_another_number(
+    sequence: Sequence,
+) -> None:
+    """The topic was recreated before the request, which names it, and the id is learned after."""
     doubtful = sequence.send()
     sequence.retry(doubtful, may_be_written=True)
     anew(sequence, 2)
-    assert not doubtful.may_be_written
-    assert place(sequence.send(doubtful)) == (4, 0)
+    assert place(sequence.send(doubtful)) == (3, 10)
+    sequence.succeed(doubtful)
+    assert place(sequence.send()) == (4, 0)
+
+
+def test_the_former_id_of_a_topic_leaves_what_may_be_written_under_its_number(
+    sequence: Sequence,
+) -> None:
+    """A broker that lags behind names the id of the topic before it was recreated."""
+    doubtful = sequence.send()
+    sequence.retry(doubtful, may_be_written=True)
+    anew(sequence, 0xFF)
+    assert place(sequence.send(doubtful)) == (3, 10)
+    sequence.retry(doubtful, may_be_written=False)
+    anew(sequence, 1)
+    assert place(sequence.send(doubtful)) == (3, 10)
+
+
+def test_what_another_log_refuses_may_still_be_in_the_first_one(sequence: Sequence) -> None:
+    refused, doubtful = sequence.send(), sequence.send()
+    sequence.retry(refused, may_be_written=False)
+    sequence.retry(doubtful, may_be_written=True)
+    anew(sequence, 0xFF)
+    sequence.send(refused)
+    assert sequence.lose_place(refused)
+    sequence.send(doubtful)
+    assert not sequence.lose_place(doubtful)  # it fails: it is never sent under another number
+    assert place(sequence.send(refused)) == (4, 0)
 
 
 def test_doubts_about_what_a_request_carries_outlive_the_log(sequence: Sequence) -> None:
@@ -391,6 +438,8 @@ def test_a_renumbered_batch_is_in_no_doubt(running: Sequence) -> None:
     refused, doubtful = running.send(), running.send()
     running.give_up(refused)
     running.retry(doubtful, may_be_written=True)
+    running.send(doubtful)
+    assert running.lose_place(doubtful)
     assert not doubtful.may_be_written
     running.send(doubtful)
     assert place(doubtful) == (4, 0)

@@ -3,7 +3,9 @@
 A seed chooses what happens to each request: it is written and gets its response; it is written, and
 the response is lost; it is lost with its connection; refused; or read late, by a broker that was
 paused, long after the producer has given it up. Leaders move, topics are unknown for a moment,
-records are refused for good, time runs out. In the end the network heals, and each partition's log
+records are refused for good, time runs out. With `recreates` the topic is also deleted and created
+again: requests that name it go to the new log, long before the producer learns the new id, and
+metadata that is stale names the former one. In the end the network heals, and each partition's log
 is compared with what the producer reported. A failing seed is the bug report: ``pytest -k
 "simulation and 123"``.
 """
@@ -17,13 +19,15 @@ from typing import TYPE_CHECKING, NamedTuple
 import pytest
 
 from pykclient.errors import DisconnectedError, KafkaTimeoutError
-from pykclient.protocol.messages.produce import PartitionProduceResponse
+from pykclient.producer.sender.idempotence import ENDING, RunState, SequenceRun
+from pykclient.protocol.messages.produce import PartitionProduceResponse, ProduceRequest
 from tests.producer.sender_bench import TOPIC, SenderBench, batches_of
 from tests.soak import seeds
 
 if TYPE_CHECKING:
     from pykclient.accel import Delivery
     from pykclient.network.manager import Request
+    from pykclient.producer.accumulator.batch import ProducerBatch
     from pykclient.producer.record import RecordMetadata
     from pykclient.records.batch import RecordBatch
     from pykclient.types import TopicPartition
@@ -60,9 +64,19 @@ class Sent(NamedTuple):
 
 
 class Simulation:
-    """One run."""
+    """One run. With `recreates` the topic is recreated, and metadata may name a former id of it.
 
-    def __init__(self, seed: int, *, is_idempotent: bool = True) -> None:
+    `names_topics` is whether requests reach a log by the topic's name (Produce before version 13).
+    """
+
+    def __init__(
+        self,
+        seed: int,
+        *,
+        is_idempotent: bool = True,
+        recreates: bool = False,
+        names_topics: bool = True,
+    ) -> None:
         self.random = Random(seed)
         self.bench = SenderBench(
             leaders=[self.random.choice(NODE_IDS) for _ in range(PARTITION_COUNT)],
@@ -74,6 +88,11 @@ class Simulation:
             seed=seed,
         )
         self.in_flight_max = self.bench.random.choice((1, 3, 5))
+        self.recreates = recreates
+        self.names_topics = names_topics
+        self.topic_ids = [new_topic_id(0)]
+        """Of the topic and its predecessors, the oldest first."""
+        self.gone: list[list[PartitionLog]] = []
         self.logs = [PartitionLog() for _ in range(PARTITION_COUNT)]
         self.sent: list[Sent] = []
         self.called: list[bytes] = []
@@ -106,6 +125,26 @@ class Simulation:
             self._move_leaders()
         if random.random() < 0.02:
             bench.now_ms += 600
+        if self.recreates:
+            self._change_topic()
+
+    def _change_topic(self) -> None:
+        drawn = self.random.random()
+        if drawn < 0.03:
+            self._recreate()
+        elif drawn < 0.05 and len(self.topic_ids) > 1:
+            self.faults["stale metadata"] += 1
+            self._move_leaders(self.random.choice(self.topic_ids[:-1]))
+        elif drawn < 0.2:
+            self._move_leaders()
+
+    def _recreate(self) -> None:
+        """Delete the topic and create it again; the producer does not learn it yet."""
+        self.faults["topic recreated"] += 1
+        self.gone.append(self.logs)
+        self.logs = [PartitionLog() for _ in range(PARTITION_COUNT)]
+        self.topic_ids.append(new_topic_id(len(self.topic_ids)))
+        self.late.clear()  # the broker that would read it late is not the new topic's leader
 
     def _send(self) -> None:
         partition = self.random.randrange(PARTITION_COUNT)
@@ -151,8 +190,11 @@ class Simulation:
 
     def _write(self, request: Request) -> dict[TopicPartition, PartitionProduceResponse]:
         responses = {}
+        is_known = self.names_topics or topic_id_of(request) == self.topic_ids[-1]
         for partition, batch in batches_of(request).items():
-            error_code, base_offset = self.logs[partition.partition].append(batch)
+            error_code, base_offset = UNKNOWN_TOPIC_ID, -1
+            if is_known:
+                error_code, base_offset = self.logs[partition.partition].append(batch)
             responses[partition] = PartitionProduceResponse(
                 index=partition.partition, error_code=error_code, base_offset=base_offset
             )
@@ -192,9 +234,10 @@ class Simulation:
             self._write(request)
         self.late.clear()
 
-    def _move_leaders(self) -> None:
+    def _move_leaders(self, topic_id: bytes | None = None) -> None:
         self.faults["leader move"] += 1
-        self.bench.lead(*(self.random.choice(NODE_IDS) for _ in range(PARTITION_COUNT)))
+        leaders = (self.random.choice(NODE_IDS) for _ in range(PARTITION_COUNT))
+        self.bench.lead(*leaders, topic_id=topic_id or self.topic_ids[-1])
 
     def _heal(self) -> None:
         self.in_flight_max = 5
@@ -224,15 +267,22 @@ class Simulation:
     def _check_log(self, partition: int, log: PartitionLog) -> None:
         sent = [entry for entry in self.sent if entry.partition == partition]
         places = {entry.value: place for place, entry in enumerate(sent)}
-        counts = Counter(log.values)
-        assert not [value for value, count in counts.items() if count > 1], "doubled"
-        order = [places[value] for value in log.values if value is not None]
-        assert order == sorted(order), "reordered"
+        logs = [*(logs[partition] for logs in self.gone), log]
+        for each in logs:
+            assert max(Counter(each.values).values(), default=0) <= 1, "doubled"
+            order = [places[value] for value in each.values if value is not None]
+            # A new log that takes a batch after it has refused the one before cannot have both in
+            # order, unless requests name it by its id.
+            assert order == sorted(order) or (self.gone and self.names_topics), "reordered"
+        written = {value for each in logs for value in each.values}
         for entry in sent:
             if entry.delivery.exception() is None:
-                assert counts[entry.value] == 1, "lost"
+                assert entry.value in written, "lost"
                 offset = entry.delivery.result().offset
-                assert offset is None or log.values[offset] == entry.value
+                assert offset is None or any(
+                    offset < len(each.values) and each.values[offset] == entry.value
+                    for each in logs
+                )
         called = [places[value] for value in self.called if value in places]
         assert sorted(called) == list(range(len(sent)))
 
@@ -262,6 +312,68 @@ def test_the_simulation_meets_every_fault_and_most_records_arrive() -> None:
     assert delivered > failed > 100
 
 
+@pytest.mark.promise("the producer is idempotent by default: every batch has a sequence")
+@pytest.mark.parametrize("names_topics", [True, False])
+@pytest.mark.parametrize("seed", seeds(20, soak_count=150))
+def test_records_for_a_topic_that_is_recreated_are_not_doubled(
+    seed: int, *, names_topics: bool
+) -> None:
+    simulation = Simulation(seed, recreates=True, names_topics=names_topics)
+    simulation.run()
+    simulation.check()
+    assert simulation.faults["topic recreated"]
+
+
+def drop_all_doubts(run: SequenceRun) -> None:
+    """Take whatever id is new for the one of a log that has nothing of the run: a defect."""
+    for batch in run.undecided:
+        if not batch.is_in_request:
+            batch.may_be_written = False
+    if run.state is not RunState.OUTDATED:
+        run._to(RunState.OUTDATED)
+
+
+def ask_about_the_first_only(run: SequenceRun) -> None:
+    """Take a log that lacks a batch for one that has none of those behind it: a defect."""
+    if run.state in ENDING and run.undecided and not run.undecided[0].may_be_written:
+        for batch in run.undecided:
+            batch.may_be_written = False
+
+
+@pytest.mark.parametrize("names_topics", [True, False])
+def test_the_simulation_notices_a_producer_that_trusts_a_new_topic_id(
+    monkeypatch: pytest.MonkeyPatch, *, names_topics: bool
+) -> None:
+    """By name the new log has it already; by id, the former id of stale metadata misleads it."""
+    monkeypatch.setattr(SequenceRun, "on_new_log", drop_all_doubts)
+    assert any_is_doubled(names_topics=names_topics)
+
+
+def test_the_simulation_notices_a_producer_that_asks_about_the_first_batch_only(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    whole = SequenceRun.take_unwritten
+
+    def take_unwritten(run: SequenceRun) -> list[ProducerBatch] | None:
+        ask_about_the_first_only(run)
+        return whole(run)
+
+    monkeypatch.setattr(SequenceRun, "take_unwritten", take_unwritten)
+    assert any_is_doubled(names_topics=True)
+
+
+def any_is_doubled(*, names_topics: bool) -> bool:
+    for seed in range(200):
+        simulation = Simulation(seed, recreates=True, names_topics=names_topics)
+        simulation.run()
+        try:
+            simulation.check()
+        except AssertionError as error:
+            if "doubled" in str(error):
+                return True
+    return False
+
+
 def test_the_simulation_notices_what_a_producer_without_sequences_doubles() -> None:
     simulation = Simulation(0, is_idempotent=False)
     simulation.run()
@@ -270,10 +382,21 @@ def test_the_simulation_notices_what_a_producer_without_sequences_doubles() -> N
 
 
 NONE = 0
+UNKNOWN_TOPIC_ID = 100
 OUT_OF_ORDER_SEQUENCE_NUMBER = 45
 INVALID_PRODUCER_EPOCH = 47
 
 KEPT_MAX = 5
+
+
+def new_topic_id(number: int) -> bytes:
+    return (number + 1).to_bytes(16, "big")
+
+
+def topic_id_of(request: Request) -> bytes:
+    assert isinstance(request.message, ProduceRequest)
+    (topic,) = request.message.topic_data
+    return topic.topic_id
 
 
 class Appended(NamedTuple):

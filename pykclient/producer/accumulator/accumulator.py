@@ -201,23 +201,24 @@ class RecordAccumulator:
     ) -> list[ProducerBatch]:
         """Take batches for one request to a node: at most one per partition, as Kafka wants it.
 
-        Together they have up to `size_bytes_max`, the first one always fits. A queue whose first
-        batch `may_send` refuses is left alone until `look_at`.
+        Together they have up to `size_bytes_max`, the first one always fits. A queue from which
+        `may_send` takes no batch is left alone until `look_at`.
         """
         batches: list[ProducerBatch] = []
         size_bytes = 0
         for queue in self._ready.led_by(node_id):
-            if not queue.waiting or not may_send(queue.waiting[0]):
+            index = _next_index(queue.waiting, may_send)
+            if index is None:
                 self._ready.remove(queue)
                 continue
-            batch = queue.waiting[0]
+            batch = queue.waiting[index]
             if not self._open_batches.try_seal(queue, batch):
                 self._ready.remove(queue)
                 self._ready.look_later(queue, now_ms + HELD_LOOK_MS)
                 continue
             if batches and size_bytes + batch.size_bytes > size_bytes_max:
                 break  # the rest comes first the next time
-            queue.waiting.popleft()
+            del queue.waiting[index]
             self._ready.remove(queue)
             batch.on_sent(queue.leader)
             queue.in_flight_count += 1
@@ -481,3 +482,20 @@ class Flushes:
             if not flush.batches:
                 flush.operation.succeed(None)
         self._under_way = [flush for flush in self._under_way if flush.batches]
+
+
+def _next_index(
+    waiting: deque[ProducerBatch], may_send: Callable[[ProducerBatch], bool]
+) -> int | None:
+    """Return which of the waiting batches may be sent now; None if none may.
+
+    It is the first one, unless that one keeps a sequence number under which its log does not take
+    it: then one behind it that has a number, too, may have to be clarified first.
+    """
+    # By index: an application's thread may add a batch at the right at any time.
+    for index in range(len(waiting)):
+        if may_send(waiting[index]):
+            return index
+        if not waiting[index].has_sequence:
+            break
+    return None

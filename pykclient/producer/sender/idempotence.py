@@ -14,10 +14,16 @@ lost, doubled or reordered:
 - A run begins with one batch alone: a broker that does not know a producer takes whatever
   number comes first, and the second batch might be that.
 - A broken or outdated run ends: a new one begins, under the next epoch, once no request of the old
-  one is out and it is certain that nothing left of it was or will be written. What may have been
-  written, and cannot be clarified any more, fails; it is never sent under another number
+  one is in flight and it is certain that nothing left of it was or will be written. What may have
+  been written, and cannot be clarified any more, fails; it is never sent under another number
   (KAFKA-14034).
-- What may have been written to a log that is gone is nowhere, and is sent to the new one.
+- A new topic id clarifies nothing. A request that names its topics (before Produce version 13) may
+  have been appended to the new log long before this producer learned the new id, and a response of
+  a broker that lags behind may name the former id.
+- While anything of an ending run may be written, its batches are sent under their numbers, one by
+  one and in order. The log itself says which of them it has: it recognises a batch that it has, and
+  a log that does not know the producer takes the number that comes first. A batch that it refuses
+  as out of order, and that no earlier attempt can have written, waits for the new run.
 
 In a transaction no run ends by itself: what breaks one has the transaction aborted, and all runs
 begin anew together, under the identity that the coordinator gives. So a producer with transactions
@@ -109,6 +115,7 @@ class SequenceRun:
 
     __slots__ = (
         "_never_written_serial",
+        "_refused",
         "identity",
         "last_acked_end",
         "next_sequence",
@@ -126,14 +133,14 @@ class SequenceRun:
         """The number that follows the last batch known to be written."""
         self.undecided: deque[ProducerBatch] = deque()
         self._never_written_serial: tuple[int, ...] | None = None
-        """The earliest batch that left the run and is certain never to be written."""
+        """The earliest batch of the run that is certain never to be written under its number."""
+        self._refused: set[ProducerBatch] = set()
+        """Undecided batches that wait for the next run: the log does not take their numbers."""
 
     def may_send(self, batch: ProducerBatch, undecided_max: int) -> bool:
-        """Whether it is the batch's turn."""
+        """Return whether it is the batch's turn."""
         if batch.has_sequence:
-            return self.undecided[0] is batch and (
-                self.state not in ENDING or self._may_be_asked(batch)
-            )
+            return self._next() is batch and (self.state not in ENDING or self._is_in_doubt)
         if self.state is RunState.RUNNING:
             return len(self.undecided) < undecided_max
         return self.state is RunState.STARTING and not self.undecided
@@ -148,6 +155,7 @@ class SequenceRun:
         self.identity = identity
         self.next_sequence = self.last_acked_end = 0
         self._never_written_serial = None
+        self._refused.clear()
         if self.state is not RunState.STARTING:
             self._to(RunState.STARTING)
         if is_known:
@@ -170,9 +178,9 @@ class SequenceRun:
     def on_given_up(self, batch: ProducerBatch) -> None:
         """Note that a batch has failed for good, and that no request carries it."""
         self.undecided.remove(batch)
+        self._refused.discard(batch)
         if not batch.may_be_written:
-            earliest = self._never_written_serial
-            self._never_written_serial = min(earliest or batch.serial, batch.serial)
+            self._note_never_written(batch)
         self._break()
 
     def on_lost_place(self, batch: ProducerBatch, *, may_renew: bool = True) -> bool:
@@ -181,21 +189,25 @@ class SequenceRun:
         Return whether the batch may wait: behind one that has to come first, or for a new run. It
         may not if it could be in the log already, or if this run cannot be followed by another.
         """
-        if self.undecided[0] is not batch:
+        if self._next() is not batch:
             return True
         self._break()
-        return may_renew and not self._may_be_asked(batch)
+        if not may_renew or (batch.may_be_written and not self._is_never_written(batch)):
+            return False
+        batch.may_be_written = False
+        self._note_never_written(batch)
+        self._refused.add(batch)
+        return True
 
     def on_new_log(self) -> None:
-        """Note that the topic was made anew, and that its log holds nothing of this run yet.
+        """Note that the topic has another id, so that its log may hold nothing of this run.
 
-        What a request carries at present may be on its way to either log.
+        It may as well hold what was sent by the topic's name; and an id that a broker which lags
+        behind names is the former one. So what may be written still may be.
         """
         if self.state is RunState.STARTING and not self.undecided:
             return
-        for batch in self.undecided:
-            if not batch.is_in_request:
-                batch.may_be_written = False
+        self._refused.clear()
         if self.state is not RunState.OUTDATED:
             self._to(RunState.OUTDATED)
 
@@ -210,8 +222,8 @@ class SequenceRun:
     def take_unwritten(self) -> list[ProducerBatch] | None:
         """Return what is to be sent under new numbers, stripped of the old ones.
 
-        None while this run may go on, or has to: because it is not ending, because a request is
-        out, or because the first batch may be written and can still be looked up.
+        None while this run may go on, or has to: because it is not ending, because a request is in
+        flight, or because a batch may be written, which only the log can tell.
         """
         if self.state not in ENDING or any(b.is_in_request for b in self.undecided):
             return None
@@ -219,24 +231,36 @@ class SequenceRun:
         if is_whole and self.state is RunState.BROKEN:
             self._to(RunState.RUNNING)  # what was given up turned out to be written
             return None
-        if self.undecided and self._may_be_asked(self.undecided[0]):
+        if self._is_in_doubt:
             return None
-        # Nothing behind the first can be in the log without it.
         unwritten = list(self.undecided)
         self.undecided.clear()
         for batch in unwritten:
             batch.identity, batch.base_sequence = NO_IDENTITY, -1
-            batch.may_be_written = False
         return unwritten
 
-    def _may_be_asked(self, batch: ProducerBatch) -> bool:
-        """Whether the batch may be in the log, so that only the broker knows.
+    @property
+    def _is_in_doubt(self) -> bool:
+        return any(batch.may_be_written for batch in self.undecided)
 
-        Not if one before it is certain never to be written: then neither can this one, under the
-        numbers that it has.
+    def _next(self) -> ProducerBatch | None:
+        """Return the batch whose turn it is among those that have numbers."""
+        return next((b for b in self.undecided if b not in self._refused), None)
+
+    def _note_never_written(self, batch: ProducerBatch) -> None:
+        earliest = self._never_written_serial
+        self._never_written_serial = min(earliest or batch.serial, batch.serial)
+
+    def _is_never_written(self, batch: ProducerBatch) -> bool:
+        """Return whether a batch that its log has just refused is neither there nor on its way.
+
+        Without the batch before it, which is certain never to be written, a log that knows the
+        producer takes it at no time, and one that does not would have taken it now. While the
+        topic has several ids, the log that refused it need not be the one that it was sent to.
         """
         earliest = self._never_written_serial
-        return batch.may_be_written and (earliest is None or earliest > batch.serial)
+        is_behind = earliest is not None and earliest < batch.serial
+        return is_behind and self.state is RunState.BROKEN
 
     def _break(self) -> None:
         if self.state not in ENDING:
