@@ -178,15 +178,10 @@ class _Loop(Generic[K_co, V_co]):
         self._settle()
         while True:
             records = self._consumer.poll(max_records=self._max_records)
-            if not records:
-                continue
-            metadata = self._consumer.group_metadata()
-            if self._consumer.subscription() and not metadata.is_member:
-                # Removed since. An offset without a member would be taken while there is none.
-                self.rewind(records)
-                continue
-            self._batch = ExactlyOnceBatch(self, records, metadata)
-            return self._batch
+            if records:
+                # If the member is removed by now, brokers refuse the offsets.
+                self._batch = ExactlyOnceBatch(self, records, self._consumer.group_metadata())
+                return self._batch
 
     def _settle(self) -> None:
         """Finish what the last batch left, and what the first one needs.

@@ -133,20 +133,23 @@ NO_MEMBER_ID = ""
 
 
 class GroupMetadata(NamedTuple):
-    """A member as its coordinator knows it.
+    """A member of a group, in whose name offsets are committed (KIP-447).
 
-    `generation` is that of the last rebalance, -1 while this is no member; `member_id` is empty
-    before the member has one. `group_instance_id` is set for static members (KIP-345).
+    `generation` is that of the last rebalance that this member completed, and `member_id` its id in
+    it; -1 and empty stand for no member. `group_instance_id` is set for static members (KIP-345).
+    `is_subscribed` says that the consumer shares the group's partitions by `subscribe`, so that its
+    offsets need a member. It is False for `assign`, and where you make a `GroupMetadata` yourself.
     """
 
     group_id: str
     generation: int = NO_GENERATION
     member_id: str = NO_MEMBER_ID
     group_instance_id: str | None = None
+    is_subscribed: bool = False
 
     @property
     def is_member(self) -> bool:
-        """Whether it has joined, as far as this consumer knows."""
+        """Whether it names a member. The group may have removed that member since."""
         return self.generation != NO_GENERATION and self.member_id != NO_MEMBER_ID
 
     def without_generation(self) -> GroupMetadata:

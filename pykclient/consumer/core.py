@@ -251,6 +251,8 @@ class ConsumerCore(LiveClient):
             self._drive(self._calls.commit_if_due(wiring.commits))
         for dropped in wiring.subscription.assign(wanted):
             wiring.buffer.drop(dropped)
+        if wanted and wiring.group is not None:
+            wiring.group.on_assigned_by_hand()
         wiring.topics.follow()
 
     @public_call
@@ -324,7 +326,12 @@ class ConsumerCore(LiveClient):
 
     @public_call
     def group_metadata(self) -> GroupMetadata:
-        """Return this consumer's identity in its group, as transactions want it (KIP-447).
+        """Return the member of the group that read what this consumer has returned (KIP-447).
+
+        That is the member, and its generation, of the last rebalance that was completed in a
+        `poll`. It stays the same when the group has removed the member since, as after
+        `max_poll_interval_ms`: brokers then refuse the offsets that a transaction commits in its
+        name. The generation is -1 before the first rebalance, and after `assign`.
 
         Raises:
             UsageError: there is no `group_id`.

@@ -302,14 +302,18 @@ class Producer(SendCore[RecordMetadata], LiveClient, Generic[K_contra, V_contra]
         """Have the transaction commit a group's offsets, when it is committed (KIP-447).
 
         `offsets` are as those of `Consumer.commit`, such as the `next_offsets` of what `poll`
-        returned; `group_metadata` is what the consumer's `group_metadata()` returns now. The
-        consumer must not commit by itself (`enable_auto_commit` off).
+        returned; `group_metadata` is what the consumer's `group_metadata()` returns now. If the
+        group has removed the member since the poll, brokers refuse the offsets. For a consumer that
+        uses `assign`, or none of this process, ``GroupMetadata(group_id)`` will do; nothing then
+        prevents two processes from committing the same records. The consumer must not commit by
+        itself (`enable_auto_commit` off).
 
         Raises:
             TransactionAbortableError: the group has moved on (the cause is a `CommitFailedError`),
                 or refuses us; call `abort_transaction`.
             TransactionStateError: no transaction is open.
-            UsageError: an argument is malformed.
+            UsageError: an argument is malformed, or the consumer has subscribed and was assigned
+                nothing by its group yet.
             KafkaTimeoutError: not done within `max_block_ms`. Call again, or abort.
             UnsupportedVersionError: brokers before Kafka 2.5 take no offsets of members.
             KafkaError: as `init_transactions` does.

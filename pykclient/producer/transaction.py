@@ -214,6 +214,13 @@ def _check_group(group: object) -> None:
                 f"{SEND_OFFSETS}: group_metadata has the {name} {shown_argument(text)}; give a name"
             )
         check_text(text, f"{name} of group_metadata", SEND_OFFSETS)
+    if group.is_subscribed and not group.is_member:
+        raise UsageError(
+            f"{SEND_OFFSETS}: group_metadata is that of a consumer that has subscribed to topics, "
+            f"and no rebalance of group {group.group_id!r} has made it a member yet (generation "
+            f"{group.generation}). Brokers would take the offsets, even if another member owns the "
+            f"partitions: poll until the group has assigned them, then call group_metadata() again"
+        )
     if group.generation != NO_GENERATION and not is_number(group.generation, INT_MAX):
         raise UsageError(
             f"{SEND_OFFSETS}: group_metadata has the generation "

@@ -115,19 +115,10 @@ class Reading:
         ends = consumer.end_offsets(partitions) if options.exit else {}
         listener = RebalanceListener(self._end_rebalance, self._begin_rebalance)
         consumer.subscribe(options.topics, listener=listener)
-        settings = reader_settings(options, options.group)
-        is_kip_848 = "consumer" in (settings.get("group.protocol"), settings.get("group_protocol"))
-        before = consumer.group_metadata()
         with progress("read", None, is_shown=not sys.stdout.isatty()) as show:
             while self._poll({}):
                 show(self.printed_count)
                 assigned = consumer.assignment()
-                member = consumer.group_metadata()
-                if is_kip_848 and member.is_member and member == before:
-                    # No listener is notified of a first assignment that is empty. Another one would
-                    # have been carried out by the poll that began when it was a member.
-                    self._is_settled = True
-                before = member
                 left = {p: end for p, end in ends.items() if p in assigned}
                 if options.exit and (assigned or self._is_settled) and self._is_at(left):
                     return

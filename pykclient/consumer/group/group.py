@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING
 
 from pykclient.consumer.group.classic.membership import ClassicMembership
 from pykclient.consumer.group.history import GroupHistory
+from pykclient.consumer.group.identity import MemberIdentity
 from pykclient.consumer.group.kip848.membership import Kip848Membership
 from pykclient.consumer.group.metadata import (
     NO_MEMBER_CURES,
@@ -56,11 +57,16 @@ class ConsumerGroup:
         self._subscription = context.subscription
         self._coordinator = context.coordinator
         self._reconciliation = Reconciliation(config, context, self.history)
+        self._identity = identity = MemberIdentity(
+            context.coordinator.key, config.group_instance_id
+        )
         self._membership: ClassicMembership | Kip848Membership
         if config.group_protocol == "consumer":
-            self._membership = Kip848Membership(config, context, self.history)
+            self._membership = Kip848Membership(config, context, self.history, identity)
         else:
-            self._membership = ClassicMembership(config, context, self.history, assignors)
+            self._membership = ClassicMembership(
+                config, context, self.history, assignors, identity=identity
+            )
         self._is_polling = False
         self._polled_ms = 0
         """When the application polled last."""
@@ -71,8 +77,8 @@ class ConsumerGroup:
 
     @property
     def identity(self) -> GroupMetadata:
-        """This consumer's state in its group now, member or not."""
-        return self._membership.member
+        """The member that got the partitions which this consumer reads; see `MemberIdentity`."""
+        return self._identity.member._replace(is_subscribed=self._subscription.is_by_group)
 
     @property
     def topics(self) -> frozenset[str]:
@@ -85,13 +91,13 @@ class ConsumerGroup:
             RebalanceInProgressError: the group is rebalancing; poll first.
             CommitFailedError: this consumer is no member any more.
         """
-        group_id = self.identity.group_id
+        group_id = self._coordinator.key
         if not self._subscription.is_by_group:
             return GroupMetadata(group_id)
         if self._membership.is_rebalancing:
             raise commit_in_rebalance(group_id)
         if self._membership.can_commit:
-            return self.identity
+            return self._membership.member
         raise CommitFailedError(
             f"this consumer is no member of group {group_id!r} now, and its "
             f"partitions may be read by others; poll joins again. {NO_MEMBER_CURES}"
@@ -108,6 +114,10 @@ class ConsumerGroup:
         self._reconciliation.listener = listener or RebalanceListener()
         self._topic_error = None
         self._membership.on_subscribed()
+
+    def on_assigned_by_hand(self) -> None:
+        """Commit for the group alone from now on: the application has chosen partitions itself."""
+        self._identity.reset()
 
     def enforce_rebalance(self, reason: str) -> None:
         """Request a rebalance, if that is for members to do."""
@@ -194,6 +204,8 @@ class ConsumerGroup:
 
         By the state of the membership a round that was not settled is run again.
         """
+        if self._subscription.mode is SubscriptionMode.ASSIGNED:
+            self._identity.reset()  # `assign` may have been interrupted right before that
         self._reconciliation.restart()
         self._membership.restart(now_ms, is_wanted=self._subscription.is_by_group)
 

@@ -14,6 +14,7 @@ from pykclient.consumer.group.assignors import GroupMember, RangeAssignor
 from pykclient.consumer.group.classic.membership import ClassicMembership
 from pykclient.consumer.group.classic.protocol import encode_assignment, encode_subscription
 from pykclient.consumer.group.history import GroupHistory
+from pykclient.consumer.group.identity import MemberIdentity
 from pykclient.consumer.group.kip848.membership import Kip848Membership
 from pykclient.consumer.group.rebalance import (
     Assign,
@@ -149,6 +150,7 @@ class MemberScene:
         self.carried_out = CarriedOut()
         self.coordinator = KnownCoordinator()
         self.history = GroupHistory()
+        self.identity = MemberIdentity(GROUP, None)
         self.subscription = SubscriptionState()
         self.metadata = make_metadata()
         refresh(self.metadata)
@@ -203,6 +205,7 @@ class ClassicScene(MemberScene):
             self.context,
             self.history,
             [RangeAssignor()],
+            identity=self.identity,
         )
 
     def update_metadata(self) -> None:
@@ -280,6 +283,7 @@ class Kip848Scene(MemberScene):
             ),
             self.context,
             self.history,
+            self.identity,
         )
 
     def update_metadata(self, *names: str) -> None:
@@ -331,6 +335,5 @@ class Kip848Scene(MemberScene):
         self.poll()
         self.respond(1, assigned or {})
         self.poll()
-        if assigned:
-            self.respond(1)
+        self.respond(1)
         self.carried_out.events.clear()

@@ -98,6 +98,33 @@ def test_what_is_assigned_is_taken_and_acknowledged_at_once(scene: Kip848Scene) 
     assert (scene.membership.member.generation, scene.membership.can_commit) == (3, True)
 
 
+def test_a_first_assignment_of_nothing_is_carried_out_like_any_other(scene: Kip848Scene) -> None:
+    scene.membership.request_join()
+    scene.poll()
+    scene.respond(1, {})
+    assert scene.membership.wants_turn(scene.now_ms)
+    scene.poll()
+    assert scene.carried_out.events == ["assign nothing"]
+    scene.respond(1)
+    assert scene.is_in(MemberState.STABLE)
+    scene.poll()
+    assert scene.carried_out.events == ["assign nothing"]
+    assert not scene.sent
+
+
+def test_a_first_assignment_of_topics_without_names_waits_for_them(scene: Kip848Scene) -> None:
+    scene.membership.request_join()
+    scene.poll()
+    scene.respond(1, {C: (0,)})
+    scene.poll()
+    assert not scene.membership.wants_turn(scene.now_ms)
+    assert scene.carried_out.events == []
+    scene.poll(passed_ms=INTERVAL_MS)
+    scene.respond(2, {})
+    scene.poll()
+    assert scene.carried_out.events == ["assign nothing"]
+
+
 def test_a_member_without_partitions_is_stable(scene: Kip848Scene) -> None:
     scene.join()
     assert scene.is_in(MemberState.STABLE)
@@ -428,6 +455,7 @@ def test_a_name_that_is_not_free_yet_is_raised_and_tried_again() -> None:
         assert not scene.membership.has_error
         scene.poll(passed_ms=delay_ms)
     scene.respond(1, {})
+    scene.poll()
     assert scene.is_in(MemberState.STABLE)
 
 

@@ -64,6 +64,7 @@ if TYPE_CHECKING:
     from pykclient.consumer.config import ConsumerConfig
     from pykclient.consumer.group.assignors import Assignor
     from pykclient.consumer.group.history import GroupHistory
+    from pykclient.consumer.group.identity import MemberIdentity
     from pykclient.consumer.group.rebalance import GroupContext
     from pykclient.errors import BrokerError
     from pykclient.network.cluster.cluster import Cluster
@@ -178,10 +179,13 @@ class ClassicMembership:
         context: GroupContext,
         history: GroupHistory,
         assignors: Sequence[Assignor],
+        *,
+        identity: MemberIdentity,
     ) -> None:
         self.member = GroupMetadata(
             context.coordinator.key, group_instance_id=config.group_instance_id
         )
+        """The member as the coordinator knows it now."""
         self.rejection: KafkaError | None = None
         """The last error by which the coordinator did not accept this member; None if it did."""
         self.state = ClassicState.UNJOINED
@@ -191,6 +195,7 @@ class ClassicMembership:
         self._metadata = context.metadata
         self._subscription = context.subscription
         self._history = history
+        self._identity = identity
         self._log = ClientLog("pykclient.consumer", config.client_id)
         named = {assignor.name: assignor for assignor in assignors}
         self._revoke_protocol = common_protocol(assignors)
@@ -470,6 +475,7 @@ class ClassicMembership:
             raise_foreign(error)
             self._fail_join(error, now_ms)
             return None
+        self._identity.complete(self.member)
         if assigned is None:
             self.request_join("received assignment does not match the current subscription")
             self._to(ClassicState.STABLE)

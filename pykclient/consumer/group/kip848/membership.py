@@ -57,6 +57,7 @@ from pykclient.types import GroupMetadata, TopicPartition
 if TYPE_CHECKING:
     from pykclient.consumer.config import ConsumerConfig
     from pykclient.consumer.group.history import GroupHistory
+    from pykclient.consumer.group.identity import MemberIdentity
     from pykclient.consumer.group.rebalance import GroupContext
     from pykclient.errors import KafkaError
     from pykclient.network.cluster.cluster import Cluster
@@ -103,7 +104,7 @@ _S = MemberState
 _TROUBLE: Final = frozenset({_S.FENCED, _S.FATAL, _S.LEAVING, _S.PREPARE_LEAVING})
 NEXT: Final[dict[MemberState, frozenset[MemberState]]] = {
     _S.UNSUBSCRIBED: frozenset({_S.JOINING, _S.PREPARE_LEAVING}),
-    _S.JOINING: frozenset({_S.RECONCILING, _S.STABLE}) | _TROUBLE,
+    _S.JOINING: frozenset({_S.RECONCILING}) | _TROUBLE,
     _S.RECONCILING: frozenset({_S.RECONCILING, _S.ACKNOWLEDGING, _S.STABLE}) | _TROUBLE,
     _S.ACKNOWLEDGING: frozenset({_S.RECONCILING, _S.STABLE}) | _TROUBLE,
     _S.STABLE: frozenset({_S.RECONCILING}) | _TROUBLE,
@@ -187,7 +188,11 @@ class Kip848Membership:
     """It never assigns for others."""
 
     def __init__(
-        self, config: ConsumerConfig, context: GroupContext, history: GroupHistory
+        self,
+        config: ConsumerConfig,
+        context: GroupContext,
+        history: GroupHistory,
+        identity: MemberIdentity,
     ) -> None:
         # KIP-1082: the member makes its id itself, and keeps it for life.
         member_id = urlsafe_b64encode(context.retry_backoff.random.randbytes(MEMBER_ID_BYTES))
@@ -196,6 +201,7 @@ class Kip848Membership:
             member_id=member_id.decode().rstrip("="),
             group_instance_id=config.group_instance_id,
         )
+        """The member as the coordinator knows it now."""
         self.rejection: KafkaError | None = None
         """The last error by which the coordinator did not accept this member; None if it did."""
         self.state = MemberState.UNSUBSCRIBED
@@ -205,6 +211,7 @@ class Kip848Membership:
         self._subscription = context.subscription
         self._metadata = context.metadata
         self._history = history
+        self._identity = identity
         self._log = ClientLog("pykclient.consumer", config.client_id)
         self._fields = HeartbeatFields(config)
         self._wants_join = False
@@ -213,8 +220,8 @@ class Kip848Membership:
         self._names: dict[bytes, str] = {}
         """The topics of what is assigned, by id: metadata may lack one for a while."""
         self._target: TopicIdPartitions = {}
-        self._current: TopicIdPartitions = {}
-        """What was reconciled last."""
+        self._current: TopicIdPartitions | None = None
+        """What was reconciled last; None before anything was since this member joined."""
         self._reconciling: TopicIdPartitions | None = None
         self._intent: Intent | None = None
         """What is being done with partitions."""
@@ -293,7 +300,7 @@ class Kip848Membership:
         if self.state is MemberState.FATAL:
             return self._must_lose or self._may_try_again(now_ms)
         if self.state is MemberState.RECONCILING:
-            return self._is_torn or self._resolve(self._target) != self._current
+            return self._is_torn or self._is_news(self._resolve(self._target))
         return self.state in (MemberState.FENCED, MemberState.STALE, MemberState.PREPARE_LEAVING)
 
     def _may_try_again(self, now_ms: int) -> bool:
@@ -396,13 +403,13 @@ class Kip848Membership:
         if self.state in (MemberState.JOINING, MemberState.ACKNOWLEDGING):
             return True
         interest = self._interest()
-        return now_ms >= self._due_ms or self._fields.has_news(interest, self._current)
+        return now_ms >= self._due_ms or self._fields.has_news(interest, self._current or {})
 
     def _join(self, reason: str, now_ms: int) -> None:
         self._wants_join = False
         self._history.begin(reason, now_ms)
         self._fields.forget()
-        self._target, self._current = {}, {}
+        self._target, self._current = {}, None
         self._is_torn = False
         self._to(MemberState.JOINING)
 
@@ -410,12 +417,13 @@ class Kip848Membership:
         assigned = self._resolve(self._target)
         if assigned != self._target:
             self._metadata.request_update()  # which has the names of the others
-        if assigned == self._current and not self._is_torn:
+        if not self._is_news(assigned) and not self._is_torn:
             if assigned == self._target:
                 self._to(MemberState.STABLE)
             return None
         self._history.begin_once("the coordinator assigns anew", now_ms)
         self._history.note_generation(self.member, self._config.group_remote_assignor or "")
+        self._identity.complete(self.member)
         self._reconciling = assigned
         names = {topic_id: self._name(topic_id) for topic_id in assigned}
         self._names = {topic_id: name for topic_id, name in names.items() if name is not None}
@@ -427,6 +435,15 @@ class Kip848Membership:
             ]
         )
         return self._intent
+
+    def _is_news(self, assigned: TopicIdPartitions) -> bool:
+        """Return whether there is something to reconcile, given what is known by name.
+
+        A first assignment is, also an empty one: the listener is called with it, as by Java.
+        """
+        if self._current is None:
+            return bool(assigned) or not self._target
+        return assigned != self._current
 
     def _resolve(self, target: TopicIdPartitions) -> TopicIdPartitions:
         """Return the part of a target whose topics are known by name."""
@@ -479,7 +496,7 @@ class Kip848Membership:
         message = self._fields.request(
             self.member,
             self._interest(),
-            self._current,
+            self._current or {},
             epoch=JOIN_EPOCH if is_joining else self.member.generation,
         )
         if self.state is MemberState.ACKNOWLEDGING:
@@ -536,22 +553,21 @@ class Kip848Membership:
         interval_ms = max(response.heartbeat_interval_ms, HEARTBEAT_INTERVAL_MIN_MS)
         self._interval_ms = min(interval_ms, HEARTBEAT_INTERVAL_MAX_MS)
         self._due_ms = now_ms + self._interval_ms
-        is_new = not self.member.is_member
-        self.member = self.member._replace(
+        before, is_new = self.member, not self.member.is_member
+        self.member = before._replace(
             generation=response.member_epoch,
-            member_id=response.member_id or self.member.member_id,
+            member_id=response.member_id or before.member_id,
         )
+        self._identity.follow(before, self.member)
         if is_new:
             self._log.info("group %r: joined as %r", self.member.group_id, self.member.member_id)
         if self.state is MemberState.PREPARE_LEAVING:
             return
         if response.assignment is not None or self.state is MemberState.JOINING:
             topics = [] if response.assignment is None else response.assignment.topic_partitions
-            self._on_target(
-                {each.topic_id: tuple(sorted(each.partitions)) for each in topics}, now_ms
-            )
+            self._on_target({each.topic_id: tuple(sorted(each.partitions)) for each in topics})
 
-    def _on_target(self, target: TopicIdPartitions, now_ms: int) -> None:
+    def _on_target(self, target: TopicIdPartitions) -> None:
         before = self._target
         self._target = {topic_id: numbers for topic_id, numbers in target.items() if numbers}
         is_idle = self._reconciling is None and self.state is not MemberState.JOINING
@@ -563,9 +579,6 @@ class Kip848Membership:
         elif (
             self._reconciling is None and not self._is_torn and self.state is not MemberState.STABLE
         ):
-            if self.state is MemberState.JOINING:
-                self._history.note_generation(self.member, "")
-                self._history.end(now_ms)
             self._to(MemberState.STABLE)
 
     def _on_failure(self, call: object, node_id: int, error: KafkaError, now_ms: int) -> None:
