@@ -288,6 +288,8 @@ class Producer(SendCore[RecordMetadata], LiveClient, Generic[K_contra, V_contra]
     def begin_transaction(self) -> None:
         """Begin a transaction: what is sent from now on, by any thread, belongs to it.
 
+        It waits for an abort whose call has ended before the abort: its time ran out, say.
+
         Raises:
             TransactionStateError: `init_transactions` was not called, or a transaction is open.
             KafkaError: as `init_transactions` does.

@@ -39,7 +39,8 @@ if TYPE_CHECKING:
     from types import TracebackType
 
     from pykclient.producer.core import ProducerCore
-    from pykclient.producer.sender.transactions import CallOperation, Transactions
+    from pykclient.producer.sender.call_under_way import CallOperation
+    from pykclient.producer.sender.transactions import Transactions
     from pykclient.types import OffsetAndMetadata, PreparedTransaction, TopicPartition
 
 log: Final = ClientLog("pykclient.producer", "")

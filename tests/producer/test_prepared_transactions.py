@@ -33,7 +33,7 @@ from tests.producer.test_transactions import (
 )
 
 if TYPE_CHECKING:
-    from pykclient.producer.sender.transactions import CallOperation
+    from pykclient.producer.sender.call_under_way import CallOperation
 
 INVALID_TXN_STATE = 48
 PREPARED = PreparedTransaction("x", PRODUCER_ID, 3, 2)
@@ -416,3 +416,25 @@ def test_brokers_that_refuse_two_phase_commits_are_explained() -> None:
     bench.identify(-1, TransactionalIdAuthorizationFailedError.code)
     assert "transaction.two.phase.commit.enable=true for the brokers" in str(initialized.error)
     assert "TWO_PHASE_COMMIT" in str(initialized.error)
+
+
+@pytest.mark.promise("what repeats the end of a prepared transaction ends no other one")
+@pytest.mark.parametrize("is_commit", [True, False])
+@pytest.mark.parametrize("version", [1, 2])
+def test_a_prepared_transaction_that_its_producer_ends_costs_an_epoch(
+    version: int, *, is_commit: bool
+) -> None:
+    """Whoever has the `PreparedTransaction` may repeat its end, which must not end the next one."""
+    bench = prepared_bench(version)
+    end = bench.call(bench.manager.commit if is_commit else bench.manager.abort)
+    bench.ended(epoch=4 if version == 2 else -1)
+    end.result()
+    bench.call(bench.manager.begin).result()
+    bench.send_batch()
+    bench.turn()
+    if version == 1:
+        message = bench.the(InitProducerIdRequest)
+        assert (message.producer_id, message.producer_epoch) == (PRODUCER_ID, 3)
+        bench.identify(4)
+        bench.added()
+    assert sequence_of(bench.requests[0]) == (PRODUCER_ID, 4, 0)

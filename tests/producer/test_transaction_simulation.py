@@ -65,7 +65,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
     from pykclient.network.manager import Request
-    from pykclient.producer.sender.transactions import CallOperation
+    from pykclient.producer.sender.call_under_way import CallOperation
     from pykclient.protocol.message import Message
     from pykclient.records.batch import RecordBatch
 

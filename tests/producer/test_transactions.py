@@ -66,7 +66,8 @@ if TYPE_CHECKING:
     from pykclient.accel import Delivery
     from pykclient.network.manager import Request
     from pykclient.producer.record import RecordMetadata
-    from pykclient.producer.sender.transactions import CallOperation, Transactions
+    from pykclient.producer.sender.call_under_way import CallOperation
+    from pykclient.producer.sender.transactions import Transactions
     from pykclient.protocol.message import Message
 
     Call = Callable[[CallOperation, int], None]

@@ -426,11 +426,12 @@ class Sender:
         if self._transactions is not None:
             reported = self._transactions.reported(error)
         batch.fail(reported, record_errors)
-        if self._idempotence is not None and not batch.is_in_request:
-            self._idempotence.on_given_up(batch)
         self._end(batch)
         if self._transactions is not None:
+            # Before the sequence ends: this error says more than that it has.
             self._transactions.on_batch_failed(error)
+        if self._idempotence is not None and not batch.is_in_request:
+            self._idempotence.on_given_up(batch)
 
     def _end(self, batch: ProducerBatch) -> None:
         self._accumulator.finish(batch)

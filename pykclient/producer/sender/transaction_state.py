@@ -19,6 +19,7 @@ from pykclient.errors import (
     InvalidProducerEpochError,
     InvalidTransactionTimeoutError,
     InvalidTxnStateError,
+    KafkaError,
     ProducerFencedError,
     RequestTimedOutError,
     StaleMemberEpochError,
@@ -30,7 +31,6 @@ from pykclient.errors import (
 )
 
 if TYPE_CHECKING:
-    from pykclient.errors import KafkaError
     from pykclient.producer.accumulator.batch import ProducerIdentity
     from pykclient.types import GroupMetadata
 
@@ -77,6 +77,7 @@ class TransactionState(Enum):
     PREPARING = "preparing"
     PREPARED = "prepared"
     COMMITTING = "committing"
+    COMMIT_REQUESTED = "commit requested"
     ABORTING = "aborting"
     ABORTABLE_ERROR = "abortable error"
     FATAL_ERROR = "fatal error"
@@ -93,8 +94,9 @@ NEXT: Final[dict[TransactionState, frozenset[TransactionState]]] = {
     _S.PREPARING: frozenset(
         {_S.PREPARED, _S.READY, _S.ABORTING, _S.ABORTABLE_ERROR, _S.FATAL_ERROR}
     ),
-    _S.PREPARED: frozenset({_S.COMMITTING, _S.ABORTING, _S.INITIALIZING, _S.FATAL_ERROR}),
-    _S.COMMITTING: frozenset({_S.READY, _S.ABORTABLE_ERROR, _S.FATAL_ERROR}),
+    _S.PREPARED: frozenset({_S.COMMIT_REQUESTED, _S.ABORTING, _S.INITIALIZING, _S.FATAL_ERROR}),
+    _S.COMMITTING: frozenset({_S.COMMIT_REQUESTED, _S.READY, _S.ABORTABLE_ERROR, _S.FATAL_ERROR}),
+    _S.COMMIT_REQUESTED: frozenset({_S.READY, _S.ABORTABLE_ERROR, _S.FATAL_ERROR}),
     _S.ABORTING: frozenset({_S.READY, _S.FATAL_ERROR}),
     _S.ABORTABLE_ERROR: frozenset({_S.ABORTING, _S.FATAL_ERROR}),
     _S.FATAL_ERROR: frozenset(),
@@ -109,11 +111,11 @@ ABORTING_FROM: Final = frozenset({_S.IN_TRANSACTION, _S.PREPARING, _S.PREPARED, 
 DROPPING: Final = frozenset({_S.ABORTABLE_ERROR, _S.ABORTING})
 """States in which what no request carries yet is dropped."""
 
-OPEN: Final = SENDING | DROPPING
+OPEN: Final = SENDING | DROPPING | {_S.COMMIT_REQUESTED}
 """States in which the coordinator may have a transaction open that this producer is to end. One
 that is prepared belongs to whoever has its `PreparedTransaction`."""
 
-ENDING: Final = frozenset({_S.READY, _S.COMMITTING, _S.ABORTING})
+ENDING: Final = frozenset({_S.READY, _S.COMMITTING, _S.COMMIT_REQUESTED, _S.ABORTING})
 """States after a call that ends a transaction."""
 
 
@@ -152,6 +154,7 @@ _REFUSALS: Final = {
         f"it is ended elsewhere, or given up, call {INIT}() again"
     ),
     _S.COMMITTING: f"{COMMIT}() has not ended; call it again to wait for it",
+    _S.COMMIT_REQUESTED: f"{COMMIT}() has not ended; call it again to wait for it",
     _S.ABORTING: f"{ABORT}() has not ended; call it again to wait for it",
 }
 
@@ -180,6 +183,21 @@ def left_group(group: GroupMetadata, error: KafkaError) -> CommitFailedError:
     return refused
 
 
+UNCERTAIN: Final = (
+    ". Whether its last transaction was committed is not known: a consumer with "
+    "isolation_level=read_committed sees all of it or nothing"
+)
+
+
+def of_uncertain_end(error: KafkaError) -> KafkaError:
+    """Return why a producer has failed that has requested a commit, and knows no end of it."""
+    if UNCERTAIN in str(error):
+        return error
+    unknown = KafkaError(f"{error}{UNCERTAIN}")
+    unknown.__cause__ = error
+    return unknown
+
+
 def explained(
     error: KafkaError,
     transactional_id: str,
@@ -198,12 +216,7 @@ def explained(
     whether others could end the transaction; `is_two_phase` is
     `transaction_two_phase_commit_enable`.
     """
-    uncertain = ""
-    if is_uncertain:
-        uncertain = (
-            ". Whether its last transaction was committed is not known: a consumer with "
-            "isolation_level=read_committed sees all of it or nothing"
-        )
+    uncertain = UNCERTAIN if is_uncertain else ""
     if isinstance(error, FENCED_ERRORS):
         who = (
             f"another producer with the same transactional_id has called {INIT}() since. Make a "

@@ -18,6 +18,7 @@ keeps a transaction whole:
   that finds out: its abort gets a new identity, by the old one, so that another producer fences.
 - A commit whose result the application has not seen (its time ran out, or it was interrupted) goes
   on, and only calling it again tells how it ended.
+- Once EndTxn is sent to commit, nothing but its response makes the transaction abortable.
 - A transaction is prepared by waiting as a commit does, without EndTxn. Then whoever has its
   `PreparedTransaction` ends it: closing leaves it open, unless no call has returned that.
 
@@ -29,8 +30,6 @@ Source: Java class ``TransactionManager``; KIP-98, KIP-360 (new epochs), KIP-447
 from __future__ import annotations
 
 import logging
-from collections import deque
-from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Final, TypeVar
 
@@ -44,7 +43,6 @@ from pykclient.errors import (
     TransactionAbortableError,
     TransactionAbortedError,
     TransactionStateError,
-    UnsupportedForMessageFormatError,
     error_for_code,
 )
 from pykclient.network.coordinators import MOVED_ERRORS, CoordinatorType
@@ -52,21 +50,20 @@ from pykclient.network.log import ClientLog
 from pykclient.network.manager import IDLE, NEVER_MS, PollResult, Request
 from pykclient.network.retry import Attempt
 from pykclient.producer.accumulator.batch import NO_IDENTITY, ProducerIdentity
+from pykclient.producer.sender.call_under_way import CallUnderWay
 from pykclient.producer.sender.idempotence import Idempotence
+from pykclient.producer.sender.transaction_offsets import TransactionOffsets
 from pykclient.producer.sender.transaction_requests import (
     ADD_PARTITIONS_MAX,
     END_TXN_MAX_OF_VERSION_1,
     PRODUCE_MAX_OF_VERSION_1,
     TWO_PHASE_COMMIT_VERSION,
-    TXN_OFFSET_COMMIT_MAX_OF_VERSION_1,
     add_partitions,
     added,
     build_init_producer_id,
-    build_offsets,
     check_added,
     check_end,
     check_identity,
-    check_offsets,
 )
 from pykclient.producer.sender.transaction_state import (
     ABORT,
@@ -77,7 +74,6 @@ from pykclient.producer.sender.transaction_state import (
     FATAL_ERRORS,
     FENCED_ERRORS,
     INIT,
-    MEMBERSHIP_ERRORS,
     NEXT,
     OPEN,
     PREPARE,
@@ -87,13 +83,9 @@ from pykclient.producer.sender.transaction_state import (
     UNCERTAIN_ERRORS,
     TransactionState,
     explained,
-    left_group,
     of_late_commit,
+    of_uncertain_end,
     refusal,
-)
-from pykclient.protocol.messages.add_offsets_to_txn import (
-    AddOffsetsToTxnRequest,
-    AddOffsetsToTxnResponse,
 )
 from pykclient.protocol.messages.add_partitions_to_txn import (
     AddPartitionsToTxnResponse,
@@ -103,27 +95,21 @@ from pykclient.protocol.messages.init_producer_id import (
     InitProducerIdRequest,
     InitProducerIdResponse,
 )
-from pykclient.protocol.messages.txn_offset_commit import (
-    TxnOffsetCommitRequest,
-    TxnOffsetCommitResponse,
-)
 from pykclient.types import PreparedTransaction, TopicPartition
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from pykclient.network.broker.client import NetworkClient
-    from pykclient.network.coordinators import CoordinatorLookup, Coordinators
-    from pykclient.network.manager import Operation
+    from pykclient.network.coordinators import Coordinators
     from pykclient.network.retry import Backoff
     from pykclient.producer.accumulator.accumulator import RecordAccumulator
     from pykclient.producer.config import ProducerConfig
+    from pykclient.producer.sender.call_under_way import CallOperation
     from pykclient.protocol.message import Message
     from pykclient.types import GroupMetadata, OffsetAndMetadata
 
     Offsets = Mapping[TopicPartition, OffsetAndMetadata]
-    CallOperation = Operation[PreparedTransaction | None]
-    """That of a call; only `prepare_transaction` has a value."""
 
 ResponseT = TypeVar("ResponseT", bound="Message")
 
@@ -138,15 +124,6 @@ It takes a few milliseconds, so the first pause is one, and each is twice as lon
 """
 
 _S: Final = TransactionState
-
-
-@dataclass(slots=True, eq=False)
-class _SentOffsets:
-    """One call of `send_offsets_to_transaction`."""
-
-    group: GroupMetadata
-    offsets: Offsets
-    operation: CallOperation
 
 
 class Transactions:
@@ -189,31 +166,27 @@ class Transactions:
         self._coordinator = coordinators.find(CoordinatorType.TRANSACTION, self.transactional_id)
         self._withdraw = withdraw
         self._on_fatal = on_fatal
-        self._attempt = Attempt(backoff)
-        self._call = ""
-        """The call that is under way, and takes more than one step; empty if none is."""
-        self._waiting: list[CallOperation] = []
-        """Those who wait for it."""
-        self._unseen = ""
-        """The call that has ended well without anyone to take note of it; empty if none has."""
+        self.attempt = Attempt(backoff)
+        self._call = CallUnderWay()
+        self._beginning: list[CallOperation] = []
+        """Calls of `begin_transaction` that wait for an abort that no other call waits for."""
         self._receiver_count = 0
         """How many calls have returned what is prepared, since the transaction is."""
         self._cause: KafkaError | None = None
         """Why the transaction has to be aborted, or the producer can do no more."""
-        self._broken: str | None = None
         self._needs_epoch = False
         """Whether the identity must not be used for another transaction."""
-        self._is_started = False
+        self.is_started = False
         """Whether the coordinator may know of the transaction."""
         self._was_prepared = False
         self._started_ms = 0
-        self._is_end_uncertain = False
-        """Whether an EndTxn of the transaction may have been handled, without a response."""
+        self._uncertain_end_count = 0
+        """How many EndTxn of the transaction may have been handled: those in flight, and those
+        without a response that says otherwise."""
         self._wanted: dict[TopicPartition, None] = {}
         """Partitions to be added, before batches may be sent to them (version 1)."""
         self._added: set[TopicPartition] = set()
-        self._added_groups: set[str] = set()
-        self._offsets: deque[_SentOffsets] = deque()
+        self._offsets = TransactionOffsets(self, coordinators)
         self._close_deadline_ms = NEVER_MS
         self._has_given_up = False
         self._now_ms = 0
@@ -226,10 +199,8 @@ class Transactions:
             self._to(_S.INITIALIZING)
             self._reset()  # what was prepared is ended elsewhere, or by the new identity
             self._accumulator.pause(self._refusal("send"))
-            self._begin_call(INIT, operation)
-        elif self._call == INIT:
-            self._waiting.append(operation)
-        elif not self._has_unseen(INIT, operation):
+            self._call.begin(INIT, operation)
+        elif not (self._call.join(INIT, operation) or self._call.take_unseen(INIT, operation)):
             called_before = TransactionStateError(
                 f"{INIT}: it was called before, and once is enough, unless after {PREPARE}()"
             )
@@ -237,15 +208,18 @@ class Transactions:
         self._poll_soon(now_ms)
 
     def begin(self, operation: CallOperation, now_ms: int) -> None:
-        if self._has_unseen(BEGIN, operation):
+        if self._call.take_unseen(BEGIN, operation):
             return
         if self._close_deadline_ms != NEVER_MS:
             operation.fail(ClosedError("begin_transaction: the producer is closed; make a new one"))
             return
-        if self.state is not _S.READY or self._unseen == COMMIT:
+        if self.state is _S.ABORTING and not self._call.waiting_count:
+            self._beginning.append(operation)  # the abort was left: its time ran out, say
+            return
+        if self.state is not _S.READY or self._call.unseen == COMMIT:
             operation.fail(self._refusal(BEGIN))
             return
-        self._unseen = ""
+        self._call.unseen = ""
         self._learn_version()
         self._to(_S.IN_TRANSACTION)
         self._accumulator.resume()
@@ -255,29 +229,28 @@ class Transactions:
     def prepare(self, operation: CallOperation, now_ms: int) -> None:
         if self.state is _S.IN_TRANSACTION:
             self._send_all(PREPARE, _S.PREPARING, operation, now_ms)
-        elif self._call == PREPARE:
-            self._waiting.append(operation)
         elif self.state is _S.PREPARED:
             self._receiver_count += 1
             operation.succeed(self._prepared())
-        elif not self._has_unseen(PREPARE, operation):
-            operation.fail(self._refusal(PREPARE))
+        else:
+            self._join(PREPARE, operation)
 
     def commit(self, operation: CallOperation, now_ms: int) -> None:
-        if self.state in (_S.IN_TRANSACTION, _S.PREPARED):
+        if self.state is _S.IN_TRANSACTION:
             self._send_all(COMMIT, _S.COMMITTING, operation, now_ms)
-        elif self._call == COMMIT:
-            self._waiting.append(operation)
-        elif not self._has_unseen(COMMIT, operation):
-            operation.fail(self._refusal(COMMIT))
+        elif self.state is _S.PREPARED:
+            self._to(_S.COMMIT_REQUESTED)  # all is written, and others may commit it already
+            self._call.begin(COMMIT, operation)
+            self._accumulator.pause(self._refusal("send"))
+            self._poll_soon(now_ms)
+        else:
+            self._join(COMMIT, operation)
 
     def abort(self, operation: CallOperation, now_ms: int) -> None:
         if self.state in ABORTING_FROM:
             self._begin_abort(operation, now_ms)
-        elif self._call == ABORT:
-            self._waiting.append(operation)
-        elif not self._has_unseen(ABORT, operation):
-            operation.fail(self._refusal(ABORT))
+        else:
+            self._join(ABORT, operation)
 
     def send_offsets(
         self,
@@ -289,23 +262,25 @@ class Transactions:
         if self.state is not _S.IN_TRANSACTION:
             operation.fail(self._refusal(SEND_OFFSETS))
             return
-        self._unseen = ""
-        self._offsets.append(_SentOffsets(group, offsets, operation))
+        self._call.unseen = ""
+        self._offsets.add(group, offsets, operation)
 
     def forget(self, call: str, operation: CallOperation, now_ms: int) -> None:
         """Note that a call was left without its result."""
-        if operation in self._waiting:
-            self._waiting.remove(operation)
+        if operation in self._beginning:
+            self._beginning.remove(operation)
+        elif self._call.leave(operation):
+            return
         elif operation.is_done and operation.error is None:
             is_last = self.state is (_S.IN_TRANSACTION if call == BEGIN else _S.READY)
             if is_last and call != SEND_OFFSETS:
-                self._unseen = call
+                self._call.unseen = call
             elif self.state is _S.PREPARED and operation.result() == self._prepared():
                 self._receiver_count -= 1
 
     def describe_wait(self) -> str:
         """Return what keeps a call from ending. Any thread."""
-        error = self._attempt.last_error or self._coordinator.attempt.last_error
+        error = self.attempt.last_error or self._coordinator.attempt.last_error
         state = f"the state is {self.state.value!r}"
         why = str(error) if error is not None else self._client.describe_failures()
         return f"{state}; {why}" if why else state
@@ -322,7 +297,7 @@ class Transactions:
         if self.state not in SENDING or self._is_identity_due:
             return False
         if self.is_v2 or partition in self._added:
-            self._is_started = True
+            self.is_started = True
             return True
         self._wanted[partition] = None
         return False
@@ -334,7 +309,7 @@ class Transactions:
         if isinstance(error, FATAL_ERRORS):
             self._fail_for_good(error, self._now_ms if now_ms is None else now_ms)
         elif self.state in SENDING:
-            self._make_abortable(error)
+            self.make_abortable(error)
 
     def reported(self, error: KafkaError) -> KafkaError:
         """Return what a batch's deliveries report: what follows from an abort is the abort."""
@@ -348,10 +323,13 @@ class Transactions:
         """Note that the producer can do no more, for whatever reason."""
         if self.state is _S.FATAL_ERROR:
             return
+        if self._is_end_uncertain:
+            error = of_uncertain_end(error)
         self._to(_S.FATAL_ERROR)
         self._cause = error
-        self._end_call(error)
-        self._end_offsets(error)
+        self._call.end(error)
+        self._offsets.end(error)
+        self._end_beginning(error)
 
     # Ending.
 
@@ -376,41 +354,41 @@ class Transactions:
         if now_ms >= self._close_deadline_ms:
             self._give_up()
             return IDLE
-        if self._broken is not None and self.state in SENDING:
-            self._make_abortable(KafkaError(self._broken))
         is_left = self.state is _S.ABORTABLE_ERROR or self._is_prepared_for_nobody
         if is_left and self._close_deadline_ms != NEVER_MS:
             self._begin_abort(None, now_ms)  # a commit that has failed since: no other call comes
         if self.state in DROPPING and self._withdraw(self._aborted(), now_ms):
             return PollResult(next_poll_ms=now_ms)
-        if not self._attempt.is_due(now_ms):
-            return PollResult(next_poll_ms=min(self._attempt.next_ms, self._close_deadline_ms))
+        if not self.attempt.is_due(now_ms):
+            return PollResult(next_poll_ms=min(self.attempt.next_ms, self._close_deadline_ms))
         state = self.state
         request = self._next_request(now_ms)
         if request is None:
             has_ended = self.state is not state
             return PollResult(next_poll_ms=now_ms if has_ended else self._close_deadline_ms)
-        self._attempt.sent()
+        self.attempt.sent()
         return PollResult((request,), self._close_deadline_ms)
 
     def _next_request(self, now_ms: int) -> Request | None:
         if self.state is _S.INITIALIZING or self._is_identity_due:
-            return self._to_coordinator(self._init_producer_id, now_ms)
+            return self.to_coordinator(self._init_producer_id, now_ms)
         if self.state in SENDING:
             if self._wanted:
-                return self._to_coordinator(self._add_partitions, now_ms)
-            if self._offsets:
-                return self._next_of_offsets(now_ms)
+                return self.to_coordinator(self._add_partitions, now_ms)
+            if not self._offsets.is_empty:
+                return self._offsets.next_request(now_ms)
+        if self.state is _S.COMMIT_REQUESTED:
+            return self.to_coordinator(self._end_txn, now_ms)
         if self.state in (_S.PREPARING, _S.COMMITTING, _S.ABORTING) and self._is_quiet:
-            if not self._is_started:
+            if not self.is_started:
                 self._end(now_ms)
                 return None
             if self.state is _S.PREPARING:
                 self._end_prepare()
                 return None
             if self._is_id_expired and self.state is _S.ABORTING:
-                return self._to_coordinator(self._init_producer_id, now_ms)
-            return self._to_coordinator(self._end_txn, now_ms)
+                return self.to_coordinator(self._init_producer_id, now_ms)
+            return self.to_coordinator(self._end_txn, now_ms)
         return None
 
     @property
@@ -418,7 +396,7 @@ class Transactions:
         """Whether the coordinator has to give a new epoch before anything else is sent."""
         return (
             self._needs_epoch
-            and not self._is_started
+            and not self.is_started
             and self.state in (_S.READY, _S.IN_TRANSACTION, _S.PREPARING, _S.COMMITTING)
         )
 
@@ -426,7 +404,7 @@ class Transactions:
     def _is_prepared_for_nobody(self) -> bool:
         """Whether no call has returned, or will, what is being prepared, or is."""
         if self.state is _S.PREPARING:
-            return not self._waiting
+            return not self._call.waiting_count
         return self.state is _S.PREPARED and self._receiver_count == 0
 
     @property
@@ -439,20 +417,25 @@ class Transactions:
         return isinstance(self._cause, InvalidProducerIdMappingError)
 
     @property
+    def _is_end_uncertain(self) -> bool:
+        """Whether the transaction may be committed, without a response that says so."""
+        return self.state is _S.COMMIT_REQUESTED and self._uncertain_end_count > 0
+
+    @property
     def _is_quiet(self) -> bool:
         """Whether no record of the transaction can be under way."""
         return self._accumulator.is_empty and not self.sequences.has_undecided
 
-    def _to_coordinator(self, make: Callable[[int], Request], now_ms: int) -> Request | None:
+    def to_coordinator(self, make: Callable[[int], Request], now_ms: int) -> Request | None:
         """Return a request to the coordinator; None while it is not known."""
-        node_id = self._coordinator.node_id_for([self._attempt])
+        node_id = self._coordinator.node_id_for([self.attempt])
         failure = self._coordinator.failure()
         if failure is not None:
             self._fail_for_good(failure, now_ms)
             return None
         return None if node_id is None else make(node_id)
 
-    def _request(
+    def request(
         self,
         message: Message,
         node_id: int,
@@ -465,7 +448,9 @@ class Transactions:
     ) -> Request:
         def receive(response: Message | None, now_ms: int) -> None:
             assert isinstance(response, response_type)
-            self._attempt.lost()  # what comes next depends on the response
+            self.attempt.lost()  # what comes next depends on the response
+            if self.state is _S.FATAL_ERROR:
+                return
             on_response(response, now_ms)
 
         return Request(
@@ -490,7 +475,7 @@ class Transactions:
             producer_epoch=epoch,
             enable2_pc=self._is_two_phase,
         )
-        return self._request(
+        return self.request(
             message,
             node_id,
             InitProducerIdResponse,
@@ -502,24 +487,24 @@ class Transactions:
 
     def _on_identity(self, node_id: int, response: InitProducerIdResponse, now_ms: int) -> None:
         if response.error_code != 0:
-            self._on_error(
-                error_for_code(response.error_code, self._about("InitProducerId")),
+            self.on_error(
+                error_for_code(response.error_code, self.about("InitProducerId")),
                 now_ms,
                 node_id,
                 is_fatal=True,
             )
             return
-        self._attempt.succeeded()
+        self.attempt.succeeded()
         self._take_identity(ProducerIdentity(response.producer_id, response.producer_epoch), now_ms)
         if self.state is _S.INITIALIZING:
             self._to(_S.READY)
             self._learn_version()
             self._accumulator.pause(self._refusal("send"))
-            self._end_call(None)
+            self._call.end(None)
         elif self.state is _S.ABORTING:
             # There is nothing to end any more. But it may have begun while this was under way, and
             # ends in a turn that finds what is to be dropped.
-            self._is_started = False
+            self.is_started = False
 
     def _take_identity(self, identity: ProducerIdentity, now_ms: int) -> None:
         is_same_id = identity.producer_id == self.sequences.identity.producer_id
@@ -531,7 +516,6 @@ class Transactions:
         )
         self.sequences.begin_anew(identity)
         self._needs_epoch = False
-        self._broken = None
         self._accumulator.look_at_all(now_ms)
 
     def _learn_version(self) -> None:
@@ -541,9 +525,9 @@ class Transactions:
 
     def _add_partitions(self, node_id: int) -> Request:
         partitions = list(self._wanted)
-        self._is_started = True
+        self.is_started = True
         message = add_partitions(self.transactional_id, self.sequences.identity, partitions)
-        return self._request(
+        return self.request(
             message,
             node_id,
             AddPartitionsToTxnResponse,
@@ -563,113 +547,26 @@ class Transactions:
                 self._accumulator.look_at(partition, now_ms)
             elif code != OperationNotAttemptedError.code and error is None:
                 error = error_for_code(
-                    code, self._about(f"{partition} could not be added to the transaction")
+                    code, self.about(f"{partition} could not be added to the transaction")
                 )
         if error is not None:
-            self._on_error(error, now_ms, node_id, is_fatal=isinstance(error, InvalidTxnStateError))
+            self.on_error(error, now_ms, node_id, is_fatal=isinstance(error, InvalidTxnStateError))
         elif is_any_added:
-            self._attempt.succeeded()
+            self.attempt.succeeded()
         else:
-            not_attempted = OperationNotAttemptedError(self._about("no partition was added"))
-            self._attempt.back_off(not_attempted, now_ms)
-
-    # Offsets.
-
-    def _next_of_offsets(self, now_ms: int) -> Request | None:
-        sent = self._offsets[0]
-        group_id = sent.group.group_id
-        if not self.is_v2 and group_id not in self._added_groups:
-            return self._to_coordinator(partial(self._add_group, group_id), now_ms)
-        lookup = self._coordinators.find(CoordinatorType.GROUP, group_id)
-        node_id = lookup.node_id_for([self._attempt])
-        failure = lookup.failure()
-        if failure is not None:
-            self._make_abortable(failure)
-            return None
-        if node_id is None:
-            return None
-        self._is_started = True
-        return self._request(
-            TxnOffsetCommitRequest(),
-            node_id,
-            TxnOffsetCommitResponse,
-            partial(self._on_offsets, sent, lookup, node_id),
-            max_version=None if self.is_v2 else TXN_OFFSET_COMMIT_MAX_OF_VERSION_1,
-            check=partial(check_offsets, sent.offsets),
-            build=partial(
-                build_offsets,
-                sent.group,
-                sent.offsets,
-                transactional_id=self.transactional_id,
-                identity=self.sequences.identity,
-            ),
-        )
-
-    def _add_group(self, group_id: str, node_id: int) -> Request:
-        self._is_started = True
-        producer_id, epoch = self.sequences.identity
-        message = AddOffsetsToTxnRequest(self.transactional_id, producer_id, epoch, group_id)
-        return self._request(
-            message, node_id, AddOffsetsToTxnResponse, partial(self._on_group, group_id, node_id)
-        )
-
-    def _on_group(
-        self, group_id: str, node_id: int, response: AddOffsetsToTxnResponse, now_ms: int
-    ) -> None:
-        if response.error_code == 0:
-            self._attempt.succeeded()
-            self._added_groups.add(group_id)
-            return
-        error = error_for_code(
-            response.error_code,
-            self._about(f"group {group_id!r} could not be added to the transaction"),
-        )
-        self._on_error(error, now_ms, node_id, is_fatal=isinstance(error, InvalidTxnStateError))
-
-    def _on_offsets(
-        self,
-        sent: _SentOffsets,
-        lookup: CoordinatorLookup,
-        node_id: int,
-        response: TxnOffsetCommitResponse,
-        now_ms: int,
-    ) -> None:
-        codes = [
-            (TopicPartition(topic.name, part.partition_index), part.error_code)
-            for topic in response.topics
-            for part in topic.partitions
-        ]
-        partition, code = next((found for found in codes if found[1] != 0), (None, 0))
-        if code == 0:
-            self._attempt.succeeded()
-            if self._offsets and self._offsets[0] is sent:
-                self._offsets.popleft()
-                sent.operation.succeed(None)
-            return
-        group_id = sent.group.group_id
-        error = error_for_code(
-            code, self._about(f"group {group_id!r} did not take the offset of {partition}")
-        )
-        if isinstance(error, MOVED_ERRORS):
-            lookup.mark_unknown(node_id, error)
-            self._attempt.back_off(error, now_ms)
-            return
-        if isinstance(error, MEMBERSHIP_ERRORS):
-            self._attempt.lost()
-            if self.state in SENDING:
-                self._make_abortable(left_group(sent.group, error))
-            return
-        is_fatal = isinstance(error, (InvalidTxnStateError, UnsupportedForMessageFormatError))
-        self._on_error(error, now_ms, None, is_fatal=is_fatal)
+            not_attempted = OperationNotAttemptedError(self.about("no partition was added"))
+            self.attempt.back_off(not_attempted, now_ms)
 
     # The end.
 
     def _end_txn(self, node_id: int) -> Request:
+        if self.state is _S.COMMITTING:
+            self._to(_S.COMMIT_REQUESTED)  # from now on it may be committed
+        self._uncertain_end_count += 1
         producer_id, epoch = self.sequences.identity
-        message = EndTxnRequest(
-            self.transactional_id, producer_id, epoch, self.state is _S.COMMITTING
-        )
-        return self._request(
+        is_commit = self.state is _S.COMMIT_REQUESTED
+        message = EndTxnRequest(self.transactional_id, producer_id, epoch, is_commit)
+        return self.request(
             message,
             node_id,
             EndTxnResponse,
@@ -680,20 +577,22 @@ class Transactions:
 
     def _on_end(self, node_id: int, response: EndTxnResponse, now_ms: int) -> None:
         if response.error_code != 0:
-            error: KafkaError = error_for_code(response.error_code, self._about("EndTxn"))
+            error: KafkaError = error_for_code(response.error_code, self.about("EndTxn"))
+            self._uncertain_end_count -= not isinstance(error, UNCERTAIN_ERRORS)
             is_unknown_there = isinstance(error, InvalidTxnStateError) and not (
-                self._added or self._added_groups or self.is_v2
+                self._added or self._offsets.added_groups or self.is_v2
             )
             if self.state is _S.ABORTING and isinstance(error, InvalidProducerIdMappingError):
                 self._cause = error
                 return
             if not (is_unknown_there and self.state is _S.ABORTING):
-                if self.is_v2 and self.state is _S.COMMITTING and not self._was_prepared:
+                if self.is_v2 and self.state is _S.COMMIT_REQUESTED and not self._was_prepared:
                     error = of_late_commit(error)
-                self._is_end_uncertain |= isinstance(error, UNCERTAIN_ERRORS)
-                self._on_error(error, now_ms, node_id, is_fatal=True)
+                self.on_error(error, now_ms, node_id, is_fatal=True)
                 return
-        self._attempt.succeeded()
+        self.attempt.succeeded()
+        # Whoever has its `PreparedTransaction` may end it again, and must not end the next one.
+        self._needs_epoch |= self._was_prepared
         if response.producer_id >= 0:
             self._take_identity(
                 ProducerIdentity(response.producer_id, response.producer_epoch), now_ms
@@ -702,27 +601,30 @@ class Transactions:
 
     def _end(self, now_ms: int) -> None:
         """Note that the transaction has ended, as was wanted."""
-        self._log.debug("transactional_id %r: %s has ended", self.transactional_id, self._call)
+        self._log.debug("transactional_id %r: %s has ended", self.transactional_id, self._call.name)
         self._to(_S.READY)
         self._reset()
         self._accumulator.pause(self._refusal("send"))
-        self._end_call(None)
+        self._call.end(None)
+        beginning, self._beginning = self._beginning, []
+        for operation in beginning:
+            self.begin(operation, now_ms)
         self._poll_soon(now_ms)
 
     def _reset(self) -> None:
-        self._is_started = self._is_end_uncertain = self._was_prepared = False
+        self.is_started = self._was_prepared = False
+        self._uncertain_end_count = 0
         self._cause = None
-        self._broken = None
         self._added.clear()
-        self._added_groups.clear()
+        self._offsets.added_groups.clear()
         self._wanted.clear()
 
     def _end_prepare(self) -> None:
         self._to(_S.PREPARED)
         self._was_prepared = True
         self._accumulator.pause(self._refusal("send"))
-        self._receiver_count = len(self._waiting)
-        self._end_call(None, self._prepared())
+        self._receiver_count = self._call.waiting_count
+        self._call.end(None, self._prepared())
 
     def _prepared(self) -> PreparedTransaction:
         version = VERSION_2 if self.is_v2 else VERSION_1
@@ -732,10 +634,10 @@ class Transactions:
         if self.state is not _S.ABORTABLE_ERROR:
             self._accumulator.pause(self._refusal("send", _S.ABORTING))
         self._to(_S.ABORTING)
-        self._end_call(self._refusal(self._call))  # of a prepare that has not ended
-        self._begin_call(ABORT, operation)
+        self._call.end(self._refusal(self._call.name))  # of a prepare that has not ended
+        self._call.begin(ABORT, operation)
         self._wanted.clear()
-        self._end_offsets(self._aborted())
+        self._offsets.end(self._aborted())
         self._poll_soon(now_ms)
 
     def _give_up(self) -> None:
@@ -759,45 +661,52 @@ class Transactions:
         """Note that a request has ended without a response."""
         if kind is not InitProducerIdRequest and not error.not_written:
             self._needs_epoch = True  # it may be handled late
-        self._is_end_uncertain |= kind is EndTxnRequest
-        if self._attempt.failed(error, now_ms) is not None:
+        if kind is EndTxnRequest and error.not_written:
+            self._uncertain_end_count -= 1
+        if self.attempt.failed(error, now_ms) is not None:
             self._fail_for_good(error, now_ms)
 
-    def _on_error(
+    def on_error(
         self, error: KafkaError, now_ms: int, node_id: int | None, *, is_fatal: bool
     ) -> None:
         """Note an error of a response; `is_fatal` is one that nothing else says what to do about.
 
         `node_id` is the transaction coordinator's, None for another broker's.
         """
-        is_confirmed = node_id is None or isinstance(self._attempt.last_error, STALE_ERRORS)
-        self._attempt.back_off(error, now_ms)
+        is_confirmed = node_id is None or isinstance(self.attempt.last_error, STALE_ERRORS)
+        self.attempt.back_off(error, now_ms)
         if isinstance(error, MOVED_ERRORS):
             if node_id is not None:
                 self._coordinator.mark_unknown(node_id, error)
         elif isinstance(error, ConcurrentTransactionsError):
-            pause_ms = 2 ** min(self._attempt.failure_count - 1, CONCURRENT_BACKOFF_MS_MAX)
-            self._attempt.due_ms = now_ms + min(pause_ms, CONCURRENT_BACKOFF_MS_MAX)
+            pause_ms = 2 ** min(self.attempt.failure_count - 1, CONCURRENT_BACKOFF_MS_MAX)
+            self.attempt.due_ms = now_ms + min(pause_ms, CONCURRENT_BACKOFF_MS_MAX)
         elif error.retriable:
             pass
         elif isinstance(error, TransactionAbortableError):
-            if self.state in SENDING:
-                self._make_abortable(error)
+            self._on_abortable(error, now_ms)
         elif isinstance(error, STALE_ERRORS) and not is_confirmed:
             assert node_id is not None
             self._coordinator.doubt(node_id, error)
         elif isinstance(error, FENCED_ERRORS) or is_fatal or isinstance(error, FATAL_ERRORS):
             self._fail_for_good(error, now_ms)
         elif self.state in SENDING:
-            self._make_abortable(error)
+            self.make_abortable(error)
+
+    def _on_abortable(self, error: TransactionAbortableError, now_ms: int) -> None:
+        """Note that a broker says that only an abort helps."""
+        if self._is_end_uncertain:
+            self._fail_for_good(error, now_ms)  # an attempt before may have committed it
+        elif self.state in (*SENDING, _S.COMMIT_REQUESTED):
+            self.make_abortable(error)
 
     def _on_broken(self, reason: str) -> None:
+        """Note that a sequence has ended. A commit that is requested already goes on."""
         self._needs_epoch = True
-        if self.state in OPEN and self._broken is None:
-            # Taken note of in the next turn: an error of a batch, which comes first, says more.
-            self._broken = reason
+        if self.state in SENDING:
+            self.make_abortable(KafkaError(reason))
 
-    def _make_abortable(self, cause: KafkaError) -> None:
+    def make_abortable(self, cause: KafkaError) -> None:
         """Have the application abort the transaction, which cannot be committed any more."""
         self._log.warning(
             "transactional_id %r: the transaction has to be aborted: %s",
@@ -808,8 +717,8 @@ class Transactions:
         self._cause = cause
         self._accumulator.pause(self._refusal("send"))
         self._wanted.clear()
-        self._end_offsets(self._refusal(SEND_OFFSETS))
-        self._end_call(self._refusal(self._call or COMMIT))
+        self._offsets.end(self._refusal(SEND_OFFSETS))
+        self._call.end(self._refusal(self._call.name or COMMIT))
 
     def _fail_for_good(self, error: KafkaError, now_ms: int) -> None:
         """Note that the producer can do no more."""
@@ -819,7 +728,7 @@ class Transactions:
             self.sequences.identity,
             timeout_ms=self._timeout_ms,
             open_ms=now_ms - self._started_ms if self.state in OPEN else 0,
-            is_uncertain=self.state is _S.COMMITTING and self._is_end_uncertain,
+            is_uncertain=self._is_end_uncertain,
             was_prepared=self._was_prepared,
             is_two_phase=self._is_two_phase,
         )
@@ -831,7 +740,7 @@ class Transactions:
             call,
             state or self.state,
             cause=self._cause,
-            is_commit_unseen=self._unseen == COMMIT,
+            is_commit_unseen=self._call.unseen == COMMIT,
         )
 
     def _aborted(self) -> TransactionAbortedError:
@@ -846,44 +755,28 @@ class Transactions:
     ) -> None:
         """Begin a call that takes no more records, and waits until all there are were written."""
         self._to(state)
-        self._begin_call(call, operation)
+        self._call.begin(call, operation)
         self._accumulator.pause(self._refusal("send"))
         self._accumulator.look(now_ms)
         self._accumulator.look_at_all(now_ms)
 
-    def _begin_call(self, call: str, operation: CallOperation | None) -> None:
-        self._unseen = ""
-        self._call = call
-        self._waiting = [] if operation is None else [operation]
+    def _join(self, call: str, operation: CallOperation) -> None:
+        """Have an operation wait for the end of the call under way, or see one that was not seen.
 
-    def _has_unseen(self, call: str, operation: CallOperation) -> bool:
-        """Return whether the call has ended already, unseen; then it is seen now."""
-        if self._unseen != call:
-            return False
-        self._unseen = ""
-        operation.succeed(None)
-        return True
+        It is refused if neither is this call.
+        """
+        if not (self._call.join(call, operation) or self._call.take_unseen(call, operation)):
+            operation.fail(self._refusal(call))
 
-    def _end_call(self, error: KafkaError | None, value: PreparedTransaction | None = None) -> None:
-        waiting, self._waiting = self._waiting, []
-        call, self._call = self._call, ""
-        for operation in waiting:
-            if error is None:
-                operation.succeed(value)
-            else:
-                operation.fail(error)
-        if error is None and not waiting:
-            self._unseen = call
-
-    def _end_offsets(self, error: KafkaError) -> None:
-        while self._offsets:
-            self._offsets.popleft().operation.fail(error)
+    def _end_beginning(self, error: KafkaError) -> None:
+        while self._beginning:
+            self._beginning.pop().fail(error)
 
     def _poll_soon(self, now_ms: int) -> None:
         """Have the next turn go on without a pause."""
-        self._attempt.due_ms = min(self._attempt.due_ms, now_ms)
+        self.attempt.due_ms = min(self.attempt.due_ms, now_ms)
 
-    def _about(self, what: str) -> str:
+    def about(self, what: str) -> str:
         return f"transactional_id {self.transactional_id!r}: {what}"
 
     def _to(self, state: TransactionState) -> None:

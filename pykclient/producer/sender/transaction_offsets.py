@@ -1,0 +1,177 @@
+"""TransactionOffsets: the offsets that go with a transaction, and their requests.
+
+One call of `send_offsets_to_transaction` is under way at a time, the others wait behind it. With
+version 1 its group is added to the transaction before. The offsets go to the group's coordinator.
+
+Owner: the sender thread.
+Source: Java class ``TransactionManager`` (``TxnOffsetCommitHandler``); KIP-98, KIP-447.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING
+
+from pykclient.errors import (
+    InvalidTxnStateError,
+    KafkaError,
+    UnsupportedForMessageFormatError,
+    error_for_code,
+)
+from pykclient.network.coordinators import MOVED_ERRORS, CoordinatorType
+from pykclient.producer.sender.transaction_requests import (
+    TXN_OFFSET_COMMIT_MAX_OF_VERSION_1,
+    build_offsets,
+    check_offsets,
+)
+from pykclient.producer.sender.transaction_state import MEMBERSHIP_ERRORS, SENDING, left_group
+from pykclient.protocol.messages.add_offsets_to_txn import (
+    AddOffsetsToTxnRequest,
+    AddOffsetsToTxnResponse,
+)
+from pykclient.protocol.messages.txn_offset_commit import (
+    TxnOffsetCommitRequest,
+    TxnOffsetCommitResponse,
+)
+from pykclient.types import TopicPartition
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from pykclient.network.coordinators import CoordinatorLookup, Coordinators
+    from pykclient.network.manager import Request
+    from pykclient.producer.sender.call_under_way import CallOperation
+    from pykclient.producer.sender.transactions import Transactions
+    from pykclient.types import GroupMetadata, OffsetAndMetadata
+
+    Offsets = Mapping[TopicPartition, OffsetAndMetadata]
+
+
+@dataclass(slots=True, eq=False)
+class _SentOffsets:
+    """One call of `send_offsets_to_transaction`."""
+
+    group: GroupMetadata
+    offsets: Offsets
+    operation: CallOperation
+
+
+class TransactionOffsets:
+    """See the module. `transactions` has the state, and the attempt that all requests share."""
+
+    def __init__(self, transactions: Transactions, coordinators: Coordinators) -> None:
+        self._transactions = transactions
+        self._coordinators = coordinators
+        self._sent: deque[_SentOffsets] = deque()
+        self.added_groups: set[str] = set()
+        """Groups that were added to the transaction (version 1)."""
+
+    @property
+    def is_empty(self) -> bool:
+        return not self._sent
+
+    def add(self, group: GroupMetadata, offsets: Offsets, operation: CallOperation) -> None:
+        self._sent.append(_SentOffsets(group, offsets, operation))
+
+    def end(self, error: KafkaError) -> None:
+        """Fail the calls whose offsets were not taken."""
+        while self._sent:
+            self._sent.popleft().operation.fail(error)
+
+    def next_request(self, now_ms: int) -> Request | None:
+        transactions = self._transactions
+        sent = self._sent[0]
+        group_id = sent.group.group_id
+        if not transactions.is_v2 and group_id not in self.added_groups:
+            return transactions.to_coordinator(partial(self._add_group, group_id), now_ms)
+        lookup = self._coordinators.find(CoordinatorType.GROUP, group_id)
+        node_id = lookup.node_id_for([transactions.attempt])
+        failure = lookup.failure()
+        if failure is not None:
+            transactions.make_abortable(failure)
+            return None
+        if node_id is None:
+            return None
+        transactions.is_started = True
+        return transactions.request(
+            TxnOffsetCommitRequest(),
+            node_id,
+            TxnOffsetCommitResponse,
+            partial(self._on_offsets, sent, lookup, node_id),
+            max_version=None if transactions.is_v2 else TXN_OFFSET_COMMIT_MAX_OF_VERSION_1,
+            check=partial(check_offsets, sent.offsets),
+            build=partial(
+                build_offsets,
+                sent.group,
+                sent.offsets,
+                transactional_id=transactions.transactional_id,
+                identity=transactions.sequences.identity,
+            ),
+        )
+
+    def _add_group(self, group_id: str, node_id: int) -> Request:
+        transactions = self._transactions
+        transactions.is_started = True
+        producer_id, epoch = transactions.sequences.identity
+        message = AddOffsetsToTxnRequest(
+            transactions.transactional_id, producer_id, epoch, group_id
+        )
+        return transactions.request(
+            message, node_id, AddOffsetsToTxnResponse, partial(self._on_group, group_id, node_id)
+        )
+
+    def _on_group(
+        self, group_id: str, node_id: int, response: AddOffsetsToTxnResponse, now_ms: int
+    ) -> None:
+        transactions = self._transactions
+        if response.error_code == 0:
+            transactions.attempt.succeeded()
+            self.added_groups.add(group_id)
+            return
+        error = error_for_code(
+            response.error_code,
+            transactions.about(f"group {group_id!r} could not be added to the transaction"),
+        )
+        transactions.on_error(
+            error, now_ms, node_id, is_fatal=isinstance(error, InvalidTxnStateError)
+        )
+
+    def _on_offsets(
+        self,
+        sent: _SentOffsets,
+        lookup: CoordinatorLookup,
+        node_id: int,
+        response: TxnOffsetCommitResponse,
+        now_ms: int,
+    ) -> None:
+        transactions = self._transactions
+        codes = [
+            (TopicPartition(topic.name, part.partition_index), part.error_code)
+            for topic in response.topics
+            for part in topic.partitions
+        ]
+        partition, code = next((found for found in codes if found[1] != 0), (None, 0))
+        if code == 0:
+            transactions.attempt.succeeded()
+            if self._sent and self._sent[0] is sent:
+                self._sent.popleft()
+                sent.operation.succeed(None)
+            return
+        group_id = sent.group.group_id
+        error = error_for_code(
+            code,
+            transactions.about(f"group {group_id!r} did not take the offset of {partition}"),
+        )
+        if isinstance(error, MOVED_ERRORS):
+            lookup.mark_unknown(node_id, error)
+            transactions.attempt.back_off(error, now_ms)
+            return
+        if isinstance(error, MEMBERSHIP_ERRORS):
+            transactions.attempt.lost()
+            if transactions.state in SENDING:
+                transactions.make_abortable(left_group(sent.group, error))
+            return
+        is_fatal = isinstance(error, (InvalidTxnStateError, UnsupportedForMessageFormatError))
+        transactions.on_error(error, now_ms, None, is_fatal=is_fatal)
