@@ -187,12 +187,11 @@ def test_an_error_from_inside_a_call_is_left_as_it_is() -> None:
     def inside() -> None:
         bytes(callback=None)  # type: ignore[call-overload]
 
-    try:
+    with pytest.raises(TypeError) as caught:
         inside()
-    except TypeError as error:
-        before = str(error)
-        explain_keywords(error, ["callback"])
-        assert str(error) == before
+    before = str(caught.value)
+    explain_keywords(caught.value, ["callback"])
+    assert str(caught.value) == before
 
 
 def test_methods_of_other_clients_slow_no_look_up() -> None:

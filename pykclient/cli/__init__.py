@@ -19,7 +19,7 @@ import sys
 from contextlib import contextmanager
 from io import TextIOWrapper
 from threading import current_thread, main_thread
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from pykclient import accel
 from pykclient.cli.broker import command as broker
@@ -81,9 +81,19 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return status
 
 
+class _Parser(argparse.ArgumentParser):
+    """A parser, also of each command, that takes whole options alone.
+
+    Else ``--partition``, a partition's number, would be taken for ``--partitions``, a count.
+    """
+
+    def __init__(self, *arguments: Any, **keywords: Any) -> None:
+        super().__init__(*arguments, allow_abbrev=False, **keywords)
+
+
 def command_parser() -> argparse.ArgumentParser:
     """Return what reads the command line."""
-    parser = argparse.ArgumentParser(
+    parser = _Parser(
         prog="pykclient",
         description="Kafka at the command line.",
         formatter_class=argparse.RawDescriptionHelpFormatter,  # the version has two lines

@@ -64,7 +64,7 @@ def run(capsys: pytest.CaptureFixture[str]) -> Run:
 
 
 def test_batches_records_and_data_as_text(log: Path, run: Run) -> None:
-    result = run(log, "--data")
+    result = run(log, "--values")
     assert (result.status, result.complaint) == (0, "")
     head, start, first, one, two, second, three = result.output.splitlines()
     assert (head, start) == (f"Dumping {log}", "Log starting offset: 7")
@@ -85,7 +85,7 @@ def test_batches_records_and_data_as_text(log: Path, run: Run) -> None:
 
 
 def test_the_same_as_json(log: Path, run: Run) -> None:
-    first, one, two, second, three = run(log, "--data", "--json").lines
+    first, one, two, second, three = run(log, "--values", "--json").lines
     assert first == {
         "type": "batch",
         "position": 0,
@@ -291,7 +291,7 @@ def test_a_wrong_call_has_status_2(
 
 def test_messages_of_the_old_formats_are_shown(log: Path, run: Run) -> None:
     log.write_bytes(message(7, b"k", b"v", magic=0) + message(8, None, b"w", magic=1))
-    result = run(log, "--data")
+    result = run(log, "--values")
     assert result.status == 0
     lines = result.output.splitlines()[2:]
     assert lines[0].startswith("offset: 7 position: 0 NoTimestampType: -1 size: 28 magic: 0 ")
@@ -340,6 +340,6 @@ def test_whatever_is_in_the_files_it_ends_with_a_status(
         log.with_suffix(suffix).write_bytes(data.draw(st.binary(max_size=40)))
     search = data.draw(st.sampled_from([(), ("--offset", 8), ("--time", 1001)]))
     form = data.draw(st.sampled_from([(), ("--json",)]))
-    result = run(log, *search, *form, "--data")
+    result = run(log, *search, *form, "--values")
     assert result.status in (0, 1)
     assert (result.status == 1) <= (NAME in result.complaint)

@@ -147,7 +147,7 @@ def test_ctrl_c_ends_reading_with_what_was_printed(broker: FakeKafka, filled: st
 @pytest.mark.promise("Ctrl-C ends a command with one line, what it did, and status 130")
 def test_ctrl_c_ends_the_reading_of_a_file(broker: FakeKafka, segment: Path) -> None:
     segment.write_bytes(segment.read_bytes() * 50_000)  # more than a pipe holds
-    with start(broker, "log", "--data", str(segment), stdout=subprocess.PIPE) as process:
+    with start(broker, "log", "--values", str(segment), stdout=subprocess.PIPE) as process:
         assert process.stdout is not None
         assert process.stdout.readline().startswith(b"Dumping ")
         process.send_signal(signal.SIGINT)

@@ -92,7 +92,7 @@ def test_javas_tools_make_write_read_describe_and_dump(
     for path in segments:
         output, complaint = dump_segments(VERSION, path, options=("--print-data-log",))
         capfd.readouterr()
-        assert main(["log", "--data", str(path)]) == 0
+        assert main(["log", "--values", str(path)]) == 0
         assert capfd.readouterr().out == output.decode()
         assert complaint == b""
     assert sum(path.stat().st_size for path in segments) > 0

@@ -182,12 +182,31 @@ def test_a_reset_prints_the_new_offsets_and_moves_nothing_without_execute(
 
 
 def test_an_offset_beyond_the_partition_is_reported(admin: Admin, command: Command) -> None:
-    command("reset", GROUP, "--topic", f"{TOPIC}:0", "--to-offset", "99")
+    command("reset", GROUP, "--create", "--topic", f"{TOPIC}:0", "--to-offset", "99")
     assert f"{FIRST} holds offsets 0 to {COUNT}; {COUNT} is taken instead of 99" in command.stderr
 
 
-def test_a_group_that_does_not_exist_is_given_offsets(admin: Admin, command: Command) -> None:
-    command("reset", "newcomer", "--topic", TOPIC, "--to-latest", "--execute")
+@pytest.mark.promise(
+    "`groups reset` knows every target, moves nothing without `--execute`, nor a group in use"
+)
+@pytest.mark.parametrize("execute", [(), ("--execute",)])
+def test_a_misspelt_group_is_not_created(
+    admin: Admin, command: Command, execute: tuple[str, ...]
+) -> None:
+    arguments = ("reset", f"{GROUP}x", "--topic", TOPIC, "--to-latest", *execute)
+    assert command(*arguments, status=1) == ""
+    assert f"there is no group '{GROUP}x'" in command.stderr
+    assert "--create" in command.stderr
+    assert admin.list_group_offsets(f"{GROUP}x") == {}
+
+
+def test_a_group_that_does_not_exist_is_created_where_that_is_wanted(
+    admin: Admin, command: Command
+) -> None:
+    arguments = ("reset", "newcomer", "--topic", TOPIC, "--to-latest", "--create")
+    command(*arguments)
+    assert "give --execute to create group 'newcomer'" in command.stderr
+    command(*arguments, "--execute")
     offsets = admin.list_group_offsets("newcomer")
     assert {place.offset for place in offsets.values()} == {COUNT}
     assert len(offsets) == PARTITION_COUNT
@@ -226,10 +245,20 @@ def test_members_without_a_client_id_are_shown_by_their_member_id(
     [
         (("describe", "absent"), "GROUP_ID_NOT_FOUND"),
         (("describe", "\udcff"), "half of a surrogate pair"),
-        (("reset", "absent", "--all-topics", "--to-latest"), "has committed nothing"),
-        (("reset", "g", "--topic", "t:0,9", "--to-latest"), "'t' has no partition 9"),
-        (("reset", "g", "--topic", "absent", "--to-latest"), "UNKNOWN_TOPIC_OR_PARTITION"),
-        (("reset", "g", "--topic", "t", "--shift-by", "1"), "nothing is committed for t-0, t-1"),
+        (("reset", "absent", "--all-topics", "--to-latest"), "there is no group 'absent'"),
+        (
+            ("reset", "absent", "--create", "--all-topics", "--to-latest"),
+            "has committed nothing",
+        ),
+        (("reset", "g", "--create", "--topic", "t:0,9", "--to-latest"), "'t' has no partition 9"),
+        (
+            ("reset", "g", "--create", "--topic", "absent", "--to-latest"),
+            "UNKNOWN_TOPIC_OR_PARTITION",
+        ),
+        (
+            ("reset", "g", "--create", "--topic", "t", "--shift-by", "1"),
+            "nothing is committed for t-0, t-1",
+        ),
         (("list", "-F", "no-such-file"), "no-such-file"),
     ],
 )

@@ -148,7 +148,7 @@ def check_equal(cluster: KafkaCluster, topic: str, folder: Path) -> list[str]:
     for path in copy_segments(cluster, topic, folder / f"{topic}-0"):
         assert our_dump(path) == java_dump(cluster.version, path)
         assert our_dump(path, "--records") == java_dump(cluster.version, path, "--deep-iteration")
-        data = our_dump(path, "--data")
+        data = our_dump(path, "--values")
         assert data == java_dump(cluster.version, path, "--print-data-log")
         ours += data
     return ours
@@ -364,7 +364,7 @@ def equal_lines(version: str, path: Path) -> list[str]:
 
     The tool of 3.9 only names a leader change, where that of 4.3 and ours show it.
     """
-    lines = our_dump(path, "--data")
+    lines = our_dump(path, "--values")
     named = re.compile(" LeaderChange: .*" if version < "4" else r"(?!)")
     assert [named.sub(" controlType: LEADER_CHANGE(2)", line) for line in lines] == java_dump(
         version, path, "--print-data-log"
@@ -430,5 +430,5 @@ def test_messages_of_the_old_formats(tmp_path: Path) -> None:
     )
     theirs = java_dump(KAFKA_VERSIONS[0], path, "--print-data-log")
     assert [re.sub(r" isValid: true crc: \d+", "", line) for line in theirs] == our_dump(
-        path, "--data"
+        path, "--values"
     )

@@ -114,6 +114,25 @@ def test_each_command_of_a_cluster_has_the_same_options_for_it() -> None:
     assert lacking == []
 
 
+def test_an_option_means_one_thing_in_every_command() -> None:
+    spellings: dict[str, set[tuple[str, ...]]] = {}
+    for _, parser in parsers(command_parser(), ()):
+        for action in parser._actions:
+            for option in action.option_strings:
+                spellings.setdefault(option, set()).add(tuple(sorted(action.option_strings)))
+    assert {option: forms for option, forms in spellings.items() if len(forms) > 1} == {}
+
+
+@pytest.mark.parametrize("words", ["broker --partition 3", "topics create t --partition 3"])
+def test_the_beginning_of_an_option_is_not_taken_for_it(
+    words: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """``--partition`` is a partition, ``--partitions`` how many there are."""
+    with pytest.raises(SystemExit):
+        command_parser().parse_args(words.split())
+    assert "unrecognized arguments: --partition" in capsys.readouterr().err
+
+
 def test_every_command_is_on_the_page() -> None:
     names = {words[0] for words, _ in parsers(command_parser(), ()) if words}
     assert {name for name in names if f"pykclient {name}" not in PAGE} == set()

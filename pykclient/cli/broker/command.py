@@ -49,7 +49,7 @@ def add_command(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -
         "--data", type=Path, metavar="DIR", help="keep topics and offsets in this folder"
     )
     parser.add_argument(
-        *("--partitions", "-p"),
+        "--partitions",
         type=int,
         default=1,
         metavar="N",

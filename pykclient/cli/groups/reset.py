@@ -1,7 +1,8 @@
 """``pykclient groups reset``: where a group goes on, as its user chose.
 
 It changes nothing without ``--execute``, and nothing at all for a group that has members: what they
-commit would overwrite it. Offsets outside of what a partition holds are moved to its nearer end,
+commit would overwrite it. A group that is not there is refused without ``--create``: most often its
+name is misspelt. Offsets outside of what a partition holds are moved to its nearer end,
 and a line on standard error says so.
 
 Owner: the main thread.
@@ -43,7 +44,7 @@ def add_arguments(part: argparse.ArgumentParser) -> None:
     part.add_argument("group", metavar="GROUP")
     scope = part.add_mutually_exclusive_group(required=True)
     scope.add_argument(
-        "--topic",
+        *("-t", "--topic"),
         action="append",
         type=_topic,
         dest="topics",
@@ -66,6 +67,9 @@ def add_arguments(part: argparse.ArgumentParser) -> None:
         ("--shift-by", shift_by, "N", "by so many records, -N for backwards"),
     ):
         targets.add_argument(option, dest="target", type=_checked(parse), metavar=metavar, help=aim)
+    part.add_argument(
+        "--create", action="store_true", help="take a group that is not there: it is created"
+    )
     part.add_argument("--execute", action="store_true", help="do it; without it nothing changes")
 
 
@@ -77,6 +81,11 @@ def run(options: argparse.Namespace) -> int:
         pykclient.Consumer(client_settings(options, "consumer")) as consumer,
     ):
         is_there = _is_there_without_members(admin, group)
+        if not is_there and not options.create:
+            raise UsageError(
+                f"there is no group {group!r}; `pykclient groups list` names those that there are. "
+                f"To create it with these offsets give --create"
+            )
         committed = admin.list_group_offsets(group)
         partitions = _chosen(admin, options, committed)
         offsets = target(partitions, committed, consumer)
@@ -94,7 +103,7 @@ def run(options: argparse.Namespace) -> int:
     ]
     write_rows("reset", rows, is_json=options.json)
     if not options.execute:
-        aim = "to move the group" if is_there else f"to make group {group!r}, which is not there"
+        aim = "to move the group" if is_there else f"to create group {group!r}"
         sys.stderr.write(f"pykclient: nothing was changed; give --execute {aim}\n")
     return 0
 
@@ -192,7 +201,7 @@ def _topic(text: str) -> tuple[str, tuple[int, ...] | None]:
 
 
 def _is_there_without_members(admin: Admin, group: str) -> bool:
-    """Whether a group exists; one that does not may be given offsets, too.
+    """Return whether a group exists.
 
     Raises:
         UsageError: it is in use.

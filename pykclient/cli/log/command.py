@@ -56,15 +56,17 @@ def add_command(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -
     )
     parser.add_argument("file", type=Path, help="a .log, .checkpoint, .index or .timeindex file")
     where = parser.add_mutually_exclusive_group()
-    where.add_argument("--offset", type=int, metavar="N", help="begin with the batch of offset N")
+    where.add_argument(
+        *("-o", "--offset"), type=int, metavar="N", help="begin with the batch of offset N"
+    )
     where.add_argument(
         "--time", type=int, metavar="MS", help="begin with the first record at or after this time"
     )
     depth = parser.add_mutually_exclusive_group()
     for options, shown, aim in (
-        (("--batches", "-b"), BATCHES, "show batches (the default)"),
-        (("--records", "-r"), RECORDS, "show also the records of each batch"),
-        (("--data", "-d"), DATA, "show also the keys and values of the records"),
+        (("--batches",), BATCHES, "show batches (the default)"),
+        (("--records",), RECORDS, "show also the records of each batch"),
+        (("--values",), DATA, "show also the keys and values of the records"),
     ):
         depth.add_argument(*options, dest="depth", action="store_const", const=shown, help=aim)
     decoder = parser.add_mutually_exclusive_group()
@@ -78,9 +80,11 @@ def add_command(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -
             dest="decoder",
             action="store_const",
             const=chosen,
-            help=f"show records as those of {topic}; implies --data",
+            help=f"show records as those of {topic}; implies --values",
         )
-    parser.add_argument("--json", action="store_true", help="print one JSON object a line")
+    parser.add_argument(
+        *("-J", "--json"), action="store_true", help="one JSON object a line instead of text"
+    )
     parser.add_argument(
         "--no-index", action="store_true", help="search without the indexes beside the file"
     )

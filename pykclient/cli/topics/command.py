@@ -59,7 +59,7 @@ def add_command(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -
             option, type=int, metavar="N", help=f"how many {what}; else as brokers choose"
         )
     create.add_argument(
-        *("-c", "--topic-config"),
+        "--topic-config",
         action="append",
         default=[],
         type=key_and_value,
