@@ -36,12 +36,14 @@ from pykclient.testing.serving import Closing, ServingThread
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from pykclient.accel import ConsumerRecord
     from pykclient.testing.cluster.certificates import Certificate, CertificateAuthority
     from pykclient.testing.cluster.security import ClusterSecurity
     from pykclient.testing.fake.groups.group import GroupSettings
     from pykclient.testing.fake.state import Broker
     from pykclient.testing.fake.tls import TlsConnection
     from pykclient.testing.fake.transactions.settings import TransactionSettings
+    from pykclient.types import OffsetAndMetadata, TopicPartition
 
 BACKLOG = 128
 PORT_MAX = 65_535
@@ -231,6 +233,30 @@ class FakeKafka(Closing):
             finally:
                 self._follow_brokers()
                 self._serving.wake()
+
+    def records(
+        self, topic: str, *, isolation_level: str = "read_uncommitted"
+    ) -> list[ConsumerRecord[bytes, bytes]]:
+        """Return the records of a topic that a consumer can read, partition by partition.
+
+        `isolation_level` is a consumer's: "read_committed" leaves out transactions that are open or
+        were aborted. What a producer has not sent yet is not there: wait for its deliveries first.
+
+        Raises:
+            UsageError: there is no such topic, or no such level.
+            ClosedError, KafkaError: as `control` does.
+        """
+        with self.control() as cluster:
+            return cluster.records(topic, isolation_level=isolation_level)
+
+    def committed(self, group: str) -> dict[TopicPartition, OffsetAndMetadata]:
+        """Return the offsets that a group has committed; none for a group that is not there.
+
+        Raises:
+            ClosedError, KafkaError: as `control` does.
+        """
+        with self.control() as cluster:
+            return cluster.committed(group)
 
     def close(self) -> None:
         """Close all connections and listeners, and end the thread. May be called again.

@@ -18,6 +18,7 @@ from pykclient.arguments import check_number, shown_argument, value_list
 from pykclient.config.setting import INT_MAX
 from pykclient.errors.base import UsageError
 from pykclient.testing.cluster.security import ClusterSecurity
+from pykclient.testing.fake.contents import visible_records
 from pykclient.testing.fake.faults import Faults
 from pykclient.testing.fake.fetch_sessions import FetchSessions
 from pykclient.testing.fake.groups.group import GroupSettings
@@ -32,10 +33,12 @@ from pykclient.testing.fake.transactions.coordinator import TransactionCoordinat
 from pykclient.testing.fake.transactions.settings import TransactionSettings
 from pykclient.testing.fake.transactions.state_log import STATE_TOPIC
 from pykclient.testing.port import Address
+from pykclient.types import OffsetAndMetadata
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
+    from pykclient.accel import ConsumerRecord
     from pykclient.protocol.api_keys import ApiKey
     from pykclient.testing.fake.authentication import Session
     from pykclient.testing.fake.groups.group import GroupSnapshot
@@ -57,6 +60,7 @@ CLEANER_BACKOFF_MS = 15_000
 """Kafka's ``log.cleaner.backoff.ms``: how often the cleaner looks for logs that are dirty."""
 COMPACTED = {"cleanup.policy": "compact", "segment.bytes": str(100 * 1024 * 1024)}
 """The settings of Kafka's own topics."""
+ISOLATION_LEVELS = ("read_uncommitted", "read_committed")
 SMALLEST_EPOCH_MS = 1_700_000_000_000
 """The wall clock at time 0, unless given: some day of 2023, since records with time 0 are odd."""
 
@@ -358,6 +362,49 @@ class ClusterState:
         if partition is None:
             raise UsageError(f"there is no partition {name}")
         return partition
+
+    # The contents, for a test's assertions.
+
+    def records(
+        self, topic: str, *, isolation_level: str = "read_uncommitted"
+    ) -> list[ConsumerRecord[bytes, bytes]]:
+        """Return the records of a topic that a consumer can read, partition by partition.
+
+        `isolation_level` is a consumer's: "read_committed" leaves out transactions that are open or
+        were aborted.
+
+        Raises:
+            UsageError: there is no such topic, or no such level.
+        """
+        if isolation_level not in ISOLATION_LEVELS:
+            raise UsageError(
+                f"records: isolation_level is {shown_argument(isolation_level)}; give one of "
+                f"{', '.join(ISOLATION_LEVELS)}"
+            )
+        found = self.topics.get(topic) if isinstance(topic, str) else None
+        if found is None:
+            raise UsageError(
+                f"records: there is no topic {shown_argument(topic)}; there are "
+                f"{', '.join(map(repr, sorted(self.topics))) or 'none'}. A topic is there once it "
+                f"was created, or the first record was sent to it"
+            )
+        is_committed = isolation_level == "read_committed"
+        return [
+            record
+            for partition in found.partitions
+            for record in visible_records(partition, is_committed=is_committed)
+        ]
+
+    def committed(self, group: str) -> dict[TopicPartition, OffsetAndMetadata]:
+        """Return the offsets that a group has committed; none for a group that is not there."""
+        if not isinstance(group, str):
+            raise UsageError(f"committed: group is {shown_argument(group)}; give its name")
+        return {
+            partition: OffsetAndMetadata(
+                each.offset, each.metadata, each.leader_epoch if each.leader_epoch >= 0 else None
+            )
+            for partition, each in self.groups.committed(group).items()
+        }
 
     def _find_partition(self, name: TopicPartition) -> Partition | None:
         topic = self.topics.get(name.topic)

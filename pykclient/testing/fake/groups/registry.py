@@ -103,6 +103,11 @@ class GroupRegistry:
             self._offsets[name] = offsets
         return offsets
 
+    def committed(self, name: str) -> dict[TopicPartition, CommittedOffset]:
+        """Return what a group has committed; nothing for a group that is not there."""
+        offsets = self._offsets.get(name)
+        return {} if offsets is None else offsets.all()
+
     def new_member_id(self, prefix: str) -> str:
         """A member id that is not in use; the same ones in each run of a test."""
         self._member_count += 1
