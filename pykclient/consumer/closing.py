@@ -11,8 +11,11 @@ from typing import TYPE_CHECKING
 from pykclient.errors import ClosedError
 from pykclient.network.drive import Until, now_ms, run_user_calls
 from pykclient.network.log import ClientLog
+from pykclient.network.long_close import LongClose
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from pykclient.consumer.group.group import ConsumerGroup
     from pykclient.consumer.offsets.commit import Commits
     from pykclient.consumer.wiring import Wiring
@@ -34,12 +37,15 @@ class Closing:
         self._subscription = wiring.subscription
         self._group = wiring.group
         self._commits = wiring.commits
+        self._long_close: LongClose | None = None
+        """What logs that the call under way takes long."""
         self._left: Operation[None] | None = None
         """Ends when the coordinator has received that this member leaves; None if it never left."""
 
     def unsubscribe(self) -> Decisions[None]:
         if self._group is not None and self._subscription.is_by_group:
             deadline_ms = now_ms() + self._wiring.config.request_timeout_ms
+            self._begin_wait("unsubscribe", deadline_ms)
             reason = "the consumer unsubscribed from all topics"
             yield from self._give_up(
                 self._group, reason, sends=self._is_dynamic, deadline_ms=deadline_ms
@@ -52,6 +58,7 @@ class Closing:
         self, deadline_ms: int, group_membership: str, *, has_finished: bool
     ) -> Decisions[None]:
         """Commit as configured, leave, and let go of everything, whatever becomes of the rest."""
+        self._begin_wait("close", deadline_ms)
         try:
             try:
                 yield from self._leave(deadline_ms, group_membership, has_finished=has_finished)
@@ -96,7 +103,9 @@ class Closing:
             )
         left = self._left
         if left is not None:  # perhaps since `unsubscribe`, which does not wait for it
-            yield Until(lambda: left.is_done or self._metadata.fatal_error is not None, deadline_ms)
+            yield from self._until(
+                lambda: left.is_done or self._metadata.fatal_error is not None, deadline_ms
+            )
 
     def _give_up(
         self, group: ConsumerGroup, reason: str, *, sends: bool, deadline_ms: int
@@ -114,7 +123,7 @@ class Closing:
             return not self._subscription.partitions or self._metadata.fatal_error is not None
 
         try:
-            if not (yield Until(is_over, deadline_ms)):
+            if not (yield from self._until(is_over, deadline_ms)):
                 # This process stood still, perhaps: the listener is called all the same.
                 yield Until(is_over, now_ms())
             yield Until(lambda: True, now_ms())  # a step, which sends the request to leave
@@ -132,13 +141,34 @@ class Closing:
             return is_done or self._metadata.fatal_error is not None
 
         if not is_over():
-            yield Until(is_over, deadline_ms)
+            yield from self._until(is_over, deadline_ms)
         run_user_calls(self._wiring.engine)
         if not last.is_done or last.error is not None:
             self._log.warning(
                 "closed without the last commit; what it would have covered is read again: %s",
                 last.error or "there was not enough time",
             )
+
+    def _begin_wait(self, call: str, deadline_ms: int) -> None:
+        group_id = self._wiring.config.group_id
+        self._long_close = LongClose(
+            self._log,
+            call,
+            what=lambda: f"group {group_id!r} to take the last commit, and that this member leaves",
+            why=self._client.describe_failures,
+            cost="what is not committed by then is read again",
+            started_ms=now_ms(),
+            deadline_ms=deadline_ms,
+        )
+
+    def _until(self, is_over: Callable[[], bool], deadline_ms: int) -> Decisions[bool]:
+        """Wait, and log what for when that takes long; return whether the condition held."""
+        assert self._long_close is not None
+        for until_ms in dict.fromkeys((self._long_close.until_ms(deadline_ms), deadline_ms)):
+            if (yield Until(is_over, until_ms)):
+                return True
+            self._long_close.look(now_ms())
+        return False
 
     def _drop_all(self) -> None:
         for dropped in self._subscription.unsubscribe():

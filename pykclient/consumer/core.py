@@ -43,7 +43,7 @@ from pykclient.consumer.subscription import OffsetReset
 from pykclient.consumer.wiring import Wiring
 from pykclient.errors import UsageError
 from pykclient.network.drive import drive, now_ms, wall_ms
-from pykclient.network.interrupts import leaves_whole
+from pykclient.network.interrupts import interrupt_count, leaves_whole
 from pykclient.network.io.canonical import with_canonical_names
 from pykclient.network.io.secured import secured
 from pykclient.network.io.selector import SelectorPort
@@ -187,6 +187,9 @@ class ConsumerCore(LiveClient):
         `contextlib.closing`, in an `except`), what was returned last is not committed: the
         application has not finished with it. `commit()` it before, if it has.
 
+        A WARNING after two seconds says what it waits for. A Ctrl-C ends the wait, and what was not
+        done by then is left undone.
+
         A signal handler that calls this on top of another call has that call end, close, and raise
         `ClosedError`. In a child process it does nothing.
 
@@ -223,7 +226,10 @@ class ConsumerCore(LiveClient):
 
     @public_call
     def _close(self, timeout: float | None, group_membership: str, *, has_finished: bool) -> None:
-        deadline_ms = now_ms() + milliseconds(timeout, CLOSE_TIMEOUT_MS)
+        wait_ms = milliseconds(timeout, CLOSE_TIMEOUT_MS)
+        if interrupt_count(sys.exception()) > 1:
+            wait_ms = 0
+        deadline_ms = now_ms() + wait_ms
         self._drive(self._closing.close(deadline_ms, group_membership, has_finished=has_finished))
 
     def _drive(self, decisions: Decisions[T]) -> T:

@@ -12,6 +12,7 @@ Owner: none; it holds no state but that register.
 from __future__ import annotations
 
 import signal
+import threading
 from traceback import walk_tb
 from types import CodeType
 from typing import TYPE_CHECKING, Final, ParamSpec, TypeVar
@@ -24,6 +25,9 @@ if TYPE_CHECKING:
 
 OUR_PACKAGES: Final = frozenset({__name__.partition(".")[0], "selectors", "socket", "ssl"})
 """Whose errors are caught where they are known; what a handler raises comes from elsewhere."""
+
+CHAIN_MAX: Final = 100
+"""Maximum number of exceptions looked at, each the context of the one before it."""
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -89,6 +93,29 @@ def raise_of_signal_handler(error: BaseException) -> None:
     codes = {code for handler in handlers if (code := _code_of(handler)) is not None}
     if any(frame.f_code in codes for frame, _ in walk_tb(error.__traceback__)):
         raise error
+
+
+def receives_interrupts() -> bool:
+    """Return whether a Ctrl-C raises `KeyboardInterrupt` in this thread."""
+    is_main = threading.current_thread() is threading.main_thread()
+    return is_main and signal.getsignal(signal.SIGINT) is signal.default_int_handler
+
+
+def interrupt_count(error: BaseException | None) -> int:
+    """Return how often Ctrl-C was pressed since the first exception that is being handled.
+
+    A `KeyboardInterrupt` that came while another one was being handled has that as its context. One
+    that was raised ``from`` another is the same interrupt.
+    """
+    count = 0
+    for _ in range(CHAIN_MAX):
+        if error is None:
+            break
+        is_raised_again = isinstance(error.__cause__, KeyboardInterrupt)
+        if isinstance(error, KeyboardInterrupt) and not is_raised_again:
+            count += 1
+        error = error.__cause__ or error.__context__
+    return count
 
 
 def _code_of(handler: object) -> CodeType | None:

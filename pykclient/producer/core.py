@@ -127,7 +127,8 @@ class ProducerCore:
         if chooses_each_record(config):
             self.partitioner = self._next_choice
         self.lifecycle = Lifecycle(
-            self.topics, self.pool, self.accumulator, self.interceptors, self.reports
+            *(self.topics, self.pool, self.accumulator, self.interceptors, self.reports),
+            config.client_id,
         )
         self.metadata.add_listener(self.accumulator.on_cluster)
         self.metadata.add_listener(lambda _: self.lifecycle.on_news())
@@ -563,7 +564,7 @@ class ProducerCore:
         try:
             with self.calls.waiting(Wait.FLUSH):
                 self.accumulator.flush(operation)
-                is_opened = self.waiting.await_gate(gate, wait_ms / 1000, "flush()")
+                is_opened = self._await_flush(gate, wait_ms)
             if not is_opened:
                 raise KafkaTimeoutError(
                     both(
@@ -576,6 +577,17 @@ class ProducerCore:
             self.engine.post(lambda _: self.accumulator.forget_flush(operation))
             raise
         operation.result()
+
+    def _await_flush(self, gate: Gate, wait_ms: int) -> bool:
+        deadline_ms = self._clock_ms() + wait_ms
+        limit_ms = min(wait_ms, self.config.delivery_timeout_ms)
+        notice = self.lifecycle.long_close("flush", self._clock_ms(), limit_ms)
+        for until_ms in dict.fromkeys((notice.until_ms(deadline_ms), deadline_ms)):
+            wait_s = max(0, until_ms - self._clock_ms()) / 1_000
+            if self.waiting.await_gate(gate, wait_s, "flush()"):
+                return True
+            notice.look(self._clock_ms())
+        return False
 
 
 def _record_of(

@@ -6,6 +6,7 @@ Source: Java class ``KafkaProducer``.
 
 from __future__ import annotations
 
+import sys
 import threading
 import time
 import warnings
@@ -17,6 +18,7 @@ from pykclient.arguments import timeout_ms as milliseconds
 from pykclient.config.setting import hidden
 from pykclient.errors import ForkedClientError
 from pykclient.network.drive import now_ms, now_ns
+from pykclient.network.interrupts import interrupt_count
 from pykclient.network.io.canonical import with_canonical_names
 from pykclient.network.io.secured import secured
 from pykclient.network.io.selector import SelectorPort
@@ -26,7 +28,7 @@ from pykclient.producer.bulk.table import BulkInput
 from pykclient.producer.config import ProducerConfig
 from pykclient.producer.core import ProducerCore
 from pykclient.producer.record import RecordMetadata
-from pykclient.producer.sender.thread import SenderThread
+from pykclient.producer.sender.thread import END_GRACE_S, SenderThread
 from pykclient.producer.transaction import Transaction, TransactionCalls
 from pykclient.type_parameters import K_contra, V_contra
 
@@ -49,9 +51,6 @@ if TYPE_CHECKING:
         PreparedTransaction,
         TopicPartition,
     )
-
-END_GRACE_S = 1.0
-"""How long `close` waits, beyond its own time, for the sender thread to report what it gave up."""
 
 
 class Producer(SendCore[RecordMetadata], LiveClient, Generic[K_contra, V_contra]):
@@ -420,21 +419,36 @@ class Producer(SendCore[RecordMetadata], LiveClient, Generic[K_contra, V_contra]
         records through which the sender thread logs just then, it does as `request_close`, does not
         wait, and returns how many are under way. Calling it again only returns their number.
 
+        A WARNING after two seconds says what it waits for. A Ctrl-C after that, or a second one
+        while the first is being handled, gives up what is not delivered.
+
         Raises:
             UsageError: `timeout` is negative.
         """
         wait_ms = milliseconds(timeout, self._core.config.delivery_timeout_ms)
         if isinstance(self._lifecycle.refusal, ForkedClientError):
             return 0  # what there is to close is the parent's
+        if interrupt_count(sys.exception()) > 1:
+            wait_ms = 0
         self._lifecycle.request_close(wait_ms)
         if not (self._thread.is_current() or self._thread.needs_caller()):
-            timeout_s = min(wait_ms / 1000, threading.TIMEOUT_MAX / 2) + END_GRACE_S
-            if not self._thread.join(timeout_s):
-                if not self._thread.needs_caller():
-                    self._lifecycle.log_left("is a delivery callback still running?")
-            elif not self._lifecycle.is_over:
-                self._lifecycle.log_left("the interpreter has ended")
+            self._await_end(wait_ms)
         return self._lifecycle.undelivered_count()
+
+    def _await_end(self, wait_ms: int) -> None:
+        timeout_s = min(wait_ms / 1000, threading.TIMEOUT_MAX / 2) + END_GRACE_S
+        notice = self._lifecycle.long_close("close", now_ms(), wait_ms)
+        try:
+            is_ended = self._thread.join(timeout_s, notice)
+        except KeyboardInterrupt as interrupt:
+            if notice.is_logged or interrupt_count(interrupt) > 1:
+                self._thread.give_up()
+            raise
+        if not is_ended:
+            if not self._thread.needs_caller():
+                self._lifecycle.log_left("is a delivery callback still running?")
+        elif not self._lifecycle.is_over:
+            self._lifecycle.log_left("the interpreter has ended")
 
     def request_close(self) -> None:
         """Take no more records from now on, and close when those there are were delivered.

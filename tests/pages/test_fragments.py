@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from pykclient import Consumer, Producer, RebalanceListener, TopicPartition
+from pykclient.errors import WakeupError
 from tests.pages.programs import BLOCK, DOCS, Program
 from tests.testing.test_processes import await_true
 
@@ -52,6 +53,7 @@ RUN_BY = {
         f"{GUIDE}::test_an_assignor_of_ones_own_assigns_by_weight"
     ),
     ("docs/consumer.md", "Bad records"): f"{HERE}::test_a_record_that_is_left_out_is_printed",
+    ("docs/operation.md", "Ending"): f"{HERE}::test_the_second_ctrl_c_is_pythons",
     ("docs/producer.md", "Interceptors"): f"{HERE}::test_an_interceptor_marks_each_record",
     ("docs/producer.md", "Transactions"): (
         f"{TRANSACTIONS}::test_the_program_of_the_page_sends_both_records"
@@ -144,6 +146,23 @@ def test_a_record_that_is_left_out_is_printed(
         await_true(is_at_the_end, "all records are read or left out")
     assert found == [1, 3]
     assert re.fullmatch(r"left out 0 1 \S.*\n", capsys.readouterr().out)
+
+
+def test_the_second_ctrl_c_is_pythons(fake_kafka: FakeKafka) -> None:
+    names: dict[str, Any] = {}
+    exec(fragment("operation.md", "Ending").text, names)  # the page is ours
+    before = signal.getsignal(signal.SIGINT)
+    try:
+        with Consumer(bootstrap_servers=fake_kafka.bootstrap_servers, group_id="g") as consumer:
+            names["end_at_ctrl_c"](consumer)
+            consumer.subscribe(["t"])
+            signal.raise_signal(signal.SIGINT)
+            with pytest.raises(WakeupError):
+                consumer.poll(RUN_TIMEOUT_S)
+            with pytest.raises(KeyboardInterrupt):
+                signal.raise_signal(signal.SIGINT)
+    finally:
+        signal.signal(signal.SIGINT, before)
 
 
 def test_an_interceptor_marks_each_record(fake_kafka: FakeKafka) -> None:

@@ -11,6 +11,8 @@ import pytest
 from pykclient.errors import ForkedClientError, UsageError
 from pykclient.network.engine import Engine
 from pykclient.network.io.selector import SelectorPort
+from pykclient.network.log import ClientLog
+from pykclient.network.long_close import LongClose
 from pykclient.network.manager import NEVER_MS, PollResult
 from pykclient.producer.delivery import ProduceResult
 from pykclient.producer.failure_reports import FailureReports
@@ -100,6 +102,17 @@ class Running:
         self.close_times_ms.append(time_ms)
         self.is_over = True
         self.port.wakeup()
+
+    def long_close(self, call: str, started_ms: int, wait_ms: int) -> LongClose:
+        return LongClose(
+            ClientLog("pykclient.producer", ""),
+            call,
+            what=lambda: "the end",
+            why=str,
+            cost="",
+            started_ms=started_ms,
+            deadline_ms=started_ms + wait_ms,
+        )
 
     def log_left(self, why: str, *, is_program_end: bool = False) -> None:
         self.order.append(why)

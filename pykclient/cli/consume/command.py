@@ -72,14 +72,15 @@ def add_command(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -
 
 def run(options: argparse.Namespace) -> int:
     form = _form(options)
-    with pykclient.Consumer(reader_settings(options, options.group)) as consumer:
-        reading = Reading(consumer, form, options.count)
-        try:
+    consumer = pykclient.Consumer(reader_settings(options, options.group))
+    reading = Reading(consumer, form, options.count)
+    try:
+        with consumer:
             if options.group is None:
                 return reading.read_assigned(options)
             reading.read_group(options)
-        except KeyboardInterrupt as error:
-            raise type(error)(records_were("printed", reading.printed_count)) from error
+    except KeyboardInterrupt as error:  # also a second one, which ends the closing
+        raise type(error)(records_were("printed", reading.printed_count)) from error
     return 0
 
 

@@ -102,10 +102,10 @@ def run(options: argparse.Namespace) -> int:
             with progress("sent", None, is_shown=not is_typed) as show:
                 sending.send_all(_records(options, sending.settle), show)
         except (KafkaError, OSError, KeyboardInterrupt) as error:
-            sending.wait()
+            interrupt = sending.end() or error
             sent = records_were("sent", sending.delivered_count)
-            if isinstance(error, KeyboardInterrupt):
-                raise type(error)(sent) from error
+            if isinstance(interrupt, KeyboardInterrupt):
+                raise type(interrupt)(sent) from interrupt
             raise KafkaError(f"{reason_of(error)} ({sent})") from error
     return 0
 
@@ -163,12 +163,21 @@ class Sending:
         if partition is not None and not 0 <= partition < self._partition_count:
             raise absent_partition(self._topic, partition, self._partition_count)
 
-    def wait(self) -> None:
-        """Wait for what was sent, and count what was delivered of it."""
-        self._producer.flush()
-        delivered = [each for each in self._under_way if each.exception() is None]
-        self.delivered_count += len(delivered)
+    def end(self) -> KeyboardInterrupt | None:
+        """Wait for what was sent, and count what was delivered of it.
+
+        Return the interrupt that ended the wait: Ctrl-C gives up what is not delivered.
+        """
+        interrupted = None
+        try:
+            self._producer.close()
+        except KeyboardInterrupt as interrupt:
+            interrupted = interrupt
+            self._producer.close(0)
+        done = [each for each in self._under_way if each.done()]
+        self.delivered_count += sum(each.exception() is None for each in done)
         self._under_way.clear()
+        return interrupted
 
     def _take_oldest(self) -> None:
         self._under_way.popleft().result()

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from pykclient.errors import ClosedError, ForkedClientError, KafkaError
 from pykclient.network.log import ClientLog
+from pykclient.network.long_close import LongClose
 from pykclient.producer.sender.sender import describe_left
 
 if TYPE_CHECKING:
@@ -46,6 +47,7 @@ class Lifecycle:
         accumulator: RecordAccumulator,
         interceptors: ProducerInterceptors,
         reports: FailureReports,
+        client_id: str,
     ) -> None:
         self.refusal: KafkaError | None = None
         """Why no more records are taken; None while they are."""
@@ -57,6 +59,7 @@ class Lifecycle:
         self._accumulator = accumulator
         self._interceptors = interceptors
         self._reports = reports
+        self._log = ClientLog("pykclient.producer", client_id)
         self._is_closing = False
         self._failed_before: int | None = None
         """How many records had failed when it was closed; None before."""
@@ -101,6 +104,24 @@ class Lifecycle:
             self.on_news()
 
         self.engine.post(close)
+
+    def long_close(self, call: str, started_ms: int, wait_ms: int) -> LongClose:
+        """Return the notice of a call that waits for the records."""
+        return LongClose(
+            self._log,
+            call,
+            what=self._describe_waiting,
+            why=self.engine.client.describe_failures,
+            cost="records that are not delivered by then are lost",
+            started_ms=started_ms,
+            deadline_ms=started_ms + wait_ms,
+        )
+
+    def _describe_waiting(self) -> str:
+        counts = self._accumulator.left()
+        if not counts:
+            return "the brokers' last responses"
+        return f"the delivery of {sum(counts.values())} records for {len(counts)} partitions"
 
     def log_left(self, why: str, *, is_program_end: bool = False) -> None:
         """Say that the sender thread has not ended its work, and what it leaves."""

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 from weakref import WeakSet
 
 from pykclient.errors import ForkedClientError, UsageError
-from pykclient.network.drive import drive_until
+from pykclient.network.drive import drive_until, now_ms
 from pykclient.network.gate import Gate
 from pykclient.network.interrupts import call_masked
 from pykclient.network.log import ClientLog, waits_for_handler_of_caller
@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 
     from pykclient.network.engine import Engine
     from pykclient.network.io.port import Port
+    from pykclient.network.long_close import LongClose
     from pykclient.producer.delivery import Awaited
     from pykclient.producer.sender.lifecycle import Lifecycle
 
@@ -36,6 +37,9 @@ log = ClientLog("pykclient.producer", "")
 
 EXIT_TIMEOUT_MS = 5_000
 """How long the end of the program waits for producers that were not closed."""
+
+END_GRACE_S = 1.0
+"""How long the end is waited for, beyond its own time, so that what is given up is reported."""
 
 LOOK_AGAIN_S = 1.0
 """How often whoever waits for the end looks whether the thread still lives."""
@@ -133,8 +137,11 @@ class SenderThread:
             if timeout_s >= 0 and deadline_s <= time.monotonic():
                 return False
 
-    def join(self, timeout_s: float) -> bool:
-        """Wait for the end; return whether it has come. It cannot come while `needs_caller`."""
+    def join(self, timeout_s: float, notice: LongClose | None = None) -> bool:
+        """Wait for the end; return whether it has come. It cannot come while `needs_caller`.
+
+        `notice` is logged when the wait has become long.
+        """
         assert self._thread is not None
         gate = Gate()
         deadline_s = time.monotonic() + timeout_s
@@ -147,6 +154,8 @@ class SenderThread:
                 if remaining_s <= 0 or self.needs_caller():
                     return False
                 gate.wait(min(remaining_s, LOOK_AGAIN_S))
+                if notice is not None and not self._is_over:
+                    notice.look(now_ms())
         finally:
             self._joining.pop(gate, None)
         self._thread.join(LOOK_AGAIN_S)
@@ -160,9 +169,18 @@ class SenderThread:
         return True
 
     def end_exit(self, deadline_s: float) -> None:
+        """Wait for the end of the producer; a Ctrl-C gives up what is not delivered."""
         assert self._lifecycle is not None
-        if not self.join(deadline_s - time.monotonic()):
+        timeout_s = deadline_s - time.monotonic()
+        notice = self._lifecycle.long_close("the program ends", now_ms(), int(timeout_s * 1_000))
+        if not self.join(timeout_s, notice):
             self._lifecycle.log_left("the program ends", is_program_end=True)
+
+    def give_up(self, *, is_program_end: bool = False) -> None:
+        """Fail what is not delivered, and wait a moment until that is logged."""
+        assert self._lifecycle is not None
+        self._lifecycle.request_close(0, is_program_end=is_program_end)
+        self.join(END_GRACE_S)
 
     def end_program(self) -> None:
         """Log the failures that no code can read any more."""
@@ -212,10 +230,15 @@ def _note_fork() -> None:
 
 
 def _end_all() -> None:
-    """Close what the program has not closed, all at a time."""
+    """Close what the program has not closed, all at a time. A Ctrl-C gives up all of it."""
     deadline_s = time.monotonic() + EXIT_TIMEOUT_MS / 1000 + LOOK_AGAIN_S
-    for thread in [thread for thread in list(_threads) if thread.begin_exit()]:
-        thread.end_exit(deadline_s)
+    threads = [thread for thread in list(_threads) if thread.begin_exit()]
+    try:
+        for thread in threads:
+            thread.end_exit(deadline_s)
+    except KeyboardInterrupt:  # raised further, it would be a traceback of this function
+        for thread in threads:
+            thread.give_up(is_program_end=True)
     for thread in list(_threads):
         thread.end_program()
 
