@@ -229,6 +229,11 @@ def test_a_refused_secret_is_not_shown(key: str) -> None:
         (AdminConfig, "bootstrap.controllers", "h1:9093", NOT_BUILT, " Leave the setting out."),
         (ProducerConfig, "api_version", "1", NO_SETTING, "agreed with each broker."),
         (ProducerConfig, "loop", "1", NO_SETTING, "no event loop."),
+        # The old consumer of Kafka 0.8, whose files of properties are still around.
+        (ConsumerConfig, "consumer.id", "c", NO_SETTING, "group.instance.id makes one static."),
+        (ConsumerConfig, "num.consumer.fetchers", "2", NO_SETTING, "all brokers at a time."),
+        (ConsumerConfig, "queued.max.message.chunks", "2", NO_SETTING, "what is fetched ahead."),
+        (ConsumerConfig, "refresh.leader.backoff.ms", "9", NO_SETTING, "after retry.backoff.ms."),
         (ProducerConfig, "debug", "1", NO_SETTING, "logger 'pykclient'."),
         (ProducerConfig, "error_cb", "1", NO_SETTING, "the call that they concern."),
         (ProducerConfig, "producer.type", "1", NO_SETTING, "delivery.result() does."),

@@ -197,6 +197,14 @@ GONE: Final[dict[str, str]] = {
         "Remove it: the group's coordinator leads rebalances.": (
             "rebalance_backoff_ms rebalance_max_retries"
         ),
+        "Remove it: the coordinator names members; group.instance.id makes one static.": (
+            "consumer_id"
+        ),
+        "Remove it: one thread fetches from all brokers at a time.": "num_consumer_fetchers",
+        "Remove it: fetch.max.bytes limits what is fetched ahead.": "queued_max_message_chunks",
+        "Remove it: new leaders are looked for after retry.backoff.ms.": (
+            "refresh_leader_backoff_ms"
+        ),
         "Remove it: a coordinator is looked for when one is needed.": (
             "coordinator_query_interval_ms"
         ),

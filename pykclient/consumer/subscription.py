@@ -5,7 +5,7 @@ where to begin), *fetching* (the offset of the next record is known) or *awaitin
 leader is to say whether its log still has what was read). A partition may be paused or held in
 any of them. It sends no request: `PositionManager` and `PositionValidator` do, and `Fetcher` reads.
 
-Owner: the core lock; under asyncio the loop.
+Owner: the core lock.
 Source: Java class ``SubscriptionState``.
 """
 

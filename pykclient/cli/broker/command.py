@@ -23,8 +23,9 @@ PORT_MAX: Final = 65_535
 LOOPBACK: Final = "127.0.0.1"
 
 DESCRIPTION: Final = (
-    "Serve Kafka's protocol to any client, for trying and testing: one broker, without replicas, "
-    "compaction, transactions, quotas and security. Without --data everything is gone when it ends."
+    "Serve Kafka's protocol to any client, for trying and testing: one broker, with transactions "
+    "and compaction, without replicas, quotas and security. Without --data everything is gone when "
+    "it ends."
 )
 
 

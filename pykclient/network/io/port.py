@@ -43,7 +43,7 @@ class Stream(Protocol):
 
 
 class Port(Protocol):
-    """I/O as the network client needs it. Two implementations: selectors and asyncio."""
+    """The I/O that the network client needs: `SelectorPort`, and the port of the simulation."""
 
     def open(self, stream: Stream, host: str, port: int, *, attempt: int) -> None:
         """Begin to resolve `host` and to connect to it.
