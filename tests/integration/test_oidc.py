@@ -209,11 +209,14 @@ def test_a_token_is_fetched_by_an_assertion_that_is_signed_here(
     key = KEYS[algorithm]
     identity.assertion_keys["issuer"] = key.public_key()
     pem = pem_of(key, CANARY)
+    in_one_line = pem.replace("\n", "")  # as an environment variable has it
     (tmp_path / "key.pem").write_text(pem)
     (tmp_path / "template.json").write_text(
         json.dumps({"header": {"kid": "k1"}, "payload": {"iss": "overruled", "extra": 5}})
     )
-    where = {"private_key_file": tmp_path / "key.pem"} if is_file else {"private_key_pem": pem}
+    where = (
+        {"private_key_file": tmp_path / "key.pem"} if is_file else {"private_key_pem": in_one_line}
+    )
     given = {
         **where,
         "private_key_passphrase": CANARY,

@@ -17,10 +17,12 @@ from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.serialization import pkcs12
 
 from pykclient.admin.config import AdminConfig
+from pykclient.config.properties import read_properties
 from pykclient.errors import ConfigError
 from pykclient.network.io.ssl_factory import SslFactory, openssl_name
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
 
 CANARY = "canary-81c2"
@@ -102,6 +104,49 @@ def test_authorities_come_from_a_file_a_folder_a_setting_or_the_system(
     assert context_of().cert_store_stats() == of_system
     assert context_of(ssl_ca_location="probe").cert_store_stats() == of_system
     assert context_of(ssl_truststore_location=str(tmp_path)).verify_mode is ssl.CERT_REQUIRED
+
+
+def spaces(pem: bytes) -> str:
+    return pem.decode().strip().replace("\n", " ")
+
+
+def continued(pem: bytes) -> str:
+    """Return what a properties file with continuation lines holds, as Java's and ours read it."""
+    lines = "\\\n   ".join(f"{line} " for line in pem.decode().split("\n") if line)
+    return read_properties(f"key = {lines}\n")["key"]
+
+
+def joined(pem: bytes) -> str:
+    return pem.decode().replace("\n", "")
+
+
+@pytest.mark.parametrize("form", [spaces, continued, joined])
+@pytest.mark.parametrize("password", [None, CANARY])
+def test_pem_without_its_line_breaks_is_taken(
+    authority: trustme.CA,
+    client: trustme.LeafCert,
+    tmp_path: Path,
+    form: Callable[[bytes], str],
+    password: str | None,
+) -> None:
+    pem, key, chain = authority.cert_pem.bytes(), key_of(client, password), chain_of(client)
+    chain += authority.cert_pem.bytes()
+    settings: dict[str, object] = {
+        "ssl_truststore_certificates": form(pem + pem + chain),
+        "ssl_keystore_key": form(key),
+        "ssl_keystore_certificate_chain": form(chain),
+        "ssl_key_password": password,
+    }
+    assert authorities(context_of(**settings)) == 1
+    for name, data in (("ca", pem), ("key", key), ("chain", chain)):
+        (tmp_path / name).write_text(form(data))
+    files = {
+        "ssl_truststore_location": tmp_path / "ca",
+        "ssl_keystore_location": tmp_path / "chain",
+        "ssl_key_location": tmp_path / "key",
+        "ssl_key_password": password,
+    }
+    assert authorities(context_of(**files)) == 1
 
 
 def test_the_defaults_are_strict() -> None:

@@ -18,6 +18,7 @@ import tempfile
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Final
 
+from pykclient.config.pem import with_lines
 from pykclient.errors import ConfigError
 from pykclient.network.log import ClientLog
 
@@ -193,7 +194,8 @@ class SslFactory:
         if b"-----BEGIN X509 CRL" not in data:
             raise ConfigError(f"{setting} holds no list of revoked certificates in PEM.")
         try:
-            context.load_verify_locations(place)
+            with _as_file(_with_lines(data)) as readable:
+                context.load_verify_locations(readable)
         except (ssl.SSLError, OSError) as error:
             raise ConfigError(f"{setting} cannot be used: {_reason(error)}.") from error
         context.verify_flags |= ssl.VERIFY_CRL_CHECK_LEAF
@@ -257,7 +259,7 @@ def openssl_name(suite: str) -> str:
 
 def _trust(context: ssl.SSLContext, pem: str, setting: str) -> None:
     try:
-        context.load_verify_locations(cadata=pem)
+        context.load_verify_locations(cadata=with_lines(pem))
     except (ssl.SSLError, ValueError) as error:
         raise ConfigError(f"{setting} holds no certificates in PEM: {_reason(error)}.") from error
     if not context.cert_store_stats()["x509"]:
@@ -306,7 +308,7 @@ def _store_type(data: bytes, declared: str, setting: str, kind: str) -> str:
 
 def _load_pem(context: ssl.SSLContext, pem: bytes, password: Password | None, setting: str) -> None:
     secret = "" if password is None else password.value
-    with _as_file(pem) as place:
+    with _as_file(_with_lines(pem)) as place:
         try:
             # A function, or OpenSSL would request one from the terminal.
             context.load_cert_chain(place, password=lambda: secret)
@@ -326,6 +328,10 @@ def _identity_complaint(error: Exception, pem: bytes, setting: str, has_password
         what = "does not open it" if has_password else "is missing"
         return f"{setting}: the key is encrypted, and ssl_key_password {what}."
     return f"{setting} cannot be used: {_reason(error)}."
+
+
+def _with_lines(pem: bytes) -> bytes:
+    return with_lines(pem.decode("utf-8", "surrogateescape")).encode("utf-8", "surrogateescape")
 
 
 @contextmanager
