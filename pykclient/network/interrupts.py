@@ -6,6 +6,10 @@ costs no recovery: in a function that is marked by `harmless` (waiting for socke
 user), and our own errors. `Consumer.wakeup` has nothing to do with signals: see
 `consumer/waiting.py`.
 
+An error is a signal handler's if it came through the handler's call, and for no other reason. It
+does not matter which module raised it: a socket may be an object of any library (gevent, PySocks),
+and an `OSError` out of a call of it is a network error.
+
 Owner: none; it holds no state but that register.
 """
 
@@ -13,6 +17,8 @@ from __future__ import annotations
 
 import signal
 import threading
+from inspect import CO_VARARGS
+from itertools import pairwise
 from traceback import walk_tb
 from types import CodeType
 from typing import TYPE_CHECKING, Final, ParamSpec, TypeVar
@@ -20,11 +26,8 @@ from typing import TYPE_CHECKING, Final, ParamSpec, TypeVar
 from pykclient.errors import KafkaError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable
     from types import FrameType
-
-OUR_PACKAGES: Final = frozenset({__name__.partition(".")[0], "selectors", "socket", "ssl"})
-"""Whose errors are caught where they are known; what a handler raises comes from elsewhere."""
 
 CHAIN_MAX: Final = 100
 """Maximum number of exceptions looked at, each the context of the one before it."""
@@ -72,27 +75,52 @@ def leaves_whole(error: BaseException) -> bool:
 
     Where a second exception replaces the first on its way, the second one counts.
     """
-    frames = [frame for frame, _ in walk_tb(error.__traceback__)]
-    if any(frame.f_code in _harmless_codes for frame in frames):
+    if any(frame.f_code in _harmless_codes for frame, _ in walk_tb(error.__traceback__)):
         return True
-    return isinstance(error, KafkaError) and _is_ours(frames)
-
-
-def raise_foreign(error: BaseException) -> None:
-    """Raise what a signal handler raised, though it is of a type that is handled here.
-
-    Python's `TimeoutError`, a handler's favourite, is an `OSError`.
-    """
-    if not _is_ours([frame for frame, _ in walk_tb(error.__traceback__)]):
-        raise error
+    return isinstance(error, KafkaError) and not is_of_signal_handler(error)
 
 
 def raise_of_signal_handler(error: BaseException) -> None:
-    """Raise what a signal handler raised, where whatever else is raised is contained."""
-    handlers = map(signal.getsignal, signal.valid_signals())
-    codes = {code for handler in handlers if (code := _code_of(handler)) is not None}
-    if any(frame.f_code in codes for frame, _ in walk_tb(error.__traceback__)):
+    """Raise what a signal handler raised, where whatever else is raised is contained.
+
+    Python's `TimeoutError`, a handler's favourite, is an `OSError`.
+    """
+    if is_of_signal_handler(error):
         raise error
+
+
+def is_of_signal_handler(error: BaseException) -> bool:
+    """Return whether an error that is being handled came out of a signal handler.
+
+    Python calls a handler with the signal's number and the frame that it interrupts, and no other
+    function has that frame as its argument. A handler that deletes it is known while it is set. One
+    without a frame of its own, in C, is not recognised.
+    """
+    traceback = error.__traceback__
+    if traceback is None or traceback.tb_next is None:
+        return False  # raised in the very function that handles it, or in C code that it calls
+    frames = [frame for frame, _ in walk_tb(traceback)]
+    codes = _handler_codes()
+    return any(
+        called.f_code in codes or _has_argument(called, interrupted)
+        for interrupted, called in pairwise(frames)
+    )
+
+
+def _handler_codes() -> set[CodeType]:
+    handlers = map(signal.getsignal, signal.valid_signals())
+    return {code for handler in handlers if (code := _code_of(handler)) is not None}
+
+
+def _has_argument(called: FrameType, value: object) -> bool:
+    code = called.f_code
+    count = code.co_argcount + code.co_kwonlyargcount
+    positional = called.f_locals
+    arguments = [positional.get(name) for name in code.co_varnames[:count]]
+    if code.co_flags & CO_VARARGS:
+        more = positional.get(code.co_varnames[count])
+        arguments.extend(more if isinstance(more, tuple) else ())
+    return any(argument is value for argument in arguments)
 
 
 def receives_interrupts() -> bool:
@@ -124,8 +152,3 @@ def _code_of(handler: object) -> CodeType | None:
         if isinstance(code, CodeType):
             return code
     return None
-
-
-def _is_ours(frames: Sequence[FrameType]) -> bool:
-    module: str = frames[-1].f_globals.get("__name__", "") if frames else ""
-    return module.partition(".")[0] in OUR_PACKAGES

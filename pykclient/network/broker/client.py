@@ -31,7 +31,7 @@ from pykclient.network.broker.fallback import ADDRESSES_MAX, ApiVersionsFallback
 from pykclient.network.broker.handshake import FinalizedFeatures
 from pykclient.network.broker.nodes import NodeSelection, NodeState, NodeStates
 from pykclient.network.cluster.node import is_coordinator
-from pykclient.network.interrupts import raise_foreign
+from pykclient.network.interrupts import raise_of_signal_handler
 from pykclient.network.log import ClientLog, RateLimitedLog
 from pykclient.network.manager import ANY_NODE, NEVER_MS
 from pykclient.network.metrics import NetworkMetrics
@@ -401,7 +401,7 @@ class NetworkClient:
         try:
             connection.open(attempt)
         except Exception as error:  # noqa: BLE001 (no memory, for one: this attempt has failed)
-            raise_foreign(error)
+            raise_of_signal_handler(error)
             connection.on_closed(failures.not_begun(node, error))
             self._needs_step = True
 

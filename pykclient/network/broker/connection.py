@@ -29,7 +29,7 @@ from pykclient.network.broker import errors as failures
 from pykclient.network.broker.authentication import Authentication, AuthenticationState
 from pykclient.network.broker.fallback import NEWEST
 from pykclient.network.broker.handshake import Handshake, HandshakeState
-from pykclient.network.interrupts import raise_foreign
+from pykclient.network.interrupts import raise_of_signal_handler
 from pykclient.network.manager import NEVER_MS
 from pykclient.network.metrics import NetworkMetrics
 from pykclient.protocol.framing import RECEIVE_BYTES_MAX, FrameBuffer
@@ -379,7 +379,7 @@ class Connection:
                 is_known_broker = self.versions is not None
                 self._fail(failures.unreadable(self.node, error, is_known_broker=is_known_broker))
             except KafkaError as error:
-                raise_foreign(error)
+                raise_of_signal_handler(error)
                 self._fail(error)
         return ended
 

@@ -28,7 +28,7 @@ from pykclient.errors import (
     ForkedClientError,
     KafkaError,
 )
-from pykclient.network.interrupts import harmless, raise_foreign
+from pykclient.network.interrupts import harmless, raise_of_signal_handler
 from pykclient.network.io.background import BackgroundCalls
 from pykclient.network.io.resolver import Resolver
 
@@ -187,10 +187,12 @@ class SelectorPort:
         """Make the present or next `wait` return at once. Safe from any thread."""
         try:
             self._wake_sender.send(b"\0", MSG_NOSIGNAL)
-        except BlockingIOError:
-            pass  # the pair is full of wake-ups that were not taken yet: one more adds nothing
-        except OSError:
+        except BlockingIOError as error:
+            # The pair is full of wake-ups that were not taken yet: one more adds nothing.
+            raise_of_signal_handler(error)
+        except OSError as error:
             # A call may end after the port was shut down; then no wait is left to be woken.
+            raise_of_signal_handler(error)
             if not self._is_shut_down:
                 raise
 
@@ -238,7 +240,7 @@ class SelectorPort:
 
     def _close_sockets(self) -> None:
         for sock in self._sockets - {self._wake_receiver, self._wake_sender}:
-            sock.close()
+            _close(sock)
             self._sockets.discard(sock)
         self._channels.clear()
 
@@ -260,7 +262,7 @@ class SelectorPort:
             try:
                 self._begin_connect(channel, family, address)
             except OSError as failure:
-                raise_foreign(failure)
+                raise_of_signal_handler(failure)
                 self._drop_socket(channel)
                 error = failure
                 continue
@@ -290,7 +292,7 @@ class SelectorPort:
 
     def _finish_connect(self, channel: _Channel) -> None:
         assert channel.sock is not None
-        code = channel.sock.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
+        code = _pending_error(channel.sock)
         if code != 0:
             self._drop_socket(channel)
             self._connect_next(channel, OSError(code, os.strerror(code)))
@@ -340,10 +342,10 @@ class SelectorPort:
                     sent_bytes = sock.send(batch[0], MSG_NOSIGNAL)
                 channel.queued_bytes -= sent_bytes
                 _consume(queue, sent_bytes)
-        except BlockingIOError:
-            pass  # the rest goes when the socket is writable again
+        except BlockingIOError as error:
+            raise_of_signal_handler(error)  # else the rest goes when the socket is writable again
         except OSError as error:
-            raise_foreign(error)
+            raise_of_signal_handler(error)
             self._failed.append((channel, _lost(channel.name, error)))
             return
         self._watch(channel)
@@ -370,10 +372,10 @@ class SelectorPort:
                 stream.buffer_updated(count)
                 if count < len(buffer):
                     return
-        except BlockingIOError:
-            return
+        except BlockingIOError as error:
+            raise_of_signal_handler(error)
         except OSError as error:
-            raise_foreign(error)
+            raise_of_signal_handler(error)
             self._end(channel, _lost(channel.name, error))
 
     # Ending.
@@ -391,7 +393,7 @@ class SelectorPort:
             return
         if sock in self._selector.get_map():
             self._selector.unregister(sock)
-        sock.close()
+        _close(sock)
         self._sockets.discard(sock)
         channel.sock = None
 
@@ -399,8 +401,8 @@ class SelectorPort:
         try:
             while self._wake_receiver.recv(4096):
                 pass
-        except BlockingIOError:
-            return
+        except BlockingIOError as error:
+            raise_of_signal_handler(error)
 
 
 def _abandon(sockets: set[socket.socket], message: str) -> None:
@@ -428,6 +430,23 @@ def _select(
     return selector.select(timeout_s)
 
 
+def _pending_error(sock: socket.socket) -> int:
+    """Return the error that ended an attempt to connect; 0 if it succeeded."""
+    try:
+        return sock.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
+    except OSError as error:
+        raise_of_signal_handler(error)
+        return error.errno or errno.ENOTCONN
+
+
+def _close(sock: socket.socket) -> None:
+    """Close a socket. It is gone whatever the system says about it."""
+    try:
+        sock.close()
+    except OSError as error:
+        raise_of_signal_handler(error)
+
+
 def _without_sigpipe(sock: socket.socket) -> None:
     if sys.platform == "darwin":
         sock.setsockopt(socket.SOL_SOCKET, _SO_NOSIGPIPE_OF_MACOS, 1)
@@ -446,7 +465,8 @@ def _consume(queue: deque[memoryview], count: int) -> None:
 def _is_own_peer(sock: socket.socket) -> bool:
     try:
         return bool(sock.getsockname() == sock.getpeername())
-    except OSError:
+    except OSError as error:
+        raise_of_signal_handler(error)
         return False  # reset since; the first read fails
 
 

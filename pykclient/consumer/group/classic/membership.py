@@ -49,7 +49,7 @@ from pykclient.errors import (
     UnknownMemberIdError,
     error_for_code,
 )
-from pykclient.network.interrupts import raise_foreign
+from pykclient.network.interrupts import raise_of_signal_handler
 from pykclient.network.log import ClientLog
 from pykclient.network.manager import NEVER_MS, Operation, PollResult, Request
 from pykclient.network.retry import Attempt
@@ -458,7 +458,7 @@ class ClassicMembership:
         try:
             self._assignments = self._leader.assign(self._protocol, self._joined)
         except KafkaError as error:
-            raise_foreign(error)
+            raise_of_signal_handler(error)
             self._fail_join(error, now_ms)
             return
         if self._assignments is not None:
@@ -472,7 +472,7 @@ class ClassicMembership:
         try:
             assigned = self._joined_with.assigned(self._protocol, data, self.member)
         except KafkaError as error:
-            raise_foreign(error)
+            raise_of_signal_handler(error)
             self._fail_join(error, now_ms)
             return None
         self._identity.complete(self.member)
