@@ -18,8 +18,13 @@ from pykclient.arguments import check_callable
 from pykclient.errors import (
     BufferExhaustedError,
     ClosedError,
+    ForkedClientError,
     KafkaError,
     KafkaTimeoutError,
+    RecordTooLargeError,
+    SerializationError,
+    TransactionAbortableError,
+    TransactionStateError,
     UsageError,
 )
 from pykclient.network.broker.client import NetworkClient
@@ -64,6 +69,16 @@ if TYPE_CHECKING:
     from pykclient.producer.delivery import Waiting
     from pykclient.producer.record import RecordMetadata, Rows, SerializedRecord
 
+
+REFUSALS = (
+    ClosedError,
+    ForkedClientError,
+    SerializationError,
+    TransactionAbortableError,
+    TransactionStateError,
+)
+"""Errors of a `send` that say nothing against the transaction that is open. Java's ``doSend`` does
+not fail a transaction for a serializer's error either."""
 
 WAIT_S_MAX = 3600.0
 """After how long a wait that may last looks again whether what it waits for has come."""
@@ -226,22 +241,26 @@ class ProducerCore:
     ) -> Delivery[RecordMetadata]:
         self.lifecycle.check_usable()
         check_callable(on_delivery, "send: on_delivery", "metadata and error")
-        if isinstance(topic, ProducerRecord) or self.interceptors:
-            record = _record_of(topic, value, key, partition, timestamp_ms, headers)
-            if self.interceptors:
-                return self._send_intercepted(record, on_delivery)
-            return self.append(self.serialized(record, on_delivery))
-        return self.append(
-            self.serializer.serialize(
-                topic,
-                value,
-                key,
-                partition=partition,
-                timestamp_ms=timestamp_ms,
-                headers=headers,
-                on_delivery=on_delivery,
+        try:
+            if isinstance(topic, ProducerRecord) or self.interceptors:
+                record = _record_of(topic, value, key, partition, timestamp_ms, headers)
+                if self.interceptors:
+                    return self._send_intercepted(record, on_delivery)
+                return self.append(self.serialized(record, on_delivery))
+            return self.append(
+                self.serializer.serialize(
+                    topic,
+                    value,
+                    key,
+                    partition=partition,
+                    timestamp_ms=timestamp_ms,
+                    headers=headers,
+                    on_delivery=on_delivery,
+                )
             )
-        )
+        except RecordTooLargeError as error:
+            self.on_not_accepted(error)
+            raise
 
     def _send_intercepted(
         self, record: ProducerRecord[object, object], on_delivery: OnDelivery[RecordMetadata] | None
@@ -274,20 +293,35 @@ class ProducerCore:
         if self.partitioner is not None and record.partition is None:
             if not self.has_partition(record.topic, None):
                 deadline_ms = self.block_deadline_ms()
-                self.await_topic(record.topic, None, deadline_ms)
+                self.await_topic_to_send(record.topic, deadline_ms)
             record = self.partitioned(record)
-        appended = self.accumulator.append(record)
-        while isinstance(appended, Blocked):
-            if deadline_ms is None:
-                deadline_ms = self.block_deadline_ms()
-            # Not a closure: its cell would cost every record.
-            count_left = partial(int, record_count)
-            with self._awaited(appended, record, deadline_ms, count_left) as memory:
-                appended = self.accumulator.append(record, memory)
+        try:
+            appended = self.accumulator.append(record)
+            while isinstance(appended, Blocked):
+                if deadline_ms is None:
+                    deadline_ms = self.block_deadline_ms()
+                # Not a closure: its cell would cost every record.
+                count_left = partial(int, record_count)
+                with self._awaited(appended, record, deadline_ms, count_left) as memory:
+                    appended = self.accumulator.append(record, memory)
+        except BaseException as error:  # an interrupt of the wait as well
+            self.on_not_accepted(error)
+            raise
         return appended
 
+    def on_not_accepted(self, error: BaseException) -> None:
+        """Have the open transaction aborted, which lacks a record that `send` could not accept.
+
+        A record that is refused for its content, or since none is accepted now, counts for none.
+        """
+        if self.transactions is not None and not isinstance(error, REFUSALS):
+            self.accumulator.acceptance.fail(error)
+
     def append_rows(self, rows: Rows, count_left: Callable[[], int]) -> AppendedRows:
-        """Append as many as one batch takes. `count_left` is how many are not sent if it fails."""
+        """Append as many as one batch takes. `count_left` is how many are not sent if it fails.
+
+        What it raises the caller reports to a transaction.
+        """
         appended = self.accumulator.append(rows)
         while isinstance(appended, Blocked):
             deadline_ms = self.block_deadline_ms()
@@ -319,6 +353,7 @@ class ProducerCore:
         assert self.partitioner is not None
         partitions = self.metadata.cluster.partitions_for(topic)
         if not partitions:  # a response of a broker that lags behind has dropped the topic
+            self.await_topic_to_send(topic, self.block_deadline_ms())
             partitions = self.partitions_for(topic)
         chosen = self.partitioner(topic, key, value, partitions)
         return checked_partition(chosen, topic, len(partitions))
@@ -360,6 +395,16 @@ class ProducerCore:
         if self.partitioner is not None and not self.metadata.cluster.partitions_for(topic):
             return False  # a partitioner wants more than their number
         return count is not None and (partition is None or partition < count)
+
+    def await_topic_to_send(
+        self, topic: str, deadline_ms: int, partition: int | None = None
+    ) -> None:
+        """As `await_topic`; a transaction cannot be committed without the record that waits."""
+        try:
+            self.await_topic(topic, partition, deadline_ms)
+        except BaseException as error:
+            self.on_not_accepted(error)
+            raise
 
     def await_topic(
         self, topic: str, partition: int | None, deadline_ms: int, timeout_ms: int | None = None

@@ -415,7 +415,8 @@ class Producer(SendCore[RecordMetadata], LiveClient, Generic[K_contra, V_contra]
         Those are records that were under way when it was called. `timeout` is in seconds, None
         means `delivery_timeout_ms`. What is not delivered by then fails with `ClosedError`, and an
         ERROR is logged that says how many records that are. In a delivery callback, in a signal
-        handler or destructor that interrupted `send` at a bad moment, and in a handler of log
+        handler or destructor that interrupted `send` at a bad moment or a bulk call of a
+        transaction, and in a handler of log
         records through which the sender thread logs just then, it does as `request_close`, does not
         wait, and returns how many are under way. Calling it again only returns their number.
 
@@ -431,7 +432,8 @@ class Producer(SendCore[RecordMetadata], LiveClient, Generic[K_contra, V_contra]
         if interrupt_count(sys.exception()) > 1:
             wait_ms = 0
         self._lifecycle.request_close(wait_ms)
-        if not (self._thread.is_current() or self._thread.needs_caller()):
+        is_waited_for = self._thread.is_current() or self._thread.needs_caller()
+        if not (is_waited_for or self._core.accumulator.acceptance.is_in_bulk_call()):
             self._await_end(wait_ms)
         return self._lifecycle.undelivered_count()
 

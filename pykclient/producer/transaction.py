@@ -54,6 +54,8 @@ WAITS: Final = {
     ABORT: Wait.ABORT,
 }
 
+WAITS_FOR_BULK_CALLS: Final = (PREPARE, COMMIT, ABORT)
+
 
 def _let_go_on(gate: Gate, call: str, ended: CallOperation) -> None:
     # At once for a commit alone, which a loop waits for. After a begin, batches would come before
@@ -138,6 +140,12 @@ class TransactionCalls:
         if core.waiting.is_current():
             raise UsageError(f"{call}() in a delivery callback would wait for itself")
         core.waiting.check_may_wait(f"{call}()")  # before it is begun
+        if call in WAITS_FOR_BULK_CALLS and core.accumulator.acceptance.is_in_bulk_call():
+            raise UsageError(
+                f"{call}() was called by a handler that interrupted send_batch() or send_arrow() "
+                f"in the same thread, and would wait for that call; set a flag in the handler, and "
+                f"call it after them"
+            )
         lifecycle.check_usable()
         fatal_count = core.metadata.fatal_count
         operation: CallOperation = Operation()

@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import threading
 import time
-from typing import TYPE_CHECKING
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any
 
+import pyarrow as pa
 import pytest
 
-from pykclient import Consumer, Producer, TopicPartition
+from pykclient import Admin, Consumer, Producer, TopicPartition
 from pykclient.errors import (
+    BatchDeliveryError,
     CommitFailedError,
     InvalidTransactionTimeoutError,
+    KafkaError,
     KafkaTimeoutError,
     ProducerFencedError,
     TransactionAbortableError,
@@ -321,3 +325,70 @@ def test_without_brokers_a_call_ends_in_its_time() -> None:
                 KafkaTimeoutError, match="init_transactions: not done within 200 ms"
             ):
                 producer.init_transactions()
+
+
+class SeesEachRecord:
+    """An interceptor, so that a bulk call appends its records one by one."""
+
+    def on_send(self, record: Any) -> Any:
+        return record
+
+    def on_acknowledgement(self, metadata: object, error: object) -> None:
+        pass
+
+
+@pytest.mark.promise("no commit goes around a record that was not accepted")
+@pytest.mark.parametrize("is_bulk", [False, True])
+def test_a_record_that_was_not_accepted_is_not_committed_around(
+    each_kafka_cluster: KafkaCluster, make_producer: MakeProducer, topic: str, *, is_bulk: bool
+) -> None:
+    producer = make_producer(max_block_ms=1_000, interceptors=[SeesEachRecord()])
+    producer.init_transactions()
+    producer.begin_transaction()
+    producer.send(topic, b"before")
+    if is_bulk:
+        rows = pa.table({"value": [b"a", b"b"], "partition": [0, 9]})
+        delivery = producer.send_arrow(topic, rows)
+        assert isinstance(delivery.exception(TIMEOUT_S), BatchDeliveryError)
+    else:
+        failures: list[BaseException] = []
+
+        def send() -> None:
+            try:
+                producer.send(topic, b"no such partition", partition=9)
+            except KafkaError as error:
+                failures.append(error)
+
+        thread = threading.Thread(target=send)
+        thread.start()
+        thread.join()
+        assert failures
+    with pytest.raises(TransactionAbortableError) as refused:
+        producer.commit_transaction()
+    assert isinstance(refused.value.__cause__, KafkaTimeoutError)
+    producer.abort_transaction()
+    with producer.transaction():
+        producer.send(topic, b"again")
+    assert read(each_kafka_cluster, topic) == [b"again"]
+
+
+@pytest.mark.promise("what repeats the end of a prepared transaction ends no other one")
+def test_a_repeated_end_of_a_prepared_transaction_ends_no_other_one(
+    each_kafka_cluster: KafkaCluster, producer: Producer, topic: str
+) -> None:
+    producer.begin_transaction()
+    producer.send(topic, b"first")
+    prepared = producer.prepare_transaction()
+    assert prepared is not None
+    producer.commit_transaction()
+    producer.begin_transaction()
+    producer.send(topic, b"second")
+    producer.flush()
+    servers = each_kafka_cluster.bootstrap_servers
+    with Admin(bootstrap_servers=servers) as admin, suppress(KafkaError):
+        # Some brokers know that it is committed, others refuse it.
+        admin.commit_prepared_transactions([prepared])
+    assert read(each_kafka_cluster, topic, is_open=True) == [b"first"]
+    producer.send(topic, b"third")
+    producer.commit_transaction()
+    assert read(each_kafka_cluster, topic) == [b"first", b"second", b"third"]

@@ -15,6 +15,7 @@ from collections import OrderedDict, deque
 from itertools import takewhile
 from typing import TYPE_CHECKING, NamedTuple
 
+from pykclient.producer.accumulator.acceptance import Acceptance
 from pykclient.producer.accumulator.append import OpenBatches
 from pykclient.producer.accumulator.batch import BatchState
 from pykclient.producer.accumulator.queues import TopicTable
@@ -76,6 +77,7 @@ class RecordAccumulator:
             wakeup=wakeup,
         )
         self._mailbox = self._open_batches.mailbox
+        self.acceptance = Acceptance()
         # Not a method of ours that passes the call on: each record would pay for that.
         self.append = self._open_batches.append
         self.take_turn = self._open_batches.take_turn
@@ -103,6 +105,11 @@ class RecordAccumulator:
         """Have every batch sent, since a thread waits for memory. Any thread."""
         self._mailbox.is_memory_wanted = True
         self._mailbox.wake(0)
+
+    def on_bulk_call_ended(self) -> None:
+        """Have the sender thread look, if it waits for calls to end. Any thread."""
+        if self._open_batches.closed_by is not None:
+            self._mailbox.wake(0)
 
     def flush(self, operation: Operation[None]) -> None:
         """Have every batch sent that there is now; `operation` ends when all are done. Any thread.

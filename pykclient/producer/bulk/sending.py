@@ -12,11 +12,13 @@ from __future__ import annotations
 
 from array import array
 from collections import deque
+from functools import partial
 from typing import TYPE_CHECKING, cast
 
 from pykclient.accel import Delivery
 from pykclient.accel.key_rule import IGNORE_KEYS
-from pykclient.errors import KafkaError
+from pykclient.errors import KafkaError, RecordTooLargeError
+from pykclient.producer.accumulator.acceptance import BulkCall
 from pykclient.producer.accumulator.append import AppendedRows
 from pykclient.producer.bulk.arrow import ArrowTables
 from pykclient.producer.bulk.delivery import BulkResult
@@ -25,7 +27,7 @@ from pykclient.producer.partitioner import chooses_each_record, key_rule_of
 from pykclient.producer.record import Rows
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from pykclient.producer.bulk.delivery import RecordMetadataRange
     from pykclient.producer.bulk.table import BulkInput, RowTable, TableBlock
@@ -47,28 +49,63 @@ class BulkSender:
 
     def send_batch(self, given: BulkInput) -> Delivery[list[RecordMetadataRange]]:
         self._lifecycle.check_usable()
-        if self._is_one_by_one:
-            return self._send_one_by_one(self._rows.records(given))
-        return self._send_table(self._rows.table(given))
+        try:
+            if self._is_one_by_one:
+                return self._send_one_by_one(self._rows.records(given))
+            return self._send_table(self._rows.table(given))
+        except RecordTooLargeError as error:
+            self._core.on_not_accepted(error)
+            raise
 
     def send_arrow(self, topic: str | None, table: object) -> Delivery[list[RecordMetadataRange]]:
         self._lifecycle.check_usable()
-        if self._is_one_by_one:
-            return self._send_one_by_one(self._arrow.records(topic, table))
-        return self._send_table(self._arrow.table(topic, table))
+        try:
+            if self._is_one_by_one:
+                return self._send_one_by_one(self._arrow.records(topic, table))
+            return self._send_table(self._arrow.table(topic, table))
+        except RecordTooLargeError as error:
+            self._core.on_not_accepted(error)
+            raise
 
     def _send_table(self, table: RowTable) -> Delivery[list[RecordMetadataRange]]:
         core = self._core
         deadline_ms = core.block_deadline_ms()
         for topic, partition in table.largest_partitions():
             if not core.has_partition(topic, partition):
-                core.await_topic(topic, partition, deadline_ms)
+                core.await_topic_to_send(topic, deadline_ms, partition)
         if core.partitioner is not None:
             blocks = tuple(self._partitioned(block, table.topics) for block in table.blocks)
             table = table._replace(blocks=blocks)
         result = BulkResult(table.row_count, core.reports, core.waiting)
-        BulkSending(core, table, result).run()
+        self._append_all(result, BulkSending(core, table, result).run)
         return Delivery(result, 0)
+
+    def _append_all(self, result: BulkResult, append: Callable[[], KafkaError | None]) -> None:
+        """Have `append` append all rows; an open transaction can only be aborted if it does not.
+
+        No transaction ends before it has. `append` returns what has ended it in the middle.
+        """
+        if self._core.transactions is None:
+            append()
+            return
+        acceptance = self._core.accumulator.acceptance
+        call = BulkCall()
+        try:
+            acceptance.bulk_calls[call] = call.thread_id
+            call.error = append()
+            call.is_torn = call.error is not None
+        except BaseException as error:
+            call.error = error
+            if isinstance(error, KafkaError) and not result.has_rows:
+                call.is_torn = False
+                self._core.on_not_accepted(error)
+            raise
+        finally:
+            # Nothing comes in between: an interrupt waits for the end of each of these calls.
+            if call.is_torn:
+                acceptance.torn.append(call)
+            acceptance.bulk_calls.pop(call, None)
+            self._core.accumulator.on_bulk_call_ended()
 
     def _partitioned(self, block: TableBlock, topics: Sequence[str]) -> TableBlock:
         """Have the partitioner choose for the rows that name no partition."""
@@ -102,6 +139,17 @@ class BulkSender:
             self._interceptors.on_not_sent(seen, error)
             raise
         result = BulkResult(len(prepared), self._core.reports, self._core.waiting)
+        self._append_all(result, partial(self._append_one_by_one, prepared, seen, result))
+        return Delivery(result, 0)
+
+    def _append_one_by_one(
+        self,
+        prepared: Sequence[SerializedRecord],
+        seen: Sequence[ProducerRecord[object, object]],
+        result: BulkResult,
+    ) -> KafkaError | None:
+        """Append records; return what has ended that in the middle."""
+        ended_by: KafkaError | None = None
         for index, serialized in enumerate(prepared):
             try:
                 delivery = self._core.append(serialized, record_count=len(prepared) - index)
@@ -110,11 +158,12 @@ class BulkSender:
                 if not index:
                     raise
                 result.refuse(range(index, len(prepared)), error)
+                ended_by = error
                 break
             batch = cast("ProduceResult", delivery.batch)
             result.add(AppendedRows(batch, delivery.index, range(index, index + 1)))
         result.seal()
-        return Delivery(result, 0)
+        return ended_by
 
 
 class BulkSending:
@@ -128,12 +177,13 @@ class BulkSending:
         self._result = result
         self._lanes: deque[Rows] = deque()
 
-    def run(self) -> None:
-        """Append all rows; once the first are appended, what ends it is in the result.
+    def run(self) -> KafkaError | None:
+        """Append all rows; once the first are appended, return what ends it, as the result does.
 
         Raises:
             KafkaError: there is nowhere for any row to go.
         """
+        ended_by: KafkaError | None = None
         try:
             while self._blocks:
                 self._lanes += self._divided(self._blocks[0])
@@ -147,12 +197,14 @@ class BulkSending:
         except KafkaError as error:
             if not self._result.has_rows:
                 raise
+            ended_by = error
             for rows in self._lanes:
                 self._result.refuse(rows.run.take(len(rows.run)), error)
             for block in self._blocks:
                 first_row = block.rows.first_row
                 self._result.refuse(range(first_row, first_row + len(block.rows)), error)
         self._result.seal()
+        return ended_by
 
     def _count_left(self) -> int:
         """Return how many rows are not appended yet."""

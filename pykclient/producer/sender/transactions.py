@@ -5,7 +5,8 @@ keeps a transaction whole:
 
 - It ends (EndTxn) when nothing of it can be under way any more: each batch has a certain result
   and is in no request, and so have its offsets. A batch that failed for good, also one whose time
-  ran out in flight, has it aborted.
+  ran out in flight, has it aborted. So does a record that `send` or a bulk call did not accept,
+  and a bulk call that is under way holds up the end (`Acceptance`).
 - The identity comes from the coordinator: by InitProducerId, and with transactions of version 2
   (KIP-890) by EndTxn. All sequences then begin anew together.
 - With version 1 partitions and groups are added by requests of their own, before what goes to them.
@@ -210,6 +211,7 @@ class Transactions:
     def begin(self, operation: CallOperation, now_ms: int) -> None:
         if self._call.take_unseen(BEGIN, operation):
             return
+        self._take_failure(now_ms)  # of a call that came between two transactions
         if self._close_deadline_ms != NEVER_MS:
             operation.fail(ClosedError("begin_transaction: the producer is closed; make a new one"))
             return
@@ -227,6 +229,7 @@ class Transactions:
         operation.succeed(None)
 
     def prepare(self, operation: CallOperation, now_ms: int) -> None:
+        self._take_failure(now_ms)
         if self.state is _S.IN_TRANSACTION:
             self._send_all(PREPARE, _S.PREPARING, operation, now_ms)
         elif self.state is _S.PREPARED:
@@ -236,6 +239,7 @@ class Transactions:
             self._join(PREPARE, operation)
 
     def commit(self, operation: CallOperation, now_ms: int) -> None:
+        self._take_failure(now_ms)
         if self.state is _S.IN_TRANSACTION:
             self._send_all(COMMIT, _S.COMMITTING, operation, now_ms)
         elif self.state is _S.PREPARED:
@@ -259,6 +263,7 @@ class Transactions:
         operation: CallOperation,
         now_ms: int,
     ) -> None:
+        self._take_failure(now_ms)
         if self.state is not _S.IN_TRANSACTION:
             operation.fail(self._refusal(SEND_OFFSETS))
             return
@@ -301,6 +306,12 @@ class Transactions:
             return True
         self._wanted[partition] = None
         return False
+
+    def _take_failure(self, now_ms: int) -> None:
+        """Note that a call could not hand over records of the transaction, if one could not."""
+        error = self._accumulator.acceptance.take_failure()
+        if error is not None:
+            self.on_batch_failed(error, now_ms)
 
     def on_batch_failed(self, error: KafkaError, now_ms: int | None = None) -> None:
         """Note that records of the transaction were not written, or may not be."""
@@ -354,6 +365,7 @@ class Transactions:
         if now_ms >= self._close_deadline_ms:
             self._give_up()
             return IDLE
+        self._take_failure(now_ms)
         is_left = self.state is _S.ABORTABLE_ERROR or self._is_prepared_for_nobody
         if is_left and self._close_deadline_ms != NEVER_MS:
             self._begin_abort(None, now_ms)  # a commit that has failed since: no other call comes
@@ -380,16 +392,23 @@ class Transactions:
         if self.state is _S.COMMIT_REQUESTED:
             return self.to_coordinator(self._end_txn, now_ms)
         if self.state in (_S.PREPARING, _S.COMMITTING, _S.ABORTING) and self._is_quiet:
-            if not self.is_started:
-                self._end(now_ms)
-                return None
-            if self.state is _S.PREPARING:
-                self._end_prepare()
-                return None
-            if self._is_id_expired and self.state is _S.ABORTING:
-                return self.to_coordinator(self._init_producer_id, now_ms)
-            return self.to_coordinator(self._end_txn, now_ms)
+            return self._next_of_end(now_ms)
         return None
+
+    def _next_of_end(self, now_ms: int) -> Request | None:
+        """End the transaction, or prepare it, since nothing of it is under way any more."""
+        self._take_failure(now_ms)  # of a bulk call that has ended since the turn began
+        if self.state is _S.ABORTABLE_ERROR:
+            return None
+        if not self.is_started:
+            self._end(now_ms)
+            return None
+        if self.state is _S.PREPARING:
+            self._end_prepare()
+            return None
+        if self._is_id_expired and self.state is _S.ABORTING:
+            return self.to_coordinator(self._init_producer_id, now_ms)
+        return self.to_coordinator(self._end_txn, now_ms)
 
     @property
     def _is_identity_due(self) -> bool:
@@ -423,8 +442,12 @@ class Transactions:
 
     @property
     def _is_quiet(self) -> bool:
-        """Whether no record of the transaction can be under way."""
-        return self._accumulator.is_empty and not self.sequences.has_undecided
+        """Whether no record of the transaction can be under way, and none can come."""
+        return (
+            self._accumulator.is_empty
+            and not self.sequences.has_undecided
+            and not self._accumulator.acceptance.bulk_calls
+        )
 
     def to_coordinator(self, make: Callable[[int], Request], now_ms: int) -> Request | None:
         """Return a request to the coordinator; None while it is not known."""
