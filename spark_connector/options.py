@@ -30,6 +30,7 @@ from spark_connector.client_settings import (
     REFUSED_BY_WRITES,
     TRANSACTION_SETTINGS,
     ClientSettings,
+    of_spark,
 )
 from spark_connector.java_pattern import python_pattern
 from spark_connector.limits import ending_limit, json_object, shown, starting_limit
@@ -390,7 +391,7 @@ def delivery_of(given: Mapping[str, str]) -> str:
 
 def _divided(options: Mapping[str, str]) -> tuple[dict[str, str], dict[str, str]]:
     """The format's own options by name in lower case, and the client's settings."""
-    given = {name.lower(): str(value) for name, value in options.items()}
+    given = {name.lower(): value for name, value in of_spark(options).items()}
     settings = {
         name.removeprefix(CLIENT_PREFIX): given.pop(name)
         for name in list(given)

@@ -40,11 +40,11 @@ class KafkaDataSource(DataSource):
     def __init__(self, options: MutableMapping[str, str]) -> None:
         _check_pyspark()
         # Imported here: Spark looks at this module for the format's name alone.
-        from pykclient.config.setting import hidden
+        from spark_connector.client_settings import of_spark
 
-        shown = copy(options)
-        shown.update(hidden(options))
-        super().__init__(shown)
+        given = copy(options)
+        given.update(of_spark(options))
+        super().__init__(given)
 
     @classmethod
     def name(cls) -> str:

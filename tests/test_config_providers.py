@@ -113,7 +113,9 @@ def test_what_cannot_be_looked_up_is_an_error_without_a_value(
 
 
 @pytest.mark.promise("secrets may be references, which configuration providers look up")
-def test_what_spark_sends_to_tasks_has_the_reference() -> None:
+def test_what_spark_sends_to_tasks_has_the_reference(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PYKCLIENT_ALLOWED_CONFIG_PROVIDERS", "EnvVarConfigProvider")
+    monkeypatch.setenv("PYKCLIENT_ALLOWED_VARIABLES", "KAFKA_PASSWORD")
     settings = SCRAM | ENV | {"sasl.password": "${env:KAFKA_PASSWORD}"}
     given = {f"kafka.{key}": value for key, value in settings.items()} | {"subscribe": "t"}
     schema = StructType().add("offset", LongType())

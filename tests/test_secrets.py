@@ -13,7 +13,8 @@ import pytest
 from pykclient import Admin, Consumer, Producer, from_properties
 from pykclient.admin.config import AdminConfig
 from pykclient.config.properties import read_properties
-from pykclient.config.setting import HIDDEN, SecretText, hidden
+from pykclient.config.setting import hidden
+from pykclient.config.setting_text import HIDDEN, SecretText
 from pykclient.errors import AuthenticationError, ConfigError, KafkaError
 from pykclient.testing import ClusterSecurity, FakeKafka
 from tests.spark.test_security_names import PLAIN

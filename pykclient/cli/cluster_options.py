@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final, Literal
 
 from pykclient.config.client_properties import config_class, from_properties
+from pykclient.config.setting import from_text
 from pykclient.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -79,14 +80,15 @@ def client_settings(
     if is_bounded:
         settings[TIMEOUT_KEY] = round(options.timeout * 1000)
     if os.environ.get(BOOTSTRAP_VARIABLE):
-        settings[BOOTSTRAP_KEY] = os.environ[BOOTSTRAP_VARIABLE]
+        given = {BOOTSTRAP_KEY: os.environ[BOOTSTRAP_VARIABLE]}
+        settings |= from_text(given, f"the variable {BOOTSTRAP_VARIABLE}")
     if options.config_file is not None:
         for key, value in from_properties(options.config_file, client).items():
             settings[_spelled(config, key)] = value
-    for key, value in options.config:
-        settings[_spelled(config, key)] = value
+    given = {_spelled(config, key): value for key, value in options.config}
     if options.bootstrap_servers is not None:
-        settings[BOOTSTRAP_KEY] = options.bootstrap_servers
+        given[BOOTSTRAP_KEY] = options.bootstrap_servers
+    settings |= from_text(given, "the command line")
     if BOOTSTRAP_KEY not in settings:
         raise ConfigError(
             f"no broker is named; give -b HOST:PORT, or set the variable {BOOTSTRAP_VARIABLE}"

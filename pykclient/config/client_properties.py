@@ -40,7 +40,9 @@ def from_properties(
     Left out are the settings that only other clients have, and those of Confluent's Schema
     Registry; their names are logged on INFO. Names that no client has stay in, so that the client
     refuses a misspelled one: `Consumer(from_properties("client.properties", client="consumer"))`.
-    The keys stay as they are spelled, and the values are text, whose secrets the `repr` hides.
+    The keys stay as they are spelled, and the values are text, whose secrets the `repr` hides. They
+    name code, files and addresses only as far as the process allows ("who may write settings" in
+    docs/security.md); what the program adds or replaces is its own.
 
     Raises: `ConfigError` when the file cannot be read, a \\u escape in it is malformed, or there is
     no such client.

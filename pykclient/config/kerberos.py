@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+from pykclient.config.policy import Reach
 from pykclient.config.setting import Setting, optional, path, string
 from pykclient.errors.base import ConfigError
 
@@ -19,6 +20,10 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 SERVICE: Final = "kafka"
+
+TICKET_CACHE: Final = "ticketCache"
+CACHES_WITHOUT_FILE: Final = ("API", "KCM", "KEYRING", "MEMORY", "MSLSA")
+"""Types of ticket caches, before a colon, that are no files."""
 
 _NO_EFFECT: Final = frozenset(
     {
@@ -59,7 +64,7 @@ class KerberosConfig:
         is_ours=True,
     )
     sasl_kerberos_keytab = Setting(
-        optional(path()),
+        optional(path(Reach.LOCAL_FILE)),
         None,
         "File with the client's key, for tickets without kinit. Java has it as keyTab in "
         "sasl_jaas_config.",
@@ -92,7 +97,7 @@ class KerberosConfig:
             if option in options and value not in (None, options[option]):
                 raise ConfigError(f"{key} and {option} in sasl.jaas.config disagree; give one.")
             found[option] = options.get(option, value)
-        known = {*ours, "ticketCache"}
+        known = {*ours, TICKET_CACHE}
         for option in options.keys() - known - _NO_EFFECT:
             raise ConfigError(
                 f"sasl.jaas.config has the option {option}, which is not built for Kerberos; there "
@@ -105,5 +110,5 @@ class KerberosConfig:
             self.sasl_kerberos_domain_name,
             found["principal"],
             found["keyTab"],
-            options.get("ticketCache"),
+            options.get(TICKET_CACHE),
         )

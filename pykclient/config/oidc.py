@@ -14,6 +14,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+from pykclient.config.policy import Reach
 from pykclient.config.setting import (
     Kind,
     Password,
@@ -116,7 +117,12 @@ def url() -> Kind[str]:
             raise ValueError("It has no host.")
         return f"{parts.scheme}:{value.strip().partition(':')[2]}"  # HTTPS: is https:
 
-    return Kind(parse, "a URL", annotation="str")
+    return Kind(
+        parse,
+        "a URL",
+        annotation="str",
+        named=lambda value: [(Reach.URL, value)] if isinstance(value, str) else [],
+    )
 
 
 def java_class(names: tuple[str, ...]) -> Kind[str]:
@@ -226,12 +232,12 @@ class OidcConfig:
         string(), "sub", "Which claim of a token names its user; for messages here."
     )
     sasl_oauthbearer_assertion_file = Setting(
-        optional(path()),
+        optional(path(Reach.FILE)),
         None,
         "File with an assertion that something else renews; it is read for each token.",
     )
     sasl_oauthbearer_assertion_private_key_file = Setting(
-        optional(path()), None, "File with the key in PEM that signs assertions."
+        optional(path(Reach.FILE)), None, "File with the key in PEM that signs assertions."
     )
     sasl_oauthbearer_assertion_private_key_pem = Setting(
         optional(password()),
@@ -267,7 +273,7 @@ class OidcConfig:
         boolean(), False, "Whether each assertion has a number of its own: its claim jti."
     )
     sasl_oauthbearer_assertion_template_file = Setting(
-        optional(path()),
+        optional(path(Reach.FILE)),
         None,
         "File with further parts of an assertion, in JSON with header and payload.",
         aliases=("sasl.oauthbearer.assertion.jwt.template.file",),
@@ -285,7 +291,7 @@ class OidcConfig:
         "request_timeout_ms.",
     )
     https_ca_location = Setting(
-        optional(path()),
+        optional(path(Reach.LOCAL_FILE)),
         None,
         "File with the authorities that the identity server's certificate must come from, in PEM; "
         "None is the system's. Java has it as ssl.truststore.location in sasl_jaas_config.",

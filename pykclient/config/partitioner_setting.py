@@ -40,7 +40,8 @@ def partitioner_or_name() -> Kind[object]:
         name = _OF_JAVA.get(text, text)
         return name if name in PARTITIONERS else others.parse(value)
 
-    return Kind(parse, f"one of {', '.join(PARTITIONERS)}, or {others.allowed}")
+    allowed = f"one of {', '.join(PARTITIONERS)}, or {others.allowed}"
+    return Kind(parse, allowed, named=others.named)
 
 
 def _hint(text: str) -> str:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from pykclient.config.setting import shown
+from pykclient.config.setting import from_text, shown
 from pykclient.errors.base import ConfigError
 
 if TYPE_CHECKING:
@@ -22,7 +22,8 @@ def read_properties(source: str | os.PathLike[str]) -> dict[str, str]:
     """The settings in a Java properties file: a path object names a file, a str is its text.
 
     Read as Java reads it: comments (# and !), separators (=, : or white space), continued lines,
-    escapes (\\t, \\n, \\uXXXX); the last of equal keys wins. The file is UTF-8.
+    escapes (\\t, \\n, \\uXXXX); the last of equal keys wins. The file is UTF-8. The values are text
+    from this place: what they may name is limited by `pykclient.config.policy`.
 
     Raises: `ConfigError` when the file cannot be read or a \\u escape is malformed.
     """
@@ -47,7 +48,8 @@ def read_properties(source: str | os.PathLike[str]) -> dict[str, str]:
     try:
         if failure is None:
             lines = _logical_lines(text)
-            return dict(_entry(line, f"{place}, line {number}") for number, line in lines)
+            found = dict(_entry(line, f"{place}, line {number}") for number, line in lines)
+            return from_text(found, place)
     except ConfigError as error:
         failure = error
     # Tracebacks may show variables, which are lines of the file here.

@@ -5,6 +5,9 @@ it is used. ``config.providers=env`` names a provider, ``config.providers.env.cl
 ``${env:NAME}`` or ``${file:/path/of.properties:key}`` in any value of text is replaced by what the
 provider has. Without a provider of that name, the text stays as it is.
 
+A reference that comes from text (`pykclient.config.setting_text`), or from a provider that text
+defines, reads what the policy of that text allows. The value is text itself, whoever refers to it.
+
 Owner: no state.
 Source: Java classes ``ConfigTransformer``, ``EnvVarConfigProvider``, ``FileConfigProvider``,
 ``DirectoryConfigProvider``; KIP-297, KIP-421, KIP-887, KIP-993 (allowed paths). A key that a
@@ -16,10 +19,11 @@ from __future__ import annotations
 import os
 import re
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
+from pykclient.config.policy import Policy, Reach
 from pykclient.config.properties import read_properties
-from pykclient.config.setting import SecretText
+from pykclient.config.setting_text import Origin, SecretText, origin_of
 from pykclient.config.unknown_keys import underscored
 from pykclient.errors.base import ConfigError
 
@@ -28,6 +32,20 @@ if TYPE_CHECKING:
 
     Look = Callable[[str, str], str | None]
     """Returns the value of a path and a key, None where there is none."""
+    Place = Callable[[str, str], tuple[Reach, str]]
+    """Returns the variable or the file that a path and a key name."""
+
+
+class Provider(NamedTuple):
+    """One configuration provider of some settings."""
+
+    kind: str
+    """The last part of Java's class name."""
+    look: Look
+    place: Place
+    origins: tuple[Origin, ...]
+    """Those of its own settings that are text."""
+
 
 PROVIDERS: Final = "config_providers"
 REFERENCE: Final = re.compile(r"\$\{([^}:]*):(?:([^}:]*):)?([^}:]*)\}")
@@ -46,48 +64,78 @@ def with_providers(source: Mapping[Any, object]) -> Mapping[Any, object]:
     }
     if not own.get(PROVIDERS):
         return source
-    lookups = {name: _provider(name, own) for name in _words(own[PROVIDERS])}
+    providers = {name: _provider(name, own) for name in _words(own[PROVIDERS])}
     found: dict[Any, object] = {}
     try:
         for key, value in source.items():
             if isinstance(key, str) and underscored(key).startswith(f"{PROVIDERS}_"):
                 continue
             is_text = isinstance(value, str) and underscored(str(key)) != PROVIDERS
-            found[key] = _replaced(str(key), str(value), lookups) if is_text else value
+            found[key] = _replaced(str(key), value, providers) if is_text else value
     except ConfigError:
         found.clear()  # tracebacks may show variables
         raise
-    return {
-        key: value if value is source[key] or not isinstance(value, str) else SecretText(value)
-        for key, value in found.items()
-    }
+    return found
 
 
-def _replaced(setting: str, text: str, lookups: Mapping[str, Look]) -> str:
+def _replaced(setting: str, text: Any, providers: Mapping[str, Provider]) -> str:
+    """Return a text with the values of its references; it is text from these then."""
+    found = [each for each in REFERENCE.finditer(text) if each.group(1) in providers]
+    if not found:
+        return text  # type: ignore[no-any-return]
+    origin = origin_of(text)
+    for each in found:
+        _check(setting, each, providers[each.group(1)], origin)
+
     def value_of(reference: re.Match[str]) -> str:
-        name, path, key = reference.group(1), reference.group(2) or "", reference.group(3)
-        look = lookups.get(name)
-        if look is None:
+        name, path, key = _parts(reference)
+        if name not in providers:
             return reference.group()
-        value = look(path, key)
+        value = providers[name].look(path, key)
         if value is None:
             raise ConfigError(f"{setting}: {reference.group()} names nothing that is there.")
         return value
 
-    return REFERENCE.sub(value_of, text) if REFERENCE.search(text) else text
+    references = ", ".join(dict.fromkeys(each.group() for each in found))
+    value_origin = (
+        Origin(references, Policy.of_process(), is_secret=True)
+        if origin is None
+        else origin._replace(place=f"{references} in {origin.place}", is_secret=True)
+    )
+    return SecretText(REFERENCE.sub(value_of, str(text)), value_origin)
 
 
-def _provider(name: str, own: Mapping[str, object]) -> Look:
+def _check(
+    setting: str, reference: re.Match[str], provider: Provider, origin: Origin | None
+) -> None:
+    """Raise `ConfigError` where text has what its policy refuses looked up."""
+    _, path, key = _parts(reference)
+    for each in (*([] if origin is None else [origin]), *provider.origins):
+        named = [(Reach.CONFIG_PROVIDER, provider.kind), provider.place(path, key)]
+        if complaint := each.complaint(named):
+            raise ConfigError(f"{setting}: {reference.group()}: {complaint}")
+
+
+def _parts(reference: re.Match[str]) -> tuple[str, str, str]:
+    """Return a provider's name, a path, which may be empty, and a key."""
+    return reference.group(1), reference.group(2) or "", reference.group(3)
+
+
+def _provider(name: str, own: Mapping[str, object]) -> Provider:
     prefix = f"{PROVIDERS}_{underscored(name)}_"
     dotted = f"config.providers.{name}"
     given = str(own.get(f"{prefix}class", ""))
-    make = _CLASSES.get(given.rpartition(".")[2])
-    if make is None:
+    kind = given.rpartition(".")[2]
+    if kind not in _CLASSES:
         raise ConfigError(
             f"{dotted}.class is {given!r}; there are {', '.join(_CLASSES)} of "
             f"org.apache.kafka.common.config.provider."
         )
-    return make(dotted, {k.removeprefix(f"{prefix}param_"): v for k, v in own.items()})
+    make, place = _CLASSES[kind]
+    look = make(dotted, {k.removeprefix(f"{prefix}param_"): v for k, v in own.items()})
+    settings = [own[PROVIDERS], *(v for k, v in own.items() if k.startswith(prefix))]
+    origins = dict.fromkeys(each for v in settings if (each := origin_of(v)) is not None)
+    return Provider(kind, look, place, tuple(origins))
 
 
 def _environment(name: str, parameters: Mapping[str, object]) -> Look:
@@ -119,7 +167,15 @@ def _directory(name: str, parameters: Mapping[str, object]) -> Look:
     folders = _folders(parameters)
 
     def look(path: str, key: str) -> str | None:
-        file = _allowed(name, path, folders) / key
+        folder = _allowed(name, path, folders)
+        # What is in a folder may be a link, as in Kubernetes, but not to a place outside of it.
+        file = _resolved(folder / key)
+        is_name = key not in ("", ".", "..") and not any(sign in key for sign in ("/", "\\", "\0"))
+        if not is_name or file is None or not file.is_relative_to(folder):
+            raise ConfigError(
+                f"{name}: {key!r} is not the name of a file in {path!r}; a key is a bare file "
+                f"name, and a link stays in its folder."
+            )
         try:
             return file.read_text(encoding="utf-8")
         except FileNotFoundError:
@@ -133,10 +189,22 @@ def _directory(name: str, parameters: Mapping[str, object]) -> Look:
 
 
 def _allowed(name: str, path: str, folders: list[Path]) -> Path:
-    found = Path(path).resolve()
-    if not path or (folders and not any(found.is_relative_to(each) for each in folders)):
+    found = _resolved(Path(path))
+    if (
+        not path
+        or found is None
+        or (folders and not any(found.is_relative_to(each) for each in folders))
+    ):
         raise ConfigError(f"{name}: {path!r} is not in {name}.param.allowed.paths.")
     return found
+
+
+def _resolved(path: Path) -> Path | None:
+    """Return a path without links; None where it is none, as with a NUL or links in a circle."""
+    try:
+        return path.resolve()
+    except (OSError, RuntimeError, ValueError):
+        return None
 
 
 def _folders(parameters: Mapping[str, object]) -> list[Path]:
@@ -150,8 +218,11 @@ def _words(value: object) -> list[str]:
     return [str(word).strip() for word in words if str(word).strip()]
 
 
-_CLASSES: Final[dict[str, Callable[[str, Mapping[str, object]], Look]]] = {
-    "EnvVarConfigProvider": _environment,
-    "FileConfigProvider": _file,
-    "DirectoryConfigProvider": _directory,
+_CLASSES: Final[dict[str, tuple[Callable[[str, Mapping[str, object]], Look], Place]]] = {
+    "EnvVarConfigProvider": (_environment, lambda path, key: (Reach.VARIABLE, key)),
+    "FileConfigProvider": (_file, lambda path, key: (Reach.FILE, path)),
+    "DirectoryConfigProvider": (
+        _directory,
+        lambda path, key: (Reach.FILE, os.path.join(path, key)),
+    ),
 }

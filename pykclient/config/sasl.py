@@ -13,8 +13,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from pykclient.config.jaas import parse_jaas
-from pykclient.config.kerberos import KerberosConfig
+from pykclient.config.kerberos import CACHES_WITHOUT_FILE, TICKET_CACHE, KerberosConfig
 from pykclient.config.oidc import MSK_LOGIN_HANDLER, OidcConfig
+from pykclient.config.policy import Reach
 from pykclient.config.setting import (
     LONG_MAX,
     Kind,
@@ -34,6 +35,8 @@ from pykclient.config.unsecured_token import UnsecuredToken
 from pykclient.errors.base import ConfigError
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from pykclient.config.kerberos import KerberosLogin
     from pykclient.config.oidc import OidcTokenConfig
     from pykclient.config.setting import PasswordSource
@@ -57,6 +60,14 @@ _LOGIN_MODULES: Final = {
     GSSAPI: "com.sun.security.auth.module.Krb5LoginModule",
 }
 """The classes of Java that a login configuration is for."""
+
+_FILE_OPTIONS: Final = {
+    "keyTab": Reach.LOCAL_FILE,
+    # Where a keytab is given as well, the system's library may write to it.
+    TICKET_CACHE: Reach.FILE,
+    "ssl.truststore.location": Reach.LOCAL_FILE,
+}
+"""Options of login modules that name files. None names an address."""
 
 _AWS_PROFILE: Final = "awsProfileName"
 _AWS_OPTIONS: Final = (_AWS_PROFILE, "awsStsRegion", "awsDebugCreds")
@@ -82,6 +93,29 @@ class MechanismNames:
 MECHANISM_NAMES: Final = MechanismNames()
 
 
+def login_configuration() -> Kind[Password]:
+    """Return the kind of Java's login configuration, whose options may name files."""
+    secret = password()
+
+    def named(value: object) -> Iterator[tuple[Reach, str]]:
+        if not isinstance(value, Password):
+            return
+        try:
+            options = parse_jaas(value.value).options
+        except ValueError:
+            return  # `SaslConfig.jaas_options` says why
+        for option, reach in _FILE_OPTIONS.items():
+            if option in options:
+                kind, colon, rest = options[option].partition(":")
+                is_typed = option == TICKET_CACHE and colon
+                if not is_typed:
+                    yield reach, options[option]
+                elif kind not in CACHES_WITHOUT_FILE:
+                    yield reach, rest
+
+    return Kind(secret.parse, secret.allowed, annotation=secret.annotation, named=named)
+
+
 class SaslConfig(OidcConfig, KerberosConfig):
     """By which mechanism a client authenticates, and with which credentials."""
 
@@ -96,7 +130,7 @@ class SaslConfig(OidcConfig, KerberosConfig):
         aliases=("sasl.mechanisms",),
     )
     sasl_jaas_config = Setting(
-        optional(password()),
+        optional(login_configuration()),
         None,
         'User name and password as Java has them, MODULE required username="..." password="...";, '
         "for PLAIN and SCRAM; for OAUTHBEARER clientId and clientSecret, or the claims of an "
@@ -129,7 +163,7 @@ class SaslConfig(OidcConfig, KerberosConfig):
         is_ours=True,
     )
     oauth_cb: Setting[object] = Setting(
-        object_or_name(),
+        object_or_name(reach=Reach.FUNCTION),
         None,
         "The same as confluent-kafka has it: a function that is called with "
         "sasl.oauthbearer.config and returns the token, its expiry in seconds since 1970 and, if "

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from typing import Final
 
+from pykclient.config.policy import Reach
 from pykclient.config.sasl import OAUTHBEARER, SaslConfig
 from pykclient.config.setting import (
     Kind,
@@ -63,11 +64,12 @@ def names(allowed: tuple[str, ...] = ()) -> Kind[tuple[str, ...]]:
 
 def authorities() -> Kind[str | None]:
     """A file's path; ``probe``, with which librdkafka looks for the system's, is None."""
-    file = optional(path())
+    file = optional(path(Reach.LOCAL_FILE))
     return Kind(
         lambda value: None if value == "probe" else file.parse(value),
         file.allowed,
         annotation=file.annotation,
+        named=file.named,
     )
 
 
@@ -128,14 +130,14 @@ class SecurityConfig(SaslConfig):
         "are in it are refused with the command that converts them.",
     )
     ssl_keystore_location = Setting(
-        optional(path()),
+        optional(path(Reach.LOCAL_FILE)),
         None,
         "File with the client's certificate, its chain and its key, for brokers that want one: "
         "PEM, or PKCS#12.",
         aliases=("ssl.certificate.location", "ssl_certfile"),
     )
     ssl_key_location = Setting(
-        optional(path()),
+        optional(path(Reach.LOCAL_FILE)),
         None,
         "File with the client's key in PEM, where it is not in ssl_keystore_location.",
         key="ssl.key.location",
@@ -194,7 +196,7 @@ class SecurityConfig(SaslConfig):
         aliases=("ssl_ciphers",),
     )
     ssl_crl_location = Setting(
-        optional(path()),
+        optional(path(Reach.LOCAL_FILE)),
         None,
         "File with the list of revoked certificates, in PEM. Java has no such setting, librdkafka "
         "has.",

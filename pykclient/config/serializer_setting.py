@@ -63,6 +63,7 @@ def serializer_or_name(ending: Ending, parameter: Parameter) -> Kind[object]:
         parse,
         f"{others.allowed}, or {JAVA_PACKAGE}*{ending}",
         annotation=f"{ending}Setting[{parameter}]",
+        named=others.named,
     )
 
 

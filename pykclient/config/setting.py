@@ -14,12 +14,24 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
+from types import ModuleType
 from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar, overload
 
+from pykclient.config.policy import Policy, Reach
+from pykclient.config.setting_text import (
+    HIDDEN,
+    Origin,
+    SecretText,
+    SettingText,
+    origin_of,
+    with_origin,
+)
 from pykclient.errors.base import ConfigError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
+
+    Named = Iterable[tuple[Reach, str]]
 
 T = TypeVar("T")
 
@@ -32,9 +44,6 @@ TEXT_BYTES_MAX: Final = 32_000
 """What a string of a request may have, 32,767 bytes, but for what clients add to a name."""
 
 SHOWN_LENGTH_MAX: Final = 100
-
-HIDDEN: Final = "<hidden>"
-"""What is shown in the place of a secret."""
 
 Address = tuple[str, int]
 """Host and port."""
@@ -72,10 +81,11 @@ class Kind(Generic[T]):
     `parse` takes what a caller gave, `allowed` tells what that may be, and a `ValueError` of
     `parse` may add why a value is not; `written` is the text of a value in a properties file.
     `annotation` is the type of a keyword, as `pykclient.config.keywords` has it: narrower than what
-    `parse` takes, which reads text of properties files, too.
+    `parse` takes, which reads text of properties files, too. `named` returns the code, files and
+    addresses that a value names, as `parse` returned it: text may name what its policy allows.
     """
 
-    __slots__ = ("allowed", "annotation", "parse", "written")
+    __slots__ = ("allowed", "annotation", "named", "parse", "written")
 
     def __init__(
         self,
@@ -83,7 +93,10 @@ class Kind(Generic[T]):
         allowed: str,
         written: Callable[[T], str] = str,
         annotation: str = "object",
+        *,
+        named: Callable[[object], Named] = lambda value: (),
     ) -> None:
+        self.named = named
         self.parse = parse
         self.allowed = allowed
         self.written = written
@@ -143,9 +156,6 @@ class Setting(Generic[T]):
         """`value` in the setting's type; `ConfigError` names the key as the caller spelled it."""
         try:
             read = self.kind.parse(value)
-            if type(read) is str and self.name in _SECRET_STRINGS:
-                return SecretText(read)  # type: ignore[return-value]
-            return read
         except ValueError as error:
             detail = f" {error}" if error.args else ""
             default = self.default_written
@@ -153,6 +163,12 @@ class Setting(Generic[T]):
                 f"{spelling}={shown(spelling, value)} is not valid: it must be "
                 f"{self.kind.allowed}.{detail}{default and f' Default: {default}.'}"
             ) from None
+        origin = origin_of(value)
+        if origin is not None and (complaint := origin.complaint(self.kind.named(read))):
+            raise ConfigError(f"{spelling}: {complaint}")
+        if type(read) is str and self.name in _SECRET_STRINGS:
+            return SecretText(read)  # type: ignore[return-value, arg-type]
+        return read
 
     @property
     def default_written(self) -> str:
@@ -180,16 +196,19 @@ def is_secret(key: str) -> bool:
     return any(word in name for word in _SECRET_WORDS)
 
 
-class SecretText(str):
-    """Text that is itself in everything but its `repr`, which is `<hidden>`."""
+def from_text(
+    settings: Mapping[str, str], place: str, *, process: str = "this process"
+) -> dict[str, str]:
+    """Return settings whose values are text from a place; secrets are `SecretText`.
 
-    __slots__ = ()
-
-    def __repr__(self) -> str:
-        return HIDDEN
-
-    def __reduce__(self) -> tuple[type[SecretText], tuple[str]]:
-        return SecretText, (str.__str__(self),)
+    `place` and `process` are for messages. The text is under the policy of this process; text that
+    has an origin keeps it.
+    """
+    entered = Origin(place, Policy.of_process(), process)
+    return {
+        key: (SecretText if is_secret(key) else SettingText)(value, origin_of(value) or entered)
+        for key, value in settings.items()
+    }
 
 
 def hidden(settings: Any) -> Any:
@@ -201,7 +220,9 @@ def hidden(settings: Any) -> Any:
     if not isinstance(settings, Mapping):
         return settings
     return {
-        key: SecretText(value) if type(value) is str and is_secret(str(key)) else value
+        key: SecretText(value, origin_of(value))
+        if type(value) in (str, SettingText) and is_secret(str(key))
+        else value
         for key, value in settings.items()
     }
 
@@ -264,14 +285,21 @@ def text() -> Kind[str]:
     return Kind(parse, "a string that is not empty", annotation="str")
 
 
-def path() -> Kind[str]:
+def path(reach: Reach) -> Kind[str]:
+    """Return the kind of a file's path. `reach` says whether the file's content is sent."""
+
     def parse(value: object) -> str:
         place = os.fspath(value) if isinstance(value, os.PathLike) else value
         if isinstance(place, str) and place.strip() and "\0" not in place:
             return place.strip()
         raise ValueError
 
-    return Kind(parse, "a file's path", annotation="str | PathLike[str]")
+    return Kind(
+        parse,
+        "a file's path",
+        annotation="str | PathLike[str]",
+        named=lambda value: [(reach, value)] if isinstance(value, str) else [],
+    )
 
 
 class Password:
@@ -411,6 +439,7 @@ def optional(kind: Kind[T]) -> Kind[T | None]:
         lambda value: None if value is None else kind.parse(value),
         f"{kind.allowed}, or None",
         annotation=f"{kind.annotation} | None",
+        named=kind.named,
     )
 
 
@@ -433,10 +462,13 @@ def address_list() -> Kind[tuple[Address, ...]]:
     )
 
 
-def object_or_name(hint: Callable[[str], str] | None = None) -> Kind[object]:
+def object_or_name(
+    hint: Callable[[str], str] | None = None, *, reach: Reach = Reach.IMPORT
+) -> Kind[object]:
     """An object, a class, a callable, or the name "package.module:Name" of one; None for none.
 
     `hint` says, for a text that is no such name, what to write instead; empty if it does not know.
+    `reach` says whether text may name it at all.
     """
 
     def parse(value: object) -> object:
@@ -449,7 +481,7 @@ def object_or_name(hint: Callable[[str], str] | None = None) -> Kind[object]:
                 raise ValueError(better) from None
             raise
 
-    return Kind(parse, _OBJECT_ALLOWED)
+    return Kind(parse, _OBJECT_ALLOWED, named=lambda value: imports_of(value, reach))
 
 
 def object_list() -> Kind[tuple[object, ...]]:
@@ -457,7 +489,7 @@ def object_list() -> Kind[tuple[object, ...]]:
 
     def parse(value: object) -> tuple[object, ...]:
         if isinstance(value, str):
-            value = [name for name in value.split(",") if name.strip()]
+            value = [name for name in listed(value) if name.strip()]
         if not isinstance(value, (list, tuple)) or None in value:
             raise ValueError
         return tuple(_checked_name(item) if isinstance(item, str) else item for item in value)
@@ -467,7 +499,19 @@ def object_list() -> Kind[tuple[object, ...]]:
         f"a list, each {_OBJECT_ALLOWED}",
         lambda value: ",".join(map(str, value)),
         "str | Sequence[object]",
+        named=imports_of,
     )
+
+
+def listed(text: str) -> list[str]:
+    """Return the words between commas, each with the origin of the text."""
+    return [with_origin(word, origin_of(text)) for word in text.split(",")]
+
+
+def imports_of(value: object, reach: Reach = Reach.IMPORT) -> Named:
+    """Return the names in a value that has been read: those with a colon, words have none."""
+    items = value if isinstance(value, tuple) else (value,)
+    return [(reach, item) for item in items if isinstance(item, str) and ":" in item]
 
 
 _OBJECT_ALLOWED: Final = "an object, a class, a callable or 'package.module:Name'"
@@ -496,22 +540,40 @@ def _imported(key: str, name: str) -> object:
     from importlib import import_module
 
     module_name, _, attributes = name.partition(":")
+    origin = origin_of(name)
+    if origin is not None and (complaint := origin.complaint([(Reach.IMPORT, str(name))])):
+        raise ConfigError(f"{key}: {complaint}")
     try:
         found: object = import_module(module_name)
         for attribute in attributes.split("."):
             found = getattr(found, attribute)
     except Exception as error:
         raise ConfigError(f"{key}={name!r} cannot be imported: {error!r}.") from error
+    if origin is not None:
+        _check_definer(key, name, found, origin)
     return found
 
 
+def _check_definer(key: str, name: str, found: object, origin: Origin) -> None:
+    """Raise `ConfigError` where text names what an allowed module has imported from elsewhere."""
+    is_definition = isinstance(found, type) or hasattr(found, "__qualname__")
+    definer = getattr(found if is_definition else type(found), "__module__", None)
+    if isinstance(found, ModuleType) or not isinstance(definer, str):
+        definer = type(found).__module__
+    if not origin.policy.allows_definer(name, definer):
+        raise ConfigError(
+            f"{key}: text from {origin.place} may not name {name!r}, which is defined in "
+            f"{definer}. To allow it, {origin.cure([(Reach.IMPORT, definer)])}."
+        )
+
+
 def _checked_name(text: str) -> str:
-    text = text.strip()
-    module, _, attributes = text.partition(":")
+    name = text.strip()
+    module, _, attributes = name.partition(":")
     parts = [*module.split("."), *attributes.split(".")]
     if not all(part.isidentifier() for part in parts):
         raise ValueError("Put a colon before the class, as in 'my_package.my_module:MyClass'.")
-    return text
+    return with_origin(name, origin_of(text))
 
 
 def _whole_number(value: object) -> int:

@@ -21,6 +21,7 @@ from pykclient.config.setting import (
     boolean,
     choice,
     integer,
+    listed,
     object_list,
     object_or_name,
     optional,
@@ -143,7 +144,10 @@ def _on_record_error() -> Kind[object]:
         return functions.parse(value)
 
     return Kind(
-        parse, f"{RAISE}, {SKIP}, a function or 'package.module:name'", annotation="OnRecordError"
+        parse,
+        f"{RAISE}, {SKIP}, a function or 'package.module:name'",
+        annotation="OnRecordError",
+        named=functions.named,
     )
 
 
@@ -162,7 +166,7 @@ def _assignor_list() -> Kind[tuple[object, ...]]:
     others = object_list()
 
     def parse(value: object) -> tuple[object, ...]:
-        items = value.split(",") if isinstance(value, str) else value
+        items = listed(value) if isinstance(value, str) else value
         if not isinstance(items, (list, tuple)) or not items:
             raise ValueError("Give at least one.")
         return tuple(_assignor_name(item) or others.parse([item])[0] for item in items)
@@ -172,6 +176,7 @@ def _assignor_list() -> Kind[tuple[object, ...]]:
         f"a list of {', '.join(_ASSIGNORS.values())}, or assignors of your own ({others.allowed})",
         lambda value: ",".join(map(_java_name, value)),
         "str | Sequence[object]",
+        named=others.named,
     )
 
 

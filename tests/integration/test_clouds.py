@@ -26,6 +26,7 @@ PAGE: Final = DOCS / "clouds.md"
 BLOCK: Final = re.compile(
     r"^## (?P<service>[^\n]+)|^```properties\n(?P<text>.*?)^```", re.MULTILINE | re.DOTALL
 )
+LOGIN_URL: Final = re.compile(r"https://login[^/]*/[^;\s]*")
 PROFILES: Final = {
     "Redpanda": "redpanda",
     "WarpStream": "warpstream",
@@ -99,13 +100,16 @@ def test_the_settings_of_a_service_work(
 ) -> None:
     file = folder / "client.properties"
     file.write_text(text)
+    # As Java's clients do, ours request tokens where the process allows it.
+    monkeypatch.setenv("PYKCLIENT_ALLOWED_URLS", ",".join(LOGIN_URL.findall(text)))
     config = AdminConfig.from_settings(from_properties(file, client="admin"))
     with secured_like(config, service) as fake, issuer(config, fake, folder) as identity:
         servers = put_files(fake, folder, monkeypatch)
         # The addresses are the only thing that is not as on the page.
         text = re.sub(r"(?m)^(bootstrap.servers)=.*$", rf"\1={servers}", text)
         if identity is not None:
-            text = re.sub(r"https://login[^/]*/[^;\s]*", identity.token_url, text)
+            text = LOGIN_URL.sub(identity.token_url, text)
+            monkeypatch.setenv("PYKCLIENT_ALLOWED_URLS", identity.token_url)
         file.write_text(text)
         topic = f"t-{uuid.uuid4().hex}"
         with Admin(from_properties(file, client="admin")) as admin:

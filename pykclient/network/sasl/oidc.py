@@ -17,7 +17,8 @@ from typing import TYPE_CHECKING, Final, Protocol
 from urllib.parse import quote_plus, unquote, urlencode, urlsplit
 
 from pykclient.config.oidc import CLIENT_CREDENTIALS, FILE, JWT_BEARER
-from pykclient.config.setting import HIDDEN, Password
+from pykclient.config.setting import Password
+from pykclient.config.setting_text import HIDDEN
 from pykclient.errors import AuthenticationError, ConfigError, ConnectionFailedError, DecodeError
 from pykclient.network.io.https import HttpEndpoint, HttpRequest
 from pykclient.network.sasl.assertion import assertion_source, read_jwt

@@ -1,0 +1,118 @@
+"""Whoever may write SQL gives options, and may not run code, read files or have requests sent.
+
+The driver's process has no variable that allows any of it. Commands of SQL set none.
+"""
+
+from __future__ import annotations
+
+import threading
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from typing import TYPE_CHECKING, Final
+
+import pytest
+from pyspark.errors import PySparkException
+
+from pykclient.testing import FakeKafka
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from pyspark.sql import SparkSession
+
+pytestmark = [pytest.mark.spark]
+
+OAUTH: Final = {"security.protocol": "SASL_PLAINTEXT", "sasl.mechanism": "OAUTHBEARER"}
+CLASSES: Final = "org.apache.kafka.common.config.provider"
+
+
+@pytest.fixture(scope="module")
+def brokers() -> Iterator[FakeKafka]:
+    """Brokers of the attacker, with a topic that can be read."""
+    with FakeKafka() as fake:
+        yield fake
+
+
+@pytest.fixture
+def requested() -> Iterator[list[str]]:
+    """The paths that a server of the inner network was requested, whose address comes first."""
+    paths: list[str] = []
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            paths.append(self.path)
+            self.send_error(404)
+
+        def log_message(self, *_: object) -> None: ...
+
+    server = HTTPServer(("127.0.0.1", 0), Handler)
+    paths.append(f"http://127.0.0.1:{server.server_port}/latest")
+    thread = threading.Thread(target=server.serve_forever, daemon=True)
+    thread.start()
+    yield paths
+    server.shutdown()
+    thread.join()
+    server.server_close()
+
+
+def select(spark: SparkSession, brokers: FakeKafka, settings: dict[str, str]) -> str:
+    """Return what Spark complains of when a view with these settings is read."""
+    options = {f"kafka.{key}": value for key, value in settings.items()}
+    options |= {"kafka.bootstrap.servers": brokers.bootstrap_servers, "subscribe": "t"}
+    text = ", ".join(f"`{name}` '{value}'" for name, value in options.items())
+    with pytest.raises(PySparkException) as caught:
+        spark.sql(f"CREATE OR REPLACE TEMPORARY VIEW v USING pykafka OPTIONS ({text})")
+        spark.sql("SELECT * FROM v").collect()
+    return str(caught.value)
+
+
+@pytest.mark.promise("text imports, reads and contacts only what the process allows")
+def test_sql_runs_no_command(spark: SparkSession, brokers: FakeKafka, tmp_path: Path) -> None:
+    trace = tmp_path / "trace"
+    settings = {**OAUTH, "oauth_cb": "os:system", "sasl.oauthbearer.config": f"touch {trace}"}
+    spark.sql("SET spark.executorEnv.PYKCLIENT_ALLOWED_IMPORTS=os")
+    complaint = select(spark, brokers, settings)
+    assert "oauth_cb: text from Spark's options may not name the function 'os:system'" in complaint
+    settings["sasl_oauth_token_provider"] = "os:getpid"
+    del settings["oauth_cb"], settings["sasl.oauthbearer.config"]
+    complaint = select(spark, brokers, settings)
+    assert "add os to PYKCLIENT_ALLOWED_IMPORTS in the environment of the driver" in complaint
+    assert not trace.exists()
+
+
+@pytest.mark.promise("text imports, reads and contacts only what the process allows")
+def test_sql_reads_no_variable_and_no_file(
+    spark: SparkSession, brokers: FakeKafka, tmp_path: Path
+) -> None:
+    (tmp_path / "secret").write_text("canary-5f20")
+    for provider, reference in (
+        ("EnvVarConfigProvider", "${p:HOME}"),
+        ("DirectoryConfigProvider", f"${{p:{tmp_path}:secret}}"),
+        ("FileConfigProvider", f"${{p:{tmp_path}/secret:canary-5f20}}"),
+    ):
+        settings = {
+            "client.id": reference,
+            "config.providers": "p",
+            "config.providers.p.class": f"{CLASSES}.{provider}",
+        }
+        complaint = select(spark, brokers, settings)
+        assert f"may not use the configuration provider '{provider}'" in complaint
+        assert f"add {provider} to PYKCLIENT_ALLOWED_CONFIG_PROVIDERS and " in complaint
+
+
+@pytest.mark.promise("text imports, reads and contacts only what the process allows")
+def test_sql_has_no_request_sent(
+    spark: SparkSession, brokers: FakeKafka, requested: list[str], tmp_path: Path
+) -> None:
+    (url,) = requested
+    key = "sasl.oauthbearer.token.endpoint.url"
+    client = {
+        "sasl.oauthbearer.client.id": "a",
+        "sasl.oauthbearer.client.secret": "b",
+    }
+    complaint = select(spark, brokers, {**OAUTH, **client, key: url})
+    assert f"add {url} to PYKCLIENT_ALLOWED_URLS in the environment of the driver" in complaint
+    (tmp_path / "token").write_text("canary-5f20")
+    complaint = select(spark, brokers, {**OAUTH, key: f"file://{tmp_path}/token"})
+    assert f"add {tmp_path}/token to PYKCLIENT_ALLOWED_FILES in" in complaint
+    assert requested == [url]
