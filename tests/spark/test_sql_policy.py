@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 import pytest
 from pyspark.errors import PySparkException
 
-from pykclient.testing import FakeKafka
+from pykclient.testing import ClusterSecurity, FakeKafka
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -28,8 +28,9 @@ CLASSES: Final = "org.apache.kafka.common.config.provider"
 
 @pytest.fixture(scope="module")
 def brokers() -> Iterator[FakeKafka]:
-    """Brokers of the attacker, with a topic that can be read."""
-    with FakeKafka() as fake:
+    """Brokers of the attacker, which ask for a token."""
+    security = ClusterSecurity(listeners=("SASL_PLAINTEXT",), mechanisms=("OAUTHBEARER",))
+    with FakeKafka(security=security) as fake:
         yield fake
 
 
@@ -60,10 +61,12 @@ def select(spark: SparkSession, brokers: FakeKafka, settings: dict[str, str]) ->
     options = {f"kafka.{key}": value for key, value in settings.items()}
     options |= {"kafka.bootstrap.servers": brokers.bootstrap_servers, "subscribe": "t"}
     text = ", ".join(f"`{name}` '{value}'" for name, value in options.items())
-    with pytest.raises(PySparkException) as caught:
+    try:
         spark.sql(f"CREATE OR REPLACE TEMPORARY VIEW v USING pykafka OPTIONS ({text})")
         spark.sql("SELECT * FROM v").collect()
-    return str(caught.value)
+    except PySparkException as error:
+        return str(error)
+    pytest.fail("the view can be read")
 
 
 @pytest.mark.promise("text imports, reads and contacts only what the process allows")
@@ -72,12 +75,12 @@ def test_sql_runs_no_command(spark: SparkSession, brokers: FakeKafka, tmp_path: 
     settings = {**OAUTH, "oauth_cb": "os:system", "sasl.oauthbearer.config": f"touch {trace}"}
     spark.sql("SET spark.executorEnv.PYKCLIENT_ALLOWED_IMPORTS=os")
     complaint = select(spark, brokers, settings)
+    assert not trace.exists()
     assert "oauth_cb: text from Spark's options may not name the function 'os:system'" in complaint
     settings["sasl_oauth_token_provider"] = "os:getpid"
     del settings["oauth_cb"], settings["sasl.oauthbearer.config"]
     complaint = select(spark, brokers, settings)
     assert "add os to PYKCLIENT_ALLOWED_IMPORTS in the environment of the driver" in complaint
-    assert not trace.exists()
 
 
 @pytest.mark.promise("text imports, reads and contacts only what the process allows")
@@ -111,8 +114,8 @@ def test_sql_has_no_request_sent(
         "sasl.oauthbearer.client.secret": "b",
     }
     complaint = select(spark, brokers, {**OAUTH, **client, key: url})
+    assert requested == [url]
     assert f"add {url} to PYKCLIENT_ALLOWED_URLS in the environment of the driver" in complaint
     (tmp_path / "token").write_text("canary-5f20")
     complaint = select(spark, brokers, {**OAUTH, key: f"file://{tmp_path}/token"})
     assert f"add {tmp_path}/token to PYKCLIENT_ALLOWED_FILES in" in complaint
-    assert requested == [url]
