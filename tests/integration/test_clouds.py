@@ -147,9 +147,12 @@ def issuer(config: AdminConfig, fake: FakeKafka, folder: Path) -> Iterator[Ident
 
 
 @pytest.mark.parametrize(("service", "text"), [*blocks()])
-def test_clients_are_made_without_a_network(service: str, text: str, folder: Path) -> None:
+def test_clients_are_made_without_a_network(
+    service: str, text: str, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Before anything is connected to, files aside; a setting changed by a letter is refused."""
     assert service
+    monkeypatch.setenv("PYKCLIENT_ALLOWED_URLS", ",".join(LOGIN_URL.findall(text)))
     file = folder / "client.properties"
     file.write_text("\n".join(line for line in text.splitlines() if not line.startswith("ssl")))
     Producer(from_properties(file, client="producer")).close(timeout=0)
