@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from pykclient.consumer.record import ConsumerRecords
-    from pykclient.types import GroupMetadata
+    from pykclient.types import GroupMetadata, OffsetAndMetadata, TopicPartition
 
 AS_IF_FENCED: Final = (InvalidProducerEpochError, InvalidTxnStateError)
 """With these a leader refuses the records of a producer that another one, or a time-out, has
@@ -241,6 +241,14 @@ class _Loop(Generic[K_co, V_co]):
         """Have the next wait raise what has given way to an exception of the block."""
         self._consumer.wakeup()
 
+    def of_present_topics(
+        self, offsets: dict[TopicPartition, OffsetAndMetadata]
+    ) -> dict[TopicPartition, OffsetAndMetadata]:
+        """Leave out offsets whose topic was deleted and created again since they were read."""
+        commits = self._consumer._wiring.commits  # noqa: SLF001 - a part of the package
+        assert commits is not None, "there is a group"
+        return commits.of_present_topics(offsets)
+
     def rewind(self, records: ConsumerRecords[K_co, V_co]) -> None:
         """Go back to what is committed, in the partitions of a batch that are still this member's.
 
@@ -248,7 +256,8 @@ class _Loop(Generic[K_co, V_co]):
             KafkaError: as `Consumer.committed`; the positions stay.
         """
         consumer = self._consumer
-        partitions = [each for each in records.partitions if each in consumer.assignment()]
+        present = self.of_present_topics(records.next_offsets)
+        partitions = [each for each in present if each in consumer.assignment()]
         for partition, committed in consumer.committed(partitions).items():
             first = records[partition][0].offset
             consumer.seek(partition, first if committed is None else committed)
@@ -298,7 +307,7 @@ class ExactlyOnceBatch(Generic[K_co, V_co]):
             return self._recover(error)
         try:
             self._check_own()
-            offsets = self.records.next_offsets
+            offsets = self._loop.of_present_topics(self.records.next_offsets)
             self._producer.send_offsets_to_transaction(offsets, self._group_metadata)
             self._to(BatchState.COMMITTING)
             self.settle()

@@ -48,14 +48,13 @@ class Calls:
 
     def commit(self, commits: Commits, offsets: Offsets | None, timeout_ms: int) -> Decisions[None]:
         """Commit, trying again where that may help, until there is a response."""
-        checked = commits.consumed() if offsets is None else offsets
-        commit = commits.commit(checked, NEVER_MS)  # given up below
+        commit = commits.commit(offsets, NEVER_MS)  # given up below
         try:
             yield from self._until_done(
                 commit.operation,
                 commit.attempt,
                 timeout_ms,
-                lambda: f"the commit of {describe_partitions(checked)}",
+                lambda: f"the commit of {describe_partitions(commit.offsets)}",
             )
         finally:
             commits.cancel(commit)
@@ -64,9 +63,8 @@ class Calls:
         self, commits: Commits, offsets: Offsets | None, callback: CommitCallback | None
     ) -> Decisions[None]:
         """Commit once; a later call makes the call of `callback`."""
-        checked = commits.consumed() if offsets is None else offsets
         deadline_ms = now_ms() + self._wiring.config.default_api_timeout_ms
-        commits.commit_async(checked, deadline_ms, callback)
+        commits.commit_async(offsets, deadline_ms, callback)
         yield from self._send_at_once()
 
     def commit_if_due(self, commits: Commits) -> Decisions[None]:

@@ -15,6 +15,7 @@ from enum import Enum
 from typing import TYPE_CHECKING, Final
 
 from pykclient.errors import UsageError
+from pykclient.network.cluster.cluster import NO_TOPIC_ID
 from pykclient.types import IsolationLevel
 
 if TYPE_CHECKING:
@@ -108,8 +109,10 @@ class AssignedPartition:
         "read_replica_id",
         "reset_to",
         "retry_at_ms",
+        "returned_id",
         "skip_count",
         "state",
+        "topic_id",
         "validated_epoch",
     )
 
@@ -133,6 +136,10 @@ class AssignedPartition:
         self.validated_epoch: int | None = None
         """The epoch of the leader in whose log the position stands; None = that of the leader
         when it is first looked at."""
+        self.topic_id = NO_TOPIC_ID
+        """The topic in whose log the position stands, by its id; zeros while it is not known."""
+        self.returned_id = NO_TOPIC_ID
+        """The topic whose records were returned last; zeros since the user has sought."""
         self.reset_to: OffsetReset | None = None
         self.lost_offset: int | None = None
         """The position that turned out to be outside the log, while its reset is under way."""
@@ -393,8 +400,12 @@ class SubscriptionState:
     def seek(
         self, assigned: AssignedPartition, offset: int, leader_epoch: int | None = None
     ) -> None:
-        """Take a position from the user. Responses requested before are void."""
+        """Take a position from the user. Responses requested before are void.
+
+        It is one in the log that has the topic's name now, whatever was read before.
+        """
         self._begin_epoch(assigned)
+        assigned.topic_id = NO_TOPIC_ID
         self._to_fetching(assigned, offset, leader_epoch)
         assigned.validated_epoch = None if leader_epoch is None else UNCHECKED
 

@@ -26,6 +26,7 @@ from pykclient.consumer.interceptors import ConsumerInterceptors
 from pykclient.consumer.metrics import ConsumerMetrics
 from pykclient.consumer.offsets.commit import Commits
 from pykclient.consumer.offsets.committed import CommittedOffsets
+from pykclient.consumer.offsets.former_topics import FormerTopics
 from pykclient.consumer.offsets.list_offsets import OffsetLookups
 from pykclient.consumer.offsets.reset import PositionManager
 from pykclient.consumer.offsets.validate import PositionValidator
@@ -109,6 +110,7 @@ class Wiring:
             client_id=config.client_id,
         )
         self.user_calls: deque[UserCall] = deque()
+        self._former_topics = FormerTopics()
         self.group: ConsumerGroup | None = None
         self.commits: Commits | None = None
         self.committed: CommittedOffsets | None = None
@@ -139,6 +141,7 @@ class Wiring:
             auto_offset_reset=config.offset_reset,
             retry_backoff=self._retry_backoff,
             stalls=stalls,
+            former_topics=self._former_topics,
             client_id=config.client_id,
         )
         self.fetcher = Fetcher(
@@ -215,6 +218,7 @@ class Wiring:
             group=group,
             retry_backoff=self._retry_backoff,
             user_calls=self.user_calls,
+            former_topics=self._former_topics,
             on_commit=self.interceptors.on_commit if self.interceptors else None,
         )
         self.committed = CommittedOffsets(

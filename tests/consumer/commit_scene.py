@@ -14,6 +14,7 @@ from pykclient.consumer.group.group import ConsumerGroup
 from pykclient.consumer.group.metadata import commit_refused
 from pykclient.consumer.offsets.commit import Commits
 from pykclient.consumer.offsets.committed import CommittedOffsets
+from pykclient.consumer.offsets.former_topics import FormerTopics
 from pykclient.consumer.subscription import SubscriptionState
 from pykclient.network.coordinators import Coordinators, CoordinatorType
 from pykclient.protocol.message import (
@@ -57,6 +58,7 @@ if TYPE_CHECKING:
     from pykclient.testing.fake.cluster import FakeCluster
 
 GROUP = "g"
+NEW_TOPIC_ID = TOPIC_ID[::-1]
 FRAME_SIZE_BYTES = 4
 
 
@@ -168,6 +170,7 @@ class CommitScene:
         self.intercepted: list[Mapping[TopicPartition, OffsetAndMetadata]] = []
         """What interceptors would have received."""
         auto = {"auto_commit_interval_ms": auto_commit_interval_ms}
+        self.former_topics = FormerTopics()
         self.commits = Commits(
             ConsumerConfig.from_settings(
                 bootstrap_servers="boot:9092",
@@ -181,6 +184,7 @@ class CommitScene:
             group=self.membership,
             retry_backoff=RETRY_BACKOFF,
             user_calls=self.user_calls,
+            former_topics=self.former_topics,
             on_commit=self.intercepted.append,
         )
         self.committed = CommittedOffsets(
@@ -190,6 +194,10 @@ class CommitScene:
         )
         if finds_coordinator:
             self.find_coordinator()
+
+    def recreate_topic(self) -> None:
+        """Have the metadata list ``t`` with another id."""
+        update_metadata(self.metadata, topic("t", [1, 1, 1], topic_id=NEW_TOPIC_ID))
 
     def find_coordinator(self, error_code: int = 0, now_ms: int = START_MS) -> None:
         """Have the coordinator looked up, and respond."""

@@ -43,10 +43,7 @@ from tests.consumer.known_cluster import (
     START_MS,
     TOPIC_ID,
     is_outdated,
-    make_metadata,
     refresh,
-    topic,
-    update_metadata,
 )
 
 P0, P1 = TopicPartition("t", 0), TopicPartition("t", 1)
@@ -399,11 +396,7 @@ OFFSETS = {
 
 
 def made(topic_ids: dict[str, bytes], member: GroupMetadata) -> OffsetCommitCall:
-    metadata = make_metadata()
-    update_metadata(
-        metadata, *(topic(name, [1, 1], topic_id=each) for name, each in topic_ids.items())
-    )
-    return OffsetCommitCall(member, OFFSETS, metadata.cluster)
+    return OffsetCommitCall(member, OFFSETS, topic_ids)
 
 
 @pytest.mark.promise(

@@ -12,8 +12,8 @@ from pykclient.consumer.config import ConsumerConfig
 from pykclient.consumer.fetch.buffer import FetchBuffer
 from pykclient.consumer.fetch.completed_fetch import CompletedFetch, FetchedResponse
 from pykclient.consumer.fetch.stalls import Stalls
+from pykclient.consumer.offsets.former_topics import FORMER_MAX, FormerTopics
 from pykclient.consumer.offsets.validate import (
-    GONE_IDS_MAX,
     OLD_LEADER_LOOKS_MAX,
     PositionValidator,
 )
@@ -51,6 +51,7 @@ from tests.consumer.known_cluster import (
     RETRY_BACKOFF,
     RETRY_MS,
     START_MS,
+    TOPIC_ID,
     is_outdated,
     make_metadata,
     refresh,
@@ -90,6 +91,7 @@ class Scene:
             auto_offset_reset=reset,
             retry_backoff=retry_backoff,
             stalls=self.stalls,
+            former_topics=FormerTopics(),
         )
 
     def read(self, *partitions: TopicPartition, epoch: int | None = OLD) -> AssignedPartition:
@@ -517,16 +519,30 @@ def test_an_id_that_stays_is_that_of_the_newer_topic_whatever_came_first() -> No
 def test_ids_of_former_topics_are_forgotten_in_the_end() -> None:
     scene = Scene()
     scene.read(A)
-    for number in range(1, GONE_IDS_MAX + 2):
+    for number in range(1, FORMER_MAX + 2):
         update_metadata(
             scene.metadata, topic("t", [1, 2], topic_id=number.to_bytes(16), leader_epoch=OLD)
         )
         scene.requests()
-    update_metadata(scene.metadata, topic("t", [1, 2], leader_epoch=OLD))
     assigned = scene.subscription.require(A)
     scene.subscription.seek(assigned, 7)
     scene.requests()
+    update_metadata(scene.metadata, topic("t", [1, 2], leader_epoch=OLD))
+    scene.requests()
     assert assigned.state is PositionState.AWAITING_RESET
+
+
+def test_a_position_of_the_old_topic_stays_one_until_the_user_seeks() -> None:
+    scene = Scene(OffsetReset.NONE)
+    assigned = scene.read(A)
+    make_anew(scene)
+    scene.requests()
+    assert (assigned.offset, assigned.topic_id) == (50, TOPIC_ID), (
+        "no commit takes it for a new one"
+    )
+    scene.subscription.seek(assigned, 3)
+    scene.requests()
+    assert (assigned.offset, assigned.topic_id) == (3, OTHER_ID)
 
 
 def test_without_ids_a_topic_made_anew_is_not_noticed() -> None:

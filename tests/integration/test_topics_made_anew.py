@@ -173,3 +173,35 @@ def test_a_producer_under_load_loses_nothing_of_a_topic_that_is_made_anew(server
                 numbers.append(int(record.value))
     assert sorted(numbers) == list(range(numbers[0], len(writing.deliveries)))
     assert numbers[0] <= last_first
+
+
+@pytest.mark.promise("an offset of a topic that was deleted is not committed for the new one")
+@pytest.mark.parametrize("protocol", ["classic", "consumer"])
+@pytest.mark.parametrize("call", ["commit", "commit_async", "offsets", "close"])
+def test_an_offset_of_the_old_topic_is_not_committed_for_the_new_one(
+    servers: str, protocol: str, call: str
+) -> None:
+    """The application has read the old topic, and commits before it polls again."""
+    topic = f"anew-{protocol}-{call}"
+    settings = {
+        "bootstrap_servers": servers,
+        "group_id": topic,
+        "group_protocol": protocol,
+        "auto_offset_reset": "earliest",
+        "enable_auto_commit": call == "close",
+        "allow_auto_create_topics": False,
+    }
+    make(servers, topic, OLD_COUNT)
+    with Consumer(settings) as consumer:
+        consumer.subscribe([topic])
+        records = consumer.poll(TIMEOUT_S)
+        while not records:
+            records = consumer.poll(TIMEOUT_S)
+        make_anew(servers, topic)
+        if call == "offsets":
+            consumer.commit(records.next_offsets)
+        elif call != "close":
+            getattr(consumer, call)()
+    with Consumer(settings) as consumer:
+        consumer.subscribe([topic])
+        assert read(consumer, NEW_COUNT) == list(range(NEW_COUNT))

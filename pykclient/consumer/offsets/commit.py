@@ -61,9 +61,9 @@ if TYPE_CHECKING:
 
     from pykclient.consumer.config import ConsumerConfig
     from pykclient.consumer.group.group import ConsumerGroup
+    from pykclient.consumer.offsets.former_topics import FormerTopics
     from pykclient.consumer.record import RecordSpan
     from pykclient.consumer.subscription import AssignedPartition, SubscriptionState
-    from pykclient.network.cluster.cluster import Cluster
     from pykclient.network.cluster.metadata import Metadata
     from pykclient.network.coordinators import CoordinatorLookup
     from pykclient.network.retry import Backoff
@@ -101,6 +101,8 @@ class Commit:
     """Whether the coordinator may have it."""
     keeps_partitions: bool = False
     """Whether no other member gets the partitions before it ends: a newer epoch will do."""
+    topic_ids: dict[TopicPartition, bytes] = field(default_factory=dict)
+    """The topics in whose logs the offsets stand, as far as that is known."""
     owners: dict[TopicPartition, AssignedPartition] | None = None
     """The assignment that it is for, if its offsets were not chosen by the application."""
     callback: CommitCallback | None = None
@@ -123,6 +125,7 @@ class Commits:
         group: ConsumerGroup,
         retry_backoff: Backoff,
         user_calls: deque[UserCall],
+        former_topics: FormerTopics,
         on_commit: Callable[[Offsets], object] | None = None,
     ) -> None:
         self.unprocessed = Unprocessed()
@@ -140,6 +143,7 @@ class Commits:
         """None switches automatic commits off."""
         self._retry_backoff = retry_backoff
         self._user_calls = user_calls
+        self._former_topics = former_topics
         self._on_commit = on_commit
         self._commits: dict[Commit, None] = {}
         """All that have not ended, in order, waiting or in flight."""
@@ -203,12 +207,14 @@ class Commits:
 
     def on_returned(self, assigned: AssignedPartition, span: RecordSpan) -> None:
         """Note that a poll returns records."""
+        assigned.returned_id = assigned.topic_id
         self.unprocessed.add(assigned, span.columns.first_offset)
         if self.stored is not None:
             self.stored.add(assigned, span)
 
     def on_returned_by_record(self, assigned: AssignedPartition, span: RecordSpan) -> None:
         """Note that an iteration yields records; each moves the position."""
+        assigned.returned_id = assigned.topic_id
         self.unprocessed.add_by_record(assigned, span.columns.first_offset)
         if self.stored is not None:
             self.stored.add(assigned, span)
@@ -218,6 +224,7 @@ class Commits:
 
         With `keeps_unstored` it does where the application stores offsets.
         """
+        assigned.returned_id = NO_TOPIC_ID
         self.unprocessed.forget(assigned)
         if self.stored is not None:
             # From the position on nothing is in hand, though a loop that was left had taken it.
@@ -229,25 +236,62 @@ class Commits:
             for partition, finished in offsets.items():
                 self.stored.note(partition, 0, finished.offset)
 
-    def commit(self, offsets: Offsets, deadline_ms: int) -> Commit:
-        """Commit, trying again until the deadline where that may help."""
-        attempt = Attempt(self._retry_backoff)
-        return self._start(Commit(offsets, deadline_ms, attempt, is_retried=True))
+    def of_present_topics(self, offsets: Offsets) -> Offsets:
+        """Leave out offsets of records whose topic was deleted since, as far as that is known."""
+        topic_ids = self._returned_ids(offsets)
+        return {each: offsets[each] for each in offsets if not self._is_former(each, topic_ids)}
+
+    def commit(self, offsets: Offsets | None, deadline_ms: int) -> Commit:
+        """Commit, trying again until the deadline where that may help.
+
+        None stands for the positions; other offsets are taken for those of records that were
+        returned last.
+        """
+        return self._start(self._commit_of(offsets, deadline_ms, is_retried=True))
 
     def commit_async(
         self,
-        offsets: Offsets,
+        offsets: Offsets | None,
         deadline_ms: int,
         callback: CommitCallback | None = None,
     ) -> Commit:
         """Commit once. Callbacks are called in the order of these calls.
 
-        `deadline_ms` is how long it may wait for a coordinator.
+        `offsets` is as for `commit`; `deadline_ms` is how long it may wait for a coordinator.
         """
-        attempt = Attempt(self._retry_backoff)
-        commit = Commit(offsets, deadline_ms, attempt, callback=callback)
+        commit = self._commit_of(offsets, deadline_ms)
+        commit.callback = callback
         self._unreported.append(commit)
         return self._start(commit)
+
+    def _commit_of(
+        self, offsets: Offsets | None, deadline_ms: int, *, is_retried: bool = False
+    ) -> Commit:
+        if offsets is None:
+            return self._commit_of_positions(self.consumed(), deadline_ms, is_retried=is_retried)
+        attempt = Attempt(self._retry_backoff)
+        topic_ids = self._returned_ids(offsets)
+        return Commit(offsets, deadline_ms, attempt, is_retried=is_retried, topic_ids=topic_ids)
+
+    def _commit_of_positions(
+        self, offsets: Offsets, deadline_ms: int, *, is_retried: bool = False
+    ) -> Commit:
+        attempt = Attempt(self._retry_backoff)
+        topic_ids = {each.partition: each.topic_id for each in self._subscription}
+        return Commit(offsets, deadline_ms, attempt, is_retried=is_retried, topic_ids=topic_ids)
+
+    def _returned_ids(self, offsets: Offsets) -> dict[TopicPartition, bytes]:
+        """Return the topics of the records that the application has, where it chooses offsets."""
+        found = ((each, self._subscription.find(each)) for each in offsets)
+        return {each: assigned.returned_id for each, assigned in found if assigned is not None}
+
+    def _is_former(
+        self, partition: TopicPartition, topic_ids: Mapping[TopicPartition, bytes]
+    ) -> bool:
+        """Return whether another topic has the name now: no offset of one means the other."""
+        topic_id = topic_ids.get(partition, NO_TOPIC_ID)
+        now_id = self._former_topics.present_id(self._metadata.cluster, partition.topic)
+        return NO_TOPIC_ID not in (topic_id, now_id) and topic_id != now_id
 
     def commit_before_revocation(self, deadline_ms: int) -> Operation[None]:
         """Commit what the application has finished with, before others may read there.
@@ -262,7 +306,7 @@ class Commits:
             done: Operation[None] = Operation()
             done.succeed(None)
             return done
-        commit = self.commit(offsets, deadline_ms)
+        commit = self._start(self._commit_of_positions(offsets, deadline_ms, is_retried=True))
         commit.keeps_partitions = True
         commit.owners = {assigned.partition: assigned for assigned in self._subscription}
         return commit.operation
@@ -276,7 +320,9 @@ class Commits:
         if interval_ms is None or self._auto_due_ms is None or now_ms < self._auto_due_ms:
             return False
         self._auto_due_ms = now_ms + interval_ms
-        self.commit_async(self.processed(), deadline_ms)
+        commit = self._commit_of_positions(self.processed(), deadline_ms)
+        self._unreported.append(commit)
+        self._start(commit)
         return True
 
     def cancel(self, commit: Commit) -> None:
@@ -379,7 +425,7 @@ class Commits:
             self._auto_due_ms = now_ms + interval_ms
             offsets = self.processed()
             if offsets:
-                self._auto = self._start(Commit(offsets, NEVER_MS, Attempt(self._retry_backoff)))
+                self._auto = self._start(self._commit_of_positions(offsets, NEVER_MS))
                 self._auto.owners = {each.partition: each for each in self._subscription}
         return self._auto_due_ms
 
@@ -399,7 +445,7 @@ class Commits:
         # One that may be sent again must not overtake, or be overtaken by, a newer one.
         while self._waiting and not any(commit.is_retried for commit in self._in_flight):
             commit = self._waiting[0]
-            self._leave_out_what_is_gone(commit)
+            self._leave_out_what_is_gone(commit, now_ms)
             if commit.attempt.due_ms > now_ms or (not commit.offsets and self._in_flight):
                 break
             self._waiting.popleft()
@@ -410,11 +456,24 @@ class Commits:
                 self._end(commit, None, now_ms)
         return requests
 
-    def _leave_out_what_is_gone(self, commit: Commit) -> None:
-        """It may have waited while partitions went to others, whose offsets must stay.
+    def _leave_out_what_is_gone(self, commit: Commit, now_ms: int) -> None:
+        """Leave out partitions that went to others, whose offsets must stay, and topics deleted.
 
         They may even have come back since.
         """
+        former = [each for each in commit.offsets if self._is_former(each, commit.topic_ids)]
+        if former:
+            self._repeated.log(
+                logging.WARNING,
+                now_ms,
+                tuple(former),
+                "the offsets of %s are not committed: the topic was deleted and created again "
+                "since they were read, and they mean nothing in the new one",
+                describe_partitions(former),
+            )
+            commit.offsets = {
+                each: offset for each, offset in commit.offsets.items() if each not in former
+            }
         owners = commit.owners
         if owners is not None:
             commit.offsets = {
@@ -431,7 +490,14 @@ class Commits:
             return None
         commit.is_sent = True
         self._in_flight.add(commit)
-        call = OffsetCommitCall(member, commit.offsets, self._metadata.cluster)
+        topic_ids = {
+            partition.topic: commit.topic_ids.get(partition, NO_TOPIC_ID)
+            for partition in commit.offsets
+        }
+        for topic, topic_id in topic_ids.items():
+            if topic_id == NO_TOPIC_ID:
+                topic_ids[topic] = self._metadata.cluster.topic_id(topic)
+        call = OffsetCommitCall(member, commit.offsets, topic_ids)
         return Request(
             call.message,
             node_id,
@@ -611,13 +677,13 @@ def position_of(assigned: AssignedPartition) -> OffsetAndMetadata:
 
 
 class OffsetCommitCall:
-    """A commit of `offsets` as `member`; topic ids are those of `cluster`."""
+    """A commit of `offsets` as `member`; `topic_ids` has zeros for topics whose id is unknown."""
 
     def __init__(
         self,
         member: GroupMetadata,
         offsets: Mapping[TopicPartition, OffsetAndMetadata],
-        cluster: Cluster,
+        topic_ids: Mapping[str, bytes],
     ) -> None:
         self.member = member
         self._offsets = offsets
@@ -626,7 +692,7 @@ class OffsetCommitCall:
         for (name, index), committed in offsets.items():
             topic = topics.get(name)
             if topic is None:
-                topic_id = cluster.topic_id(name)
+                topic_id = topic_ids[name]
                 topic = topics[name] = OffsetCommitRequestTopic(name, topic_id, [])
                 self._names_by_id[topic_id] = name
             epoch = committed.leader_epoch

@@ -42,6 +42,7 @@ if TYPE_CHECKING:
 
     from pykclient.consumer.fetch.buffer import FetchBuffer
     from pykclient.consumer.fetch.stalls import Stalls
+    from pykclient.consumer.offsets.former_topics import FormerTopics
     from pykclient.consumer.subscription import AssignedPartition, SubscriptionState
     from pykclient.errors import KafkaError
     from pykclient.network.cluster.metadata import Metadata
@@ -60,9 +61,6 @@ With the default back-offs that takes 20 s at least, longer than a broker's sess
 that it is none any more. After that the leader they name gets the request: the epoch may be one
 that was made up.
 """
-
-GONE_IDS_MAX: Final = 1_000
-"""Ids of topics that were replaced, remembered; the oldest is forgotten first."""
 
 _CANNOT_TELL: Final = (ClusterAuthorizationFailedError, UnsupportedVersionError)
 """Brokers before 2.3 respond to this request of other brokers only."""
@@ -110,6 +108,7 @@ class PositionValidator:
         auto_offset_reset: OffsetReset,
         retry_backoff: Backoff,
         stalls: Stalls,
+        former_topics: FormerTopics,
         client_id: str = "",
     ) -> None:
         self._stalls = stalls
@@ -123,12 +122,9 @@ class PositionValidator:
         """The versions of subscription and cluster that were looked at last."""
         self._in_flight: dict[AssignedPartition, int] = {}
         """By its `fetch_epoch`, what is being validated."""
-        self._topic_ids: dict[AssignedPartition, bytes] = {}
-        """The topic in which each position stands, as far as brokers report it (2.8 and newer)."""
         self._made_anew: dict[AssignedPartition, int] = {}
         """By its `fetch_epoch`, whose topic is another one now, while the user is to seek."""
-        self._gone_ids: dict[bytes, None] = {}
-        """Of topics that were replaced. They never come back, but brokers that lag report them."""
+        self._former_topics = former_topics
 
     def poll(self, now_ms: int) -> PollResult:
         """Stop reading where the leader is another one, and send it a request."""
@@ -162,41 +158,31 @@ class PositionValidator:
         self._looked_at = NOT_LOOKED_AT
 
     def _lose_what_was_made_anew(self) -> bool:
-        """Lose the positions in topics that are others by now (KIP-516); return whether any is."""
+        """Lose the positions in topics that are others by now (KIP-516); return whether any is.
+
+        Brokers from 2.8 on report the ids of topics.
+        """
         cluster = self._metadata.cluster
-        before = self._topic_ids
-        if cluster.version == self._looked_at[1]:  # cheap, as each pause and resume comes here
-            for assigned in self._subscription:
-                if assigned not in before:
-                    before[assigned] = self._topic_id(assigned)
-            return False
-        topic_ids: dict[AssignedPartition, bytes] = {}
+        has_new_cluster = cluster.version != self._looked_at[1]
         has_lost = False
         for assigned in self._subscription:
-            now_id = self._topic_id(assigned)
-            was_id = before.get(assigned, now_id)
+            was_id = assigned.topic_id
+            if not has_new_cluster and was_id != NO_TOPIC_ID:
+                continue  # cheap, as each pause and resume comes here
             # While a topic does not exist, it may also be that a broker does not know it yet.
-            topic_ids[assigned] = was_id if now_id == NO_TOPIC_ID else now_id
-            if NO_TOPIC_ID in (now_id, was_id) or now_id == was_id:
+            now_id = self._former_topics.present_id(cluster, assigned.partition.topic)
+            if now_id in (NO_TOPIC_ID, was_id):
                 continue
-            self._note_gone(was_id)
-            if assigned.has_offset:
-                self._lose(assigned)
-                has_lost = True
-        for gone in self._made_anew.keys() - topic_ids.keys():
+            if was_id != NO_TOPIC_ID:
+                self._former_topics.add(was_id)
+                if assigned.has_offset:
+                    has_lost = True
+                    self._lose(assigned)
+            if not self._waits_for_seek(assigned):
+                assigned.topic_id = now_id
+        for gone in [each for each in self._made_anew if not each.is_assigned]:
             del self._made_anew[gone]
-        self._topic_ids = topic_ids
         return has_lost
-
-    def _topic_id(self, assigned: AssignedPartition) -> bytes:
-        """Return the id of the topic, `NO_TOPIC_ID` while brokers report none, or a former one."""
-        topic_id = self._metadata.cluster.topic_id(assigned.partition.topic)
-        return NO_TOPIC_ID if topic_id in self._gone_ids else topic_id
-
-    def _note_gone(self, topic_id: bytes) -> None:
-        if topic_id not in self._gone_ids and len(self._gone_ids) >= GONE_IDS_MAX:
-            del self._gone_ids[next(iter(self._gone_ids))]
-        self._gone_ids[topic_id] = None
 
     def _lose(self, assigned: AssignedPartition) -> None:
         self._buffer.drop(assigned)
@@ -249,7 +235,7 @@ class PositionValidator:
             return
         assert assigned.leader_epoch is not None
         topic_id = cluster.topic_id(assigned.partition.topic)
-        is_behind = topic_id in self._gone_ids or info.leader_epoch < assigned.leader_epoch
+        is_behind = topic_id in self._former_topics or info.leader_epoch < assigned.leader_epoch
         if is_behind and assigned.failure_count < OLD_LEADER_LOOKS_MAX:
             # 1. A leader hangs, and another one is elected. 2. A member of the group reads there,
             # and commits with the new epoch. 3. The partition comes to us. 4. The old leader goes
@@ -258,7 +244,7 @@ class PositionValidator:
             self._metadata.request_update()
             self._stalls.note(assigned, "brokers name only a former leader", now_ms)
             return
-        self._gone_ids.pop(topic_id, None)  # reported for so long it is the newer one after all
+        self._former_topics.discard(topic_id)  # reported for so long, it is the newer one after all
         self._in_flight[assigned] = assigned.fetch_epoch
         by_node[info.leader_id][assigned.partition] = _Validation(
             assigned,
