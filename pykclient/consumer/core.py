@@ -17,8 +17,9 @@ Source: Java class ``KafkaConsumer``; of `public_call` ours, see `network.interr
 from __future__ import annotations
 
 import sys
+import weakref
 from datetime import UTC, datetime
-from functools import wraps
+from functools import partial, wraps
 from threading import get_ident
 from typing import TYPE_CHECKING, Concatenate, Final, ParamSpec, TypeVar
 
@@ -58,6 +59,7 @@ if TYPE_CHECKING:
 
     from pykclient.consumer.config import ConsumerConfig
     from pykclient.consumer.group.history import Rebalance
+    from pykclient.consumer.heartbeat_thread import Heartbeats
     from pykclient.consumer.subscription import AssignedPartition
     from pykclient.metrics import MetricName
     from pykclient.network.drive import Decisions
@@ -72,6 +74,15 @@ MEMBERSHIP_AT_CLOSE: Final = ("default", "leave_group", "remain_in_group")
 ConsumerT = TypeVar("ConsumerT", bound="ConsumerCore")
 P = ParamSpec("P")
 T = TypeVar("T")
+
+
+def _close_after_heartbeats(heartbeats: weakref.ref[Heartbeats], close: Callable[[], None]) -> None:
+    """Close the sockets of a consumer that was dropped, when its heartbeat thread has ended."""
+    kept = heartbeats()
+    if kept is None:
+        close()  # the thread keeps them while it makes a step
+    else:
+        kept.abandon(close)
 
 
 def public_call(
@@ -152,6 +163,7 @@ class ConsumerCore(LiveClient):
                 self,
                 f"{self!r}{group} was not closed: nothing was committed at its end, and its group "
                 f"waits for it until the session ends. Use it in a with block, or call close()",
+                partial(_close_after_heartbeats, weakref.ref(self._wiring.heartbeats)),
             )
 
     def __repr__(self) -> str:

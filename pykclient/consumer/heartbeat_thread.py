@@ -53,6 +53,9 @@ class HeartbeatThread:
         name = f"pykclient-heartbeat {config.client_id}".strip()
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
         self.is_started = False
+        self._has_ended = False
+        self._at_end: Callable[[], None] | None = None
+        """Is called when no step follows any more."""
 
     def start(self) -> None:
         """Begin. Where there can be no more threads, polls alone send heartbeats."""
@@ -66,6 +69,17 @@ class HeartbeatThread:
     def stop(self) -> None:
         """Have it end, without waiting for that."""
         self._closing.open()
+
+    def abandon(self, at_end: Callable[[], None]) -> None:
+        """Have it end, and call a function when no step follows any more. Waits for nothing.
+
+        The function may be called twice, and by the thread itself: this is for a finalizer, which
+        the collector may run anywhere, also in the middle of a step.
+        """
+        self._at_end = at_end  # before it is looked whether the thread has ended
+        self.stop()
+        if self._has_ended or self._thread.ident is None:
+            at_end()
 
     def close(self, timeout_s: float) -> None:
         """End it, and wait until it has; it is left alone if it does not in that time.
@@ -87,6 +101,9 @@ class HeartbeatThread:
         while pause_ms is not None and not self._closing.wait(pause_ms / 1_000):
             with keep_messages():  # a log handler that blocks must not block with the core lock
                 pause_ms = self._turn()
+        self._has_ended = True  # before it is looked whether it was abandoned
+        if self._at_end is not None:
+            self._at_end()
 
     def _turn(self) -> int | None:
         """Make a step if the application makes none; return how long to pause, None for ever."""
@@ -133,6 +150,13 @@ class Heartbeats:
     def stop(self) -> None:
         if self.thread is not None:
             self.thread.stop()
+
+    def abandon(self, at_end: Callable[[], None]) -> None:
+        """End the thread without waiting, and call a function when it makes no step any more."""
+        if self.thread is None:
+            at_end()
+        else:
+            self.thread.abandon(at_end)
 
     def end(self, deadline_ms: int) -> None:
         """End the thread and wait for that. Requires the core lock, which it gives up."""

@@ -32,11 +32,14 @@ class Steps:
         self.background = BackgroundLock(self.lock)
         self.is_failing = False
         self.next_in_ms = 1
+        self.on_step: Callable[[int], int] | None = None
         self._made = threading.Semaphore(0)
 
     def step(self, now_ms: int) -> int:
         assert self.background.step_count % 2 == 1, "a step needs the core lock"
         self._made.release()
+        if self.on_step is not None:
+            return self.on_step(now_ms)
         if self.is_failing:
             raise ValueError("a mistake of ours")
         return now_ms + self.next_in_ms
@@ -65,6 +68,39 @@ def thread(steps: Steps) -> Iterator[HeartbeatThread]:
     thread.start()
     yield thread
     thread.close(TIMEOUT_S)
+
+
+def test_what_an_abandoned_one_uses_is_closed_after_its_last_step(steps: Steps) -> None:
+    """The consumer was dropped: a step may be under way, in which the collector has even run."""
+    thread = HeartbeatThread(steps.step, steps.background, CONFIG)
+    closed = threading.Event()
+    is_abandoned = threading.Event()
+    made: list[bool] = []
+
+    def step(now_ms: int) -> int:
+        made.append(closed.is_set())
+        thread.abandon(closed.set)
+        made.append(closed.is_set())
+        is_abandoned.set()
+        return now_ms + 1
+
+    steps.on_step = step
+    thread.start()
+    assert is_abandoned.wait(TIMEOUT_S)
+    assert closed.wait(TIMEOUT_S)
+    thread.close(TIMEOUT_S)
+    assert made == [False, False]
+
+
+@pytest.mark.parametrize("is_started", [True, False])
+def test_what_one_without_steps_uses_is_closed_at_once(steps: Steps, is_started: bool) -> None:
+    thread = HeartbeatThread(steps.step, steps.background, CONFIG)
+    if is_started:
+        thread.start()
+        thread.close(TIMEOUT_S)
+    closed = threading.Event()
+    thread.abandon(closed.set)
+    assert closed.is_set()
 
 
 @pytest.mark.promise("heartbeats go on while the application or a listener works")

@@ -308,6 +308,22 @@ def test_a_consumer_that_was_not_closed_warns_and_closes_everything(servers: str
     await_descriptors(descriptor_count)
 
 
+def test_a_consumer_that_was_not_closed_ends_its_heartbeats_before_its_connections(
+    servers: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Its parts refer to each other, and live until the collector comes, which may be long."""
+    gc.disable()
+    try:
+        with pytest.warns(ResourceWarning, match=r"lost.*group 'g'.*close"):
+            heartbeat_thread = lose(servers)
+        heartbeat_thread.join(LONG_S)
+        assert not heartbeat_thread.is_alive()
+    finally:
+        gc.enable()
+        gc.collect()
+    assert "heartbeats have stopped" not in caplog.text
+
+
 def lose_admin(servers: str) -> None:
     Admin(bootstrap_servers=servers, client_id="lost").list_topics()
     gc.collect()

@@ -102,7 +102,6 @@ class SelectorPort:
         self._sockets.update((self._wake_receiver, self._wake_sender))
         _without_sigpipe(self._wake_sender)
         self._selector.register(self._wake_receiver, selectors.EVENT_READ)
-        self._is_shut_down = False
         self._is_in_child = False
         self._on_dropped: weakref.finalize[..., object] | None = None
         _ports.add(self)
@@ -191,9 +190,10 @@ class SelectorPort:
             # The pair is full of wake-ups that were not taken yet: one more adds nothing.
             raise_of_signal_handler(error)
         except OSError as error:
-            # A call may end after the port was shut down; then no wait is left to be woken.
+            # A call may end after the port was shut down or its owner dropped; then no wait is left
+            # to be woken.
             raise_of_signal_handler(error)
-            if not self._is_shut_down:
+            if self._wake_sender.fileno() >= 0:
                 raise
 
     def restart(self) -> None:
@@ -212,7 +212,6 @@ class SelectorPort:
         self._selector = selector
 
     def shutdown(self) -> None:
-        self._is_shut_down = True
         self._close_sockets()
         self._selector.close()
         self._wake_receiver.close()
@@ -229,13 +228,21 @@ class SelectorPort:
         self._is_in_child = True
         self.shutdown()
 
-    def warn_if_dropped(self, owner: object, message: str) -> None:
+    def warn_if_dropped(
+        self,
+        owner: object,
+        message: str,
+        close_when_unused: Callable[[Callable[[], None]], None] | None = None,
+    ) -> None:
         """Should `owner` be collected before `shutdown`, close the sockets and warn with `message`.
 
         Only the sockets are held for that, which keep nothing alive; and they are out of the reach
-        of the collector, which would warn of each.
+        of the collector, which would warn of each. `close_when_unused` is called with the function
+        that closes them, and calls it when no other thread uses the port any more.
         """
-        self._on_dropped = weakref.finalize(owner, _abandon, self._sockets, message)
+        self._on_dropped = weakref.finalize(
+            owner, _abandon, self._sockets, message, close_when_unused or _close_at_once
+        )
         self._on_dropped.atexit = False
 
     def _close_sockets(self) -> None:
@@ -405,10 +412,22 @@ class SelectorPort:
             raise_of_signal_handler(error)
 
 
-def _abandon(sockets: set[socket.socket], message: str) -> None:
+def _abandon(
+    sockets: set[socket.socket],
+    message: str,
+    close_when_unused: Callable[[Callable[[], None]], None],
+) -> None:
+    close_when_unused(partial(_close_all, sockets))
+    warnings.warn(message, ResourceWarning, stacklevel=2)
+
+
+def _close_all(sockets: set[socket.socket]) -> None:
     for sock in sockets:
         sock.close()
-    warnings.warn(message, ResourceWarning, stacklevel=2)
+
+
+def _close_at_once(close: Callable[[], None]) -> None:
+    close()
 
 
 _ports: weakref.WeakSet[SelectorPort] = weakref.WeakSet()
