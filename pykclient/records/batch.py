@@ -114,12 +114,15 @@ class RecordBatch:
         ) = HEADER.unpack_from(data)
         self.payload = data[HEADER_SIZE_BYTES:]
         reason = self._contradiction(length)
-        if reason is None and check_crcs:
+        if reason is not None:
+            error = corrupt_batch(topic, partition, data, reason)
+            error.next_offset = self._sealed_end_offset(data)
+            raise error
+        if check_crcs:
             crc = accel.crc32c(data[CRC_START:])
             if crc != self.crc:
                 reason = f"its checksum is {crc:#010x}, its header says {self.crc:#010x}"
-        if reason is not None:
-            raise corrupt_batch(topic, partition, data, reason)
+                raise corrupt_batch(topic, partition, data, reason)
         self.last_offset: int = self.base_offset + self.last_offset_delta
         """The offset of the last record, also when compaction has taken that record away."""
         self.codec: Codec = _CODECS[self.attributes & ATTRIBUTE_CODEC]
@@ -240,6 +243,15 @@ class RecordBatch:
         if not 0 <= self.record_count <= self.last_offset_delta + 1 or self.last_offset_delta < 0:
             return f"it has {self.record_count} records up to offset delta {self.last_offset_delta}"
         return None
+
+    def _sealed_end_offset(self, data: memoryview) -> int | None:
+        """Return the offset after a batch whose checksum is right; None if it is wrong.
+
+        It is for what the sender meant and we cannot read, such as a codec that we do not know.
+        """
+        end_offset: int = self.base_offset + self.last_offset_delta + 1
+        is_possible = self.last_offset_delta >= 0 and 0 < end_offset <= OFFSET_MAX
+        return end_offset if is_possible and accel.crc32c(data[CRC_START:]) == self.crc else None
 
 
 class BatchSpan:

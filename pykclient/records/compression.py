@@ -45,6 +45,10 @@ LZ4_LEVEL_FAST: Final = 9
 LZ4_MAGIC: Final = b"\x04\x22\x4d\x18"
 LZ4_HEADER_SIZE_BYTES: Final = 7
 """Of a frame without content size and dictionary."""
+LZ4_CHECKSUM_AT: Final = 6
+"""The checksum of the descriptor, in such a frame."""
+LZ4_CONTENT_SIZE_FLAG: Final = 0x08
+LZ4_DICTIONARY_FLAG: Final = 0x01
 LZ4_BLOCK_SIZE_MASK: Final = 0x7FFF_FFFF
 """The other bit says that the block is not compressed."""
 LZ4_GROWTH_MAX: Final = 255
@@ -258,6 +262,50 @@ def _lz4_room_bytes(data: Data, size_bytes_max: int) -> int:
             position += 4 + block_size_bytes + 4 * (flags >> 4 & 1)
         position += 4 + 4 * (flags >> 2 & 1)
     return size_bytes
+
+
+# xxHash32, for a few bytes
+_XXH_PRIMES: Final = (0x9E3779B1, 0x85EBCA77, 0xC2B2AE3D, 0x27D4EB2F, 0x165667B1)
+_UINT32: Final = 0xFFFF_FFFF
+
+
+def lz4_header_checksum(descriptor: Data) -> int:
+    """Return the second byte of the xxHash32 of fewer than 16 bytes."""
+    prime1, prime2, prime3, prime4, prime5 = _XXH_PRIMES
+    value = prime5 + len(descriptor)
+    lanes_end = len(descriptor) & ~3
+    for start in range(0, lanes_end, 4):
+        lane = int.from_bytes(descriptor[start : start + 4], "little")
+        value = _rotated(value + lane * prime3, 17) * prime4
+    for byte in descriptor[lanes_end:]:
+        value = _rotated(value + byte * prime5, 11) * prime1
+    value &= _UINT32
+    value = (value ^ (value >> 15)) * prime2 & _UINT32
+    value = (value ^ (value >> 13)) * prime3 & _UINT32
+    return ((value ^ (value >> 16)) >> 8) & 0xFF
+
+
+def _rotated(value: int, count: int) -> int:
+    value &= _UINT32
+    return value << count | value >> (32 - count)
+
+
+def mend_old_lz4(data: Data) -> Data:
+    """Return an LZ4 frame with the checksum of its descriptor that the format wants.
+
+    Clients before Kafka 0.10 computed it over the magic, too (KAFKA-3160). What is no frame, or is
+    cut off, stays as it is.
+    """
+    if len(data) <= LZ4_CHECKSUM_AT or data[:4] != LZ4_MAGIC:
+        return data
+    flags = data[4]
+    at = LZ4_CHECKSUM_AT
+    at += 8 * bool(flags & LZ4_CONTENT_SIZE_FLAG) + 4 * bool(flags & LZ4_DICTIONARY_FLAG)
+    if len(data) <= at:
+        return data
+    mended = bytearray(data)
+    mended[at] = lz4_header_checksum(mended[4:at])
+    return mended
 
 
 # snappy: blocks in the framing of snappy-java, or one bare block ----------------------------------

@@ -23,7 +23,7 @@ from pykclient.accel.batch_layout import (
 )
 from pykclient.errors.base import DecodeError
 from pykclient.records.batch import RecordBatch, corrupt_batch
-from pykclient.records.compression import Codec
+from pykclient.records.compression import Codec, decompress, mend_old_lz4
 from pykclient.types import TimestampType
 
 if TYPE_CHECKING:
@@ -81,7 +81,9 @@ class LegacyBatch(RecordBatch):
                 raise DecodeError(f"its offset is {message.offset}")
             assert end == len(data)
         except DecodeError as error:
-            raise corrupt_batch(topic, partition, data, str(error)) from error
+            corrupt = corrupt_batch(topic, partition, data, str(error))
+            corrupt.next_offset = _sealed_end_offset(data)
+            raise corrupt from error
         self._message = message
         self.payload = memoryview(message.value or b"")
         self._check_crcs = check_crcs
@@ -105,7 +107,7 @@ class LegacyBatch(RecordBatch):
 
     def _decompressed(self, size_bytes_max: int) -> Data:
         if self.magic == 0 and self.codec is Codec.LZ4:
-            raise DecodeError("lz4 in messages of magic 0 is not in the LZ4 frame format")
+            return decompress(Codec.LZ4, mend_old_lz4(self.payload), size_bytes_max)
         return super()._decompressed(size_bytes_max)
 
     def _decoded(
@@ -129,7 +131,10 @@ class LegacyBatch(RecordBatch):
 
     def _columns(self, messages: list[_Message]) -> RecordColumns:
         if self.timestamp_type is TimestampType.LOG_APPEND_TIME:
-            timestamps_ms = [self.max_timestamp_ms] * len(messages)
+            # A message of magic 0 has no time, whatever holds it.
+            timestamps_ms = [
+                self.max_timestamp_ms if message.magic else NO_TIMESTAMP_MS for message in messages
+            ]
         else:
             timestamps_ms = [message.timestamp_ms for message in messages]
         return accel.ListColumns(
@@ -149,14 +154,15 @@ class LegacyBatch(RecordBatch):
         position = 0
         while position < len(data):
             message, position = _read_message(data, position, check_crcs=self._check_crcs)
-            if message.magic != self.magic or message.attributes & ATTRIBUTE_CODEC:
-                raise DecodeError("a message inside it has another magic, or is compressed again")
+            if message.attributes & ATTRIBUTE_CODEC:
+                raise DecodeError("a message inside it is compressed again")
             yield message._replace(offset=message.offset + shift)
 
     def _shift(self, data: memoryview) -> int:
         """Return what is to be added to the offsets of the messages in `data`, and check these.
 
-        Since magic 1 they count from anywhere, and the last one is the wrapper's: so all of them
+        The wrapper's magic says what they are; those inside may have another (KAFKA-4298). Since
+        magic 1 they count from anywhere, and the last one is the wrapper's: so all of them
         are looked at before the first one is read, and none is kept.
         """
         first_offset = last_offset = None
@@ -202,6 +208,15 @@ def _read_message(data: memoryview, position: int, *, check_crcs: bool) -> tuple
     if check_crcs and (actual := zlib.crc32(body)) != crc:
         raise DecodeError(f"its checksum is {actual:#010x}, its header says {crc:#010x}")
     return _Message(offset, magic, attributes, timestamp_ms, key, value), end
+
+
+def _sealed_end_offset(data: memoryview) -> int | None:
+    """Return the offset after a message whose checksum is right; None if it is wrong."""
+    if len(data) < START.size:
+        return None
+    offset, _, crc, *_ = START.unpack_from(data)
+    is_sealed = offset >= 0 and zlib.crc32(data[CRC_START:]) == crc
+    return offset + 1 if is_sealed else None
 
 
 def _read_bytes(body: memoryview, at: int) -> tuple[bytes | None, int]:

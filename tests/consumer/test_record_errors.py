@@ -28,6 +28,8 @@ from tests.consumer.serving_port import (
     poll_until,
     refuse_twos,
 )
+from tests.records.batches import resealed
+from tests.records.test_legacy import message
 
 if TYPE_CHECKING:
     from pykclient.consumer.consumer import Consumer
@@ -300,6 +302,34 @@ def test_a_damaged_batch_whose_end_cannot_be_true_is_raised(
         assert raised.value.raw is not None
         assert raised.value.raw.startswith(bytes(data))
         assert consumer.position(A) == 0
+
+
+UNKNOWN_CODEC = resealed(batch(range(2, 4))[:22] + b"\x05" + batch(range(2, 4))[23:])
+LOST_MESSAGES = message(3, None, b"not gzip", attributes=1)
+"""Messages of the old format: of the first ones only the last offset is known."""
+
+
+@pytest.mark.promise(
+    "a damaged batch is fetched again first, and never skipped to an impossible end"
+)
+@pytest.mark.parametrize(
+    "bad", [damaged(2, 2), UNKNOWN_CODEC, LOST_MESSAGES], ids=["damaged", "codec", "old"]
+)
+def test_all_that_is_lost_is_reported_and_what_follows_is_read(
+    port: ServingPort, caplog: pytest.LogCaptureFixture, bad: bytes
+) -> None:
+    port.logs[0].append(2)
+    port.logs[0].append(2, bad)
+    port.logs[0].append(2)
+    with consumer_over(port, A, on_record_error="skip", retry_backoff_ms=1) as consumer:
+        assert poll_until(consumer, 4) == [0, 1, 4, 5]
+    assert "skipped what is bad from offset 2 to 3" in caplog.text
+    notes = Notes()
+    with consumer_over(port, A, on_record_error=notes, retry_backoff_ms=1) as consumer:
+        assert poll_until(consumer, 4) == [0, 1, 4, 5]
+    (error,) = notes.errors
+    assert isinstance(error, CorruptRecordError)
+    assert (error.offset, error.next_offset, error.raw) == (2, 4, bad)
 
 
 @pytest.mark.parametrize("policy", [None, 5, "no_such_module:name", "neither", object()])

@@ -15,7 +15,7 @@ from bisect import bisect_right
 from collections import deque
 from typing import TYPE_CHECKING, Final
 
-from pykclient.accel.batch_layout import ATTRIBUTE_TRANSACTIONAL
+from pykclient.accel.batch_layout import ATTRIBUTE_CODEC, ATTRIBUTE_TRANSACTIONAL, MAGIC_AT
 from pykclient.consumer.record import RecordSpan
 from pykclient.errors import CorruptRecordError
 from pykclient.records.batch import (
@@ -37,6 +37,7 @@ if TYPE_CHECKING:
 
 NO_LEADER_EPOCH: Final = -1
 MAGIC_WITH_BASE_OFFSET: Final = 2
+LEGACY_ATTRIBUTES_AT: Final = 17
 
 
 class FetchedResponse:
@@ -112,7 +113,7 @@ class CompletedFetch:
         try:
             self._take_batches(config.check_crcs)
         except CorruptRecordError as error:
-            self._error = self._described(error)
+            self._error = self._described(error, self.end_offset)
 
     @property
     def is_exhausted(self) -> bool:
@@ -176,7 +177,7 @@ class CompletedFetch:
             try:
                 self._next_batch(position)
             except CorruptRecordError as error:
-                self._fail(error)
+                self._fail(error, position)
         return max(position, self._passed_offset)
 
     def fold(self) -> None:
@@ -203,7 +204,7 @@ class CompletedFetch:
                     assert self._batch is not None
                     self._finish(self._batch)
         except CorruptRecordError as error:
-            self._fail(error)
+            self._fail(error, position)
         return self._columns
 
     def _next_batch(self, position: int) -> bool:
@@ -241,11 +242,12 @@ class CompletedFetch:
         self._pass(batch)
         self._batch = None
 
-    def _fail(self, error: CorruptRecordError) -> None:
+    def _fail(self, error: CorruptRecordError, position: int) -> None:
         """End here: nothing behind an error is read."""
         # In a span it is one of several that is damaged, and no checksum vouches for its header.
         batch = self._batch
-        self._error = self._described(error, batch if isinstance(batch, RecordBatch) else None)
+        known = batch if isinstance(batch, RecordBatch) else None
+        self._error = self._described(error, max(position, self._passed_offset), known)
         self._batch = None
         self._batches.clear()
 
@@ -283,25 +285,44 @@ class CompletedFetch:
             raise self._incomplete(self._records)
 
     def _described(
-        self, error: CorruptRecordError, batch: RecordBatch | None = None
+        self, error: CorruptRecordError, due: int, batch: RecordBatch | None = None
     ) -> CorruptRecordError:
         """Return the error as the application gets it: with the bytes, and the way past them.
 
-        `batch` is the one that is damaged where its header was found good.
+        `due` is the offset that comes next, `batch` the one that is damaged where its header was
+        found good.
         """
-        start, size_bytes, claimed_end = self._found_at(error.offset)
-        end = claimed_end if batch is None else batch.last_offset + 1
+        start, size_bytes, end = self._found_at(error.offset)
+        if batch is not None:
+            end = batch.last_offset + 1
+        elif error.next_offset is not None:  # its checksum is right, and we cannot read it
+            end = error.next_offset if self._is_readable(error.next_offset) else None
+            size_bytes = first_batch_size_bytes(self._records[start:]) or size_bytes
         past = "seek() past it" if end is None else f"seek() to {end}, the offset after it"
         described = CorruptRecordError(
             f"{error}. Poll again to fetch it anew, or {past}",
             topic=error.topic,
             partition=error.partition,
-            offset=error.offset,
+            offset=due if self._has_hidden_start(start) else error.offset,
             next_offset=end,
             raw=bytes(self._records[start : start + size_bytes]),
         )
         described.__cause__ = error
         return described
+
+    def _has_hidden_start(self, start: int) -> bool:
+        """Return whether the batch there says its last offset alone, as old wrappers do."""
+        head = self._records[start : start + LEGACY_ATTRIBUTES_AT + 1]
+        is_whole = len(head) > LEGACY_ATTRIBUTES_AT
+        return (
+            is_whole
+            and head[MAGIC_AT] < MAGIC_WITH_BASE_OFFSET
+            and bool(head[LEGACY_ATTRIBUTES_AT] & ATTRIBUTE_CODEC)
+        )
+
+    def _is_readable(self, end: int) -> bool:
+        """Return whether a batch may end there: no checksum covers the offset that it claims."""
+        return self._high_watermark is None or end <= self._high_watermark
 
     def _found_at(self, offset: int | None) -> tuple[int, int, int | None]:
         """Return where the batch at an offset starts, how many bytes it has, and where it ends.
@@ -328,8 +349,7 @@ class CompletedFetch:
         if found is None:
             return start, len(self._records) - start, None
         end = found.last_offset + 1
-        is_readable = self._high_watermark is None or end <= self._high_watermark
-        return start, found.size_bytes, end if is_readable else None
+        return start, found.size_bytes, end if self._is_readable(end) else None
 
     def _incomplete(self, records: memoryview) -> CorruptRecordError:
         size_bytes = first_batch_size_bytes(records)

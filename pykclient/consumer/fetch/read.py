@@ -184,7 +184,7 @@ class RecordReader:
                 (assigned.partition, type(error.__cause__)),
                 "%s: skipped what is bad from offset %d to %d: %s",
                 assigned.partition,
-                error.offset,
+                max(error.offset or 0, assigned.offset),
                 error.next_offset - 1,
                 describe_cause(error.__cause__),
             )
