@@ -48,12 +48,13 @@ class FollowedTopics:
     def follow(self) -> None:
         """Have metadata kept for what is wanted by now."""
         if self._subscription.is_by_pattern:
-            self._metadata.set_all_topics()
-            return
+            self._metadata.set_all_topics(self._used)
+        else:
+            self._metadata.set_topics(sorted(self._used()))
+
+    def _used(self) -> frozenset[str]:
         topics = self._subscription.topics | self._subscription.wanted_topics | self._requested
-        if self.group is not None:
-            topics |= self.group.topics
-        self._metadata.set_topics(sorted(topics))
+        return topics if self.group is None else topics | self.group.topics
 
     def add_for_call(self, topics: Iterable[str]) -> None:
         self._requested.update(topics)

@@ -22,6 +22,7 @@ from tests.network.metadata_exchange import (
     LEADER_NOT_AVAILABLE,
     LOST,
     MAX_AGE_MS,
+    OTHER_ID,
     REBOOTSTRAP_REQUIRED,
     START_MS,
     UNSUPPORTED_VERSION,
@@ -142,17 +143,36 @@ def test_fewer_topics_are_no_reason_for_a_request(metadata: Metadata) -> None:
 
 def test_all_topics_are_requested_without_creating_any(metadata: Metadata) -> None:
     respond_with(metadata, START_MS)
-    metadata.set_all_topics()
+    metadata.set_all_topics(list)
     request = due_request(metadata, START_MS)
     assert requested_topics(request) is None
     assert isinstance(request.message, MetadataRequest)
     assert request.message.allow_auto_topic_creation is False
     request.on_response(metadata_response(), START_MS)
-    metadata.set_all_topics()
+    metadata.set_all_topics(list)
     metadata.add_topic("t", START_MS)
     assert metadata.next_poll_ms() == START_MS + MAX_AGE_MS
     metadata.set_topics(["t"])
     assert requested_topics(due_request(metadata, START_MS)) == ["t"]
+
+
+@pytest.mark.promise("a partition without a leader that nobody reads costs no metadata requests")
+def test_of_all_topics_only_those_that_are_used_are_waited_for(metadata: Metadata) -> None:
+    """Somewhere in a large cluster a partition has no leader, perhaps for weeks."""
+    used: list[str] = []
+    metadata.set_all_topics(lambda: used)
+    leaderless = [
+        topic("elsewhere", leaders=(-1,), topic_id=OTHER_ID),
+        topic("new", error_code=LEADER_NOT_AVAILABLE),
+    ]
+    respond_with(metadata, START_MS, topic("t"), *leaderless)
+    assert metadata.next_poll_ms() == START_MS + MAX_AGE_MS
+    for name in ("elsewhere", "new"):
+        used[:] = [name]
+        metadata.request_update()
+        now_ms = metadata.next_poll_ms()
+        respond_with(metadata, now_ms, topic("t"), *leaderless)
+        assert metadata.next_poll_ms() <= now_ms + 1_000
 
 
 def test_a_topic_that_is_not_named_any_more_is_forgotten() -> None:

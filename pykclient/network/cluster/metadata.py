@@ -66,8 +66,9 @@ class Metadata:
     """The manager that keeps `cluster` up to date.
 
     Topics are tracked because they were named by `add_topic` or `set_topics`, or are all topics
-    after `set_all_topics`. With `topic_idle_ms` a topic that is not named again in that time is
-    forgotten. After `metadata_recovery_rebootstrap_trigger_ms` without a good response the snapshot
+    after `set_all_topics`. While one that is used has no leader, updates go on; of all topics those
+    count that the client says it uses. With `topic_idle_ms` a topic that is not named again in that
+    time is forgotten. After `metadata_recovery_rebootstrap_trigger_ms` without a good response the snapshot
     is dropped, so that the next request goes to a bootstrap address.
     """
 
@@ -99,7 +100,8 @@ class Metadata:
         self._allow_auto_topic_creation = allow_auto_topic_creation
         self._topic_idle_ms = topic_idle_ms
         self._named_ms: dict[str, int] = {}
-        self._wants_all_topics = False
+        self._used_topics: Callable[[], Collection[str]] | None = None
+        """Returns which of all topics are used; None while the topics are named."""
         self._state = MetadataState.STALE
         self._is_outdated = False
         """An update was requested while one was in flight, which may be too old for it."""
@@ -127,20 +129,24 @@ class Metadata:
     def add_topic(self, topic: str, now_ms: int) -> None:
         is_new = topic not in self._named_ms
         self._named_ms[topic] = now_ms
-        if is_new and not self._wants_all_topics:
+        if is_new and self._used_topics is None:
             self._request_at_once()
 
     def set_topics(self, topics: Collection[str]) -> None:
         wanted = dict.fromkeys(topics, NEVER_MS)
-        is_new = self._wants_all_topics or any(topic not in self._named_ms for topic in wanted)
+        is_new = self._used_topics is not None or any(
+            topic not in self._named_ms for topic in wanted
+        )
         self._named_ms = wanted
-        self._wants_all_topics = False
+        self._used_topics = None
         if is_new:
             self._request_at_once()
 
-    def set_all_topics(self) -> None:
-        if not self._wants_all_topics:
-            self._wants_all_topics = True
+    def set_all_topics(self, used_topics: Callable[[], Collection[str]]) -> None:
+        """Request all topics. `used_topics` is called once a response, for those that are used."""
+        is_new = self._used_topics is None
+        self._used_topics = used_topics
+        if is_new:
             self._request_at_once()
 
     def request_update(self) -> None:
@@ -225,7 +231,7 @@ class Metadata:
 
     def _request(self) -> Request:
         topics = None
-        if not self._wants_all_topics:
+        if self._used_topics is None:
             topics = [MetadataRequestTopic(name=name) for name in self._named_ms]
         message = MetadataRequest(
             topics=topics,
@@ -330,20 +336,24 @@ class Metadata:
             listener(cluster)
 
     def _merge(self, response: MetadataResponse, now_ms: int) -> tuple[Cluster, bool]:
-        """Return the new snapshot, and whether it has all that can be known by now."""
+        """Return the new snapshot, and whether it has all that is used and can be known by now."""
         node_ids = {broker.node_id for broker in response.brokers}
         topics: list[TopicInfo] = []
         errors: dict[str, BrokerError] = {}
+        used = None if self._used_topics is None else self._used_topics()
         is_complete = True
         for topic in response.topics:
             if topic.error_code == 0:
                 info = self._newest(self._reliable(topic_info(topic)), now_ms)
                 topics.append(info)
-                is_complete = is_complete and all(p.leader_id in node_ids for p in info.partitions)
+                if used is None or info.name in used:
+                    has_leaders = all(each.leader_id in node_ids for each in info.partitions)
+                    is_complete = is_complete and has_leaders
             elif topic.name is not None:
                 error = error_for_code(topic.error_code, f"topic {topic.name!r}")
                 errors[topic.name] = error
-                is_complete = is_complete and not error.retriable
+                if used is None or topic.name in used:
+                    is_complete = is_complete and not error.retriable
         cluster = Cluster(
             version=self.cluster.version + 1,
             cluster_id=response.cluster_id,
