@@ -322,8 +322,12 @@ class ConsumerCore(LiveClient):
 
     @public_call
     def subscription(self) -> frozenset[str]:
-        """Return the topics that are subscribed to; of a pattern those that match by now."""
-        return self._wiring.subscription.wanted_topics
+        """Return the topics that are subscribed to; of a pattern those that match by now.
+
+        Of a pattern that brokers match (KIP-848) the client knows only the topics of which it has
+        partitions; these are returned.
+        """
+        return self._wiring.subscription.subscribed_topics
 
     @public_call
     def enforce_rebalance(self, reason: str = "rebalance enforced by user") -> None:

@@ -242,6 +242,12 @@ class SubscriptionState:
         return frozenset(partition.topic for partition in self._assigned)
 
     @property
+    def subscribed_topics(self) -> frozenset[str]:
+        """The topics that are subscribed to, as far as the client knows what a pattern matches."""
+        is_matched_elsewhere = self.mode is SubscriptionMode.BROKER_PATTERN
+        return self.topics if is_matched_elsewhere else self.wanted_topics
+
+    @property
     def without_position(self) -> tuple[AssignedPartition, ...]:
         """The partitions that cannot be read before they get a position."""
         return tuple(self._without_position)

@@ -148,6 +148,20 @@ def test_what_the_next_owner_has_committed_is_not_doubled(fake: FakeKafka, proto
 
 
 @PROMISE
+def test_a_member_whose_pattern_brokers_match_is_refused_too(fake: FakeKafka) -> None:
+    servers = fake.bootstrap_servers
+    with Copier(servers, "t", "consumer", max_poll_interval_ms=LATE_MS) as stalled:
+        stalled.consumer.unsubscribe()
+        stalled.consumer.subscribe(pattern="t")
+        records = stalled.read()
+        assert stalled.consumer.subscription() == {"t"}
+        with Copier(servers, "t", "consumer") as next_owner:
+            next_owner.copy(next_owner.read())
+            stalled.fail_to_copy(records)
+    assert output_count(servers, "t") == COUNT
+
+
+@PROMISE
 @pytest.mark.kafka
 @each_protocol
 def test_kafka_refuses_the_offsets_of_a_member_that_stalled(

@@ -68,8 +68,8 @@ class Metadata:
     Topics are tracked because they were named by `add_topic` or `set_topics`, or are all topics
     after `set_all_topics`. While one that is used has no leader, updates go on; of all topics those
     count that the client says it uses. With `topic_idle_ms` a topic that is not named again in that
-    time is forgotten. After `metadata_recovery_rebootstrap_trigger_ms` without a good response the snapshot
-    is dropped, so that the next request goes to a bootstrap address.
+    time is forgotten. After `metadata_recovery_rebootstrap_trigger_ms` without a good response the
+    snapshot is dropped, so that the next request goes to a bootstrap address.
     """
 
     def __init__(
