@@ -65,8 +65,8 @@ FOREIGN = frozenset(
         *("python3", "pytest", "dev", "pa.array", "pa.scalar", "apache/kafka"),
         "jq -c '{value: tojson}'",
         *("table.to_pandas()", "polars.from_arrow(table)"),
-        *("queue.SimpleQueue", "loop.call_soon_threadsafe"),
-        *("await asyncio.to_thread(consumer.poll, 1.0)", "forkserver"),
+        *("queue.SimpleQueue", "call_soon_threadsafe", "forkserver"),
+        "await asyncio.wait_for(delivery, 5)",
         *("gunicorn web:application", "--preload", "terminationGracePeriodSeconds"),
         *('CMD ["python", "bill_orders.py"]', "CMD python bill_orders.py"),
         # What stands in other clients, and nowhere here.

@@ -34,7 +34,10 @@ pytestmark = pytest.mark.promise(
     "the pages' scripts end with one line without their broker or topic; their services go on"
 )
 
-SERVICES = ("service.py", "ship_orders.py", "measure.py", "bill_orders.py", "charge_orders.py")
+SERVICES = (
+    *("service.py", "ship_orders.py", "measure.py", "bill_orders.py", "charge_orders.py"),
+    "bill_async.py",
+)
 SCRIPTS = (
     *("create_orders.py", "place_orders.py", "orders_table.py"),
     *("load_lines.py", "urgent_orders.py", "topic_settings.py"),
