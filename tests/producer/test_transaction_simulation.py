@@ -58,7 +58,7 @@ from pykclient.protocol.messages.txn_offset_commit import (
 )
 from pykclient.types import GroupMetadata, OffsetAndMetadata, TopicPartition
 from tests.network.responding import respond_checked
-from tests.producer.sender_bench import PRODUCER_ID, TOPIC, TOPIC_ID, SenderBench, batches_of
+from tests.producer.sender_bench import PRODUCER_ID, TOPIC, SenderBench, batches_of
 from tests.soak import seeds
 
 if TYPE_CHECKING:
@@ -187,7 +187,7 @@ class World:
             parts = [
                 self._produced(partition, batch) for partition, batch in batches_of(request).items()
             ]
-            topic = TopicProduceResponse(topic_id=TOPIC_ID, partition_responses=parts)
+            topic = TopicProduceResponse(topic_id=topic_id_of(message), partition_responses=parts)
             return ProduceResponse(responses=[topic])
         if isinstance(message, InitProducerIdRequest):
             code = self._init(message.producer_epoch)
@@ -283,6 +283,12 @@ class World:
         if self._random.random() < 0.5:
             self.complete()
         return NONE
+
+
+def topic_id_of(message: ProduceRequest) -> bytes:
+    """Return the id under which a request knows the one topic."""
+    (topic,) = message.topic_data
+    return topic.topic_id
 
 
 def offsets_response(code: int) -> TxnOffsetCommitResponse:
@@ -483,7 +489,7 @@ class Application:
                 PartitionProduceResponse(index=p.partition, error_code=code, base_offset=-1)
                 for p in batches_of(request)
             ]
-            topic = TopicProduceResponse(topic_id=TOPIC_ID, partition_responses=parts)
+            topic = TopicProduceResponse(topic_id=topic_id_of(message), partition_responses=parts)
             response = ProduceResponse(responses=[topic])
         elif isinstance(message, AddPartitionsToTxnRequest):
             results = [
@@ -535,12 +541,15 @@ class Simulation:
 
     def __init__(self, seed: int) -> None:
         self.random = Random(seed)
-        self.world = World(1 + seed % 2, self.random)
+        self.world = self.new_world(1 + seed % 2)
         self.leaders = [self.random.choice(NODE_IDS) for _ in range(PARTITION_COUNT)]
         self.transactions: list[Transaction] = []
         self.ended_count = 0
         self.faults: Counter[str] = Counter()
         self.applications = [self.new_application()]
+
+    def new_world(self, version: int) -> World:
+        return World(version, self.random)
 
     def new_application(self) -> Application:
         return Application(self)
