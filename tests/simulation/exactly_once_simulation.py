@@ -75,6 +75,9 @@ class ExactlyOnceSimulation(CopyWorld):
         self.feeder = Feeder(self)
         self.copiers: list[Copier] = []
 
+    def new_copier(self, name: str) -> Copier:
+        return Copier(self, name)
+
     def run(self) -> None:
         """Let things go wrong, heal them, and have all copied."""
         with simulated_clients(SimulatedTime(self.clock, self.cluster)):
@@ -155,7 +158,7 @@ class ExactlyOnceSimulation(CopyWorld):
         for name in COPIER_IDS:
             if not any(each.name == name and not each.is_leaving for each in self.copiers):
                 self.met["start"] += 1
-                self.copiers.append(Copier(self, name))
+                self.copiers.append(self.new_copier(name))
 
     def _stop_one(self) -> None:
         if self.copiers:
@@ -167,7 +170,7 @@ class ExactlyOnceSimulation(CopyWorld):
             self.met["replace"] += 1
             copier = self.random.choice(self.copiers)
             copier.stop(self.random.choice(STOP_MS))
-            self.copiers.append(Copier(self, copier.name))
+            self.copiers.append(self.new_copier(copier.name))
 
     def _kill_one(self) -> None:
         if self.copiers:
@@ -176,7 +179,7 @@ class ExactlyOnceSimulation(CopyWorld):
             copier.kill()
             self.copiers.remove(copier)
             if self.random.random() < 0.5:
-                self.copiers.append(Copier(self, copier.name))
+                self.copiers.append(self.new_copier(copier.name))
 
     def _have_one_leave(self) -> None:
         if self.copiers:
@@ -331,14 +334,7 @@ class Copier(Life):
         producer = StoppingProducer(self, world.producer_settings(self.name))
 
         def copy(records: ConsumerRecords[bytes, bytes]) -> None:
-            for record in records:
-                assert record.value is not None
-                value = Copy(record.partition, record.offset, record.value).to_value()
-                producer.send(SINK, value, partition=record.partition)
-                if world.chance(0.1):
-                    producer.flush()
-                    self.stop_here(0.3)
-                self.stop_here()
+            self.copy(producer, records)
             if world.chance(0.03):
                 raise HandlerError
 
@@ -351,6 +347,17 @@ class Copier(Life):
             if not self.process.is_dead:
                 producer.close(5)
                 consumer.close(5)
+
+    def copy(self, producer: StoppingProducer, records: ConsumerRecords[bytes, bytes]) -> None:
+        """Send what a batch becomes."""
+        for record in records:
+            assert record.value is not None
+            value = Copy(record.partition, record.offset, record.value).to_value()
+            producer.send(SINK, value, partition=record.partition)
+            if self.world.chance(0.1):
+                producer.flush()
+                self.stop_here(0.3)
+            self.stop_here()
 
     def _repeat(self, run: Callable[[], None]) -> None:
         """Go on after what only a block has raised."""

@@ -162,9 +162,11 @@ class ProcessPort(WaitingPort):
         """Have a thread that waits go on now."""
         self.wakes_ms = min(self.wakes_ms, self._network.clock.now_ms)
 
-    def warn_if_dropped(self, owner: object, message: str) -> None:
+    def warn_if_dropped(
+        self, owner: object, message: str, close_when_unused: object = None
+    ) -> None:
         """Give a client that is made the seed's randomness; it may be dropped."""
-        del message
+        del message, close_when_unused
         seed_client(self, owner)
 
     def _pause_thread(self) -> None:
@@ -239,8 +241,9 @@ class DrivenByWaiters:
             result.remove_waker(index, waker)
         return result.is_done(index)
 
-    def join(self, timeout_s: float) -> bool:
+    def join(self, timeout_s: float, notice: object = None) -> bool:
         """Drive to the end, at most so long; whether it has come."""
+        del notice  # of a wait that has become long
         if not self._is_over:
             deadline_ms = now_ms() + round(timeout_s * 1_000)
             self._is_over = drive_until(
