@@ -1,7 +1,8 @@
 """The command line: ``pykclient COMMAND ...``, each command in a folder of its own.
 
 Results go to standard output, and nothing else does. The exit status is 0 when all went well, 1
-when the command met something bad, 2 when it was called wrongly, 130 after Ctrl-C, 141 when the
+when the command met something bad, 2 when it was called wrongly, 3 when what was to be read
+does not come, 130 after Ctrl-C, 141 when the
 output was closed before its end, 143 after SIGTERM. What was bad is one line on standard error.
 
 Owner: the main thread.
@@ -88,7 +89,8 @@ class _Parser(argparse.ArgumentParser):
     """
 
     def __init__(self, *arguments: Any, **keywords: Any) -> None:
-        super().__init__(*arguments, allow_abbrev=False, **keywords)
+        keywords.setdefault("allow_abbrev", False)
+        super().__init__(*arguments, **keywords)
 
 
 def command_parser() -> argparse.ArgumentParser:

@@ -12,7 +12,8 @@ from typing import IO, TYPE_CHECKING, Any
 
 import pytest
 
-from pykclient import Admin, accel
+from pykclient import Admin, Consumer, TopicPartition, accel
+from pykclient.cli import standstill
 from pykclient.cli.scan import command as scan
 from pykclient.cli.scan import tally
 from pykclient.version import __version__
@@ -369,6 +370,48 @@ def on_terminal(broker: FakeKafka, columns: str, *arguments: str, **streams: IO[
     os.close(ours)
     assert process.returncode == 0, output
     return CONTROL.sub("", output.decode())
+
+
+@pytest.mark.parametrize(
+    "command",
+    [("consume", "-e"), ("consume", "-e", "-G", "g-standstill"), ("scan",)],
+    ids=["consume", "group", "scan"],
+)
+def test_an_end_that_no_record_reaches_ends_the_command_with_a_status_of_its_own(
+    broker: FakeKafka,
+    run: Commands,
+    topic: str,
+    monkeypatch: pytest.MonkeyPatch,
+    command: tuple[str, ...],
+) -> None:
+    monkeypatch.setattr(standstill, "NOTICE_S", 0.1)
+    monkeypatch.setattr(standstill, "END_S", 0.2)
+    place = TopicPartition(topic, 0)
+    run.printed("produce", "-t", topic, "-p", "0", given=b"one\n")
+    with broker.control() as cluster:
+        cluster.partition(place).log.high_watermark += 3  # as Redpanda was seen to name it
+    result = run(*command, "-t", topic)
+    assert result.status == standstill.STANDSTILL_STATUS
+    assert f"no record has come from {place} at offset 1 of 4; waiting" in result.complaint
+    assert "though brokers respond; giving up\n" in result.complaint
+    assert b"one" in result.output if command[0] == "consume" else b"4" in result.output
+
+
+def test_an_outage_is_no_standstill(topic: str, broker: FakeKafka) -> None:
+    with (
+        broker.control() as cluster,
+        Consumer(bootstrap_servers=broker.bootstrap_servers) as consumer,
+    ):
+        place = TopicPartition(topic, 0)
+        consumer.assign([place])
+        consumer.seek(place, 0)
+        watch = standstill.Standstill(consumer)
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(standstill, "END_S", 0.0)
+            patch.setattr(standstill, "LOOK_UP_S", 0.05)
+            assert not watch.has_come({place: 4})
+            assert not watch.has_come({place: 4}), "brokers do not respond: control() holds them"
+            assert cluster.alive
 
 
 def test_topics_that_are_made_are_there_for_other_clients(broker: FakeKafka, run: Commands) -> None:

@@ -21,6 +21,7 @@ from pykclient.cli.record_format import NULL, record_format
 from pykclient.cli.record_json import record_line
 from pykclient.cli.span import BEGINNING, STORED, add_span_options, partitions_of, place
 from pykclient.cli.span_reader import SpanReader, reader_settings
+from pykclient.cli.standstill import STANDSTILL_STATUS, Standstill
 from pykclient.errors import UsageError
 
 if TYPE_CHECKING:
@@ -78,10 +79,9 @@ def run(options: argparse.Namespace) -> int:
         with consumer:
             if options.group is None:
                 return reading.read_assigned(options)
-            reading.read_group(options)
+            return reading.read_group(options)
     except KeyboardInterrupt as error:  # also a second one, which ends the closing
         raise type(error)(records_were("printed", reading.printed_count)) from error
-    return 0
 
 
 class Reading:
@@ -101,28 +101,35 @@ class Reading:
         has_end = options.exit or any(each.until_ms is not None for each in options.places)
         ends = span.ends if has_end else {}
         total = span.record_count if has_end else None
+        standstill = Standstill(self._consumer)
         with progress("read", total, is_shown=not sys.stdout.isatty()) as show:
             while not (has_end and self._is_at(ends)) and reader.read(lambda: self._poll(ends)):
                 show(self.printed_count)
+                if standstill.has_come(ends):
+                    return STANDSTILL_STATUS
         return reader.status
 
-    def read_group(self, options: argparse.Namespace) -> None:
+    def read_group(self, options: argparse.Namespace) -> int:
         """Print what a member of a group gets; with ``--exit`` until its partitions are at the end.
 
-        A member that was assigned nothing is at the end.
+        A member that was assigned nothing is at the end. Return the exit status.
         """
         consumer = self._consumer
         partitions = partitions_of(consumer, options)  # a topic that is not there is an error
         ends = consumer.end_offsets(partitions) if options.exit else {}
         listener = RebalanceListener(self._end_rebalance, self._begin_rebalance)
         consumer.subscribe(options.topics, listener=listener)
+        standstill = Standstill(consumer)
         with progress("read", None, is_shown=not sys.stdout.isatty()) as show:
             while self._poll({}):
                 show(self.printed_count)
                 assigned = consumer.assignment()
                 left = {p: end for p, end in ends.items() if p in assigned}
                 if options.exit and (assigned or self._is_settled) and self._is_at(left):
-                    return
+                    return 0
+                if standstill.has_come(left):
+                    return STANDSTILL_STATUS
+        return 0
 
     def _begin_rebalance(self, revoked: Sequence[TopicPartition]) -> None:
         self._is_settled = False

@@ -15,6 +15,7 @@ from pykclient.cli.progress import progress
 from pykclient.cli.scan.tally import COLUMNS, KEY_COUNT_MAX, Tallies
 from pykclient.cli.span import STORED, add_span_options
 from pykclient.cli.span_reader import SpanReader, reader_settings
+from pykclient.cli.standstill import STANDSTILL_STATUS, Standstill
 from pykclient.cli.table import write_rows
 from pykclient.errors import UsageError
 
@@ -78,6 +79,7 @@ def _count(
     consumer: Consumer, reader: SpanReader, tallies: Tallies, show: Callable[[int], None]
 ) -> None:
     ends = reader.span.ends
+    standstill = Standstill(consumer)
     while any(at < ends[partition] for partition, at in consumer.position().items()):
         batch = reader.read(
             lambda: consumer.poll_arrow(
@@ -87,3 +89,6 @@ def _count(
         if batch.num_rows:
             tallies.add(batch)
             show(tallies.record_count)
+        if standstill.has_come(ends):
+            reader.status = STANDSTILL_STATUS
+            return
