@@ -23,6 +23,7 @@ from threading import current_thread, main_thread
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from pykclient import accel
+from pykclient.cli.argument import as_text
 from pykclient.cli.broker import command as broker
 from pykclient.cli.complaint import reason_of, write_output
 from pykclient.cli.consume import command as consume
@@ -62,7 +63,8 @@ class Terminated(KeyboardInterrupt):
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command that `arguments` name, None = those of the process; its exit status."""
-    options = command_parser().parse_args(arguments)
+    words = sys.argv[1:] if arguments is None else arguments
+    options = command_parser().parse_args([as_text(word) for word in words])
     if sys.stdout is None or sys.stderr is None:  # `>&-` in a shell
         return _complain("standard output and standard error have to be open", BAD_STATUS)
     _show_what_the_terminal_cannot()

@@ -10,9 +10,9 @@ from __future__ import annotations
 
 import argparse
 import os
-from pathlib import Path
 from typing import TYPE_CHECKING, Final, Literal
 
+from pykclient.cli.argument import as_path
 from pykclient.config.client_properties import config_class, from_properties
 from pykclient.config.setting import from_text
 from pykclient.errors import ConfigError
@@ -38,7 +38,7 @@ def add_cluster_options(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         *("-F", "--config-file"),
-        type=Path,
+        type=as_path,
         metavar="FILE",
         help="a Java properties file; settings of other clients in it are passed over",
     )

@@ -12,10 +12,10 @@ Source: kcat's manual page and its ``format.c``.
 
 from __future__ import annotations
 
-import os
 import re
 from typing import TYPE_CHECKING, Final
 
+from pykclient.cli.argument import as_bytes
 from pykclient.errors import UsageError
 
 if TYPE_CHECKING:
@@ -69,7 +69,7 @@ def unescaped(text: str) -> bytes:
     """
     pieces, end = [], 0
     for found in _ESCAPE.finditer(text):
-        pieces.append(os.fsencode(text[end : found.start()]))
+        pieces.append(as_bytes(text[end : found.start()]))
         digits, sign = found.groups()
         if digits is None and sign not in _ESCAPES:
             raise UsageError(
@@ -77,7 +77,7 @@ def unescaped(text: str) -> bytes:
             )
         pieces.append(bytes((int(digits, 16),)) if digits else _ESCAPES[sign])
         end = found.end()
-    return b"".join([*pieces, os.fsencode(text[end:])])
+    return b"".join([*pieces, as_bytes(text[end:])])
 
 
 def record_format(text: str, *, null: bytes = b"") -> Piece:

@@ -73,6 +73,39 @@ def test_a_pipe_without_a_reader(
 
 
 @pytest.mark.skipif(not NO_ROOM.exists(), reason="there is no /dev/full")
+def test_what_is_outside_of_ascii_is_taken_and_shown_in_the_locale_c(
+    broker: FakeKafka, topic: str, tmp_path: Path
+) -> None:
+    """LC_ALL=C, with both of Python's ways to UTF-8 off: words come as halves of pairs."""
+    environ = {
+        **os.environ,
+        "PYKCLIENT_BOOTSTRAP_SERVERS": broker.bootstrap_servers,
+        "LC_ALL": "C",
+        "PYTHONUTF8": "0",
+        "PYTHONCOERCECLOCALE": "0",
+    }
+    environ.pop("PYTHONIOENCODING", None)
+    file = tmp_path / "großer Wert"
+    file.write_bytes("größer".encode())
+
+    def run(*arguments: str) -> bytes:
+        return subprocess.run(
+            [sys.executable, "-m", "pykclient", *arguments],
+            env=environ,
+            capture_output=True,
+            timeout=TIMEOUT_S,
+            check=True,
+        ).stdout
+
+    run("produce", "-t", topic, "-p", "0", "-k", "schlüssel", "-H", "café=crème", str(file))
+    run("produce", "-t", topic, "-p", "0", "-l", "-K", "→", str(file))
+    shown = run("consume", "-t", topic, "-e", "-f", "%k → %s, %h\\n")
+    assert shown.decode().splitlines() == ["schlüssel → größer, café=crème", " → größer, "]
+    assert run("consume", "-t", topic, "-e", "-G", "größe").decode() == "größer\n" * 2
+    with broker.control() as cluster:
+        assert cluster.committed("größe")
+
+
 @pytest.mark.promise("output to a full disk, and streams that are closed, are one line, status 1")
 @pytest.mark.parametrize(
     "arguments",

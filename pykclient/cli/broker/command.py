@@ -12,8 +12,9 @@ import signal
 import socket
 import sys
 from ipaddress import ip_address
-from pathlib import Path
 from typing import TYPE_CHECKING, Final
+
+from pykclient.cli.argument import as_path
 
 if TYPE_CHECKING:
     import argparse
@@ -47,7 +48,7 @@ def add_command(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -
         help="where clients are sent to, if that is not --host: needed with --host 0.0.0.0",
     )
     parser.add_argument(
-        "--data", type=Path, metavar="DIR", help="keep topics and offsets in this folder"
+        "--data", type=as_path, metavar="DIR", help="keep topics and offsets in this folder"
     )
     parser.add_argument(
         "--partitions",

@@ -16,9 +16,9 @@ import stat
 import sys
 from contextlib import ExitStack
 from functools import partial
-from pathlib import Path
 from typing import TYPE_CHECKING, Final, TypeVar
 
+from pykclient.cli.argument import as_path
 from pykclient.cli.complaint import write_output
 from pykclient.cli.log.dump import JsonDump, TextDump
 from pykclient.errors.base import ConfigError, CorruptRecordError, KafkaError
@@ -27,6 +27,7 @@ from pykclient.records.segment import BATCH_SIZE_BYTES_MAX, LogSegment, Start
 from pykclient.types import TopicPartition
 
 if TYPE_CHECKING:
+    from pathlib import Path
     import argparse
 
     from pykclient.cli.log.dump import Decode
@@ -54,7 +55,7 @@ def add_command(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -
         "its .index or .timeindex, in the lines of Kafka's DumpLogSegments. The good part of a "
         "damaged file is shown, then where and why it ends, with status 1.",
     )
-    parser.add_argument("file", type=Path, help="a .log, .checkpoint, .index or .timeindex file")
+    parser.add_argument("file", type=as_path, help="a .log, .checkpoint, .index or .timeindex file")
     where = parser.add_mutually_exclusive_group()
     where.add_argument(
         *("-o", "--offset"), type=int, metavar="N", help="begin with the batch of offset N"

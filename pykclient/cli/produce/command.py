@@ -9,13 +9,12 @@ Owner: the main thread; the producer's sender thread counts what was delivered.
 from __future__ import annotations
 
 import argparse
-import os
 import sys
 from collections import deque
-from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 import pykclient
+from pykclient.cli.argument import as_bytes, as_path
 from pykclient.cli.cluster_options import add_cluster_options, client_settings
 from pykclient.cli.complaint import absent_partition, reason_of, records_were
 from pykclient.cli.produce.source import (
@@ -51,7 +50,7 @@ def add_command(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -
     add_cluster_options(parser)
     parser.add_argument(*("-t", "--topic"), required=True, help="the topic to send to")
     parser.add_argument(
-        "files", nargs="*", type=Path, metavar="FILE", help="each is a record, or has lines (-l)"
+        "files", nargs="*", type=as_path, metavar="FILE", help="each is a record, or has lines (-l)"
     )
     parser.add_argument(
         *("-l", "--lines"), action="store_true", help="the files have a record on each line"
@@ -68,7 +67,7 @@ def add_command(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -
         metavar="DELIM",
         help="what ends a record, \\n if not given",
     )
-    parser.add_argument(*("-k", "--key"), type=os.fsencode, help="the key of every record")
+    parser.add_argument(*("-k", "--key"), type=as_bytes, help="the key of every record")
     parser.add_argument(
         *("-H", "--header"),
         action="append",
@@ -249,4 +248,4 @@ def _header(text: str) -> tuple[str, bytes | None]:
     name, sign, value = text.partition("=")
     if not name:
         raise argparse.ArgumentTypeError(f"{text!r} is no header; write it as NAME=VALUE")
-    return name, os.fsencode(value) if sign else None
+    return name, as_bytes(value) if sign else None
