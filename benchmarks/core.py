@@ -119,7 +119,7 @@ def measure_one_batch(core: ModuleType) -> dict[str, float]:
         return count
 
     def read() -> int:
-        records = core.iterate_records(
+        records, _ = core.iterate_records(
             columns,
             topic="t",
             partition=0,

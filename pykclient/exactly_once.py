@@ -11,6 +11,7 @@ Source: KIP-98, KIP-447; Java's guide to ``KafkaProducer`` (consume, transform, 
 
 from __future__ import annotations
 
+import logging
 import time
 from enum import Enum
 from typing import TYPE_CHECKING, Final, Generic
@@ -31,7 +32,8 @@ from pykclient.errors import (
     UsageError,
     WakeupError,
 )
-from pykclient.network.log import ClientLog
+from pykclient.network.drive import now_ms
+from pykclient.network.log import ClientLog, RateLimitedLog
 from pykclient.network.retry import Backoff
 from pykclient.producer.producer import Producer
 from pykclient.type_parameters import K_co, V_co
@@ -102,6 +104,10 @@ class ExactlyOnce(Generic[K_co, V_co]):
     brokers were away for, if the consumer has ``on_stall="log"``. What a block does besides, to
     files or databases, may so happen twice.
 
+    A block that leaves a loop over its records early, by `break` or `return`, is aborted as well,
+    since nobody knows whether the output of the record in hand was sent. Nothing is raised, and the
+    next batch begins with the same records.
+
     Other readers see the output once with ``isolation_level="read_committed"``. Each process that
     runs needs a `transactional_id` of its own; one that starts again takes its former one, which
     aborts what it has left open. Brokers 2.5 or newer (KIP-447).
@@ -169,6 +175,7 @@ class _Loop(Generic[K_co, V_co]):
         self._max_records = max_records
         self._lives_on = config.on_stall == LOG
         self.log = ClientLog("pykclient.exactly_once", config.client_id)
+        self._repeated = RateLimitedLog(self.log)
         self._backoff = Backoff(config.retry_backoff_ms, config.retry_backoff_max_ms)
         self._failure_count = 0
         self._is_initialized = False
@@ -206,8 +213,24 @@ class _Loop(Generic[K_co, V_co]):
     def transaction_timeout_s(self) -> float:
         return self.producer._core.config.transaction_timeout_ms / MS_PER_S  # noqa: SLF001
 
-    def on_committed(self) -> None:
+    def on_committed(self, records: ConsumerRecords[K_co, V_co]) -> None:
+        """Note that a batch took effect: nothing of it is returned again."""
         self._failure_count = 0
+        self._consumer._wiring.unprocessed.finish(records.next_offsets)  # noqa: SLF001
+
+    def is_left_early(self) -> bool:
+        """Return whether a loop over the records of the last batch was left before its end."""
+        is_left = self._consumer._wiring.unprocessed.is_left_early  # noqa: SLF001
+        if is_left:
+            self._repeated.log(
+                logging.WARNING,
+                now_ms(),
+                ("left early",),
+                "a block has left the loop over its records early, so its transaction is aborted "
+                "and the records come again: use smaller batches (max_records), or raise an "
+                "exception to stop",
+            )
+        return is_left
 
     def goes_on_after(self, error: BaseException) -> bool:
         """Return whether the loop does the batch again, instead of raising what prevented it."""
@@ -307,9 +330,12 @@ class ExactlyOnceBatch(Generic[K_co, V_co]):
             return self._recover(error)
         try:
             self._check_own()
-            offsets = self._loop.of_present_topics(self.records.next_offsets)
-            self._producer.send_offsets_to_transaction(offsets, self._group_metadata)
-            self._to(BatchState.COMMITTING)
+            if self._loop.is_left_early():
+                self._to(BatchState.ABORTING)
+            else:
+                offsets = self._loop.of_present_topics(self.records.next_offsets)
+                self._producer.send_offsets_to_transaction(offsets, self._group_metadata)
+                self._to(BatchState.COMMITTING)
             self.settle()
         except BaseException as failure:
             if not self._recover(failure):
@@ -335,7 +361,7 @@ class ExactlyOnceBatch(Generic[K_co, V_co]):
                 self._to(BatchState.ABORTING)
                 raise
             self._to(BatchState.FINISHED)
-            self._loop.on_committed()
+            self._loop.on_committed(self.records)
         if self.state is BatchState.ABORTING:
             self._abort()
             self._to(BatchState.REWINDING)

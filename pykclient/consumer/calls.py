@@ -43,8 +43,11 @@ class Calls:
         self._subscription = wiring.subscription
         self._topics = wiring.topics
         self._waiting = wiring.waiting
+        self._unprocessed = wiring.unprocessed
 
-    # What the group has committed. None for offsets means the positions.
+    # What the group has committed. None for offsets means what
+    # `Commits.consumed` has. A commit that succeeded counts as processed: if it was refused, the
+    # records may not have been worked on yet.
 
     def commit(self, commits: Commits, offsets: Offsets | None, timeout_ms: int) -> Decisions[None]:
         """Commit, trying again where that may help, until there is a response."""
@@ -58,13 +61,15 @@ class Calls:
             )
         finally:
             commits.cancel(commit)
+        self._unprocessed.finish(commit.offsets)
 
     def commit_async(
         self, commits: Commits, offsets: Offsets | None, callback: CommitCallback | None
     ) -> Decisions[None]:
         """Commit once; a later call makes the call of `callback`."""
         deadline_ms = now_ms() + self._wiring.config.default_api_timeout_ms
-        commits.commit_async(offsets, deadline_ms, callback)
+        commit = commits.commit_async(offsets, deadline_ms, callback)
+        self._unprocessed.finish(commit.offsets)
         yield from self._send_at_once()
 
     def commit_if_due(self, commits: Commits) -> Decisions[None]:

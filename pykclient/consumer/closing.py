@@ -37,12 +37,14 @@ class Closing:
         self._subscription = wiring.subscription
         self._group = wiring.group
         self._commits = wiring.commits
+        self._unprocessed = wiring.unprocessed
         self._long_close: LongClose | None = None
         """What logs that the call under way takes long."""
         self._left: Operation[None] | None = None
         """Ends when the coordinator has received that this member leaves; None if it never left."""
 
     def unsubscribe(self) -> Decisions[None]:
+        self._unprocessed.go_back()
         if self._group is not None and self._subscription.is_by_group:
             deadline_ms = now_ms() + self._wiring.config.request_timeout_ms
             self._begin_wait("unsubscribe", deadline_ms)
@@ -60,6 +62,7 @@ class Closing:
         """Commit as configured, leave, and let go of everything, whatever becomes of the rest."""
         self._begin_wait("close", deadline_ms)
         try:
+            self._unprocessed.go_back()
             try:
                 yield from self._leave(deadline_ms, group_membership, has_finished=has_finished)
                 if self._commits is not None:
@@ -92,8 +95,8 @@ class Closing:
         self, deadline_ms: int, group_membership: str, *, has_finished: bool
     ) -> Decisions[None]:
         if self._group is not None and self._subscription.is_by_group:
-            if has_finished and self._commits is not None:
-                self._commits.unprocessed.clear()
+            if has_finished:
+                self._unprocessed.clear()
             by_default = group_membership == "default" and self._is_dynamic
             yield from self._give_up(
                 self._group,
@@ -133,7 +136,7 @@ class Closing:
     def _commit(self, commits: Commits, deadline_ms: int, *, has_finished: bool) -> Decisions[None]:
         """Commit as configured, and let what is under way end, as far as the time goes."""
         if has_finished:
-            commits.unprocessed.clear()
+            self._unprocessed.clear()
         last = commits.commit_before_revocation(deadline_ms)
 
         def is_over() -> bool:

@@ -9,9 +9,6 @@ Source: Java class ``KafkaConsumer``.
 
 from __future__ import annotations
 
-import sys
-from inspect import currentframe
-from opcode import opmap
 from typing import TYPE_CHECKING, Final, Generic, overload
 
 from pykclient.arguments import (
@@ -30,6 +27,7 @@ from pykclient.config.setting import INT_MAX, hidden
 from pykclient.consumer.arrow import arrow_batch, wanted_columns
 from pykclient.consumer.config import ConsumerConfig
 from pykclient.consumer.core import ConsumerCore, public_call
+from pykclient.consumer.offsets.unprocessed import Loop
 from pykclient.consumer.poll import NO_LIMITS
 from pykclient.consumer.record import ConsumerRecord, ConsumerRecords
 from pykclient.network.drive import drive, now_ms
@@ -40,7 +38,6 @@ from pykclient.types import OffsetAndMetadata
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
     from datetime import datetime
-    from types import FrameType
     from typing import Any, Unpack
 
     import pyarrow
@@ -61,14 +58,6 @@ if TYPE_CHECKING:
 
 NEVER_LOOKED: Final = -1
 """No version of a subscription: its partitions are to be looked at."""
-
-LOOKS_AHEAD: Final = (
-    "records may be taken ahead of what works on them, and an automatic commit counts each as "
-    "finished when the next one is taken: if so, use poll(max_records=...), or "
-    "enable_auto_offset_store=False with store_offset(), or commit by yourself"
-)
-
-GET_ITER: Final = opmap["GET_ITER"]
 
 
 class Consumer(ConsumerCore, Generic[K_co, V_co]):
@@ -110,9 +99,13 @@ class Consumer(ConsumerCore, Generic[K_co, V_co]):
         """Return the next records, waiting up to `timeout` seconds for the first one.
 
         `timeout` None means `default_api_timeout_ms`, `max_records` None means `max_poll_records`.
-        Positions move past what is returned. The result is empty when nothing came in time, unless
-        there is a reason that waiting does not cure: then that is raised. Records that are at hand
-        are returned before an error, but once only: the next call raises it.
+        Positions move past what is returned. What was returned before counts as processed, unless
+        its last iteration was left early, by `break`, `return` or an exception: then the record in
+        hand and those behind it are returned again.
+
+        The result is empty when nothing came in time, unless there is a reason that waiting does
+        not cure: then that is raised. Records that are at hand are returned before an error, but
+        once only: the next call raises it.
 
         Raises:
             NotSubscribedError: nothing is assigned.
@@ -139,12 +132,14 @@ class Consumer(ConsumerCore, Generic[K_co, V_co]):
             if assigned.is_assigned
         ]
         records: ConsumerRecords[K_co, V_co] = ConsumerRecords(spans, positions)
-        interceptors = self._wiring.interceptors
-        if not interceptors or not spans:
+        if not spans:
             return records
-        kept = self._wiring.call_unlocked(interceptors.on_consume, records)
-        self._note_dropped(spans, kept)
-        return kept
+        interceptors = self._wiring.interceptors
+        if interceptors:
+            records = self._wiring.call_unlocked(interceptors.on_consume, records)
+            self._note_dropped(spans, records)
+        self._wiring.unprocessed.hand_over(self._wiring.buffer.begun, records.follow())
+        return records
 
     @public_call
     def poll_arrow(
@@ -186,28 +181,24 @@ class Consumer(ConsumerCore, Generic[K_co, V_co]):
     def __iter__(self) -> Iterator[ConsumerRecord[K_co, V_co]]:
         """Yield record after record, without end, or until none comes for `consumer_timeout_ms`.
 
-        The position moves record by record: one that was not returned, because the loop was left
-        or the consumer sought elsewhere, is not skipped.
-
-        A warning may be logged where records are committed automatically and seem to be taken ahead
-        (`list`, `itertools.batched`, the `map` of an executor): a record counts as finished when
-        the next one is taken.
+        The position moves record by record. A record counts as processed when the next one is
+        taken: if the loop is left, the record in hand is not committed automatically, and the next
+        poll or loop yields it again. `commit` inside the loop covers it. So do not iterate through
+        anything that takes records ahead of your work (`itertools.batched`, the `map` of an
+        executor): use `poll`, or `enable_auto_offset_store=False` with `store_offset`.
 
         Raises: what `poll` raises.
         """
-        commits = self._wiring.commits
-        is_watched = commits is not None and commits.commits_what_was_returned
-        return self._iterate(is_watched=is_watched and not _is_called_by_loop(currentframe()))
+        return self._iterate()
 
-    def _iterate(self, *, is_watched: bool) -> Iterator[ConsumerRecord[K_co, V_co]]:
-        record: ConsumerRecord[K_co, V_co] | None = None
+    def _iterate(self) -> Iterator[ConsumerRecord[K_co, V_co]]:
+        loop = Loop()
         subscription = self._wiring.subscription  # looked up once, not for each record
-        while (found := self._next_span()) is not None:
+        while (found := self._next_span(loop)) is not None:
             assigned, span, fetch_epoch = found
             if assigned.fetch_epoch != fetch_epoch:
                 continue  # the leader is another one, which may have lost what was found
             first_offset, last_offset = span.columns.first_offset, span.columns.last_offset
-            last_record = record
             assigned.leader_epoch = span.leader_epoch
             version = NEVER_LOOKED
             for record in self._records_of(span):
@@ -223,22 +214,16 @@ class Consumer(ConsumerCore, Generic[K_co, V_co]):
                     if not assigned.is_fetching:
                         break
                     version = subscription.version
-                    if is_watched and last_record is not None:
-                        # Two records later nothing refers to it, unless records are taken ahead.
-                        other = object()
-                        if sys.getrefcount(last_record) > sys.getrefcount(other):
-                            is_watched = False
-                            self._wiring.log.warning(LOOKS_AHEAD)
             else:
                 assigned.offset = last_offset + 1
 
     @public_call
-    def _next_span(self) -> tuple[AssignedPartition, RecordSpan, int] | None:
-        return self._drive(self._poll_loop.next_span())
+    def _next_span(self, loop: Loop) -> tuple[AssignedPartition, RecordSpan, int] | None:
+        return self._drive(self._poll_loop.next_span(loop))
 
     def _records_of(self, span: RecordSpan) -> Iterable[ConsumerRecord[K_co, V_co]]:
         if not self._wiring.interceptors:
-            return span.records()
+            return span.records()[0]
         kept = self._wiring.interceptors.on_consume(ConsumerRecords([span]))
         self._note_dropped([span], kept)
         return kept
@@ -274,8 +259,10 @@ class Consumer(ConsumerCore, Generic[K_co, V_co]):
     def commit(self, offsets: Offsets | None = None, timeout: float | None = None) -> None:
         """Commit offsets and wait until the group's coordinator has them.
 
-        None commits the positions: everything that was returned counts as processed; or what is
-        stored, with `enable_auto_offset_store` off. A record commits itself and all before it in
+        None commits everything that was returned; inside an iteration everything up to the record
+        in hand, and after one that was left early what comes before that record. With
+        `enable_auto_offset_store` off it commits what is stored. What is committed counts as
+        processed: no later poll returns it again. A record commits itself and all before it in
         its partition, what `poll` returned all of that. Otherwise the offset is that of the next
         record to read, and may bring metadata and a leader epoch along. `timeout` is in seconds,
         None means `default_api_timeout_ms`; what may help is tried again until then. Callbacks of
@@ -497,12 +484,6 @@ class Consumer(ConsumerCore, Generic[K_co, V_co]):
 
     def _timeout_ms(self, timeout: float | None) -> int:
         return milliseconds(timeout, self._wiring.config.default_api_timeout_ms)
-
-
-def _is_called_by_loop(frame: FrameType | None) -> bool:
-    """Whether a loop or a comprehension called the function of a frame, and not another call."""
-    caller = None if frame is None else frame.f_back
-    return caller is None or caller.f_code.co_code[caller.f_lasti] == GET_ITER
 
 
 def _checked(offsets: Offsets, call: str) -> dict[TopicPartition, OffsetAndMetadata]:

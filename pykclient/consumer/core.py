@@ -396,9 +396,8 @@ class ConsumerCore(LiveClient):
         self._seek(assigned, offset, leader_epoch)
 
     def _seek(self, assigned: AssignedPartition, offset: int, leader_epoch: int | None) -> None:
-        if self._wiring.commits is not None:
-            is_past_bad = self._wiring.records.leads_past_bad(assigned, offset)
-            self._wiring.commits.forget(assigned, keeps_unstored=is_past_bad)
+        is_past_bad = self._wiring.records.leads_past_bad(assigned, offset)
+        self._wiring.unprocessed.forget(assigned, keeps_unstored=is_past_bad)
         if leader_epoch is None and self._wiring.buffer.can_skip_to(assigned, offset):
             # Past a bad record, say: what is behind it need not be fetched again.
             self._wiring.subscription.skip_to(assigned, offset)
@@ -438,8 +437,7 @@ class ConsumerCore(LiveClient):
         listed = None if partitions is None else partition_list(partitions, call)
         chosen = self._wiring.subscription.require_all(listed)
         for assigned in chosen:
-            if self._wiring.commits is not None:
-                self._wiring.commits.forget(assigned)
+            self._wiring.unprocessed.forget(assigned)
             self._wiring.buffer.drop(assigned)
             self._wiring.subscription.await_reset(assigned, reset_to)
 

@@ -1,6 +1,7 @@
 """PollLoop: how records come out of a consumer, for `poll`, `poll_arrow` and iteration alike.
 
-A poll *enters* (what the application had counts as processed), lets the *group* go first, *takes*
+A poll *goes back* to what an iteration has left, *enters* (all else that the application had counts
+as processed), lets the *group* go first, *takes*
 what is at hand, *waits* if that is nothing, *keeps* its partitions from then on, makes a turn for
 the next poll, and *leaves*.
 
@@ -20,6 +21,7 @@ from pykclient.network.manager import NEVER_MS
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
+    from pykclient.consumer.offsets.unprocessed import Loop
     from pykclient.consumer.record import RecordSpan
     from pykclient.consumer.subscription import AssignedPartition
     from pykclient.consumer.wiring import Wiring
@@ -57,6 +59,7 @@ class PollLoop:
         self._records = wiring.records
         self._group = wiring.group
         self._commits = wiring.commits
+        self._unprocessed = wiring.unprocessed
         self._heartbeats = wiring.heartbeats
         self._waiting = wiring.waiting
         self._empty_polls = wiring.empty_polls
@@ -80,6 +83,7 @@ class PollLoop:
         self._set_limits(limits)
 
         def take(taken_ms: int, is_over: Callable[[], bool]) -> list[RecordSpan]:
+            self._unprocessed.go_back()  # in what a poll inside this one, by a listener, returned
             spans = self._records.take(
                 count_max,
                 taken_ms,
@@ -87,40 +91,43 @@ class PollLoop:
                 is_raw=is_raw,
                 size_bytes_max=size_bytes_max,
             )
-            if self._commits is not None:
-                for span in spans:
-                    assigned = self._subscription.find(span.partition)
-                    if assigned is not None:
-                        self._commits.on_returned(assigned, span)
+            for span in spans:
+                self._unprocessed.add_span(span)
             return spans
 
         return self._run(take, timeout_ms, step_ms=timeout_ms)
 
-    def next_span(self) -> Decisions[tuple[AssignedPartition, RecordSpan, int] | None]:
+    def next_span(self, loop: Loop) -> Decisions[tuple[AssignedPartition, RecordSpan, int] | None]:
         """Return the next records of one partition, and the fetch epoch in which they were found.
 
-        The caller moves the position. The turn after that may find another leader.
+        `loop` has processed what it yielded before. The caller moves the position. The turn after
+        that may find another leader.
         """
         self._set_limits(NO_LIMITS)
         found: list[tuple[AssignedPartition, RecordSpan, int]] = []
 
         def take(taken_ms: int, is_over: Callable[[], bool]) -> list[RecordSpan]:
+            self._unprocessed.go_back(loop)
             next_span = self._records.next_span(self._max_poll_records, taken_ms, is_over=is_over)
             if next_span is None:
                 return []
             assigned, span = next_span
             found.append((assigned, span, assigned.fetch_epoch))
-            if self._commits is not None:
-                self._commits.on_returned_by_record(assigned, span)
+            self._unprocessed.add_to_loop(assigned, span, loop)
             return [span]
 
         timeout_ms = self._consumer_timeout_ms
         # In steps, for each of which a stall may be due by then.
         step_ms = min(timeout_ms or ITERATION_STEP_MS, ITERATION_STEP_MS)
-        yield from self._run(take, NEVER_MS if timeout_ms is None else timeout_ms, step_ms=step_ms)
+        until_ms = NEVER_MS if timeout_ms is None else timeout_ms
+        yield from self._run(take, until_ms, step_ms=step_ms, loop=loop)
         return found[0] if found else None
 
-    def _run(self, take: Take, timeout_ms: int, *, step_ms: int) -> Decisions[list[RecordSpan]]:
+    def _run(
+        self, take: Take, timeout_ms: int, *, step_ms: int, loop: Loop | None = None
+    ) -> Decisions[list[RecordSpan]]:
+        self._records.check_may_read()
+        self._unprocessed.go_back(loop)
         self._check_may_poll()
         try:
             self._enter()
@@ -148,15 +155,13 @@ class PollLoop:
     # The stages of a poll, in their order.
 
     def _check_may_poll(self) -> None:
-        self._records.check_may_read()
         if not len(self._subscription) and not self._subscription.is_by_group:
             raise NotSubscribedError(
                 "there is nothing to read: call subscribe() with topics, or assign() with "
                 "partitions first"
             )
         if self._waiting.is_interrupted:
-            if self._commits is not None:
-                self._commits.unprocessed.clear()
+            self._unprocessed.clear()
             self._waiting.raise_interruption()
 
     def _set_limits(self, limits: Mapping[TopicPartition, int]) -> None:
@@ -166,6 +171,7 @@ class PollLoop:
     def _enter(self) -> None:
         """Note that the application wants more, and make the calls of user code that are due."""
         commits = self._commits
+        self._unprocessed.clear()
         if commits is not None:
             commits.begin_poll(now_ms())
         # Before records are taken: a callback that commits must not commit those.

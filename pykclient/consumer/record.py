@@ -1,8 +1,9 @@
 """ConsumerRecords: what one poll returned, as columns; record objects are made while iterated.
 
-It consists of spans, each neighbouring records of one partition in order. It is never changed. With
-the compiled core it keeps the responses that its records came in, or what batches decompressed to;
-a record made from it keeps only its own bytes.
+It consists of spans, each neighbouring records of one partition in order. They are never changed.
+The consumer follows how far the batch is iterated (`Progress`); nothing refers to the consumer.
+With the compiled core it keeps the responses that its records came in, or what batches decompressed
+to; a record made from it keeps only its own bytes.
 
 Owner: the application; it may go to another thread.
 Source: Java class ``ConsumerRecords``.
@@ -15,12 +16,13 @@ from typing import TYPE_CHECKING, Generic, NamedTuple, overload
 
 from pykclient.accel import ConsumerRecord, iterate_records
 from pykclient.accel.pure.decoder import ListColumns
+from pykclient.consumer.iteration import Progress
 from pykclient.errors import UsageError
 from pykclient.type_parameters import K_co, V_co
 from pykclient.types import OffsetAndMetadata, TopicPartition
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
     from typing import Any
 
     from pykclient.accel.abc import RecordColumns
@@ -50,7 +52,8 @@ class RecordSpan(NamedTuple):
     def record_count(self) -> int:
         return len(self.columns)
 
-    def records(self) -> Iterator[ConsumerRecord[Any, Any]]:
+    def records(self) -> tuple[Iterator[ConsumerRecord[Any, Any]], Iterable[object]]:
+        """Return the records, and what knows how many are left, by `operator.length_hint`."""
         return iterate_records(
             self.columns,
             topic=self.partition.topic,
@@ -67,9 +70,13 @@ class ConsumerRecords(Generic[K_co, V_co]):
 
     Iterating makes the record objects, anew each time. Records of one partition come in order of
     their offsets; partitions follow one another.
+
+    A record counts as processed when the next one is taken. If the iteration that began last is
+    left early, the next `poll` returns the record in hand and the rest again. Records that are not
+    iterated, but had by `[...]` or `by_partition`, count as processed when the next poll begins.
     """
 
-    __slots__ = ("_count", "_positions", "_spans")
+    __slots__ = ("_count", "_positions", "_progress", "_spans")
 
     def __init__(
         self,
@@ -80,12 +87,21 @@ class ConsumerRecords(Generic[K_co, V_co]):
         self._spans = tuple(spans)
         self._positions = positions
         self._count = sum([len(span.columns) for span in spans])
+        self._progress: Progress | None = None
+
+    def follow(self) -> Progress:
+        """Return what says how far iterations that begin from now on have come."""
+        self._progress = progress = Progress()
+        return progress
 
     def __len__(self) -> int:
         return self._count
 
     def __iter__(self) -> Iterator[ConsumerRecord[K_co, V_co]]:
-        return chain.from_iterable(span.records() for span in self._spans)
+        return self._each() if self._progress is None else self._progress.begin(self._spans)
+
+    def __contains__(self, record: object) -> bool:
+        return any(record == each for each in self._each())
 
     def __repr__(self) -> str:
         partitions = ", ".join(str(partition) for partition in self.partitions)
@@ -108,10 +124,10 @@ class ConsumerRecords(Generic[K_co, V_co]):
             UsageError: it is none of these.
         """
         if isinstance(key, TopicPartition):
-            spans = (span.records() for span in self._spans if span.partition == key)
+            spans = (span.records()[0] for span in self._spans if span.partition == key)
             return list(chain.from_iterable(spans))
         if isinstance(key, slice):
-            return list(self)[key]
+            return list(self._each())[key]
         if not isinstance(key, int):
             raise UsageError(
                 f"ConsumerRecords[...] takes a TopicPartition, a number or a slice, not "
@@ -121,7 +137,7 @@ class ConsumerRecords(Generic[K_co, V_co]):
         if 0 <= row < self._count:
             for span in self._spans:
                 if row < span.record_count:
-                    return next(islice(span.records(), row, None))
+                    return next(islice(span.records()[0], row, None))
                 row -= span.record_count
         raise IndexError(f"record {key} of {self._count}")
 
@@ -160,8 +176,12 @@ class ConsumerRecords(Generic[K_co, V_co]):
         """Return the records of each partition, in order of their offsets."""
         result: dict[TopicPartition, list[ConsumerRecord[K_co, V_co]]] = {}
         for span in self._spans:
-            result.setdefault(span.partition, []).extend(span.records())
+            result.setdefault(span.partition, []).extend(span.records()[0])
         return result
+
+    def _each(self) -> Iterator[ConsumerRecord[K_co, V_co]]:
+        """Iterate without saying how far."""
+        return chain.from_iterable(span.records()[0] for span in self._spans)
 
 
 def _as_lists(columns: RecordColumns) -> ListColumns:

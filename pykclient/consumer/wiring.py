@@ -29,6 +29,8 @@ from pykclient.consumer.offsets.committed import CommittedOffsets
 from pykclient.consumer.offsets.former_topics import FormerTopics
 from pykclient.consumer.offsets.list_offsets import OffsetLookups
 from pykclient.consumer.offsets.reset import PositionManager
+from pykclient.consumer.offsets.stored import StoredOffsets
+from pykclient.consumer.offsets.unprocessed import Unprocessed
 from pykclient.consumer.offsets.validate import PositionValidator
 from pykclient.consumer.subscription import SubscriptionState
 from pykclient.consumer.thread_guard import ThreadGuard
@@ -86,6 +88,13 @@ class Wiring:
         self.subscription = SubscriptionState()
         self.topics = FollowedTopics(self.metadata, self.subscription, self.log)
         self.buffer = FetchBuffer(self._retry_backoff, parked_max_bytes=config.fetch_max_bytes)
+        stores = config.group_id is not None and not config.enable_auto_offset_store
+        self.unprocessed = Unprocessed(
+            self.subscription,
+            drop=self.buffer.drop,
+            log=self.log,
+            stored=StoredOffsets(self.subscription) if stores else None,
+        )
         windows = Windows(config.metrics_num_samples, config.metrics_sample_window_ms)
         self.metrics = ConsumerMetrics(self.subscription, config.isolation_level, windows)
         self.records = RecordReader(
@@ -213,6 +222,7 @@ class Wiring:
         commits = self.commits = Commits(
             self.config,
             subscription=self.subscription,
+            unprocessed=self.unprocessed,
             coordinator=coordinator,
             metadata=self.metadata,
             group=group,
@@ -313,8 +323,7 @@ class Wiring:
 
         Nothing of it counts as processed, and no rebalance takes a partition meanwhile.
         """
-        if self.commits is not None:
-            self.commits.unprocessed.add(assigned, span.columns.first_offset)
+        self.unprocessed.add(assigned, span.columns.first_offset)
         group = self.group
         if group is None or not self.subscription.is_by_group:
             return self.call_unlocked(deserialize, span)

@@ -89,7 +89,8 @@ def appended(core: ModuleType, run: RowRun) -> RecordColumns:
 
 def iterated(core: ModuleType, columns: RecordColumns) -> Iterator[ConsumerRecord]:
     """The records as the application gets them."""
-    records: Iterator[ConsumerRecord] = core.iterate_records(
+    records: Iterator[ConsumerRecord]
+    records, _ = core.iterate_records(
         columns,
         topic="t",
         partition=3,

@@ -71,7 +71,7 @@ def test_records_have_the_fields_of_their_columns(core: ModuleType) -> None:
             partition=3,
             timestamp_type=TimestampType.LOG_APPEND_TIME,
             leader_epoch=8,
-        )
+        )[0]
     )
     second = {"key": None, "value": b"value", "headers": (), "offset": 6, "timestamp_ms": 2000}
     sizes = {"serialized_key_size": -1, "serialized_value_size": 5}
@@ -81,7 +81,7 @@ def test_records_have_the_fields_of_their_columns(core: ModuleType) -> None:
 
 
 def test_deserialized_keys_and_values_keep_the_sizes_of_their_bytes(core: ModuleType) -> None:
-    first, second = core.iterate_records(
+    (first, second), _ = core.iterate_records(
         COLUMNS,
         topic="t",
         partition=0,

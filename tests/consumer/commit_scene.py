@@ -15,8 +15,10 @@ from pykclient.consumer.group.metadata import commit_refused
 from pykclient.consumer.offsets.commit import Commits
 from pykclient.consumer.offsets.committed import CommittedOffsets
 from pykclient.consumer.offsets.former_topics import FormerTopics
+from pykclient.consumer.offsets.unprocessed import Unprocessed
 from pykclient.consumer.subscription import SubscriptionState
 from pykclient.network.coordinators import Coordinators, CoordinatorType
+from pykclient.network.log import ClientLog
 from pykclient.protocol.message import (
     decode_request,
     decode_response,
@@ -60,6 +62,13 @@ if TYPE_CHECKING:
 GROUP = "g"
 NEW_TOPIC_ID = TOPIC_ID[::-1]
 FRAME_SIZE_BYTES = 4
+
+
+def unprocessed_of(subscription: SubscriptionState) -> Unprocessed:
+    """What a consumer of these partitions has returned, without a buffer."""
+    return Unprocessed(
+        subscription, drop=lambda assigned: None, log=ClientLog("pykclient.consumer", "")
+    )
 
 
 def at(offset: int) -> OffsetAndMetadata:
@@ -179,6 +188,7 @@ class CommitScene:
                 **({} if auto_commit_interval_ms is None else auto),
             ),
             subscription=self.subscription,
+            unprocessed=unprocessed_of(self.subscription),
             coordinator=self.coordinator,
             metadata=self.metadata,
             group=self.membership,

@@ -1,8 +1,8 @@
 """ServingPort: a port without sockets behind which one broker serves a log that the test fills.
 
 It responds to a consumer as Kafka does, with the protocol layer; a fetch that finds nothing
-is held for a while. `wait` never waits: a drive loop spins until its time
-is up, so time-outs in these tests are short.
+is held for a while. It takes the commits of consumers that are no members. `wait` never waits: a
+drive loop spins until its time is up, so time-outs in these tests are short.
 
 Owner: the test that made it.
 """
@@ -24,6 +24,11 @@ from pykclient.protocol.messages.fetch import (
     FetchResponse,
     PartitionData,
 )
+from pykclient.protocol.messages.find_coordinator import (
+    Coordinator,
+    FindCoordinatorRequest,
+    FindCoordinatorResponse,
+)
 from pykclient.protocol.messages.list_offsets import (
     ListOffsetsPartitionResponse,
     ListOffsetsRequest,
@@ -36,6 +41,12 @@ from pykclient.protocol.messages.metadata import (
     MetadataResponseBroker,
     MetadataResponsePartition,
     MetadataResponseTopic,
+)
+from pykclient.protocol.messages.offset_commit import (
+    OffsetCommitRequest,
+    OffsetCommitResponse,
+    OffsetCommitResponsePartition,
+    OffsetCommitResponseTopic,
 )
 from pykclient.protocol.messages.offset_for_leader_epoch import (
     EpochEndOffset,
@@ -92,6 +103,8 @@ class ServingPort(ScriptedPort):
         self.logs = {number: Log() for number in range(partition_count)}
         self.topic_error: type[BrokerError] | None = None
         """The error of topic ``t`` in Metadata, in place of its partitions."""
+        self.committed: dict[int, int] = {}
+        """What was committed last, by the numbers of partitions."""
         self.is_silent = False
         """Whether the broker responds to nothing."""
         self.on_wait: Callable[[int], None] = lambda timeout_ms: None
@@ -138,6 +151,11 @@ class ServingPort(ScriptedPort):
             return self._list_offsets(message)
         if isinstance(message, OffsetForLeaderEpochRequest):
             return self._epoch_ends(message)
+        if isinstance(message, FindCoordinatorRequest):
+            found = [Coordinator(key, 1, "broker", 9092) for key in message.coordinator_keys]
+            return FindCoordinatorResponse(coordinators=found)
+        if isinstance(message, OffsetCommitRequest):
+            return self._commit(message)
         assert isinstance(message, FetchRequest), message
         self.last_fetch = message
         return self._fetch(message)
@@ -185,6 +203,13 @@ class ServingPort(ScriptedPort):
             for wanted in topic.partitions
         ]
         return OffsetForLeaderEpochResponse(topics=[OffsetForLeaderTopicResult("t", responses)])
+
+    def _commit(self, message: OffsetCommitRequest) -> OffsetCommitResponse:
+        (topic,) = message.topics
+        for committed in topic.partitions:
+            self.committed[committed.partition_index] = committed.committed_offset
+        done = [OffsetCommitResponsePartition(number) for number in self.committed]
+        return OffsetCommitResponse(topics=[OffsetCommitResponseTopic("t", TOPIC_ID, done)])
 
     def _fetch(self, message: FetchRequest) -> FetchResponse | None:
         (topic,) = message.topics

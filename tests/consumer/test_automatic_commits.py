@@ -6,7 +6,7 @@ import logging
 
 import pytest
 
-from pykclient.consumer.offsets.commit import Unprocessed
+from pykclient.consumer.offsets.unprocessed import Loop, Unprocessed
 from pykclient.consumer.subscription import AssignedPartition, SubscriptionState
 from pykclient.errors import (
     BrokerError,
@@ -24,7 +24,8 @@ from pykclient.errors import (
 from pykclient.network.log import REPEAT_MS
 from pykclient.network.manager import NEVER_MS
 from pykclient.types import OffsetAndMetadata, TopicPartition
-from tests.consumer.commit_scene import CommitScene, at, committed_in
+from tests.consumer.commit_scene import CommitScene, at, committed_in, unprocessed_of
+from tests.consumer.fetched_records import span
 from tests.consumer.known_cluster import RETRY_MS, START_MS
 
 P0, P1 = TopicPartition("t", 0), TopicPartition("t", 1)
@@ -277,12 +278,20 @@ def assigned(subscription: SubscriptionState) -> AssignedPartition:
     return assigned
 
 
-def test_without_unprocessed_records_the_position_counts(assigned: AssignedPartition) -> None:
-    assert Unprocessed().processed(assigned) == OffsetAndMetadata(FIRST_OFFSET, leader_epoch=3)
+@pytest.fixture
+def unprocessed(subscription: SubscriptionState) -> Unprocessed:
+    return unprocessed_of(subscription)
 
 
-def test_what_a_poll_returned_does_not_count_until_the_next(assigned: AssignedPartition) -> None:
-    unprocessed = Unprocessed()
+def test_without_unprocessed_records_the_position_counts(
+    unprocessed: Unprocessed, assigned: AssignedPartition
+) -> None:
+    assert unprocessed.processed(assigned) == OffsetAndMetadata(FIRST_OFFSET, leader_epoch=3)
+
+
+def test_what_a_poll_returned_does_not_count_until_the_next(
+    unprocessed: Unprocessed, assigned: AssignedPartition
+) -> None:
     for offset in (15, 20):  # two runs of one poll
         unprocessed.add(assigned, assigned.offset)
         assigned.offset, assigned.leader_epoch = offset, 4
@@ -291,9 +300,10 @@ def test_what_a_poll_returned_does_not_count_until_the_next(assigned: AssignedPa
     assert unprocessed.processed(assigned).offset == 20
 
 
-def test_an_iteration_counts_record_by_record(assigned: AssignedPartition) -> None:
-    unprocessed = Unprocessed()
-    unprocessed.add_by_record(assigned, assigned.offset)
+def test_an_iteration_counts_record_by_record(
+    unprocessed: Unprocessed, assigned: AssignedPartition
+) -> None:
+    unprocessed.add_to_loop(assigned, span(P0, [FIRST_OFFSET]), Loop())
     assert unprocessed.processed(assigned).offset == FIRST_OFFSET
     for offset in (11, 12, 15):
         assigned.offset = offset
@@ -301,10 +311,9 @@ def test_an_iteration_counts_record_by_record(assigned: AssignedPartition) -> No
 
 
 def test_an_iteration_counts_with_the_epoch_of_the_record_before(
-    assigned: AssignedPartition,
+    unprocessed: Unprocessed, assigned: AssignedPartition
 ) -> None:
-    unprocessed = Unprocessed()
-    unprocessed.add_by_record(assigned, FIRST_OFFSET)
+    unprocessed.add_to_loop(assigned, span(P0, [FIRST_OFFSET]), Loop())
     assigned.leader_epoch = 4  # that of the run which is iterated
     assigned.offset = FIRST_OFFSET + 1
     assert unprocessed.processed(assigned) == OffsetAndMetadata(FIRST_OFFSET, leader_epoch=3)
@@ -312,26 +321,25 @@ def test_an_iteration_counts_with_the_epoch_of_the_record_before(
     assert unprocessed.processed(assigned) == OffsetAndMetadata(FIRST_OFFSET + 1, leader_epoch=4)
 
 
-def test_an_epoch_that_is_not_known_any_more_is_none(assigned: AssignedPartition) -> None:
-    unprocessed = Unprocessed()
+def test_an_epoch_that_is_not_known_any_more_is_none(
+    unprocessed: Unprocessed, assigned: AssignedPartition
+) -> None:
     assigned.offset, assigned.leader_epoch = FIRST_OFFSET + 5, 4
     unprocessed.add(assigned, FIRST_OFFSET)
     assert unprocessed.processed(assigned) == OffsetAndMetadata(FIRST_OFFSET)
 
 
 def test_a_seek_counts_at_once(
-    subscription: SubscriptionState, assigned: AssignedPartition
+    subscription: SubscriptionState, unprocessed: Unprocessed, assigned: AssignedPartition
 ) -> None:
-    unprocessed = Unprocessed()
     unprocessed.add(assigned, assigned.offset)
     subscription.seek(assigned, 5)
     assert unprocessed.processed(assigned).offset == 5
 
 
 def test_a_position_that_the_user_moved_ahead_counts(
-    subscription: SubscriptionState, assigned: AssignedPartition
+    subscription: SubscriptionState, unprocessed: Unprocessed, assigned: AssignedPartition
 ) -> None:
-    unprocessed = Unprocessed()
     unprocessed.add(assigned, assigned.offset)
     subscription.skip_to(assigned, 12)
     unprocessed.forget(assigned)

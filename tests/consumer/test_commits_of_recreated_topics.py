@@ -137,7 +137,7 @@ def test_records_of_the_new_topic_are_committed(
 ) -> None:
     scene.recreate_topic()
     assigned.topic_id = NEW_TOPIC_ID
-    scene.commits.on_returned(assigned, span(P0, [0]))
+    scene.commits.unprocessed.add_span(span(P0, [0]))
     scene.commits.commit({P0: at(1)}, LATER_MS)
     (request,) = scene.sent()
     assert (topic_id_in(request), committed_in(request)) == (NEW_TOPIC_ID, {P0: 1})
@@ -147,7 +147,7 @@ def test_an_offset_that_the_user_has_sought_is_one_of_the_present_topic(
     scene: CommitScene, assigned: AssignedPartition
 ) -> None:
     scene.recreate_topic()
-    scene.commits.forget(assigned)
+    scene.commits.unprocessed.forget(assigned)
     scene.commits.commit({P0: at(3)}, LATER_MS)
     (request,) = scene.sent()
     assert topic_id_in(request) == NEW_TOPIC_ID

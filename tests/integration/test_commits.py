@@ -183,7 +183,7 @@ def seek_behind(consumer: Consumer) -> None:
         (read_twice, False, True, 17),
         (read_twice, True, True, 10),
         (read_twice, False, False, None),
-        (stop_at_record_12, False, True, 13),
+        (stop_at_record_12, False, True, 12),
         (stop_at_record_12, True, True, 12),
         (seek_behind, True, True, 4),
     ],

@@ -125,7 +125,7 @@ class PositionConsumer(SimulatedConsumer):
     def take_one(self, now_ms: int) -> None:
         """Take a record of what is fetched."""
         for run in self._wiring.buffer.take(1, now_ms):
-            self.read[P].extend(run.records())
+            self.read[P].extend(run.records()[0])
 
     def _take(self, now_ms: int) -> bool:
         return not self.is_busy and super()._take(now_ms)

@@ -109,7 +109,7 @@ class SimulatedConsumer(ConsumerCore):
             self.errors.append(error)
         runs = self._wiring.buffer.take(self._wiring.config.max_poll_records, now_ms)
         for run in runs:
-            self.read[run.partition].extend(run.records())
+            self.read[run.partition].extend(run.records()[0])
         return bool(runs)
 
 

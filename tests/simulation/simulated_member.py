@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from contextlib import contextmanager
 from datetime import UTC, datetime
+from random import Random
 from typing import TYPE_CHECKING, NamedTuple
 
 from pykclient.consumer.config import ConsumerConfig
@@ -29,7 +30,6 @@ from tests.simulation.simulated_thread import SimulatedThread
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
-    from random import Random
 
     from pykclient.consumer.group.history import Rebalance
     from pykclient.consumer.record import ConsumerRecord
@@ -142,6 +142,10 @@ class SimulatedMember:
         self._begins: dict[TopicPartition, int] = {}
         """Of what has come and was not read yet, what was committed when it came."""
         self._next_offset: dict[TopicPartition, int] = {}
+        self._leaving = Random(seed)
+        """Decides when it leaves a batch."""
+        self._kept: Iterator[ConsumerRecord] | None = None
+        """The iterator of a batch that it has left, which it holds on to."""
         self._commit_count = self._called_back_count = 0
         self._was_paused = False
 
@@ -230,7 +234,7 @@ class SimulatedMember:
         self._finish()
         with self._in_time(POLL_MS):
             records = self.consumer.poll(POLL_MS / 1_000)
-        self._take(records)
+        self._take_batch(iter(records))
         self._work(self._random.choice(self._work_ms))
         self._finish()
         self._commit()
@@ -242,12 +246,18 @@ class SimulatedMember:
             self._finish()
             with self._in_time(POLL_MS):
                 record = next(records, None)
-            if record is not None:
-                self._take([record])
-                self._work(self._random.choice(self._work_ms))
-            self._fidget()
             if record is None:
+                self._fidget()
                 return
+            if self._leaves():
+                self.did.add("leave a loop")
+                return
+            self._take([record])
+            self._work(self._random.choice(self._work_ms))
+            if self._is_asked_to_leave():  # before it has finished with the record in hand
+                self._in_hand = []
+                return
+            self._fidget()
 
     @property
     def _work_ms(self) -> tuple[int, ...]:
@@ -355,6 +365,22 @@ class SimulatedMember:
         self.consumer.enforce_rebalance()
 
     # What it gets.
+
+    def _take_batch(self, records: Iterator[ConsumerRecord]) -> None:
+        """Take what a poll returned, or leave it in the middle, with one more record in hand."""
+        for record in records:
+            if self._leaves():
+                self.did.add("leave a batch")
+                if self.habits.commits == "automatically" and self._leaving.random() < 0.5:
+                    self._kept = records  # a commit of its own would cover the record in hand
+                return
+            self._take([record])
+
+    def _is_asked_to_leave(self) -> bool:
+        return self.is_leaving
+
+    def _leaves(self) -> bool:
+        return not self.is_calm and self._leaving.random() < 0.1
 
     def _take(self, records: Iterable[ConsumerRecord]) -> None:
         for record in records:

@@ -12,6 +12,8 @@ import pytest
 
 from pykclient.consumer.consumer import Consumer
 from pykclient.consumer.group.rebalance import Reconciliation
+from pykclient.consumer.iteration import Iteration
+from pykclient.consumer.offsets.unprocessed import Unprocessed
 from pykclient.consumer.subscription import SubscriptionState
 from pykclient.consumer.wiring import Wiring
 from pykclient.network.coordinators import CoordinatorLookup
@@ -24,7 +26,7 @@ if TYPE_CHECKING:
 
     from pykclient.consumer.record import ConsumerRecord
     from pykclient.consumer.subscription import AssignedPartition
-    from pykclient.types import TopicPartition
+    from pykclient.types import OffsetAndMetadata, TopicPartition
 
 SEED_COUNT = 20
 SOAK_SEED_COUNT = 500
@@ -98,7 +100,7 @@ def test_the_simulation_meets_every_fault_and_most_rebalances_come_to_something(
     expected |= {"cut", "growth", "error", "delay", "drop", "lost response", "disconnect"}
     expected |= {"poll", "iterate", "automatically", "sync", "async", "static", "pattern"}
     expected |= {"commit", "commit_async", "commit before a revocation"}
-    expected |= {"pause partitions", "seek", "unsubscribe"}
+    expected |= {"pause partitions", "seek", "unsubscribe", "leave a batch", "leave a loop"}
     assert expected | {"assigned", "revoked", "lost"} <= (+met).keys()
     assert met["processed"] > 400
 
@@ -106,6 +108,7 @@ def test_the_simulation_meets_every_fault_and_most_rebalances_come_to_something(
 # What is wrong on purpose.
 
 assign_from_group = SubscriptionState.assign_from_group
+left = Iteration.left
 
 
 def nothing(*_: object, **__: object) -> None:
@@ -120,6 +123,13 @@ def keeps_everything(
 
 def loses_a_record(consumer: SimulatedConsumer, timeout: float) -> list[ConsumerRecord]:
     return list(Consumer.poll(consumer, timeout))[1:]
+
+
+def leaves_out_the_record_in_hand(
+    iteration: Iteration, *, counts_record_in_hand: bool
+) -> dict[TopicPartition, OffsetAndMetadata | None]:
+    del counts_record_in_hand
+    return left(iteration, counts_record_in_hand=True)
 
 
 def commits_beside_the_application(wiring: Wiring, now_ms: int) -> int:
@@ -157,7 +167,7 @@ FIRST_SEEDS: dict[tuple[type[GroupSimulation], str], int] = {
             Wiring,
             "step_in_background",
             commits_beside_the_application,
-            "committed too far",
+            "committed too far|jumped",
         ),
         (
             SubscriptionState,
@@ -165,12 +175,14 @@ FIRST_SEEDS: dict[tuple[type[GroupSimulation], str], int] = {
             keeps_everything,
             "two owners|not owned|found something wrong",
         ),
+        (Unprocessed, "go_back", nothing, "jumped|began|committed too far"),
+        (Iteration, "left", leaves_out_the_record_in_hand, "jumped|began|committed too far"),
         (SimulatedConsumer, "poll", loses_a_record, "jumped|began|committed too far"),
         (
             Reconciliation,
             "_report_revoked",
             nothing,
-            "assigned twice|not owned|found something wrong",
+            "assigned twice|not owned|found something wrong|not all was given up",
         ),
         (CoordinatorLookup, "mark_unknown", nothing, "does not come to rest"),
         (SimulatedConsumer, "close", closes_late, "a call took"),

@@ -262,8 +262,9 @@ cdef class RecordIterator:
 def iterate_records(
     columns, *, topic, partition, timestamp_type, leader_epoch, keys=None, values=None
 ):
-    """Yield the records of `columns` as objects, each made when it is taken.
+    """Return the records of `columns`, each made when it is taken, and what counts those left.
 
+    Its `operator.length_hint` is exact whenever no record is being taken.
     `keys` and `values` stand for the raw ones where a deserializer has made them into something
     else; the sizes are those of the raw ones.
     """
@@ -272,13 +273,14 @@ def iterate_records(
         records = RecordIterator.__new__(RecordIterator)
         records.columns = columns
         records.origin = origin_of(topic, partition, timestamp_type, leader_epoch)
-        return records
+        return records, records
+    offsets = iter(columns.offsets)
     raw_keys, raw_values = columns.keys, columns.values
-    return map(
+    made = map(
         ConsumerRecord,
         repeat(topic),
         repeat(partition),
-        columns.offsets,
+        offsets,
         columns.timestamps_ms,
         repeat(timestamp_type),
         raw_keys if keys is None else keys,
@@ -288,6 +290,7 @@ def iterate_records(
         [-1 if key is None else len(key) for key in raw_keys],
         [-1 if value is None else len(value) for value in raw_values],
     )
+    return made, offsets
 
 
 cdef Origin origin_of(topic, partition, timestamp_type, leader_epoch):

@@ -13,7 +13,7 @@ from pykclient.type_parameters import K_co, V_co
 from pykclient.types import TopicPartition, utc_datetime
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
     from datetime import datetime
     from typing import Any
 
@@ -73,17 +73,19 @@ def iterate_records(
     leader_epoch: int | None,
     keys: Sequence[object] | None = None,
     values: Sequence[object] | None = None,
-) -> Iterator[ConsumerRecord[Any, Any]]:
-    """Yield the records of `columns` as objects, each made when it is taken.
+) -> tuple[Iterator[ConsumerRecord[Any, Any]], Iterable[object]]:
+    """Return the records of `columns`, each made when it is taken, and what counts those left.
 
+    Its `operator.length_hint` is exact whenever no record is being taken.
     `keys` and `values` stand for the raw ones where a deserializer has made them into something
     else; the sizes are those of the raw ones.
     """
     # One chain of C-level iterators: half the cost of calling the constructor in a loop.
+    offsets = iter(columns.offsets)
     fields = zip(
         repeat(topic),
         repeat(partition),
-        columns.offsets,
+        offsets,
         columns.timestamps_ms,
         repeat(timestamp_type),
         columns.keys if keys is None else keys,
@@ -94,4 +96,4 @@ def iterate_records(
         [-1 if value is None else len(value) for value in columns.values],
         strict=False,
     )
-    return map(tuple.__new__, repeat(ConsumerRecord), fields)
+    return map(tuple.__new__, repeat(ConsumerRecord), fields), offsets

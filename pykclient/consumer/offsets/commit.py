@@ -16,10 +16,9 @@ import logging
 from collections import deque
 from dataclasses import dataclass, field
 from functools import partial
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final
 
 from pykclient.consumer.group.metadata import MEMBERSHIP_ERRORS, commit_refused
-from pykclient.consumer.offsets.stored import StoredOffsets
 from pykclient.consumer.subscription import describe_partitions
 from pykclient.errors import (
     BrokerError,
@@ -54,7 +53,7 @@ from pykclient.protocol.messages.offset_commit import (
     OffsetCommitRequestTopic,
     OffsetCommitResponse,
 )
-from pykclient.types import OffsetAndMetadata, TopicPartition
+from pykclient.types import TopicPartition
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -62,13 +61,13 @@ if TYPE_CHECKING:
     from pykclient.consumer.config import ConsumerConfig
     from pykclient.consumer.group.group import ConsumerGroup
     from pykclient.consumer.offsets.former_topics import FormerTopics
-    from pykclient.consumer.record import RecordSpan
+    from pykclient.consumer.offsets.unprocessed import Unprocessed
     from pykclient.consumer.subscription import AssignedPartition, SubscriptionState
     from pykclient.network.cluster.metadata import Metadata
     from pykclient.network.coordinators import CoordinatorLookup
     from pykclient.network.retry import Backoff
     from pykclient.protocol.message import Message
-    from pykclient.types import GroupMetadata
+    from pykclient.types import GroupMetadata, OffsetAndMetadata
 
     Offsets = dict[TopicPartition, OffsetAndMetadata]
     CommitCallback = Callable[[Offsets, KafkaError | None], object]
@@ -120,6 +119,7 @@ class Commits:
         config: ConsumerConfig,
         *,
         subscription: SubscriptionState,
+        unprocessed: Unprocessed,
         coordinator: CoordinatorLookup,
         metadata: Metadata,
         group: ConsumerGroup,
@@ -128,8 +128,8 @@ class Commits:
         former_topics: FormerTopics,
         on_commit: Callable[[Offsets], object] | None = None,
     ) -> None:
-        self.unprocessed = Unprocessed()
-        self.stored = None if config.enable_auto_offset_store else StoredOffsets(subscription)
+        self.unprocessed = unprocessed
+        self.stored = unprocessed.stored
         """What the application has stored, where it says itself what it has finished with."""
         self._log = ClientLog("pykclient.consumer", config.client_id)
         self._repeated = RateLimitedLog(self._log)
@@ -165,70 +165,37 @@ class Commits:
         return self._auto_interval_ms is not None
 
     @property
-    def commits_what_was_returned(self) -> bool:
-        """Whether a record is committed once another one is taken."""
-        return self.is_automatic and self.stored is None
-
-    @property
     def has_unreported(self) -> bool:
         return bool(self._unreported)
 
     def consumed(self) -> Offsets:
-        """Return the positions: all that was returned is behind them.
+        """Return what a commit of the application covers that names no offsets.
 
         In a poll, what it has taken by now is not returned yet, and left out. Where the application
         stores offsets, these count.
         """
         if self._is_in_poll or self.stored is not None:
             return self.processed()
-        return {
-            assigned.partition: position_of(assigned)
-            for assigned in self._subscription
-            if assigned.has_offset
-        }
+        return self.unprocessed.all_consumed()
 
     def processed(self) -> Offsets:
-        if self.stored is not None:
-            self.stored.update()
-        return {
-            assigned.partition: self._processed(assigned)
+        stored = self.stored
+        if stored is None:
+            return self.unprocessed.all_processed()
+        stored.update()
+        offsets = {
+            assigned.partition: stored.processed(assigned)
             for assigned in self._subscription
             if assigned.has_offset
         }
-
-    def _processed(self, assigned: AssignedPartition) -> OffsetAndMetadata:
-        if self.stored is None:
-            return self.unprocessed.processed(assigned)
-        stored = self.stored.processed(assigned)
         if not self._is_in_poll:
-            return stored
+            return offsets
         # What this poll has taken is not known to be returned yet.
-        return min(stored, self.unprocessed.processed(assigned), key=lambda each: each.offset)
-
-    def on_returned(self, assigned: AssignedPartition, span: RecordSpan) -> None:
-        """Note that a poll returns records."""
-        assigned.returned_id = assigned.topic_id
-        self.unprocessed.add(assigned, span.columns.first_offset)
-        if self.stored is not None:
-            self.stored.add(assigned, span)
-
-    def on_returned_by_record(self, assigned: AssignedPartition, span: RecordSpan) -> None:
-        """Note that an iteration yields records; each moves the position."""
-        assigned.returned_id = assigned.topic_id
-        self.unprocessed.add_by_record(assigned, span.columns.first_offset)
-        if self.stored is not None:
-            self.stored.add(assigned, span)
-
-    def forget(self, assigned: AssignedPartition, *, keeps_unstored: bool = False) -> None:
-        """Note that the user sets a position: what was returned before does not matter.
-
-        With `keeps_unstored` it does where the application stores offsets.
-        """
-        assigned.returned_id = NO_TOPIC_ID
-        self.unprocessed.forget(assigned)
-        if self.stored is not None:
-            # From the position on nothing is in hand, though a loop that was left had taken it.
-            self.stored.forget(assigned, from_offset=assigned.offset if keeps_unstored else 0)
+        returned = self.unprocessed.all_processed()
+        return {
+            partition: min(offset, returned[partition], key=lambda each: each.offset)
+            for partition, offset in offsets.items()
+        }
 
     def note_finished(self, offsets: Offsets) -> None:
         """Note that the application has finished with all that comes before offsets. Any thread."""
@@ -616,64 +583,6 @@ class Commits:
                 describe_partitions(commit.offsets),
                 commit.operation.error,
             )
-
-
-class _Returned(NamedTuple):
-    first_offset: int
-    leader_epoch: int | None
-    """Of the record before `first_offset`; None if the position has moved by now."""
-    epoch: int
-    is_by_record: bool
-
-
-class Unprocessed:
-    """By partition, the records that the application may still be processing.
-
-    A record counts as processed when the application polls again. What a poll returned is
-    unprocessed until the next one; in an iteration it is one record at a time.
-    """
-
-    def __init__(self) -> None:
-        self._returned: dict[AssignedPartition, _Returned] = {}
-
-    def clear(self) -> None:
-        self._returned.clear()
-
-    def forget(self, assigned: AssignedPartition) -> None:
-        """Note that the user set a position: what was returned before does not matter."""
-        self._returned.pop(assigned, None)
-
-    def add(self, assigned: AssignedPartition, first_offset: int) -> None:
-        """Note that a poll returns the records from an offset up to the position."""
-        if assigned not in self._returned:
-            self._returned[assigned] = _returned(assigned, first_offset, is_by_record=False)
-
-    def add_by_record(self, assigned: AssignedPartition, first_offset: int) -> None:
-        """Note that an iteration yields the records from an offset on; each moves the position.
-
-        Costs nothing per record: the last one is the one before the position.
-        """
-        self._returned[assigned] = _returned(assigned, first_offset, is_by_record=True)
-
-    def processed(self, assigned: AssignedPartition) -> OffsetAndMetadata:
-        returned = self._returned.get(assigned)
-        if returned is None or returned.epoch != assigned.epoch:
-            return position_of(assigned)
-        offset = assigned.offset - 1
-        if not returned.is_by_record or offset <= returned.first_offset:
-            return OffsetAndMetadata(returned.first_offset, leader_epoch=returned.leader_epoch)
-        return OffsetAndMetadata(offset, leader_epoch=assigned.leader_epoch)
-
-
-def _returned(assigned: AssignedPartition, first_offset: int, *, is_by_record: bool) -> _Returned:
-    is_at_first = assigned.offset <= first_offset
-    leader_epoch = assigned.leader_epoch if is_at_first else None
-    return _Returned(first_offset, leader_epoch, assigned.epoch, is_by_record)
-
-
-def position_of(assigned: AssignedPartition) -> OffsetAndMetadata:
-    """Return a partition's position as it is committed. Requires that it has one."""
-    return OffsetAndMetadata(assigned.offset, leader_epoch=assigned.leader_epoch)
 
 
 class OffsetCommitCall:

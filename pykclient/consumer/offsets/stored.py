@@ -90,6 +90,16 @@ class StoredOffsets:
                 return first
         return OffsetAndMetadata(assigned.offset, leader_epoch=assigned.leader_epoch)
 
+    def first_missing(
+        self, assigned: AssignedPartition, first: OffsetAndMetadata
+    ) -> OffsetAndMetadata:
+        """Return the first record from an offset on that is not stored; the position if all are."""
+        returned = self._returned.get(assigned)
+        if returned is None or returned.epoch != assigned.epoch:
+            return first
+        missing = returned.first_missing_from(first)
+        return missing or OffsetAndMetadata(assigned.offset, leader_epoch=assigned.leader_epoch)
+
 
 class _Span:
     """Records that were returned; `stored` has a 1 for each that is stored."""
@@ -160,3 +170,15 @@ class _Returned:
             finished_count += 1
         del self._spans[:finished_count]  # at once: each removal moves all that are left
         return missing
+
+    def first_missing_from(self, first: OffsetAndMetadata) -> OffsetAndMetadata | None:
+        """Return the first record from an offset on that is not stored, None if all are."""
+        for span in self._spans:
+            start = bisect_left(span.offsets, first.offset)
+            row = span.stored.find(0, start)
+            if row >= 0 and span.offsets[row] <= first.offset:
+                return first
+            if row >= 0:
+                epoch = span.leader_epoch if row else None
+                return OffsetAndMetadata(span.offsets[row], leader_epoch=epoch)
+        return None

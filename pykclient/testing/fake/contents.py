@@ -35,10 +35,11 @@ def visible_records(
         is_aborted = transactions.may_go(batch)
         if batch.is_control or is_aborted or not batch.record_count:
             continue
-        yield from iterate_records(
+        records, _ = iterate_records(
             batch.records(start),
             topic=partition.name.topic,
             partition=partition.name.partition,
             timestamp_type=batch.timestamp_type,
             leader_epoch=batch.partition_leader_epoch,
         )
+        yield from records

@@ -1,0 +1,120 @@
+"""Iteration: one pass over the records of a batch, and how far it has come.
+
+It is *under way* while the application holds its iterator; then it has *ended* or was *left*. It
+costs nothing per record: a `chain` yields the records, and a generator behind it gives it one
+iterator a span. The end of the generator is that of the iteration, whichever way it ends.
+
+Owner: the thread that iterates. The consumer looks at it between two records.
+Source: ours; Java's consumer counts all that a poll returned as processed.
+"""
+
+from __future__ import annotations
+
+from itertools import chain
+from operator import length_hint
+from threading import get_ident
+from typing import TYPE_CHECKING
+from weakref import ref
+
+from pykclient.types import OffsetAndMetadata, TopicPartition
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+    from typing import Any
+
+    from pykclient.accel import ConsumerRecord
+    from pykclient.consumer.record import RecordSpan
+
+    Records = Iterator[ConsumerRecord[Any, Any]]
+
+
+class Progress:
+    """How far the application has come in one batch: the iteration that began last, if any did."""
+
+    __slots__ = ("iteration",)
+
+    def __init__(self) -> None:
+        self.iteration: Iteration | None = None
+
+    def begin(self, spans: Sequence[RecordSpan]) -> Records:
+        """Begin an iteration over all records, in place of the one before."""
+        self.iteration = iteration = Iteration(spans)
+        return iteration.begin()
+
+
+class Iteration:
+    """One pass over spans. The consumer holds it, the application its iterator."""
+
+    __slots__ = ("_at", "_source", "_spans", "_thread_id", "is_ended")
+
+    def __init__(self, spans: Sequence[RecordSpan]) -> None:
+        self._thread_id = get_ident()
+        self.is_ended = not spans
+        """Whether all records were taken, and one more was asked for."""
+        self._spans = spans
+        self._at: tuple[int, Iterable[object]] = (0, spans[0].columns if spans else ())
+        """The span under way, and what knows how many of its records are left. One value: another
+        thread may look at any time."""
+        self._source: ref[Iterator[Records]] | None = None
+
+    def begin(self) -> Records:
+        source = self._each_span()
+        self._source = ref(source)
+        return chain.from_iterable(source)
+
+    @property
+    def is_alive(self) -> bool:
+        """Whether the application still holds the iterator, and may take more."""
+        return self._source is not None and self._source() is not None
+
+    @property
+    def is_left(self) -> bool:
+        """Whether records are left that the application does not work on.
+
+        It may, in another thread that has begun this iteration, and holds its iterator.
+        """
+        is_elsewhere = self.is_alive and self._thread_id != get_ident()
+        return not self.is_ended and not is_elsewhere
+
+    def left(
+        self, *, counts_record_in_hand: bool
+    ) -> dict[TopicPartition, OffsetAndMetadata | None]:
+        """Return the first record of each partition that is not processed, None for its very first.
+
+        A partition that is wholly processed is left out. The record that was taken last is the one
+        in hand. A leader epoch is that of the record before, None where that is not known.
+        """
+        index, rest = self._at
+        row = len(self._spans[index].columns) - length_hint(rest)
+        if row and not counts_record_in_hand:
+            row -= 1
+        found: dict[TopicPartition, OffsetAndMetadata | None] = {}
+        passed: dict[TopicPartition, RecordSpan] = {}
+        for number, span in enumerate(self._spans):
+            count = len(span.columns)
+            first = count if number < index else row if number == index else 0
+            if first < count and span.partition not in found:
+                found[span.partition] = _place(span, first, passed.get(span.partition))
+            elif first:
+                passed[span.partition] = span
+        return found
+
+    def _each_span(self) -> Iterator[Records]:
+        for index, span in enumerate(self._spans):
+            records, rest = span.records()
+            self._at = (index, rest)
+            yield records
+        self.is_ended = True
+        self._at = (0, ())
+        self._spans = ()  # what the application drops is not kept until the next poll
+
+
+def _place(span: RecordSpan, row: int, before: RecordSpan | None) -> OffsetAndMetadata | None:
+    """Return where to read a row again; `before` is the span before in its partition, if any."""
+    offset = span.columns.offsets[row]
+    if row:
+        return OffsetAndMetadata(offset, leader_epoch=span.leader_epoch)
+    if before is None:
+        return None
+    is_next = before.columns.last_offset + 1 == offset
+    return OffsetAndMetadata(offset, leader_epoch=before.leader_epoch if is_next else None)

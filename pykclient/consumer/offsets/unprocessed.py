@@ -1,0 +1,314 @@
+"""Unprocessed: by partition, the records that the application may still be processing.
+
+What a poll returned is unprocessed until the next poll begins. If its last iteration was left early
+by then, the record in hand and the rest stay unprocessed, and positions *go back* to them. A loop
+over the consumer itself has one record in hand, the one before the position. What the application
+commits, or stores, it has processed, wherever an iteration stands.
+
+Owner: the core lock.
+Source: ours; ``docs/decisions/0024-left-in-the-middle-of-a-batch.md``.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+from weakref import ref
+
+from pykclient.consumer.subscription import describe_partitions
+from pykclient.network.cluster.cluster import NO_TOPIC_ID
+from pykclient.types import OffsetAndMetadata, TopicPartition
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from pykclient.consumer.fetch.buffer import Start
+    from pykclient.consumer.iteration import Iteration, Progress
+    from pykclient.consumer.offsets.stored import StoredOffsets
+    from pykclient.consumer.record import RecordSpan
+    from pykclient.consumer.subscription import AssignedPartition, SubscriptionState
+    from pykclient.network.log import ClientLog
+
+    Offsets = dict[TopicPartition, OffsetAndMetadata]
+
+
+class Loop:
+    """A loop over the consumer itself. It is alive as long as its generator is."""
+
+    __slots__ = ("__weakref__",)
+
+
+class _Returned(NamedTuple):
+    first_offset: int
+    leader_epoch: int | None
+    """Of the record before `first_offset`; None if the position has moved by now."""
+    epoch: int
+
+
+class Unprocessed:
+    """What the last poll returned. `drop` forgets what is buffered of a partition.
+
+    `stored` is what the application has stored; None where it does not say record by record what
+    it has finished with.
+    """
+
+    def __init__(
+        self,
+        subscription: SubscriptionState,
+        *,
+        drop: Callable[[AssignedPartition], None],
+        log: ClientLog,
+        stored: StoredOffsets | None = None,
+    ) -> None:
+        self.stored = stored
+        self._subscription = subscription
+        self._drop = drop
+        self._log = log
+        self._has_logged = False
+        self._returned: dict[AssignedPartition, _Returned] = {}
+        self._progress: Progress | None = None
+        """Of the batch that the last poll returned; None if nothing follows an iteration of it."""
+        self._starts: dict[AssignedPartition, Start] = {}
+        """Where that batch began."""
+        self._loop: ref[Loop] | None = None
+        """The loop over the consumer that has the last record; None if there is none."""
+        self._in_loop: AssignedPartition | None = None
+        self._finished: dict[AssignedPartition, OffsetAndMetadata] = {}
+        """What the application has committed since."""
+
+    def clear(self) -> None:
+        """Note that everything that was returned is processed."""
+        self._returned.clear()
+        self._progress = self._loop = self._in_loop = None
+        self._starts = {}
+        self._finished = {}
+
+    def forget(self, assigned: AssignedPartition, *, keeps_unstored: bool = False) -> None:
+        """Note that the user sets a position: what was returned before does not matter.
+
+        With `keeps_unstored` it does where the application stores offsets.
+        """
+        assigned.returned_id = NO_TOPIC_ID
+        self._returned.pop(assigned, None)
+        self._starts.pop(assigned, None)
+        if self._in_loop is assigned:
+            self._loop = self._in_loop = None
+        if self.stored is not None:
+            # From the position on nothing is in hand, though a loop that was left had taken it.
+            self.stored.forget(assigned, from_offset=assigned.offset if keeps_unstored else 0)
+
+    # What polls return.
+
+    def add(self, assigned: AssignedPartition, first_offset: int) -> None:
+        """Note that a poll returns the records from an offset up to the position."""
+        if assigned not in self._returned:
+            self._returned[assigned] = _returned(assigned, first_offset)
+
+    def add_span(self, span: RecordSpan) -> None:
+        """Note that a poll returns records."""
+        assigned = self._subscription.find(span.partition)
+        if assigned is not None:
+            assigned.returned_id = assigned.topic_id
+            self.add(assigned, span.columns.first_offset)
+            if self.stored is not None:
+                self.stored.add(assigned, span)
+
+    def add_to_loop(self, assigned: AssignedPartition, span: RecordSpan, loop: Loop) -> None:
+        """Note that a loop over the consumer yields records; each moves the position.
+
+        Costs nothing per record: the last one is the one before the position.
+        """
+        assigned.returned_id = assigned.topic_id
+        self._returned[assigned] = _returned(assigned, span.columns.first_offset)
+        self._loop, self._in_loop, self._finished = ref(loop), assigned, {}
+        if self.stored is not None:
+            self.stored.add(assigned, span)
+
+    def hand_over(self, begun: Mapping[AssignedPartition, Start], progress: Progress) -> None:
+        """Note that a poll returns a batch which began there, and what follows its iterations."""
+        self._starts = {each: start for each, start in begun.items() if start.is_of_now(each)}
+        self._progress, self._finished = progress, {}
+
+    # What the application has processed.
+
+    def finish(self, offsets: Offsets) -> None:
+        """Note that the application has processed what comes before offsets, as it commits them."""
+        for partition, finished in offsets.items():
+            assigned = self._subscription.find(partition)
+            if assigned is not None:
+                self._finished[assigned] = max(
+                    self._finished.get(assigned, finished), finished, key=_offset
+                )
+
+    @property
+    def is_left_early(self) -> bool:
+        """Whether the last iteration of what the last poll returned has records left.
+
+        One that another thread has begun, and may go on with, counts as work in progress.
+        """
+        iteration = self._iteration()
+        return iteration is not None and iteration.is_left
+
+    def processed(self, assigned: AssignedPartition) -> OffsetAndMetadata:
+        """Return where a partition goes on behind what is processed. It must have a position."""
+        return self._processed(assigned, self._left(counts_in_hand=False))
+
+    def all_processed(self) -> Offsets:
+        """Return the same of all partitions that have a position."""
+        left = self._left(counts_in_hand=False)
+        return {
+            assigned.partition: self._processed(assigned, left)
+            for assigned in self._subscription
+            if assigned.has_offset
+        }
+
+    def all_consumed(self) -> Offsets:
+        """Return where partitions go on behind what a commit of the application covers.
+
+        That is everything that was returned, also what is not iterated; but inside an iteration
+        it ends behind the record in hand, and after one that was left before that record.
+        """
+        iteration = self._iteration()
+        is_inside = iteration is not None and iteration.is_alive
+        left = self._left(counts_in_hand=is_inside) or {}
+        consumed: Offsets = {}
+        for assigned in self._subscription:
+            if not assigned.has_offset:
+                continue
+            offset = position_of(assigned)
+            if self._in_loop is assigned and self._loop is not None and self._loop() is None:
+                offset = self._before_position(assigned)
+            elif assigned in left:
+                offset = min(left[assigned], offset, key=_offset)
+            consumed[assigned.partition] = self._with_finished(assigned, offset)
+        return consumed
+
+    def go_back(self, loop: Loop | None = None) -> None:
+        """Move positions back to what is not processed, if an iteration was left.
+
+        `loop` is the one that takes its next record: it was not left. It may be interrupted, and
+        called again.
+        """
+        if self._progress is None and self._loop is None:
+            return
+        left: dict[AssignedPartition, OffsetAndMetadata] | None = None
+        if self.is_left_early:
+            left = self._left(counts_in_hand=False)
+        elif self._in_loop is not None and (
+            loop is None or self._loop is None or self._loop() is not loop
+        ):
+            left = {self._in_loop: self._before_position(self._in_loop)}
+        if left is None:
+            return
+        moved = [assigned for assigned, first in left.items() if self._move_back(assigned, first)]
+        if moved and not self._has_logged:
+            self._has_logged = True
+            self._log.info(
+                "a loop over records was left before its end: the record in hand and the rest are "
+                "not committed, and are returned again (%s; this is logged once). Commit inside "
+                "the loop if the record in hand was processed",
+                describe_partitions(assigned.partition for assigned in moved),
+            )
+        self.clear()
+
+    def _move_back(self, assigned: AssignedPartition, first: OffsetAndMetadata) -> bool:
+        """Have the next poll return a partition from an offset on, or from behind what is finished.
+
+        A position ahead of it stays, and so does that of a partition that was given up.
+        """
+        if not assigned.is_assigned or not assigned.has_offset or _is_in_another_log(assigned):
+            return False
+        first = self._with_finished(assigned, first)
+        if self.stored is not None:
+            self.stored.update()
+            first = self.stored.first_missing(assigned, first)
+        if first.offset >= assigned.offset:
+            return False
+        self._drop(assigned)
+        if self.stored is not None:
+            self.stored.forget(assigned, from_offset=first.offset)
+        assigned.offset = first.offset
+        # A position that is being validated keeps an epoch to be validated by.
+        if first.leader_epoch is not None or assigned.has_position:
+            assigned.leader_epoch = first.leader_epoch
+        return True
+
+    def _iteration(self) -> Iteration | None:
+        """The last iteration of what the last poll returned, if it has not ended."""
+        iteration = None if self._progress is None else self._progress.iteration
+        return None if iteration is None or iteration.is_ended else iteration
+
+    def _left(self, *, counts_in_hand: bool) -> dict[AssignedPartition, OffsetAndMetadata] | None:
+        """Return, by partition, the first record that an iteration has left; None without one."""
+        iteration = self._iteration()
+        if iteration is None:
+            return None
+        left: dict[AssignedPartition, OffsetAndMetadata] = {}
+        found = iteration.left(counts_record_in_hand=counts_in_hand)
+        for assigned, start in self._starts.items():
+            if assigned.partition in found:
+                first = found[assigned.partition]
+                # An interceptor may have put in a record of its own, from before the batch.
+                if first is None or first.offset <= start.offset:
+                    first = OffsetAndMetadata(start.offset, leader_epoch=start.leader_epoch)
+                left[assigned] = first
+        return left
+
+    def _processed(
+        self,
+        assigned: AssignedPartition,
+        left: Mapping[AssignedPartition, OffsetAndMetadata] | None,
+    ) -> OffsetAndMetadata:
+        returned = self._returned.get(assigned)
+        if returned is None or returned.epoch != assigned.epoch:
+            return position_of(assigned)
+        if self._in_loop is assigned:
+            first = self._before_position(assigned)
+        elif left is None:
+            first = OffsetAndMetadata(returned.first_offset, leader_epoch=returned.leader_epoch)
+        else:
+            first = min(
+                left.get(assigned, position_of(assigned)), position_of(assigned), key=_offset
+            )
+        return self._with_finished(assigned, first)
+
+    def _before_position(self, assigned: AssignedPartition) -> OffsetAndMetadata:
+        """Return the record that a loop over the consumer has in hand."""
+        returned = self._returned.get(assigned)
+        if returned is None or returned.epoch != assigned.epoch:
+            return position_of(assigned)
+        offset = assigned.offset - 1
+        if offset <= returned.first_offset:
+            return OffsetAndMetadata(returned.first_offset, leader_epoch=returned.leader_epoch)
+        return OffsetAndMetadata(offset, leader_epoch=assigned.leader_epoch)
+
+    def _with_finished(
+        self, assigned: AssignedPartition, first: OffsetAndMetadata
+    ) -> OffsetAndMetadata:
+        """Return an offset, or that up to where the application has committed since."""
+        finished = self._finished.get(assigned)
+        if finished is None or finished.offset <= first.offset:
+            return first
+        if finished.offset >= assigned.offset:
+            return position_of(assigned)
+        return OffsetAndMetadata(finished.offset, leader_epoch=finished.leader_epoch)
+
+
+def _offset(each: OffsetAndMetadata) -> int:
+    return each.offset
+
+
+def _is_in_another_log(assigned: AssignedPartition) -> bool:
+    """Whether the topic was recreated: the position is one in another log than the records."""
+    ids = (assigned.returned_id, assigned.topic_id)
+    return NO_TOPIC_ID not in ids and ids[0] != ids[1]
+
+
+def _returned(assigned: AssignedPartition, first_offset: int) -> _Returned:
+    is_at_first = assigned.offset <= first_offset
+    leader_epoch = assigned.leader_epoch if is_at_first else None
+    return _Returned(first_offset, leader_epoch, assigned.epoch)
+
+
+def position_of(assigned: AssignedPartition) -> OffsetAndMetadata:
+    """Return a partition's position as it is committed. Requires that it has one."""
+    return OffsetAndMetadata(assigned.offset, leader_epoch=assigned.leader_epoch)

@@ -1,0 +1,223 @@
+"""Programs that leave a batch early: what they handled is committed, the rest is read next."""
+
+from __future__ import annotations
+
+import os
+import signal
+import uuid
+from contextlib import contextmanager, suppress
+from threading import Event
+from typing import TYPE_CHECKING
+
+import pytest
+
+from pykclient import Admin, Consumer, ExactlyOnce, NewTopic, Producer
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from pykclient.testing import FakeKafka, KafkaCluster
+
+pytestmark = pytest.mark.promise("a batch that is left in the middle comes again from there")
+
+COUNT = 20
+HANDLED = 8
+TIMEOUT_S = 20.0
+
+
+@pytest.fixture(params=["fake", pytest.param("real", marks=pytest.mark.kafka)])
+def servers(request: pytest.FixtureRequest) -> str:
+    if request.param == "fake":
+        fake: FakeKafka = request.getfixturevalue("fake_kafka")
+        return fake.bootstrap_servers
+    real: KafkaCluster = request.getfixturevalue("kafka_cluster")
+    return real.bootstrap_servers
+
+
+@pytest.fixture
+def topic(servers: str) -> str:
+    name = f"left-{uuid.uuid4().hex[:8]}"
+    with Admin(bootstrap_servers=servers) as admin:
+        admin.create_topics([NewTopic(name, 2, 1), NewTopic(f"{name}-out", 1, 1)])
+    with Producer(bootstrap_servers=servers) as producer:
+        for number in range(COUNT):
+            producer.send(name, b"%d" % number, partition=number % 2)
+    return name
+
+
+def member(servers: str, topic: str, **settings: object) -> Consumer:
+    consumer = Consumer(
+        {"max_poll_records": 5} | settings,
+        bootstrap_servers=servers,
+        group_id=f"group-{topic}",
+        auto_offset_reset="earliest",
+    )
+    consumer.subscribe([topic])
+    return consumer
+
+
+Work = list[bytes]
+
+
+def by_break(consumer: Consumer, handled: Work) -> None:
+    while len(handled) < HANDLED:
+        for record in consumer.poll(TIMEOUT_S):
+            if len(handled) == HANDLED:
+                break
+            handled.append(record.value or b"")
+
+
+def by_return(consumer: Consumer, handled: Work) -> None:
+    while True:
+        for record in consumer.poll(TIMEOUT_S):
+            if len(handled) == HANDLED:
+                return
+            handled.append(record.value or b"")
+
+
+def by_exception(consumer: Consumer, handled: Work) -> None:
+    while True:
+        for record in consumer.poll(TIMEOUT_S):
+            if len(handled) == HANDLED:
+                raise ZeroDivisionError
+            handled.append(record.value or b"")
+
+
+def by_exception_in_a_loop_over_the_consumer(consumer: Consumer, handled: Work) -> None:
+    for record in consumer:
+        if len(handled) == HANDLED:
+            raise ZeroDivisionError
+        handled.append(record.value or b"")
+
+
+def by_break_in_a_loop_over_the_consumer(consumer: Consumer, handled: Work) -> None:
+    for record in consumer:
+        if len(handled) == HANDLED:
+            break
+        handled.append(record.value or b"")
+
+
+def by_a_commit_behind_the_record(consumer: Consumer, handled: Work) -> None:
+    while True:
+        for record in consumer.poll(TIMEOUT_S):
+            handled.append(record.value or b"")
+            if len(handled) == HANDLED:
+                consumer.commit()
+                return
+
+
+@contextmanager
+def at_sigterm(stop: Event) -> Iterator[None]:
+    before = signal.signal(signal.SIGTERM, lambda *_: stop.set())
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+def by_sigterm(consumer: Consumer, handled: Work) -> None:
+    stop = Event()
+    with at_sigterm(stop):
+        while not stop.is_set():
+            for record in consumer.poll(TIMEOUT_S):
+                if stop.is_set():
+                    break
+                handled.append(record.value or b"")
+                if len(handled) == HANDLED:
+                    os.kill(os.getpid(), signal.SIGTERM)
+
+
+def committed(consumer: Consumer) -> int:
+    return sum(each.offset for each in consumer.committed().values() if each is not None)
+
+
+def read_rest(consumer: Consumer, handled: Work) -> None:
+    """Read on until everything was handled, a batch at a time."""
+    while len(handled) < COUNT:
+        handled += [record.value or b"" for record in consumer.poll(TIMEOUT_S)]
+
+
+@pytest.mark.parametrize("protocol", ["classic", "consumer"])
+@pytest.mark.parametrize(
+    "leave",
+    [
+        by_break,
+        by_return,
+        by_exception,
+        by_break_in_a_loop_over_the_consumer,
+        by_exception_in_a_loop_over_the_consumer,
+        by_a_commit_behind_the_record,
+        by_sigterm,
+    ],
+)
+def test_what_was_handled_is_committed_and_the_next_member_reads_the_rest(
+    servers: str, topic: str, leave: Callable[[Consumer, Work], None], protocol: str
+) -> None:
+    handled: Work = []
+    with (
+        suppress(ZeroDivisionError),
+        member(servers, topic, group_protocol=protocol) as consumer,
+    ):
+        leave(consumer, handled)
+    assert len(handled) == HANDLED
+    with member(servers, topic, group_protocol=protocol) as consumer:
+        while not consumer.assignment():
+            handled += [record.value or b"" for record in consumer.poll(0.1)]
+        assert committed(consumer) == HANDLED
+        read_rest(consumer, handled)
+    assert sorted(handled) == sorted(b"%d" % number for number in range(COUNT))
+
+
+@pytest.mark.parametrize("protocol", ["classic", "consumer"])
+def test_a_member_that_leaves_each_batch_handles_everything_once(
+    servers: str, topic: str, protocol: str
+) -> None:
+    handled: Work = []
+    with member(servers, topic, group_protocol=protocol, auto_commit_interval_ms=0) as consumer:
+        while len(handled) < COUNT:
+            for number, record in enumerate(consumer.poll(TIMEOUT_S)):
+                if number == 2:
+                    break
+                handled.append(record.value or b"")
+    with member(servers, topic, group_protocol=protocol) as consumer:
+        while not consumer.assignment():
+            assert not consumer.poll(0.1)
+        assert committed(consumer) == COUNT
+    assert sorted(handled) == sorted(b"%d" % number for number in range(COUNT))
+
+
+@pytest.mark.parametrize("sends_first", [False, True])
+def test_a_block_of_exactly_once_that_is_left_early_is_aborted_and_done_again(
+    servers: str, topic: str, caplog: pytest.LogCaptureFixture, *, sends_first: bool
+) -> None:
+    settings = {"enable_auto_commit": False, "isolation_level": "read_committed"}
+    attempts = 0
+    with (
+        member(servers, topic, **settings) as consumer,
+        Producer(bootstrap_servers=servers, transactional_id=topic) as producer,
+    ):
+        for batch in ExactlyOnce(consumer, producer):
+            attempts += 1
+            with batch as records:
+                for record in records:
+                    if sends_first:
+                        producer.send(f"{topic}-out", record.value)
+                    if attempts % 2:
+                        break
+                    if not sends_first:
+                        producer.send(f"{topic}-out", record.value)
+            if committed(consumer) == COUNT:
+                break
+    assert attempts >= 2 * COUNT // 5
+    with Consumer(
+        bootstrap_servers=servers,
+        group_id=f"check-{topic}",
+        isolation_level="read_committed",
+        auto_offset_reset="earliest",
+    ) as reader:
+        reader.subscribe([f"{topic}-out"])
+        written: Work = []
+        read_rest(reader, written)
+        assert not reader.poll(0.2)
+    assert sorted(written) == sorted(b"%d" % number for number in range(COUNT))
+    assert [text for text in caplog.messages if "left the loop over its records early" in text]
