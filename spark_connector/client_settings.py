@@ -14,7 +14,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from pykclient.admin.config import AdminConfig
-from pykclient.config.setting import from_text
 from pykclient.config.unknown_keys import clients_with, underscored
 from pykclient.consumer.config import ConsumerConfig
 from pykclient.errors import ConfigError
@@ -58,17 +57,6 @@ come back, and brokers allow no more by default (``transaction.max.timeout.ms``)
 
 TWO_PHASES: Final = "transaction.two.phase.commit.enable"
 """With it brokers never abort a transaction for its time (KIP-939)."""
-
-
-def of_spark(options: Mapping[str, str]) -> dict[str, str]:
-    """Return options as text: whoever may write SQL gives them.
-
-    The text is under the policy of the driver's process, and takes it along to the tasks.
-    """
-    texts = {
-        name: value if isinstance(value, str) else str(value) for name, value in options.items()
-    }
-    return from_text(texts, "Spark's options", process="the driver")
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,7 +19,8 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from pykclient import TopicPartition
 from pykclient.admin.config import AdminConfig
-from pykclient.config.unknown_keys import did_you_mean
+from pykclient.config.given_settings import from_text
+from pykclient.config.unknown_keys import did_you_mean, is_known
 from pykclient.consumer.config import ConsumerConfig
 from pykclient.errors import ConfigError
 from pykclient.types import IsolationLevel
@@ -30,7 +31,6 @@ from spark_connector.client_settings import (
     REFUSED_BY_WRITES,
     TRANSACTION_SETTINGS,
     ClientSettings,
-    of_spark,
 )
 from spark_connector.java_pattern import python_pattern
 from spark_connector.limits import ending_limit, json_object, shown, starting_limit
@@ -387,6 +387,24 @@ def delivery_of(given: Mapping[str, str]) -> str:
             f"{did_you_mean(delivery[:100], DELIVERIES)}"
         )
     return delivery
+
+
+def of_spark(options: Mapping[str, str]) -> dict[str, str]:
+    """Return options as text: whoever may write SQL gives them.
+
+    The text is under the policy of the driver's process, and takes it along to the tasks.
+    """
+    texts = {
+        name: value if isinstance(value, str) else str(value) for name, value in options.items()
+    }
+    return from_text(texts, "Spark's options", process="the driver", is_known=_is_known)
+
+
+def _is_known(name: str) -> bool:
+    name = name.lower()
+    if name.startswith(CLIENT_PREFIX):
+        return is_known(name.removeprefix(CLIENT_PREFIX))
+    return name in _BY_NAME or name in _REFUSED_BY_NAME
 
 
 def _divided(options: Mapping[str, str]) -> tuple[dict[str, str], dict[str, str]]:

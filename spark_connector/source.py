@@ -40,7 +40,7 @@ class KafkaDataSource(DataSource):
     def __init__(self, options: MutableMapping[str, str]) -> None:
         _check_pyspark()
         # Imported here: Spark looks at this module for the format's name alone.
-        from spark_connector.client_settings import of_spark
+        from spark_connector.options import of_spark
 
         given = copy(options)
         given.update(of_spark(options))

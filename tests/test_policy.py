@@ -17,15 +17,16 @@ import pytest
 from pykclient import from_properties
 from pykclient.cli.cluster_options import BOOTSTRAP_VARIABLE, add_cluster_options, client_settings
 from pykclient.config.client_properties import config_class
+from pykclient.config.given_settings import from_text
 from pykclient.config.policy import Policy, Reach
-from pykclient.config.setting import from_text, resolve_class_setting
+from pykclient.config.setting import resolve_class_setting
 from pykclient.config.setting_text import SecretText, origin_of
 from pykclient.consumer.config import ConsumerConfig
 from pykclient.errors import ConfigError
 from pykclient.producer.config import ProducerConfig
 from spark_connector.batch_reader import KafkaBatchReader
-from spark_connector.client_settings import ClientSettings, of_spark
-from spark_connector.options import KafkaOptions, Use
+from spark_connector.client_settings import ClientSettings
+from spark_connector.options import KafkaOptions, Use, of_spark
 from spark_connector.stream_reader import KafkaStreamReader
 
 if TYPE_CHECKING:
@@ -131,7 +132,8 @@ TRIED = (
 
 
 def by_spark(tried: Tried, _: Path) -> Mapping[str, object]:
-    given = ClientSettings(of_spark(tried.settings))
+    options = of_spark({f"kafka.{key}": value for key, value in tried.settings.items()})
+    given = ClientSettings({key.removeprefix("kafka."): each for key, each in options.items()})
     return given.of(config_class(tried.client))
 
 

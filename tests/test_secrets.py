@@ -9,14 +9,17 @@ from traceback import TracebackException
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from pyspark.sql.types import LongType, StructType
 
 from pykclient import Admin, Consumer, Producer, from_properties
 from pykclient.admin.config import AdminConfig
+from pykclient.config.given_settings import hidden
 from pykclient.config.properties import read_properties
-from pykclient.config.setting import hidden
 from pykclient.config.setting_text import HIDDEN, SecretText
+from pykclient.consumer.config import ConsumerConfig
 from pykclient.errors import AuthenticationError, ConfigError, KafkaError
 from pykclient.testing import ClusterSecurity, FakeKafka
+from spark_connector.source import KafkaDataSource
 from tests.spark.test_security_names import PLAIN
 
 if TYPE_CHECKING:
@@ -66,6 +69,50 @@ def test_an_error_of_other_settings_shows_no_secret(make: Callable[..., Any], na
         with pytest.raises(ConfigError) as caught:
             make(settings, **keywords)
         assert CANARY not in shown_by(caught.value)
+
+
+MISSPELLED = ("sasl_pasword", "ssl.pass", "api_key", "apiKey", "sasl.pwd", "credentials")
+
+
+@pytest.mark.promise("no error shows a secret, not even with the variables of its traceback")
+@pytest.mark.parametrize("make", CLIENTS)
+@pytest.mark.parametrize("name", MISSPELLED)
+def test_a_secret_under_a_name_that_no_client_has_shows_nowhere(
+    make: Callable[..., Any], name: str, tmp_path: Path
+) -> None:
+    wrong = {**SERVERS, name: CANARY}
+    file = tmp_path / "client.properties"
+    file.write_text("".join(f"{key}={value}\n" for key, value in wrong.items()))
+    client: Any = make.__name__.lower()
+    for settings, keywords in ((wrong, {}), (None, wrong), (from_properties(file, client), {})):
+        with pytest.raises(ConfigError, match=name) as caught:
+            make(settings, **keywords)
+        assert CANARY not in shown_by(caught.value)
+    options = {"subscribe": "t", "kafka.bootstrap.servers": "h:9", f"kafka.{name}": CANARY}
+    with pytest.raises(ConfigError) as caught:
+        ConsumerConfig.from_settings(
+            KafkaDataSource(options)
+            .streamReader(StructType().add("offset", LongType()))
+            ._options.consumer_settings()
+        )
+    assert CANARY not in shown_by(caught.value)
+    with pytest.raises(ConfigError) as caught:
+        KafkaDataSource({**options, name: CANARY}).schema()
+    assert CANARY not in shown_by(caught.value)
+
+
+def test_the_value_of_a_setting_that_is_known_is_shown_as_ever() -> None:
+    given = {
+        **SERVERS,
+        "group.id": "a",
+        "ssl.engine.factory.class": "a.B",
+        "metadata.broker.list": "c",
+    }
+    assert "SecretText" not in str(
+        {type(each).__name__ for each in hidden(given, AdminConfig).values()}
+    )
+    with pytest.raises(ConfigError, match=r"ssl\.engine\.factory\.class='a\.B' is refused"):
+        Admin({"bootstrap.servers": "h:9", "ssl.engine.factory.class": "a.B"})
 
 
 def test_what_shows_variables_would_show_one() -> None:
@@ -187,9 +234,9 @@ def test_a_secret_text_is_itself_in_everything_but_its_repr() -> None:
     assert repr({"password": text}) == f"{{'password': {HIDDEN}}}"
     again = pickle.loads(pickle.dumps(text))
     assert (again, repr(again)) == ("word", HIDDEN)
-    assert hidden({"sasl.password": "a", "client.id": "b", 5: "c"}) == {
+    assert hidden({"sasl.password": "a", "client.id": "b", 5: "c"}, AdminConfig) == {
         "sasl.password": "a",
         "client.id": "b",
         5: "c",
     }
-    assert hidden(["sasl.password"]) == ["sasl.password"]
+    assert hidden(["sasl.password"], AdminConfig) == ["sasl.password"]

@@ -60,7 +60,7 @@ from pykclient.arguments import (
     shown_argument,
     value_list,
 )
-from pykclient.config.setting import hidden
+from pykclient.config.given_settings import hidden
 from pykclient.errors import UsageError
 from pykclient.network.io.canonical import with_canonical_names
 from pykclient.network.io.secured import secured
@@ -113,7 +113,7 @@ class Admin(LiveClient):
         Raises:
             ConfigError: a setting is unknown, malformed or not built yet.
         """
-        given, named = hidden(settings), hidden(keywords)
+        given, named = hidden(settings, AdminConfig), hidden(keywords, AdminConfig)
         del settings, keywords  # tracebacks may show variables
         config = with_canonical_names(AdminConfig.from_settings(given, **named).named())
         sockets = SelectorPort.from_config(config)

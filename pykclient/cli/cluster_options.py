@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final, Literal
 
 from pykclient.cli.argument import as_path
 from pykclient.config.client_properties import config_class, from_properties
-from pykclient.config.setting import from_text
+from pykclient.config.given_settings import from_text
 from pykclient.errors import ConfigError
 
 if TYPE_CHECKING:

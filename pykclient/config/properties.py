@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from pykclient.config.setting import from_text, shown
+from pykclient.config.given_settings import from_text
+from pykclient.config.setting import shown
 from pykclient.errors.base import ConfigError
 
 if TYPE_CHECKING:

@@ -13,23 +13,21 @@ Source: Java class ``org.apache.kafka.common.config.ConfigDef``.
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
 from types import ModuleType
-from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar, overload
+from typing import TYPE_CHECKING, Final, Generic, TypeVar, overload
 
-from pykclient.config.policy import Policy, Reach
+from pykclient.config.policy import Reach
 from pykclient.config.setting_text import (
     HIDDEN,
     Origin,
     SecretText,
-    SettingText,
     origin_of,
     with_origin,
 )
 from pykclient.errors.base import ConfigError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Mapping
 
     Named = Iterable[tuple[Reach, str]]
 
@@ -194,37 +192,6 @@ def is_secret(key: str) -> bool:
     """Whether the value of a key may be one, in any spelling."""
     name = key.replace(".", "_").lower()
     return any(word in name for word in _SECRET_WORDS)
-
-
-def from_text(
-    settings: Mapping[str, str], place: str, *, process: str = "this process"
-) -> dict[str, str]:
-    """Return settings whose values are text from a place; secrets are `SecretText`.
-
-    `place` and `process` are for messages. The text is under the policy of this process; text that
-    has an origin keeps it.
-    """
-    entered = Origin(place, Policy.of_process(), process)
-    return {
-        key: (SecretText if is_secret(key) else SettingText)(value, origin_of(value) or entered)
-        for key, value in settings.items()
-    }
-
-
-def hidden(settings: Any) -> Any:
-    """Return a copy of a mapping whose secrets are `SecretText`; what is no mapping as it is.
-
-    An error may be shown with the variables of each function that it passed, as loggers and
-    services that collect errors do. So whoever is given settings goes on with this alone.
-    """
-    if not isinstance(settings, Mapping):
-        return settings
-    return {
-        key: SecretText(value, origin_of(value))
-        if type(value) in (str, SettingText) and is_secret(str(key))
-        else value
-        for key, value in settings.items()
-    }
 
 
 def integer(minimum: int, maximum: int = INT_MAX, *, also: int | None = None) -> Kind[int]:

@@ -279,6 +279,10 @@ GONE: Final[dict[str, str]] = {
 """Names that stand for nothing here, by what to do instead."""
 
 
+_PROVIDERS: Final = "config_providers_"
+"""The beginning of the settings of a configuration provider."""
+
+
 def underscored(key: str) -> str:
     return key.replace(".", "_")
 
@@ -378,11 +382,36 @@ def _plain(value: object) -> str:
     return ",".join(str(item).strip() for item in items).lower()
 
 
+def is_known(key: str) -> bool:
+    """Return whether a key, in any spelling, is explained here, or is that of a client."""
+    name = underscored(key)
+    return (
+        name in RENAMED
+        or name in GONE
+        or name in _aliases()
+        or name.startswith(_PROVIDERS)
+        or bool(clients_with(name))
+    )
+
+
 def clients_with(name: str) -> tuple[str, ...]:
     """The clients that have a key, with underscores, or would have it if it were built."""
     if name in _holders():
         return _holders()[name]
     return next((each.clients for each in UNSUPPORTED if name in each.harmless), ())
+
+
+@cache
+def _aliases() -> frozenset[str]:
+    """Return the names of other libraries for settings of each client, with underscores."""
+    from pykclient.config.client_properties import config_class
+
+    return frozenset(
+        underscored(alias)
+        for client in EVERY_CLIENT
+        for setting in config_class(client).settings()
+        for alias in setting.aliases
+    )
 
 
 @cache

@@ -23,7 +23,8 @@ from pykclient.arguments import (
     times_by_partition,
 )
 from pykclient.arguments import timeout_ms as milliseconds
-from pykclient.config.setting import INT_MAX, hidden
+from pykclient.config.given_settings import hidden
+from pykclient.config.setting import INT_MAX
 from pykclient.consumer.arrow import arrow_batch, wanted_columns
 from pykclient.consumer.config import ConsumerConfig
 from pykclient.consumer.core import ConsumerCore, public_call
@@ -86,7 +87,7 @@ class Consumer(ConsumerCore, Generic[K_co, V_co]):
         Raises:
             ConfigError: a setting is unknown, malformed, not built yet, or cannot be imported.
         """
-        given, named = hidden(settings), hidden(keywords)
+        given, named = hidden(settings, ConsumerConfig), hidden(keywords, ConsumerConfig)
         del settings, keywords  # tracebacks may show variables
         super().__init__(ConsumerConfig.from_settings(given, **named).named())
 

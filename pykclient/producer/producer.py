@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Generic, overload
 from pykclient.accel import SendCore
 from pykclient.arguments import FOREVER_MS, check_topic
 from pykclient.arguments import timeout_ms as milliseconds
-from pykclient.config.setting import hidden
+from pykclient.config.given_settings import hidden
 from pykclient.errors import ForkedClientError
 from pykclient.network.drive import now_ms, now_ns
 from pykclient.network.interrupts import interrupt_count
@@ -87,7 +87,7 @@ class Producer(SendCore[RecordMetadata], LiveClient, Generic[K_contra, V_contra]
         Raises:
             ConfigError: a setting is unknown, malformed, not built yet, or cannot be imported.
         """
-        given, named = hidden(settings), hidden(keywords)
+        given, named = hidden(settings, ProducerConfig), hidden(keywords, ProducerConfig)
         del settings, keywords  # tracebacks may show variables
         config = with_canonical_names(ProducerConfig.from_settings(given, **named).named())
         self._thread = SenderThread(f"pykclient-sender {config.client_id}")

@@ -24,7 +24,8 @@ from pykclient.cli.cluster_options import add_cluster_options, client_settings
 from pykclient.config.client_properties import config_class
 from pykclient.errors import KafkaError
 from pykclient.network.sasl.login import token_source
-from spark_connector.client_settings import ClientSettings, of_spark
+from spark_connector.client_settings import ClientSettings
+from spark_connector.options import of_spark
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -1,0 +1,66 @@
+"""Settings as they are given: text gets its origin, and what may be a secret a `repr` without it.
+
+An error may be shown with the variables of each function that it passed, as loggers and services
+that collect errors do. Text is hidden there unless its name is known to be no secret's: under a
+misspelled name (``sasl_pasword``) there may be one.
+
+Owner: no state.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from pykclient.config.policy import Policy
+from pykclient.config.setting import is_secret
+from pykclient.config.setting_text import Origin, SecretText, SettingText, origin_of
+from pykclient.config.unknown_keys import is_known
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from pykclient.config.client import ClientConfig
+
+
+def from_text(
+    settings: Mapping[str, str],
+    place: str,
+    *,
+    process: str = "this process",
+    is_known: Callable[[str], bool] = is_known,
+) -> dict[str, str]:
+    """Return settings whose values are text from a place; what may be a secret is `SecretText`.
+
+    `place` and `process` are for messages, and `is_known` says of a key whether something has it.
+    The text is under the policy of this process; text that has an origin keeps it.
+    """
+    entered = Origin(place, Policy.of_process(), process)
+    return {
+        key: (SettingText if is_known(key) and not is_secret(key) else SecretText)(
+            value, origin_of(value) or entered
+        )
+        for key, value in settings.items()
+    }
+
+
+def hidden(settings: Any, config: type[ClientConfig]) -> Any:
+    """Return a copy of a mapping whose text is `SecretText` where it may be a secret.
+
+    `config` is that of the client. What is no mapping is returned as it is.
+    """
+    if not isinstance(settings, Mapping):
+        return settings
+    return {
+        key: SecretText(value, origin_of(value))
+        if type(value) in (str, SettingText) and _may_be_secret(str(key), config)
+        else value
+        for key, value in settings.items()
+    }
+
+
+def _may_be_secret(key: str, config: type[ClientConfig]) -> bool:
+    if is_secret(key):
+        return True
+    # What other clients have is looked for last: their configs have to be imported.
+    return config.setting_of(key) is None and not is_known(key)
