@@ -27,7 +27,6 @@ from tests.simulation.exactly_once_world import (
     FEEDER_ID,
     GROUP,
     KIP848_FAULTS,
-    MAX_POLL_INTERVAL_MS,
     SESSION_TIMEOUT_MS,
     SINK,
     SOURCE,
@@ -53,14 +52,6 @@ PROCESS_COUNT_MAX: Final = 4
 BREAK_COUNT: Final = 24
 QUIET_MS: Final = (0, 5, 50, 300, 1_000, 2_000)
 """How long nothing breaks after something did."""
-STOP_MS: Final = (
-    5,
-    50,
-    300,
-    MAX_POLL_INTERVAL_MS + 500,
-    SESSION_TIMEOUT_MS + 1_000,
-    TRANSACTION_TIMEOUT_MS + 1_000,
-)
 END_MAX_MS: Final = 90_000
 """How long the copy may take to its end, when all is healed: sessions and transactions have to end,
 and what is under way may take its time."""
@@ -74,6 +65,14 @@ class ExactlyOnceSimulation(CopyWorld):
         self.judge = CopyJudge(self.cluster, source=SOURCE, sink=SINK, group=GROUP)
         self.feeder = Feeder(self)
         self.copiers: list[Copier] = []
+        self.stop_ms: tuple[int, ...] = (
+            5,
+            50,
+            300,
+            self.max_poll_interval_ms + 500,
+            SESSION_TIMEOUT_MS + 1_000,
+            TRANSACTION_TIMEOUT_MS + 1_000,
+        )
 
     def new_copier(self, name: str) -> Copier:
         return Copier(self, name)
@@ -162,14 +161,14 @@ class ExactlyOnceSimulation(CopyWorld):
 
     def _stop_one(self) -> None:
         if self.copiers:
-            self.random.choice(self.copiers).stop(self.random.choice(STOP_MS))
+            self.random.choice(self.copiers).stop(self.random.choice(self.stop_ms))
 
     def _replace_one(self) -> None:
         """Have a copier stand still, and start another one in its place."""
         if self.copiers and len(self.copiers) < PROCESS_COUNT_MAX:
             self.met["replace"] += 1
             copier = self.random.choice(self.copiers)
-            copier.stop(self.random.choice(STOP_MS))
+            copier.stop(self.random.choice(self.stop_ms))
             self.copiers.append(self.new_copier(copier.name))
 
     def _kill_one(self) -> None:
@@ -260,7 +259,7 @@ class Copier(Life):
     def __init__(self, world: ExactlyOnceSimulation, name: str) -> None:
         super().__init__(world, name)
         self.is_leaving = False
-        self.consumer: StoppingConsumer | None = None
+        self.consumer: Consumer[bytes, bytes] | None = None
 
     def turn(self, now_ms: int) -> int:
         """Let its threads go on that have anything to do; when to come back."""
@@ -276,7 +275,7 @@ class Copier(Life):
     def stop_here(self, probability: float = 0.03) -> None:
         """Stand still, perhaps. For the program itself."""
         if self.world.chance(probability):
-            duration_ms = self.world.random.choice(STOP_MS)
+            duration_ms = self.world.random.choice(self.world.stop_ms)
             self._stop_background(duration_ms)
             self.thread.sleep(duration_ms)
 
@@ -285,7 +284,7 @@ class Copier(Life):
         is_whole = world.random.random() < 0.6
         world.met["stop of a process" if is_whole else "stop of a thread"] += 1
         for limit_ms, what in (
-            (MAX_POLL_INTERVAL_MS, "the poll interval"),
+            (world.max_poll_interval_ms, "the poll interval"),
             (SESSION_TIMEOUT_MS, "the session"),
             (TRANSACTION_TIMEOUT_MS, "the transaction's time"),
         ):

@@ -113,6 +113,7 @@ class CopyWorld(TransactionWorld):
         cluster.create_topic(SINK, self.partition_count)
         self._group_settings = self._draw_group_settings()
         self._on_stall = random.choice(("raise", "log"))
+        self.max_poll_interval_ms = MAX_POLL_INTERVAL_MS
         self.met[f"transaction version {cluster.transactions.settings.transaction_version}"] += 1
         self._note_doubled()
 
@@ -197,7 +198,7 @@ class CopyWorld(TransactionWorld):
             "enable_auto_commit": False,
             "auto_offset_reset": "earliest",
             "default_api_timeout_ms": CALL_TIMEOUT_MS,
-            "max_poll_interval_ms": MAX_POLL_INTERVAL_MS,
+            "max_poll_interval_ms": self.max_poll_interval_ms,
             "max_poll_records": MAX_POLL_RECORDS,
             "fetch_max_wait_ms": 500,
             "on_stall": self._on_stall,

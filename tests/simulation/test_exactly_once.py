@@ -122,11 +122,13 @@ def commits_beside_the_transaction(
 send_offsets = Producer.send_offsets_to_transaction
 
 
-def takes_metadata_late(
+def commits_as_the_member_of_now(
     producer: StoppingProducer, offsets: Mapping[TopicPartition, OffsetAndMetadata], _: object
 ) -> None:
     assert producer.copier.consumer is not None
-    send_offsets(producer, offsets, producer.copier.consumer.group_metadata())
+    group = producer.copier.consumer._wiring.group
+    assert group is not None
+    send_offsets(producer, offsets, group._membership.member)
 
 
 def counts_what_is_in_flight_as_done(transactions: Transactions) -> bool:
@@ -165,12 +167,12 @@ DEFECTS = {
         "committed too far",
         (0, 0),
     ),
-    "the group's metadata is that of the commit": Defect(
+    "offsets are committed as the member that it is by then": Defect(
         Producer,
         "send_offsets_to_transaction",
-        takes_metadata_late,
+        commits_as_the_member_of_now,
         "committed twice",
-        (33, 93),
+        (33, 114),
     ),
     "the transaction ends while records are in flight": Defect(
         Transactions,
