@@ -27,8 +27,8 @@ from pykclient.records.segment import BATCH_SIZE_BYTES_MAX, LogSegment, Start
 from pykclient.types import TopicPartition
 
 if TYPE_CHECKING:
-    from pathlib import Path
     import argparse
+    from pathlib import Path
 
     from pykclient.cli.log.dump import Decode
     from pykclient.records.index import ReadAt

@@ -13,7 +13,7 @@ from pykclient.testing.fake.log import LogSettings, PartitionLog
 from pykclient.types import TopicPartition
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
     from uuid import UUID
 
     from pykclient.testing.fake.storage import Storage
@@ -113,6 +113,15 @@ def is_valid_name(name: str) -> bool:
     if name in (".", "..") or len(name) > NAME_LENGTH_MAX:
         return False
     return _NAME.fullmatch(name) is not None
+
+
+def colliding_name(name: str, others: Iterable[str]) -> str | None:
+    """Return another name that differs in dots and underscores alone; None if there is none.
+
+    Kafka's metrics have one name for both, so that it refuses the second.
+    """
+    unified = name.replace(".", "_")
+    return next((o for o in others if o != name and o.replace(".", "_") == unified), None)
 
 
 def log_settings(config: Mapping[str, str]) -> LogSettings:

@@ -10,12 +10,14 @@ from pykclient.errors.broker import (
     FetchSessionIdNotFoundError,
     InvalidConfigError,
     InvalidFetchSessionEpochError,
+    InvalidTopicError,
     KafkaStorageError,
     NotEnoughReplicasAfterAppendError,
     NotEnoughReplicasError,
     NotLeaderOrFollowerError,
     OffsetOutOfRangeError,
     RequestTimedOutError,
+    TopicAlreadyExistsError,
     UnknownLeaderEpochError,
 )
 from pykclient.protocol.api_keys import ApiKey, request_type
@@ -416,6 +418,29 @@ def test_the_oldest_that_fits_comes_first_and_what_was_taken_back_never() -> Non
     waiting.add(first, times=None)
     waiting.clear()
     assert waiting.take(0, ApiKey.METADATA, NAMED) is None
+
+
+# Names of topics.
+
+
+def created(cluster: FakeCluster, *names: str) -> list[tuple[int, str | None]]:
+    """The error of each topic, and what is said of it."""
+    request = CreateTopicsRequest([CreatableTopic(name, 1, 1) for name in names])
+    response = response_to(cluster, request, CreateTopicsResponse)
+    return [(topic.error_code, topic.error_message) for topic in response.topics]
+
+
+def test_names_that_differ_in_dots_and_underscores_alone_collide() -> None:
+    """What Kafka 4.3.1 responds to the same requests."""
+    cluster = FakeCluster()
+    assert created(cluster, "a.b_c") == [(0, "")]
+    reason = "Topic 'a_b.c' collides with existing topic: a.b_c"
+    assert created(cluster, "a_b.c") == [(InvalidTopicError.code, reason)]
+    assert created(cluster, "a.b_c")[0][0] == TopicAlreadyExistsError.code
+    assert created(cluster, "x.y", "x_y", "x-y") == [(0, "")] * 3, "of one request"
+    assert created(cluster, "x.y")[0][0] == TopicAlreadyExistsError.code
+    response_to(cluster, MetadataRequest([MetadataRequestTopic(name="a_b_c")]), MetadataResponse)
+    assert sorted(cluster.topics) == ["a.b_c", "x-y", "x.y", "x_y"], "none by itself, either"
 
 
 # Bytes after a request.

@@ -28,7 +28,7 @@ from pykclient.protocol.messages.create_topics import (
 )
 from pykclient.testing.fake.handlers.handler import Handler
 from pykclient.testing.fake.topic_settings import check_config
-from pykclient.testing.fake.topics import is_valid_name
+from pykclient.testing.fake.topics import colliding_name, is_valid_name
 
 if TYPE_CHECKING:
     from pykclient.errors.base import BrokerError
@@ -43,10 +43,15 @@ _TOPIC_CONFIG = 1
 def handle(cluster: ClusterState, _: Call, request: CreateTopicsRequest) -> CreateTopicsResponse:
     """Make each topic that can be made."""
     counts = Counter(topic.name for topic in request.topics)
+    existing = list(cluster.topics)  # as in Kafka, names of one request do not collide
 
     def made(topic: CreatableTopic) -> CreatableTopicResult:
         if counts[topic.name] > 1:
             return _refused(topic, InvalidRequestError, "it is named twice")
+        other = colliding_name(topic.name, existing)
+        if other is not None and topic.name not in existing:
+            reason = f"Topic '{topic.name}' collides with existing topic: {other}"
+            return _refused(topic, InvalidTopicError, reason)
         return _created(cluster, topic, validate_only=request.validate_only)
 
     return CreateTopicsResponse(topics=[made(topic) for topic in request.topics])

@@ -25,7 +25,7 @@ from pykclient.protocol.messages.metadata import (
 )
 from pykclient.protocol.primitives import ZERO_UUID
 from pykclient.testing.fake.handlers.handler import Handler
-from pykclient.testing.fake.topics import NO_LEADER, is_valid_name
+from pykclient.testing.fake.topics import NO_LEADER, colliding_name, is_valid_name
 
 if TYPE_CHECKING:
     from pykclient.testing.fake.call import Call
@@ -96,7 +96,8 @@ def _looked_up(
         return _described(cluster, cluster.topics[name])
     if not is_valid_name(name):
         return MetadataResponseTopic(name=name, error_code=InvalidTopicError.code)
-    if may_create and cluster.auto_create_topics:
+    is_free = colliding_name(name, cluster.topics) is None
+    if may_create and cluster.auto_create_topics and is_free:
         cluster.create_topic(name)
     # As of a real broker, this response is that the topic is not there; the next one has it.
     return MetadataResponseTopic(name=name, error_code=UnknownTopicOrPartitionError.code)
