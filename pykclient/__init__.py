@@ -49,8 +49,10 @@ if TYPE_CHECKING:
         Assignment,
         Assignor,
         GroupMember,
+        PartitionReplicas,
         RebalanceProtocol,
         TopicRacks,
+        TopicReplicas,
     )
     from pykclient.consumer.group.history import Rebalance
     from pykclient.consumer.group.rebalance import RebalanceListener
@@ -111,6 +113,7 @@ __all__ = [
     "OffsetAndMetadata",
     "OffsetAndTimestamp",
     "PartitionInfo",
+    "PartitionReplicas",
     "PreparedTransaction",
     "Producer",
     "ProducerInterceptor",
@@ -128,6 +131,7 @@ __all__ = [
     "TopicListing",
     "TopicPartition",
     "TopicRacks",
+    "TopicReplicas",
     "TransactionDescription",
     "TransactionListing",
     "__version__",
@@ -150,7 +154,8 @@ _HOME = {
         ".config.keywords": "AdminSettings ConsumerSettings ProducerSettings",
         ".config.client_properties": "from_properties",
         ".consumer.consumer": "Consumer",
-        ".consumer.group.assignors": "Assignment Assignor GroupMember RebalanceProtocol TopicRacks",
+        ".consumer.group.assignors": "Assignment Assignor GroupMember PartitionReplicas "
+        "RebalanceProtocol TopicRacks TopicReplicas",
         ".consumer.group.history": "Rebalance",
         ".consumer.group.rebalance": "RebalanceListener",
         ".consumer.interceptors": "ConsumerInterceptor",

@@ -34,6 +34,7 @@ CLIENT_NAMES = {
     *("ConsumerRecord", "ConsumerRecords", "Delivery", "ProducerRecord"),
     *("RecordMetadata", "RecordMetadataRange", "ConsumerInterceptor", "ProducerInterceptor"),
     *("Assignment", "Assignor", "GroupMember", "RebalanceProtocol", "TopicRacks"),
+    *("PartitionReplicas", "TopicReplicas"),
     *("GroupMetadata", "Rebalance", "RebalanceListener"),
     *("GroupDescription", "GroupListing", "MemberDescription"),
     *("AlterConfigOp", "AlterConfigOpType", "ConfigEntry", "ConfigResource", "ConfigResourceType"),
@@ -263,7 +264,7 @@ def test_what_the_signatures_of_an_assignor_have_is_exported() -> None:
     tree = ast.parse(inspect.getsource(pykclient.Assignor))
     named = {node.id for node in ast.walk(tree) if isinstance(node, ast.Name)}
     foreign = {*vars(builtins), *vars(collections.abc), *vars(typing)}
-    assert {"Assignment", "GroupMember", "TopicRacks"} <= named
+    assert {"Assignment", "GroupMember", "TopicReplicas"} <= named
     assert named - foreign <= set(pykclient.__all__)
 
 

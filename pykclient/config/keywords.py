@@ -509,10 +509,11 @@ class ConsumerSettings(ClientSettings, Generic[K, V], total=False):
     """
     partition_assignment_strategy: str | Sequence[object]
     """How the group's leader shares partitions out, in order of preference: range, roundrobin,
-    sticky, cooperative-sticky, or an assignor of your own. Default: org.apache.kafka.clients.
-    consumer.RangeAssignor,org.apache.kafka.clients.consumer.CooperativeStickyAssignor; a list
-    of range, roundrobin, sticky, cooperative-sticky, or assignors of your own (a list, each
-    an object, a class, a callable or 'package.module:Name').
+    sticky, cooperative-sticky, fewest-brokers, or an assignor of your own. Default: org.apach
+    e.kafka.clients.consumer.RangeAssignor,org.apache.kafka.clients.consumer.CooperativeSticky
+    Assignor; a list of range, roundrobin, sticky, cooperative-sticky, fewest-brokers, or
+    assignors of your own (a list, each an object, a class, a callable or
+    'package.module:Name').
     """
     receive_buffer_bytes: int
     """Size of the socket's receive buffer; -1 leaves it to the system. Default: 65536; an

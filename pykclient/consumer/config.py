@@ -159,6 +159,7 @@ _ASSIGNORS: Final = {
     "CooperativeStickyAssignor": "cooperative-sticky",
 }
 """Kafka's assignors by the names of Java's classes."""
+_ASSIGNOR_NAMES: Final = (*_ASSIGNORS.values(), "fewest-brokers")
 
 
 def _assignor_list() -> Kind[tuple[object, ...]]:
@@ -173,7 +174,7 @@ def _assignor_list() -> Kind[tuple[object, ...]]:
 
     return Kind(
         parse,
-        f"a list of {', '.join(_ASSIGNORS.values())}, or assignors of your own ({others.allowed})",
+        f"a list of {', '.join(_ASSIGNOR_NAMES)}, or assignors of your own ({others.allowed})",
         lambda value: ",".join(map(_java_name, value)),
         "str | Sequence[object]",
         named=others.named,
@@ -190,7 +191,7 @@ def _assignor_name(item: object) -> str | None:
         return None
     name = item.strip()
     name = _ASSIGNORS.get(name.removeprefix(_JAVA_PACKAGE), name)
-    return name if name in _ASSIGNORS.values() else None
+    return name if name in _ASSIGNOR_NAMES else None
 
 
 class ConsumerConfig(ClientConfig):
@@ -225,7 +226,7 @@ class ConsumerConfig(ClientConfig):
         _assignor_list(),
         ("range", "cooperative-sticky"),
         "How the group's leader shares partitions out, in order of preference: range, roundrobin, "
-        "sticky, cooperative-sticky, or an assignor of your own.",
+        "sticky, cooperative-sticky, fewest-brokers, or an assignor of your own.",
     )
     session_timeout_ms = Setting(
         integer(0), 45_000, "A member without a heartbeat for so long is out."

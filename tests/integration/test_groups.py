@@ -314,7 +314,7 @@ def test_a_subscription_may_change_in_place(protocol: str, fake: FakeKafka) -> N
 @pytest.mark.promise(
     "subscriptions change in place; patterns follow new topics; topics that grow are reassigned"
 )
-@pytest.mark.parametrize("strategy", ["range", "cooperative-sticky"])
+@pytest.mark.parametrize("strategy", ["range", "cooperative-sticky", "fewest-brokers"])
 def test_partitions_that_a_topic_grows_by_are_assigned(strategy: str, fake: FakeKafka) -> None:
     settings: dict[str, Any] = {
         "metadata_max_age_ms": 200,

@@ -10,16 +10,17 @@ from pykclient.consumer.group.assignors import (
     Assignment,
     CooperativeStickyAssignor,
     GroupMember,
+    PartitionReplicas,
     RangeAssignor,
     RebalanceProtocol,
     RoundRobinAssignor,
-    TopicRacks,
+    TopicReplicas,
 )
 from pykclient.consumer.group.classic.leader import (
     UnassignedPartitions,
     assign_partitions,
     is_known,
-    topic_racks,
+    topic_replicas,
 )
 from pykclient.consumer.group.classic.protocol import encode_assignment
 from pykclient.errors import (
@@ -53,7 +54,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 A0, A1 = TopicPartition("a", 0), TopicPartition("a", 1)
-TWO: TopicRacks = {"a": [frozenset(), frozenset()]}
+TWO: TopicReplicas = {"a": [PartitionReplicas(None, [])] * 2}
 MEMBERS = {"m1": GroupMember(frozenset({"a"})), "m2": GroupMember(frozenset({"a"}))}
 
 
@@ -87,9 +88,28 @@ def test_topics_are_known_when_a_response_had_each() -> None:
 
 
 def test_racks_are_those_of_the_replicas() -> None:
-    assert topic_racks(cluster(), ["a", "gone"]) == {
+    assert topic_replicas(cluster(), ["a", "gone"]) == {
         "a": [frozenset({"r1", "r2"}), frozenset({"r2"})]
     }
+
+
+def test_an_assignor_gets_leaders_and_replicas() -> None:
+    known = cluster()
+    (first, second) = topic_replicas(known, ["a"])["a"]
+    assert (first.leader, first.replicas) == (known.nodes[1], (known.nodes[1], known.nodes[2]))
+    assert (second.leader, second.replicas) == (known.nodes[2], (known.nodes[2], known.nodes[3]))
+
+
+def test_brokers_that_are_away_are_neither_leaders_nor_replicas() -> None:
+    infos = (
+        PartitionInfo("a", 0, None, 0, replica_ids=(9, 1)),
+        PartitionInfo("a", 1, 9, 0, replica_ids=(9,)),
+    )
+    one = Node(1, "h", 1)
+    topic = TopicInfo("a", bytes(16), is_internal=False, partitions=infos)
+    (first, second) = topic_replicas(Cluster(nodes=[one], topics=[topic]), ["a"])["a"]
+    assert (first.leader, first.replicas) == (None, (one,))
+    assert (second.leader, second.replicas) == (None, ())
 
 
 def test_an_assignor_assigns() -> None:

@@ -1,4 +1,4 @@
-"""How a group assigns its partitions: what an assignor is, and the four that Kafka has.
+"""How a group assigns its partitions: assignors, the four that Kafka has, and one of ours.
 
 Owner: no state of its own.
 Source: Java interface ``ConsumerPartitionAssignor`` and its implementations.
@@ -8,9 +8,12 @@ from pykclient.consumer.group.assignors.assignor import (
     Assignment,
     Assignor,
     GroupMember,
+    PartitionReplicas,
     RebalanceProtocol,
     TopicRacks,
+    TopicReplicas,
 )
+from pykclient.consumer.group.assignors.fewest_brokers import FewestBrokersAssignor
 from pykclient.consumer.group.assignors.range import RangeAssignor
 from pykclient.consumer.group.assignors.round_robin import RoundRobinAssignor
 from pykclient.consumer.group.assignors.sticky import CooperativeStickyAssignor, StickyAssignor
@@ -19,10 +22,13 @@ __all__ = [
     "Assignment",
     "Assignor",
     "CooperativeStickyAssignor",
+    "FewestBrokersAssignor",
     "GroupMember",
+    "PartitionReplicas",
     "RangeAssignor",
     "RebalanceProtocol",
     "RoundRobinAssignor",
     "StickyAssignor",
     "TopicRacks",
+    "TopicReplicas",
 ]

@@ -9,16 +9,40 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Protocol, Self
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from pykclient.types import TopicPartition
+    from pykclient.types import Node, TopicPartition
 
 TopicRacks = Mapping[str, Sequence[frozenset[str]]]
 """The topics to be assigned: for each of its partitions, in order, the racks of the brokers that
 have a replica. A topic that the cluster does not have is not in it."""
+
+
+class PartitionReplicas(frozenset[str]):
+    """Where one partition is: the racks of the brokers that have a replica, and these brokers.
+
+    As a set it is the racks, and compares as one. `leader` is None while there is none; `replicas`
+    are those of the brokers that run, with the preferred leader first if it does. Racks are there
+    if brokers have `broker.rack`.
+    """
+
+    __slots__ = ("leader", "replicas")
+    leader: Node | None
+    replicas: tuple[Node, ...]
+
+    def __new__(cls, leader: Node | None, replicas: Sequence[Node]) -> Self:
+        made = super().__new__(cls, (node.rack for node in replicas if node.rack))
+        made.leader = leader
+        made.replicas = tuple(replicas)
+        return made
+
+
+TopicReplicas = Mapping[str, Sequence[PartitionReplicas]]
+"""The topics to be assigned, and where each of their partitions is, in order. An assignor that
+needs no more than racks may take them as `TopicRacks`."""
 
 
 class RebalanceProtocol(IntEnum):
@@ -76,12 +100,14 @@ class Assignor(Protocol):
         ...
 
     def assign(
-        self, topics: TopicRacks, members: Mapping[str, GroupMember]
+        self, topics: TopicReplicas, members: Mapping[str, GroupMember]
     ) -> Mapping[str, Assignment | Sequence[TopicPartition]]:
         """Return the partitions of every member, by member id, with no partition twice.
 
-        Called for the member that leads. A member gets partitions only of topics that it subscribes
-        to; in a cooperative group none that another member still owns.
+        Called for the member that leads. Leaders and replicas are those of its latest metadata;
+        no rebalance follows when they move (with `client_rack` one does when racks change). A
+        member gets partitions only of topics that it subscribes to; in a cooperative group none
+        that another member still owns.
         """
         ...
 

@@ -1,7 +1,7 @@
 """Which assignors a consumer has: the setting ``partition_assignment_strategy`` made objects.
 
-Kafka's four are known by their names, as the config has read them; anything else is a class-valued
-setting, checked for what an assignor must have.
+Kafka's four and ``fewest-brokers`` are known by their names, as the config has read them; anything
+else is a class-valued setting, checked for what an assignor must have.
 
 Owner: no state.
 Source: ``ConsumerPartitionAssignor.getAssignorInstances`` of Java; KIP-429.
@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Final, cast
 
 from pykclient.config.setting import resolve_class_setting
 from pykclient.consumer.group.assignors.assignor import RebalanceProtocol
+from pykclient.consumer.group.assignors.fewest_brokers import FewestBrokersAssignor
 from pykclient.consumer.group.assignors.range import RangeAssignor
 from pykclient.consumer.group.assignors.round_robin import RoundRobinAssignor
 from pykclient.consumer.group.assignors.sticky import CooperativeStickyAssignor, StickyAssignor
@@ -29,6 +30,7 @@ BUILT_IN: Final[dict[str, Callable[[], Assignor]]] = {
     "roundrobin": RoundRobinAssignor,
     "sticky": StickyAssignor,
     "cooperative-sticky": CooperativeStickyAssignor,
+    "fewest-brokers": FewestBrokersAssignor,
 }
 MEMBERS: Final = ("name", "protocols", "user_data", "assign", "on_assignment")
 """What an assignor must have."""

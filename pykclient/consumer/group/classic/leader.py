@@ -20,8 +20,9 @@ from pykclient.config.setting import INT_MAX
 from pykclient.consumer.group.assignors import (
     Assignment,
     CooperativeStickyAssignor,
+    PartitionReplicas,
     RebalanceProtocol,
-    TopicRacks,
+    TopicReplicas,
 )
 from pykclient.consumer.group.assignors.setting import common_protocol
 from pykclient.consumer.group.classic.protocol import (
@@ -125,8 +126,8 @@ class GroupLeader:
         if not is_known(cluster, topics) and self._awaits_topics(cluster):
             return None
         self._incomplete_version = None
-        racks = topic_racks(cluster, topics)
-        assigned = assign_partitions(assignor, self._protocol, racks, members)
+        replicas = topic_replicas(cluster, topics)
+        assigned = assign_partitions(assignor, self._protocol, replicas, members)
         all_assigned = [each for one in assigned.values() for each in one.partitions]
         self._follow(topics.union(partition.topic for partition in all_assigned))
         self._assigned_shape = self._shape()
@@ -157,10 +158,10 @@ class GroupLeader:
         return cluster.version <= self._incomplete_version
 
     def _shape(self) -> object:
-        racks = topic_racks(self._context.metadata.cluster, self.topics)
+        replicas = topic_replicas(self._context.metadata.cluster, self.topics)
         if self._compares_racks:
-            return racks
-        return {topic: len(partitions) for topic, partitions in racks.items()}
+            return replicas  # which compare by their racks
+        return {topic: len(partitions) for topic, partitions in replicas.items()}
 
 
 def chosen_assignor(assignors: Mapping[str, Assignor], name: str, group_id: str) -> Assignor:
@@ -183,15 +184,18 @@ def is_known(cluster: Cluster, topics: Iterable[str]) -> bool:
     return all(topic in cluster.topics or topic in cluster.topic_errors for topic in topics)
 
 
-def topic_racks(cluster: Cluster, topics: Iterable[str]) -> TopicRacks:
-    """Return the topics that there are, with the racks of each partition's replicas."""
-    racks = {node.id: node.rack for node in cluster.nodes.values()}
-    found: dict[str, list[frozenset[str]]] = {}
+def topic_replicas(cluster: Cluster, topics: Iterable[str]) -> TopicReplicas:
+    """Return the topics that there are, with the brokers that have each partition."""
+    nodes = cluster.nodes
+    found: dict[str, list[PartitionReplicas]] = {}
     for topic in sorted(topics):
         infos = cluster.partitions_for(topic)
         if infos is not None:
             found[topic] = [
-                frozenset(rack for each in info.replica_ids if (rack := racks.get(each)))
+                PartitionReplicas(
+                    None if info.leader_id is None else nodes.get(info.leader_id),
+                    [nodes[each] for each in info.replica_ids if each in nodes],
+                )
                 for info in infos
             ]
     return found
@@ -200,7 +204,7 @@ def topic_racks(cluster: Cluster, topics: Iterable[str]) -> TopicRacks:
 def assign_partitions(
     assignor: Assignor,
     protocol: RebalanceProtocol,
-    topics: TopicRacks,
+    topics: TopicReplicas,
     members: Mapping[str, GroupMember],
 ) -> GroupAssignment:
     """Return the assignment of each member, empty for one that the assignor leaves out.
