@@ -125,7 +125,8 @@ class ExactlyOnce(Generic[K_co, V_co]):
         max_records: int | None = None,
     ) -> None:
         """Take clients that nothing else uses. `max_records` is of one batch; None means
-        `max_poll_records`."""
+        `max_poll_records`. The producer may have called `init_transactions` before, or another
+        loop that has ended."""
         _check(consumer, producer)
         self._loop = _Loop(consumer, producer, max_records)
 
@@ -198,7 +199,7 @@ class _Loop(Generic[K_co, V_co]):
         while True:
             try:
                 if not self._is_initialized:
-                    self.producer.init_transactions()
+                    self.producer._transaction_calls.initialize_once()  # noqa: SLF001 - a part of the package
                     self._is_initialized = True
                 if self._batch is not None:
                     self._batch.settle()

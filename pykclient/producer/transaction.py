@@ -54,6 +54,7 @@ WAITS: Final = {
     ABORT: Wait.ABORT,
 }
 
+BEFORE_INIT: Final = (TransactionState.UNINITIALIZED, TransactionState.INITIALIZING)
 WAITS_FOR_BULK_CALLS: Final = (PREPARE, COMMIT, ABORT)
 
 
@@ -82,6 +83,11 @@ class TransactionCalls:
 
     def initialize(self) -> None:
         self._run(INIT, self._transactions(INIT).initialize)
+
+    def initialize_once(self) -> None:
+        """Initialize, unless that was done before, by the application or another loop."""
+        if self._transactions(INIT).state in BEFORE_INIT:
+            self.initialize()
 
     def begin(self) -> None:
         self._run(BEGIN, self._transactions(BEGIN).begin)

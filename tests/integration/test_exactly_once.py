@@ -485,6 +485,19 @@ def test_clients_that_cannot_are_refused(
         ExactlyOnce(reading, writing)
 
 
+@pytest.mark.parametrize("is_initialized", [False, True])
+def test_one_producer_may_have_several_loops_one_after_the_other(
+    servers: str, *, is_initialized: bool
+) -> None:
+    with Pipeline(servers) as pipeline:
+        if is_initialized:
+            pipeline.producer.init_transactions()
+        pipeline.copy_until(COUNT // 2)
+        pipeline.loop = ExactlyOnce(pipeline.consumer, pipeline.producer)
+        pipeline.copy_until(COUNT)
+    assert read(servers) == VALUES
+
+
 def test_the_program_of_the_page_bills_each_order_once(servers: str) -> None:
     text = fragment("producer.md", "Exactly once").text
     for word, other in {

@@ -58,13 +58,15 @@ class OldBroker:
     It relays each request to the broker at `address`, which still speaks all that 2.1 did. On the
     way back it cuts the ranges of ApiVersions down to those of 2.1 and puts its own address into
     Metadata and FindCoordinator. As 2.1 did (KIP-511), it refuses newer versions of ApiVersions in
-    version 0 without a list. `requested` holds each (API key, version) that was used.
+    version 0 without a list. `requested` holds each (API key, version) that was used. It loses one
+    response of each API in `to_lose`, with the connection.
     """
 
     def __init__(self, address: str) -> None:
         host, _, port = address.rpartition(":")
         self._address = (host, int(port))
         self.requested: set[tuple[int, int]] = set()
+        self.to_lose: set[int] = set()
 
     def __call__(self, connection: socket.socket) -> None:
         """Serve one connection."""
@@ -79,6 +81,9 @@ class OldBroker:
                 self.requested.add((header.api_key, header.api_version))
                 broker.sendall(frame)
                 response = aged(read_frame(responses), header, connection.getsockname())
+                if header.api_key in self.to_lose:
+                    self.to_lose.remove(header.api_key)
+                    return
                 connection.sendall(response)
 
     def _is_refused(self, header: RequestHeader) -> bool:
@@ -189,6 +194,45 @@ def test_transactions_work_with_a_broker_that_has_the_versions_of_2_1(
     assert committed is not None
     assert committed.offset == 7
     assert (ApiKey.TXN_OFFSET_COMMIT, 2) in old.requested
+
+
+@pytest.mark.promise("transactions work with brokers since 2.1, and say what needs newer ones")
+@pytest.mark.kafka
+def test_a_lost_response_after_a_commit_ends_no_producer_with_the_versions_of_2_1(
+    kafka_cluster: KafkaCluster,
+) -> None:
+    """These brokers give a producer no new epoch, which it would have after a lost response."""
+    topic = f"old-broker-{uuid.uuid4().hex[:8]}"
+    old = OldBroker(kafka_cluster.bootstrap_servers)
+    with (
+        LoopbackServer(old) as server,
+        Producer(bootstrap_servers=server.address, transactional_id=topic) as producer,
+    ):
+        with Admin(bootstrap_servers=server.address) as admin:
+            admin.create_topics([NewTopic(topic, num_partitions=1, replication_factor=1)])
+        producer.init_transactions()
+        with producer.transaction():
+            producer.send(topic, b"first").result(TIMEOUT_S)
+            old.to_lose.add(ApiKey.END_TXN)
+        assert not old.to_lose
+        with producer.transaction():
+            producer.send(topic, b"second")
+        producer.begin_transaction()
+        producer.send(topic, b"prepared")
+        assert producer.prepare_transaction() is not None
+        producer.commit_transaction()
+        with producer.transaction():
+            producer.send(topic, b"last")
+    partition = TopicPartition(topic, 0)
+    with Consumer(
+        bootstrap_servers=kafka_cluster.bootstrap_servers, isolation_level="read_committed"
+    ) as consumer:
+        consumer.assign([partition])
+        consumer.seek_to_beginning([partition])
+        values: list[bytes | None] = []
+        while len(values) < 4:
+            values += [record.value for record in consumer.poll(TIMEOUT_S)]
+    assert values == [b"first", b"second", b"prepared", b"last"]
 
 
 def write(servers: str, topic: str, codec: str) -> None:

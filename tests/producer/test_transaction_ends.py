@@ -4,11 +4,17 @@ from __future__ import annotations
 
 import pytest
 
-from pykclient.errors import KafkaError, TransactionAbortableError, TransactionStateError
+from pykclient.errors import (
+    KafkaError,
+    TransactionAbortableError,
+    TransactionStateError,
+    UnsupportedVersionError,
+)
 from pykclient.producer.sender.transaction_state import TransactionState
 from pykclient.protocol.messages.end_txn import EndTxnRequest, EndTxnResponse
+from pykclient.protocol.messages.init_producer_id import InitProducerIdRequest
 from tests.producer.sender_bench import PRODUCER_ID
-from tests.producer.test_transactions import Bench, sequence_of
+from tests.producer.test_transactions import OUT_OF_ORDER, Bench, sequence_of
 
 RECREATED_ID = bytes(range(16, 32))
 
@@ -165,3 +171,65 @@ def test_a_begin_that_waits_ends_with_the_producer() -> None:
     bench.fenced()
     assert isinstance(begin.error, KafkaError)
     assert bench.manager.state is TransactionState.FATAL_ERROR
+
+
+def build_for(bench: Bench, version: int) -> InitProducerIdRequest:
+    """Return the InitProducerId that is due, for a broker that speaks it up to a version."""
+    (request,) = bench.of(InitProducerIdRequest)
+    assert request.build is not None
+    built = request.build(version)
+    assert isinstance(built, InitProducerIdRequest)
+    return built
+
+
+def refuse_for(bench: Bench, version: int) -> None:
+    """End the InitProducerId that is due as a broker that speaks it up to a version has it."""
+    (request,) = bench.of(InitProducerIdRequest)
+    with pytest.raises(UnsupportedVersionError) as refused:
+        build_for(bench, version)
+    bench.lose(request, refused.value)
+    bench.turn()
+
+
+def test_brokers_before_2_5_commit_over_a_lost_response_and_the_producer_goes_on() -> None:
+    """They give no new epoch: as with Java's client, the next transaction has the old one."""
+    bench = Bench(version=1)
+    write(bench, 1)
+    commit = bench.call(bench.manager.commit)
+    bench.drop()
+    bench.turn(200)
+    bench.ended()
+    commit.result()
+    refuse_for(bench, 1)
+    bench.call(bench.manager.begin).result()
+    bench.send_batch()
+    bench.turn()
+    bench.added()
+    assert sequence_of(bench.requests[0]) == (PRODUCER_ID, 3, 1)
+
+
+def test_brokers_before_2_5_give_no_epoch_after_a_gap() -> None:
+    bench = Bench(version=1)
+    bench.send_batch()
+    bench.turn()
+    bench.added()
+    bench.written(OUT_OF_ORDER)
+    abort = bench.call(bench.manager.abort)
+    bench.ended()
+    abort.result()
+    refuse_for(bench, 1)
+    assert isinstance(bench.refusal(), UnsupportedVersionError)
+    assert bench.manager.state is TransactionState.FATAL_ERROR
+
+
+def test_brokers_before_2_5_give_a_new_identity_after_what_was_prepared() -> None:
+    bench = Bench(version=1)
+    write(bench, 1)
+    bench.call(bench.manager.prepare).result()
+    commit = bench.call(bench.manager.commit)
+    bench.ended()
+    commit.result()
+    built = build_for(bench, 1)
+    assert (built.producer_id, built.producer_epoch) == (-1, -1)
+    newer = build_for(bench, 3)
+    assert (newer.producer_id, newer.producer_epoch) == (PRODUCER_ID, 3)

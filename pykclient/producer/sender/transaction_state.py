@@ -6,7 +6,7 @@ Source: Java class ``TransactionManager``; KIP-98, KIP-588 (fencing), KIP-1050 (
 
 from __future__ import annotations
 
-from enum import Enum
+from enum import Enum, IntEnum
 from typing import TYPE_CHECKING, Final
 
 from pykclient.errors import (
@@ -81,6 +81,19 @@ class TransactionState(Enum):
     ABORTING = "aborting"
     ABORTABLE_ERROR = "abortable error"
     FATAL_ERROR = "fatal error"
+
+
+class NewEpoch(IntEnum):
+    """Reasons why another transaction must not have the identity of the last one; the highest
+    counts."""
+
+    NOT_NEEDED = 0
+    LATE_REQUEST = 1
+    """A request that ended without a response may be handled late (version 1)."""
+    PREPARED = 2
+    """Others may end the transaction again that was prepared under it."""
+    GAP = 3
+    """A sequence has ended in the middle."""
 
 
 _S = TransactionState

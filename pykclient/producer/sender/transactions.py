@@ -11,7 +11,7 @@ keeps a transaction whole:
   (KIP-890) by EndTxn. All sequences then begin anew together.
 - With version 1 partitions and groups are added by requests of their own, before what goes to them.
   What ended there without a response may be handled late, in the next transaction: a new epoch,
-  which the coordinator gives at the end, keeps it out.
+  which the coordinator gives at the end, keeps it out. Brokers before Kafka 2.5 give none.
 - An abort drops what no request carries, and waits for the rest.
 - An error that a coordinator may have from what it knew before it was replaced, while it hung, is
   final only when the one that another broker names has it too.
@@ -44,6 +44,7 @@ from pykclient.errors import (
     TransactionAbortableError,
     TransactionAbortedError,
     TransactionStateError,
+    UnsupportedVersionError,
     error_for_code,
 )
 from pykclient.network.coordinators import MOVED_ERRORS, CoordinatorType
@@ -57,6 +58,7 @@ from pykclient.producer.sender.transaction_offsets import TransactionOffsets
 from pykclient.producer.sender.transaction_requests import (
     ADD_PARTITIONS_MAX,
     END_TXN_MAX_OF_VERSION_1,
+    NEW_EPOCH_FROM_VERSION,
     PRODUCE_MAX_OF_VERSION_1,
     TWO_PHASE_COMMIT_VERSION,
     add_partitions,
@@ -82,6 +84,7 @@ from pykclient.producer.sender.transaction_state import (
     SENDING,
     STALE_ERRORS,
     UNCERTAIN_ERRORS,
+    NewEpoch,
     TransactionState,
     explained,
     of_late_commit,
@@ -175,8 +178,7 @@ class Transactions:
         """How many calls have returned what is prepared, since the transaction is."""
         self._cause: KafkaError | None = None
         """Why the transaction has to be aborted, or the producer can do no more."""
-        self._needs_epoch = False
-        """Whether the identity must not be used for another transaction."""
+        self._new_epoch = NewEpoch.NOT_NEEDED
         self.is_started = False
         """Whether the coordinator may know of the transaction."""
         self._was_prepared = False
@@ -414,7 +416,7 @@ class Transactions:
     def _is_identity_due(self) -> bool:
         """Whether the coordinator has to give a new epoch before anything else is sent."""
         return (
-            self._needs_epoch
+            self._new_epoch is not NewEpoch.NOT_NEEDED
             and not self.is_started
             and self.state in (_S.READY, _S.IN_TRANSACTION, _S.PREPARING, _S.COMMITTING)
         )
@@ -505,7 +507,7 @@ class Transactions:
             partial(self._on_identity, node_id),
             max_version=TWO_PHASE_COMMIT_VERSION if self._is_two_phase else None,
             check=check_identity,
-            build=partial(build_init_producer_id, message),
+            build=partial(self._build_init_producer_id, message),
         )
 
     def _on_identity(self, node_id: int, response: InitProducerIdResponse, now_ms: int) -> None:
@@ -538,8 +540,35 @@ class Transactions:
             *identity,
         )
         self.sequences.begin_anew(identity)
-        self._needs_epoch = False
+        self._new_epoch = NewEpoch.NOT_NEEDED
         self._accumulator.look_at_all(now_ms)
+
+    def _build_init_producer_id(
+        self, message: InitProducerIdRequest, version: int
+    ) -> InitProducerIdRequest:
+        is_prepared = self._new_epoch is NewEpoch.PREPARED and self.state is not _S.ABORTING
+        if is_prepared and version < NEW_EPOCH_FROM_VERSION:
+            # Without the id, as after `prepare_transaction` any `init_transactions` gets it.
+            message = InitProducerIdRequest(
+                transactional_id=message.transactional_id,
+                transaction_timeout_ms=message.transaction_timeout_ms,
+            )
+        return build_init_producer_id(message, version)
+
+    def _goes_on_without_epoch(self, kind: type[Message], error: KafkaError) -> bool:
+        """Return whether the broker is too old to give an epoch that is not needed by all means.
+
+        It is for a late request alone, which Java's client does not guard against.
+        """
+        return (
+            kind is InitProducerIdRequest
+            and isinstance(error, UnsupportedVersionError)
+            and self._new_epoch is NewEpoch.LATE_REQUEST
+            and self._is_identity_due
+        )
+
+    def _need_epoch(self, reason: NewEpoch) -> None:
+        self._new_epoch = max(self._new_epoch, reason)
 
     def _learn_version(self) -> None:
         self.is_v2 = self._client.features.level(FEATURE) >= VERSION_2
@@ -615,7 +644,8 @@ class Transactions:
                 return
         self.attempt.succeeded()
         # Whoever has its `PreparedTransaction` may end it again, and must not end the next one.
-        self._needs_epoch |= self._was_prepared
+        if self._was_prepared:
+            self._need_epoch(NewEpoch.PREPARED)
         if response.producer_id >= 0:
             self._take_identity(
                 ProducerIdentity(response.producer_id, response.producer_epoch), now_ms
@@ -683,7 +713,12 @@ class Transactions:
     def _on_failure(self, kind: type[Message], error: KafkaError, now_ms: int) -> None:
         """Note that a request has ended without a response."""
         if kind is not InitProducerIdRequest and not error.not_written:
-            self._needs_epoch = True  # it may be handled late
+            self._need_epoch(NewEpoch.LATE_REQUEST)
+        if self._goes_on_without_epoch(kind, error):
+            self._new_epoch = NewEpoch.NOT_NEEDED
+            self.attempt.succeeded()
+            self._accumulator.look_at_all(now_ms)
+            return
         if kind is EndTxnRequest and error.not_written:
             self._uncertain_end_count -= 1
         if self.attempt.failed(error, now_ms) is not None:
@@ -725,7 +760,7 @@ class Transactions:
 
     def _on_broken(self, reason: str) -> None:
         """Note that a sequence has ended. A commit that is requested already goes on."""
-        self._needs_epoch = True
+        self._need_epoch(NewEpoch.GAP)
         if self.state in SENDING:
             self.make_abortable(KafkaError(reason))
 
