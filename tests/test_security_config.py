@@ -39,6 +39,37 @@ def jaas(module: str = PLAIN_MODULE, user: str = "alice", password: str = CANARY
     return f'{module} required username="{user}" password="{password}";'
 
 
+@pytest.mark.parametrize("mechanism", ["PLAIN", "SCRAM-SHA-512"])
+@pytest.mark.parametrize(
+    ("option", "hint"), [("pasword", "'password'"), ("useKeyTab", ""), ("clientId", "")]
+)
+def test_an_option_that_a_login_does_not_have_is_refused(
+    mechanism: str, option: str, hint: str
+) -> None:
+    module = PLAIN_MODULE if mechanism == "PLAIN" else SCRAM_MODULE
+    given = jaas(module).replace(";", f' {option}="{CANARY}";')
+    settings = {"security_protocol": "SASL_SSL", "sasl_mechanism": mechanism}
+    said = refusal(**settings, sasl_jaas_config=given)
+    assert f"has the option {option}, which {mechanism} does not have" in said
+    assert hint in said
+    assert CANARY not in said
+    # What a broker's own file has beside means nothing to a client, in Java either.
+    given = jaas(module).replace(";", ' user_bob="b" serviceName="kafka";')
+    config(**settings, sasl_jaas_config=given)
+
+
+def test_a_delegation_token_is_of_scram() -> None:
+    given = {"security_protocol": "SASL_SSL", "sasl_mechanism": "PLAIN"}
+    text = jaas().replace(";", ' tokenauth="true";')
+    assert "tokenauth is of SCRAM" in refusal(**given, sasl_jaas_config=text)
+    text = jaas(SCRAM_MODULE).replace(";", ' tokenauth="yes";')
+    given["sasl_mechanism"] = "SCRAM-SHA-256"
+    assert "tokenauth in sasl_jaas_config is true or false" in refusal(
+        **given, sasl_jaas_config=text
+    )
+    assert config(**given, sasl_jaas_config=text.replace("yes", "true")).has_delegation_token
+
+
 @pytest.mark.promise("TLS and SASL take the settings of Java, librdkafka and kafka-python")
 @pytest.mark.parametrize(
     ("name", "spellings", "value", "read"),

@@ -117,8 +117,9 @@ class ClientSettings(TypedDict, total=False):
     """
     sasl_jaas_config: str | None
     """User name and password as Java has them, MODULE required username="..." password="...";,
-    for PLAIN and SCRAM; for OAUTHBEARER clientId and clientSecret, or the claims of an
-    unsecured token; for GSSAPI keyTab and principal. Default: None; a string, or None.
+    for PLAIN and SCRAM, where tokenauth=true says that they are id and HMAC of a delegation
+    token (KIP-48); for OAUTHBEARER clientId and clientSecret, or the claims of an unsecured
+    token; for GSSAPI keyTab and principal. Default: None; a string, or None.
     """
     sasl_kerberos_domain_name: str | None
     """Host in the brokers' principals; None is the name that is connected to. kafka-python has

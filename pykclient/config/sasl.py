@@ -31,6 +31,7 @@ from pykclient.config.setting import (
     sendable_text,
     string,
 )
+from pykclient.config.unknown_keys import did_you_mean
 from pykclient.config.unsecured_token import UnsecuredToken
 from pykclient.errors.base import ConfigError
 
@@ -68,6 +69,11 @@ _FILE_OPTIONS: Final = {
     "ssl.truststore.location": Reach.LOCAL_FILE,
 }
 """Options of login modules that name files. None names an address."""
+
+_TOKEN_AUTH: Final = "tokenauth"  # noqa: S105 - the name of an option
+_USER_OF_BROKER: Final = "user_"
+_IDLE_OPTIONS: Final = ("serviceName", "debug")
+"""Options that mean nothing to PLAIN and SCRAM, in Java either."""
 
 _AWS_PROFILE: Final = "awsProfileName"
 _AWS_OPTIONS: Final = (_AWS_PROFILE, "awsStsRegion", "awsDebugCreds")
@@ -133,7 +139,8 @@ class SaslConfig(OidcConfig, KerberosConfig):
         optional(login_configuration()),
         None,
         'User name and password as Java has them, MODULE required username="..." password="...";, '
-        "for PLAIN and SCRAM; for OAUTHBEARER clientId and clientSecret, or the claims of an "
+        "for PLAIN and SCRAM, where tokenauth=true says that they are id and HMAC of a delegation "
+        "token (KIP-48); for OAUTHBEARER clientId and clientSecret, or the claims of an "
         "unsecured token; for GSSAPI keyTab and principal.",
     )
     sasl_username = Setting(
@@ -223,13 +230,24 @@ class SaslConfig(OidcConfig, KerberosConfig):
         """
         name, secret = self.sasl_username, self.sasl_password
         if self.sasl_jaas_config is not None:
-            java_name, java_secret = _user_of(self.jaas_options)
+            options = self.jaas_options
+            _check_user_options(options, self.sasl_mechanism)
+            java_name, java_secret = _user_of(options)
             if name not in (None, java_name) or secret not in (None, java_secret):
                 raise ConfigError(
                     "sasl.jaas.config and sasl.username or sasl.password disagree; give one."
                 )
             name, secret = java_name, java_secret
         return None if name is None or secret is None else (name, secret)
+
+    @property
+    def has_delegation_token(self) -> bool:
+        """Whether user and password are the id and the HMAC of a delegation token (KIP-48).
+
+        Raises:
+            ConfigError: sasl.jaas.config cannot be read, or is for another mechanism.
+        """
+        return self.jaas_options.get(_TOKEN_AUTH, "").strip().lower() == "true"
 
     @property
     def jaas_options(self) -> dict[str, str]:
@@ -366,6 +384,22 @@ class SaslConfig(OidcConfig, KerberosConfig):
             self.read_oidc(self.jaas_options)
         if self.has_aws_tokens:
             _ = self.aws_profile
+
+
+def _check_user_options(options: dict[str, str], mechanism: str) -> None:
+    """Raise `ConfigError` for an option that PLAIN or SCRAM would drop without a word."""
+    known = ["username", "password", *([_TOKEN_AUTH] if mechanism in SCRAM_MECHANISMS else [])]
+    for option in options:
+        # A file may have the users of a broker as well, and what Kerberos needs.
+        if option in known or option in _IDLE_OPTIONS or option.startswith(_USER_OF_BROKER):
+            continue
+        of_scram = f" {_TOKEN_AUTH} is of SCRAM." if option == _TOKEN_AUTH else ""
+        raise ConfigError(
+            f"sasl.jaas.config has the option {option}, which {mechanism} does not have; there are "
+            f"{', '.join(known)}.{of_scram}{did_you_mean(option, known)}"
+        )
+    if options.get(_TOKEN_AUTH, "true").strip().lower() not in ("true", "false"):
+        raise ConfigError(f"{_TOKEN_AUTH} in sasl.jaas.config is true or false.")
 
 
 def _user_of(options: dict[str, str]) -> tuple[str, Password]:

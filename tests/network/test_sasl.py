@@ -5,13 +5,16 @@ from __future__ import annotations
 import base64
 import hashlib
 import hmac
+import re
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from pykclient.admin.config import AdminConfig
 from pykclient.config.setting import Password
 from pykclient.errors import AuthenticationError
+from pykclient.network.sasl.authenticator import make_mechanism
 from pykclient.network.sasl.plain import Plain
 from pykclient.network.sasl.scram import ITERATIONS_MAX, ITERATIONS_MIN, Scram
 
@@ -47,6 +50,26 @@ def test_scram_says_what_the_example_of_rfc_7677_has() -> None:
 
 def test_a_user_name_is_escaped() -> None:
     assert scram(user="a=b,c").begin() == b"n,,n=a=3Db=2Cc,r=abc"
+
+
+@pytest.mark.parametrize(
+    ("option", "sent"),
+    [
+        *(("", b""), ("tokenauth=false", b"")),
+        *(('tokenauth="true"', b",tokenauth=true"), ("tokenauth=TRUE", b",tokenauth=true")),
+    ],
+)
+def test_a_delegation_token_is_announced_as_java_does(option: str, sent: bytes) -> None:
+    """Without the extension a broker looks for a user of that name, and refuses the password."""
+    module = "org.apache.kafka.common.security.scram.ScramLoginModule"
+    config = AdminConfig.from_settings(
+        bootstrap_servers="h:9092",
+        security_protocol="SASL_SSL",
+        sasl_mechanism="SCRAM-SHA-256",
+        sasl_jaas_config=f'{module} required username="id" password="hmac" {option};',
+    )
+    first = make_mechanism(config, "h").begin()
+    assert re.fullmatch(rb"n,,n=id,r=[0-9a-f]+" + re.escape(sent), first)
 
 
 class Server:

@@ -15,7 +15,7 @@ from pykclient.network.sasl.login import Login, token_source
 from pykclient.network.sasl.mechanism import MECHANISMS, Made
 from pykclient.network.sasl.oauthbearer import OAuthBearer
 from pykclient.network.sasl.plain import Plain
-from pykclient.network.sasl.scram import NONCE_BYTES, Scram
+from pykclient.network.sasl.scram import DELEGATION_TOKEN, NONCE_BYTES, Scram
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -128,5 +128,7 @@ def make_mechanism(config: ClientConfig, host: str) -> SaslMechanism:
     assert config.credentials is not None, "checked when the config was made"
     user, password = config.credentials
     if config.sasl_mechanism in SCRAM_MECHANISMS:
-        return Scram(config.sasl_mechanism, user, password, token_hex(NONCE_BYTES))
+        extension = DELEGATION_TOKEN if config.has_delegation_token else ""
+        nonce = token_hex(NONCE_BYTES)
+        return Scram(config.sasl_mechanism, user, password, nonce, extension=extension)
     return Plain(user, password)

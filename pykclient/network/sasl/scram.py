@@ -4,8 +4,8 @@ To derive the key from the password takes up to `ITERATIONS_MAX` rounds of a has
 second of a CPU, so the mechanism is not quick.
 
 Owner: the connection that authenticates; its calls are on a thread of the background.
-Source: RFC 5802 and 7677; KIP-84; Java class ``ScramSaslClient``. As Java, and unlike RFC 5802, it
-takes names and passwords as they are, without SASLprep.
+Source: RFC 5802 and 7677; KIP-84, KIP-48; Java class ``ScramSaslClient``. As Java, and unlike
+RFC 5802, it takes names and passwords as they are, without SASLprep.
 """
 
 from __future__ import annotations
@@ -36,22 +36,31 @@ back in the client's response, so that a long one would be sent as well as read.
 
 NONCE_BYTES: Final = 24
 
+DELEGATION_TOKEN: Final = ",tokenauth=true"  # noqa: S105 - no secret
+"""The extension for a user and a password that are a delegation token (KIP-48)."""
+
 _GS2_HEADER: Final = "n,,"
 """No channel binding, no other identity."""
 
 
 class Scram(SaslMechanism):
-    """SCRAM by the hash function that `name` has."""
+    """SCRAM by the hash function that `name` has. `extension` stands behind the nonce."""
 
     def __init__(
-        self, name: str, user: str, password: Password | PasswordSource, nonce: str
+        self,
+        name: str,
+        user: str,
+        password: Password | PasswordSource,
+        nonce: str,
+        *,
+        extension: str = "",
     ) -> None:
         self.name = name
         self.user = user
         self._password = password
         self._hash = "sha" + name.rpartition("-")[2]
         self._nonce = nonce
-        self._first_bare = f"n={user.replace('=', '=3D').replace(',', '=2C')},r={nonce}"
+        self._first_bare = f"n={user.replace('=', '=3D').replace(',', '=2C')},r={nonce}{extension}"
         self._server_signature: bytes | None = None
 
     def begin(self) -> bytes:
