@@ -30,7 +30,7 @@ from pykclient.consumer.config import ConsumerConfig
 from pykclient.consumer.core import ConsumerCore, public_call
 from pykclient.consumer.offsets.unprocessed import Loop
 from pykclient.consumer.poll import NO_LIMITS
-from pykclient.consumer.record import ConsumerRecord, ConsumerRecords
+from pykclient.consumer.record import ConsumerRecord, ConsumerRecords, follow
 from pykclient.network.drive import drive, now_ms
 from pykclient.network.live_client import explain_names_of_others
 from pykclient.type_parameters import K_co, V_co
@@ -139,7 +139,7 @@ class Consumer(ConsumerCore, Generic[K_co, V_co]):
         if interceptors:
             records = self._wiring.call_unlocked(interceptors.on_consume, records)
             self._note_dropped(spans, records)
-        self._wiring.unprocessed.hand_over(self._wiring.buffer.begun, records.follow())
+        self._wiring.unprocessed.hand_over(self._wiring.buffer.begun, follow(records))
         return records
 
     @public_call

@@ -191,13 +191,15 @@ class ConsumerCore(LiveClient):
         """Commit as configured, leave the group, close all connections.
 
         Calling it again does nothing. With `enable_auto_commit` everything that was returned is
-        committed. `timeout` is in seconds, None means 30; what could not be done by then is left
-        undone, and logged. `group_membership` (KIP-1092) is `leave_group`, `remain_in_group` (until
-        the session ends), or `default`: static members remain, others leave.
+        committed, up to the record in hand of a loop that was left, or is under way. `timeout` is
+        in seconds, None means 30; what could not be done by then is left undone, and logged.
+        `group_membership` (KIP-1092) is `leave_group`, `remain_in_group` (until the session ends),
+        or `default`: static members remain, others leave.
 
         While an exception is on its way (in a `finally`, at the end of a ``with`` block or of
-        `contextlib.closing`, in an `except`), what was returned last is not committed: the
-        application has not finished with it. `commit()` it before, if it has.
+        `contextlib.closing`, in an `except`), what was returned last is not committed, but for the
+        records of a loop before the one in hand: the application has not finished with it.
+        `commit()` it before, if it has.
 
         A WARNING after two seconds says what it waits for. A Ctrl-C ends the wait, and what was not
         done by then is left undone.

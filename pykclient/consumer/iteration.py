@@ -39,33 +39,35 @@ class Progress:
     def begin(self, spans: Sequence[RecordSpan]) -> Records:
         """Begin an iteration over all records, in place of the one before."""
         self.iteration = iteration = Iteration(spans)
-        return iteration.begin()
+        source = iteration.each_span()
+        iteration.source = ref(source)
+        return chain.from_iterable(source)
 
 
 class Iteration:
     """One pass over spans. The consumer holds it, the application its iterator."""
 
-    __slots__ = ("_at", "_source", "_spans", "_thread_id", "is_ended")
+    __slots__ = ("_at", "_spans", "_thread_id", "source")
 
     def __init__(self, spans: Sequence[RecordSpan]) -> None:
         self._thread_id = get_ident()
-        self.is_ended = not spans
-        """Whether all records were taken, and one more was asked for."""
         self._spans = spans
-        self._at: tuple[int, Iterable[object]] = (0, spans[0].columns if spans else ())
-        """The span under way, and what knows how many of its records are left. One value: another
-        thread may look at any time."""
-        self._source: ref[Iterator[Records]] | None = None
+        """Empty when it has ended: what the application drops is not kept until the next poll."""
+        self._at: tuple[int, Iterable[object]] | None = None
+        """The span under way, and what knows how many of its records are left; None before the
+        first one. One value: another thread may look at any time."""
+        self.source: ref[Iterator[Records]] | None = None
+        """The generator behind the iterator, which holds it."""
 
-    def begin(self) -> Records:
-        source = self._each_span()
-        self._source = ref(source)
-        return chain.from_iterable(source)
+    @property
+    def is_ended(self) -> bool:
+        """Whether all records were taken, and one more was asked for."""
+        return not self._spans
 
     @property
     def is_alive(self) -> bool:
         """Whether the application still holds the iterator, and may take more."""
-        return self._source is not None and self._source() is not None
+        return self.source is not None and self.source() is not None
 
     @property
     def is_left(self) -> bool:
@@ -84,13 +86,16 @@ class Iteration:
         A partition that is wholly processed is left out. The record that was taken last is the one
         in hand. A leader epoch is that of the record before, None where that is not known.
         """
-        index, rest = self._at
-        row = len(self._spans[index].columns) - length_hint(rest)
+        spans, at = self._spans, self._at
+        index, row = 0, 0
+        if at is not None:
+            index = at[0]
+            row = len(spans[index].columns) - length_hint(at[1])
         if row and not counts_record_in_hand:
             row -= 1
         found: dict[TopicPartition, OffsetAndMetadata | None] = {}
         passed: dict[TopicPartition, RecordSpan] = {}
-        for number, span in enumerate(self._spans):
+        for number, span in enumerate(spans):
             count = len(span.columns)
             first = count if number < index else row if number == index else 0
             if first < count and span.partition not in found:
@@ -99,14 +104,14 @@ class Iteration:
                 passed[span.partition] = span
         return found
 
-    def _each_span(self) -> Iterator[Records]:
+    def each_span(self) -> Iterator[Records]:
+        """Yield the records of each span. To be called once."""
         for index, span in enumerate(self._spans):
             records, rest = span.records()
             self._at = (index, rest)
             yield records
-        self.is_ended = True
-        self._at = (0, ())
-        self._spans = ()  # what the application drops is not kept until the next poll
+        self._at = None
+        self._spans = ()
 
 
 def _place(span: RecordSpan, row: int, before: RecordSpan | None) -> OffsetAndMetadata | None:

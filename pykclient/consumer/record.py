@@ -89,11 +89,6 @@ class ConsumerRecords(Generic[K_co, V_co]):
         self._count = sum([len(span.columns) for span in spans])
         self._progress: Progress | None = None
 
-    def follow(self) -> Progress:
-        """Return what says how far iterations that begin from now on have come."""
-        self._progress = progress = Progress()
-        return progress
-
     def __len__(self) -> int:
         return self._count
 
@@ -182,6 +177,12 @@ class ConsumerRecords(Generic[K_co, V_co]):
     def _each(self) -> Iterator[ConsumerRecord[K_co, V_co]]:
         """Iterate without saying how far."""
         return chain.from_iterable(span.records()[0] for span in self._spans)
+
+
+def follow(records: ConsumerRecords[Any, Any]) -> Progress:
+    """Return what says how far iterations over records that begin from now on have come."""
+    records._progress = progress = Progress()  # noqa: SLF001 - of the same file
+    return progress
 
 
 def _as_lists(columns: RecordColumns) -> ListColumns:

@@ -14,6 +14,7 @@ Owner: the test that made it.
 
 from __future__ import annotations
 
+from random import Random
 from typing import TYPE_CHECKING, ClassVar, Final
 
 from pykclient.consumer.consumer import Consumer
@@ -253,6 +254,11 @@ class Feeder(Life):
             self.thread.sleep(random.choice((20, 200, 500, 1_000)))
 
 
+LEAVING_EVERY: Final = 7
+LEAVING_REST: Final = 3
+"""In seeds 3, 10, 17 ... copiers leave batches early now and then."""
+
+
 class Copier(Life):
     """A process that copies: a member of the group."""
 
@@ -260,6 +266,7 @@ class Copier(Life):
         super().__init__(world, name)
         self.is_leaving = False
         self.consumer: Consumer[bytes, bytes] | None = None
+        self._leaving = Random(f"{world.seed} {name}")
 
     def turn(self, now_ms: int) -> int:
         """Let its threads go on that have anything to do; when to come back."""
@@ -350,6 +357,8 @@ class Copier(Life):
     def copy(self, producer: StoppingProducer, records: ConsumerRecords[bytes, bytes]) -> None:
         """Send what a batch becomes."""
         for record in records:
+            if self._leaves_early():
+                return
             assert record.value is not None
             value = Copy(record.partition, record.offset, record.value).to_value()
             producer.send(SINK, value, partition=record.partition)
@@ -357,6 +366,17 @@ class Copier(Life):
                 producer.flush()
                 self.stop_here(0.3)
             self.stop_here()
+            if self._leaves_early():
+                return
+
+    def _leaves_early(self) -> bool:
+        """Return whether to leave a batch now; what it did with the record in hand is not known."""
+        world = self.world
+        if world.seed % LEAVING_EVERY != LEAVING_REST or not world.is_faulty:
+            return False
+        leaves = self._leaving.random() < 0.1
+        world.met["batch left early"] += leaves
+        return leaves
 
     def _repeat(self, run: Callable[[], None]) -> None:
         """Go on after what only a block has raised."""

@@ -93,7 +93,16 @@ def test_the_first_seeds_meet_every_fault_and_rebalances_take_partitions_away(
     expected |= {"start", "leave", "kill", "replace", "stop of a process", "stop of a thread"}
     expected |= {"stop beyond the poll interval", "stop beyond the session"}
     expected |= {"stop beyond the transaction's time", "transaction timed out", "fenced"}
-    expected |= {"block fails", "abort", "rewind", "aborted", "assigned", "revoked", "lost"}
+    expected |= {
+        "batch left early",
+        "block fails",
+        "abort",
+        "rewind",
+        "aborted",
+        "assigned",
+        "revoked",
+        "lost",
+    }
     expected |= {"transaction version 1", "transaction version 2"}
     assert expected - met.keys() == set()
     assert met["copied"] > 1_000
@@ -147,6 +156,10 @@ class UnstableOffsetFetch(OffsetFetchRequest):
         super().__init__(**fields | {"require_stable": False})
 
 
+def committed_all_the_same(_: object) -> bool:
+    return False
+
+
 class Defect(NamedTuple):
     """What is put in whose place, and what the judge says to it."""
 
@@ -183,6 +196,9 @@ DEFECTS = {
     ),
     "no rewind after an abort": Defect(
         _Loop, "rewind", nothing, "committed too far|does not come to its end", (4, 4)
+    ),
+    "a batch that was left early is committed": Defect(
+        _Loop, "is_left_early", committed_all_the_same, "committed too far", (3, 3)
     ),
     "offsets are fetched that are not stable": Defect(
         committed, "OffsetFetchRequest", UnstableOffsetFetch, "committed twice", (0, 11)
