@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import logging
+import re
 import socket
 import threading
 import time
@@ -180,6 +182,29 @@ def test_what_one_client_writes_every_client_reads(
 ) -> None:
     write(servers)
     assert sorted(read(servers)) == sorted(VALUES)
+
+
+def test_each_request_and_response_is_logged_at_debug_without_its_contents(
+    servers: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.DEBUG, "pykclient.network")
+    with Producer(bootstrap_servers=servers, client_id="me") as producer:
+        producer.send("t", b"SECRET").result(TIMEOUT_S)
+    exchanged = [
+        re.fullmatch(
+            r"\[me\] \S+ .*: (sent|received) (\w+) version \d+, correlation id (\d+), \d+ bytes"
+            r"(, after \d+ ms)?",
+            message,
+        )
+        for message in caplog.messages
+        if " sent " in message or " received " in message
+    ]
+    assert None not in exchanged, caplog.messages
+    sent = [each[2] for each in exchanged if each and each[1] == "sent"]
+    received = [each[2] for each in exchanged if each and each[1] == "received"]
+    assert sorted(sent) == sorted(received)
+    assert {"API_VERSIONS", "METADATA", "INIT_PRODUCER_ID", "PRODUCE"} <= set(sent)
+    assert "SECRET" not in caplog.text
 
 
 @pytest.mark.promise("any client produces to and consumes from the loopback server, `fake_kafka`")

@@ -12,6 +12,7 @@ KIP-368 (authenticating again).
 
 from __future__ import annotations
 
+import logging
 from collections import deque
 from dataclasses import replace
 from enum import Enum
@@ -30,6 +31,7 @@ from pykclient.network.broker.authentication import Authentication, Authenticati
 from pykclient.network.broker.fallback import NEWEST
 from pykclient.network.broker.handshake import Handshake, HandshakeState
 from pykclient.network.interrupts import raise_of_signal_handler
+from pykclient.network.log import ClientLog
 from pykclient.network.manager import NEVER_MS
 from pykclient.network.metrics import NetworkMetrics
 from pykclient.protocol.framing import RECEIVE_BYTES_MAX, FrameBuffer
@@ -148,6 +150,7 @@ class Connection:
         self._receive_max_bytes = config.receive_max_bytes
         self._elements_max = elements_max(config.receive_max_bytes)
         self._reader = FrameBuffer(min(HANDSHAKE_BYTES_MAX, config.receive_max_bytes))
+        self._log = ClientLog("pykclient.network", config.client_id)
         self._frames: deque[memoryview] = deque()
         self._is_opened = False
         self._has_served = False
@@ -420,6 +423,8 @@ class Connection:
         self._in_flight.popleft()
         self._waits_since_ms = self.active_ms = now_ms
         self._traffic.latency_ms.add(now_ms - entry.sent_ms, now_ms)
+        name = entry.request.message.api_key.name
+        self._log_response(name, frame, entry.version, now_ms - entry.sent_ms)
         if self._authentication is not None and not self._in_flight:
             self.handshake_deadline_ms = now_ms + self._request_timeout_ms
         throttle_ms = getattr(response, "throttle_time_ms", 0)
@@ -442,6 +447,9 @@ class Connection:
 
     def _take_handshake(self, frame: memoryview, now_ms: int) -> None:
         self._check_handshake(frame)
+        sent_ms = self.handshake_deadline_ms - self._request_timeout_ms
+        name = self._handshake.message.api_key.name
+        self._log_response(name, frame, self._handshake.version, now_ms - sent_ms)
         if self._handshake.on_frame(frame):
             self._send_handshake(now_ms)
         elif self._authenticator is None:
@@ -577,8 +585,20 @@ class Connection:
         parts = encode_request_parts(message, version, correlation_id, self._client_id)
         self._next_correlation_id = (correlation_id + 1) % CORRELATION_ID_LIMIT
         self._port.write(self, parts)
-        self._traffic.sent_bytes.add(sum(map(len, parts)), now_ms)
+        size_bytes = sum(map(len, parts))
+        self._traffic.sent_bytes.add(size_bytes, now_ms)
+        if self._log.isEnabledFor(logging.DEBUG):
+            name = message.api_key.name
+            text = "%s: sent %s version %d, correlation id %d, %d bytes"
+            self._log.debug(text, self.node, name, version, correlation_id, size_bytes)
         return correlation_id
+
+    def _log_response(self, name: str, frame: memoryview, version: int, latency_ms: int) -> None:
+        """Log a response at DEBUG, without its contents."""
+        if self._log.isEnabledFor(logging.DEBUG):
+            text = "%s: received %s version %d, correlation id %d, %d bytes, after %d ms"
+            correlation_id = peek_correlation_id(frame)
+            self._log.debug(text, self.node, name, version, correlation_id, len(frame), latency_ms)
 
     def _to(self, state: ConnectionState) -> None:
         assert state in NEXT[self.state], f"{self.state} -> {state}"
