@@ -31,6 +31,7 @@ TREE = {
             "AuthenticationError",
             "AdminCallError",
             "BrokerError",
+            "ClusterMismatchError",
         ),
     ),
     base.RetriableError: ("BufferExhaustedError", "ConnectionFailedError", "KafkaTimeoutError"),

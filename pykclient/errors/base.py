@@ -2,11 +2,12 @@
 
 Every error is a `KafkaError`. Class attributes say what a caller may do about it:
 `retriable` (the same call may succeed later), `refresh_metadata` (our view of the cluster was
-stale), `fatal` (the client can do no more; close it) and `not_written` (nothing of a batch whose
-request ended so is in the log; after any other error it may be). They are attributes rather than
-base classes because one error is often several of these at once. All that are retriable, and no
-others, are also a `RetriableError`, for applications to catch; among them are most of `BrokerError`
-and those marked with a star.
+stale), `fatal` (the client can do no more; close it), `is_refusal` (a connection ended so: another
+attempt at that address does not help until somebody changes something) and `not_written` (nothing
+of a batch whose request ended so is in the log; after any other error it may be). They are
+attributes rather than base classes because one error is often several of these at once. All that
+are retriable, and no others, are also a `RetriableError`, for applications to catch; among them are
+most of `BrokerError` and those marked with a star.
 
     KafkaError
     |- ConfigError                    a bad or unknown setting, before anything is opened
@@ -28,6 +29,7 @@ and those marked with a star.
     |- ConnectionFailedError *        no connection, or it was lost
     |  '- DisconnectedError *
     |- TlsError, AuthenticationError  no connection, and trying again does not help
+    |- ClusterMismatchError           another cluster is at the address of this client's one
     |- GroupRebalancedError           the group did not take offsets: it rebalances, or has done so
     |  |- CommitFailedError           ... and will not take them
     |  '- RebalanceInProgressError    ... and may, after a poll (a `BrokerError` as well)
@@ -51,6 +53,7 @@ __all__ = [
     "BrokerError",
     "BufferExhaustedError",
     "ClosedError",
+    "ClusterMismatchError",
     "CommitFailedError",
     "ConcurrentModificationError",
     "ConfigError",
@@ -97,6 +100,7 @@ class KafkaError(Exception):
     retriable: ClassVar[bool] = False
     refresh_metadata: ClassVar[bool] = False
     fatal: ClassVar[bool] = False
+    is_refusal: ClassVar[bool] = False
     not_written: ClassVar[bool] = False
 
     def __reduce__(self) -> tuple[object, ...]:
@@ -169,6 +173,7 @@ class UnsupportedVersionError(UsageError):
     """Broker and client have no version of an API in common, or a field needs a newer one."""
 
     fatal = True
+    is_refusal = True
     not_written = True
 
 
@@ -331,6 +336,7 @@ class TlsError(KafkaError):
 
     refresh_metadata = True
     fatal = True
+    is_refusal = True
 
 
 class AuthenticationError(KafkaError):
@@ -338,6 +344,28 @@ class AuthenticationError(KafkaError):
 
     refresh_metadata = True
     fatal = True
+    is_refusal = True
+
+
+class ClusterMismatchError(KafkaError):
+    """Another cluster is at an address where this client has known a broker of its own cluster.
+
+    Addresses are reused, by container platforms and tunnels. A client belongs to the cluster that
+    it reached first, by the cluster id of Metadata responses, and sends nothing to another one. It
+    goes on looking for its own; to use the other one, make a new client. `expected_cluster_id` and
+    `found_cluster_id` are the two.
+    """
+
+    refresh_metadata = True
+    is_refusal = True
+    not_written = True
+
+    def __init__(
+        self, message: str, *, expected_cluster_id: str = "", found_cluster_id: str = ""
+    ) -> None:
+        super().__init__(message)
+        self.expected_cluster_id = expected_cluster_id
+        self.found_cluster_id = found_cluster_id
 
 
 class KafkaTimeoutError(RetriableError, TimeoutError):

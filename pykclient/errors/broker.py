@@ -447,6 +447,7 @@ class UnsupportedSaslMechanismError(BrokerError):
     code = 33
     name = "UNSUPPORTED_SASL_MECHANISM"
     fatal = True
+    is_refusal = True
 
 
 class IllegalSaslStateError(BrokerError):
@@ -455,6 +456,7 @@ class IllegalSaslStateError(BrokerError):
     code = 34
     name = "ILLEGAL_SASL_STATE"
     fatal = True
+    is_refusal = True
 
 
 class BrokerUnsupportedVersionError(BrokerError, UnsupportedVersionError):
@@ -463,6 +465,7 @@ class BrokerUnsupportedVersionError(BrokerError, UnsupportedVersionError):
     code = 35
     name = "UNSUPPORTED_VERSION"
     fatal = True
+    is_refusal = True
     not_written = True
 
 
@@ -637,6 +640,7 @@ class SaslAuthenticationFailedError(BrokerError):
     code = 58
     name = "SASL_AUTHENTICATION_FAILED"
     fatal = True
+    is_refusal = True
 
 
 class UnknownProducerIdError(BrokerError):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 import uuid
 from typing import TYPE_CHECKING, Any
 
@@ -59,6 +60,24 @@ def read(consumer: Consumer[Any, Any], count: int = len(VALUES)) -> list[object]
         assert records, "nothing came"
         values += [record.value for record in records]
     return values
+
+
+@pytest.mark.parametrize("timeout_s", [0.0, 0.05, 0.2])
+def test_short_polls_wait_for_a_service_that_hangs_up_on_a_version(
+    service: FakeKafka, timeout_s: float
+) -> None:
+    """The next attempt begins with an older version: the service is not out of reach."""
+    topic = written(service.bootstrap_servers)
+    with Consumer(
+        bootstrap_servers=service.bootstrap_servers, auto_offset_reset="earliest"
+    ) as consumer:
+        consumer.assign([TopicPartition(topic, 0)])
+        values: list[object] = []
+        deadline_s = time.monotonic() + TIMEOUT_S
+        while len(values) < len(VALUES):
+            assert time.monotonic() < deadline_s, "nothing came"
+            values += [record.value for record in consumer.poll(timeout_s)]
+    assert values == VALUES
 
 
 @pytest.mark.promise("producer, consumer, group and admin work with services that are no Kafka")

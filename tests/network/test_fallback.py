@@ -78,6 +78,8 @@ def test_a_peer_that_hangs_up_is_sent_version_3_then_0() -> None:
         if version:
             peer.hang_up()
             network.turn()
+            # It was not said yet that it speaks none: that is no failure to reach it.
+            assert network.client.last_error(BOOTSTRAP[0].id) is None
     peer.respond_versions({**ALL_RANGES, int(ApiKey.API_VERSIONS): (0, 0)})
     network.turn()
     assert network.client.is_ready(BOOTSTRAP[0].id, network.now_ms)

@@ -39,11 +39,11 @@ def test_a_request_for_any_node_moves_to_another_one(network: ScriptedNetwork) -
     assert len(other.requests) == 1
     network.turn(1)
     assert network.client.last_error(1) is None
-    network.respond(suspect, MetadataResponse(cluster_id="late"))
+    network.respond(suspect, MetadataResponse(controller_id=1))
     assert not movable.is_done()
-    network.respond(other, MetadataResponse(cluster_id="in time"))
+    network.respond(other, MetadataResponse(controller_id=2))
     assert isinstance(movable.response, MetadataResponse)
-    assert movable.response.cluster_id == "in time"
+    assert movable.response.controller_id == 2
 
 
 def test_with_no_other_node_the_response_may_come_late(network: ScriptedNetwork) -> None:

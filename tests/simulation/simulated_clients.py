@@ -101,6 +101,11 @@ class SimulatedConsumer(ConsumerCore):
                 return next_ms
         raise AssertionError(f"the consumer is still busy after {TURN_COUNT_MAX} turns")
 
+    @property
+    def cluster_id(self) -> str | None:
+        """The cluster that the consumer belongs to; None before it has reached any."""
+        return self._wiring.metadata.cluster_id
+
     def _take(self, now_ms: int) -> bool:
         subscription = self._wiring.subscription
         if subscription.has_error:

@@ -43,6 +43,9 @@ class SimulatedNetwork:
         """Whether a broker gets bytes just now whose client has closed the connection."""
         self.refused: set[int] = set()
         """Brokers that live, but to which no connection gets through."""
+        self.other: FakeCluster | None = None
+        """Another cluster, to which the addresses of the brokers `redirected` lead."""
+        self.redirected: set[int] = set()
         self._events: list[tuple[int, int, Callable[[], None]]] = []
         self._order = count()
         self._trace = blake2b()
@@ -90,6 +93,9 @@ class Link:
     def connect(self, broker_id: int | None) -> None:
         """The broker accepts, or no server listens there."""
         cluster = self._network.cluster
+        if broker_id in self._network.redirected:
+            assert self._network.other is not None
+            cluster = self._network.other
         self.broker_id = broker_id
         is_refused = broker_id in self._network.refused
         if broker_id is None or is_refused or not cluster.brokers[broker_id].is_alive:

@@ -138,7 +138,10 @@ def go_back_by_one(patch: pytest.MonkeyPatch) -> None:
 RULES: dict[str, tuple[Plant, str]] = {
     "a position that was looked up has no epoch": (keep_the_epoch_of_a_lookup, "wrote before it"),
     "what passes markers has their epoch": (keep_the_epoch_past_markers, "wrote before it"),
-    "what skips ahead has no epoch": (keep_the_epoch_over_a_skip, "wrote before it"),
+    "what skips ahead has no epoch": (
+        keep_the_epoch_over_a_skip,
+        "wrote before it|without a cause",
+    ),
     "an unknown epoch is no truncation": (
         take_an_unknown_epoch_for_a_truncation,
         "without a cause",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import textwrap
 from typing import TYPE_CHECKING
 
-from tools.protogen.error_texts import FATAL, KIND, NOT_WRITTEN, RENAMED, TEXTS
+from tools.protogen.error_texts import FATAL, KIND, NOT_WRITTEN, REFUSALS, RENAMED, TEXTS
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -86,6 +86,7 @@ def _class(error: ErrorFacts) -> list[str]:
     flags = {
         "refresh_metadata": error.is_metadata_stale,
         "fatal": error.name in FATAL,
+        "is_refusal": error.name in REFUSALS,
         "not_written": error.name in NOT_WRITTEN,
     }
     return [

@@ -5,6 +5,16 @@ Kafka's own sentences are not used. A code without a text here makes the tool fa
 
 from __future__ import annotations
 
+REFUSALS = frozenset(
+    {
+        "ILLEGAL_SASL_STATE",
+        "SASL_AUTHENTICATION_FAILED",
+        "UNSUPPORTED_SASL_MECHANISM",
+        "UNSUPPORTED_VERSION",
+    }
+)
+"""With these a broker refuses a connection, until somebody changes something there or here."""
+
 FATAL = frozenset(
     {
         "FENCED_INSTANCE_ID",

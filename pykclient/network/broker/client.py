@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING
 
 from pykclient.errors import (
     AuthenticationError,
+    ClusterMismatchError,
     DisconnectedError,
     EncodeError,
     KafkaError,
@@ -37,6 +38,7 @@ from pykclient.network.manager import ANY_NODE, NEVER_MS
 from pykclient.network.metrics import NetworkMetrics
 from pykclient.network.retry import Backoff
 from pykclient.protocol.api_keys import ApiKey
+from pykclient.protocol.messages.metadata import MetadataResponse
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -245,7 +247,10 @@ class NetworkClient:
         """Take what the port brought, then call back for everything that has ended."""
         if self._authenticator is not None:
             self._authenticator.complete(now_ms)
-        for node_id, connection in list(self._connections.items()):
+        for node_id in list(self._connections):
+            connection = self._connections.get(node_id)
+            if connection is None:
+                continue  # dropped because of what another one has brought
             self._complete_sent(connection)
             if connection.has_events:
                 self._take_events(node_id, connection, now_ms)
@@ -380,7 +385,7 @@ class NetworkClient:
             return connection.suspect_ms()
         if is_coordinator(node_id):
             check_ms = connection.suspect_ms()  # the manager of coordinators looks for another one
-        elif connection.state is ConnectionState.READY:
+        elif connection.state in {ConnectionState.READY, ConnectionState.VERIFYING}:
             check_ms = connection.check_ms()
         return check_ms if check_ms > now_ms else NEVER_MS
 
@@ -395,6 +400,7 @@ class NetworkClient:
             now_ms,
             authenticator=self._authenticator,
             metrics=self._metrics,
+            knows_cluster=self._knows_cluster,
         )
         self._connections[node.id] = connection
         attempt = self._states.on_connecting(node, now_ms)
@@ -404,6 +410,9 @@ class NetworkClient:
             raise_of_signal_handler(error)
             connection.on_closed(failures.not_begun(node, error))
             self._needs_step = True
+
+    def _knows_cluster(self) -> bool:
+        return self._metadata.cluster_id is not None
 
     def _follow_moves(self, now_ms: int) -> None:
         if self._address_version == self._metadata.address_version:
@@ -417,7 +426,7 @@ class NetworkClient:
             if connection.state is ConnectionState.DRAINING:
                 continue
             self._log.info("%s has moved to %s", connection.node, node)
-            if connection.versions is not None:
+            if connection.is_established:
                 connection.drain()
             else:
                 self._close(node_id, now_ms)
@@ -469,11 +478,10 @@ class NetworkClient:
             )
             self._may_require_sasl.discard(address)
         if connection.state is not ConnectionState.CONNECTING:
-            was_ready = connection.versions is not None
-            for request, response in connection.take_responses(now_ms):
-                self._states.on_served()
-                self._completed.append(partial(request.on_response, response))
-            if not was_ready and connection.versions is not None:
+            was_ready = connection.is_established
+            self._take_responses(connection, now_ms)
+            if not was_ready and connection.is_established and connection.failure is None:
+                assert connection.versions is not None
                 is_back = self._states.last_error(node_id) is not None
                 level, again = (logging.INFO, " again") if is_back else (logging.DEBUG, "")
                 self._log.log(level, "connected%s to %s", again, connection.node)
@@ -483,6 +491,37 @@ class NetworkClient:
                 self.features = max(self.features, connection.versions.features, key=_epoch_of)
         if connection.failure is not None:
             self._lose(node_id, connection.failure, now_ms)
+
+    def _take_responses(self, connection: Connection, now_ms: int) -> None:
+        for request, response in connection.take_responses(now_ms):
+            if isinstance(response, MetadataResponse):
+                self._verify(connection, response, now_ms)
+            if isinstance(connection.failure, ClusterMismatchError):
+                # Another cluster's word counts for nothing, here and behind it.
+                self._fail(request, failures.given_up(connection.node, connection.failure))
+                continue
+            self._states.on_served()
+            self._completed.append(partial(request.on_response, response))
+
+    def _verify(self, connection: Connection, response: MetadataResponse, now_ms: int) -> None:
+        """Compare a broker's cluster with ours; its first response decides which cluster is ours.
+
+        What else is connected by then was not verified, and connects again.
+        """
+        knew_cluster = self._knows_cluster()
+        if not self._metadata.is_of_cluster(response):
+            assert self._metadata.cluster_id is not None
+            assert response.cluster_id is not None
+            connection.failure = failures.other_cluster(
+                connection.node, self._metadata.cluster_id, response.cluster_id
+            )
+            return
+        connection.on_verified()
+        if knew_cluster or not self._knows_cluster():
+            return
+        for node_id, other in list(self._connections.items()):
+            if other is not connection and other.is_established and not other.is_verified:
+                self._lose(node_id, failures.unverified(other.node), now_ms)
 
     def _fall_back(self, connection: Connection) -> int | None:
         """Return the older version of ApiVersions that the next attempt begins with, if any."""
@@ -500,7 +539,8 @@ class NetworkClient:
         node = connection.node
         is_old_address = connection.state is ConnectionState.DRAINING
         was_ready = self._states.state(node_id) is NodeState.READY
-        is_news = was_ready or self._fall_back(connection) is not None
+        older_version = self._fall_back(connection)
+        is_news = was_ready or older_version is not None
         level = logging.INFO if is_news else logging.WARNING
         key = node, type(error)
         if was_ready:
@@ -508,7 +548,10 @@ class NetworkClient:
         else:
             why = failures.without_place(node, error)
             self._repeated.log(level, now_ms, key, "could not connect to %s: %s", node, why)
-        self._states.on_lost(node_id, error, now_ms)
+        if older_version is None:
+            self._states.on_lost(node_id, error, now_ms)
+        else:
+            self._states.on_fallen_back(node_id, now_ms)
         if connection.may_require_sasl and len(self._may_require_sasl) < ADDRESSES_MAX:
             self._may_require_sasl.add(node.address)
         self._count_end(connection, now_ms)

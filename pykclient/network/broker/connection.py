@@ -1,5 +1,9 @@
 """One connection to one broker: handshake, correlation ids, requests in flight, throttling.
 
+A client that knows its cluster has a new connection *verify* that the broker belongs to it, by a
+Metadata request without topics, before anything else is sent: the address may be another cluster's
+by now.
+
 It records what the port reports and acts on none of it: the client takes the frames and the failure
 in its next step. While it is *draining* it takes no requests, but the responses still due. So it is
 while it is *reauthenticating*: the requests of SASL go behind those in flight, whose responses come
@@ -32,7 +36,7 @@ from pykclient.network.broker.fallback import NEWEST
 from pykclient.network.broker.handshake import Handshake, HandshakeState
 from pykclient.network.interrupts import raise_of_signal_handler
 from pykclient.network.log import ClientLog
-from pykclient.network.manager import NEVER_MS
+from pykclient.network.manager import NEVER_MS, Request
 from pykclient.network.metrics import NetworkMetrics
 from pykclient.protocol.framing import RECEIVE_BYTES_MAX, FrameBuffer
 from pykclient.protocol.message import (
@@ -40,15 +44,15 @@ from pykclient.protocol.message import (
     encode_request_parts,
     peek_correlation_id,
 )
+from pykclient.protocol.messages.metadata import MetadataRequest
 from pykclient.protocol.reader import ELEMENTS_MAX
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from pykclient.config.client import ClientConfig
     from pykclient.network.broker.handshake import ApiVersions
     from pykclient.network.io.port import Port
-    from pykclient.network.manager import Request
     from pykclient.network.metrics import Traffic
     from pykclient.network.retry import Backoff
     from pykclient.network.sasl.authenticator import Authenticator
@@ -81,6 +85,7 @@ CORRELATION_ID_LIMIT = 2**31
 class ConnectionState(Enum):
     CONNECTING = "connecting"
     HANDSHAKING = "handshaking"
+    VERIFYING = "verifying"
     READY = "ready"
     REAUTHENTICATING = "reauthenticating"
     DRAINING = "draining"
@@ -89,7 +94,10 @@ class ConnectionState(Enum):
 
 NEXT: dict[ConnectionState, frozenset[ConnectionState]] = {
     ConnectionState.CONNECTING: frozenset({ConnectionState.HANDSHAKING, ConnectionState.CLOSED}),
-    ConnectionState.HANDSHAKING: frozenset({ConnectionState.READY, ConnectionState.CLOSED}),
+    ConnectionState.HANDSHAKING: frozenset(
+        {ConnectionState.VERIFYING, ConnectionState.READY, ConnectionState.CLOSED}
+    ),
+    ConnectionState.VERIFYING: frozenset({ConnectionState.READY, ConnectionState.CLOSED}),
     ConnectionState.READY: frozenset(
         {
             ConnectionState.REAUTHENTICATING,
@@ -116,6 +124,7 @@ class Connection:
     """The client's end of one stream; a `Stream` to its port.
 
     With an `authenticator` the client authenticates before the connection is ready.
+    `knows_cluster` is whether the client can tell its cluster from another one.
     """
 
     def __init__(
@@ -127,8 +136,12 @@ class Connection:
         *,
         authenticator: Authenticator | None = None,
         metrics: NetworkMetrics | None = None,
+        knows_cluster: Callable[[], bool] = lambda: False,
     ) -> None:
         self.node = node
+        self._knows_cluster = knows_cluster
+        self.is_verified = False
+        """Whether the broker is known to belong to the client's cluster."""
         self._metrics = NetworkMetrics("none") if metrics is None else metrics
         self._traffic: Traffic
         """From the first request on."""
@@ -288,7 +301,7 @@ class Connection:
             UnsupportedVersionError: the broker has no fitting version of the API.
             EncodeError: the message has a value that cannot be written.
         """
-        assert self.state is ConnectionState.READY
+        assert self.state in {ConnectionState.READY, ConnectionState.VERIFYING}
         assert self.versions is not None
         version = self.versions.choose(request.message, request.max_version)
         message = request.message if request.build is None else request.build(version)
@@ -473,8 +486,33 @@ class Connection:
             self.versions = self._handshake.versions
             self.active_ms = now_ms
             self._reader.receive_max_bytes = self._receive_max_bytes
+            if self._knows_cluster():
+                self._to(ConnectionState.VERIFYING)
+                self._verify(now_ms)
+                return
         if self.state is not ConnectionState.DRAINING:
             self._to(ConnectionState.READY)
+
+    def _verify(self, now_ms: int) -> None:
+        request = Request(
+            MetadataRequest(topics=[], allow_auto_topic_creation=False),
+            node_id=self.node.id,
+            on_response=_ignore,
+            on_failure=_ignore,
+        )
+        request.deadline_ms = now_ms + self._request_timeout_ms
+        self.send(request, now_ms)
+
+    def on_verified(self) -> None:
+        """Note that the broker belongs to the client's cluster."""
+        self.is_verified = True
+        if self.state is ConnectionState.VERIFYING:
+            self._to(ConnectionState.READY)
+
+    @property
+    def is_established(self) -> bool:
+        """Whether it has been ready."""
+        return self.versions is not None and self.state is not ConnectionState.VERIFYING
 
     # Authentication.
 
@@ -618,4 +656,4 @@ def _void(request: Request) -> Request:
 
 
 def _ignore(_outcome: object, _now_ms: int) -> None:
-    """The request was moved to another node."""
+    """Do nothing: the request was moved to another node, or only the connection looks at it."""

@@ -5,12 +5,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from pykclient.errors import (
+    ClusterMismatchError,
     ConnectionFailedError,
     DecodeError,
     DisconnectedError,
     KafkaError,
     KafkaTimeoutError,
 )
+from pykclient.errors.text import printable
 from pykclient.network.cluster.node import broker_label
 
 if TYPE_CHECKING:
@@ -125,6 +127,23 @@ def untaken(request: Request, timeout_ms: int, troubles: str) -> KafkaTimeoutErr
     return KafkaTimeoutError(
         f"{taker} the {request.message.api_key.name} request within {timeout_ms} ms: "
         f"{troubles or 'the connection is busy or throttled'}"
+    )
+
+
+def other_cluster(node: Node, expected_id: str, found_id: str) -> ClusterMismatchError:
+    error = ClusterMismatchError(
+        f"{node} belongs to another cluster: its cluster id is {printable(found_id)!r}, and this "
+        f"client has used cluster {printable(expected_id)!r}; nothing is sent to it. Correct the "
+        f"address, or, to use the other cluster, make a new client",
+        expected_cluster_id=expected_id,
+        found_cluster_id=found_id,
+    )
+    return error
+
+
+def unverified(node: Node) -> DisconnectedError:
+    return DisconnectedError(
+        f"{node}: the client connects again, since it has learned its cluster id meanwhile"
     )
 
 

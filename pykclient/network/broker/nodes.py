@@ -35,8 +35,8 @@ does not promise that, since a peer that hangs up right after the handshake rese
 
 
 REFUSED_PAUSE_MS: Final = 1_000
-"""Least time before a broker is connected to again whose last connection failed in a way that is
-fatal, such as a wrong password: brokers lock users out, and identity servers limit requests."""
+"""Least time before a broker is connected to again whose last connection ended in a refusal, such
+as that of a wrong password: brokers lock users out, and identity servers limit requests."""
 
 STAGGER_MS: Final = 250
 """How long one address may take before the next one is tried beside it, while a request
@@ -128,12 +128,12 @@ class NodeStates:
         return None if known is None else known.last_error
 
     def has_verdict(self, node_id: int) -> bool:
-        """Return whether the last error of a node is fatal, and newer than `on_served`."""
+        """Return whether the last error of a node is a refusal, and newer than `on_served`."""
         known = self._nodes.get(node_id)
         return (
             known is not None
             and known.last_error is not None
-            and known.last_error.fatal
+            and known.last_error.is_refusal
             and known.served_count == self._served_count
         )
 
@@ -167,10 +167,19 @@ class NodeStates:
         self._to(known, NodeState.BACKING_OFF)
         self._note_end(known)
         pause_ms = self._reconnect_backoff.delay_ms(known.failure_count)
-        known.retry_ms = now_ms + max(pause_ms, REFUSED_PAUSE_MS if error.fatal else 0)
+        known.retry_ms = now_ms + max(pause_ms, REFUSED_PAUSE_MS if error.is_refusal else 0)
         known.failure_count += 1
         known.last_error = error
         known.served_count = self._served_count
+
+    def on_fallen_back(self, node_id: int, now_ms: int) -> None:
+        """Note that the peer hung up on a version of the handshake, and the next attempt begins
+        with an older one: that is no failure to reach it yet.
+        """
+        known = self._nodes[node_id]
+        self._to(known, NodeState.BACKING_OFF)
+        self._note_end(known)
+        known.retry_ms = now_ms
 
     def on_closed(self, node_id: int) -> None:
         """Note that we closed the connection ourselves, which is no reason to back off."""
@@ -277,12 +286,12 @@ class NodeSelection:
         )
 
     def verdict(self) -> KafkaError | None:
-        """Return what is fatal, if every node failed so since the last good response; else None."""
+        """Return the refusal, if every node refused since the last good response; else None."""
         ids = [node.id for node in self.candidates()]
         return self.any_verdict() if all(map(self._states.has_verdict, ids)) else None
 
     def any_verdict(self) -> KafkaError | None:
-        """Return the fatal error of the first node that has one; None if none has."""
+        """Return the refusal of the first node that has one; None if none has."""
         for node in self.candidates():
             if self._states.has_verdict(node.id):
                 return self._states.last_error(node.id)

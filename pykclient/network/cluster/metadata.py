@@ -82,6 +82,9 @@ class Metadata:
     ) -> None:
         self.bootstrap = bootstrap_nodes(config.bootstrap_servers)
         self.cluster = Cluster()
+        self.cluster_id: str | None = None
+        """The cluster that this client belongs to: the first one that it reached; None before
+        that, and while brokers name no cluster."""
         self.fatal_error: KafkaError | None = None
         """How every node failed, if no attempt cures it; None once that is raised, or is over."""
         self.fatal_count = 0
@@ -189,6 +192,14 @@ class Metadata:
         return error
 
     # For the network client and the engine.
+
+    def is_of_cluster(self, response: MetadataResponse) -> bool:
+        """Return whether a response is of this client's cluster; the first one that has an id
+        decides which that is.
+        """
+        if self.cluster_id is None:
+            self.cluster_id = response.cluster_id
+        return response.cluster_id in (None, self.cluster_id)
 
     def node(self, node_id: int) -> Node | None:
         """Return a broker, a coordinator, or a bootstrap address (negative id); None if unknown."""

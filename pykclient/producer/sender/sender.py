@@ -464,7 +464,7 @@ class Sender:
             f"{batch.partition}: {batch.record_count} records were not delivered within "
             f"{self._config.delivery_timeout_ms} ms (delivery_timeout_ms); {self._reason(batch)}"
         )
-        error.__cause__ = batch.last_error
+        error.__cause__ = self._refusal_of_leader(batch) or batch.last_error
         return error
 
     def _reason(self, batch: ProducerBatch) -> str:
@@ -481,10 +481,17 @@ class Sender:
             return "the partition has no leader that we know of"
         return self._client.describe_failures() or "the broker took no more; it may be overloaded"
 
+    def _refusal_of_leader(self, batch: ProducerBatch) -> KafkaError | None:
+        error = self._error_of_leader(batch)
+        return error if error is not None and error.is_refusal else None
+
+    def _error_of_leader(self, batch: ProducerBatch) -> KafkaError | None:
+        leader = self._metadata.cluster.leader_of(batch.partition)
+        return None if leader is None else self._client.last_error(leader.id)
+
     def _failure_of_leader(self, batch: ProducerBatch) -> str:
         """Return why there is no connection to the leader, where that is another reason."""
-        leader = self._metadata.cluster.leader_of(batch.partition)
-        error = None if leader is None else self._client.last_error(leader.id)
+        error = self._error_of_leader(batch)
         return "" if error is None or str(error) in str(batch.last_error) else str(error)
 
 

@@ -37,7 +37,8 @@ class FakeCluster(ClusterState):
     (one for each broker) consumers are sent to followers in their own (KIP-392). `group_settings`
     and `transaction_settings` None mean the defaults. `profile` is a service that the brokers play:
     "kafka", "event-hubs", "redpanda" or "warpstream" (`pykclient.testing.fake.profiles`).
-    `epoch_ms` is the wall clock at time 0.
+    `epoch_ms` is the wall clock at time 0. The ids of topics depend on `cluster_id`: two clusters
+    have none in common unless their ids are the same.
 
     `security` gives it listeners with SASL, and users; TLS is not the cluster's matter, which sees
     no sockets. `connections_max_reauth_ms` is Kafka's: how long an authenticated session lasts, 0

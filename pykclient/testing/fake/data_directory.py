@@ -89,6 +89,8 @@ class _Kept:
 
     def __init__(self) -> None:
         self.run_number = 0
+        self.cluster_id: str | None = None
+        """None for a directory that is new, or was written before it kept the id."""
         self.topics: dict[str, _KeptTopic] = {}
         self.log_starts: dict[TopicPartition, int] = {}
         self.offsets: dict[str, dict[TopicPartition, CommittedOffset]] = {}
@@ -100,6 +102,8 @@ class _Kept:
             if event["version"] != VERSION:
                 raise ValueError(f"it is of version {event['version']}, not {VERSION}")
             self.run_number = _number(event["run"], "run", INT_MAX)
+            if "cluster_id" in event:
+                self.cluster_id = _text(event["cluster_id"], "cluster_id")
         elif kind == "topic":
             self.topics[_text(event["topic"], "topic")] = _KeptTopic.of(event)
         elif kind == "topic_deleted":
@@ -166,7 +170,8 @@ class DataDirectory(Storage):
         """
         kept = self._kept
         cluster.run_number = kept.run_number + 1
-        with self._written_anew(cluster.run_number):
+        cluster.cluster_id = kept.cluster_id or cluster.cluster_id
+        with self._written_anew(cluster.run_number, cluster.cluster_id):
             for name, topic in kept.topics.items():
                 self._restore_topic(cluster, name, topic)
             for partition, offset in kept.log_starts.items():
@@ -260,7 +265,7 @@ class DataDirectory(Storage):
     def _shorten(self) -> None:
         """Leave out the lines that later ones have replaced."""
         kept = self._read_metadata()
-        with self._written_anew(kept.run_number):
+        with self._written_anew(kept.run_number, kept.cluster_id):
             for name, topic in kept.topics.items():
                 self.on_topic(name, topic.topic_id.bytes, topic.assignments, topic.config)
             for partition, offset in kept.log_starts.items():
@@ -270,7 +275,7 @@ class DataDirectory(Storage):
                     self.on_committed(group, partition, committed)
 
     @contextmanager
-    def _written_anew(self, run_number: int) -> Iterator[None]:
+    def _written_anew(self, run_number: int, cluster_id: str | None) -> Iterator[None]:
         """Have a file that has what the block notes replace the one that is there."""
         metadata = self.path / METADATA_NAME
         written = metadata.with_suffix(".new")
@@ -278,7 +283,8 @@ class DataDirectory(Storage):
             self._close_metadata()
             self._metadata = written.open("wb", buffering=0)
         self._line_count, self._line_count_max = 0, sys.maxsize
-        self._note("broker", version=VERSION, run=run_number)
+        kept_id = {} if cluster_id is None else {"cluster_id": cluster_id}
+        self._note("broker", version=VERSION, run=run_number, **kept_id)
         yield
         with _explained(metadata):
             self._close_metadata()  # Windows renames no file that is open

@@ -28,6 +28,7 @@ from pykclient.testing.cluster.security import ClientSettings
 from pykclient.testing.fake.cluster import FakeCluster
 from pykclient.testing.fake.connection import FakeConnection
 from pykclient.testing.fake.data_directory import DataDirectory
+from pykclient.testing.fake.state import new_cluster_id
 from pykclient.testing.fake.storage import StorageError
 from pykclient.testing.fake.tls import ListenerCertificates
 from pykclient.testing.port import LOOPBACK, Address
@@ -121,6 +122,7 @@ class FakeKafka(Closing):
                 security=security,
                 connections_max_reauth_ms=connections_max_reauth_ms,
                 storage=directory,
+                cluster_id=new_cluster_id(),
                 epoch_ms=time.time_ns() // 1_000_000 - now_ms,
                 now_ms=now_ms,
             )

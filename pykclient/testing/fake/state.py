@@ -9,8 +9,9 @@ Source: Java class ``ReplicaManager``; the shape of control functions is kfake's
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from hashlib import sha256
 from typing import TYPE_CHECKING, ClassVar
-from uuid import UUID
+from uuid import UUID, uuid4
 from weakref import WeakSet
 from zlib import crc32
 
@@ -113,6 +114,7 @@ class ClusterState:
         security: ClusterSecurity | None = None,
         connections_max_reauth_ms: int = 0,
         storage: Storage | None = None,
+        cluster_id: str = CLUSTER_ID,
         epoch_ms: int = SMALLEST_EPOCH_MS,
         now_ms: int = 0,
     ) -> None:
@@ -131,7 +133,7 @@ class ClusterState:
         self.brokers = {broker.id: broker for broker in _brokers(brokers, racks)}
         self.profile = profile_named(profile)
         self.limit_versions(self.profile.limits(self.api_versions))
-        self.cluster_id = CLUSTER_ID
+        self.cluster_id = cluster_id
         self.default_partition_count = default_partition_count
         self.min_insync_replicas = min_insync_replicas
         self.auto_create_topics = auto_create_topics
@@ -266,7 +268,7 @@ class ClusterState:
         if topic_id is None:
             self._topic_count += 1
             number = (self.run_number << RUN_SHIFT) + self._topic_count
-            topic_id = UUID(int=(0xFA4E << 64) + number)
+            topic_id = UUID(int=(_id_base(self.cluster_id) << 64) + number)
         try:
             topic = Topic(name, topic_id, assignments, config=config or {}, storage=self.storage)
         except ValueError as error:
@@ -622,3 +624,13 @@ def _checked_security(security: ClusterSecurity) -> ClusterSecurity:
             "mechanisms, or use KafkaCluster"
         )
     return security
+
+
+def new_cluster_id() -> str:
+    """Return an id that no other cluster has."""
+    return f"fake-{uuid4().hex[:17]}"
+
+
+def _id_base(cluster_id: str) -> int:
+    """Return the upper half of a cluster's topic ids: two clusters have none in common."""
+    return int.from_bytes(sha256(cluster_id.encode()).digest()[:8], "big")
