@@ -53,6 +53,30 @@ def test_each_error_stands_at_its_place_in_the_tree() -> None:
     assert parents == {name: parent for parent, names in TREE.items() for name in names}
 
 
+def test_only_what_ends_every_client_that_raises_it_is_fatal_by_its_class() -> None:
+    """What else ends a client has `fatal` set where that happens; what is retried never has."""
+    named: list[object] = [getattr(errors, name) for name in errors.__all__]
+    kinds = [k for k in named if isinstance(k, type) and issubclass(k, KafkaError)]
+    assert {kind.__name__ for kind in kinds if kind.fatal} == {
+        *("ClosedError", "ForkedClientError"),
+        *("FencedInstanceIdError", "ProducerFencedError", "UnreleasedInstanceIdError"),
+    }
+    assert not [kind for kind in kinds if kind.fatal and (kind.retriable or kind.is_refusal)]
+    refusals = {kind for kind in kinds if kind.is_refusal}
+    assert refusals >= {
+        *(errors.TlsError, errors.AuthenticationError, errors.ClusterMismatchError),
+        *(errors.UnsupportedVersionError, errors.SaslAuthenticationFailedError),
+    }
+
+
+def test_an_error_that_ended_its_client_is_still_fatal_as_a_copy() -> None:
+    error = errors.ClusterAuthorizationFailedError("refused")
+    assert not error.fatal
+    error.fatal = True
+    assert pickle.loads(pickle.dumps(error)).fatal
+    assert not errors.ClusterAuthorizationFailedError("refused").fatal
+
+
 @pytest.mark.parametrize(
     ("kind", "parent"),
     [
@@ -298,10 +322,10 @@ def test_each_code_gives_its_error() -> None:
         (13, errors.NetworkError, "retriable refresh_metadata"),
         (15, errors.CoordinatorNotAvailableError, "retriable"),
         (29, errors.TopicAuthorizationFailedError, ""),
-        (35, errors.BrokerUnsupportedVersionError, "fatal"),
+        (35, errors.BrokerUnsupportedVersionError, "is_refusal"),
         (47, errors.InvalidProducerEpochError, ""),
         (56, errors.KafkaStorageError, "retriable refresh_metadata"),
-        (58, errors.SaslAuthenticationFailedError, "fatal"),
+        (58, errors.SaslAuthenticationFailedError, "is_refusal"),
         (82, errors.FencedInstanceIdError, "fatal"),
         (90, errors.ProducerFencedError, "fatal"),
         (-1, errors.UnknownServerError, ""),
@@ -310,7 +334,7 @@ def test_each_code_gives_its_error() -> None:
 def test_flags_show_what_may_be_done(code: int, kind: type[BrokerError], flags: str) -> None:
     error = error_for_code(code)
     assert type(error) is kind
-    names = ("retriable", "refresh_metadata", "fatal")
+    names = ("retriable", "refresh_metadata", "fatal", "is_refusal")
     assert [name for name in names if getattr(error, name)] == flags.split()
 
 

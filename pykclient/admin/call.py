@@ -269,7 +269,7 @@ class AdminCall(Generic[KeyT, ValueT]):
 
     def _on_failure(self, keys: Sequence[KeyT], error: KafkaError, now_ms: int) -> None:
         cause = error.__cause__
-        if isinstance(cause, KafkaError) and cause.fatal:
+        if isinstance(cause, KafkaError) and cause.is_refusal:
             error = cause  # of a broker that no other can replace
         for key in keys:
             self._progress[key].has_lost_response = True
@@ -281,6 +281,8 @@ class AdminCall(Generic[KeyT, ValueT]):
 
     def _end_attempt(self, key: KeyT, result: ValueT | KafkaError, now_ms: int) -> None:
         progress = self._progress[key]
+        if isinstance(result, BrokerError):
+            result.fatal = False  # whoever it ends, it is not this client
         if not isinstance(result, KafkaError):
             _to(progress, KeyState.COMPLETED)
             del self._unfinished[key]

@@ -1,13 +1,17 @@
 """The tree of errors that this library raises.
 
-Every error is a `KafkaError`. Class attributes say what a caller may do about it:
-`retriable` (the same call may succeed later), `refresh_metadata` (our view of the cluster was
-stale), `fatal` (the client can do no more; close it), `is_refusal` (a connection ended so: another
+Every error is a `KafkaError`. Attributes say what a caller may do about it: `retriable` (the same
+call may succeed later), `refresh_metadata` (our view of the cluster was stale), `fatal` (the client
+can do nothing more: close it and make another), `is_refusal` (a connection ended so: another
 attempt at that address does not help until somebody changes something) and `not_written` (nothing
 of a batch whose request ended so is in the log; after any other error it may be). They are
 attributes rather than base classes because one error is often several of these at once. All that
 are retriable, and no others, are also a `RetriableError`, for applications to catch; among them are
 most of `BrokerError` and those marked with a star.
+
+`fatal` belongs to the error that a client raised, not to its class alone: the same refusal ends a
+producer that cannot go on without what was refused, and no other client. It is set where a client
+ends. What a client retries by itself, or what a later call may get past, is never fatal.
 
     KafkaError
     |- ConfigError                    a bad or unknown setting, before anything is opened
@@ -99,7 +103,8 @@ class KafkaError(Exception):
 
     retriable: ClassVar[bool] = False
     refresh_metadata: ClassVar[bool] = False
-    fatal: ClassVar[bool] = False
+    fatal: bool = False
+    """Whether the client that raised it can do nothing more: close it and make another."""
     is_refusal: ClassVar[bool] = False
     not_written: ClassVar[bool] = False
 
@@ -141,6 +146,8 @@ class UsageError(KafkaError):
 class ClosedError(UsageError):
     """The client was closed."""
 
+    fatal = True
+
 
 class ConcurrentModificationError(UsageError):
     """A second thread called a consumer that another thread is using."""
@@ -168,11 +175,12 @@ class TransactionAbortedError(KafkaError):
 class ForkedClientError(UsageError):
     """The client was made in another process; make a new one after a fork."""
 
+    fatal = True
+
 
 class UnsupportedVersionError(UsageError):
     """Broker and client have no version of an API in common, or a field needs a newer one."""
 
-    fatal = True
     is_refusal = True
     not_written = True
 
@@ -335,7 +343,6 @@ class TlsError(KafkaError):
     """TLS could not be agreed on: a certificate that one side does not accept, for one."""
 
     refresh_metadata = True
-    fatal = True
     is_refusal = True
 
 
@@ -343,7 +350,6 @@ class AuthenticationError(KafkaError):
     """The broker refused who we say we are."""
 
     refresh_metadata = True
-    fatal = True
     is_refusal = True
 
 

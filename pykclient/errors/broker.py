@@ -446,7 +446,6 @@ class UnsupportedSaslMechanismError(BrokerError):
 
     code = 33
     name = "UNSUPPORTED_SASL_MECHANISM"
-    fatal = True
     is_refusal = True
 
 
@@ -455,7 +454,6 @@ class IllegalSaslStateError(BrokerError):
 
     code = 34
     name = "ILLEGAL_SASL_STATE"
-    fatal = True
     is_refusal = True
 
 
@@ -464,7 +462,6 @@ class BrokerUnsupportedVersionError(BrokerError, UnsupportedVersionError):
 
     code = 35
     name = "UNSUPPORTED_VERSION"
-    fatal = True
     is_refusal = True
     not_written = True
 
@@ -639,7 +636,6 @@ class SaslAuthenticationFailedError(BrokerError):
 
     code = 58
     name = "SASL_AUTHENTICATION_FAILED"
-    fatal = True
     is_refusal = True
 
 

@@ -119,7 +119,7 @@ def test_an_authentication_that_fails_is_an_error_with_the_brokers_reason(
     authentication = authenticating()
     with pytest.raises(AuthenticationError, match=reason) as caught:
         respond(authentication, **fields)
-    assert caught.value.fatal
+    assert caught.value.is_refusal
     assert authentication.state is AuthenticationState.FAILED
 
 

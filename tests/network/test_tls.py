@@ -164,7 +164,7 @@ def test_a_certificate_that_is_not_to_be_trusted_is_refused(
     ):
         raise_of(sink)
     assert sink.error is not None
-    assert sink.error.fatal
+    assert sink.error.is_refusal
 
 
 def raise_of(sink: Sink) -> None:

@@ -279,9 +279,12 @@ def test_not_being_allowed_to_write_idempotently_ends_the_producer() -> None:
     bench.poll()
     bench.respond(bench.requests[0], error_code=31)
     for delivery in deliveries:
-        assert isinstance(delivery.exception(), ClusterAuthorizationFailedError)
-    with pytest.raises(ClusterAuthorizationFailedError):
+        error = delivery.exception()
+        assert isinstance(error, ClusterAuthorizationFailedError)
+        assert error.fatal
+    with pytest.raises(ClusterAuthorizationFailedError) as caught:
         bench.append()
+    assert caught.value.fatal
     assert operation.is_done
     assert isinstance(bench.sender.failure, ClusterAuthorizationFailedError)
     assert bench.failed_count == 1

@@ -18,15 +18,11 @@ REFUSALS = frozenset(
 FATAL = frozenset(
     {
         "FENCED_INSTANCE_ID",
-        "ILLEGAL_SASL_STATE",
         "PRODUCER_FENCED",
-        "SASL_AUTHENTICATION_FAILED",
         "UNRELEASED_INSTANCE_ID",
-        "UNSUPPORTED_SASL_MECHANISM",
-        "UNSUPPORTED_VERSION",
     }
 )
-"""After these the client can do no more: it was replaced by another, or never will be let in.
+"""After these the client can do nothing more: another one has its id.
 
 INVALID_PRODUCER_EPOCH and FENCED_MEMBER_EPOCH are not among them: a new epoch cures the one, and
 joining the group again the other.

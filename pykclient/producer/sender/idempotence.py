@@ -351,7 +351,11 @@ class Idempotence:
         self._on_assigned(now_ms)
 
     def _on_failure(self, error: KafkaError, now_ms: int) -> None:
-        is_final = error.fatal or (isinstance(error, BrokerError) and not error.retriable)
+        is_final = (
+            error.fatal
+            or error.is_refusal
+            or (isinstance(error, BrokerError) and not error.retriable)
+        )
         if not is_final:
             self._to(IdentityState.NONE)
             self._retry_ms = now_ms + self._backoff.delay_ms(self._attempt_count)

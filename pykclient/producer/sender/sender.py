@@ -175,6 +175,7 @@ class Sender:
         if self.failure is None:
             self._log.error("the producer has failed and can send no more: %s", error)
             self.failure = error
+            error.fatal = True
         if self._transactions is not None:
             self._transactions.on_producer_failed(self.failure)
         self.abort(self.failure, now_ms)

@@ -108,8 +108,7 @@ class FakeKafka(Closing):
         with contextlib.ExitStack() as opened:
             if (directory := None if data is None else DataDirectory(data)) is not None:
                 opened.callback(directory.close)
-            # It checks its arguments, the number of brokers among them.
-            self._cluster = FakeCluster(
+            self._cluster = FakeCluster(  # It checks its arguments.
                 brokers,
                 default_partition_count=default_partition_count,
                 min_insync_replicas=min_insync_replicas,
