@@ -72,7 +72,7 @@ def iterated(consumer: Consumer, count: int) -> list[object]:
     for record in consumer:
         values.append(record.value)
         if len(values) == count:
-            consumer.commit(record)  # or it would come again
+            consumer.commit_async(record)  # or it would come again
             break
     return values
 
