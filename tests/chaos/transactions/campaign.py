@@ -1,4 +1,5 @@
-"""Bounces copiers and brokers as Kafka's own system tests do, and breaks a chain of `ExactlyOnce`.
+"""Bounces copiers and brokers as Kafka's own system tests do, breaks a chain of `ExactlyOnce`, and
+has applications stall between the calls of a transaction.
 
 A part of `make chaos`. It ends with the table of `benchmarks/RESULTS.md`, section Transactions
 under fire.
@@ -7,7 +8,7 @@ The environment says what, where it is to be less:
 
 `CHAOS_TRANSACTIONS_RUNS`   which ones, by name, with commas between; all.
 `CHAOS_VERSIONS`            on which versions of Kafka; all that are tested.
-`CHAOS_TRANSACTIONS_SHORT`  anything: with fewer records, and each copier bounced once.
+`CHAOS_TRANSACTIONS_SHORT`  anything: with fewer records, and each copier bounced, or stalled, once.
 
 It ends with status 1 when something was not as it must be, and says what.
 
@@ -29,6 +30,7 @@ from pykclient.testing.cluster.jars import KAFKA_VERSIONS
 from tests.chaos.arena import BROKER_SETTINGS
 from tests.chaos.transactions.bounces import BOUNCES, FULL, SHORT, Bounce
 from tests.chaos.transactions.chain import CHAINS, FULL_CHAIN, SHORT_CHAIN, Chain
+from tests.chaos.transactions.stalls import FULL_STALLS, SHORT_STALLS, STALLS, Stall
 from tests.chaos.versions import versions_of
 
 if TYPE_CHECKING:
@@ -36,7 +38,7 @@ if TYPE_CHECKING:
 
     from tests.chaos.transactions.result import Result
 
-Run = Bounce | Chain
+Run = Bounce | Chain | Stall
 
 HEAD = (
     "| what copies | what is struck | Kafka | records | struck (in a transaction) | aborted "
@@ -44,7 +46,7 @@ HEAD = (
     "| --- | --- | --- | --: | --: | --: | --: | --: | --: | --: |",
 )
 UNKNOWN = "?"
-RUNS: tuple[Run, ...] = (*BOUNCES, *CHAINS)
+RUNS: tuple[Run, ...] = (*BOUNCES, *CHAINS, *STALLS)
 
 
 class Row(NamedTuple):
@@ -90,6 +92,8 @@ class Campaign(NamedTuple):
     def result(self, kafka: KafkaCluster, run: Run) -> Result:
         if isinstance(run, Bounce):
             return run.run(kafka, SHORT if self.is_short else FULL)
+        if isinstance(run, Stall):
+            return run.run(kafka, SHORT_STALLS if self.is_short else FULL_STALLS)
         return run.run(kafka, SHORT_CHAIN if self.is_short else FULL_CHAIN)
 
 

@@ -9,11 +9,13 @@ import pytest
 from tests.chaos.transactions.bounces import BOUNCES, SHORT, Size
 from tests.chaos.transactions.campaign import RUNS, Campaign, Row, markdown
 from tests.chaos.transactions.chain import CHAINS, SHORT_CHAIN
+from tests.chaos.transactions.stalls import SHORT_STALLS, STALLS
 
 if TYPE_CHECKING:
     from pykclient.testing import KafkaCluster
     from tests.chaos.transactions.bounces import Bounce
     from tests.chaos.transactions.chain import Chain
+    from tests.chaos.transactions.stalls import Stall
 
 IN_EVERY_RUN = "group-hard-copiers-beside_java"
 IN_SOAK = (
@@ -31,7 +33,7 @@ PROMISE = pytest.mark.promise(
 def test_everything_is_done_to_each_version() -> None:
     campaign = Campaign.of({})
     assert campaign == Campaign()
-    assert len({run.name for run in RUNS}) == len(RUNS) == 26
+    assert len({run.name for run in RUNS}) == len(RUNS) == 28
 
 
 def test_less_may_be_chosen() -> None:
@@ -87,4 +89,17 @@ def test_the_last_topic_of_a_chain_equals_the_first(
     brokers_under_fire: KafkaCluster, chain: Chain
 ) -> None:
     result = chain.run(brokers_under_fire, SHORT_CHAIN)
+    assert result.violations == []
+
+
+@pytest.mark.kafka
+@pytest.mark.soak
+@pytest.mark.promise(
+    "an application that stalls between the calls of a transaction doubles and loses nothing"
+)
+@pytest.mark.parametrize("stall", STALLS, ids=lambda stall: stall.name)
+def test_members_that_stall_between_their_calls_leave_each_record_once(
+    brokers_under_fire: KafkaCluster, stall: Stall
+) -> None:
+    result = stall.run(brokers_under_fire, SHORT_STALLS)
     assert result.violations == []
