@@ -80,6 +80,9 @@ REFUSALS = (
 """Errors of a `send` that say nothing against the transaction that is open. Java's ``doSend`` does
 not fail a transaction for a serializer's error either."""
 
+LOOK_AGAIN_S = 1.0
+"""How often a flush of a producer that is being closed looks whether records are left."""
+
 WAIT_S_MAX = 3600.0
 """After how long a wait that may last looks again whether what it waits for has come."""
 
@@ -611,17 +614,39 @@ class ProducerCore:
                 self.accumulator.flush(operation)
                 is_opened = self._await_flush(gate, wait_ms)
             if not is_opened:
-                raise KafkaTimeoutError(
-                    both(
-                        f"flush: not everything was delivered within {wait_ms} ms; the rest is "
-                        f"still under way",
-                        self.client.describe_failures(),
-                    )
-                )
+                raise self._not_flushed(wait_ms)
         except BaseException:  # an interrupt as well; or each flush in vain would stay
             self.engine.post(lambda _: self.accumulator.forget_flush(operation))
             raise
         operation.result()
+
+    def await_closed(self, wait_ms: int) -> None:
+        """Wait until a producer that takes no more records has none under way."""
+        deadline_ms = self._clock_ms() + wait_ms
+        waiters = self.lifecycle.waiters
+        while not self.lifecycle.is_over and self.accumulator.left():
+            if self.waiting.is_current():
+                raise UsageError("flush() in a delivery callback would wait for itself")
+            remaining_ms = deadline_ms - self._clock_ms()
+            if remaining_ms < 0:
+                raise self._not_flushed(wait_ms)
+            gate = Gate()
+            try:
+                waiters[gate] = None
+                if not self.lifecycle.is_over:
+                    wait_s = min(remaining_ms / 1_000, LOOK_AGAIN_S)
+                    self.waiting.await_gate(gate, wait_s, "flush()")
+            finally:
+                waiters.pop(gate, None)
+
+    def _not_flushed(self, wait_ms: int) -> KafkaTimeoutError:
+        return KafkaTimeoutError(
+            both(
+                f"flush: not everything was delivered within {wait_ms} ms; the rest is still under "
+                f"way",
+                self.client.describe_failures(),
+            )
+        )
 
     def _await_flush(self, gate: Gate, wait_ms: int) -> bool:
         deadline_ms = self._clock_ms() + wait_ms

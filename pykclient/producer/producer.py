@@ -16,7 +16,7 @@ from pykclient.accel import SendCore
 from pykclient.arguments import FOREVER_MS, check_topic
 from pykclient.arguments import timeout_ms as milliseconds
 from pykclient.config.given_settings import hidden
-from pykclient.errors import ForkedClientError
+from pykclient.errors import ClosedError, ForkedClientError
 from pykclient.network.drive import now_ms, now_ns
 from pykclient.network.interrupts import interrupt_count
 from pykclient.network.io.canonical import with_canonical_names
@@ -249,15 +249,23 @@ class Producer(SendCore[RecordMetadata], LiveClient, Generic[K_contra, V_contra]
         None waits as long as it takes, which `delivery_timeout_ms` limits. Whether each record was
         delivered, its delivery says.
 
+        On a producer that is closed it returns at once, as in Java: every record is delivered or
+        has failed. While one is being closed it waits for that.
+
         Raises:
             KafkaTimeoutError: the time was not enough; the records are still under way.
             UsageError: called in a delivery callback, which would wait for itself, or by a handler
                 that interrupted `send` at a bad moment, or a handler of log records through which
                 the sender thread logs; or `timeout` is negative.
-            ClosedError: the producer is closed.
+            ForkedClientError: the producer is another process's.
+            KafkaError: the producer has failed, and can send no more.
         """
+        wait_ms = milliseconds(timeout, FOREVER_MS)
+        if isinstance(self._lifecycle.refusal, ClosedError):
+            self._core.await_closed(wait_ms)
+            return
         self._lifecycle.check_usable()
-        self._core.flush(milliseconds(timeout, FOREVER_MS))
+        self._core.flush(wait_ms)
 
     # Transactions (KIP-98). Each of these calls waits at most `max_block_ms`, goes on after that,
     # and may be made again to wait further.

@@ -30,6 +30,7 @@ from tests.integration.loopback_server import unused_address
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from pathlib import Path
     from types import FrameType
 
     from pykclient import Delivery, ProducerRecord
@@ -508,9 +509,60 @@ def test_flushing_and_closing_with_nothing_sent_do_not_wait(unconnected: Produce
     unconnected.flush(timeout=TIMEOUT_S)
     unconnected.close(timeout=TIMEOUT_S)
     unconnected.close()
-    for call in (lambda: unconnected.send("t", b"v"), unconnected.flush):
-        with pytest.raises(ClosedError):
-            call()
+    unconnected.flush()  # every record is delivered or has failed
+    with pytest.raises(ClosedError):
+        unconnected.send("t", b"v")
+
+
+def test_flushing_a_producer_that_is_being_closed_waits_for_its_records(fake: FakeKafka) -> None:
+    with Producer(bootstrap_servers=fake.bootstrap_servers, linger_ms=60_000) as producer:
+        deliveries = [producer.send("t", b"v") for _ in range(10)]
+        producer.request_close()
+        producer.flush()
+        assert all(each.done() for each in deliveries)
+
+
+def test_flushing_a_producer_that_is_being_closed_waits_no_longer_than_asked(
+    stalled: Producer,
+) -> None:
+    left = stalled.send("t", b"v", partition=0)
+    stalled.request_close()
+    with pytest.raises(KafkaTimeoutError, match="not everything was delivered within 0 ms"):
+        stalled.flush(0)
+    assert not left.done()
+
+
+LOGGING_TO_KAFKA = """
+import logging, logging.handlers, sys
+from pykclient import Producer
+
+class KafkaHandler(logging.Handler):
+    def __init__(self, servers):
+        super().__init__()
+        self.producer = Producer(bootstrap_servers=servers)
+    def emit(self, record):
+        self.producer.send("t", self.format(record).encode())
+    def flush(self):
+        self.producer.flush()
+
+file = logging.FileHandler(sys.argv[2])
+lines = logging.handlers.MemoryHandler(100, target=file)
+logging.getLogger("app").addHandler(lines)
+logging.getLogger("app").addHandler(KafkaHandler(sys.argv[1]))
+logging.getLogger("app").warning("the last line")
+"""
+
+
+@pytest.mark.promise("`flush` of a closed producer returns, so that `logging` ends with every line")
+def test_a_logging_handler_that_flushes_at_the_end_loses_no_lines(
+    fake: FakeKafka, tmp_path: Path
+) -> None:
+    """`logging` flushes its handlers after the hook of the producers has run, the last one first;
+    one that raises keeps those before it from being flushed."""
+    done = run(LOGGING_TO_KAFKA, fake.bootstrap_servers, str(tmp_path / "lines"))
+    assert (done.returncode, done.stderr) == (0, "")
+    assert (tmp_path / "lines").read_text(encoding="utf-8") == "the last line\n"
+    assert end_offset(fake) == 1
 
 
 def test_a_send_that_waits_is_ended_by_closing() -> None:
