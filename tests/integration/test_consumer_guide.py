@@ -44,7 +44,7 @@ MEMBER_COUNT = 3
 CHUNK, PAUSE_S = 20, 0.02
 """How many records come at a time while members do, and how soon after each other."""
 
-WORK = "                in_hand.append(pool.submit(work, consumer, record))\n"
+WORK = "            in_hand.append(pool.submit(work, consumer, record))\n"
 """Where a program with workers hands them a record."""
 TO_THE_END = "To the end, and no further"
 OWN_ASSIGNOR = "An assignor of your own"

@@ -11,6 +11,7 @@ import pytest
 from pykclient.errors import (
     BrokerError,
     KafkaError,
+    UnknownTopicOrPartitionError,
     UnsupportedVersionError,
 )
 from pykclient.network.manager import NEVER_MS, Request
@@ -288,3 +289,16 @@ def test_the_pace_is_bounded_by_the_back_off_whatever_is_wanted() -> None:
             pending = request
     assert len(requested_ms) > 20
     assert all(later - earlier >= 100 for earlier, later in pairwise(requested_ms))
+
+
+def test_a_topic_that_did_not_exist_is_logged_with_its_partitions_once_it_does(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    caplog.set_level("INFO", "pykclient.network")
+    metadata = make_metadata()
+    metadata.set_topics(["t"])
+    absent = topic(error_code=UnknownTopicOrPartitionError.code)
+    for number, found in enumerate((absent, topic(), topic())):
+        respond_with(metadata, START_MS + number * MAX_AGE_MS, found)
+    [line] = [record.getMessage() for record in caplog.records if "exist" in record.msg]
+    assert line.startswith("topic 't' did not exist, and has 1 partitions now; brokers create")

@@ -37,19 +37,26 @@ pytestmark = pytest.mark.promise(
 SERVICES = (
     *("service.py", "ship_orders.py", "measure.py", "bill_orders.py", "charge_orders.py"),
     "bill_async.py",
+    "workers.py",
 )
 SCRIPTS = (
     *("create_orders.py", "place_orders.py", "orders_table.py"),
     *("load_lines.py", "urgent_orders.py", "topic_settings.py"),
     *("set_up.py", "lag.py", "archive_orders.py", "send_csv.py", "keys_of_librdkafka.py"),
-    *("workers.py", "mailer.py", "ledger.py", "archive.py", "watcher.py", "to_the_end.py"),
+    *("mailer.py", "ledger.py", "archive.py", "watcher.py", "to_the_end.py"),
     *("versioned.py", "lags.py", "orders_of_an_hour.py", "keep_longer.py", "grow.py"),
 )
 WITH_AN_ARGUMENT = ("load_lines.py", "lag.py", "archive_orders.py", "send_csv.py")
 WITHOUT_A_TOPIC = ("create_orders.py", "set_up.py", "lag.py", "lags.py")
 """Those that make their topics, or need none."""
 TESTED_ELSEWHERE = (
-    *("test_orders.py", "test_faults.py", "test_settings.py", "test_real_kafka.py"),
+    *(
+        "test_orders.py",
+        "test_charges.py",
+        "test_faults.py",
+        "test_settings.py",
+        "test_real_kafka.py",
+    ),
     *("web.py", "gunicorn.conf.py", "price_orders.py"),
 )
 """Those that bring their brokers along, and those that another program runs."""

@@ -22,7 +22,7 @@ RUN_TIMEOUT_S = 60
 
 
 def test_the_tests_on_fake_brokers_pass(tmp_path: Path) -> None:
-    for name in ("test_orders.py", "test_faults.py", "test_settings.py"):
+    for name in ("test_orders.py", "test_charges.py", "test_faults.py", "test_settings.py"):
         (tmp_path / name).write_text(programs()[name].text, encoding="utf-8")
     completed = subprocess.run(
         [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider"],
@@ -33,7 +33,7 @@ def test_the_tests_on_fake_brokers_pass(tmp_path: Path) -> None:
         timeout=RUN_TIMEOUT_S,
     )
     assert completed.returncode == 0, completed.stdout
-    assert "8 passed" in completed.stdout
+    assert "9 passed" in completed.stdout
 
 
 @pytest.mark.kafka

@@ -217,9 +217,12 @@ class ConsumerGroup:
         late_ms = self._polled_ms + self._config.max_poll_interval_ms
         if self._membership.must_poll and now_ms >= late_ms:
             self._log.warning(
-                "group %r: no poll for max_poll_interval_ms, so this member leaves and others read "
-                "on; poll more often, with smaller max_poll_records, or raise max_poll_interval_ms",
+                "group %r: no poll for max_poll_interval_ms (%d ms), so this member leaves, and "
+                "what it has not committed is read again, by others or by itself; each time, if "
+                "its work always takes so long. Lower max_poll_records or raise "
+                "max_poll_interval_ms, or go on polling while threads do the work",
                 self._coordinator.key,
+                self._config.max_poll_interval_ms,
             )
             self.history.fail("the application did not poll for max_poll_interval_ms", now_ms)
             self._membership.leave_late()

@@ -13,7 +13,13 @@ from functools import partial
 from random import Random
 from typing import TYPE_CHECKING
 
-from pykclient.errors import DecodeError, KafkaError, RebootstrapRequiredError, error_for_code
+from pykclient.errors import (
+    DecodeError,
+    KafkaError,
+    RebootstrapRequiredError,
+    UnknownTopicOrPartitionError,
+    error_for_code,
+)
 from pykclient.network.cluster.cluster import (
     NO_TOPIC_ID,
     Cluster,
@@ -342,9 +348,22 @@ class Metadata:
         self._to(MetadataState.STALE)
 
     def _swap(self, cluster: Cluster) -> None:
+        for topic in self.cluster.topic_errors.keys() & cluster.topics.keys():
+            if isinstance(self.cluster.topic_errors[topic], UnknownTopicOrPartitionError):
+                self._log_created(topic, len(cluster.topics[topic].partitions))
         self.cluster = cluster
         for listener in self._listeners:
             listener(cluster)
+
+    def _log_created(self, topic: str, partition_count: int) -> None:
+        """Log a topic that did not exist: the number of its partitions may be a default."""
+        why = ""
+        if self._allow_auto_topic_creation:
+            why = "; brokers create a topic that is requested (auto.create.topics.enable), with "
+            why += "num.partitions partitions"
+        self._log.info(
+            "topic %r did not exist, and has %d partitions now%s", topic, partition_count, why
+        )
 
     def _merge(self, response: MetadataResponse, now_ms: int) -> tuple[Cluster, bool]:
         """Return the new snapshot, and whether it has all that is used and can be known by now."""
