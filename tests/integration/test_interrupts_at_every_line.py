@@ -114,9 +114,8 @@ def poll(reader: Reader) -> None:
 
 
 def iterate(reader: Reader) -> None:
-    for record in reader.consumer:
-        reader.returned = (record,)
-        break
+    for _ in reader.consumer:
+        break  # with a record in hand, which comes again
 
 
 def commit(reader: Reader) -> None:
