@@ -367,4 +367,5 @@ def test_what_a_broker_says_is_cut_and_stays_on_one_line() -> None:
     assert printable("x" * TEXT_LENGTH_MAX) == "x" * TEXT_LENGTH_MAX
     assert printable("x" * 10_000_000) == "x" * TEXT_LENGTH_MAX + "..."
     assert len(str(error_for_code(3, "m\n" * 1_000_000))) < 2 * TEXT_LENGTH_MAX
+    assert len(printable("\U000e0001" * TEXT_LENGTH_MAX)) == TEXT_LENGTH_MAX + len("...")
     assert "\n" not in str(error_for_code(3, "a\nb"))

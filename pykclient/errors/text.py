@@ -15,9 +15,11 @@ and a response has room for a hundred million."""
 def printable(text: str) -> str:
     """Return the text cut, and on one line: what it has of control characters is escaped.
 
-    With them a broker could forge lines of a log, or command the terminal that shows it.
+    With them a broker could forge lines of a log, or command the terminal that shows it. An escape
+    is longer than its character, so the text is cut after it too.
     """
     shown = text[:TEXT_LENGTH_MAX]
     if not shown.isprintable():
         shown = "".join(sign if sign.isprintable() else ascii(sign)[1:-1] for sign in shown)
-    return shown if len(text) <= TEXT_LENGTH_MAX else f"{shown}..."
+    is_whole = len(text) <= TEXT_LENGTH_MAX and len(shown) <= TEXT_LENGTH_MAX
+    return shown if is_whole else f"{shown[:TEXT_LENGTH_MAX]}..."

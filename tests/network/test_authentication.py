@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from pykclient.errors import AuthenticationError, ConnectionFailedError, DecodeError
+from pykclient.errors.text import TEXT_LENGTH_MAX
 from pykclient.network.broker.authentication import (
     ROUNDS_MAX,
     Authentication,
@@ -97,6 +98,13 @@ def test_a_mechanism_that_is_refused_is_an_error_with_the_cure(
         AuthenticationError, match=f"authentication by ECHO failed: the broker {reason}"
     ):
         authenticating(error_code=error_code, mechanisms=("PLAIN", "GSSAPI"))
+
+
+def test_a_list_of_long_mechanisms_makes_a_short_error() -> None:
+    """Characters whose escapes are the longest, doubled by `repr`."""
+    with pytest.raises(AuthenticationError, match="does not offer it") as caught:
+        authenticating(error_code=33, mechanisms=("\U000e0001" * 8_000,) * 3_000)
+    assert len(str(caught.value)) < TEXT_LENGTH_MAX + 500
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,9 @@ import pytest
 from pykclient.config.setting import Password
 from pykclient.errors import AuthenticationError
 from pykclient.metrics import MetricName
+from pykclient.network.broker.connection import HANDSHAKE_BYTES_MAX
 from pykclient.network.sasl.token import OAuthToken, wall_ms
+from pykclient.protocol.message import encode_response
 from pykclient.protocol.messages.metadata import MetadataRequest, MetadataResponse
 from pykclient.protocol.messages.sasl_authenticate import (
     SaslAuthenticateRequest,
@@ -197,6 +199,27 @@ def offer_another_mechanism(secured: SecuredNetwork, peer: ScriptedPeer) -> None
     secured.respond(peer, SaslHandshakeResponse(error_code=33, mechanisms=["GSSAPI"]))
 
 
+def announce_a_large_refusal(secured: SecuredNetwork, peer: ScriptedPeer) -> None:
+    secured.respond(peer)
+    peer.feed((HANDSHAKE_BYTES_MAX + 1).to_bytes(4))
+    secured.turn()
+
+
+def send_a_large_refusal_with_the_response_before_it(
+    secured: SecuredNetwork, peer: ScriptedPeer
+) -> None:
+    """It begins to arrive before the client has seen that nothing else is in flight."""
+    served, refused = peer.requests.popleft(), peer.requests.popleft()
+    response = MetadataResponse()
+    refusal = SaslHandshakeResponse(error_code=33, mechanisms=["X" * 30_000] * 30)
+    frames = [
+        bytes(encode_response(message, each.header.api_version, each.header.correlation_id))
+        for message, each in ((response, served), (refusal, refused))
+    ]
+    peer.feed(b"".join(frames))
+    secured.turn()
+
+
 def hang_up_on_it(secured: SecuredNetwork, peer: ScriptedPeer) -> None:
     secured.respond(peer)
     peer.hang_up()
@@ -228,6 +251,12 @@ def hang_up_at_once(secured: SecuredNetwork, peer: ScriptedPeer) -> None:
     [
         (refuse_again, True, "the broker refused the user 'alice': no such user"),
         (offer_another_mechanism, True, "does not offer it; it offers 'GSSAPI'"),
+        (announce_a_large_refusal, True, f"a frame of {HANDSHAKE_BYTES_MAX + 1} bytes"),
+        (
+            send_a_large_refusal_with_the_response_before_it,
+            True,
+            "a response of SASL has 900",
+        ),
         (hang_up_on_it, True, "hung up while the client authenticated"),
         (never_respond_to_it, True, "the broker did not respond within 30000 ms"),
         (respond_out_of_turn, False, "the stream is out of step"),

@@ -186,7 +186,7 @@ class Authentication:
             listed = [repr(printable(name)) for name in response.mechanisms[:MECHANISMS_SHOWN_MAX]]
             if len(response.mechanisms) > len(listed):
                 listed.append(f"and {len(response.mechanisms) - len(listed)} more")
-            offered = ", ".join(listed) or "none"
+            offered = printable(", ".join(listed)) or "none"
             self._refuse(
                 f"the broker does not offer it; it offers {offered}: set sasl_mechanism to one"
             )

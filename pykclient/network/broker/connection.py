@@ -72,7 +72,8 @@ THROTTLE_MS_MAX = 60_000
 broker's quotas look back 11 seconds by default."""
 
 HANDSHAKE_BYTES_MAX = 512 * 1024
-"""The largest response before a broker is known for one. The list of all APIs has a kilobyte."""
+"""The largest response before a broker is known for one, and of SASL at any time. The list of all
+APIs has a kilobyte."""
 
 UNREAD_IDS_MAX = 1_000
 """Requests without a response (acks=0) that are remembered, should the peer send one all the same,
@@ -162,7 +163,8 @@ class Connection:
         self._client_id = config.client_id
         self._receive_max_bytes = config.receive_max_bytes
         self._elements_max = elements_max(config.receive_max_bytes)
-        self._reader = FrameBuffer(min(HANDSHAKE_BYTES_MAX, config.receive_max_bytes))
+        self._handshake_max_bytes = min(HANDSHAKE_BYTES_MAX, config.receive_max_bytes)
+        self._reader = FrameBuffer(self._handshake_max_bytes)
         self._log = ClientLog("pykclient.network", config.client_id)
         self._frames: deque[memoryview] = deque()
         self._is_opened = False
@@ -439,7 +441,7 @@ class Connection:
         name = entry.request.message.api_key.name
         self._log_response(name, frame, entry.version, now_ms - entry.sent_ms)
         if self._authentication is not None and not self._in_flight:
-            self.handshake_deadline_ms = now_ms + self._request_timeout_ms
+            self._expect_authentication(now_ms)
         throttle_ms = getattr(response, "throttle_time_ms", 0)
         if throttle_ms > 0:
             until_ms = now_ms + min(throttle_ms, THROTTLE_MS_MAX)
@@ -482,10 +484,10 @@ class Connection:
 
     def _become_ready(self, now_ms: int) -> None:
         self.handshake_deadline_ms = NEVER_MS
+        self._reader.receive_max_bytes = self._receive_max_bytes
         if self.versions is None:
             self.versions = self._handshake.versions
             self.active_ms = now_ms
-            self._reader.receive_max_bytes = self._receive_max_bytes
             if self._knows_cluster():
                 self._to(ConnectionState.VERIFYING)
                 self._verify(now_ms)
@@ -521,8 +523,8 @@ class Connection:
         assert self.versions is not None
         self._to(ConnectionState.REAUTHENTICATING)
         self.reauthenticate_ms = NEVER_MS
-        if not self._in_flight:  # else the time begins when those before it have their responses
-            self.handshake_deadline_ms = now_ms + self._request_timeout_ms
+        if not self._in_flight:  # else when those before it have their responses
+            self._expect_authentication(now_ms)
         self._begin_authentication(self.versions, now_ms)
 
     def authentication_timed_out(self, timeout_ms: int) -> KafkaError | None:
@@ -536,8 +538,19 @@ class Connection:
         self._authentication = Authentication(self.node, versions, self._authenticator.name)
         self._send_authentication(self._authentication, now_ms)
 
+    def _expect_authentication(self, now_ms: int) -> None:
+        """Begin the time, and the limit, of responses of SASL on a connection that was ready."""
+        self.handshake_deadline_ms = now_ms + self._request_timeout_ms
+        self._reader.receive_max_bytes = self._handshake_max_bytes
+
     def _take_authentication(self, frame: memoryview, now_ms: int) -> None:
         assert self._authentication is not None
+        if len(frame) > self._handshake_max_bytes:
+            # It began to arrive before the limit was set, behind the last response in flight.
+            raise DecodeError(
+                f"a response of SASL has {len(frame)} bytes, and {self._handshake_max_bytes} are "
+                f"the most that is taken"
+            )
         self._check_handshake(frame)
         try:
             self._authentication.on_frame(frame)

@@ -16,6 +16,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from pykclient.errors import DecodeError
+from pykclient.errors.text import printable
 from pykclient.network.cluster.node import broker_node
 from pykclient.network.log import ClientLog
 from pykclient.types import Node
@@ -143,7 +144,7 @@ def topic_info(topic: MetadataResponseTopic) -> TopicInfo:
         if partition.partition_index != expected:
             raise DecodeError(
                 f"a Metadata response lists partition {partition.partition_index} of topic "
-                f"{topic.name!r} where {expected} must stand"
+                f"{printable(topic.name)!r} where {expected} must stand"
             )
     infos = tuple(partition_info(topic.name, partition) for partition in partitions)
     return TopicInfo(topic.name, topic.topic_id, topic.is_internal, infos)

@@ -24,8 +24,9 @@ from pykclient.errors import ConnectionFailedError, DecodeError, KafkaError, Tls
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-BODY_BYTES_MAX: Final = 1024 * 1024
-"""The longest body that is read. Brokers take no token of a quarter of that."""
+BODY_BYTES_MAX: Final = 512 * 1024
+"""The longest body that is read, as long as a response of SASL. Brokers take no token of half of
+that."""
 
 _PORTS: Final = {"http": 80, "https": 443}
 

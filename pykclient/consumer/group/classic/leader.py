@@ -173,8 +173,8 @@ def chosen_assignor(assignors: Mapping[str, Assignor], name: str, group_id: str)
     assignor = assignors.get(name)
     if assignor is None:
         raise InconsistentGroupProtocolError(
-            f"the coordinator of group {group_id!r} chose the assignor {name!r}, and this consumer "
-            f"has {', '.join(assignors)}"
+            f"the coordinator of group {group_id!r} chose the assignor {printable(name)!r}, and "
+            f"this consumer has {', '.join(assignors)}"
         )
     return assignor
 
