@@ -16,13 +16,14 @@ from hypothesis import strategies as st
 from pykclient.consumer.group.assignors import (
     CooperativeStickyAssignor,
     GroupMember,
+    PartitionReplicas,
     RangeAssignor,
     RebalanceProtocol,
     RoundRobinAssignor,
     StickyAssignor,
 )
 from pykclient.consumer.group.classic.leader import assign_partitions
-from pykclient.types import TopicPartition
+from pykclient.types import Node, TopicPartition
 from tests.java_mirror import JavaMirror
 
 if TYPE_CHECKING:
@@ -33,7 +34,7 @@ if TYPE_CHECKING:
 GENERATION = 7
 RACKS = ("r0", "r1", "r2")
 
-Topics = dict[str, list[frozenset[str]]]
+Topics = dict[str, list[PartitionReplicas]]
 Members = dict[str, GroupMember]
 Group = tuple[Topics, Members]
 Assignment = dict[str, set[TopicPartition]]
@@ -86,9 +87,9 @@ def groups(draw: st.DrawFn) -> Group:
     """A group: topics, members with racks and instance ids, and what they had before."""
     has_racks = draw(st.booleans())
     racks = st.frozensets(st.sampled_from(RACKS), min_size=1, max_size=2)
-    nowhere = st.just(frozenset[str]())
+    replicas = racks.map(_replicas) if has_racks else st.just(PartitionReplicas(None, ()))
     topics = {
-        f"t{number}": draw(st.lists(racks if has_racks else nowhere, min_size=1, max_size=8))
+        f"t{number}": draw(st.lists(replicas, min_size=1, max_size=8))
         for number in range(draw(st.integers(1, 4)))
     }
     everything = frozenset(topics)
@@ -119,6 +120,12 @@ def groups(draw: st.DrawFn) -> Group:
         for member_id in member_ids
     }
     return topics, members
+
+
+def _replicas(racks: frozenset[str]) -> PartitionReplicas:
+    """Return a partition with a replica in each of these racks."""
+    nodes = [Node(number, "localhost", 9092, rack) for number, rack in enumerate(sorted(racks))]
+    return PartitionReplicas(nodes[0], nodes)
 
 
 def with_user_data(assignor_type: type[StickyAssignor], members: Members) -> Members:
