@@ -50,6 +50,11 @@ class SignalAtLine:
         self._raised = raised
         self._handler: Any = None
 
+    @property
+    def left_count(self) -> int:
+        """How many more lines there would have had to be; 0 once it has raised."""
+        return self._left_count
+
     def __enter__(self) -> Self:
         self._handler = signal.signal(SIGNAL, self._handle)
         sys.settrace(self._on_call)

@@ -6,6 +6,7 @@ other threads do the state machine on the bench.
 
 from __future__ import annotations
 
+import contextlib
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -22,9 +23,10 @@ from pykclient.errors import (
     UsageError,
 )
 from pykclient.network.cluster.cluster import NO_TOPIC_ID
+from pykclient.network.manager import Operation
 from pykclient.producer.accumulator.acceptance import BulkCall
 from pykclient.producer.sender.transaction_state import TransactionState
-from pykclient.producer.sender.transactions import Transactions
+from pykclient.producer.sender.transactions import BULK_LOOK_MS, Transactions
 from pykclient.producer.transaction import Transaction, TransactionCalls
 from pykclient.protocol.messages.add_partitions_to_txn import (
     AddPartitionsToTxnPartitionResult,
@@ -42,15 +44,18 @@ from pykclient.protocol.messages.produce import ProduceRequest, ProduceResponse
 from tests.producer.scripted_producer import ScriptedBulkProducer
 from tests.producer.test_transaction_ends import write
 from tests.producer.test_transactions import Bench
+from tests.signal_at_line import Alarm, SignalAtLine
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
+    from pykclient.producer.sender.call_under_way import CallOperation
     from pykclient.protocol.message import Message
 
 GOES_AROUND_NOTHING = pytest.mark.promise("no commit goes around a record that was not accepted")
 ROW_COUNT = 500
 ROW_BYTES = 1_000
+LINES_MAX = 100_000
 SETTINGS: dict[str, Any] = {
     "buffer_memory": 64_000,
     "batch_size": 8_000,
@@ -211,6 +216,57 @@ def test_a_bulk_call_that_is_interrupted_has_the_transaction_aborted(
 
 
 @GOES_AROUND_NOTHING
+def test_an_interrupt_of_the_end_of_a_torn_bulk_call_holds_up_no_transaction(
+    producer: TransactionalProducer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The second Ctrl-C, for one: no line at the end of such a call may be left out."""
+    real = producer.core.append_rows
+    appended: list[object] = []
+
+    def append_rows(*args: Any) -> Any:
+        if appended:
+            raise BufferExhaustedError("no memory")
+        appended.append(real(*args))
+        return appended[0]
+
+    def send(number: int) -> SignalAtLine:
+        appended.clear()
+        at = SignalAtLine(number, Alarm())
+        with contextlib.suppress(Alarm), at:
+            producer.send_batch("t", too_many(), partition=0)
+        return at
+
+    monkeypatch.setattr(producer.core, "append_rows", append_rows)
+    line_count = 0
+    for _ in range(2):  # the first call has more to do
+        producer.calls.begin()
+        line_count = LINES_MAX - send(LINES_MAX).left_count
+        producer.calls.abort()
+    places = set()
+    for number in range(line_count - 40, line_count):
+        producer.calls.begin()
+        places.add(send(number).place)
+        with pytest.raises(TransactionAbortableError):
+            producer.calls.commit()
+        producer.calls.abort()
+    assert len(places) > 20
+    assert True not in producer.ends
+
+
+def test_an_end_looks_again_whether_bulk_calls_have_ended() -> None:
+    """The wake-up of one that was interrupted may be missing."""
+    bench = Bench()
+    write(bench, 2)
+    call = BulkCall()
+    bench.accumulator.acceptance.bulk_calls[call] = None
+    bench.call(bench.manager.commit)
+    assert bench.manager.poll(bench.now_ms).next_poll_ms == bench.now_ms + BULK_LOOK_MS
+    call.has_ended, call.is_torn = True, False
+    bench.turn(BULK_LOOK_MS)
+    bench.the(EndTxnRequest)
+
+
+@GOES_AROUND_NOTHING
 def test_a_send_without_memory_has_the_transaction_aborted(producer: TransactionalProducer) -> None:
     producer.calls.begin()
 
@@ -301,14 +357,13 @@ def test_an_end_waits_for_bulk_calls_of_other_threads(*, is_half: bool) -> None:
     write(bench, 2)
     acceptance = bench.accumulator.acceptance
     call = BulkCall()
-    acceptance.bulk_calls[call] = 1
+    acceptance.bulk_calls[call] = None
     commit = bench.call(bench.manager.commit)
     assert not commit.is_done
     assert not bench.requests
-    if is_half:
-        call.error = bench.refusal()
-        acceptance.torn.append(call)
-    del acceptance.bulk_calls[call]
+    call.error = bench.refusal() if is_half else None
+    call.is_torn = is_half
+    call.has_ended = True
     bench.turn()
     if is_half:
         assert isinstance(commit.error, TransactionAbortableError)
@@ -327,14 +382,18 @@ def test_a_bulk_call_that_ends_during_the_turn_is_not_committed() -> None:
     acceptance = bench.accumulator.acceptance
     call = BulkCall()
 
-    class Ending(dict[BulkCall, int]):
-        def __bool__(self) -> bool:
-            acceptance.torn.append(call)
-            return False
+    class Ending(dict[BulkCall, None]):
+        def __iter__(self) -> Iterator[BulkCall]:
+            yield from super().__iter__()
+            call.has_ended = is_turn_begun  # behind the first look of the turn
 
-    acceptance.bulk_calls = Ending()
-    commit = bench.call(bench.manager.commit)
-    assert isinstance(commit.error, TransactionAbortableError)
+    acceptance.bulk_calls = Ending({call: None})
+    is_turn_begun = False
+    operation: CallOperation = Operation()
+    bench.manager.commit(operation, bench.now_ms)
+    is_turn_begun = True
+    bench.turn()
+    assert isinstance(operation.error, TransactionAbortableError)
     assert not bench.requests
 
 

@@ -8,6 +8,9 @@ The order makes it safe without a lock: a call that fails (1) puts its failure h
 raises. The sender thread (3) sees that no bulk call is under way, or takes the call that ends the
 transaction, and (4) takes the failures. What (3) has seen, (4) finds.
 
+A bulk call ends by one store, `has_ended`, which no interrupt divides. So a call that is
+interrupted while it ends leaves nothing that holds up the transaction.
+
 Owner: filled by any thread, and by what interrupts it; emptied by the sender thread.
 """
 
@@ -25,10 +28,11 @@ class BulkCall:
     It `is_torn` until it has appended all of its rows, or none; `error` is why it did not.
     """
 
-    __slots__ = ("error", "is_torn", "thread_id")
+    __slots__ = ("error", "has_ended", "is_torn", "thread_id")
 
     def __init__(self) -> None:
         self.thread_id = get_ident()
+        self.has_ended = False
         self.is_torn = True
         self.error: BaseException | None = None
 
@@ -37,10 +41,8 @@ class Acceptance:
     """See the module."""
 
     def __init__(self) -> None:
-        self.bulk_calls: dict[BulkCall, int] = {}
-        """The bulk calls under way, with the threads that make them."""
-        self.torn: deque[BulkCall] = deque()
-        """Those that have ended in the middle."""
+        self.bulk_calls: dict[BulkCall, None] = {}
+        """The bulk calls under way, and those that have ended since the sender thread looked."""
         self._failures: deque[BaseException] = deque()
 
     def fail(self, error: BaseException) -> None:
@@ -49,16 +51,24 @@ class Acceptance:
 
     def is_in_bulk_call(self) -> bool:
         """Return whether the caller has interrupted a bulk call of its own thread. Any thread."""
-        return get_ident() in list(self.bulk_calls.values())
+        me = get_ident()
+        return any(call.thread_id == me for call in list(self.bulk_calls) if not call.has_ended)
+
+    @property
+    def has_bulk_call(self) -> bool:
+        """Whether a bulk call is under way. Any thread."""
+        return not all(call.has_ended for call in list(self.bulk_calls))
 
     def take_failure(self) -> KafkaError | None:
         """Return why a record was not accepted since the last time, by the first such error.
 
         Sender thread.
         """
-        while self.torn:
-            call = self.torn.popleft()
-            self._failures.append(_of_torn_call(call))
+        for call in list(self.bulk_calls):
+            if call.has_ended:
+                self.bulk_calls.pop(call, None)
+                if call.is_torn:
+                    self._failures.append(_of_torn_call(call))
         if not self._failures:
             return None
         first = self._failures[0]

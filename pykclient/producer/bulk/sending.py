@@ -91,7 +91,7 @@ class BulkSender:
         acceptance = self._core.accumulator.acceptance
         call = BulkCall()
         try:
-            acceptance.bulk_calls[call] = call.thread_id
+            acceptance.bulk_calls[call] = None
             call.error = append()
             call.is_torn = call.error is not None
         except BaseException as error:
@@ -101,10 +101,9 @@ class BulkSender:
                 self._core.on_not_accepted(error)
             raise
         finally:
-            # Nothing comes in between: an interrupt waits for the end of each of these calls.
-            if call.is_torn:
-                acceptance.torn.append(call)
-            acceptance.bulk_calls.pop(call, None)
+            call.has_ended = True  # first, since an interrupt may come behind each call below
+            if not call.is_torn:
+                acceptance.bulk_calls.pop(call, None)
             self._core.accumulator.on_bulk_call_ended()
 
     def _partitioned(self, block: TableBlock, topics: Sequence[str]) -> TableBlock:

@@ -127,6 +127,9 @@ CONCURRENT_BACKOFF_MS_MAX: Final = 20
 It takes a few milliseconds, so the first pause is one, and each is twice as long as the last.
 """
 
+BULK_LOOK_MS: Final = 1_000
+"""How often an end that waits for bulk calls looks whether they have ended."""
+
 _S: Final = TransactionState
 
 
@@ -379,9 +382,15 @@ class Transactions:
         request = self._next_request(now_ms)
         if request is None:
             has_ended = self.state is not state
-            return PollResult(next_poll_ms=now_ms if has_ended else self._close_deadline_ms)
+            return PollResult(next_poll_ms=now_ms if has_ended else self._look_ms(now_ms))
         self.attempt.sent()
         return PollResult((request,), self._close_deadline_ms)
+
+    def _look_ms(self, now_ms: int) -> int:
+        """Return when to look again. A bulk call that is interrupted may end without a wake-up."""
+        if self._accumulator.acceptance.has_bulk_call:
+            return min(now_ms + BULK_LOOK_MS, self._close_deadline_ms)
+        return self._close_deadline_ms
 
     def _next_request(self, now_ms: int) -> Request | None:
         if self.state is _S.INITIALIZING or self._is_identity_due:
@@ -448,7 +457,7 @@ class Transactions:
         return (
             self._accumulator.is_empty
             and not self.sequences.has_undecided
-            and not self._accumulator.acceptance.bulk_calls
+            and not self._accumulator.acceptance.has_bulk_call
         )
 
     def to_coordinator(self, make: Callable[[int], Request], now_ms: int) -> Request | None:
