@@ -8,10 +8,13 @@ import subprocess
 import sys
 import time
 import tracemalloc
+import zlib
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from functools import partial
-from typing import TYPE_CHECKING
+from importlib import import_module
+from types import ModuleType
+from typing import TYPE_CHECKING, Final
 
 import cramjam
 import lz4.frame
@@ -20,7 +23,9 @@ import zstandard
 from hypothesis import given
 from hypothesis import strategies as st
 
+from pykclient import accel
 from pykclient.errors.base import ConfigError, DecodeError
+from pykclient.records import compression
 from pykclient.records.compression import (
     DECOMPRESSED_SIZE_BYTES_MAX,
     Codec,
@@ -192,18 +197,90 @@ def test_the_buffer_of_lz4_is_made_once_and_has_the_size_of_the_records(
     assert peak_bytes < 300_000 + 1.3 * size_bytes
 
 
-def test_lz4_blocks_that_hold_nothing_cost_no_more_than_the_limit() -> None:
-    head, empty_block = compress(Codec.LZ4, b"")[:7], b"\0\0\0\x80"
+PARTS_SIZE_BYTES = 50_000
+LZ4_PLAIN: Final = bytes.fromhex("04224d18604082")
+"""Header of a frame without checksums."""
+LZ4_END: Final = bytes(4)
+SNAPPY_HEAD: Final = compress(Codec.SNAPPY, b"")
+ZSTD_HEAD: Final = bytes.fromhex("28b52ffd0058")
 
-    def cpu_s(count: int) -> float:
-        started_s = time.process_time()
-        with pytest.raises(DecodeError, match="lz4"):
-            decompress(Codec.LZ4, head + empty_block * count, LIMIT)
-        return time.process_time() - started_s
+PARTS: Final[Mapping[str, tuple[Codec, bytes, bytes, bytes]]] = {
+    "empty snappy blocks": (Codec.SNAPPY, SNAPPY_HEAD, bytes.fromhex("0000000100"), b""),
+    "snappy blocks of a byte": (Codec.SNAPPY, SNAPPY_HEAD, bytes.fromhex("00000003010061"), b""),
+    "empty lz4 blocks": (Codec.LZ4, LZ4_PLAIN, bytes.fromhex("00000080"), LZ4_END),
+    "lz4 blocks of a byte": (Codec.LZ4, LZ4_PLAIN, bytes.fromhex("0100008061"), LZ4_END),
+    "empty lz4 frames": (Codec.LZ4, b"", LZ4_PLAIN + LZ4_END, b""),
+    "skippable lz4 frames": (Codec.LZ4, b"", bytes.fromhex("502a4d1800000000"), b""),
+    "empty zstd frames": (Codec.ZSTD, b"", compress(Codec.ZSTD, b""), b""),
+    "zstd frames of a byte": (Codec.ZSTD, b"", compress(Codec.ZSTD, b"a"), b""),
+    "skippable zstd frames": (Codec.ZSTD, b"", bytes.fromhex("502a4d1800000000"), b""),
+    "empty zstd blocks": (Codec.ZSTD, ZSTD_HEAD, bytes(3), bytes.fromhex("010000")),
+    "empty gzip members": (Codec.GZIP, b"", gzip.compress(b"", mtime=0), b""),
+    "gzip members of a byte": (Codec.GZIP, b"", gzip.compress(b"a", mtime=0), b""),
+}
+"""What a writer may send that decompresses to next to nothing."""
 
-    blocks_to_the_limit = LIMIT // 255
-    cpu_s(100)  # the library's import
-    assert cpu_s(20 * blocks_to_the_limit) < 10 * cpu_s(blocks_to_the_limit)
+
+class CountedCalls:
+    """Counts calls of functions of a library, and of objects that they return."""
+
+    def __init__(self, library: object, counter: list[int]) -> None:
+        self._library = library
+        self._counter = counter
+
+    def __getattr__(self, name: str) -> object:
+        found = getattr(self._library, name)
+        if isinstance(found, ModuleType):
+            return CountedCalls(found, self._counter)
+        if not callable(found) or (isinstance(found, type) and issubclass(found, Exception)):
+            return found
+
+        def call(*arguments: object, **keywords: object) -> object:
+            self._counter.append(1)
+            result = found(*arguments, **keywords)
+            is_object = type(result).__module__.partition(".")[0] in ("zlib", "zstandard")
+            return CountedCalls(result, self._counter) if is_object else result
+
+        return call
+
+
+@pytest.mark.promise("a megabyte of blocks, frames or members that hold nothing costs little")
+@either_zstd
+@pytest.mark.parametrize("core", ["pure", "compiled"])
+@pytest.mark.parametrize("name", PARTS)
+def test_what_is_cut_into_tiny_parts_makes_few_calls_and_keeps_nothing(
+    name: str, core: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Calls of libraries are counted: there is no other work in Python that grows with parts."""
+    codec, head, part, end = PARTS[name]
+    data = head + part * (PARTS_SIZE_BYTES // len(part)) + end
+    implementation = import_module(f"pykclient.accel.{core}")
+    for function in ("lz4_room_bytes", "unsnappy_blocks"):
+        monkeypatch.setattr(accel, function, getattr(implementation, function))
+    counter: list[int] = []
+    library = compression._cramjam(codec)
+    monkeypatch.setattr(compression, "_cramjam", lambda _: CountedCalls(library, counter))
+    monkeypatch.setattr(compression, "zlib", CountedCalls(zlib, counter))
+    monkeypatch.setattr(compression, "_idle_decompressors", [])
+    if zstandard_if_installed() is not None:
+        zstd = CountedCalls(zstandard, counter)
+        monkeypatch.setattr(compression, "zstandard", lambda: zstd)
+    tracemalloc.start()
+    try:
+        if codec is Codec.SNAPPY and core == "pure":
+            with pytest.raises(DecodeError, match=r"more than 45\d blocks in 500\d\d bytes"):
+                decompress(codec, data, LIMIT)
+        else:
+            held_bytes = len(part) if "byte" in name else 0
+            result = decompress(codec, data, LIMIT)
+            assert len(result) == (PARTS_SIZE_BYTES // len(part) if held_bytes else 0)
+        _, peak_bytes = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    member_count = PARTS_SIZE_BYTES // len(part)
+    calls_max = {Codec.GZIP: 3 * member_count, Codec.SNAPPY: 1_000}.get(codec, 150)
+    assert len(counter) <= calls_max
+    assert peak_bytes < 25 * PARTS_SIZE_BYTES
 
 
 @either_zstd

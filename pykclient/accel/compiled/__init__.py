@@ -6,6 +6,7 @@ The same names as `accel.pure`, with the same results and errors.
 from pykclient.accel.compiled import (  # type: ignore[attr-defined]  # no types: the pure ones do
     arrow,
     batch_result,
+    blocks,
     byte_column,
     contiguous,
     decoder,
@@ -18,6 +19,8 @@ from pykclient.accel.pure import ContiguousBatches, ListColumns, RowGroup, __all
 
 arrow_buffers = arrow.arrow_buffers
 repeated = arrow.repeated
+lz4_room_bytes = blocks.lz4_room_bytes
+unsnappy_blocks = blocks.unsnappy_blocks
 ByteColumn = byte_column.ByteColumn
 decode_contiguous = contiguous.decode_contiguous
 find_contiguous = contiguous.find_contiguous

@@ -1,0 +1,103 @@
+"""The loops over blocks of snappy and LZ4, which writers may make as small and many as they like.
+
+One library call a block is much for a block of one byte. This core therefore refuses snappy streams
+of many small blocks; the compiled one reads all of them.
+
+Owner: no state.
+Source: snappy-java's stream format; LZ4 frame format.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from types import ModuleType
+
+    Data = bytes | bytearray | memoryview
+
+BLOCK_COUNT_FREE: Final = 64
+"""Blocks of a batch that may have any size."""
+
+BLOCK_SIZE_BYTES_MIN: Final = 128
+"""Compressed bytes that further blocks have on average. snappy-java's blocks stand for 32 KiB, and
+have 1.5 KiB where that is zeros."""
+
+SNAPPY_LENGTH_SIZE_BYTES: Final = 4
+
+LZ4_MAGIC: Final = b"\x04\x22\x4d\x18"
+LZ4_HEADER_SIZE_BYTES: Final = 7
+"""Size of the header of a frame without content size and dictionary."""
+LZ4_BLOCK_SIZE_MASK: Final = 0x7FFF_FFFF
+"""The other bit says that the block is not compressed."""
+LZ4_MATCH_SIZE_BYTES: Final = 5
+"""Size of the smallest block that repeats anything; a smaller one has only its own bytes."""
+LZ4_GROWTH_MAX: Final = 255
+"""Bytes that one byte of a block can stand for."""
+
+
+def unsnappy_blocks(data: Data, position: int, size_bytes_max: int, library: ModuleType) -> Data:
+    """Decompress the blocks of a snappy-java stream that begin at `position`; `library` is cramjam.
+
+    Raises:
+        ValueError: the stream is cut off, or has too many blocks.
+        OverflowError: it decompresses to more than `size_bytes_max`.
+        cramjam.DecompressionError: a block is malformed.
+    """
+    view = memoryview(data)
+    parts: list[bytes] = []
+    room_bytes = size_bytes_max
+    block_count = 0
+    block_count_max = BLOCK_COUNT_FREE + len(view) // BLOCK_SIZE_BYTES_MIN
+    while position < len(view):
+        block_count += 1
+        if block_count > block_count_max:
+            raise ValueError(
+                f"they have more than {block_count_max} blocks in {len(view)} bytes; the compiled "
+                f"core reads them"
+            )
+        start = position + SNAPPY_LENGTH_SIZE_BYTES
+        position = start + int.from_bytes(view[position:start], "big")
+        if position > len(view):
+            raise ValueError("they end in the middle of a block")
+        block = view[start:position]
+        if library.snappy.decompress_raw_len(block) > room_bytes:
+            raise OverflowError
+        part = bytes(library.snappy.decompress_raw(block))
+        if part:
+            parts.append(part)
+            room_bytes -= len(part)
+    return parts[0] if len(parts) == 1 else b"".join(parts)
+
+
+def lz4_room_bytes(data: Data, size_bytes_max: int) -> int | None:
+    """Return room for all blocks of `data`, or more than `size_bytes_max` where they may need that.
+
+    A frame of Java's has no content size, but each of its blocks but the last is full: by their
+    number the buffer is right at once, and hardly larger than the records. What is malformed ends
+    the count, and is for the library to report. None: the blocks are too many to count.
+    """
+    size_bytes = 0
+    position = 0
+    end = len(data) - LZ4_HEADER_SIZE_BYTES
+    blocks_left = BLOCK_COUNT_FREE + len(data) // BLOCK_SIZE_BYTES_MIN
+    while position <= end and data[position : position + 4] == LZ4_MAGIC:
+        flags, descriptor = data[position + 4], data[position + 5]
+        block_size_bytes_max = 1 << (8 + 2 * (descriptor >> 4 & 7))
+        position += LZ4_HEADER_SIZE_BYTES + 8 * (flags >> 3 & 1) + 4 * (flags & 1)
+        blocks_left -= 1  # frames count too
+        while header := int.from_bytes(data[position : position + 4], "little"):
+            block_size_bytes = header & LZ4_BLOCK_SIZE_MASK
+            is_plain = header > LZ4_BLOCK_SIZE_MASK or block_size_bytes < LZ4_MATCH_SIZE_BYTES
+            growth = 1 if is_plain else LZ4_GROWTH_MAX
+            size_bytes += min(block_size_bytes_max, growth * block_size_bytes)
+            if size_bytes > size_bytes_max:
+                return size_bytes
+            position += 4 + block_size_bytes + 4 * (flags >> 4 & 1)
+            blocks_left -= 1
+            if blocks_left < 0:
+                return None
+        if blocks_left < 0:
+            return None
+        position += 4 + 4 * (flags >> 2 & 1)
+    return size_bytes
