@@ -64,8 +64,9 @@ class Producer(SendCore[RecordMetadata], LiveClient, Generic[K_contra, V_contra]
     What can be found wrong at once `send` raises; everything later is the delivery's. Idempotence
     is on by default: retries neither lose, double nor reorder records (KIP-98). A delivery that
     fails all the same may still be in the log, once. What may be in the log is not sent as if it
-    were new: if the log has lost the records before it, by an unclean leader election, it fails
-    with `OutOfOrderSequenceNumberError`, where Java's producer sends it again and may double it.
+    were new: if the log has lost the records before it, by an unclean leader election, or these
+    ran out of time, it fails with `OutOfOrderSequenceNumberError`, where Java's producer sends it
+    again and may double it.
 
     A producer does not survive a fork. Use it in a ``with`` block, or call `close`: when the
     process ends, what was not closed is sent for five seconds at most, and the rest is lost, and

@@ -27,7 +27,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from pykclient.testing import KafkaCluster
 from pykclient.testing.cluster.jars import KAFKA_VERSIONS
 from tests.chaos.arena import BROKER_SETTINGS
-from tests.chaos.producer.storm import FULL_STORM, OURS, THEIRS, Storm, StormSize, by_strike
+from tests.chaos.producer.storm import FULL_STORM, HASTY, OURS, THEIRS, Storm, StormSize, by_strike
 from tests.chaos.producer.strikes import STRIKES
 from tests.chaos.versions import versions_of
 
@@ -81,12 +81,12 @@ class Weathered(NamedTuple):
 
     @property
     def violations(self) -> list[str]:
-        """What must not be of ours."""
-        return self.written[OURS].violations
+        """What must not be of ours and of the hasty one."""
+        return [*self.written[OURS].violations, *self.written[HASTY].violations]
 
 
 def weather(kafka: KafkaCluster, strikes: Sequence[Strike], size: StormSize) -> Weathered:
-    """Have both write all records, under one strike after the other."""
+    """Have all write all records, under one strike after the other."""
     started_s = time.monotonic()
     with Storm(kafka, size) as storm:
         storm.begin()

@@ -4,28 +4,35 @@ Both write numbers to topics whose partitions have the same leaders, at the same
 strike follows the other. In the end each topic must have each number that was acknowledged, once
 and in order. How long a producer had no acknowledgement is put down to the strike meanwhile.
 
+A third producer, `HASTY`, is ours with a short `delivery_timeout_ms` and a tenth of the records.
+It gives records up, in many strikes and whenever its application stalls. Those may be in its topic
+or not; the others must be there, once and in order. Behind records that were given up it may report
+others as out of order: they may be in the log, so it does not send them as if they were new.
+
 Owner: the thread that made it; the processes' output is read by threads of their own.
 """
 
 from __future__ import annotations
 
+import signal
 import tempfile
 import time
 import uuid
 from array import array
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, Self
 
 from pykclient import Admin, NewTopic
+from pykclient.errors import DeliveryTimeoutError, OutOfOrderSequenceNumberError
 from tests.chaos.copies import Comparison, compare
 from tests.chaos.numbers import numbers_of, read_numbers
-from tests.chaos.producer.writer import EVERY
+from tests.chaos.producer.writer import DELIVERY_TIMEOUT_MS, EVERY
 from tests.integration.verifiable_member import VerifiableMember
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     from pykclient.testing import KafkaCluster
 
@@ -34,6 +41,12 @@ PARTITION_COUNT: Final = 6
 IN_SYNC_MIN: Final = 2
 OURS: Final = "pykclient"
 THEIRS: Final = "confluent-kafka"
+HASTY: Final = "pykclient that delivers within 5 s"
+HASTY_TIMEOUT_MS: Final = 5_000
+HASTY_SHARE: Final = 10
+"""One record of so many is for the hasty one."""
+GIVEN_UP: Final = DeliveryTimeoutError.__name__
+REFUSED: Final = OutOfOrderSequenceNumberError.__name__
 RECOVERED: Final = 50
 """So many more records of each partition are acknowledged when a client has got over a strike."""
 TIMEOUT_S: Final = 90.0
@@ -98,9 +111,18 @@ class Writer(VerifiableMember):
         """The last event of a name, which is near the end of thousands; None before the first."""
         return next((event for event in reversed(self.events) if event["name"] == name), None)
 
+    def failure_count(self) -> int:
+        """Return how many records have failed so far."""
+        found = self.last("acknowledged")
+        return 0 if found is None else int(found["failures"])
+
     @property
     def has_sent_all(self) -> bool:
         return self.last("sent") is not None
+
+    def send_signal(self, number: int) -> None:
+        """Stop its process, or let it go on."""
+        self._process.send_signal(number)
 
     def pauses(self) -> list[Pause]:
         return [
@@ -151,7 +173,7 @@ class Storm:
             self._admin = resources.enter_context(
                 Admin(bootstrap_servers=self.kafka.bootstrap_servers)
             )
-            self._journals = {client: folder / client for client in (OURS, THEIRS)}
+            self._journals = {client: folder / client for client in (OURS, THEIRS, HASTY)}
             self._resources = resources.pop_all()
         return self
 
@@ -164,7 +186,7 @@ class Storm:
         return self._writers[OURS].has_sent_all
 
     def begin(self) -> None:
-        """Start both, and wait until all partitions of both are acknowledged."""
+        """Start all, and wait until all partitions are acknowledged."""
         replicas = {
             partition: [BROKERS[(partition + other) % len(BROKERS)] for other in range(3)]
             for partition in range(PARTITION_COUNT)
@@ -177,12 +199,15 @@ class Storm:
             ]
         )
         for client, journal in self._journals.items():
+            size = self._size_of(client)
+            timeout_ms = HASTY_TIMEOUT_MS if client == HASTY else DELIVERY_TIMEOUT_MS
             self._writers[client] = self._resources.enter_context(
                 Writer(
                     self.kafka.bootstrap_servers,
-                    *("--client", client, "--journal", str(journal)),
+                    *("--client", THEIRS if client == THEIRS else OURS, "--journal", str(journal)),
                     *("--topic", self._topic(client), "--partitions", str(PARTITION_COUNT)),
-                    *("--records", str(self._size.record_count), "--rate", str(self._size.rate)),
+                    *("--records", str(size.record_count), "--rate", str(size.rate)),
+                    *("--delivery-timeout-ms", str(timeout_ms)),
                 )
             )
         self.await_recovery()
@@ -200,13 +225,44 @@ class Storm:
         self.await_recovery()
         self.windows.append(Window(name, begin_ms, _now_ms()))
 
+    @contextmanager
+    def stalled(self, duration_s: float) -> Iterator[None]:
+        """Stop the processes of all producers for the block, and at least for a duration."""
+        started_s = time.monotonic()
+        for writer in self._writers.values():
+            writer.send_signal(signal.SIGSTOP)
+        try:
+            yield
+            time.sleep(max(0.0, started_s + duration_s - time.monotonic()))
+        finally:
+            for writer in self._writers.values():
+                writer.send_signal(signal.SIGCONT)
+
+    def given_up_count(self) -> int:
+        """Return how many records the hasty producer has given up so far."""
+        return self._writers[HASTY].failure_count()
+
+    def await_given_up(self, count: int) -> None:
+        """Wait until the hasty producer has given up more than `count` records.
+
+        Raises:
+            StormOverError: it has sent all its records.
+        """
+        deadline_s = time.monotonic() + TIMEOUT_S
+        while self.given_up_count() <= count:
+            if self._writers[HASTY].has_sent_all:
+                raise StormOverError
+            assert time.monotonic() < deadline_s, "the hasty producer gives nothing up"
+            self._look()
+
     def await_recovery(self, *, of_ours_only: bool = False) -> None:
-        """Wait until some more of each partition is acknowledged; the other one not for ever."""
+        """Wait until some more of each partition is acknowledged; of theirs not without limit."""
         goals = {client: self._goal(writer) for client, writer in self._writers.items()}
         started_s = time.monotonic()
-        while not self._has_reached(OURS, goals[OURS]):
-            assert time.monotonic() - started_s < TIMEOUT_S, self._writers[OURS].events[-3:]
-            self._look()
+        for client in (OURS, HASTY):
+            while not self._has_reached(client, goals[client]):
+                assert time.monotonic() - started_s < TIMEOUT_S, self._writers[client].events[-3:]
+                self._look()
         deadline_s = started_s + THEIR_TIMEOUT_S
         while not of_ours_only and not self._has_reached(THEIRS, goals[THEIRS]):
             if time.monotonic() > deadline_s:
@@ -226,12 +282,12 @@ class Storm:
             self._look()
 
     def settle(self) -> dict[str, Written]:
-        """Wait until both have ended, and judge what they have written."""
+        """Wait until all have ended, and judge what they have written."""
         return {client: self._judged(client) for client in self._writers}
 
     def _judged(self, client: str) -> Written:
-        writer = self._writers[client]
-        deadline_s = time.monotonic() + self._size.record_count / self._size.rate + END_TIMEOUT_S
+        writer, size = self._writers[client], self._size_of(client)
+        deadline_s = time.monotonic() + size.record_count / size.rate + END_TIMEOUT_S
         while not writer.has_ended:
             assert time.monotonic() < deadline_s, f"{client} does not end: {writer.events[-1:]}"
             time.sleep(LOOK_S)
@@ -245,11 +301,12 @@ class Storm:
             acknowledged[number % PARTITION_COUNT].append(number)
         topic = self._topic(client)
         found = read_numbers(self.kafka.bootstrap_servers, topic, PARTITION_COUNT)
-        possible = numbers_of(PARTITION_COUNT, self._size.record_count)
+        possible = numbers_of(PARTITION_COUNT, size.record_count)
         judged = compare(acknowledged, found, topic, possible=possible)
         violations = [*judged.violations]
-        if failures := done["failures"]:
-            violations.append(f"{len(failures)} records failed: {failures[:3]}")
+        failures = done["failures"]
+        if wrong := unexplained(failures) if client == HASTY else failures:
+            violations.append(f"{len(wrong)} records failed: {wrong[:3]}")
         if done["unknown"]:
             violations.append(f"{done['unknown']} records have no result")
         return Written(
@@ -261,8 +318,16 @@ class Storm:
             violations=violations,
         )
 
+    def _size_of(self, client: str) -> StormSize:
+        size = self._size
+        if client != HASTY:
+            return size
+        return size._replace(
+            record_count=size.record_count // HASTY_SHARE, rate=size.rate // HASTY_SHARE
+        )
+
     def _topic(self, client: str) -> str:
-        return f"{client}-{self._stem}"
+        return f"{client.replace(' ', '-')}-{self._stem}"
 
     def _await_calm(self) -> None:
         writer = self._writers[OURS]
@@ -287,6 +352,28 @@ class Storm:
             if writer.has_ended and not writer.named("done"):
                 raise AssertionError((client, writer.wait(), writer.errors))
         time.sleep(LOOK_S)
+
+
+def unexplained(failures: Iterable[str]) -> list[str]:
+    """Return the failures that a short delivery timeout does not explain.
+
+    It explains records that ran out of time, and those right behind them that the log refuses as
+    out of order.
+    """
+    explained: set[int] = set()
+    others = []
+    for failure in sorted(failures, key=_failed_number):
+        number = _failed_number(failure)
+        is_behind = number - PARTITION_COUNT in explained and REFUSED in failure
+        if GIVEN_UP in failure or is_behind:
+            explained.add(number)
+        else:
+            others.append(failure)
+    return others
+
+
+def _failed_number(failure: str) -> int:
+    return int(failure.split(":", 1)[0])
 
 
 def by_strike(windows: Iterable[Window]) -> Mapping[str, list[Window]]:

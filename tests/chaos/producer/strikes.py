@@ -1,4 +1,4 @@
-"""What is done to two producers at once; each strike shows that it struck, or raises.
+"""What is done to all producers at once; each strike shows that it struck, or raises.
 
 Owner: none; the storm has the state.
 """
@@ -25,6 +25,12 @@ STRUCK_MIN: Final = 12
 """So many frames at least of each fault, of two clients to three brokers."""
 CUT_OFF_S: Final = 4.0
 """How long a broker is out of reach. It stays the leader, so nobody can help."""
+STALL_S: Final = 8.0
+"""How long applications stall. It is longer than the hasty producer may take to deliver, and than
+brokers take to elect another leader."""
+HELD_S: Final = 0.5
+"""How long records pile up for a broker before the applications stall. It stays the leader."""
+
 LOOK_S: Final = 0.02
 
 
@@ -122,6 +128,24 @@ def acknowledgements_late(storm: Storm, _: int) -> None:
         pass
 
 
+def application_stalled(storm: Storm, broker: int) -> None:
+    """The applications stall (SIGSTOP) for 8 s, in which their leader stops and starts.
+
+    The leader hangs before, so that batches are in flight to it and others wait. While the
+    applications stall it writes those in flight, and responses wait that nobody reads. After that
+    all these batches are older than the delivery timeout of the hasty producer.
+    """
+    given_up_count = storm.given_up_count()
+    storm.kafka.pause(broker)
+    time.sleep(HELD_S)
+    with storm.stalled(STALL_S):
+        storm.kafka.resume(broker)
+        storm.kafka.stop(broker)
+        storm.await_others_lead(broker)
+        storm.kafka.start(broker)
+    storm.await_given_up(given_up_count)
+
+
 @contextmanager
 def _injected(
     storm: Storm,
@@ -166,4 +190,5 @@ STRIKES: Final = (
     Strike(acknowledgements_lost),
     Strike(requests_cut),
     Strike(acknowledgements_late),
+    Strike(application_stalled),
 )

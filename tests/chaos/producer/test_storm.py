@@ -9,7 +9,19 @@ import pytest
 from tests.chaos.copies import compare
 from tests.chaos.numbers import numbers_of
 from tests.chaos.producer.campaign import Campaign, Weathered, markdown, weather
-from tests.chaos.producer.storm import OURS, THEIRS, Pause, StormSize, Window, Written
+from tests.chaos.producer.storm import (
+    GIVEN_UP,
+    HASTY,
+    OURS,
+    PARTITION_COUNT,
+    REFUSED,
+    THEIRS,
+    Pause,
+    StormSize,
+    Window,
+    Written,
+    unexplained,
+)
 from tests.chaos.producer.strikes import STRIKES
 from tests.chaos.producer.writer import EVERY, Journal
 
@@ -57,6 +69,14 @@ def test_a_journal_has_what_was_acknowledged_and_what_was_not() -> None:
     assert journal.done_count == 3
 
 
+def test_only_what_is_behind_records_that_were_given_up_may_be_refused() -> None:
+    behind, further = 7 + PARTITION_COUNT, 7 + 2 * PARTITION_COUNT
+    refused = [f"{behind}: {REFUSED}: n", f"{further}: {REFUSED}: n"]
+    assert unexplained([*refused, f"7: {GIVEN_UP}: t"]) == []
+    assert unexplained([*refused, f"8: {GIVEN_UP}: t"]) == refused
+    assert unexplained(["7: ClosedError: c"]) == ["7: ClosedError: c"]
+
+
 def test_less_may_be_chosen() -> None:
     chosen = Campaign.of(
         {
@@ -82,3 +102,4 @@ def test_a_producer_under_fire_loses_doubles_and_swaps_nothing(
     weathered = weather(brokers_under_fire, STRIKES, SHORT)
     assert weathered.violations == []
     assert weathered.written[OURS].judged.record_count == SHORT.record_count
+    assert weathered.written[HASTY].failures

@@ -6,6 +6,7 @@ of each partition are acknowledged, each pause between two acknowledgements that
 it ended. Which numbers were acknowledged goes to a file, as eight bytes each.
 
 `--client` is ours, or confluent-kafka, which does the same; both with the same settings.
+`--delivery-timeout-ms` is what it says; in a request it is half as long, as far as Kafka's default.
 
 Owner: the main thread sends; what acknowledges is the client's thread, or one that polls.
 """
@@ -37,6 +38,7 @@ LINGER_MS: Final = 5
 END_TIMEOUT_S: Final = 150.0
 """More than records have to be delivered, after which they fail."""
 DELIVERY_TIMEOUT_MS: Final = 120_000
+REQUEST_TIMEOUT_MS_MAX: Final = 30_000
 POLL_S: Final = 0.05
 NS_PER_MS: Final = 1_000_000
 VALUE_BYTES: Final = 100
@@ -96,12 +98,13 @@ class Client(Protocol):
 class OwnClient:
     """Ours."""
 
-    def __init__(self, servers: str, journal: Journal) -> None:
+    def __init__(self, servers: str, journal: Journal, delivery_timeout_ms: int) -> None:
         self._journal = journal
         self._producer = Producer(
             bootstrap_servers=servers,
             linger_ms=LINGER_MS,
-            delivery_timeout_ms=DELIVERY_TIMEOUT_MS,
+            delivery_timeout_ms=delivery_timeout_ms,
+            request_timeout_ms=min(REQUEST_TIMEOUT_MS_MAX, delivery_timeout_ms // 2),
             max_block_ms=DELIVERY_TIMEOUT_MS,
         )
 
@@ -120,13 +123,14 @@ class OwnClient:
         return {"retries": totals["record-retry-total"]}
 
     def _note(self, number: int, _: object, error: Exception | None) -> None:
-        self._journal.note(number, error)
+        failure = None if error is None else f"{type(error).__name__}: {error}"
+        self._journal.note(number, failure)
 
 
 class ConfluentClient:
     """confluent-kafka, whose thread of ours polls all the time."""
 
-    def __init__(self, servers: str, journal: Journal) -> None:
+    def __init__(self, servers: str, journal: Journal, delivery_timeout_ms: int) -> None:
         self._journal = journal
         self._producer = confluent_kafka.Producer(
             {
@@ -134,7 +138,7 @@ class ConfluentClient:
                 "enable.idempotence": True,
                 "acks": "all",
                 "linger.ms": LINGER_MS,
-                "message.timeout.ms": DELIVERY_TIMEOUT_MS,
+                "message.timeout.ms": delivery_timeout_ms,
                 "log_level": 0,
             }
         )
@@ -168,7 +172,7 @@ class ConfluentClient:
             self._producer.poll(POLL_S)
 
 
-CLIENTS: Final[dict[str, Callable[[str, Journal], Client]]] = {
+CLIENTS: Final[dict[str, Callable[[str, Journal, int], Client]]] = {
     "pykclient": OwnClient,
     "confluent-kafka": ConfluentClient,
 }
@@ -183,12 +187,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--topic", required=True)
     for option in ("--partitions", "--records", "--rate"):
         parser.add_argument(option, type=int, required=True)
+    parser.add_argument("--delivery-timeout-ms", type=int, default=DELIVERY_TIMEOUT_MS)
     options = parser.parse_args(arguments)
     journal = Journal(options.partitions)
     is_over = threading.Event()
     reporter = threading.Thread(target=journal.report_until, args=(is_over,), daemon=True)
     reporter.start()
-    client = CLIENTS[options.client](options.bootstrap_server, journal)
+    client = CLIENTS[options.client](options.bootstrap_server, journal, options.delivery_timeout_ms)
     started_s, number = time.monotonic(), 0
     while number < options.records:
         due = min(options.records, int((time.monotonic() - started_s) * options.rate))
