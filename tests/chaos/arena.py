@@ -9,7 +9,7 @@ import tempfile
 import threading
 import time
 import uuid
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
 from enum import Enum
 from pathlib import Path
 from typing import TYPE_CHECKING, Self
@@ -25,7 +25,7 @@ from tests.chaos.invariants import CommittedSample, Invariants
 from tests.chaos.load import Load
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
     from pykclient import TopicPartition
     from pykclient.testing import KafkaCluster
@@ -87,18 +87,28 @@ class GroupKind(Enum):
 class Arena:
     """A context manager; `settle` ends it well and judges, leaving it kills what runs.
 
-    `work_ms` is how long members work on some of the batches. Static members keep what they have
-    while they are away, up to a session.
+    `work_ms` is how long members work on some of the batches, `max_poll_interval_ms` how long they
+    may, in which None is Kafka's default. Static members keep what they have while they are away,
+    up to a session.
     """
 
     def __init__(
-        self, kafka: KafkaCluster, kind: GroupKind, *, work_ms: int = 0, is_static: bool = False
+        self,
+        kafka: KafkaCluster,
+        kind: GroupKind,
+        *,
+        work_ms: int = 0,
+        max_poll_interval_ms: int | None = None,
+        is_static: bool = False,
     ) -> None:
         self.kafka = kafka
         self.kind = kind
         self.topic = self.group = f"chaos-{uuid.uuid4().hex[:8]}"
         self.members: list[ChaosMember] = []
         self._work_ms = work_ms
+        self._settings = dict(kind.settings)
+        if max_poll_interval_ms is not None:
+            self._settings["max.poll.interval.ms"] = max_poll_interval_ms
         self._is_static = is_static
         self._resources = ExitStack()
         self._samples: list[CommittedSample] = []
@@ -112,7 +122,7 @@ class Arena:
         with ExitStack() as resources:
             folder = resources.enter_context(tempfile.TemporaryDirectory())
             self._settings_path = Path(folder) / "consumer.properties"
-            self._settings_path.write_text(dump_properties(self.kind.settings))
+            self._settings_path.write_text(dump_properties(self._settings))
             with Admin(bootstrap_servers=self.kafka.bootstrap_servers) as admin:
                 admin.create_topics([NewTopic(self.topic, PARTITION_COUNT, REPLICATION)])
             resources.callback(self._end_sampler)
@@ -159,9 +169,30 @@ class Arena:
         self.load.start()
         self.await_progress()
 
-    def await_shared(self) -> None:
-        """Wait until each partition belongs to one member that is alive, and each has some."""
-        self._await(self._is_shared, "the partitions are not shared")
+    def await_shared(self, *, without: ChaosMember | None = None) -> None:
+        """Wait until each partition belongs to one member that is alive, and each has some.
+
+        `without` is one that does not count: what it has reported is out of date.
+        """
+        self._await(lambda: self._is_shared(without), "the partitions are not shared")
+
+    @contextmanager
+    def stalled(self, member: ChaosMember) -> Iterator[None]:
+        """Have a member's application work on one batch for the block, and fail to commit it."""
+        count = len(member.named("stalled"))
+        member.stall()
+        self._await(lambda: len(member.named("stalled")) > count, f"{member.name} does not stall")
+        try:
+            yield
+        finally:
+            member.go_on()
+        self._await(
+            lambda: member.first_commit_after("went_on") is not None,
+            f"{member.name} does not commit",
+        )
+        commit = member.first_commit_after("went_on")
+        assert commit is not None
+        assert not commit["success"], f"{member.name} was removed, and commits: {commit}"
 
     def await_progress(self) -> None:
         """Wait until all is processed that is acknowledged by now, and something of each."""
@@ -213,8 +244,8 @@ class Arena:
             judged.violate("nobody could be asked what is committed")
         return judged
 
-    def _is_shared(self) -> bool:
-        shares = [member.assigned() for member in self.alive]
+    def _is_shared(self, without: ChaosMember | None = None) -> bool:
+        shares = [member.assigned() for member in self.alive if member is not without]
         owned = [partition for share in shares for partition in share]
         return all(shares) and len(owned) == len(set(owned)) == self._partition_count
 

@@ -7,11 +7,11 @@ from __future__ import annotations
 
 import signal
 import time
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from pykclient import TopicPartition
 from tests.chaos.invariants import Journal
-from tests.chaos.watched_consumer import WORK_VARIABLE
+from tests.chaos.watched_consumer import GO_ON, STALL, WORK_VARIABLE
 from tests.integration.verifiable_member import VerifiableMember
 
 
@@ -45,6 +45,24 @@ class ChaosMember(VerifiableMember):
             time.sleep(duration_s)
         finally:
             self._process.send_signal(signal.SIGCONT)
+
+    def stall(self) -> None:
+        """Have its application work on the next batch until `go_on`; it then reports it."""
+        self._process.send_signal(STALL)
+
+    def go_on(self) -> None:
+        """End its application's stall."""
+        self._process.send_signal(GO_ON)
+
+    def first_commit_after(self, name: str) -> dict[str, Any] | None:
+        """Return its first commit after the last event of a name; None before there is one."""
+        found: dict[str, Any] | None = None
+        for event in reversed(list(self.events)):
+            if event["name"] == name:
+                return found
+            if event["name"] == "offsets_committed":
+                found = event
+        return None
 
     def journal(self) -> Journal:
         """What it told so far, and how it ended."""

@@ -27,6 +27,8 @@ MEMBER_COUNT: Final = 3
 SESSION_S: Final = SESSION_MS / 1000
 BEYOND_SESSION_S: Final = SESSION_S + 1.0
 LONG_WORK_MS: Final = SESSION_MS + 1_000
+SHORT_POLL_INTERVAL_MS: Final = 3_000
+"""Less than a session, so that only the time between two polls can remove a member."""
 CHURN_COUNT: Final = 3
 GROWTH: Final = 3
 FAULTS_MIN: Final = 8
@@ -41,10 +43,14 @@ GROUP_APIS: Final = (
 
 @dataclass(frozen=True, slots=True)
 class Scenario:
-    """`work_ms` is how long members work on some of the batches; static ones may come back."""
+    """`work_ms` is how long members work on some of the batches; static ones may come back.
+
+    `max_poll_interval_ms` is how long members may work; None is Kafka's default.
+    """
 
     act: Callable[[Arena], None]
     work_ms: int = 0
+    max_poll_interval_ms: int | None = None
     is_static: bool = False
 
     @property
@@ -59,7 +65,13 @@ class Scenario:
 
     def run(self, kafka: KafkaCluster, kind: GroupKind, *, round_count: int = 1) -> Invariants:
         """Do it to a group of its own, so many times; what it left behind, judged."""
-        with Arena(kafka, kind, work_ms=self.work_ms, is_static=self.is_static) as arena:
+        with Arena(
+            kafka,
+            kind,
+            work_ms=self.work_ms,
+            max_poll_interval_ms=self.max_poll_interval_ms,
+            is_static=self.is_static,
+        ) as arena:
             arena.begin(MEMBER_COUNT)
             for _ in range(round_count):
                 self.act(arena)
@@ -180,6 +192,16 @@ def work_long(arena: Arena) -> None:
     assert arena.rebalance_count() == before, "who works on was given up"
 
 
+def application_stalled(arena: Arena) -> None:
+    """A member works past max.poll.interval.ms; others take over, its commit fails, it is back."""
+    member = arena.alive[0]
+    with arena.stalled(member):
+        arena.await_shared(without=member)
+        arena.await_progress()
+    arena.await_shared()
+    arena.await_progress()
+
+
 def network_broken(arena: Arena) -> None:
     """Connections die young, what groups ask is done without an answer, late, or goes nowhere."""
     for broker in BROKERS:
@@ -240,6 +262,7 @@ SCENARIOS: Final = (
     Scenario(members_churned),
     Scenario(topic_grown),
     Scenario(work_long, work_ms=LONG_WORK_MS),
+    Scenario(application_stalled, max_poll_interval_ms=SHORT_POLL_INTERVAL_MS),
     Scenario(network_broken),
     Scenario(answers_damaged),
 )

@@ -30,6 +30,8 @@ IN_SHORT = [
     ("members_churned", GroupKind.MODERN),
     ("topic_grown", GroupKind.EAGER),
     ("work_long", GroupKind.EAGER),
+    ("application_stalled", GroupKind.COOPERATIVE),
+    ("application_stalled", GroupKind.MODERN),
     ("network_broken", GroupKind.EAGER),
     ("answers_damaged", GroupKind.COOPERATIVE),
 ]

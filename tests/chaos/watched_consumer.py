@@ -1,7 +1,8 @@
 """The verifiable consumer, telling with each batch who it is in its group: a program to be killed.
 
 `CHAOS_WORK_MS` in its environment is how long it works on some of the batches, between reading one
-and committing it; without it there is no work.
+and committing it; without it there is no work. At `STALL` it works on the next batch until `GO_ON`,
+with heartbeats alive.
 
 Owner: the main thread.
 """
@@ -9,9 +10,10 @@ Owner: the main thread.
 from __future__ import annotations
 
 import os
+import signal
 import sys
 import time
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from pykclient import ConsumerRecords
 from pykclient.errors import DecodeError
@@ -24,12 +26,22 @@ if TYPE_CHECKING:
 WORK_VARIABLE = "CHAOS_WORK_MS"
 WORK_EVERY = 50
 """It works on the first batch of so many; the others take no time."""
+STALL: Final = signal.SIGUSR1
+GO_ON: Final = signal.SIGHUP
+LOOK_S: Final = 0.02
 
 
 class WatchedConsumer(VerifiableConsumer):
     """It tells its generation (classic) or member epoch (KIP-848), and works."""
 
     _batch_count = 0
+    _is_stalling = False
+
+    def run(self) -> int:
+        """Read, report, and commit; stall between two signals."""
+        signal.signal(STALL, self._stall)
+        signal.signal(GO_ON, self._go_on)
+        return super().run()
 
     def poll(self) -> ConsumerRecords:
         """Read on when what came was damaged, as an application does that is to keep running."""
@@ -46,7 +58,21 @@ class WatchedConsumer(VerifiableConsumer):
         if self._batch_count % WORK_EVERY == 0:
             time.sleep(int(os.environ.get(WORK_VARIABLE, "0")) / 1000)
         self._batch_count += 1
+        if self._is_stalling:
+            self._work_on()
         return offsets
+
+    def _work_on(self) -> None:
+        report("stalled")
+        while self._is_stalling:
+            time.sleep(LOOK_S)
+        report("went_on")
+
+    def _stall(self, *_: object) -> None:
+        self._is_stalling = True
+
+    def _go_on(self, *_: object) -> None:
+        self._is_stalling = False
 
 
 if __name__ == "__main__":
