@@ -1,14 +1,17 @@
 """A chain of topics: `ExactlyOnce` copies each to the next one, and the last must equal the first.
 
 Two members copy each topic, in a process each, and abort transactions at random. At each further
-part of the records that has come to the last topic a process is killed in its transaction, or a
-broker is killed or paused until the others lead.
+part of the records that has come to the last topic a process is killed in its transaction, a broker
+is killed or paused until the others lead, or a process stalls in its transaction until it is no
+member and the other one has taken over: in the code of its block with heartbeats alive, or stopped
+by SIGSTOP.
 
 Owner: the run; the processes and the reader have threads of their own.
 """
 
 from __future__ import annotations
 
+import signal
 import time
 import uuid
 from contextlib import ExitStack
@@ -18,11 +21,13 @@ from itertools import cycle, pairwise
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from pykclient import Admin, NewTopic
+from pykclient.errors import KafkaError
 from tests.chaos.copies import compare
 from tests.chaos.numbers import CommittedReader, numbers_of, read_numbers, write_numbers
 from tests.chaos.replicas import all_in_sync
 from tests.chaos.transactions.aftermath import ONGOING, committed_otherwise, still_open
 from tests.chaos.transactions.result import Result
+from tests.chaos.transactions.stalling_copier import GO_ON, IN_CODE
 from tests.integration.verifiable_member import VerifiableMember
 
 if TYPE_CHECKING:
@@ -58,6 +63,10 @@ class Link(VerifiableMember):
 
     module = "tests.chaos.transactions.link"
 
+    def send_signal(self, number: int) -> None:
+        """Have it stall, or go on."""
+        self._process.send_signal(number)
+
 
 @dataclass(frozen=True, slots=True)
 class Chain:
@@ -78,7 +87,7 @@ class Chain:
     @property
     def strikes(self) -> str:
         """What is struck, for people."""
-        return "members, SIGKILL; brokers, SIGKILL and SIGSTOP"
+        return "members, SIGKILL, SIGSTOP and stalls in code; brokers, SIGKILL and SIGSTOP"
 
     def is_for(self, version: str) -> bool:
         """Whether it can be done to this version of Kafka: KIP-848 is of 4.0."""
@@ -109,6 +118,7 @@ class _Run:
         self._killed: list[Link] = []
         self._resources = ExitStack()
         self._open_count = self._broker_count = 0
+        self._stall_count = self._stalled_open_count = 0
 
     def __enter__(self) -> _Run:
         with ExitStack() as resources:
@@ -148,8 +158,9 @@ class _Run:
         every = [*self._killed, *self._links.values()]
         planned_count = sum(len(link.named("aborted")) for link in every)
         violations += self._what_did_not_strike(planned_count)
-        strike_count = len(self._killed) + self._broker_count
-        return Result(judged, strike_count, self._open_count, planned_count, violations)
+        strike_count = len(self._killed) + self._broker_count + self._stall_count
+        open_count = self._open_count + self._stalled_open_count
+        return Result(judged, strike_count, open_count, planned_count, violations)
 
     def _ended(self) -> list[str]:
         """Have the processes end; what they have left that must not be."""
@@ -177,6 +188,7 @@ class _Run:
                 ("transaction was aborted on purpose", planned_count),
                 ("process was killed in a transaction", self._open_count),
                 ("broker was killed or paused", self._broker_count),
+                ("process stalled in a transaction", self._stalled_open_count),
             )
             if not count
         ]
@@ -199,6 +211,9 @@ class _Run:
     def _strikes(self) -> Iterator[Callable[[], None]]:
         """What is struck, one after the other."""
         brokers = cycle(BROKERS)
+        kinds = cycle((IN_CODE, signal.SIGSTOP))
+        # Those that write the last topic have something to do as long as not all has arrived.
+        last = cycle(range(MEMBERS_OF_LINK))
         for number in range(MEMBERS_OF_LINK):
             for place in range(TOPIC_COUNT - 1):
                 name = f"{self._group(place)}-{number}"
@@ -207,6 +222,7 @@ class _Run:
                     yield lambda: self._pause_broker(next(brokers))
                 else:
                     yield lambda: self._kill_broker(next(brokers))
+                yield lambda: self._stall(TOPIC_COUNT - 2, next(last), next(kinds))
 
     def _kill(self, transactional_id: str) -> None:
         """Kill a process when it is in a transaction, or when its topic has no more for it."""
@@ -220,6 +236,50 @@ class _Run:
         self._killed.append(link)
         self._open_count += self._has_transaction(transactional_id)
         self._start(transactional_id)
+
+    def _stall(self, place: int, number: int, kind: int) -> None:
+        """Have a process stall in a block until the other one has its partitions; then go on.
+
+        One that has nothing to do does not stall.
+        """
+        self._await_in_sync()
+        name = f"{self._group(place)}-{number}"
+        link = self._links[name]
+        other = self._links[f"{self._group(place)}-{(number + 1) % MEMBERS_OF_LINK}"]
+        count = len(link.named("stalled"))
+        link.send_signal(IN_CODE)
+        self._await(
+            lambda: len(link.named("stalled")) > count or self._has_nothing_to_do(),
+            f"{name} begins no block",
+        )
+        stalled = link.named("stalled")[count:]
+        if not stalled:
+            return
+        if kind == signal.SIGSTOP:
+            link.send_signal(kind)
+        partitions = set(stalled[-1]["partitions"])
+        known = len(other.named("ended"))
+        self._await(lambda: name not in self._members(place), f"{name} stays a member")
+        self._await(
+            lambda: any(
+                partitions.intersection(each["partitions"]) for each in other.named("ended")[known:]
+            ),
+            f"nobody takes over from {name}",
+        )
+        self._stall_count += 1
+        self._stalled_open_count += self._has_transaction(name)
+        if kind == signal.SIGSTOP:
+            link.send_signal(signal.SIGCONT)
+        link.send_signal(GO_ON)
+
+    def _members(self, place: int) -> set[str]:
+        """Return the members of a link, by transactional id, as the coordinator knows them."""
+        group = self._group(place)
+        try:
+            found = self._admin.describe_groups([group])[group]
+        except KafkaError:
+            return set(self._links)  # a coordinator that is about to be replaced
+        return {member.client_id for member in found.members}
 
     def _kill_broker(self, broker: int) -> None:
         self._await_in_sync()

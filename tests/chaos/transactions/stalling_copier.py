@@ -61,26 +61,27 @@ GAPS: Final = (
 
 
 class Stalls:
-    """The stalls that signals ask for, in one gap after the other."""
+    """The stalls that signals ask for, in one of the gaps after the other."""
 
-    def __init__(self, first_gap: int) -> None:
+    def __init__(self, first_gap: int = 0, gaps: Sequence[str] = GAPS) -> None:
         self.count = 0
         """Number of stalls so far."""
-        self._gap = first_gap % len(GAPS)
+        self._gaps = gaps
+        self._gap = first_gap % len(gaps)
         self._wanted: int | None = None
         self._is_over = False
         for number in (IN_CODE, IN_NATIVE_CALL):
             signal.signal(number, self._ask)
         signal.signal(GO_ON, self._end)
 
-    def at(self, gap: str) -> None:
-        """Stall here if it is wanted."""
-        if self._wanted is None or gap != GAPS[self._gap]:
+    def at(self, gap: str, **details: object) -> None:
+        """Stall here if it is wanted; report the details with it."""
+        if self._wanted is None or gap != self._gaps[self._gap]:
             return
         self.count += 1
         wanted, self._wanted, self._is_over = self._wanted, None, False
-        self._gap = (self._gap + 1) % len(GAPS)
-        report("stalled", gap=gap)
+        self._gap = (self._gap + 1) % len(self._gaps)
+        report("stalled", gap=gap, **details)
         if wanted == IN_NATIVE_CALL:
             # Unlike those of `CDLL`, calls of `PyDLL` hold the GIL. A signal ends the sleep.
             ctypes.PyDLL(None).sleep(HOLD_S_MAX)

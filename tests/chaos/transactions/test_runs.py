@@ -55,7 +55,8 @@ def test_the_table_has_a_run_that_did_not_end() -> None:
     done = Row("chain-classic", "4.3.1", 60, 100, 3, 2, 7, 0, 0, 0, violations=0)
     lines = markdown([done, Row("group-hard-copiers", "3.9.2", 30)]).splitlines()
     assert lines[2] == (
-        "| a chain of 4 topics, classic groups | members, SIGKILL; brokers, SIGKILL and SIGSTOP "
+        "| a chain of 4 topics, classic groups "
+        "| members, SIGKILL, SIGSTOP and stalls in code; brokers, SIGKILL and SIGSTOP "
         "| 4.3.1 | 100 | 3 (2) | 7 | 0 | 0 | 0 | 60 |"
     )
     assert lines[3].endswith("| 3.9.2 | ? | ? | ? | ? | ? | ? | 30 |")
