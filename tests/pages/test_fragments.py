@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from pykclient import Consumer, Producer, RebalanceListener, TopicPartition
+from pykclient import Consumer, ConsumerRecord, Producer, RebalanceListener, TopicPartition
 from pykclient.errors import WakeupError
 from tests.pages.programs import BLOCK, DOCS, Program
 from tests.testing.test_processes import await_true
@@ -53,6 +53,9 @@ RUN_BY = {
         f"{GUIDE}::test_an_assignor_of_ones_own_assigns_by_weight"
     ),
     ("docs/consumer.md", "Bad records"): f"{HERE}::test_a_record_that_is_left_out_is_printed",
+    ("docs/consumer.md", "Ending in the middle of a batch"): (
+        f"{HERE}::test_a_loop_ends_in_the_middle_of_a_batch_at_sigterm"
+    ),
     ("docs/operation.md", "Ending"): f"{HERE}::test_the_second_ctrl_c_is_pythons",
     ("docs/producer.md", "Interceptors"): f"{HERE}::test_an_interceptor_marks_each_record",
     ("docs/producer.md", "Transactions"): (
@@ -146,6 +149,33 @@ def test_a_record_that_is_left_out_is_printed(
         await_true(is_at_the_end, "all records are read or left out")
     assert found == [1, 3]
     assert re.fullmatch(r"left out 0 1 \S.*\n", capsys.readouterr().out)
+
+
+def test_a_loop_ends_in_the_middle_of_a_batch_at_sigterm(fake_kafka: FakeKafka) -> None:
+    names: dict[str, Any] = {}
+    exec(fragment("consumer.md", "Ending in the middle of a batch").text, names)  # the page is ours
+    servers = fake_kafka.bootstrap_servers
+    partition = TopicPartition("orders", 0)
+    with Producer(bootstrap_servers=servers) as producer:
+        for value in (b"1", b"2", b"3"):
+            producer.send("orders", value, partition=0).result()
+    handled: list[bytes | None] = []
+
+    def handle(record: ConsumerRecord) -> None:
+        handled.append(record.value)
+        if record.value == b"2":
+            signal.raise_signal(signal.SIGTERM)
+
+    before = signal.getsignal(signal.SIGTERM)
+    settings = {"bootstrap_servers": servers, "group_id": "g", "auto_offset_reset": "earliest"}
+    try:
+        with Consumer(settings) as consumer:
+            consumer.subscribe(["orders"])
+            names["run"](consumer, handle)
+    finally:
+        signal.signal(signal.SIGTERM, before)
+    assert handled == [b"1", b"2"]
+    assert fake_kafka.committed("g")[partition].offset == 2
 
 
 def test_the_second_ctrl_c_is_pythons(fake_kafka: FakeKafka) -> None:
