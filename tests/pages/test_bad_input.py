@@ -1,10 +1,11 @@
 """Every page's programs with the wrong thing in them: no broker, no topic, closed outputs.
 
-A script ends with one line that says what and where, and a status that is not 0. A service goes on,
-logs it, and ends well at SIGTERM. Either ends with a line where what it prints cannot be written.
+A script raises an error that says what and where in one line, the last one of Python's traceback. A
+service goes on, logs it, and ends well at SIGTERM. What it cannot go on from ends it with one line
+and status 1, and so does an output that cannot be written. One script shows the same end.
 
-README's examples, and those of docs/spark.md, are fragments without a `main`, for a Python prompt:
-their errors are exceptions (`tests/spark/test_readme.py` has those that need Spark).
+README's examples, and those of docs/spark.md, are for a Python prompt: their errors are exceptions
+(`tests/spark/test_readme.py` has those that need Spark).
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from pykclient import Producer
-from pykclient.errors import KafkaError
+from pykclient.errors import KafkaError, RecordDeserializationError
 from pykclient.testing import FakeKafka
 from pykclient.testing.port import PortReservation
 from tests.integration.test_readme import example
@@ -31,7 +32,7 @@ if TYPE_CHECKING:
     from typing import TextIO
 
 pytestmark = pytest.mark.promise(
-    "the pages' scripts end with one line without their broker or topic; their services go on"
+    "the pages' scripts raise an error of one line without broker or topic; their services go on"
 )
 
 SERVICES = (
@@ -39,8 +40,10 @@ SERVICES = (
     "bill_async.py",
     "workers.py",
 )
+ENDING_WITH_A_LINE = "place_orders.py"
+"""The script that shows how one ends with a line, as services do."""
 SCRIPTS = (
-    *("create_orders.py", "place_orders.py", "orders_table.py"),
+    *("create_orders.py", "orders_table.py"),
     *("load_lines.py", "urgent_orders.py", "topic_settings.py"),
     *("set_up.py", "lag.py", "archive_orders.py", "send_csv.py", "keys_of_librdkafka.py"),
     *("mailer.py", "ledger.py", "archive.py", "watcher.py", "to_the_end.py"),
@@ -62,7 +65,7 @@ TESTED_ELSEWHERE = (
 """Those that bring their brokers along, and those that another program runs."""
 PRINTING = tuple(
     name
-    for name in (*SERVICES, *SCRIPTS)
+    for name in (*SERVICES, ENDING_WITH_A_LINE)
     if re.search(r"\bprint\((?!.*file=sys\.stderr)", programs()[name].text)
 )
 NO_ROOM = Path("/dev/full")
@@ -110,7 +113,8 @@ def impatient(program: Program) -> Program:
 
 
 def test_each_program_is_tried() -> None:
-    assert sorted({*SERVICES, *SCRIPTS, *TESTED_ELSEWHERE}) == sorted(programs())
+    tried = {*SERVICES, *SCRIPTS, ENDING_WITH_A_LINE, *TESTED_ELSEWHERE}
+    assert sorted(tried) == sorted(programs())
 
 
 @pytest.mark.parametrize("name", WITH_AN_ARGUMENT)
@@ -121,47 +125,86 @@ def test_a_script_without_its_argument_says_how_it_is_used(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", SCRIPTS)
-def test_a_script_without_a_broker_ends_with_a_line(
+def test_a_script_without_a_broker_raises_what_is_wrong(
     name: str, dead_address: str, argument: str
 ) -> None:
-    ended = impatient(programs()[name]).at(dead_address).run(argument)
-    assert ended.status == 1
-    assert ended.said.startswith(f"{name.removesuffix('.py')}: ")
-    assert ended.said.count("\n") == 1
-    assert f"cannot connect to {dead_address}: connection refused" in ended.said
+    program = impatient(programs()[name]).at(dead_address)
+    with pytest.raises(
+        KafkaError, match=f"cannot connect to {dead_address}: connection refused"
+    ) as raised:
+        program.run(argument)
+    assert "\n" not in str(raised.value)
 
 
 @pytest.mark.parametrize("name", [name for name in SCRIPTS if name not in WITHOUT_A_TOPIC])
-def test_a_script_without_its_topic_ends_with_a_line(
+def test_a_script_without_its_topic_raises_what_to_do(
     name: str, empty_servers: str, argument: str
 ) -> None:
-    ended = impatient(programs()[name]).at(empty_servers).run(argument)
-    assert ended.status == 1
-    assert ended.said.startswith(f"{name.removesuffix('.py')}: ")
-    assert ended.said.count("\n") == 1
-    assert "create" in ended.said
+    with pytest.raises(KafkaError, match="create") as raised:
+        impatient(programs()[name]).at(empty_servers).run(argument)
+    assert "\n" not in str(raised.value)
 
 
 @pytest.mark.parametrize("name", SCRIPTS)
-def test_a_script_that_is_interrupted_ends_with_a_line(
-    name: str, dead_address: str, argument: str
-) -> None:
+def test_an_interrupt_ends_a_script(name: str, dead_address: str, argument: str) -> None:
     program = programs()[name].at(dead_address)
-    ended = program.run(argument, stop_when=lambda text: "connect" in text, by=signal.SIGINT)
-    assert (ended.status, ended.said) == (1, f"{name.removesuffix('.py')}: interrupted\n")
+    with pytest.raises(KeyboardInterrupt):
+        program.run(argument, stop_when=lambda text: "connect" in text, by=signal.SIGINT)
 
 
-@pytest.mark.parametrize("name", ["ship_orders.py", "versioned.py"])
-def test_a_record_that_is_no_json_ends_the_program_with_a_line(
-    name: str, fake_kafka: FakeKafka
+def test_the_last_line_of_a_traceback_is_the_message(dead_address: str) -> None:
+    program = impatient(programs()["create_orders.py"]).at(dead_address)
+    ended = subprocess.run(
+        [sys.executable, "-c", program.text],
+        capture_output=True,
+        env=ENVIRON,
+        text=True,
+        timeout=RUN_TIMEOUT_S,
+    )
+    assert ended.returncode == 1
+    last = ended.stderr.splitlines()[-1]
+    assert last.startswith("pykclient.errors.")
+    assert f"cannot connect to {dead_address}: connection refused" in last
+
+
+@pytest.mark.parametrize("is_there", [False, True], ids=["no broker", "no topic"])
+def test_one_script_shows_an_end_of_one_line(
+    is_there: bool, dead_address: str, empty_servers: str
 ) -> None:
-    servers = fake_kafka.bootstrap_servers
-    with Producer(bootstrap_servers=servers) as producer:
-        producer.send("orders", b"{").result()
-    ended = programs()[name].at(servers).run()
+    servers, reason = dead_address, f"cannot connect to {dead_address}: connection refused"
+    if is_there:
+        servers, reason = empty_servers, "create"
+    ended = impatient(programs()[ENDING_WITH_A_LINE]).at(servers).run()
     assert ended.status == 1
-    assert ended.said.startswith(f"{name.removesuffix('.py')}: orders-0: value_deserializer failed")
+    assert ended.said.startswith("place_orders: ")
     assert ended.said.count("\n") == 1
+    assert reason in ended.said
+
+
+def test_an_interrupt_ends_that_script_with_a_line(dead_address: str) -> None:
+    program = programs()[ENDING_WITH_A_LINE].at(dead_address)
+    ended = program.run(stop_when=lambda text: "connect" in text, by=signal.SIGINT)
+    assert (ended.status, ended.said) == (1, "place_orders: interrupted\n")
+
+
+@pytest.fixture
+def servers_with_bad_json(fake_kafka: FakeKafka) -> str:
+    """A cluster with an order that is no JSON."""
+    with Producer(bootstrap_servers=fake_kafka.bootstrap_servers) as producer:
+        producer.send("orders", b"{").result()
+    return fake_kafka.bootstrap_servers
+
+
+def test_a_record_that_is_no_json_ends_the_service_with_a_line(servers_with_bad_json: str) -> None:
+    ended = programs()["ship_orders.py"].at(servers_with_bad_json).run()
+    assert ended.status == 1
+    assert ended.said.startswith("ship_orders: orders-0: value_deserializer failed")
+    assert ended.said.count("\n") == 1
+
+
+def test_a_script_raises_a_record_that_is_no_json(servers_with_bad_json: str) -> None:
+    with pytest.raises(RecordDeserializationError, match="orders-0: value_deserializer failed"):
+        programs()["versioned.py"].at(servers_with_bad_json).run()
 
 
 @pytest.mark.parametrize("name", [*SERVICES, "price_orders.py"])
@@ -208,16 +251,15 @@ def bad_output(request: pytest.FixtureRequest) -> Iterator[tuple[TextIO, str]]:
 
 
 @pytest.mark.promise(
-    "the pages' programs end with one line and status 1 where their output is a closed pipe or a "
+    "the pages' services end with one line and status 1 where their output is a closed pipe or a "
     "full disk"
 )
 @pytest.mark.parametrize("name", PRINTING)
 def test_an_output_that_cannot_be_written_ends_a_program_with_a_line(
-    name: str, bad_output: tuple[TextIO, str], ordered_servers: str, argument: str, tmp_path: Path
+    name: str, bad_output: tuple[TextIO, str], ordered_servers: str
 ) -> None:
     output, reason = bad_output
-    given = str(tmp_path) if name == "archive_orders.py" else argument
-    ended = programs()[name].at(ordered_servers).run(given, output=output)
+    ended = programs()[name].at(ordered_servers).run(output=output)
     assert (ended.status, ended.said) == (1, f"{name.removesuffix('.py')}: {reason}\n")
     assert output.closed, "Python flushes an open one at its end, and complains"
 
@@ -232,11 +274,12 @@ ENVIRON = {**os.environ, "PYTHONPATH": str(DOCS.parent)}
 
 
 @pytest.mark.promise(
-    "the pages' programs end with one line and status 1 where their output is a closed pipe or a "
+    "the pages' services end with one line and status 1 where their output is a closed pipe or a "
     "full disk"
 )
 @pytest.mark.parametrize(
-    "name", ["set_up.py", "ship_orders.py", pytest.param("price_orders.py", marks=pytest.mark.soak)]
+    "name",
+    ["place_orders.py", "ship_orders.py", pytest.param("price_orders.py", marks=pytest.mark.soak)],
 )
 def test_python_adds_nothing_to_the_line(
     name: str, bad_output: tuple[TextIO, str], ordered_servers: str, tmp_path: Path
@@ -256,15 +299,12 @@ def test_python_adds_nothing_to_the_line(
 
 
 @pytest.mark.skipif(not NO_ROOM.exists(), reason=f"there is no {NO_ROOM}")
-def test_a_file_that_finds_no_room_ends_the_script_with_a_line(
+def test_a_file_that_finds_no_room_is_an_error_of_the_script(
     ordered_servers: str, tmp_path: Path
 ) -> None:
     (tmp_path / f"orders-{0:012}.parquet").symlink_to(NO_ROOM)
-    ended = programs()["archive_orders.py"].at(ordered_servers).run(str(tmp_path))
-    assert ended.status == 1
-    assert ended.said.startswith("archive_orders: ")
-    assert "No space left on device" in ended.said
-    assert ended.said.count("\n") == 1
+    with pytest.raises(OSError, match="No space left on device"):
+        programs()["archive_orders.py"].at(ordered_servers).run(str(tmp_path))
 
 
 @pytest.mark.parametrize("name", ["place_orders.py", "to_the_end.py"])

@@ -52,9 +52,8 @@ def test_the_loader_reports_the_lines_that_failed(fake_kafka: FakeKafka, tmp_pat
 
 
 def test_the_loader_says_what_is_wrong_with_its_argument(tmp_path: Path) -> None:
-    ended = programs()["load_lines.py"].run(str(tmp_path / "missing"))
-    assert ended.status == 1
-    assert ended.said.startswith("load_lines: [Errno 2] No such file or directory")
+    with pytest.raises(FileNotFoundError, match="missing"):
+        programs()["load_lines.py"].run(str(tmp_path / "missing"))
 
 
 def test_the_partitioner_keeps_a_partition_for_what_is_urgent(fake_kafka: FakeKafka) -> None:
