@@ -13,7 +13,6 @@ Source: Java classes ``SampledStat``, ``Avg``, ``Max``, ``Rate``, ``FetchMetrics
 
 from __future__ import annotations
 
-from collections import deque
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 if TYPE_CHECKING:
@@ -45,6 +44,10 @@ class _Window:
         self.maximum = 0.0
 
 
+_BEFORE_ALL: Final = _Window(0, 0, 0.0)
+"""The window of every `Recent` before its first measurement. Nothing is added to it."""
+
+
 class Recent:
     """One thing that is measured again and again. Values are not negative."""
 
@@ -52,10 +55,11 @@ class Recent:
 
     def __init__(self, windows: Windows = WINDOWS) -> None:
         self._count_max, self._window_ms = windows
-        self._running = _Window(0, 0, 0.0)
+        self._running = _BEFORE_ALL
         self._until_ms = 0
         """When the running window ends; it begins with the first measurement after."""
-        self._measured: deque[_Window] = deque()
+        # A client has several of these for each topic and broker: an empty tuple costs nothing.
+        self._measured: tuple[_Window, ...] = ()
         """The running window is the last one; none before the first measurement."""
 
     def add(self, value: float, now_ms: int) -> None:
@@ -101,9 +105,7 @@ class Recent:
 
     def _begin_window(self, now_ms: int) -> None:
         window = _Window(now_ms, self.count, self.total)
-        self._measured.append(window)
-        if len(self._measured) > self._count_max:
-            self._measured.popleft()
+        self._measured = (*self._measured, window)[-self._count_max :]
         self._running = window
         self._until_ms = now_ms + self._window_ms
 
@@ -115,8 +117,7 @@ class Recent:
 
     def _windows(self, now_ms: int) -> list[_Window]:
         oldest_ms = now_ms - self._count_max * self._window_ms
-        # A copy in one step, as another thread may measure meanwhile.
-        return [window for window in tuple(self._measured) if window.started_ms >= oldest_ms]
+        return [window for window in self._measured if window.started_ms >= oldest_ms]
 
 
 class Together:

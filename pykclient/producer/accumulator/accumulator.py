@@ -140,6 +140,7 @@ class RecordAccumulator:
             self._held_look_ms = now_ms + HELD_LOOK_MS
         while mailbox.created:
             queue, batch = mailbox.created.popleft()
+            self._topics.keep(queue.topic)
             # It may have been drained and even acknowledged already, if its queue was ready anyway.
             if batch.state is not BatchState.DONE:
                 self._incomplete[batch] = queue
@@ -173,7 +174,9 @@ class RecordAccumulator:
 
     def look_at(self, partition: TopicPartition, now_ms: int) -> None:
         """Look at a queue again that `drain` passed over, since what held it back may be gone."""
-        self._ready.look_at(self._topics.queue(partition), now_ms)
+        queue = self._topics.find_queue(partition)
+        if queue is not None:
+            self._ready.look_at(queue, now_ms)
 
     def look_at_all(self, now_ms: int) -> None:
         for queue in self._queues_waiting:
@@ -229,6 +232,7 @@ class RecordAccumulator:
             self._ready.remove(queue)
             batch.on_sent(queue.leader)
             queue.in_flight_count += 1
+            self._topics.keep(queue.topic)  # `look` may not have seen the batch yet
             batches.append(batch)
             size_bytes += batch.size_bytes
             self._after_removal(queue, now_ms)

@@ -1,8 +1,10 @@
 """The batches of one partition that wait to be sent; the queues of a topic; the topics.
 
 A topic is *known* once the metadata has it. One that it does not have any more keeps its queues, in
-which batches may wait, but nothing is added, and they have no leader, until it is back. A topic may
-have thousands of partitions of which few are sent to: a queue is made when it is first needed.
+which batches may wait, but nothing is added, and they have no leader, until it is back. Once all of
+its queues are idle the table lets it go: only a thread in the middle of `append` may still hold it,
+and then it is taken back rather than made a second time. A topic may have thousands of partitions
+of which few are sent to: a queue is made when it is first needed.
 
 Owner: a queue's `open` belongs to its `lock`. To `waiting` an application's thread adds at the
 right, under the lock; all else with it the sender thread does, without. The other fields are the
@@ -15,6 +17,7 @@ from __future__ import annotations
 import threading
 from collections import deque
 from typing import TYPE_CHECKING, NamedTuple
+from weakref import WeakValueDictionary
 
 from pykclient.accel import TopicAppenders
 from pykclient.accel.key_rule import RANDOM
@@ -93,6 +96,11 @@ class PartitionQueue:
         if self.key.partition < len(appenders.open):
             appenders.open[self.key.partition] = None
 
+    @property
+    def is_idle(self) -> bool:
+        """Whether it has no batch, and none of its batches is in a request. Sender thread."""
+        return not self.waiting and not self.in_flight_count
+
     def install(self, batch: ProducerBatch, *, is_sticky: bool) -> None:
         """Let `send` find the open batch by itself from now on. Requires `lock`."""
         topic, partition = self.topic, self.key.partition
@@ -119,7 +127,16 @@ class _Queues(dict[int, PartitionQueue]):
 class TopicQueues:
     """One topic: its queues, its partitioner, and the appenders of open batches."""
 
-    __slots__ = ("appenders", "batching", "is_known", "layout", "name", "queues", "sticky")
+    __slots__ = (
+        "__weakref__",
+        "appenders",
+        "batching",
+        "is_known",
+        "layout",
+        "name",
+        "queues",
+        "sticky",
+    )
 
     def __init__(self, name: str, sticky: StickyPartitioner, batching: Batching, turn: int) -> None:
         self.name = name
@@ -179,6 +196,9 @@ class TopicTable:
         self._fast_topics = fast_topics
         self._is_closed = False
         self._topics: dict[str, TopicQueues] = {}
+        self._let_go: WeakValueDictionary[str, TopicQueues] = WeakValueDictionary()
+        """Topics that the table needs no longer, while a thread that was in `append` holds one.
+        There is never a second object for a topic, whose batches could overtake the first's."""
 
     def get(self, name: str) -> TopicQueues | None:
         """Return a topic that is known, None if it is not. Any thread."""
@@ -192,7 +212,18 @@ class TopicTable:
         return -1 if topic is None else topic.appenders.next_choice()
 
     def queue(self, partition: TopicPartition) -> PartitionQueue:
+        """Return the queue of a partition that has batches. Sender thread."""
         return self._topics[partition.topic].queues[partition.partition]
+
+    def find_queue(self, partition: TopicPartition) -> PartitionQueue | None:
+        """Return the queue of a partition; None if its topic was let go. Sender thread."""
+        topic = self._topics.get(partition.topic)
+        return None if topic is None else topic.queues[partition.partition]
+
+    def keep(self, topic: TopicQueues) -> None:
+        """Keep a topic that has a batch, also if it was let go before that came. Sender thread."""
+        kept = self._topics.setdefault(topic.name, topic)
+        assert kept is topic, "two objects of a topic"
 
     def close(self) -> None:
         """Let `send` find no appender any more, until `open`."""
@@ -213,8 +244,10 @@ class TopicTable:
         for info in cluster.topics.values():
             if info.partitions:  # a topic without any, which no broker should report, is unknown
                 yield from self._update(info, cluster, now_ms)
-        for topic in self._topics.values():
-            if topic.is_known and topic.name not in cluster.topics:
+        for topic in list(self._topics.values()):
+            if topic.name in cluster.topics:
+                continue
+            if topic.is_known:
                 # It has idled too long, was deleted, or this broker does not know it for a moment.
                 # What waits keeps its place, and its sequence numbers.
                 topic.is_known = False
@@ -222,9 +255,12 @@ class TopicTable:
                     self._fast_topics.pop(topic.name, None)
                 topic.layout = Layout((), {})
                 yield from topic.used_queues()
+            if all(queue.is_idle for queue in topic.used_queues()):
+                self._let_go[topic.name] = self._topics.pop(topic.name)
 
     def _update(self, info: TopicInfo, cluster: Cluster, now_ms: int) -> Iterator[PartitionQueue]:
-        topic = self._topics.get(info.name) or self._new_topic(info.name)
+        name = info.name
+        topic = self._topics.get(name) or self._let_go.pop(name, None) or self._new_topic(name)
         partition_count = len(info.partitions)
         if partition_count != topic.sticky.partition_count:
             topic.resize(partition_count, topic.appenders.turn)

@@ -35,7 +35,6 @@ Source: Java class ``TransactionManager``, ``TxnPartitionMap``; KIP-98, KIP-360 
 
 from __future__ import annotations
 
-from collections import deque
 from enum import Enum
 from typing import TYPE_CHECKING
 
@@ -131,10 +130,10 @@ class SequenceRun:
         self.next_sequence = 0
         self.last_acked_end = 0
         """The number that follows the last batch known to be written."""
-        self.undecided: deque[ProducerBatch] = deque()
+        self.undecided: list[ProducerBatch] = []
         self._never_written_serial: tuple[int, ...] | None = None
         """The earliest batch of the run that is certain never to be written under its number."""
-        self._refused: set[ProducerBatch] = set()
+        self._refused: tuple[ProducerBatch, ...] = ()
         """Undecided batches that wait for the next run: the log does not take their numbers."""
 
     def may_send(self, batch: ProducerBatch, undecided_max: int) -> bool:
@@ -155,7 +154,7 @@ class SequenceRun:
         self.identity = identity
         self.next_sequence = self.last_acked_end = 0
         self._never_written_serial = None
-        self._refused.clear()
+        self._refused = ()
         if self.state is not RunState.STARTING:
             self._to(RunState.STARTING)
         if is_known:
@@ -178,7 +177,7 @@ class SequenceRun:
     def on_given_up(self, batch: ProducerBatch) -> None:
         """Note that a batch has failed for good, and that no request carries it."""
         self.undecided.remove(batch)
-        self._refused.discard(batch)
+        self._refused = tuple(b for b in self._refused if b is not batch)
         if not batch.may_be_written:
             self._note_never_written(batch)
         self._break()
@@ -196,7 +195,8 @@ class SequenceRun:
             return False
         batch.may_be_written = False
         self._note_never_written(batch)
-        self._refused.add(batch)
+        if batch not in self._refused:
+            self._refused = (*self._refused, batch)
         return True
 
     def on_new_log(self) -> None:
@@ -207,7 +207,7 @@ class SequenceRun:
         """
         if self.state is RunState.STARTING and not self.undecided:
             return
-        self._refused.clear()
+        self._refused = ()
         if self.state is not RunState.OUTDATED:
             self._to(RunState.OUTDATED)
 
@@ -311,6 +311,8 @@ class Idempotence:
         self._retry_ms = 0
         self._cluster = Cluster()
         self._runs: dict[TopicPartition, SequenceRun] = {}
+        """Kept also for topics that the metadata has forgotten: a broker that knows the producer id
+        takes no other number than the next one."""
         self._written: set[TopicPartition] = set()
         """Partitions whose runs before `begin_anew` had the same producer id: their brokers know
         it, and take nothing but 0 as the first number of a new epoch."""
