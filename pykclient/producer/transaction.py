@@ -134,6 +134,12 @@ class TransactionCalls:
             )
         return transactions
 
+    def _check_usable(self, call: str) -> None:
+        """Raise why the producer has ended, if it has, and whether that leaves a commit unknown."""
+        error = self._core.lifecycle.failure
+        if error is not None:
+            raise self._transactions(call).left_by(error, call).with_traceback(None)
+
     def _run(
         self, call: str, entry: Callable[[CallOperation, int], None]
     ) -> PreparedTransaction | None:
@@ -152,7 +158,7 @@ class TransactionCalls:
                 f"in the same thread, and would wait for that call; set a flag in the handler, and "
                 f"call it after them"
             )
-        lifecycle.check_usable()
+        self._check_usable(call)
         fatal_count = core.metadata.fatal_count
         operation: CallOperation = Operation()
         deadline_ms = core.block_deadline_ms()
@@ -168,7 +174,7 @@ class TransactionCalls:
                 if operation.is_done:
                     break
                 if lifecycle.is_over:
-                    lifecycle.check_usable()
+                    self._check_usable(call)
                 error = core.metadata.fatal_since(fatal_count)
                 if error is not None:
                     raise error.with_traceback(None)

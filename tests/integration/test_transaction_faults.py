@@ -13,12 +13,14 @@ from pykclient import Consumer, GroupMetadata, Producer, TopicPartition
 from pykclient.errors import (
     ClosedError,
     CoordinatorLoadInProgressError,
+    KafkaError,
     KafkaTimeoutError,
     TransactionStateError,
 )
 from pykclient.protocol.api_keys import ApiKey
 from pykclient.testing import FakeKafka, TransactionSettings
 from pykclient.testing.fake.faults import delay_response, disconnect, fail_with, lose_response
+from tests.integration.group_members import wait_until
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -230,4 +232,37 @@ def test_close_finishes_a_commit_that_was_left(fake: FakeKafka) -> None:
         with pytest.raises(KafkaTimeoutError):
             producer.commit_transaction()
         assert producer.close() == 0
+        with pytest.raises(ClosedError, match="commit_transaction\\(\\) succeeded"):
+            producer.commit_transaction()
     assert committed(fake) == [b"a"]
+
+
+@pytest.mark.parametrize("is_handled", [True, False])
+def test_a_commit_that_close_gives_up_says_that_its_end_is_not_known(
+    fake: FakeKafka, is_handled: bool
+) -> None:
+    ended: list[KafkaError] = []
+    producer = opened(fake)
+    producer.init_transactions()
+    producer.begin_transaction()
+    producer.send(TOPIC, b"a").result()
+    with fake.control() as cluster:
+        fault = lose_response() if is_handled else delay_response(60_000)
+        handle = cluster.faults.add(fault, ApiKey.END_TXN)
+
+    def commit() -> None:
+        try:
+            producer.commit_transaction()
+        except KafkaError as error:
+            ended.append(error)
+
+    thread = threading.Thread(target=commit)
+    thread.start()
+    wait_until(lambda: handle.used_count > 0, "EndTxn to arrive")
+    producer.close(timeout=0)
+    thread.join(30)
+    commit()
+    for error in ended:
+        assert isinstance(error, ClosedError)
+        assert "not known" in str(error)
+    assert len(ended) == 2

@@ -775,7 +775,30 @@ def test_close_finishes_a_commit_in_its_time() -> None:
     assert bench.next_poll_ms == bench.now_ms + 1
     bench.turn(1)
     assert bench.is_settled()
-    assert not commit.is_done
+    assert isinstance(commit.error, ClosedError)
+    assert "commit_transaction" in str(commit.error)
+    assert "not known" in str(commit.error)
+
+
+def test_close_says_of_a_commit_that_no_coordinator_has_seen_that_it_is_none() -> None:
+    bench = Bench()
+    bench.send_batch()
+    commit = bench.call(bench.manager.commit)
+    bench.manager.close(bench.now_ms, bench.now_ms + 50)
+    bench.turn(50)
+    assert bench.is_settled()
+    assert isinstance(commit.error, ClosedError)
+    assert "not known" not in str(commit.error)
+    assert "nothing of the transaction is committed" in str(commit.error)
+
+
+def test_close_ends_an_initialization_that_has_not_ended() -> None:
+    bench = Bench(is_open=False)
+    initialization = bench.call(bench.manager.initialize)
+    bench.sender.close(KafkaError("closed"), bench.now_ms, bench.now_ms)
+    bench.turn()
+    assert isinstance(initialization.error, ClosedError)
+    assert "commit" not in str(initialization.error)
 
 
 def test_close_aborts_a_commit_that_fails_meanwhile() -> None:

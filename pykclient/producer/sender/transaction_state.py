@@ -10,6 +10,7 @@ from enum import Enum, IntEnum
 from typing import TYPE_CHECKING, Final
 
 from pykclient.errors import (
+    ClosedError,
     ClusterAuthorizationFailedError,
     CommitFailedError,
     CoordinatorNotAvailableError,
@@ -203,10 +204,11 @@ UNCERTAIN: Final = (
 
 
 def of_uncertain_end(error: KafkaError) -> KafkaError:
-    """Return why a producer has failed that has requested a commit, and knows no end of it."""
+    """Return why a producer has ended that has requested a commit, and does not know its end."""
     if UNCERTAIN in str(error):
         return error
-    unknown = KafkaError(f"{error}{UNCERTAIN}")
+    kind = ClosedError if isinstance(error, ClosedError) else KafkaError
+    unknown = kind(f"{error}{UNCERTAIN}")
     unknown.__cause__ = error
     return unknown
 

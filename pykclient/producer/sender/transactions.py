@@ -288,6 +288,14 @@ class Transactions:
             elif self.state is _S.PREPARED and operation.result() == self._prepared():
                 self._receiver_count -= 1
 
+    def left_by(self, error: KafkaError, call: str) -> KafkaError:
+        """Return what a call raises that `error`, the producer's end, has cut off. Any thread."""
+        if call == COMMIT and self._is_end_uncertain:
+            return of_uncertain_end(error)
+        if call == COMMIT and self._call.unseen == COMMIT and isinstance(error, ClosedError):
+            return ClosedError(f"{error}. The last {COMMIT}() succeeded before that")
+        return error
+
     def describe_wait(self) -> str:
         """Return what keeps a call from ending. Any thread."""
         error = self.attempt.last_error or self._coordinator.attempt.last_error
@@ -704,10 +712,10 @@ class Transactions:
 
     def _give_up(self) -> None:
         """End without the transaction's end, since the time to close is over."""
+        end = f"the coordinator aborts it after transaction_timeout_ms={self._timeout_ms}"
+        if self._is_two_phase:
+            end = f"it stays open until a producer with the id calls {INIT}()"
         if self.state in OPEN:
-            end = f"the coordinator aborts it after transaction_timeout_ms={self._timeout_ms}"
-            if self._is_two_phase:
-                end = f"it stays open until a producer with the id calls {INIT}()"
             self._log.warning(
                 "close: the transaction of transactional_id %r has not ended in time (%s); if it "
                 "is not being committed, %s",
@@ -716,6 +724,14 @@ class Transactions:
                 end,
             )
         self._has_given_up = True
+        call = self._call.name or SEND_OFFSETS
+        what = f"{call}: the producer was closed before this had ended"
+        if call == COMMIT and not (self._is_end_uncertain or self._was_prepared):
+            what += f"; nothing of the transaction is committed, and {end}"
+        error = self.left_by(ClosedError(what), call)
+        self._call.end(error)
+        self._offsets.end(error)
+        self._end_beginning(error)
 
     # What goes wrong.
 
