@@ -82,7 +82,7 @@ def test_what_no_provider_has_stays_as_it_is(settings: dict[str, str]) -> None:
     [
         (
             ENV | {"sasl.password": "${env:NO_SUCH_VARIABLE}"},
-            r"sasl\.password: \$\{env:NO_SUCH_VARIABLE\} names nothing that is there",
+            r"sasl\.password: \$\{env:NO_SUCH_VARIABLE\} names nothing that is there\. Set the",
         ),
         (
             ENV | {"config.providers.env.param.allowlist.pattern": "OTHER_.*"},

@@ -93,7 +93,10 @@ def _replaced(setting: str, text: Any, providers: Mapping[str, Provider]) -> str
             return reference.group()
         value = providers[name].look(path, key)
         if value is None:
-            raise ConfigError(f"{setting}: {reference.group()} names nothing that is there.")
+            raise ConfigError(
+                f"{setting}: {reference.group()} names nothing that is there. Set the variable, or "
+                "add the key to the file; an allowlist.pattern of the provider may leave it out."
+            )
         return value
 
     references = ", ".join(dict.fromkeys(each.group() for each in found))

@@ -67,9 +67,7 @@ def add_arguments(part: argparse.ArgumentParser) -> None:
         ("--shift-by", shift_by, "N", "by so many records, -N for backwards"),
     ):
         targets.add_argument(option, dest="target", type=_checked(parse), metavar=metavar, help=aim)
-    part.add_argument(
-        "--create", action="store_true", help="take a group that is not there: it is created"
-    )
+    part.add_argument("--create", action="store_true", help="create the group if it does not exist")
     part.add_argument("--execute", action="store_true", help="do it; without it nothing changes")
 
 

@@ -500,7 +500,7 @@ def describe_left(counts: Mapping[TopicPartition, int], *, is_program_end: bool)
     """Say how many records were not delivered, for which partitions, and what helps."""
     partitions = ", ".join(str(partition) for partition in list(counts)[:PARTITIONS_NAMED_MAX])
     more = ", ..." if len(counts) > PARTITIONS_NAMED_MAX else ""
-    where, cure = "close", "give close() more time"
+    where, cure = "close", "give close() more time, or do not interrupt it"
     if is_program_end:
         where = "the program ended without close() or flush()"
         cure = "call close() before its end, or use the producer in a with block"
