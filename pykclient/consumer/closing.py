@@ -44,7 +44,7 @@ class Closing:
         """Ends when the coordinator has received that this member leaves; None if it never left."""
 
     def unsubscribe(self) -> Decisions[None]:
-        self._unprocessed.go_back()
+        self._unprocessed.go_back(ends=True)
         if self._group is not None and self._subscription.is_by_group:
             deadline_ms = now_ms() + self._wiring.config.request_timeout_ms
             self._begin_wait("unsubscribe", deadline_ms)
@@ -62,7 +62,7 @@ class Closing:
         """Commit as configured, leave, and let go of everything, whatever becomes of the rest."""
         self._begin_wait("close", deadline_ms)
         try:
-            self._unprocessed.go_back()
+            self._unprocessed.go_back(ends=True)
             try:
                 yield from self._leave(deadline_ms, group_membership, has_finished=has_finished)
                 if self._commits is not None:

@@ -28,7 +28,7 @@ from pykclient.config.setting import INT_MAX
 from pykclient.consumer.arrow import arrow_batch, wanted_columns
 from pykclient.consumer.config import ConsumerConfig
 from pykclient.consumer.core import ConsumerCore, public_call
-from pykclient.consumer.offsets.unprocessed import Loop
+from pykclient.consumer.offsets.outer import Loop
 from pykclient.consumer.poll import NO_LIMITS
 from pykclient.consumer.record import ConsumerRecord, ConsumerRecords, follow
 from pykclient.network.drive import drive, now_ms

@@ -1,7 +1,7 @@
 """PollLoop: how records come out of a consumer, for `poll`, `poll_arrow` and iteration alike.
 
 A poll *goes back* to what an iteration has left, *enters* (all else that the application had counts
-as processed), lets the *group* go first, *takes*
+as processed, but for the loops inside of which it is called), lets the *group* go first, *takes*
 what is at hand, *waits* if that is nothing, *keeps* its partitions from then on, makes a turn for
 the next poll, and *leaves*.
 
@@ -21,7 +21,7 @@ from pykclient.network.manager import NEVER_MS
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from pykclient.consumer.offsets.unprocessed import Loop
+    from pykclient.consumer.offsets.outer import Loop
     from pykclient.consumer.record import RecordSpan
     from pykclient.consumer.subscription import AssignedPartition
     from pykclient.consumer.wiring import Wiring

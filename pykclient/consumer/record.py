@@ -72,7 +72,8 @@ class ConsumerRecords(Generic[K_co, V_co]):
     their offsets; partitions follow one another.
 
     A record counts as processed when the next one is taken. If the iteration that began last is
-    left early, the next `poll` returns the record in hand and the rest again. Records that are not
+    left early, the next `poll` returns the record in hand and the rest again. If it goes on after
+    that poll, they are not returned again, and not committed meanwhile. Records that are not
     iterated, but had by `[...]` or `by_partition`, count as processed when the next poll begins.
     """
 

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import logging
+from typing import TYPE_CHECKING
 
 import pytest
 
-from pykclient.consumer.offsets.unprocessed import Loop, Unprocessed
+from pykclient.consumer.offsets.outer import Loop
 from pykclient.consumer.subscription import AssignedPartition, SubscriptionState
 from pykclient.errors import (
     BrokerError,
@@ -27,6 +28,9 @@ from pykclient.types import OffsetAndMetadata, TopicPartition
 from tests.consumer.commit_scene import CommitScene, at, committed_in, unprocessed_of
 from tests.consumer.fetched_records import span
 from tests.consumer.known_cluster import RETRY_MS, START_MS
+
+if TYPE_CHECKING:
+    from pykclient.consumer.offsets.unprocessed import Unprocessed
 
 P0, P1 = TopicPartition("t", 0), TopicPartition("t", 1)
 LATER_MS = START_MS + 60_000

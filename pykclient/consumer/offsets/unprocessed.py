@@ -1,9 +1,10 @@
 """Unprocessed: by partition, the records that the application may still be processing.
 
 What a poll returned is unprocessed until the next poll begins. If its last iteration was left early
-by then, the record in hand and the rest stay unprocessed, and positions *go back* to them. A loop
-over the consumer itself has one record in hand, the one before the position. What the application
-commits, or stores, it has processed, wherever an iteration stands.
+by then, the record in hand and the rest stay unprocessed, and positions *go back* to them. If it is
+still under way, it becomes an *outer* one (`outer.py`), and positions stay. A loop over the
+consumer itself has one record in hand, the one before the position. What the application commits,
+or stores, it has processed, wherever an iteration stands.
 
 Owner: the core lock.
 Source: ours; ``docs/decisions/0024-left-in-the-middle-of-a-batch.md``.
@@ -14,6 +15,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 from weakref import ref
 
+from pykclient.consumer.offsets.outer import Loop, OuterBatch, OuterLoop, left_in
 from pykclient.consumer.subscription import describe_partitions
 from pykclient.network.cluster.cluster import NO_TOPIC_ID
 from pykclient.types import OffsetAndMetadata, TopicPartition
@@ -29,12 +31,6 @@ if TYPE_CHECKING:
     from pykclient.network.log import ClientLog
 
     Offsets = dict[TopicPartition, OffsetAndMetadata]
-
-
-class Loop:
-    """A loop over the consumer itself. It is alive as long as its generator is."""
-
-    __slots__ = ("__weakref__",)
 
 
 class _Returned(NamedTuple):
@@ -74,9 +70,11 @@ class Unprocessed:
         self._in_loop: AssignedPartition | None = None
         self._finished: dict[AssignedPartition, OffsetAndMetadata] = {}
         """What the application has committed since."""
+        self._outer: list[OuterBatch | OuterLoop] = []
+        """The iterations that are under way around the last poll, in the order of their polls."""
 
     def clear(self) -> None:
-        """Note that everything that was returned is processed."""
+        """Note that everything that was returned is processed, but for outer iterations."""
         self._returned.clear()
         self._progress = self._loop = self._in_loop = None
         self._starts = {}
@@ -92,6 +90,8 @@ class Unprocessed:
         self._starts.pop(assigned, None)
         if self._in_loop is assigned:
             self._loop = self._in_loop = None
+        for outer in self._outer:
+            outer.forget(assigned)
         if self.stored is not None:
             # From the position on nothing is in hand, though a loop that was left had taken it.
             self.stored.forget(assigned, from_offset=assigned.offset if keeps_unstored else 0)
@@ -100,6 +100,8 @@ class Unprocessed:
 
     def add(self, assigned: AssignedPartition, first_offset: int) -> None:
         """Note that a poll returns the records from an offset up to the position."""
+        for outer in self._outer:
+            outer.pass_over(assigned)
         if assigned not in self._returned:
             self._returned[assigned] = _returned(assigned, first_offset)
 
@@ -118,6 +120,8 @@ class Unprocessed:
         Costs nothing per record: the last one is the one before the position.
         """
         assigned.returned_id = assigned.topic_id
+        for outer in self._outer:
+            outer.pass_over(assigned)
         self._returned[assigned] = _returned(assigned, span.columns.first_offset)
         self._loop, self._in_loop, self._finished = ref(loop), assigned, {}
         if self.stored is not None:
@@ -135,18 +139,18 @@ class Unprocessed:
         for partition, finished in offsets.items():
             assigned = self._subscription.find(partition)
             if assigned is not None:
-                self._finished[assigned] = max(
-                    self._finished.get(assigned, finished), finished, key=_offset
-                )
+                for each in (self._finished, *(outer.finished for outer in self._outer)):
+                    each[assigned] = max(each.get(assigned, finished), finished, key=_offset)
 
     @property
     def is_left_early(self) -> bool:
-        """Whether the last iteration of what the last poll returned has records left.
+        """Whether the last iteration of a batch has records left, also if polls began inside it.
 
         One that another thread has begun, and may go on with, counts as work in progress.
         """
-        iteration = self._iteration()
-        return iteration is not None and iteration.is_left
+        iterations = [each.iteration for each in self._outer if isinstance(each, OuterBatch)]
+        last = self._iteration()
+        return any(each.is_left for each in (*iterations, *([] if last is None else [last])))
 
     def processed(self, assigned: AssignedPartition) -> OffsetAndMetadata:
         """Return where a partition goes on behind what is processed. It must have a position."""
@@ -179,45 +183,55 @@ class Unprocessed:
                 offset = self._before_position(assigned)
             elif assigned in left:
                 offset = min(left[assigned], offset, key=_offset)
-            consumed[assigned.partition] = self._with_finished(assigned, offset)
+            offset = _with_finished(assigned, offset, self._finished)
+            consumed[assigned.partition] = self._in_outer(assigned, offset, is_call=True)
         return consumed
 
-    def go_back(self, loop: Loop | None = None) -> None:
+    def go_back(self, loop: Loop | None = None, *, ends: bool = False) -> None:
         """Move positions back to what is not processed, if an iteration was left.
 
+        One that is under way in this thread becomes an outer one; with `ends` it counts as left.
         `loop` is the one that takes its next record: it was not left. It may be interrupted, and
         called again.
         """
-        if self._progress is None and self._loop is None:
+        last = self._last(loop)
+        if last is None and not self._outer:
             return
-        left: dict[AssignedPartition, OffsetAndMetadata] | None = None
-        if self.is_left_early:
-            left = self._left(counts_in_hand=False)
-        elif self._in_loop is not None and (
-            loop is None or self._loop is None or self._loop() is not loop
-        ):
-            left = {self._in_loop: self._before_position(self._in_loop)}
-        if left is None:
-            return
-        moved = [assigned for assigned, first in left.items() if self._move_back(assigned, first)]
+        under_way: list[OuterBatch | OuterLoop] = []
+        moved: list[AssignedPartition] = []
+        for each in (*self._outer, last):
+            if each is None or each.is_over(loop):
+                continue
+            left = each.left(counts_record_in_hand=False)
+            if each.is_alive and not ends:
+                under_way.append(each)
+                continue
+            moved += [
+                assigned
+                for assigned, first in left.items()
+                if self._move_back(assigned, _with_finished(assigned, first, each.finished))
+            ]
+        for each in under_way:
+            each.come_again(moved)
         if moved and not self._has_logged:
             self._has_logged = True
             self._log.info(
                 "a loop over records was left before its end: the record in hand and the rest are "
                 "not committed, and are returned again (%s; this is logged once). Commit inside "
                 "the loop if the record in hand was processed",
-                describe_partitions(assigned.partition for assigned in moved),
+                describe_partitions(assigned.partition for assigned in dict.fromkeys(moved)),
             )
-        self.clear()
+        self._outer = under_way
+        if last is not None:
+            self.clear()
 
     def _move_back(self, assigned: AssignedPartition, first: OffsetAndMetadata) -> bool:
-        """Have the next poll return a partition from an offset on, or from behind what is finished.
+        """Have the next poll return a partition from an offset on; return whether it will.
 
         A position ahead of it stays, and so does that of a partition that was given up.
         """
         if not assigned.is_assigned or not assigned.has_offset or _is_in_another_log(assigned):
             return False
-        first = self._with_finished(assigned, first)
         if self.stored is not None:
             self.stored.update()
             first = self.stored.first_missing(assigned, first)
@@ -242,34 +256,50 @@ class Unprocessed:
         iteration = self._iteration()
         if iteration is None:
             return None
-        left: dict[AssignedPartition, OffsetAndMetadata] = {}
-        found = iteration.left(counts_record_in_hand=counts_in_hand)
-        for assigned, start in self._starts.items():
-            if assigned.partition in found:
-                first = found[assigned.partition]
-                # An interceptor may have put in a record of its own, from before the batch.
-                if first is None or first.offset <= start.offset:
-                    first = OffsetAndMetadata(start.offset, leader_epoch=start.leader_epoch)
-                left[assigned] = first
-        return left
+        return left_in(self._starts, iteration, counts_record_in_hand=counts_in_hand)
+
+    def _last(self, loop: Loop | None) -> OuterBatch | OuterLoop | None:
+        """Return what the last poll returned, if its iteration is under way here, or was left."""
+        iteration = self._iteration()
+        if iteration is not None and iteration.is_left:
+            return OuterBatch(self._starts, iteration, self._finished)
+        assigned = self._in_loop
+        if assigned is None or self._loop is None or (loop is not None and self._loop() is loop):
+            return None
+        return OuterLoop(self._loop, assigned, self._before_position(assigned), self._finished)
 
     def _processed(
         self,
         assigned: AssignedPartition,
         left: Mapping[AssignedPartition, OffsetAndMetadata] | None,
     ) -> OffsetAndMetadata:
+        first = position_of(assigned)
         returned = self._returned.get(assigned)
-        if returned is None or returned.epoch != assigned.epoch:
-            return position_of(assigned)
-        if self._in_loop is assigned:
-            first = self._before_position(assigned)
-        elif left is None:
-            first = OffsetAndMetadata(returned.first_offset, leader_epoch=returned.leader_epoch)
-        else:
-            first = min(
-                left.get(assigned, position_of(assigned)), position_of(assigned), key=_offset
-            )
-        return self._with_finished(assigned, first)
+        if returned is not None and returned.epoch == assigned.epoch:
+            if self._in_loop is assigned:
+                place = self._before_position(assigned)
+            elif left is None:
+                place = OffsetAndMetadata(returned.first_offset, leader_epoch=returned.leader_epoch)
+            else:
+                place = left.get(assigned, first)
+            first = _with_finished(assigned, min(place, first, key=_offset), self._finished)
+        return self._in_outer(assigned, first)
+
+    def _in_outer(
+        self, assigned: AssignedPartition, first: OffsetAndMetadata, *, is_call: bool = False
+    ) -> OffsetAndMetadata:
+        """Return an offset, or the first one that an outer iteration has not processed.
+
+        A call of the application counts the record in hand as processed.
+        """
+        for outer in self._outer:
+            if outer.is_over(None):
+                continue
+            left = outer.left(counts_record_in_hand=is_call and outer.is_alive)
+            if assigned in left:
+                place = _with_finished(assigned, left[assigned], outer.finished)
+                first = min(place, first, key=_offset)
+        return first
 
     def _before_position(self, assigned: AssignedPartition) -> OffsetAndMetadata:
         """Return the record that a loop over the consumer has in hand."""
@@ -281,16 +311,19 @@ class Unprocessed:
             return OffsetAndMetadata(returned.first_offset, leader_epoch=returned.leader_epoch)
         return OffsetAndMetadata(offset, leader_epoch=assigned.leader_epoch)
 
-    def _with_finished(
-        self, assigned: AssignedPartition, first: OffsetAndMetadata
-    ) -> OffsetAndMetadata:
-        """Return an offset, or that up to where the application has committed since."""
-        finished = self._finished.get(assigned)
-        if finished is None or finished.offset <= first.offset:
-            return first
-        if finished.offset >= assigned.offset:
-            return position_of(assigned)
-        return OffsetAndMetadata(finished.offset, leader_epoch=finished.leader_epoch)
+
+def _with_finished(
+    assigned: AssignedPartition,
+    first: OffsetAndMetadata,
+    finished: Mapping[AssignedPartition, OffsetAndMetadata],
+) -> OffsetAndMetadata:
+    """Return an offset, or that up to where the application has committed since."""
+    place = finished.get(assigned)
+    if place is None or place.offset <= first.offset:
+        return first
+    if place.offset >= assigned.offset:
+        return position_of(assigned)
+    return OffsetAndMetadata(place.offset, leader_epoch=place.leader_epoch)
 
 
 def _offset(each: OffsetAndMetadata) -> int:

@@ -1,0 +1,144 @@
+"""Outer iterations: those inside of which a later poll has begun.
+
+An application polls inside a loop to stay a member of its group while it works (`pause`, `poll(0)`,
+`resume`), or to read other partitions meanwhile. The loop goes on after that poll. As long as its
+iterator is alive, the record in hand and the rest are neither processed nor returned again. When it
+has ended they are processed; when it is dropped before, positions go back.
+
+Owner: the core lock.
+Source: ours; ``docs/decisions/0024-left-in-the-middle-of-a-batch.md``.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from pykclient.types import OffsetAndMetadata
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+    from weakref import ref
+
+    from pykclient.consumer.fetch.buffer import Start
+    from pykclient.consumer.iteration import Iteration
+    from pykclient.consumer.subscription import AssignedPartition
+
+    Places = dict[AssignedPartition, OffsetAndMetadata]
+
+
+class Loop:
+    """A loop over the consumer itself. It is alive as long as its generator is."""
+
+    __slots__ = ("__weakref__",)
+
+
+class OuterBatch:
+    """An iteration over what `poll` returned; the batch began at `starts`."""
+
+    def __init__(
+        self, starts: Mapping[AssignedPartition, Start], iteration: Iteration, finished: Places
+    ) -> None:
+        self.iteration = iteration
+        self.finished = finished
+        """What the application has committed since the batch was returned."""
+        self._starts = dict(starts)
+
+    def is_over(self, loop: Loop | None) -> bool:
+        """Return whether all its records are processed."""
+        return self.iteration.is_ended or not self._starts
+
+    @property
+    def is_alive(self) -> bool:
+        return self.iteration.is_alive
+
+    def left(self, *, counts_record_in_hand: bool) -> Places:
+        """Return, by partition, the first record that is not processed."""
+        left = left_in(self._starts, self.iteration, counts_record_in_hand=counts_record_in_hand)
+        return {
+            assigned: place
+            for assigned, place in left.items()
+            if self._starts[assigned].epoch == assigned.epoch
+        }
+
+    def forget(self, assigned: AssignedPartition) -> None:
+        self._starts.pop(assigned, None)
+
+    def come_again(self, moved: Iterable[AssignedPartition]) -> None:
+        """Note that positions went back: behind them records are returned again anyway."""
+        left = self.left(counts_record_in_hand=False)
+        for assigned in moved:
+            if assigned in left and left[assigned].offset >= assigned.offset:
+                self.forget(assigned)
+
+    def pass_over(self, assigned: AssignedPartition) -> None:
+        """Note that a later poll returns records of a partition."""
+
+
+class OuterLoop:
+    """A loop over the consumer itself, with a record of one partition in hand.
+
+    That is the one before the position, until a later poll has moved the position past it.
+    """
+
+    def __init__(
+        self,
+        loop: ref[Loop],
+        assigned: AssignedPartition,
+        in_hand: OffsetAndMetadata,
+        finished: Places,
+    ) -> None:
+        self.loop = loop
+        self.finished = finished
+        self._in_hand = in_hand
+        self._epoch = assigned.epoch
+        self._assigned: AssignedPartition | None = assigned
+        """None when the user has set the position since."""
+        self._follows = True
+
+    def is_over(self, loop: Loop | None) -> bool:
+        """Return whether the record in hand is processed; `loop` takes its next one."""
+        return self._assigned is None or (loop is not None and self.loop() is loop)
+
+    @property
+    def is_alive(self) -> bool:
+        return self.loop() is not None
+
+    def left(self, *, counts_record_in_hand: bool) -> Places:
+        assigned = self._assigned
+        if assigned is None or assigned.epoch != self._epoch:
+            return {}
+        if self._follows and assigned.offset - 1 > self._in_hand.offset:
+            offset = assigned.offset - 1
+            self._in_hand = OffsetAndMetadata(offset, leader_epoch=assigned.leader_epoch)
+        if counts_record_in_hand:
+            return {assigned: OffsetAndMetadata(self._in_hand.offset + 1)}
+        return {assigned: self._in_hand}
+
+    def forget(self, assigned: AssignedPartition) -> None:
+        if assigned is self._assigned:
+            self._assigned = None
+
+    def come_again(self, moved: Iterable[AssignedPartition]) -> None:
+        for assigned in moved:
+            if self._in_hand.offset >= assigned.offset:
+                self.forget(assigned)
+
+    def pass_over(self, assigned: AssignedPartition) -> None:
+        if assigned is self._assigned:
+            self._follows = False
+
+
+def left_in(
+    starts: Mapping[AssignedPartition, Start], iteration: Iteration, *, counts_record_in_hand: bool
+) -> Places:
+    """Return, by partition of a batch, the first record that an iteration has left."""
+    left: Places = {}
+    found = iteration.left(counts_record_in_hand=counts_record_in_hand)
+    for assigned, start in starts.items():
+        if assigned.partition in found:
+            first = found[assigned.partition]
+            # An interceptor may have put in a record of its own, from before the batch.
+            if first is None or first.offset <= start.offset:
+                first = OffsetAndMetadata(start.offset, leader_epoch=start.leader_epoch)
+            left[assigned] = first
+    return left
