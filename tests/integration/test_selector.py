@@ -396,6 +396,14 @@ def test_parts_do_not_make_a_wait_longer(port: SelectorPort, listener: socket.so
 
 
 @pytest.mark.promise("a part of a response does not end a wait, nor prolong it")
+def test_a_wake_up_amid_a_shutdown_does_no_harm() -> None:
+    port = SelectorPort()
+    port._wake_receiver.close()
+    port.wakeup()
+    port.shutdown()
+    port.wakeup()
+
+
 def test_a_wake_up_ends_a_wait_among_parts(port: SelectorPort, listener: socket.socket) -> None:
     stream, peer = connect(port, listener)
     stream.wanted_bytes = 10**9

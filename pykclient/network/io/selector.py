@@ -186,8 +186,9 @@ class SelectorPort:
         """Make the present or next `wait` return at once. Safe from any thread."""
         try:
             self._wake_sender.send(b"\0", MSG_NOSIGNAL)
-        except BlockingIOError as error:
-            # The pair is full of wake-ups that were not taken yet: one more adds nothing.
+        except (BlockingIOError, ConnectionError) as error:
+            # The pair is full of wake-ups that were not taken yet: one more adds nothing. Or its
+            # other end is closed, and this one is about to be: no wait is left to be woken.
             raise_of_signal_handler(error)
         except OSError as error:
             # A call may end after the port was shut down or its owner dropped; then no wait is left
