@@ -7,8 +7,8 @@ to the limit that the caller gives: a bomb costs that limit, in zstandard up to 
 zstd the window that the frame requires (128 MiB at most). What is not compressed has no limit
 here, being as large as what was fetched. Truncated input and bytes after the end are errors.
 Work is bounded by bytes that come in, too, however many blocks, frames and members they are cut
-into: loops over these are the libraries' or the core's (`accel`); gzip alone has one object a
-member, which has 18 bytes or more.
+into: loops over these are the libraries' or the core's (`accel`); gzip, which has an object for
+each member, has a limit of their number.
 
 Owner: idle zstd contexts lie in lists that any thread may pop from; one in use is in none of them.
 Source: Kafka protocol guide, "Record Batch", attributes bits 0-2; KIP-110 (zstd); KIP-390 (levels);
@@ -41,6 +41,14 @@ DECOMPRESSED_SIZE_BYTES_MAX: Final = 64 * 1_048_576
 
 GZIP_WINDOW_BITS: Final = 31
 """zlib's code for a gzip header around the largest window."""
+
+GZIP_MEMBER_COUNT_FREE: Final = 16
+"""Members of a batch that may have any size. Writers of Kafka's make one; `bgzip` makes members
+that stand for 64 KiB."""
+GZIP_MEMBER_SIZE_BYTES_MIN: Final = 256
+"""Compressed bytes that further members have on average."""
+GZIP_MEMBER_CONTENT_SIZE_BYTES_MIN: Final = 4096
+"""Bytes that members stand for on average where they have fewer compressed ones."""
 
 FURTHER_MEMBERS_SLICE_SIZE_BYTES: Final = 1024
 """How much is fed at once of the gzip members behind the first one."""
@@ -166,7 +174,10 @@ def _gzip(data: Data, level: int | None) -> bytes:
 
 
 def _gunzip(data: Data, size_bytes_max: int) -> bytes:
-    """Decompress one member after the other until `data` is used up."""
+    """Decompress one member after the other until `data` is used up.
+
+    Each is an object, which costs more than a hundred bytes of it do: so their number has a limit.
+    """
     parts: list[bytes] = []
     room_bytes = size_bytes_max
     view = memoryview(data)
@@ -174,7 +185,20 @@ def _gunzip(data: Data, size_bytes_max: int) -> bytes:
     # All at once, since nearly always there is one member. What is behind a member's end comes back
     # as a copy, so that of many tiny members each would cost as much as all that follow.
     slice_size_bytes = len(view)
+    member_count = 0
+    member_count_free = GZIP_MEMBER_COUNT_FREE + len(view) // GZIP_MEMBER_SIZE_BYTES_MIN
     while True:
+        member_count += 1
+        content_size_bytes = size_bytes_max - room_bytes
+        if (
+            member_count > member_count_free
+            and (member_count - member_count_free) * GZIP_MEMBER_CONTENT_SIZE_BYTES_MIN
+            > content_size_bytes
+        ):
+            raise _malformed(
+                Codec.GZIP,
+                f"they have {member_count} members or more, which hold {content_size_bytes} bytes",
+            )
         decompressor = zlib.decompressobj(GZIP_WINDOW_BITS)
         while not decompressor.eof:
             piece = view[position : position + slice_size_bytes]
