@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from pykclient.consumer.offsets.unprocessed import AGAIN_COUNT_WARNED
 from pykclient.consumer.record import ConsumerRecords
 from pykclient.errors import WakeupError
 from pykclient.types import OffsetAndMetadata, TopicPartition
@@ -336,6 +337,27 @@ def test_the_first_time_is_logged_and_names_the_rule(
     assert offsets(consumer.poll(LONG_S)) == [3, 4]
     (line,) = [text for text in caplog.messages if "was left before its end" in text]
     assert "(t-0; this is logged once)" in line
+
+
+def test_a_record_that_comes_again_and_again_is_a_warning_once(
+    consumer: Consumer, port: ServingPort, caplog: pytest.LogCaptureFixture
+) -> None:
+    """As of a helper that returns the first record from inside of a loop."""
+    port.logs[0].append(3)
+    for _ in range(2 * AGAIN_COUNT_WARNED):
+        assert next(iter(consumer.poll(LONG_S, 1))).offset == 0
+    [warning] = [each for each in caplog.records if each.levelno == logging.WARNING]
+    assert "offset 0" in warning.getMessage()
+    assert "records[0]" in warning.getMessage()
+
+
+def test_records_that_come_again_further_on_each_time_are_no_warning(
+    consumer: Consumer, port: ServingPort, caplog: pytest.LogCaptureFixture
+) -> None:
+    port.logs[0].append(2 * AGAIN_COUNT_WARNED)
+    for offset in range(2 * AGAIN_COUNT_WARNED - 1):
+        assert leave_at(consumer.poll(LONG_S, 2), 2) == [offset]
+    assert not [each for each in caplog.records if each.levelno >= logging.WARNING]
 
 
 def test_records_keep_no_consumer_alive(port: ServingPort) -> None:

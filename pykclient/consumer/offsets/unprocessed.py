@@ -12,7 +12,7 @@ Source: ours; ``docs/decisions/0024-left-in-the-middle-of-a-batch.md``.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 from weakref import ref
 
 from pykclient.consumer.offsets.outer import Loop, OuterBatch, OuterLoop, left_in
@@ -31,6 +31,10 @@ if TYPE_CHECKING:
     from pykclient.network.log import ClientLog
 
     Offsets = dict[TopicPartition, OffsetAndMetadata]
+
+
+AGAIN_COUNT_WARNED: Final = 10
+"""How often in a row the same records come again before that is a WARNING."""
 
 
 class _Returned(NamedTuple):
@@ -60,6 +64,10 @@ class Unprocessed:
         self._drop = drop
         self._log = log
         self._has_logged = False
+        self._again: dict[AssignedPartition, int] = {}
+        """The offsets to which positions went back last."""
+        self._again_count = 0
+        """How often in a row they went back to these."""
         self._returned: dict[AssignedPartition, _Returned] = {}
         self._progress: Progress | None = None
         """Of the batch that the last poll returned; None if nothing follows an iteration of it."""
@@ -213,17 +221,34 @@ class Unprocessed:
             ]
         for each in under_way:
             each.come_again(moved)
-        if moved and not self._has_logged:
+        if moved:
+            self._log_again({assigned: assigned.offset for assigned in moved})
+        self._outer = under_way
+        if last is not None:
+            self.clear()
+
+    def _log_again(self, places: dict[AssignedPartition, int]) -> None:
+        self._again_count = self._again_count + 1 if places == self._again else 1
+        self._again = places
+        partitions = describe_partitions(assigned.partition for assigned in places)
+        if not self._has_logged:
             self._has_logged = True
             self._log.info(
                 "a loop over records was left before its end: the record in hand and the rest are "
                 "not committed, and are returned again (%s; this is logged once). Commit inside "
                 "the loop if the record in hand was processed",
-                describe_partitions(assigned.partition for assigned in dict.fromkeys(moved)),
+                partitions,
             )
-        self._outer = under_way
-        if last is not None:
-            self.clear()
+        if self._again_count == AGAIN_COUNT_WARNED:
+            self._log.warning(
+                "a loop over records was left %d times with the same record in hand, which is "
+                "returned again each time, and nothing behind it is processed (%s, offset %d). If "
+                "it was processed, commit it before the loop is left: `return record`, "
+                "next(iter(records)), islice and zip leave a loop, too. records[0] does not",
+                self._again_count,
+                partitions,
+                next(iter(places.values())),
+            )
 
     def _move_back(self, assigned: AssignedPartition, first: OffsetAndMetadata) -> bool:
         """Have the next poll return a partition from an offset on; return whether it will.
