@@ -10,14 +10,17 @@ import threading
 from contextlib import ExitStack
 from typing import TYPE_CHECKING
 
+import pyarrow as pa
 import pytest
 
 from pykclient import Consumer, ExactlyOnce, NewTopic, Producer, TopicPartition
 from pykclient.admin.admin import Admin
 from pykclient.errors import (
+    BufferExhaustedError,
     InvalidProducerEpochError,
     InvalidTxnStateError,
     KafkaTimeoutError,
+    NotEnoughReplicasError,
     OutOfOrderSequenceNumberError,
     ProducerFencedError,
     TransactionAbortableError,
@@ -52,6 +55,7 @@ class Pipeline:
         name: str = "copier-1",
         *,
         consumer: dict[str, object] | None = None,
+        producer: dict[str, object] | None = None,
         transaction_timeout_ms: int = 60_000,
     ) -> None:
         with ExitStack() as clients:
@@ -70,13 +74,16 @@ class Pipeline:
             )
             self.producer = clients.enter_context(
                 Producer(
-                    bootstrap_servers=servers,
-                    transactional_id=name,
-                    transaction_timeout_ms=transaction_timeout_ms,
-                    max_block_ms=2_500,
-                    delivery_timeout_ms=1_500,
-                    request_timeout_ms=1_000,
-                    linger_ms=0,
+                    {
+                        "bootstrap_servers": servers,
+                        "transactional_id": name,
+                        "transaction_timeout_ms": transaction_timeout_ms,
+                        "max_block_ms": 2_500,
+                        "delivery_timeout_ms": 1_500,
+                        "request_timeout_ms": 1_000,
+                        "linger_ms": 0,
+                        **(producer or {}),
+                    }
                 )
             )
             self._clients = clients.pop_all()
@@ -515,6 +522,60 @@ def test_the_program_of_the_page_bills_each_order_once(servers: str) -> None:
     with pytest.raises(WakeupError):
         exec(compile(text, "docs/producer.md", "exec"), {})  # the page is ours
     assert read(servers) == [b"bill for " + value for value in VALUES]
+
+
+def rows_of(value: bytes | None) -> list[bytes]:
+    return [b"%b %d" % (value or b"", number) + bytes(1_000) for number in range(20)]
+
+
+@pytest.mark.promise("no commit goes around a record that was not accepted")
+@pytest.mark.parametrize("is_arrow", [False, True])
+@pytest.mark.parametrize("on_stall", ["log", "raise"])
+def test_a_bulk_call_without_memory_in_a_block_commits_nothing_of_its_batch(
+    fake: FakeKafka, servers: str, on_stall: str, is_arrow: bool
+) -> None:
+    with fake.control() as cluster:
+        refusal = faults.fail_with(NotEnoughReplicasError)
+        handle = cluster.faults.add(refusal, ApiKey.PRODUCE, times=None)
+
+    def send(records: ConsumerRecords) -> None:
+        rows = [row for record in records for row in rows_of(record.value)]
+        if is_arrow:
+            pipeline.producer.send_arrow(SINK, pa.table({"value": rows}))
+        else:
+            pipeline.producer.send_batch(SINK, rows)
+
+    def work() -> None:
+        batch = next(iter(pipeline.loop))
+        try:
+            with batch as records:
+                send(records)
+                handle.remove()  # what the call has appended before is written from now on
+        finally:
+            assert pipeline.committed() == 0
+
+    with Pipeline(
+        servers,
+        consumer={"on_stall": on_stall},
+        producer={
+            "buffer_memory": 64_000,
+            "batch_size": 8_000,
+            "max_block_ms": 1_000,
+            "delivery_timeout_ms": 60_000,
+        },
+    ) as pipeline:
+        if on_stall == "log":
+            work()
+        else:
+            with pytest.raises(TransactionAbortableError) as raised:
+                work()
+            assert isinstance(raised.value.__cause__, BufferExhaustedError)
+        for batch in pipeline.loop:
+            with batch as records:
+                send(records)
+            if pipeline.committed() >= COUNT:
+                break
+    assert read(servers) == sorted(row for value in VALUES for row in rows_of(value))
 
 
 @pytest.mark.kafka
