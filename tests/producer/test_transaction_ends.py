@@ -108,7 +108,7 @@ def test_a_commit_that_the_coordinator_has_aborted_is_abortable_unless_it_may_be
         bench.ended(epoch=4)
         abort.result()
     else:
-        assert "Whether its last transaction was committed is not known" in str(commit.error)
+        assert "not known whether its last transaction was committed" in str(commit.error)
         assert bench.refusal() is commit.error
 
 
@@ -118,7 +118,7 @@ def test_a_producer_that_fails_while_endtxn_is_in_flight_says_that_the_end_is_no
     commit = bench.call(bench.manager.commit)
     (request,) = bench.of(EndTxnRequest)
     bench.sender.fail(KafkaError("failed elsewhere"), bench.now_ms)
-    assert "Whether its last transaction was committed is not known" in str(commit.error)
+    assert "not known whether its last transaction was committed" in str(commit.error)
     bench.take(request, EndTxnResponse(producer_id=PRODUCER_ID, producer_epoch=4))
     bench.turn()
     assert bench.manager.state is TransactionState.FATAL_ERROR

@@ -264,7 +264,7 @@ def test_no_record_slips_behind_a_flush_in_a_transaction(version: int) -> None:
     assert deliveries[0].done()
 
 
-def test_all_sequences_begin_anew_under_the_identity_of_endtxn() -> None:
+def test_all_sequences_start_over_under_the_identity_of_endtxn() -> None:
     bench = Bench()
     bench.send_batch()
     assert sequence_of(bench.requests[0]) == (PRODUCER_ID, 3, 0)
@@ -582,7 +582,7 @@ def test_a_commit_that_may_have_been_done_says_so() -> None:
     bench.turn(200)
     bench.fenced()
     assert isinstance(commit.error, ProducerFencedError)
-    assert "Whether its last transaction was committed is not known" in str(commit.error)
+    assert "not known whether its last transaction was committed" in str(commit.error)
 
 
 def test_the_time_out_is_named_where_it_has_fenced() -> None:

@@ -1,15 +1,15 @@
 """Acceptance: what a transaction has to know of calls that hand records over.
 
 A record that `send` could not accept must not be committed around, and neither must the rest of a
-bulk call. So a transaction takes each *failure*, and does not end while a bulk call is under way:
-what that has yet to append is refused by then, which makes the call *torn*.
+bulk call. A transaction therefore takes each *failure*, and does not end while a bulk call is under
+way: what that has yet to append is refused by then, which makes the call *torn*.
 
 The order makes it safe without a lock: a call that fails (1) puts its failure here and (2) ends, or
 raises. The sender thread (3) sees that no bulk call is under way, or takes the call that ends the
-transaction, and (4) takes the failures. What (3) has seen, (4) finds.
+transaction, and (4) takes the failures. Step (4) finds every failure that came before (3).
 
-A bulk call ends by one store, `has_ended`, which no interrupt divides. So a call that is
-interrupted while it ends leaves nothing that holds up the transaction.
+A bulk call ends by one store, `has_ended`, which no interrupt divides. A call that is interrupted
+while it ends therefore leaves nothing that holds up the transaction.
 
 Owner: filled by any thread, and by what interrupts it; emptied by the sender thread.
 """

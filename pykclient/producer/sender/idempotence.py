@@ -3,8 +3,8 @@
 The producer's own states: *none* (no id), *requested*, *assigned*, *failed* (there will be none).
 Each partition has a run of sequence numbers: *starting* (nothing acknowledged yet), *running*,
 *broken* (a batch in the middle was given up, or the broker lost its place), *outdated* (the topic
-was made anew, so that the log which the numbers count for is gone). What keeps records from being
-lost, doubled or reordered:
+was recreated, so that the log which the numbers count for is gone). These rules keep records from
+being lost, doubled or reordered:
 
 - A batch keeps its place in the run until its result is certain, however often it is sent, and
   whatever the cluster says about its topic meanwhile.
@@ -26,8 +26,8 @@ lost, doubled or reordered:
   as out of order, and that no earlier attempt can have written, waits for the new run.
 
 In a transaction no run ends by itself: what breaks one has the transaction aborted, and all runs
-begin anew together, under the identity that the coordinator gives. So a producer with transactions
-has no epoch of its own making, and this is not a manager there.
+start over together, under the identity that the coordinator gives. A producer with transactions
+therefore has no epoch of its own making, and this is not a manager there.
 
 Owner: the sender thread.
 Source: Java class ``TransactionManager``, ``TxnPartitionMap``; KIP-98, KIP-360 (epoch bump).
@@ -145,7 +145,7 @@ class SequenceRun:
         return self.state is RunState.STARTING and not self.undecided
 
     def begin(self, identity: ProducerIdentity, *, is_known: bool = False) -> None:
-        """Begin anew under another identity. Nothing may be undecided.
+        """Start over under another identity. Nothing may be undecided.
 
         With `is_known` the broker takes no other number than the first one to begin with, so that
         more than one batch may be sent.
@@ -203,7 +203,7 @@ class SequenceRun:
         """Note that the topic has another id, so that its log may hold nothing of this run.
 
         It may as well hold what was sent by the topic's name; and an id that a broker which lags
-        behind names is the former one. So what may be written still may be.
+        behind names is the former one. A batch that may be written still may be.
         """
         if self.state is RunState.STARTING and not self.undecided:
             return
@@ -286,7 +286,7 @@ class Idempotence:
 
     `on_assigned` is called when there is an id, also a second one; `on_failed` when there will be
     none. With transactions, `on_broken` is called where a run would have to end, with the reason,
-    and the identity comes by `begin_anew`.
+    and the identity comes by `restart_all`.
     """
 
     def __init__(
@@ -314,7 +314,7 @@ class Idempotence:
         """Kept also for topics that the metadata has forgotten: a broker that knows the producer id
         takes no other number than the next one."""
         self._written: set[TopicPartition] = set()
-        """Partitions whose runs before `begin_anew` had the same producer id: their brokers know
+        """Partitions whose runs before `restart_all` had the same producer id: their brokers know
         it, and take nothing but 0 as the first number of a new epoch."""
 
     # Getting an id.
@@ -374,7 +374,7 @@ class Idempotence:
         """Whether a batch has numbers and no certain result; a request may still carry it."""
         return any(run.undecided for run in self._runs.values())
 
-    def begin_anew(self, identity: ProducerIdentity) -> None:
+    def restart_all(self, identity: ProducerIdentity) -> None:
         """Begin every run again, under an identity of the coordinator. Nothing may be undecided."""
         assert not self.has_undecided
         is_same_id = identity.producer_id == self.identity.producer_id
@@ -392,7 +392,7 @@ class Idempotence:
     # The runs: the sender reports what happens to each batch.
 
     def on_cluster(self, cluster: Cluster) -> None:
-        """Take the topics' ids: those of a topic that was made anew have another."""
+        """Take the topics' ids: a recreated topic has another one."""
         before, self._cluster = self._cluster, cluster
         changed = {
             name for name, info in cluster.topics.items() if info.topic_id != before.topic_id(name)
@@ -464,7 +464,7 @@ class Idempotence:
             if run.state in ENDING:
                 what = "its sequence has a gap"
                 if run.state is RunState.OUTDATED:
-                    what = "the topic was made anew"
+                    what = "the topic was recreated"
                 self._on_broken(f"{partition}: {what}")
             return
         unwritten = run.take_unwritten()
@@ -475,7 +475,7 @@ class Idempotence:
         self._log.info(
             "%s: %s, at producer %d, epoch %d; %d batches go on under epoch %d",
             partition,
-            "a gap in the sequence" if run.state is RunState.BROKEN else "the topic was made anew",
+            "a gap in the sequence" if run.state is RunState.BROKEN else "the topic was recreated",
             *run.identity,
             len(unwritten),
             self.identity.epoch,

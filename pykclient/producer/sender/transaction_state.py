@@ -198,7 +198,7 @@ def left_group(group: GroupMetadata, error: KafkaError) -> CommitFailedError:
 
 
 UNCERTAIN: Final = (
-    ". Whether its last transaction was committed is not known: a consumer with "
+    ". It is not known whether its last transaction was committed: a consumer with "
     "isolation_level=read_committed sees all of it or nothing"
 )
 

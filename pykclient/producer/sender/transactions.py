@@ -5,10 +5,10 @@ keeps a transaction whole:
 
 - It ends (EndTxn) when nothing of it can be under way any more: each batch has a certain result
   and is in no request, and so have its offsets. A batch that failed for good, also one whose time
-  ran out in flight, has it aborted. So does a record that `send` or a bulk call did not accept,
+  ran out in flight, has it aborted, and so has a record that `send` or a bulk call did not accept,
   and a bulk call that is under way holds up the end (`Acceptance`).
 - The identity comes from the coordinator: by InitProducerId, and with transactions of version 2
-  (KIP-890) by EndTxn. All sequences then begin anew together.
+  (KIP-890) by EndTxn. All sequences then start over together.
 - With version 1 partitions and groups are added by requests of their own, before what goes to them.
   What ended there without a response may be handled late, in the next transaction: a new epoch,
   which the coordinator gives at the end, keeps it out. Brokers before Kafka 2.5 give none.
@@ -556,7 +556,7 @@ class Transactions:
             self.transactional_id,
             *identity,
         )
-        self.sequences.begin_anew(identity)
+        self.sequences.restart_all(identity)
         self._new_epoch = NewEpoch.NOT_NEEDED
         self._accumulator.look_at_all(now_ms)
 
