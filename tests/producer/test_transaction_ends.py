@@ -233,3 +233,29 @@ def test_brokers_before_2_5_give_a_new_identity_after_what_was_prepared() -> Non
     assert (built.producer_id, built.producer_epoch) == (-1, -1)
     newer = build_for(bench, 3)
     assert (newer.producer_id, newer.producer_epoch) == (PRODUCER_ID, 3)
+
+
+@pytest.mark.parametrize("is_aborting", [False, True])
+@pytest.mark.parametrize("code", [31, 35, 53, 90])
+def test_a_delivery_that_ends_the_producer_is_fatal(code: int, *, is_aborting: bool) -> None:
+    """As each later call is: a service that goes by `fatal` would try again otherwise."""
+    bench = Bench()
+    delivery = bench.send()
+    bench.turn()
+    if is_aborting:
+        bench.call(bench.manager.abort)
+    bench.written(error_code=code)
+    error = delivery.exception(0)
+    assert isinstance(error, KafkaError)
+    assert error.fatal
+    assert bench.refusal().fatal
+
+
+def test_a_delivery_that_costs_the_transaction_alone_is_not_fatal() -> None:
+    bench = Bench()
+    delivery = bench.send()
+    bench.turn()
+    bench.written(error_code=10)  # MESSAGE_TOO_LARGE
+    error = delivery.exception(0)
+    assert isinstance(error, KafkaError)
+    assert not error.fatal

@@ -336,11 +336,17 @@ class Transactions:
             self.make_abortable(error)
 
     def reported(self, error: KafkaError) -> KafkaError:
-        """Return what a batch's deliveries report: what follows from an abort is the abort."""
+        """Return what a batch's deliveries report: what follows from an abort is the abort.
+
+        It is fatal if the producer ends by it, in `on_batch_failed`.
+        """
+        if isinstance(error, FATAL_ERRORS):
+            error.fatal = True
         if self.state not in DROPPING or isinstance(error, TransactionAbortedError):
             return error
         aborted = self._aborted()
         aborted.__cause__ = error
+        aborted.fatal = error.fatal
         return aborted
 
     def on_producer_failed(self, error: KafkaError) -> None:
