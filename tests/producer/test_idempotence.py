@@ -261,6 +261,9 @@ def test_what_may_be_written_is_never_sent_under_other_numbers(running: Sequence
     assert not running.may_send(third)
     running.send(second)
     assert place(second) == (3, 20)
+    assert running.lose_place(second)  # the leader may have been replaced
+    running.send(second)
+    assert place(second) == (3, 20)
     assert not running.lose_place(second)  # it could still be written, late: it has to fail
     assert not third.has_sequence  # this one cannot: it was certainly not written
     running.send(third)
@@ -298,8 +301,21 @@ def test_the_first_in_line_fails_if_the_log_lost_our_place_and_it_may_be_there(
     first = running.send()
     running.retry(first, may_be_written=True)
     running.send(first)
+    assert running.lose_place(first)
+    running.send(first)
     assert not running.lose_place(first)
     assert place(running.send()) == (4, 0)
+
+
+def test_a_leader_that_was_replaced_and_refuses_once_fails_nothing(running: Sequence) -> None:
+    """It hung, and lacks the records before this batch, which the next leader has acknowledged."""
+    first = running.send()
+    running.retry(first, may_be_written=True)
+    running.send(first)
+    assert running.lose_place(first)
+    assert place(first) == (3, 10)
+    running.succeed(running.send(first))
+    assert place(running.send()) == (3, 20)
 
 
 def anew(sequence: Sequence, number: int = 2) -> None:
@@ -409,6 +425,8 @@ def test_what_another_log_refuses_may_still_be_in_the_first_one(sequence: Sequen
     anew(sequence, 0xFF)
     sequence.send(refused)
     assert sequence.lose_place(refused)
+    sequence.send(doubtful)
+    assert sequence.lose_place(doubtful)
     sequence.send(doubtful)
     assert not sequence.lose_place(doubtful)  # it fails: it is never sent under another number
     assert place(sequence.send(refused)) == (4, 0)

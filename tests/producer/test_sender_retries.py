@@ -195,6 +195,10 @@ def test_a_batch_whose_response_is_lost_is_never_sent_under_other_numbers() -> N
     bench.lose(bench.requests[0])
     (again,) = bench.poll(after_ms=100)
     bench.respond(again, error_code=45)
+    (last,) = bench.poll(after_ms=1_000)
+    sent = [batches_of(request)[PARTITION].base_sequence for request in (again, last)]
+    assert sent == [1, 1]
+    bench.respond(last, error_code=45)
     assert isinstance(delivery.exception(), OutOfOrderSequenceNumberError)
 
 

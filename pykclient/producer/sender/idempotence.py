@@ -113,6 +113,7 @@ class SequenceRun:
     """
 
     __slots__ = (
+        "_doubted",
         "_never_written_serial",
         "_refused",
         "identity",
@@ -135,6 +136,8 @@ class SequenceRun:
         """The earliest batch of the run that is certain never to be written under its number."""
         self._refused: tuple[ProducerBatch, ...] = ()
         """Undecided batches that wait for the next run: the log does not take their numbers."""
+        self._doubted: ProducerBatch | None = None
+        """The batch that may be written and was refused once: the next refusal of it counts."""
 
     def may_send(self, batch: ProducerBatch, undecided_max: int) -> bool:
         """Return whether it is the batch's turn."""
@@ -155,6 +158,7 @@ class SequenceRun:
         self.next_sequence = self.last_acked_end = 0
         self._never_written_serial = None
         self._refused = ()
+        self._doubted = None
         if self.state is not RunState.STARTING:
             self._to(RunState.STARTING)
         if is_known:
@@ -185,14 +189,20 @@ class SequenceRun:
     def on_lost_place(self, batch: ProducerBatch, *, may_renew: bool = True) -> bool:
         """Note that the broker does not take this batch as the next one.
 
-        Return whether the batch may wait: behind one that has to come first, or for a new run. It
-        may not if it could be in the log already, or if this run cannot be followed by another.
+        Return whether the batch may wait: behind one that has to come first, for the leader, or for
+        a new run. A batch that could be in the log already is sent once more under its number: a
+        leader that hung, and was replaced meanwhile, refuses what follows records that it lacks.
+        Refused twice, it has failed. So has any batch if no run may follow this one.
         """
         if self._next() is not batch:
             return True
         self._break()
-        if not may_renew or (batch.may_be_written and not self._is_never_written(batch)):
+        if not may_renew:
             return False
+        if batch.may_be_written and not self._is_never_written(batch):
+            is_first_refusal = self._doubted is not batch
+            self._doubted = batch
+            return is_first_refusal
         batch.may_be_written = False
         self._note_never_written(batch)
         if batch not in self._refused:

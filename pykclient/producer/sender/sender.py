@@ -377,6 +377,7 @@ class Sender:
         if self._idempotence is not None and isinstance(
             error, OutOfOrderSequenceNumberError | UnknownProducerIdError
         ):
+            self._metadata.request_update()  # it may come from a leader that was replaced
             is_worthwhile = self._idempotence.on_lost_place(batch)
         return (
             is_worthwhile
