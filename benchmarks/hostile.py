@@ -57,6 +57,10 @@ RECORD: Final = bytes.fromhex("10000000010476760000")[:-1]
 """One record without a key, with a value of two bytes."""
 
 
+ERRORS_MAX: Final = 100
+"""A client with more does not get on."""
+
+
 class Batches(NamedTuple):
     """What a response has: batches, and by how many offsets each goes on."""
 
@@ -189,7 +193,9 @@ class Server:
         offset = asked[0].fetch_offset if asked else -1
         if offset > 0:
             self.is_begun.wait(SILENCE_S)
-        records = self._ready.get(offset)
+        # A position stands before the hole that the next response begins with.
+        start = min((start for start in self._ready if start >= offset), default=-1)
+        records = self._ready.get(start) if asked else None
         if records is None:
             time.sleep(0.02)  # as a broker that waits for records
         data = PartitionData(
@@ -254,8 +260,11 @@ def client(name: str, address: str) -> None:
                 continue
             error_count += 1
             break
-        until_s = time.monotonic() + SILENCE_S
         error_count += value is None
+        if error_count > ERRORS_MAX:
+            break
+        if value is not None:
+            until_s = time.monotonic() + SILENCE_S
         if value == BEGIN:
             begun_s = time.process_time()
             print(flush=True)
