@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
     from array import array
+    from typing import TypeAlias
 
-    Buffer = bytes | bytearray | array[int]
+    Buffer: TypeAlias = bytes | bytearray | array[int]
 
 
 class BinaryBuffers(NamedTuple):

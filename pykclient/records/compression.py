@@ -24,7 +24,7 @@ from functools import cache
 from importlib import import_module
 from typing import TYPE_CHECKING, Final, TypeVar
 
-from pykclient import accel
+from pykclient.accel import lz4_room_bytes, unsnappy_blocks
 from pykclient.accel.pure.blocks import LZ4_MAGIC
 from pykclient.errors.base import ConfigError, DecodeError
 
@@ -269,7 +269,7 @@ def _lz4(data: Data, level: int | None) -> bytes:
 
 
 def _unlz4(data: Data, size_bytes_max: int) -> Data:
-    room_bytes = accel.lz4_room_bytes(data, size_bytes_max)
+    room_bytes = lz4_room_bytes(data, size_bytes_max)
     if room_bytes is None:
         room_bytes = max(BUFFER_SIZE_BYTES_MIN, len(data))
     return _decompress_into(Codec.LZ4, data, size_bytes_max, room_bytes)
@@ -339,7 +339,7 @@ def _unsnappy(data: Data, size_bytes_max: int) -> Data:
         if bytes(view[: len(SNAPPY_MAGIC)]) == SNAPPY_MAGIC:
             if len(view) < len(SNAPPY_HEADER):
                 raise _malformed(Codec.SNAPPY, "they end in the middle of the header")
-            return accel.unsnappy_blocks(view, len(SNAPPY_HEADER), size_bytes_max, cramjam)
+            return unsnappy_blocks(view, len(SNAPPY_HEADER), size_bytes_max, cramjam)
         if cramjam.snappy.decompress_raw_len(view) > size_bytes_max:
             raise _too_large(Codec.SNAPPY, size_bytes_max)
         return bytes(cramjam.snappy.decompress_raw(view))

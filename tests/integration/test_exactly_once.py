@@ -538,18 +538,18 @@ def test_a_bulk_call_without_memory_in_a_block_commits_nothing_of_its_batch(
         refusal = faults.fail_with(NotEnoughReplicasError)
         handle = cluster.faults.add(refusal, ApiKey.PRODUCE, times=None)
 
-    def send(records: ConsumerRecords) -> None:
+    def send(pipeline: Pipeline, records: ConsumerRecords) -> None:
         rows = [row for record in records for row in rows_of(record.value)]
         if is_arrow:
             pipeline.producer.send_arrow(SINK, pa.table({"value": rows}))
         else:
             pipeline.producer.send_batch(SINK, rows)
 
-    def work() -> None:
+    def work(pipeline: Pipeline) -> None:
         batch = next(iter(pipeline.loop))
         try:
             with batch as records:
-                send(records)
+                send(pipeline, records)
                 handle.remove()  # what the call has appended before is written from now on
         finally:
             assert pipeline.committed() == 0
@@ -565,14 +565,14 @@ def test_a_bulk_call_without_memory_in_a_block_commits_nothing_of_its_batch(
         },
     ) as pipeline:
         if on_stall == "log":
-            work()
+            work(pipeline)
         else:
             with pytest.raises(TransactionAbortableError) as raised:
-                work()
+                work(pipeline)
             assert isinstance(raised.value.__cause__, BufferExhaustedError)
         for batch in pipeline.loop:
             with batch as records:
-                send(records)
+                send(pipeline, records)
             if pipeline.committed() >= COUNT:
                 break
     assert read(servers) == sorted(row for value in VALUES for row in rows_of(value))
