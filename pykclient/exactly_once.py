@@ -215,7 +215,7 @@ class _Loop(Generic[K_co, V_co]):
         return self.producer._core.config.transaction_timeout_ms / MS_PER_S  # noqa: SLF001
 
     def on_committed(self, records: ConsumerRecords[K_co, V_co]) -> None:
-        """Note that a batch took effect: nothing of it is returned again."""
+        """Record that a batch took effect: nothing of it is returned again."""
         self._failure_count = 0
         self._consumer._wiring.unprocessed.finish(records.next_offsets)  # noqa: SLF001
 

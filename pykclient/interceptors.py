@@ -80,8 +80,8 @@ class InterceptorChain(Generic[Interceptor]):
     ) -> T:
         """Give each interceptor what the one before it returned.
 
-        An interceptor that fails is skipped. So is one that returns anything but a `kind`, such as
-        the None of a method without `return`: Java passes its null on.
+        An interceptor that fails is skipped, and so is one that returns anything but a `kind`, such
+        as the None of a method without `return`: Java passes its null on.
         """
         for interceptor in self._interceptors:
             try:

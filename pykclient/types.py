@@ -149,7 +149,7 @@ class GroupMetadata(NamedTuple):
 
     @property
     def is_member(self) -> bool:
-        """Whether it names a member. The group may have removed that member since."""
+        """True if it names a member. The group may have removed that member since."""
         return self.generation != NO_GENERATION and self.member_id != NO_MEMBER_ID
 
     def without_generation(self) -> GroupMetadata:

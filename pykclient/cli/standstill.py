@@ -23,12 +23,12 @@ if TYPE_CHECKING:
     from pykclient.types import TopicPartition
 
 NOTICE_S: Final = 5.0
-"""How long no position moves until a line says so."""
+"""Time without a moving position after which a line says so."""
 END_S: Final = 35.0
-"""How long until nothing more is waited for: longer than a response may take on its way
+"""Time after which the wait ends: longer than a response may take on its way
 (``request.timeout.ms``)."""
 LOOK_UP_S: Final = 5.0
-"""How long brokers may take to name the ends again."""
+"""Time that brokers may take to name the ends again."""
 STANDSTILL_STATUS: Final = 3
 SHOWN_MAX: Final = 5
 

@@ -47,7 +47,7 @@ def from_text(
 def hidden(settings: Any, config: type[ClientConfig]) -> Any:
     """Return a copy of a mapping whose text is `SecretText` where it may be a secret.
 
-    `config` is that of the client. What is no mapping is returned as it is.
+    `config` is that of the client. Anything but a mapping is returned as it is.
     """
     if not isinstance(settings, Mapping):
         return settings

@@ -44,7 +44,7 @@ class Provider(NamedTuple):
     look: Look
     place: Place
     origins: tuple[Origin, ...]
-    """Those of its own settings that are text."""
+    """Settings of the provider itself that come from text."""
 
 
 PROVIDERS: Final = "config_providers"

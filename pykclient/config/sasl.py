@@ -242,7 +242,7 @@ class SaslConfig(OidcConfig, KerberosConfig):
 
     @property
     def has_delegation_token(self) -> bool:
-        """Whether user and password are the id and the HMAC of a delegation token (KIP-48).
+        """True if user and password are the id and the HMAC of a delegation token (KIP-48).
 
         Raises:
             ConfigError: sasl.jaas.config cannot be read, or is for another mechanism.

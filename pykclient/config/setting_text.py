@@ -30,7 +30,7 @@ class Origin(NamedTuple):
     process: str = "this process"
     """The process whose environment states the policy, in words."""
     is_secret: bool = False
-    """Whether a configuration provider returned the text."""
+    """True if a configuration provider returned the text."""
 
     def complaint(self, named: Iterable[tuple[Reach, str]]) -> str:
         """Return what the policy refuses of some names, and the cure; empty where it allows all."""

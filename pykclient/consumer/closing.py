@@ -39,7 +39,7 @@ class Closing:
         self._commits = wiring.commits
         self._unprocessed = wiring.unprocessed
         self._long_close: LongClose | None = None
-        """What logs that the call under way takes long."""
+        """Logger of calls that take long."""
         self._left: Operation[None] | None = None
         """Ends when the coordinator has received that this member leaves; None if it never left."""
 

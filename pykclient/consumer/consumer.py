@@ -100,9 +100,9 @@ class Consumer(ConsumerCore, Generic[K_co, V_co]):
         """Return the next records, waiting up to `timeout` seconds for the first one.
 
         `timeout` None means `default_api_timeout_ms`, `max_records` None means `max_poll_records`.
-        Positions move past what is returned. What was returned before counts as processed, unless
-        its last iteration was left early, by `break`, `return` or an exception: then the record in
-        hand and those behind it are returned again.
+        Positions move past what is returned. The records of the poll before count as processed,
+        unless their last iteration was left early, by `break`, `return` or an exception: then the
+        record in hand and those behind it are returned again.
 
         The result is empty when nothing came in time, unless there is a reason that waiting does
         not cure: then that is raised. Records that are at hand are returned before an error, but
@@ -184,7 +184,7 @@ class Consumer(ConsumerCore, Generic[K_co, V_co]):
 
         The position moves record by record. A record counts as processed when the next one is
         taken: if the loop is left, the record in hand is not committed automatically, and the next
-        poll or loop yields it again. `commit` inside the loop covers it. So do not iterate through
+        poll or loop yields it again. `commit` inside the loop covers it. Do not iterate through
         anything that takes records ahead of your work (`itertools.batched`, the `map` of an
         executor): use `poll`, or `enable_auto_offset_store=False` with `store_offset`.
 
@@ -262,7 +262,7 @@ class Consumer(ConsumerCore, Generic[K_co, V_co]):
 
         None commits everything that was returned; inside an iteration everything up to the record
         in hand, and after one that was left early what comes before that record. With
-        `enable_auto_offset_store` off it commits what is stored. What is committed counts as
+        `enable_auto_offset_store` off it commits what is stored. Committed records count as
         processed: no later poll returns it again. A record commits itself and all before it in
         its partition, what `poll` returned all of that. Otherwise the offset is that of the next
         record to read, and may bring metadata and a leader epoch along. `timeout` is in seconds,

@@ -71,7 +71,7 @@ class HeartbeatThread:
         self._closing.open()
 
     def abandon(self, at_end: Callable[[], None]) -> None:
-        """Have it end, and call a function when no step follows any more. Waits for nothing.
+        """End the thread, and call a function after its last step. Does not wait.
 
         The function may be called twice, and by the thread itself: this is for a finalizer, which
         the collector may run anywhere, also in the middle of a step.

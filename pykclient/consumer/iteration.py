@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 
 class Progress:
-    """How far the application has come in one batch: the iteration that began last, if any did."""
+    """Progress of the application in one batch: the iteration that began last, if any did."""
 
     __slots__ = ("iteration",)
 
@@ -61,17 +61,17 @@ class Iteration:
 
     @property
     def is_ended(self) -> bool:
-        """Whether all records were taken, and one more was asked for."""
+        """True if all records were taken, and one more was asked for."""
         return not self._spans
 
     @property
     def is_alive(self) -> bool:
-        """Whether the application still holds the iterator, and may take more."""
+        """True if the application still holds the iterator, and may take more."""
         return self.source is not None and self.source() is not None
 
     @property
     def is_left(self) -> bool:
-        """Whether records are left that the application does not work on.
+        """True if records are left that the application does not work on.
 
         It may, in another thread that has begun this iteration, and holds its iterator.
         """

@@ -11,7 +11,7 @@ most of `BrokerError` and those marked with a star.
 
 `fatal` belongs to the error that a client raised, not to its class alone: the same refusal ends a
 producer that cannot go on without what was refused, and no other client. It is set where a client
-ends. What a client retries by itself, or what a later call may get past, is never fatal.
+ends. An error that the client retries by itself, or that a later call may get past, is never fatal.
 
     KafkaError
     |- ConfigError                    a bad or unknown setting, before anything is opened
@@ -104,7 +104,7 @@ class KafkaError(Exception):
     retriable: ClassVar[bool] = False
     refresh_metadata: ClassVar[bool] = False
     fatal: bool = False
-    """Whether the client that raised it can do nothing more: close it and make another."""
+    """True if the client that raised it can do nothing more: close it and make another."""
     is_refusal: ClassVar[bool] = False
     not_written: ClassVar[bool] = False
 

@@ -121,7 +121,7 @@ METHODS_INSTEAD: Final[dict[str, dict[str, str]]] = {
         "get_broker_version_data": _VERSIONS,
     },
 }
-"""What takes the place of a method, by the class here and the name there."""
+"""Replacement of a method, by the class here and the name there."""
 
 _LISTENER: Final = "give listener=RebalanceListener(on_assigned=, on_revoked=, on_lost=)"
 _SECONDS: Final = "the time is timeout, in seconds"
@@ -179,4 +179,4 @@ KEYWORDS_INSTEAD: Final = {
     "transactional_id_pattern": "give id_pattern",
     "raw": "leave it out",
 }
-"""What takes the place of an argument, by its name there."""
+"""Replacement of an argument, by its name there."""

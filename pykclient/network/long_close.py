@@ -1,7 +1,7 @@
 """LongClose: the one line that a client logs when its end takes long.
 
 A program that ends while no broker is in reach waits up to `delivery_timeout_ms`. Without a line
-that looks like a hang. So after `NOTICE_MS` a WARNING says what is waited for, how long at most,
+that looks like a hang. After `NOTICE_MS` a WARNING says what is waited for, how long at most,
 why, and how to end the wait: by Ctrl-C, where that raises `KeyboardInterrupt` in the thread that
 waits.
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from pykclient.network.log import ClientLog
 
 NOTICE_MS: Final = 2_000
-"""How long an end may take before the line is logged."""
+"""Time that an end may take before the line is logged."""
 
 
 class LongClose:

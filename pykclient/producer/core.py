@@ -81,7 +81,7 @@ REFUSALS = (
 not fail a transaction for a serializer's error either."""
 
 LOOK_AGAIN_S = 1.0
-"""How often a flush of a producer that is being closed looks whether records are left."""
+"""Interval at which a flush of a producer that is being closed looks whether records are left."""
 
 WAIT_S_MAX = 3600.0
 """After how long a wait that may last looks again whether what it waits for has come."""
@@ -313,7 +313,7 @@ class ProducerCore:
         return appended
 
     def on_not_accepted(self, error: BaseException) -> None:
-        """Have the open transaction aborted, which lacks a record that `send` could not accept.
+        """Make the open transaction abortable: it lacks a record that `send` could not accept.
 
         A record that is refused for its content, or since none is accepted now, counts for none.
         """

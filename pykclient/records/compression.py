@@ -304,8 +304,8 @@ def _rotated(value: int, count: int) -> int:
 def mend_old_lz4(data: Data) -> Data:
     """Return an LZ4 frame with the checksum of its descriptor that the format wants.
 
-    Clients before Kafka 0.10 computed it over the magic, too (KAFKA-3160). What is no frame, or is
-    cut off, stays as it is.
+    Clients before Kafka 0.10 computed it over the magic, too (KAFKA-3160). Data that is no
+    frame, or is cut off, stays as it is.
     """
     if len(data) <= LZ4_CHECKSUM_AT or data[:4] != LZ4_MAGIC:
         return data

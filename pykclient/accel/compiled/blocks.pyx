@@ -105,7 +105,7 @@ cdef object decompressed(
 cdef Py_ssize_t total_size_bytes(
     const unsigned char* start, Py_ssize_t size, Py_ssize_t position, Py_ssize_t size_bytes_max
 ) noexcept nogil:
-    """How large all blocks say that they are; -1 where they are too large, or one is cut off."""
+    """Return the size that all blocks state together; -1 if it is too large or one is cut off."""
     cdef Block block
     cdef Py_ssize_t total = 0
     while position < size:

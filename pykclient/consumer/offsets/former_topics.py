@@ -29,13 +29,13 @@ class FormerTopics:
         return topic_id in self._ids
 
     def add(self, topic_id: bytes) -> None:
-        """Note that another topic has the name of this one now."""
+        """Record that another topic has the name of this one now."""
         if topic_id not in self._ids and len(self._ids) >= FORMER_MAX:
             del self._ids[next(iter(self._ids))]
         self._ids[topic_id] = None
 
     def discard(self, topic_id: bytes) -> None:
-        """Note that the topic is the present one after all."""
+        """Record that the topic is the present one after all."""
         self._ids.pop(topic_id, None)
 
     def present_id(self, cluster: Cluster, topic: str) -> bytes:

@@ -40,7 +40,7 @@ class OuterBatch:
     ) -> None:
         self.iteration = iteration
         self.finished = finished
-        """What the application has committed since the batch was returned."""
+        """Offsets that the application has committed since the batch was returned."""
         self._starts = dict(starts)
 
     def is_over(self, loop: Loop | None) -> bool:
@@ -64,14 +64,14 @@ class OuterBatch:
         self._starts.pop(assigned, None)
 
     def come_again(self, moved: Iterable[AssignedPartition]) -> None:
-        """Note that positions went back: behind them records are returned again anyway."""
+        """Record that positions went back: behind them records are returned again anyway."""
         left = self.left(counts_record_in_hand=False)
         for assigned in moved:
             if assigned in left and left[assigned].offset >= assigned.offset:
                 self.forget(assigned)
 
     def pass_over(self, assigned: AssignedPartition) -> None:
-        """Note that a later poll returns records of a partition."""
+        """Record that a later poll returns records of a partition."""
 
 
 class OuterLoop:

@@ -1,10 +1,10 @@
 """Unprocessed: by partition, the records that the application may still be processing.
 
-What a poll returned is unprocessed until the next poll begins. If its last iteration was left early
-by then, the record in hand and the rest stay unprocessed, and positions *go back* to them. If it is
-still under way, it becomes an *outer* one (`outer.py`), and positions stay. A loop over the
-consumer itself has one record in hand, the one before the position. What the application commits,
-or stores, it has processed, wherever an iteration stands.
+Records that a poll returned are unprocessed until the next poll begins. If their last iteration was
+left early by then, the record in hand and the rest stay unprocessed, and positions *go back* to
+them. If it is still under way, it becomes an *outer* one (`outer.py`), and positions stay. A loop
+over the consumer itself has one record in hand, the one before the position. Records that the
+application commits or stores are processed, wherever an iteration stands.
 
 Owner: the core lock.
 Source: ours; ``docs/decisions/0024-left-in-the-middle-of-a-batch.md``.
@@ -34,18 +34,18 @@ if TYPE_CHECKING:
 
 
 AGAIN_COUNT_WARNED: Final = 10
-"""How often in a row the same records come again before that is a WARNING."""
+"""Number of times in a row that records come again before that is a WARNING."""
 
 
 class _Returned(NamedTuple):
     first_offset: int
     leader_epoch: int | None
-    """Of the record before `first_offset`; None if the position has moved by now."""
+    """Epoch of the record before `first_offset`; None if the position has moved by now."""
     epoch: int
 
 
 class Unprocessed:
-    """What the last poll returned. `drop` forgets what is buffered of a partition.
+    """Records that the last poll returned. `drop` forgets what is buffered of a partition.
 
     `stored` is what the application has stored; None where it does not say record by record what
     it has finished with.
@@ -67,29 +67,29 @@ class Unprocessed:
         self._again: dict[AssignedPartition, int] = {}
         """The offsets to which positions went back last."""
         self._again_count = 0
-        """How often in a row they went back to these."""
+        """Number of times in a row that they went back to these."""
         self._returned: dict[AssignedPartition, _Returned] = {}
         self._progress: Progress | None = None
-        """Of the batch that the last poll returned; None if nothing follows an iteration of it."""
+        """Progress in the batch that the last poll returned; None if no iteration is followed."""
         self._starts: dict[AssignedPartition, Start] = {}
-        """Where that batch began."""
+        """Position of each partition at which that batch began."""
         self._loop: ref[Loop] | None = None
         """The loop over the consumer that has the last record; None if there is none."""
         self._in_loop: AssignedPartition | None = None
         self._finished: dict[AssignedPartition, OffsetAndMetadata] = {}
-        """What the application has committed since."""
+        """Offsets that the application has committed since."""
         self._outer: list[OuterBatch | OuterLoop] = []
         """The iterations that are under way around the last poll, in the order of their polls."""
 
     def clear(self) -> None:
-        """Note that everything that was returned is processed, but for outer iterations."""
+        """Record that everything that was returned is processed, but for outer iterations."""
         self._returned.clear()
         self._progress = self._loop = self._in_loop = None
         self._starts = {}
         self._finished = {}
 
     def forget(self, assigned: AssignedPartition, *, keeps_unstored: bool = False) -> None:
-        """Note that the user sets a position: what was returned before does not matter.
+        """Record that the user sets a position: what was returned before does not matter.
 
         With `keeps_unstored` it does where the application stores offsets.
         """
@@ -107,14 +107,14 @@ class Unprocessed:
     # What polls return.
 
     def add(self, assigned: AssignedPartition, first_offset: int) -> None:
-        """Note that a poll returns the records from an offset up to the position."""
+        """Record that a poll returns the records from an offset up to the position."""
         for outer in self._outer:
             outer.pass_over(assigned)
         if assigned not in self._returned:
             self._returned[assigned] = _returned(assigned, first_offset)
 
     def add_span(self, span: RecordSpan) -> None:
-        """Note that a poll returns records."""
+        """Record that a poll returns records."""
         assigned = self._subscription.find(span.partition)
         if assigned is not None:
             assigned.returned_id = assigned.topic_id
@@ -123,7 +123,7 @@ class Unprocessed:
                 self.stored.add(assigned, span)
 
     def add_to_loop(self, assigned: AssignedPartition, span: RecordSpan, loop: Loop) -> None:
-        """Note that a loop over the consumer yields records; each moves the position.
+        """Record that a loop over the consumer yields records; each moves the position.
 
         Costs nothing per record: the last one is the one before the position.
         """
@@ -136,14 +136,14 @@ class Unprocessed:
             self.stored.add(assigned, span)
 
     def hand_over(self, begun: Mapping[AssignedPartition, Start], progress: Progress) -> None:
-        """Note that a poll returns a batch which began there, and what follows its iterations."""
+        """Record that a poll returns a batch which began there, and what follows its iterations."""
         self._starts = {each: start for each, start in begun.items() if start.is_of_now(each)}
         self._progress, self._finished = progress, {}
 
     # What the application has processed.
 
     def finish(self, offsets: Offsets) -> None:
-        """Note that the application has processed what comes before offsets, as it commits them."""
+        """Record that the application has processed the records before these offsets."""
         for partition, finished in offsets.items():
             assigned = self._subscription.find(partition)
             if assigned is not None:
@@ -152,7 +152,7 @@ class Unprocessed:
 
     @property
     def is_left_early(self) -> bool:
-        """Whether the last iteration of a batch has records left, also if polls began inside it.
+        """True if the last iteration of a batch has records left, also if polls began inside it.
 
         One that another thread has begun, and may go on with, counts as work in progress.
         """
@@ -251,7 +251,7 @@ class Unprocessed:
             )
 
     def _move_back(self, assigned: AssignedPartition, first: OffsetAndMetadata) -> bool:
-        """Have the next poll return a partition from an offset on; return whether it will.
+        """Move a partition back to an offset, for the next poll; return whether it moved.
 
         A position ahead of it stays, and so does that of a partition that was given up.
         """
@@ -356,7 +356,7 @@ def _offset(each: OffsetAndMetadata) -> int:
 
 
 def _is_in_another_log(assigned: AssignedPartition) -> bool:
-    """Whether the topic was recreated: the position is one in another log than the records."""
+    """True if the topic was recreated: the position is one in another log than the records."""
     ids = (assigned.returned_id, assigned.topic_id)
     return NO_TOPIC_ID not in ids and ids[0] != ids[1]
 

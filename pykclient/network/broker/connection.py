@@ -142,7 +142,7 @@ class Connection:
         self.node = node
         self._knows_cluster = knows_cluster
         self.is_verified = False
-        """Whether the broker is known to belong to the client's cluster."""
+        """True if the broker is known to belong to the client's cluster."""
         self._metrics = NetworkMetrics("none") if metrics is None else metrics
         self._traffic: Traffic
         """From the first request on."""
@@ -506,14 +506,14 @@ class Connection:
         self.send(request, now_ms)
 
     def on_verified(self) -> None:
-        """Note that the broker belongs to the client's cluster."""
+        """Record that the broker belongs to the client's cluster."""
         self.is_verified = True
         if self.state is ConnectionState.VERIFYING:
             self._to(ConnectionState.READY)
 
     @property
     def is_established(self) -> bool:
-        """Whether it has been ready."""
+        """True if it has been ready."""
         return self.versions is not None and self.state is not ConnectionState.VERIFYING
 
     # Authentication.

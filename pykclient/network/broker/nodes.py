@@ -173,7 +173,7 @@ class NodeStates:
         known.served_count = self._served_count
 
     def on_fallen_back(self, node_id: int, now_ms: int) -> None:
-        """Note that the peer hung up on a version of the handshake, and the next attempt begins
+        """Record that the peer hung up on a version of the handshake, and the next attempt begins
         with an older one: that is no failure to reach it yet.
         """
         known = self._nodes[node_id]

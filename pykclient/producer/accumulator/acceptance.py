@@ -46,7 +46,7 @@ class Acceptance:
         self._failures: deque[BaseException] = deque()
 
     def fail(self, error: BaseException) -> None:
-        """Note that a record was not accepted. Any thread."""
+        """Record that a record was not accepted. Any thread."""
         self._failures.append(error)
 
     def is_in_bulk_call(self) -> bool:
@@ -56,7 +56,7 @@ class Acceptance:
 
     @property
     def has_bulk_call(self) -> bool:
-        """Whether a bulk call is under way. Any thread."""
+        """True if a bulk call is under way. Any thread."""
         return not all(call.has_ended for call in list(self.bulk_calls))
 
     def take_failure(self) -> KafkaError | None:

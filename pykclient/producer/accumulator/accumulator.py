@@ -107,7 +107,7 @@ class RecordAccumulator:
         self._mailbox.wake(0)
 
     def on_bulk_call_ended(self) -> None:
-        """Have the sender thread look, if it waits for calls to end. Any thread."""
+        """Wake the sender thread if it waits for calls to end. Any thread."""
         if self._open_batches.closed_by is not None:
             self._mailbox.wake(0)
 

@@ -98,7 +98,7 @@ class PartitionQueue:
 
     @property
     def is_idle(self) -> bool:
-        """Whether it has no batch, and none of its batches is in a request. Sender thread."""
+        """True if it has no batch, and none of its batches is in a request. Sender thread."""
         return not self.waiting and not self.in_flight_count
 
     def install(self, batch: ProducerBatch, *, is_sticky: bool) -> None:

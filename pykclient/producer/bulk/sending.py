@@ -81,7 +81,7 @@ class BulkSender:
         return Delivery(result, 0)
 
     def _append_all(self, result: BulkResult, append: Callable[[], KafkaError | None]) -> None:
-        """Have `append` append all rows; an open transaction can only be aborted if it does not.
+        """Append all rows by `append`; an open transaction can only be aborted if it does not.
 
         No transaction ends before it has. `append` returns what has ended it in the middle.
         """

@@ -39,14 +39,14 @@ class CallUnderWay:
         self._waiting = [] if operation is None else [operation]
 
     def join(self, name: str, operation: CallOperation) -> bool:
-        """Have an operation wait for this call; return whether it is the one under way."""
+        """Add an operation to those that wait for this call; return whether it is under way."""
         if self.name != name:
             return False
         self._waiting.append(operation)
         return True
 
     def leave(self, operation: CallOperation) -> bool:
-        """Let an operation wait no longer; return whether it did."""
+        """Remove an operation from those that wait; return whether it waited."""
         if operation not in self._waiting:
             return False
         self._waiting.remove(operation)

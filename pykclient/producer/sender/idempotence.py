@@ -8,7 +8,7 @@ being lost, doubled or reordered:
 
 - A batch keeps its place in the run until its result is certain, however often it is sent, and
   whatever the cluster says about its topic meanwhile.
-- At most five batches of a partition are undecided, since a broker remembers the last five. So one
+- At most five batches of a partition are undecided, since a broker remembers the last five: one
   that is out of order and not remembered is not in the log.
 - One batch that is sent again goes first and alone; those behind it wait for it.
 - A run begins with one batch alone: a broker that does not know a producer takes whatever
@@ -192,7 +192,7 @@ class SequenceRun:
         Return whether the batch may wait: behind one that has to come first, for the leader, or for
         a new run. A batch that could be in the log already is sent once more under its number: a
         leader that hung, and was replaced meanwhile, refuses what follows records that it lacks.
-        Refused twice, it has failed. So has any batch if no run may follow this one.
+        Refused twice, it has failed, as has any batch if no run may follow this one.
         """
         if self._next() is not batch:
             return True
@@ -210,7 +210,7 @@ class SequenceRun:
         return True
 
     def on_new_log(self) -> None:
-        """Note that the topic has another id, so that its log may hold nothing of this run.
+        """Record that the topic has another id, so that its log may hold nothing of this run.
 
         It may as well hold what was sent by the topic's name; and an id that a broker which lags
         behind names is the former one. A batch that may be written still may be.

@@ -39,7 +39,7 @@ EXIT_TIMEOUT_MS = 5_000
 """How long the end of the program waits for producers that were not closed."""
 
 END_GRACE_S = 1.0
-"""How long the end is waited for, beyond its own time, so that what is given up is reported."""
+"""Time that the end is waited for beyond its own, so that failed records are reported."""
 
 LOOK_AGAIN_S = 1.0
 """How often whoever waits for the end looks whether the thread still lives."""

@@ -128,7 +128,7 @@ It takes a few milliseconds, so the first pause is one, and each is twice as lon
 """
 
 BULK_LOOK_MS: Final = 1_000
-"""How often an end that waits for bulk calls looks whether they have ended."""
+"""Interval at which an end that waits for bulk calls looks whether they have ended."""
 
 _S: Final = TransactionState
 
@@ -187,7 +187,7 @@ class Transactions:
         self._was_prepared = False
         self._started_ms = 0
         self._uncertain_end_count = 0
-        """How many EndTxn of the transaction may have been handled: those in flight, and those
+        """Count of EndTxn of the transaction that may have been handled: those in flight, and those
         without a response that says otherwise."""
         self._wanted: dict[TopicPartition, None] = {}
         """Partitions to be added, before batches may be sent to them (version 1)."""
@@ -321,7 +321,7 @@ class Transactions:
         return False
 
     def _take_failure(self, now_ms: int) -> None:
-        """Note that a call could not hand over records of the transaction, if one could not."""
+        """Record that a call could not hand over records of the transaction, if one could not."""
         error = self._accumulator.acceptance.take_failure()
         if error is not None:
             self.on_batch_failed(error, now_ms)
@@ -462,12 +462,12 @@ class Transactions:
 
     @property
     def _is_end_uncertain(self) -> bool:
-        """Whether the transaction may be committed, without a response that says so."""
+        """True if the transaction may be committed, without a response that says so."""
         return self.state is _S.COMMIT_REQUESTED and self._uncertain_end_count > 0
 
     @property
     def _is_quiet(self) -> bool:
-        """Whether no record of the transaction can be under way, and none can come."""
+        """True if no record of the transaction can be under way, and none can come."""
         return (
             self._accumulator.is_empty
             and not self.sequences.has_undecided
@@ -783,14 +783,14 @@ class Transactions:
             self.make_abortable(error)
 
     def _on_abortable(self, error: TransactionAbortableError, now_ms: int) -> None:
-        """Note that a broker says that only an abort helps."""
+        """Record that a broker says that only an abort helps."""
         if self._is_end_uncertain:
             self._fail_for_good(error, now_ms)  # an attempt before may have committed it
         elif self.state in (*SENDING, _S.COMMIT_REQUESTED):
             self.make_abortable(error)
 
     def _on_broken(self, reason: str) -> None:
-        """Note that a sequence has ended. A commit that is requested already goes on."""
+        """Record that a sequence has ended. A commit that is requested already goes on."""
         self._need_epoch(NewEpoch.GAP)
         if self.state in SENDING:
             self.make_abortable(KafkaError(reason))
@@ -850,7 +850,7 @@ class Transactions:
         self._accumulator.look_at_all(now_ms)
 
     def _join(self, call: str, operation: CallOperation) -> None:
-        """Have an operation wait for the end of the call under way, or see one that was not seen.
+        """Add an operation to the call under way, or report an end that was not seen.
 
         It is refused if neither is this call.
         """

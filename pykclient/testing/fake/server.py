@@ -241,7 +241,7 @@ class FakeKafka(Closing):
         """Return the records of a topic that a consumer can read, partition by partition.
 
         `isolation_level` is a consumer's: "read_committed" leaves out transactions that are open or
-        were aborted. What a producer has not sent yet is not there: wait for its deliveries first.
+        were aborted. Records that a producer has not sent yet are missing: wait for its deliveries.
 
         Raises:
             UsageError: there is no such topic, or no such level.

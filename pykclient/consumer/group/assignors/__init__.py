@@ -1,4 +1,4 @@
-"""How a group assigns its partitions: assignors, the four that Kafka has, and one of ours.
+"""Assignors, which share a group's partitions out: the four that Kafka has, and one of ours.
 
 Owner: no state of its own.
 Source: Java interface ``ConsumerPartitionAssignor`` and its implementations.

@@ -22,7 +22,7 @@ have a replica. A topic that the cluster does not have is not in it."""
 
 
 class PartitionReplicas(frozenset[str]):
-    """Where one partition is: the racks of the brokers that have a replica, and these brokers.
+    """Replicas of one partition: the brokers that have one, and the racks of these brokers.
 
     As a set it is the racks, and compares as one. `leader` is None while there is none; `replicas`
     are those of the brokers that run, with the preferred leader first if it does. Racks are there

@@ -221,7 +221,7 @@ class Kip848Membership:
         """The topics of what is assigned, by id: metadata may lack one for a while."""
         self._target: TopicIdPartitions = {}
         self._current: TopicIdPartitions | None = None
-        """What was reconciled last; None before anything was since this member joined."""
+        """Assignment that was reconciled last; None before the first since this member joined."""
         self._reconciling: TopicIdPartitions | None = None
         self._intent: Intent | None = None
         """What is being done with partitions."""
