@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 KILLED = Window("broker_killed", 1_000, 5_000)
 LATE = Window("acknowledgements_late", 9_000, 9_500)
 NUMBERS = numbers_of(2, 10)
-SHORT = StormSize(record_count=240_000, rate=3_000, calm=3_000)
+SHORT = StormSize(record_count=300_000, rate=3_000, calm=3_000)
 
 
 def written(*pauses: Pause) -> Written:
