@@ -27,7 +27,8 @@ TIMEOUT_S = 20.0
 def filled(run: Commands, topic: str) -> str:
     """A topic of two records, which a group has begun to read."""
     run.printed("produce", "-t", topic, "-p0", given=b"one\ntwo\n")
-    run.printed("groups", "reset", f"of {topic}", "--topic", topic, "--to-earliest", "--execute")
+    reset = ["groups", "reset", f"of {topic}", "--topic", topic, "--to-earliest", "--execute"]
+    run.printed(*reset, "--create")
     return topic
 
 
