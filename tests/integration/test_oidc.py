@@ -342,7 +342,7 @@ REPLIES: list[Any] = [
     (Reply.of({}, 503), ConnectionFailedError, "responded with status 503"),
     (Reply.of({"error": "slow_down"}, 429), ConnectionFailedError, "status 429: slow_down"),
     (Fault.GARBAGE, AuthenticationError, "is no HTTP"),
-    (Fault.ENDLESS_BODY, AuthenticationError, "more than 1048576 bytes"),
+    (Fault.ENDLESS_BODY, AuthenticationError, "more than 524288 bytes"),
     (Fault.ENDLESS_HEADER, AuthenticationError, "is no HTTP"),
     (
         Reply.of({"error": "invalid_scope", "error_description": f"{CANARY}\x1b[1m!"}, 400),

@@ -9,6 +9,7 @@ tried with each of the `CLIENTS`, each time with new ones. A refusal has to come
 from __future__ import annotations
 
 import logging
+import os
 import time
 import uuid
 from datetime import UTC, datetime, timedelta
@@ -44,6 +45,9 @@ VALUES: Final = [*(b"%d" % number for number in range(20)), bytes(900_000)]
 SIGNED: Final = "SIGNED_SSL"
 """A listener for signed tokens."""
 
+TOKEN: Final = "MATRIX_TOKEN"
+"""The environment variable in which the functions of Spark's settings find the token."""
+
 Settings = dict[str, Any]
 
 
@@ -61,12 +65,43 @@ def out_of_reach(_token: str) -> str:
     raise LookupError("the identity server is down")
 
 
+class WithExpiry:
+    """A provider whose name Spark's options may give, as the process allows its module."""
+
+    function: Callable[[str], object] = staticmethod(with_expiry)
+
+    def token(self) -> object:
+        """Return the token of the environment, as a function for `oauth_cb` does."""
+        return self.function(os.environ[TOKEN])
+
+
+class WithoutExpiry(WithExpiry):
+    function = staticmethod(without_expiry)
+
+
+class OutOfReach(WithExpiry):
+    function = staticmethod(out_of_reach)
+
+
+def name_of(function: Callable[..., object]) -> str:
+    return f"{function.__module__}:{function.__name__}"
+
+
+PROVIDERS: Final = {
+    name_of(each.function): name_of(each) for each in (WithExpiry, WithoutExpiry, OutOfReach)
+}
+"""For each function of `oauth_cb`, which text may not name, the class that Spark's options name."""
+
+
 class Place:
     """Where a row is tried: it makes the settings of a client."""
 
-    def __init__(self, cluster: KafkaCluster, signer: Signer, folder: Path) -> None:
+    def __init__(
+        self, cluster: KafkaCluster, signer: Signer, folder: Path, environment: pytest.MonkeyPatch
+    ) -> None:
         self.cluster = cluster
         self.signer = signer
+        self.environment = environment
         self.rogue = Signer(folder / "rogue.json")
         self.stranger = CertificateAuthority(folder, "stranger")
 
@@ -117,10 +152,11 @@ class Place:
     def token(
         self, token: str, function: Callable[[str], object] = with_expiry, listener: str = SIGNED
     ) -> Settings:
-        """Those of a client that has this token from `oauth_cb`."""
+        """Those of a client that has this token from `oauth_cb`; and in Spark from a provider."""
+        self.environment.setenv(TOKEN, token)
         return {
             **without(self.of(listener, mechanism="OAUTHBEARER"), "jaas"),
-            "oauth_cb": f"{function.__module__}:{function.__name__}",
+            "oauth_cb": name_of(function),
             "sasl_oauthbearer_config": token,
         }
 
@@ -168,6 +204,12 @@ class Mistake(NamedTuple):
     reason: str
     """What the error has to say: what is wrong, and the cure."""
     settings: Callable[[Place], Settings]
+
+    def reason_for(self, use: Callable[[Settings, str], None]) -> str:
+        """Return the reason with the setting that this client has its token from."""
+        if use in SPARK:
+            return self.reason.replace("oauth_cb", "sasl_oauth_token_provider")
+        return self.reason
 
 
 def wrong_password(mechanism: str, user: str) -> Mistake:
@@ -388,20 +430,29 @@ def write_in_spark(settings: Settings, topic: str) -> None:
 
 def spark_source(settings: Settings, **options: str) -> KafkaDataSource:
     """The source as Spark makes it. With a session it is tried in tests/spark/test_secured.py."""
+    settings = dict(settings)
+    if "oauth_cb" in settings:
+        settings["sasl_oauth_token_provider"] = PROVIDERS[settings.pop("oauth_cb")]
+        del settings["sasl_oauthbearer_config"]
     of_clients = {f"kafka.{name.replace('_', '.')}": value for name, value in settings.items()}
     return KafkaDataSource({**of_clients, **options})
 
 
-CLIENTS: Final = (administer, produce, consume, read_in_spark, write_in_spark)
+SPARK: Final = (read_in_spark, write_in_spark)
+CLIENTS: Final = (administer, produce, consume, *SPARK)
 """In an order in which each has what the ones before it have made."""
 VALUE: Final = StructType().add("value", BinaryType())
 
 
 @pytest.fixture
 def place(
-    each_secured_kafka_cluster: KafkaCluster, token_signer: Signer, tmp_path: Path
+    each_secured_kafka_cluster: KafkaCluster,
+    token_signer: Signer,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> Iterator[Place]:
-    yield Place(each_secured_kafka_cluster, token_signer, tmp_path)
+    monkeypatch.setenv("PYKCLIENT_ALLOWED_IMPORTS", __name__)
+    yield Place(each_secured_kafka_cluster, token_signer, tmp_path, monkeypatch)
     close_waiting()
 
 
@@ -437,7 +488,7 @@ def test_each_mistake_is_an_error_with_the_cure_within_two_seconds(
         if seconds > REFUSED_WITHIN_S:
             error, seconds = refusal(use, settings)
         assert type(error) is mistake.error, f"{use.__name__}: {error!r}"
-        assert mistake.reason in str(error), use.__name__
+        assert mistake.reason_for(use) in str(error), use.__name__
         assert seconds <= REFUSED_WITHIN_S, use.__name__
         assert CANARY not in str(error)
     assert CANARY not in caplog.text
