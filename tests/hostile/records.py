@@ -92,7 +92,7 @@ RECORDS: Final[tuple[Hostile, ...]] = (
                 call,
                 broker(fetch=fetched(lambda: wrapped(5))),
                 "CorruptRecordError",
-                "has another magic, or is compressed again",
+                "a message inside it is compressed again",
             ),
             Hostile(
                 f"{call}: 2^31-1 records in a batch of two",

@@ -74,7 +74,7 @@ REQUESTS: Final[tuple[Hostile, ...]] = (
         "send",
         broker(produce=hang_up),
         "DeliveryTimeoutError",
-        "hung up on the first request",
+        "closed the connection",
     ),
     # Offsets and groups.
     Hostile(
@@ -89,7 +89,7 @@ REQUESTS: Final[tuple[Hostile, ...]] = (
         "end_offsets",
         broker(list_offsets=hang_up),
         "KafkaTimeoutError",
-        "hung up on the first request",
+        "closed the connection",
     ),
     Hostile(
         "a committed offset of -7",
@@ -117,7 +117,7 @@ REQUESTS: Final[tuple[Hostile, ...]] = (
         "committed",
         broker(offset_fetch=hang_up),
         "KafkaTimeoutError",
-        "hung up on the first request",
+        "closed the connection",
     ),
     Hostile(
         "a coordinator at no host",

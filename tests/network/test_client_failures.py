@@ -441,9 +441,9 @@ def test_each_broker_in_trouble_is_reported_with_its_reason(network: ScriptedNet
 
 def test_a_bad_metadata_response_is_reported(network: ScriptedNetwork) -> None:
     [request] = network.metadata.poll(network.now_ms).requests
-    request.on_failure(DecodeError("a broker at port 0"), network.now_ms)
+    request.on_failure(DecodeError("broker 1: it is at port 0"), network.now_ms)
     assert network.client.describe_failures() == (
-        "the last metadata update failed: a broker at port 0"
+        "the last metadata update failed: broker 1: it is at port 0"
     )
 
 

@@ -201,7 +201,9 @@ class NetworkClient:
         error = self._metadata.last_error
         if error is not None and all(str(error) != text for _, text in described):
             # A request that no node took has what keeps them from it in its error.
-            reason = str(error).replace(f": {failures.listed(troubles)}", "")
+            reason = str(error)
+            if troubles:
+                reason = reason.replace(f": {failures.listed(troubles)}", "")
             troubles.append(f"the last metadata update failed: {reason}")
         return failures.with_cure(failures.listed(troubles))
 
@@ -551,7 +553,7 @@ class NetworkClient:
         if older_version is None:
             self._states.on_lost(node_id, error, now_ms)
         else:
-            self._states.on_fallen_back(node_id, now_ms)
+            self._states.on_fallen_back(node_id, error, now_ms)
         if connection.may_require_sasl and len(self._may_require_sasl) < ADDRESSES_MAX:
             self._may_require_sasl.add(node.address)
         self._count_end(connection, now_ms)
@@ -629,7 +631,7 @@ class NetworkClient:
     def _describe(self, node_id: int) -> str:
         connection = self._connections.get(node_id)
         waits_for = "" if connection is None else connection.describe_wait()
-        error = self._states.last_error(node_id)
+        error = self._states.setback(node_id) or self._states.last_error(node_id)
         # While a new attempt is under way, why the last one failed is better to know.
         return waits_for if error is None else str(error)
 

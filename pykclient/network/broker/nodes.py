@@ -72,6 +72,8 @@ class _Reachability:
     retry_ms: int = 0
     setup_deadline_ms: int = 0
     last_error: KafkaError | None = None
+    setback: KafkaError | None = None
+    """The end of the last attempt, if the next one begins with an older version."""
     served_count: int = 0
     """How many good responses there had been when that error came."""
 
@@ -127,6 +129,14 @@ class NodeStates:
         known = self._nodes.get(node_id)
         return None if known is None else known.last_error
 
+    def setback(self, node_id: int) -> KafkaError | None:
+        """Return how the last attempt ended, if the next one begins with an older version.
+
+        It is no failure to reach the node yet, but the best explanation while nothing responds.
+        """
+        known = self._nodes.get(node_id)
+        return None if known is None else known.setback
+
     def has_verdict(self, node_id: int) -> bool:
         """Return whether the last error of a node is a refusal, and newer than `on_served`."""
         known = self._nodes.get(node_id)
@@ -160,6 +170,7 @@ class NodeStates:
         self._to(known, NodeState.READY)
         known.failure_count = 0
         known.last_error = None
+        known.setback = None
 
     def on_lost(self, node_id: int, error: KafkaError, now_ms: int) -> None:
         """Note that an attempt failed or the connection ended; the next one has to wait."""
@@ -169,10 +180,10 @@ class NodeStates:
         pause_ms = self._reconnect_backoff.delay_ms(known.failure_count)
         known.retry_ms = now_ms + max(pause_ms, REFUSED_PAUSE_MS if error.is_refusal else 0)
         known.failure_count += 1
-        known.last_error = error
+        known.last_error, known.setback = error, None
         known.served_count = self._served_count
 
-    def on_fallen_back(self, node_id: int, now_ms: int) -> None:
+    def on_fallen_back(self, node_id: int, error: KafkaError, now_ms: int) -> None:
         """Record that the peer hung up on a version of the handshake, and the next attempt begins
         with an older one: that is no failure to reach it yet.
         """
@@ -180,6 +191,7 @@ class NodeStates:
         self._to(known, NodeState.BACKING_OFF)
         self._note_end(known)
         known.retry_ms = now_ms
+        known.setback = error
 
     def on_closed(self, node_id: int) -> None:
         """Note that we closed the connection ourselves, which is no reason to back off."""
