@@ -46,6 +46,8 @@ class SimulatedNetwork:
         self.other: FakeCluster | None = None
         """Another cluster, to which the addresses of the brokers `redirected` lead."""
         self.redirected: set[int] = set()
+        self.before_write: Callable[[Link, bytes], None] | None = None
+        """Called before bytes leave a client; it may hold the link."""
         self._events: list[tuple[int, int, Callable[[], None]]] = []
         self._order = count()
         self._trace = blake2b()
@@ -107,6 +109,8 @@ class Link:
     def write(self, data: bytes) -> None:
         """The client sends bytes, which arrive in one or two pieces."""
         self._network.note("up", data)
+        if self._network.before_write is not None:
+            self._network.before_write(self, data)
         split = self._network.random.randrange(len(data) + 1)
         for piece in (data[:split], data[split:]):
             if piece:

@@ -12,6 +12,7 @@ from spark_connector.exactly_once.names import SlotName
 from spark_connector.exactly_once.protocol import (
     End,
     Fence,
+    ListOpen,
     Read,
     Report,
     Result,
@@ -44,6 +45,8 @@ class Defect:
     protocol: type[SinkProtocol] = SinkProtocol
     slots: type[SlotsOfTask] = SlotsOfTask
     trusts_any_coordinator = False
+    stops_before: tuple[type[Step], ...] = ()
+    """The steps before which drivers often stand still, since only then the defect shows."""
 
     def before(self, step: Step) -> Iterator[Step]:
         """Yield steps to be run before one."""
@@ -56,14 +59,14 @@ class Defect:
         return result
 
     def in_steps(
-        self, steps: Steps[Returned], stop: Callable[[], None], *, is_abort: bool
+        self, steps: Steps[Returned], stop: Callable[[Step | None], None], *, is_abort: bool
     ) -> Steps[Returned]:
-        """Return steps with the defect; `stop` is called before each."""
+        """Return steps with the defect; call `stop` before each, with a step of `stops_before`."""
         try:
             step = next(steps)
             while True:
                 try:
-                    stop()
+                    stop(step if isinstance(step, self.stops_before) else None)
                     yield from self.before(step)
                     result = self.after(step, (yield step), is_abort=is_abort)
                 except Exception as error:  # noqa: BLE001  # the steps handle it, or raise it
@@ -124,6 +127,8 @@ class WritesUnfenced(Defect):
 
 class AbortsLaterTurns(Defect):
     """A driver aborts what a later one has open."""
+
+    stops_before = (ListOpen, End)
 
     class protocol(SinkProtocol):
         def _abort_open(self, turn_max: int, kept: Sequence[Written]) -> Steps[tuple[str, ...]]:

@@ -64,6 +64,8 @@ class SinkJudge:
         self.record: SinkRecord | None = None
         """The newest; None before the first."""
         self.prepared: dict[int, Identity] = {}
+        self.missing: set[Identity] = set()
+        """Transactions that were decided, and that the record says are not committed."""
         self._cluster = cluster
         self._lost = lost
         self._sink_id = sink_id
@@ -74,8 +76,6 @@ class SinkJudge:
         self._decided: dict[Identity, Written] = {}
         self._complete: set[Identity] = set()
         """Those that the record says are committed."""
-        self._missing: set[Identity] = set()
-        """Those that it says are not."""
         self._shown: set[Identity] = set()
         """Those with rows that are committed."""
         self._seen: dict[tuple[int, int], Row] = {}
@@ -133,7 +133,7 @@ class SinkJudge:
             if each.task in missing:
                 identity = Identity.of(each)
                 assert identity in self._lost, f"decided, and lost: {each}"
-                self._missing.add(identity)
+                self.missing.add(identity)
             else:
                 self._complete.add(Identity.of(each))
 
@@ -165,7 +165,7 @@ class SinkJudge:
         identity = self.prepared.get(row.attempt)
         assert identity is not None, f"committed before it was prepared: {row}"
         assert identity in self._decided, f"committed, and not decided: {row} by {identity}"
-        assert identity not in self._missing, f"said to be missing: {row} by {identity}"
+        assert identity not in self.missing, f"said to be missing: {row} by {identity}"
         assert identity.transactional_id.startswith(slot_prefix(self._sink_id))
         other = self._seen.setdefault((row.batch, row.number), row)
         assert other == row, f"twice: {row} and {other}"

@@ -28,9 +28,11 @@ from spark_connector.exactly_once.driver import SinkDriver
 from spark_connector.exactly_once.names import ATOMIC_TASK
 from spark_connector.exactly_once.protocol import (
     Action,
+    End,
     MissingRowsError,
     Report,
     SinkProtocol,
+    Step,
     Steps,
     View,
 )
@@ -90,6 +92,9 @@ class SinkSimulation(SinkWorld):
         self.workers: list[Worker] = []
         self.until_commit: list[ProcessThread] = []
         """Drivers that go on, at the latest, when another one is about to commit."""
+        self.until_decided: list[ProcessThread] = []
+        """Drivers that go on, at the latest, when another one has decided a batch."""
+        self._decided_number = -1
         self.attempt_count = self.worker_count = 0
         self._reader_due_ms = 0
         self.reader = SimulatedConsumer(
@@ -141,6 +146,13 @@ class SinkSimulation(SinkWorld):
         self.attempts = [each for each in self.attempts if not each.thread.is_done]
         self.operators = [each for each in self.operators if not each.thread.is_done]
         self.judge.check_step()
+        record = self.judge.record
+        is_decided = record is not None and record.stage is Stage.DECIDED
+        if is_decided and record is not None and record.number > self._decided_number:
+            self._decided_number = record.number
+            for thread in self.until_decided:
+                thread.wake(0)
+            self.until_decided.clear()
 
     def _read(self, now_ms: int) -> int:
         if self._reader_due_ms <= now_ms or self.reader.port.has_news:
@@ -214,6 +226,17 @@ class SinkSimulation(SinkWorld):
             if self.chance(0.7):
                 thread.wake(self.random.choice(INTO_COMMIT_MS))
         self.until_commit.clear()
+
+    def stop_before(self, step: Step, thread: ProcessThread) -> None:
+        """Have a driver stand still before a step at which its defect shows: while another one
+        decides a batch, or for a while when it has decided one."""
+        if isinstance(step, End):
+            thread.sleep(self.random.choice((50, 200, 500)))
+            return
+        if len(self.drivers) < 2:
+            self.drivers.append(Driver(self))
+        self.until_decided.append(thread)
+        thread.sleep(STOP_MS[-1])
 
     def _stop(self, thread: ProcessThread) -> None:
         self.met["stop"] += 1
@@ -335,10 +358,12 @@ class Driver:
         self.thread.sleep(world.random.choice((0, 5, 50)))
         world.checkpoint = max(world.checkpoint, batch + 1)
 
-    def stop(self) -> None:
-        """Stand still, perhaps."""
+    def stop(self, weak: Step | None) -> None:
+        """Stand still, perhaps; before a step at which the defect shows, rather."""
         world = self.world
-        if world.chance(0.15):
+        if weak is not None and world.chance(0.6):
+            world.stop_before(weak, self.thread)
+        elif world.chance(0.15):
             world.met["stop between steps"] += 1
             stop_ms = world.random.choice((5, 50, 50, *STOP_MS, *STOP_MS))
             if stop_ms > 1_000:
@@ -412,8 +437,9 @@ class Operator:
         self.process = SimulatedProcess(world.network)
         self.thread = ProcessThread(self.process, self._live)
 
-    def stop(self) -> None:
+    def stop(self, weak: Step | None) -> None:
         """Stand still, perhaps."""
+        del weak
         if self.world.chance(0.2):
             self.thread.sleep(self.world.random.choice((5, 50, *STOP_MS)))
 

@@ -92,6 +92,11 @@ class SinkWorld(TransactionWorld):
         """Keep whose it was."""
         self.lost.add(Identity(metadata.transactional_id, *metadata.producer))
 
+    def on_late_initialization(self, identity: Identity) -> None:
+        """Keep whose open transaction a late InitProducerId aborts."""
+        self.met["late InitProducerId"] += 1
+        self.lost.add(identity)
+
     def _note_late_initializations(self) -> None:
         transactions = self.cluster.transactions
         initialize = transactions.initialize
@@ -102,8 +107,7 @@ class SinkWorld(TransactionWorld):
             metadata = transactions.find(transactional_id)
             is_first = expected is None and self.network.delivers_late
             if is_first and metadata and metadata.state is TransactionState.ONGOING:
-                self.met["late InitProducerId"] += 1
-                self.lost.add(Identity(transactional_id, *metadata.producer))
+                self.on_late_initialization(Identity(transactional_id, *metadata.producer))
             return initialize(transactional_id, expected, timeout_ms, now_ms)
 
         transactions.initialize = noted  # type: ignore[method-assign]
