@@ -10,6 +10,7 @@ Source: Java class ``KafkaConsumer``.
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final, Generic, overload
+from weakref import ref
 
 from pykclient.arguments import (
     check_callable,
@@ -37,7 +38,7 @@ from pykclient.type_parameters import K_co, V_co
 from pykclient.types import OffsetAndMetadata
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping
+    from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
     from datetime import datetime
     from typing import Any, Unpack
 
@@ -190,10 +191,12 @@ class Consumer(ConsumerCore, Generic[K_co, V_co]):
 
         Raises: what `poll` raises.
         """
-        return self._iterate()
-
-    def _iterate(self) -> Iterator[ConsumerRecord[K_co, V_co]]:
         loop = Loop()
+        generator = self._iterate(loop)
+        loop.source = ref(generator)
+        return generator
+
+    def _iterate(self, loop: Loop) -> Generator[ConsumerRecord[K_co, V_co], None, None]:
         subscription = self._wiring.subscription  # looked up once, not for each record
         while (found := self._next_span(loop)) is not None:
             assigned, span, fetch_epoch = found

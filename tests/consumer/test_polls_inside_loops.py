@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from contextlib import suppress
 from itertools import islice
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 import pytest
 
 from tests.consumer.serving_port import LONG_S, SHORT_S, A, B, consumer_over, offsets
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Callable, Generator, Iterable, Iterator
     from typing import Any
 
     from pykclient.consumer.consumer import Consumer
@@ -144,6 +144,24 @@ def test_an_iterator_that_is_kept_holds_the_commits_until_it_is_dropped(
     assert processed(member)[A] == 2
     del iterator
     assert offsets(member.poll(LONG_S)) == [2, 3, 4]
+    assert offsets(member.poll(SHORT_S)) == []
+    assert processed(member)[A] == 5
+
+
+def test_a_loop_that_ended_with_an_error_is_left_though_the_error_is_kept(
+    member: Consumer, port: ServingPort
+) -> None:
+    port.logs[0].append(5)
+    iterator = iter(member)
+    assert [next(iterator).offset, next(iterator).offset] == [0, 1]
+    error = ZeroDivisionError()
+    with suppress(ZeroDivisionError):
+        cast("Generator[Any, None, None]", iterator).throw(error)
+    assert error.__traceback__ is not None, "it holds the frame of the loop"
+    assert processed(member)[A] == consumed(member)[A] == 1
+    assert offsets(member.poll(LONG_S, 2)) == [1, 2]
+    del iterator, error
+    assert offsets(member.poll(LONG_S)) == [3, 4]
     assert offsets(member.poll(SHORT_S)) == []
     assert processed(member)[A] == 5
 

@@ -145,7 +145,7 @@ class SimulatedMember:
         self._leaving = Random(seed)
         """Decides when it leaves a batch."""
         self._kept: Iterator[ConsumerRecord] | None = None
-        """The iterator of a batch that it has left, which it holds on to."""
+        """The iterator of a batch that it has left, which it holds until it polls."""
         self._commit_count = self._called_back_count = 0
         self._was_paused = False
 
@@ -232,6 +232,7 @@ class SimulatedMember:
 
     def _poll(self) -> None:
         self._finish()
+        self._kept = None  # else the poll would be one inside its loop, which goes on
         with self._in_time(POLL_MS):
             records = self.consumer.poll(POLL_MS / 1_000)
         self._take_batch(iter(records))

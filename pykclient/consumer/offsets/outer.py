@@ -11,12 +11,13 @@ Source: ours; ``docs/decisions/0024-left-in-the-middle-of-a-batch.md``.
 
 from __future__ import annotations
 
+from inspect import GEN_CLOSED, getgeneratorstate
 from typing import TYPE_CHECKING
 
 from pykclient.types import OffsetAndMetadata
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Generator, Iterable, Mapping
     from weakref import ref
 
     from pykclient.consumer.fetch.buffer import Start
@@ -27,9 +28,22 @@ if TYPE_CHECKING:
 
 
 class Loop:
-    """A loop over the consumer itself. It is alive as long as its generator is."""
+    """A loop over the consumer itself. Its generator holds it."""
 
-    __slots__ = ("__weakref__",)
+    __slots__ = ("__weakref__", "source")
+
+    def __init__(self) -> None:
+        self.source: ref[Generator[object, None, None]] | None = None
+        """The generator; None before there is one."""
+
+    @property
+    def is_alive(self) -> bool:
+        """True if the application holds the generator, and it has not ended.
+
+        The traceback of an error that ended it may hold its frame, and with that this loop.
+        """
+        generator = None if self.source is None else self.source()
+        return generator is not None and getgeneratorstate(generator) != GEN_CLOSED
 
 
 class OuterBatch:
@@ -101,7 +115,7 @@ class OuterLoop:
 
     @property
     def is_alive(self) -> bool:
-        return self.loop() is not None
+        return is_alive(self.loop)
 
     def left(self, *, counts_record_in_hand: bool) -> Places:
         assigned = self._assigned
@@ -126,6 +140,12 @@ class OuterLoop:
     def pass_over(self, assigned: AssignedPartition) -> None:
         if assigned is self._assigned:
             self._follows = False
+
+
+def is_alive(loop: ref[Loop]) -> bool:
+    """Return whether a loop may take more records."""
+    found = loop()
+    return found is not None and found.is_alive
 
 
 def left_in(

@@ -15,7 +15,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final, NamedTuple
 from weakref import ref
 
-from pykclient.consumer.offsets.outer import Loop, OuterBatch, OuterLoop, left_in
+from pykclient.consumer.offsets.outer import Loop, OuterBatch, OuterLoop, is_alive, left_in
 from pykclient.consumer.subscription import describe_partitions
 from pykclient.network.cluster.cluster import NO_TOPIC_ID
 from pykclient.types import OffsetAndMetadata, TopicPartition
@@ -187,7 +187,7 @@ class Unprocessed:
             if not assigned.has_offset:
                 continue
             offset = position_of(assigned)
-            if self._in_loop is assigned and self._loop is not None and self._loop() is None:
+            if self._in_loop is assigned and self._loop is not None and not is_alive(self._loop):
                 offset = self._before_position(assigned)
             elif assigned in left:
                 offset = min(left[assigned], offset, key=_offset)
