@@ -1,4 +1,4 @@
-"""What does a received megabyte that means harm cost, beside confluent-kafka on the same bytes?
+"""The cost of a received megabyte that means harm, beside confluent-kafka on the same bytes.
 
     python benchmarks/hostile.py [--megabytes N] [--rounds N] [--only TEXT]
 
@@ -62,12 +62,12 @@ ERRORS_MAX: Final = 100
 
 
 class Batches(NamedTuple):
-    """What a response has: batches, and by how many offsets each goes on."""
+    """The contents of a response: batches, and by how many offsets each goes on."""
 
     parts: Sequence[bytes]
     step: int = 1
     is_numbered: bool = False
-    """Whether each has a leader epoch of its own."""
+    """True if each has a leader epoch of its own."""
 
     def at(self, offset: int) -> bytes:
         """Return them from `offset` on; no checksum covers where a batch stands."""
@@ -276,7 +276,7 @@ def client(name: str, address: str) -> None:
 
 
 class Measured(NamedTuple):
-    """What a client took to read everything."""
+    """The cost of reading everything with one client."""
 
     cpu_ms: float
     """Of a megabyte."""
@@ -284,7 +284,7 @@ class Measured(NamedTuple):
 
 
 def measured(found: Batches, count: int, name: str) -> Measured:
-    """Have a client read all of it."""
+    """Read all of it with a client."""
     server = Server(found, count)
     with LoopbackServer(ScriptedBroker({ApiKey.FETCH: server})) as broker:
         command = [sys.executable, __file__, "--client", name, "--address", broker.address]
