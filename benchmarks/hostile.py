@@ -279,7 +279,7 @@ class Measured(NamedTuple):
     """The cost of reading everything with one client."""
 
     cpu_ms: float
-    """Of a megabyte."""
+    """CPU of one megabyte."""
     error_count: int
 
 

@@ -178,7 +178,7 @@ class Arena:
 
     @contextmanager
     def stalled(self, member: ChaosMember) -> Iterator[None]:
-        """Have a member's application work on one batch for the block, and fail to commit it."""
+        """Make a member's application work on one batch for the block, and fail to commit it."""
         count = len(member.named("stalled"))
         member.stall()
         self._await(lambda: len(member.named("stalled")) > count, f"{member.name} does not stall")

@@ -47,7 +47,7 @@ class ChaosMember(VerifiableMember):
             self._process.send_signal(signal.SIGCONT)
 
     def stall(self) -> None:
-        """Have its application work on the next batch until `go_on`; it then reports it."""
+        """Make its application work on the next batch until `go_on`; it then reports it."""
         self._process.send_signal(STALL)
 
     def go_on(self) -> None:

@@ -286,3 +286,15 @@ class KeepEven:
             if offset % 2 == 0
         ]
         return ConsumerRecords(kept)
+
+
+def consumed(consumer: Consumer) -> dict[TopicPartition, int]:
+    """Return the offsets that a commit without offsets would cover."""
+    commits = consumer._wiring.require_commits("commit")
+    return {partition: each.offset for partition, each in commits.consumed().items()}
+
+
+def processed(consumer: Consumer) -> dict[TopicPartition, int]:
+    """Return the offsets that an automatic commit would cover between two polls."""
+    commits = consumer._wiring.require_commits("commit")
+    return {partition: each.offset for partition, each in commits.processed().items()}

@@ -18,7 +18,17 @@ from pykclient.consumer.record import ConsumerRecords
 from pykclient.errors import WakeupError
 from pykclient.types import OffsetAndMetadata, TopicPartition
 from tests.consumer.fetched_records import LEADER_EPOCH_AT, batch, marker
-from tests.consumer.serving_port import LONG_S, SHORT_S, A, B, KeepEven, consumer_over, offsets
+from tests.consumer.serving_port import (
+    LONG_S,
+    SHORT_S,
+    A,
+    B,
+    KeepEven,
+    consumed,
+    consumer_over,
+    offsets,
+    processed,
+)
 from tests.records.batches import header_changed
 
 if TYPE_CHECKING:
@@ -44,18 +54,6 @@ def member(port: ServingPort) -> Iterator[Consumer]:
         consumer.seek(A, 0)
         consumer.seek(B, 0)
         yield consumer
-
-
-def consumed(consumer: Consumer) -> dict[TopicPartition, int]:
-    """What a commit without offsets would cover."""
-    commits = consumer._wiring.require_commits("commit")
-    return {partition: each.offset for partition, each in commits.consumed().items()}
-
-
-def processed(consumer: Consumer) -> dict[TopicPartition, int]:
-    """What an automatic commit would cover between two polls."""
-    commits = consumer._wiring.require_commits("commit")
-    return {partition: each.offset for partition, each in commits.processed().items()}
 
 
 def by_break(records: ConsumerRecords) -> None:

@@ -8,14 +8,22 @@ from typing import TYPE_CHECKING, cast
 
 import pytest
 
-from tests.consumer.serving_port import LONG_S, SHORT_S, A, B, consumer_over, offsets
+from tests.consumer.serving_port import (
+    LONG_S,
+    SHORT_S,
+    A,
+    B,
+    consumed,
+    consumer_over,
+    offsets,
+    processed,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterable, Iterator
     from typing import Any
 
     from pykclient.consumer.consumer import Consumer
-    from pykclient.types import TopicPartition
     from tests.consumer.serving_port import ServingPort
 
     Over = Callable[[Consumer], Iterable[Any]]
@@ -42,18 +50,6 @@ def member(port: ServingPort) -> Iterator[Consumer]:
         consumer.seek(A, 0)
         consumer.seek(B, 0)
         yield consumer
-
-
-def consumed(consumer: Consumer) -> dict[TopicPartition, int]:
-    """What a commit without offsets would cover."""
-    commits = consumer._wiring.require_commits("commit")
-    return {partition: each.offset for partition, each in commits.consumed().items()}
-
-
-def processed(consumer: Consumer) -> dict[TopicPartition, int]:
-    """What an automatic commit would cover between two polls."""
-    commits = consumer._wiring.require_commits("commit")
-    return {partition: each.offset for partition, each in commits.processed().items()}
 
 
 def stay_a_member(consumer: Consumer) -> None:

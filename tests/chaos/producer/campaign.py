@@ -81,12 +81,12 @@ class Weathered(NamedTuple):
 
     @property
     def violations(self) -> list[str]:
-        """What must not be of ours and of the hasty one."""
+        """Violations of our two producers, the hasty one included."""
         return [*self.written[OURS].violations, *self.written[HASTY].violations]
 
 
 def weather(kafka: KafkaCluster, strikes: Sequence[Strike], size: StormSize) -> Weathered:
-    """Have all write all records, under one strike after the other."""
+    """Run all producers to their last record, under one strike after the other."""
     started_s = time.monotonic()
     with Storm(kafka, size) as storm:
         storm.begin()

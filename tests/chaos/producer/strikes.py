@@ -1,4 +1,4 @@
-"""What is done to all producers at once; each strike shows that it struck, or raises.
+"""Strikes, which hit all producers at once; each strike shows that it struck, or raises.
 
 Owner: none; the storm has the state.
 """
@@ -26,10 +26,10 @@ STRUCK_MIN: Final = 12
 CUT_OFF_S: Final = 4.0
 """How long a broker is out of reach. It stays the leader, so nobody can help."""
 STALL_S: Final = 8.0
-"""How long applications stall. It is longer than the hasty producer may take to deliver, and than
+"""Time that applications stall. It is longer than the hasty producer may take to deliver, and than
 brokers take to elect another leader."""
 HELD_S: Final = 0.5
-"""How long records pile up for a broker before the applications stall. It stays the leader."""
+"""Time that records pile up for a broker before the applications stall. It stays the leader."""
 
 LOOK_S: Final = 0.02
 
