@@ -58,6 +58,10 @@ QUIET_MS = (0, 0, 5, 50, 300, 2_000)
 MEMBER_COUNT_MAX = 4
 SESSION_TIMEOUT_MS = 6_000
 MAX_POLL_INTERVAL_MS = 2_500
+MILD_MAX_POLL_INTERVAL_MS = 3_500
+"""The time to join a rebalance in which no member may be late: a heartbeat says that there is one, within
+1.1 s; the next poll commits and the one after it joins, each after two records of 500 ms.
+"""
 STALL_MAX_MS = SESSION_TIMEOUT_MS + 6_000
 """How long the group may take to come to rest: sessions of those that are gone have to end, and a
 request that never got a response may have waited as long as it may before it was written."""
@@ -230,7 +234,9 @@ class GroupSimulation(SimulatedWorld):
             group_id=GROUP,
             auto_offset_reset="earliest",
             **self.protocol_settings(),
-            max_poll_interval_ms=MAX_POLL_INTERVAL_MS,
+            max_poll_interval_ms=(
+                MILD_MAX_POLL_INTERVAL_MS if self.is_mild else MAX_POLL_INTERVAL_MS
+            ),
             enable_auto_commit=habits.commits == "automatically",
             auto_commit_interval_ms=500,
             request_timeout_ms=2_000,
