@@ -58,6 +58,8 @@ class Habits(NamedTuple):
     """Whether it pauses, resumes, seeks back, and gives up its subscription now and then."""
     pattern: str | None = None
     """What it subscribes to, instead of a topic."""
+    polls_inside: bool = False
+    """Whether it polls inside of its loops now and then, and goes on with them."""
     may_lose: bool = True
     """Whether it may lose partitions while it stays."""
 
@@ -144,6 +146,9 @@ class SimulatedMember:
         self._next_offset: dict[TopicPartition, int] = {}
         self._leaving = Random(seed)
         """Decides when it leaves a batch."""
+        self._inside = Random(seed + 1)
+        """Decides when it polls inside a loop."""
+        self._assigned_count: Counter[TopicPartition] = Counter()
         self._kept: Iterator[ConsumerRecord] | None = None
         """The iterator of a batch that it has left, which it holds until it polls."""
         self._commit_count = self._called_back_count = 0
@@ -255,6 +260,7 @@ class SimulatedMember:
                 return
             self._take([record])
             self._work(self._random.choice(self._work_ms))
+            self._poll_inside()
             if self._is_asked_to_leave():  # before it has finished with the record in hand
                 self._in_hand = []
                 return
@@ -369,13 +375,40 @@ class SimulatedMember:
 
     def _take_batch(self, records: Iterator[ConsumerRecord]) -> None:
         """Take what a poll returned, or leave it in the middle, with one more record in hand."""
+        assigned_count = self._assigned_count.copy()
         for record in records:
+            partition = TopicPartition(record.topic, record.partition)
+            is_kept = partition in self.owned
+            if not is_kept or self._assigned_count[partition] != assigned_count[partition]:
+                continue  # given up at a poll inside this loop
             if self._leaves():
                 self.did.add("leave a batch")
                 if self.habits.commits == "automatically" and self._leaving.random() < 0.5:
                     self._kept = records  # a commit of its own would cover the record in hand
                 return
             self._take([record])
+            self._poll_inside()
+
+    def _poll_inside(self) -> None:
+        """Now and then stay a member by a poll inside the loop, which goes on after it."""
+        if self.is_calm or not self.habits.polls_inside or self._inside.random() >= 0.2:
+            return
+        # What came before the record in hand is done, and a poll may commit it.
+        self._processed.add(self._in_hand[:-1])
+        self._in_hand = self._in_hand[-1:]
+        reading = sorted(self.owned - self._resting)
+        assigned_count = self._assigned_count.copy()
+        self.consumer.pause(reading)
+        timeout_ms = self._inside.choice((0, 0, 50, POLL_MS))
+        with self._in_time(timeout_ms):
+            records = self.consumer.poll(timeout_ms / 1_000)
+        for record in records:
+            partition = TopicPartition(record.topic, record.partition)
+            is_new = self._assigned_count[partition] != assigned_count[partition]
+            assert is_new or partition not in reading, f"read {partition}, which is paused"
+            self._take([record])
+        self.consumer.resume([partition for partition in reading if partition in self.owned])
+        self.did.add("poll inside")
 
     def _is_asked_to_leave(self) -> bool:
         return self.is_leaving
@@ -403,6 +436,7 @@ class SimulatedMember:
         assert not self.owned & set(partitions), "assigned twice"
         self.owned |= set(partitions)
         assert self.owned == self.consumer.assignment()
+        self._assigned_count.update(partitions)
         offsets = self._network.cluster.groups.offsets(self._group_id)
         for partition in partitions:
             committed = offsets.get(partition)

@@ -13,6 +13,7 @@ import pytest
 from pykclient.consumer.consumer import Consumer
 from pykclient.consumer.group.rebalance import Reconciliation
 from pykclient.consumer.iteration import Iteration
+from pykclient.consumer.offsets.outer import OuterBatch, OuterLoop
 from pykclient.consumer.offsets.unprocessed import Unprocessed
 from pykclient.consumer.subscription import SubscriptionState
 from pykclient.consumer.wiring import Wiring
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
 SEED_COUNT = 20
 SOAK_SEED_COUNT = 500
 MILD_SEED_COUNT = 8
+INSIDE_SEED_COUNT = 10
 SOAK_MILD_SEED_COUNT = 64
 SEEDS_PER_TEST = 20
 MILD_SEEDS_PER_TEST = 8
@@ -55,6 +57,23 @@ def test_a_simulated_group_shares_its_partitions_and_loses_nothing(
 ) -> None:
     for seed in range(first, first + SEEDS_PER_TEST):
         simulation_class(seed).run()
+
+
+@pytest.mark.promise("a poll inside a loop over records does not disturb the loop")
+@each_protocol
+@pytest.mark.parametrize(
+    "first", seeds(INSIDE_SEED_COUNT, soak_count=SOAK_SEED_COUNT, step=INSIDE_SEED_COUNT)
+)
+def test_polls_inside_loops_cost_no_record(
+    simulation_class: type[GroupSimulation], first: int
+) -> None:
+    met: Counter[str] = Counter()
+    for seed in range(first, first + INSIDE_SEED_COUNT):
+        simulation = simulation_class(seed, polls_inside=True)
+        simulation.run()
+        for member in simulation.members:
+            met.update(member.did)
+    assert met["poll inside"] > INSIDE_SEED_COUNT / 2
 
 
 @pytest.mark.promise("without failures no record is read twice, though members come and go")
@@ -211,8 +230,31 @@ def test_the_simulation_notices_records_that_are_handed_out_after_their_commit(
         run_until_noticed(simulation_class, 5, is_mild=True)
 
 
+@pytest.mark.promise("a poll inside a loop over records does not disturb the loop")
+@each_protocol
+@pytest.mark.parametrize(
+    ("name", "defect"),
+    [("is_alive", property(lambda _: False)), ("left", lambda _, **__: {})],
+    ids=["loop under way taken for left", "record in hand taken for processed"],
+)
+def test_the_simulation_notices_loops_that_a_poll_disturbs(
+    monkeypatch: pytest.MonkeyPatch,
+    simulation_class: type[GroupSimulation],
+    name: str,
+    defect: object,
+) -> None:
+    monkeypatch.setattr(OuterBatch, name, defect)
+    monkeypatch.setattr(OuterLoop, name, defect)
+    with pytest.raises(AssertionError, match=r"jumped|began|committed too far"):
+        run_until_noticed(simulation_class, 0, polls_inside=True)
+
+
 def run_until_noticed(
-    simulation_class: type[GroupSimulation], first_seed: int, *, is_mild: bool = False
+    simulation_class: type[GroupSimulation],
+    first_seed: int,
+    *,
+    is_mild: bool = False,
+    polls_inside: bool = False,
 ) -> None:
     for seed in range(first_seed, first_seed + SEEDS_UNTIL_NOTICED):
-        simulation_class(seed, is_mild=is_mild).run()
+        simulation_class(seed, is_mild=is_mild, polls_inside=polls_inside).run()
