@@ -110,6 +110,48 @@ def test_an_assertion_is_read_with_its_claims() -> None:
     assert found.assertion.template_file == "template.json"
 
 
+ASSERTED = {
+    **BASE,
+    "sasl.oauthbearer.assertion.private.key.file": "key.pem",
+    "sasl.oauthbearer.assertion.claim.iss": "client",
+}
+SECRET = {"sasl.oauthbearer.client.credentials.client.secret": CANARY}
+
+
+@pytest.mark.promise(
+    "OAUTHBEARER has tokens of an identity server, by client credentials or a signed assertion"
+)
+@pytest.mark.parametrize(
+    ("settings", "source"),
+    [
+        ({**BASE, "sasl.oauthbearer.assertion.file": "a"}, "a"),
+        (ASSERTED, "key.pem"),
+        ({**ASSERTED, "sasl.oauthbearer.assertion.file": "a"}, "a"),
+        ({**ASSERTED, **SECRET}, "key.pem"),
+        ({**OWN, "sasl.oauthbearer.assertion.file": "a"}, "a"),
+        ({**ASSERTED, "sasl.jaas.config": jaas(f'clientSecret="{CANARY}"')}, "key.pem"),
+    ],
+)
+def test_an_assertion_goes_before_a_secret_and_a_file_before_a_key(
+    settings: dict[str, object], source: str
+) -> None:
+    """As Java's ``ClientCredentialsRequestFormatterFactory`` has it (KIP-1258)."""
+    made = config(settings)
+    found = made.oidc
+    assert found is not None
+    assert found.grant == CLIENT_CREDENTIALS
+    assert found.assertion is not None
+    assert source in (found.assertion.file, found.assertion.key_file)
+    assert (found.assertion.file is None) != (found.assertion.key_file is None)
+    assert found.client_secret is None, "it is never sent"
+    has_secret = CANARY in str(settings)
+    unused = [text for text in made.security_warnings if "client_secret is not used" in text]
+    assert len(unused) == has_secret
+    has_both = "sasl.oauthbearer.assertion.file" in settings and settings.keys() > ASSERTED.keys()
+    unused = [text for text in made.security_warnings if "private_key_file is not used" in text]
+    assert len(unused) == has_both
+
+
 @pytest.mark.parametrize("retriever", [None, "FileJwtRetriever", f"{PACKAGE}.FileJwtRetriever"])
 def test_a_token_may_be_in_a_file(retriever: str | None) -> None:
     settings: dict[str, object] = {"sasl.oauthbearer.token.endpoint.url": "file:///run/token"}
@@ -184,8 +226,16 @@ def test_authorities_are_those_of_librdkafka_or_of_javas_login_configuration() -
             "private.key.pem; there are none",
         ),
         (
-            {**BY_KEY, "sasl.oauthbearer.assertion.file": "a"},
-            "there are sasl.oauthbearer.assertion.file and sasl.oauthbearer.assertion.private",
+            {**BY_KEY, "sasl.oauthbearer.assertion.private.key.pem": "a"},
+            "private.key.file and sasl.oauthbearer.assertion.private.key.pem are two sources",
+        ),
+        (
+            {**BASE, "sasl.oauthbearer.assertion.claim.iss": "client"},
+            "private.key.pem; there are none",
+        ),
+        (
+            {**OWN, "sasl.oauthbearer.assertion.private.key.file": "key.pem"},
+            "give sasl.oauthbearer.assertion.claim.iss, or leave out the secret",
         ),
         (
             {**BY_KEY, "sasl.oauthbearer.jwt.retriever.class": "ClientCredentialsJwtRetriever"},

@@ -244,9 +244,10 @@ class ClientSettings(TypedDict, total=False):
     sasl_oauthbearer_grant_type: Literal[
         "client_credentials", "urn:ietf:params:oauth:grant-type:jwt-bearer"
     ]
-    """How the client shows the identity server who it is: by id and secret, or by an assertion,
-    a JWT that is signed with its key (RFC 7523). Default: client_credentials; one of
-    client_credentials, urn:ietf:params:oauth:grant-type:jwt-bearer.
+    """The grant: that of the client itself, which authenticates by its secret or an assertion
+    (KIP-1258); or an assertion, a JWT that is signed with the client's key, as the grant (RFC
+    7523). Default: client_credentials; one of client_credentials,
+    urn:ietf:params:oauth:grant-type:jwt-bearer.
     """
     sasl_oauthbearer_header_urlencode: bool
     """True encodes id and secret for the header, as RFC 6749 has it; the default is Java's.

@@ -14,6 +14,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+from pykclient.config.assertion import AssertionConfig
 from pykclient.config.policy import Reach
 from pykclient.config.setting import (
     Kind,
@@ -23,7 +24,6 @@ from pykclient.config.setting import (
     choice,
     integer,
     optional,
-    password,
     password_or_callable,
     path,
     string,
@@ -34,6 +34,7 @@ from pykclient.errors.base import ConfigError
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from pykclient.config.assertion import Assertion
     from pykclient.config.setting import PasswordSource
 
 CLIENT_CREDENTIALS: Final = "client_credentials"
@@ -64,26 +65,6 @@ _SCHEMES: Final = ("https", "http", "file")
 _EXTENSION: Final = "extension_"
 _CREDENTIALS: Final = ("clientId", "clientSecret", "scope")
 _TRUST: Final = {"ssl.truststore.location", "ssl.truststore.certificates", "ssl.truststore.type"}
-
-
-class Assertion(NamedTuple):
-    """Where the assertion of a grant by JWT comes from: a file, or a key that signs it.
-
-    Exactly one of `file`, `key_file` and `key_pem` is given.
-    """
-
-    file: str | None
-    key_file: str | None
-    key_pem: Password | None
-    passphrase: Password | None
-    algorithm: str
-    claims: Mapping[str, str]
-    """Those with a value of the settings."""
-    lifetime_s: int
-    not_before_s: int
-    """How long before the present it is valid, for clocks that differ."""
-    has_id: bool
-    template_file: str | None
 
 
 class OidcTokenConfig(NamedTuple):
@@ -160,8 +141,8 @@ def pairs() -> Kind[tuple[tuple[str, str], ...]]:
     )
 
 
-class OidcConfig:
-    """From which identity server tokens come, and how the client shows it who it is."""
+class OidcConfig(AssertionConfig):
+    """The identity server that tokens come from, and how the client authenticates to it."""
 
     sasl_login_callback_handler_class = Setting(
         optional(java_class((*LOGIN_HANDLERS, MSK_LOGIN_HANDLER))),
@@ -213,8 +194,9 @@ class OidcConfig:
     sasl_oauthbearer_grant_type = Setting(
         choice({name: name for name in (CLIENT_CREDENTIALS, JWT_BEARER)}),
         CLIENT_CREDENTIALS,
-        "How the client shows the identity server who it is: by id and secret, or by an assertion, "
-        "a JWT that is signed with its key (RFC 7523).",
+        "The grant: that of the client itself, which authenticates by its secret or an assertion "
+        "(KIP-1258); or an assertion, a JWT that is signed with the client's key, as the grant "
+        "(RFC 7523).",
         key="sasl.oauthbearer.grant.type",
         is_ours=True,
     )
@@ -230,53 +212,6 @@ class OidcConfig:
     )
     sasl_oauthbearer_sub_claim_name = Setting(
         string(), "sub", "Which claim of a token names its user; for messages here."
-    )
-    sasl_oauthbearer_assertion_file = Setting(
-        optional(path(Reach.FILE)),
-        None,
-        "File with an assertion that something else renews; it is read for each token.",
-    )
-    sasl_oauthbearer_assertion_private_key_file = Setting(
-        optional(path(Reach.FILE)), None, "File with the key in PEM that signs assertions."
-    )
-    sasl_oauthbearer_assertion_private_key_pem = Setting(
-        optional(password()),
-        None,
-        "That key itself, in PEM. Java has no such setting, librdkafka has.",
-        key="sasl.oauthbearer.assertion.private.key.pem",
-        is_ours=True,
-    )
-    sasl_oauthbearer_assertion_private_key_passphrase = Setting(
-        optional(password()), None, "Password of that key, where it is encrypted."
-    )
-    sasl_oauthbearer_assertion_algorithm = Setting(
-        choice({name: name for name in ("RS256", "ES256")}, is_case_kept=False),
-        "RS256",
-        "How assertions are signed: RS256 with a key of RSA, ES256 with one of the curve P-256.",
-    )
-    sasl_oauthbearer_assertion_claim_aud = Setting(
-        optional(string()), None, "Audience of an assertion: its claim aud."
-    )
-    sasl_oauthbearer_assertion_claim_iss = Setting(
-        optional(string()), None, "Who has signed an assertion: its claim iss."
-    )
-    sasl_oauthbearer_assertion_claim_sub = Setting(
-        optional(string()), None, "For which user an assertion is: its claim sub."
-    )
-    sasl_oauthbearer_assertion_claim_exp_seconds = Setting(
-        integer(0, 86_400), 300, "How long an assertion is valid: its claim exp."
-    )
-    sasl_oauthbearer_assertion_claim_nbf_seconds = Setting(
-        integer(0, 3_600), 60, "Since how long it is valid when it is made: its claim nbf."
-    )
-    sasl_oauthbearer_assertion_claim_jti_include = Setting(
-        boolean(), False, "Whether each assertion has a number of its own: its claim jti."
-    )
-    sasl_oauthbearer_assertion_template_file = Setting(
-        optional(path(Reach.FILE)),
-        None,
-        "File with further parts of an assertion, in JSON with header and payload.",
-        aliases=("sasl.oauthbearer.assertion.jwt.template.file",),
     )
     sasl_login_connect_timeout_ms = Setting(
         optional(integer(0)),
@@ -331,14 +266,15 @@ class OidcConfig:
         if self.https_ca_location is not None and self.https_ca_pem is not None:
             raise ConfigError("https.ca.pem and https.ca.location are two sources; give one.")
         grant = self._grant(place)
+        is_asserted = self._is_asserted(jaas_options, grant)
         return OidcTokenConfig(
             grant,
             place,
-            self._client_id(jaas_options, grant),
-            self._client_secret(jaas_options, grant),
+            self._client_id(jaas_options, grant, is_asserted=is_asserted),
+            None if is_asserted else self._client_secret(jaas_options, grant),
             _agreed("scope", jaas_options, self.sasl_oauthbearer_scope) or "",
             self._extensions(jaas_options),
-            self._assertion() if grant == JWT_BEARER else None,
+            self.read_assertion() if is_asserted else None,
             self.https_ca_location or jaas_options.get("ssl.truststore.location"),
             self.https_ca_pem or jaas_options.get("ssl.truststore.certificates"),
         )
@@ -360,10 +296,50 @@ class OidcConfig:
             )
         return FILE if is_file else named or grant
 
-    def _client_id(self, options: Mapping[str, str], grant: str) -> str:
+    def _is_asserted(self, options: Mapping[str, str], grant: str) -> bool:
+        """Return whether an assertion authenticates the client, or is the grant itself.
+
+        As in Java, an assertion goes before a secret: a file, then ``claim.iss`` and its key, then
+        the secret (KIP-1258). Java takes the secret where there is a key without ``claim.iss``.
+        """
+        if grant != CLIENT_CREDENTIALS:
+            return grant == JWT_BEARER
+        has_issuer = self.sasl_oauthbearer_assertion_claim_iss is not None
+        if self.sasl_oauthbearer_assertion_file is not None or has_issuer:
+            return True
+        if self.has_assertion_key and self._has_secret(options):
+            raise ConfigError(
+                "sasl.oauthbearer.assertion.private.key and a client secret are given: give "
+                "sasl.oauthbearer.assertion.claim.iss, or leave out the secret, to authenticate "
+                "by an assertion; leave out the key to authenticate by the secret."
+            )
+        return self.has_assertion_key
+
+    def _has_secret(self, options: Mapping[str, str]) -> bool:
+        found = self.sasl_oauthbearer_client_credentials_client_secret
+        return found is not None or "clientSecret" in options
+
+    def oidc_warnings(self, jaas_options: Mapping[str, str]) -> list[str]:
+        """Return a sentence for each setting that another one makes useless."""
+        found: list[str] = []
+        if not self.is_oidc or self.read_oidc(jaas_options).assertion is None:
+            return found
+        if self._has_secret(jaas_options):
+            found.append(
+                "sasl_oauthbearer_client_credentials_client_secret is not used: an assertion "
+                "authenticates the client; leave out the secret"
+            )
+        if self.sasl_oauthbearer_assertion_file is not None and self.has_assertion_key:
+            found.append(
+                "sasl_oauthbearer_assertion_private_key_file is not used: the assertion is in "
+                "sasl_oauthbearer_assertion_file; give one"
+            )
+        return found
+
+    def _client_id(self, options: Mapping[str, str], grant: str, *, is_asserted: bool) -> str:
         name = self.sasl_oauthbearer_client_credentials_client_id
         client_id = _agreed("clientId", options, name) or ""
-        if grant == CLIENT_CREDENTIALS:
+        if grant == CLIENT_CREDENTIALS and not is_asserted:
             if not client_id:
                 raise ConfigError(_missing("id", JWT_BEARER))
             if ":" in client_id and not self.sasl_oauthbearer_header_urlencode:
@@ -400,40 +376,6 @@ class OidcConfig:
             )
         return {**of_java, **own}
 
-    def _assertion(self) -> Assertion:
-        sources = {
-            "sasl.oauthbearer.assertion.file": self.sasl_oauthbearer_assertion_file,
-            "sasl.oauthbearer.assertion.private.key.file": (
-                self.sasl_oauthbearer_assertion_private_key_file
-            ),
-            "sasl.oauthbearer.assertion.private.key.pem": (
-                self.sasl_oauthbearer_assertion_private_key_pem
-            ),
-        }
-        given = [key for key, value in sources.items() if value is not None]
-        if len(given) != 1:
-            raise ConfigError(
-                f"A grant by assertion needs one of {', '.join(sources)}; there are "
-                f"{' and '.join(given) or 'none'}."
-            )
-        claims = {
-            "aud": self.sasl_oauthbearer_assertion_claim_aud,
-            "iss": self.sasl_oauthbearer_assertion_claim_iss,
-            "sub": self.sasl_oauthbearer_assertion_claim_sub,
-        }
-        return Assertion(
-            self.sasl_oauthbearer_assertion_file,
-            self.sasl_oauthbearer_assertion_private_key_file,
-            self.sasl_oauthbearer_assertion_private_key_pem,
-            self.sasl_oauthbearer_assertion_private_key_passphrase,
-            self.sasl_oauthbearer_assertion_algorithm,
-            {name: value for name, value in claims.items() if value is not None},
-            self.sasl_oauthbearer_assertion_claim_exp_seconds,
-            self.sasl_oauthbearer_assertion_claim_nbf_seconds,
-            self.sasl_oauthbearer_assertion_claim_jti_include,
-            self.sasl_oauthbearer_assertion_template_file,
-        )
-
 
 def _agreed(option: str, options: Mapping[str, str], value: str | None) -> str | None:
     """Return what a setting and Java's option for the same have, one of which may be missing."""
@@ -455,8 +397,9 @@ def _two_sources(option: str) -> str:
 def _missing(what: str, other_grant: str) -> str:
     return (
         f"OAUTHBEARER by OIDC needs sasl.oauthbearer.client.credentials.client.{what} "
-        f"(sasl.oauthbearer.client.{what} in librdkafka); or, for an assertion, "
-        f"sasl.oauthbearer.grant.type={other_grant}."
+        f"(sasl.oauthbearer.client.{what} in librdkafka); or an assertion: "
+        f"sasl.oauthbearer.assertion.file, or a key with sasl.oauthbearer.assertion.claim.iss; or "
+        f"sasl.oauthbearer.grant.type={other_grant}, whose grant is an assertion."
     )
 
 

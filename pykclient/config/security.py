@@ -242,6 +242,8 @@ class SecurityConfig(SaslConfig):
                 "sasl_oauthbearer_token_endpoint_url begins with http: what the identity server "
                 "gets and issues is sent in plain text, and can be read on the way; use https"
             )
+        if self.is_authenticated and self.sasl_mechanism == OAUTHBEARER:
+            found += self.oidc_warnings(self.jaas_options)
         unused = [] if self.is_authenticated else self._given(_SASL_CREDENTIALS)
         unused += [] if self.is_encrypted else self._given(_TLS_CREDENTIALS)
         if unused:

@@ -1,8 +1,9 @@
 """IdentityServer: a token endpoint that issues signed JWTs, and fails as tests choose.
 
-It grants by client credentials (RFC 6749) and by an assertion that a client has signed (RFC 7523),
-over http or https. Its keys are in a JWKS file, and at an address of its own. It is *serving* from
-the start until it is closed; what it responds may be changed at any time.
+It grants by client credentials (RFC 6749), with a secret or an assertion that the client has signed
+(RFC 7523, section 2.2), and by an assertion as the grant itself (section 2.1), over http or https.
+Its keys are in a JWKS file, and at an address of its own. It is *serving* from the start until it
+is closed; what it responds may be changed at any time.
 
 Owner: the test that made it; each connection has a thread, which reads what the test has set.
 """
@@ -35,6 +36,7 @@ if TYPE_CHECKING:
 TOKEN_PATH: Final = "/oauth2/token"
 JWKS_PATH: Final = "/oauth2/jwks"
 JWT_BEARER: Final = "urn:ietf:params:oauth:grant-type:jwt-bearer"
+CLIENT_ASSERTION: Final = "urn:ietf:params:oauth:client-assertion-type:jwt-bearer"
 LIFETIME_S: Final = 3600
 END_TIMEOUT_S: Final = 10.0
 _PIECE: Final = b"x" * 65_536
@@ -196,12 +198,24 @@ class IdentityServer:
         )
 
     def _client(self, request: TokenRequest) -> str | None:
+        """Return the id of the client that the request is from; None if it does not prove that."""
+        if "client_assertion" in request.form:
+            return self._asserting_client(request)
         found = request.credentials
         if found is None:
             return None
         # As RFC 6749, section 2.3.1, has it; plain text without signs of its own is the same.
         name, secret = (unquote_plus(part) for part in found)
         return name if self.clients.get(name) == secret else None
+
+    def _asserting_client(self, request: TokenRequest) -> str | None:
+        """Return the client that an assertion is of, and nothing where a secret comes as well."""
+        if request.form.get("client_assertion_type") != CLIENT_ASSERTION:
+            return None
+        if request.credentials is not None or "client_secret" in request.form:
+            return None
+        subject = self._asserted(request.form["client_assertion"])
+        return subject if request.form.get("client_id", subject) == subject else None
 
     def _asserted(self, assertion: str) -> str | None:
         """The subject of an assertion that a client has signed for this address."""

@@ -249,6 +249,49 @@ def test_a_token_is_fetched_by_an_assertion_that_is_signed_here(
     assert jwt_claims(f".{head}.") == {"typ": "JWT", "kid": "k1", "alg": algorithm}
 
 
+@ISSUES
+@pytest.mark.parametrize("algorithm", ["RS256", "ES256"])
+def test_an_assertion_authenticates_a_client_whose_secret_is_never_sent(
+    identity: IdentityServer, settings: dict[str, object], tmp_path: Path, algorithm: str
+) -> None:
+    """KIP-1258: the grant of client credentials, with an assertion instead of a secret."""
+    key = KEYS[algorithm]
+    identity.assertion_keys["client"] = key.public_key()
+    (tmp_path / "key.pem").write_text(pem_of(key))
+    signing = {
+        "sasl_oauthbearer_assertion_private_key_file": tmp_path / "key.pem",
+        "sasl_oauthbearer_assertion_algorithm": algorithm,
+        "sasl_oauthbearer_assertion_claim_aud": identity.token_url,
+        "sasl_oauthbearer_assertion_claim_iss": "client",
+        "sasl_oauthbearer_assertion_claim_sub": "client",
+    }
+    token = source_of({**settings, **signing, "sasl_oauthbearer_scope": "a b"}).fetch()
+    assert token.principal == "client"
+    without_id = {name: each for name, each in settings.items() if "credentials" not in name}
+    assert source_of({**without_id, **signing}).fetch().principal == "client"
+    one, other = identity.requests
+    assert "client_id" not in other.form
+    assertion = one.form["client_assertion"]
+    assert one.form == {
+        "grant_type": "client_credentials",
+        "client_assertion_type": "urn:ietf:params:oauth:client-assertion-type:jwt-bearer",
+        "client_assertion": assertion,
+        "client_id": "client",
+        "scope": "a b",
+    }
+    assert CANARY not in str(one)
+    assert one.credentials is None
+    file = tmp_path / "assertion"
+    file.write_text(assertion)
+    by_file = {**settings, "sasl_oauthbearer_assertion_file": file, **signing}
+    assert source_of(by_file).fetch().principal == "client"
+    assert identity.requests[-1].form["client_assertion"] == assertion
+    identity.assertion_keys.clear()
+    with pytest.raises(AuthenticationError, match="status 401: invalid_client") as caught:
+        source_of(by_file).fetch()
+    assert assertion not in str(caught.value)
+
+
 def test_an_assertion_of_a_file_is_read_for_each_token(
     identity: IdentityServer, settings: dict[str, object], tmp_path: Path
 ) -> None:

@@ -1,10 +1,11 @@
-"""Assertions: JWTs that identity servers take in the place of a secret, from a file or signed here.
+"""Assertions: JWTs that identity servers take instead of a secret, from a file or signed here.
 
 Files are read for each assertion, so that new ones are used without a new client.
 
 Owner: no state.
-Source: RFC 7523 (grant by assertion), RFC 7515 and 7518 (signatures); KIP-1139; Java classes
-``DefaultAssertionCreator``, ``FileAssertionCreator``, ``FileAssertionJwtTemplate``.
+Source: RFC 7523 (an assertion as the grant, or as the client's authentication), RFC 7515 and 7518
+(signatures); KIP-1139, KIP-1258; Java classes ``DefaultAssertionCreator``,
+``FileAssertionCreator``, ``FileAssertionJwtTemplate``.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurvePrivateKey
     from cryptography.hazmat.primitives.asymmetric.rsa import RSAPrivateKey
 
-    from pykclient.config.oidc import Assertion
+    from pykclient.config.assertion import Assertion
 
     Key = RSAPrivateKey | EllipticCurvePrivateKey
 

@@ -5,8 +5,8 @@ overloaded, a `ConnectionFailedError`, after which a client tries again. No erro
 secret or of a token, neither in its text nor in a variable of its traceback.
 
 Owner: no state but settings; called on a thread of the background.
-Source: RFC 6749 (client credentials), RFC 7523 (assertions), RFC 6750; KIP-768, KIP-1139; Java
-classes ``ClientCredentialsJwtRetriever``, ``JwtBearerJwtRetriever``, ``FileJwtRetriever``.
+Source: RFC 6749 (client credentials), RFC 7523 (assertions), RFC 6750; KIP-768, KIP-1139, KIP-1258;
+Java classes ``ClientCredentialsJwtRetriever``, ``JwtBearerJwtRetriever``, ``FileJwtRetriever``.
 """
 
 from __future__ import annotations
@@ -37,6 +37,9 @@ if TYPE_CHECKING:
     from pykclient.config.oidc import OidcTokenConfig
     from pykclient.network.io.https import HttpResponse
     from pykclient.network.sasl.assertion import AssertionSource
+
+CLIENT_ASSERTION: Final = "urn:ietf:params:oauth:client-assertion-type:jwt-bearer"
+"""The type of an assertion that authenticates a client (RFC 7523, section 2.2)."""
 
 CONNECT_TIMEOUT_MS: Final = 10_000
 
@@ -151,12 +154,12 @@ class OidcTokens:
 
     def _request(self, secret: Password | None) -> HttpRequest:
         # No part of this is a variable of its own: tracebacks may show those.
-        is_assertion = self._oidc.grant == JWT_BEARER
+        is_assertion = self._oidc.assertion is not None
         return HttpRequest(
             urlencode(
                 {
                     "grant_type": self._oidc.grant,
-                    **({"assertion": secret.value} if is_assertion and secret else {}),
+                    **(self._assertion_fields(secret) if is_assertion and secret else {}),
                     **({"scope": self._oidc.scope} if self._oidc.scope else {}),
                 }
             ).encode(),
@@ -167,6 +170,16 @@ class OidcTokens:
                 **({} if is_assertion or secret is None else self._authorization(secret)),
             },
         )
+
+    def _assertion_fields(self, secret: Password) -> dict[str, str]:
+        if self._oidc.grant == JWT_BEARER:
+            return {"assertion": secret.value}
+        client_id = self._oidc.client_id
+        return {
+            "client_assertion_type": CLIENT_ASSERTION,
+            "client_assertion": secret.value,
+            **({"client_id": client_id} if client_id else {}),
+        }
 
     def _authorization(self, secret: Password) -> dict[str, str]:
         assert self._oidc.grant == CLIENT_CREDENTIALS

@@ -1,0 +1,150 @@
+"""The settings of assertions: JWTs by which a client authenticates without a secret.
+
+An assertion is the grant (KIP-1139), or authenticates the client beside the grant of client
+credentials (KIP-1258). Files are read when a client is made, by
+`pykclient.network.sasl.assertion`, never here.
+
+Owner: none, everything is immutable.
+Source: KIP-1139, KIP-1258; RFC 7521, RFC 7523; Java class ``AssertionSupplierFactory``;
+librdkafka's CONFIGURATION.md.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from pykclient.config.policy import Reach
+from pykclient.config.setting import (
+    Password,
+    Setting,
+    boolean,
+    choice,
+    integer,
+    optional,
+    password,
+    path,
+    string,
+)
+from pykclient.errors.base import ConfigError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+
+class Assertion(NamedTuple):
+    """The source of assertions: a file, or a key that signs them.
+
+    Exactly one of `file`, `key_file` and `key_pem` is given.
+    """
+
+    file: str | None
+    key_file: str | None
+    key_pem: Password | None
+    passphrase: Password | None
+    algorithm: str
+    claims: Mapping[str, str]
+    """Those with a value of the settings."""
+    lifetime_s: int
+    not_before_s: int
+    """How long before the present it is valid, for clocks that differ."""
+    has_id: bool
+    template_file: str | None
+
+
+class AssertionConfig:
+    """The file that holds assertions, or the key that signs them and their claims."""
+
+    sasl_oauthbearer_assertion_file = Setting(
+        optional(path(Reach.FILE)),
+        None,
+        "File with an assertion that something else renews; it is read for each token.",
+    )
+    sasl_oauthbearer_assertion_private_key_file = Setting(
+        optional(path(Reach.FILE)), None, "File with the key in PEM that signs assertions."
+    )
+    sasl_oauthbearer_assertion_private_key_pem = Setting(
+        optional(password()),
+        None,
+        "That key itself, in PEM. Java has no such setting, librdkafka has.",
+        key="sasl.oauthbearer.assertion.private.key.pem",
+        is_ours=True,
+    )
+    sasl_oauthbearer_assertion_private_key_passphrase = Setting(
+        optional(password()), None, "Password of that key, where it is encrypted."
+    )
+    sasl_oauthbearer_assertion_algorithm = Setting(
+        choice({name: name for name in ("RS256", "ES256")}, is_case_kept=False),
+        "RS256",
+        "How assertions are signed: RS256 with a key of RSA, ES256 with one of the curve P-256.",
+    )
+    sasl_oauthbearer_assertion_claim_aud = Setting(
+        optional(string()), None, "Audience of an assertion: its claim aud."
+    )
+    sasl_oauthbearer_assertion_claim_iss = Setting(
+        optional(string()), None, "Who has signed an assertion: its claim iss."
+    )
+    sasl_oauthbearer_assertion_claim_sub = Setting(
+        optional(string()), None, "For which user an assertion is: its claim sub."
+    )
+    sasl_oauthbearer_assertion_claim_exp_seconds = Setting(
+        integer(0, 86_400), 300, "How long an assertion is valid: its claim exp."
+    )
+    sasl_oauthbearer_assertion_claim_nbf_seconds = Setting(
+        integer(0, 3_600), 60, "Since how long it is valid when it is made: its claim nbf."
+    )
+    sasl_oauthbearer_assertion_claim_jti_include = Setting(
+        boolean(), False, "Whether each assertion has a number of its own: its claim jti."
+    )
+    sasl_oauthbearer_assertion_template_file = Setting(
+        optional(path(Reach.FILE)),
+        None,
+        "File with further parts of an assertion, in JSON with header and payload.",
+        aliases=("sasl.oauthbearer.assertion.jwt.template.file",),
+    )
+
+    @property
+    def has_assertion_key(self) -> bool:
+        """True if a key that signs assertions is given."""
+        keys = (
+            self.sasl_oauthbearer_assertion_private_key_file,
+            self.sasl_oauthbearer_assertion_private_key_pem,
+        )
+        return keys != (None, None)
+
+    def read_assertion(self) -> Assertion:
+        """Return where assertions come from. As in Java, a file goes before a key.
+
+        Raises:
+            ConfigError: there is neither a file nor a key, or there are two keys.
+        """
+        file = self.sasl_oauthbearer_assertion_file
+        key_file = self.sasl_oauthbearer_assertion_private_key_file
+        key_pem = self.sasl_oauthbearer_assertion_private_key_pem
+        if key_file is not None and key_pem is not None:
+            raise ConfigError(
+                "sasl.oauthbearer.assertion.private.key.file and "
+                "sasl.oauthbearer.assertion.private.key.pem are two sources of the same; give one."
+            )
+        if file is None and not self.has_assertion_key:
+            raise ConfigError(
+                "An assertion needs one of sasl.oauthbearer.assertion.file, "
+                "sasl.oauthbearer.assertion.private.key.file and "
+                "sasl.oauthbearer.assertion.private.key.pem; there are none."
+            )
+        claims = {
+            "aud": self.sasl_oauthbearer_assertion_claim_aud,
+            "iss": self.sasl_oauthbearer_assertion_claim_iss,
+            "sub": self.sasl_oauthbearer_assertion_claim_sub,
+        }
+        return Assertion(
+            file,
+            key_file if file is None else None,
+            key_pem if file is None else None,
+            self.sasl_oauthbearer_assertion_private_key_passphrase,
+            self.sasl_oauthbearer_assertion_algorithm,
+            {name: value for name, value in claims.items() if value is not None},
+            self.sasl_oauthbearer_assertion_claim_exp_seconds,
+            self.sasl_oauthbearer_assertion_claim_nbf_seconds,
+            self.sasl_oauthbearer_assertion_claim_jti_include,
+            self.sasl_oauthbearer_assertion_template_file,
+        )
