@@ -169,7 +169,7 @@ def test_authorities_are_those_of_librdkafka_or_of_javas_login_configuration() -
     ).oidc
     assert own is not None
     assert of_java is not None
-    assert own.ca_location == of_java.ca_location == "a.pem"
+    assert own.files.ca_location == of_java.files.ca_location == "a.pem"
 
 
 @pytest.mark.parametrize(
@@ -200,8 +200,8 @@ def test_authorities_are_those_of_librdkafka_or_of_javas_login_configuration() -
         ),
         ({**OWN, "sasl.jaas.config": jaas('clientID="x"')}, "has the option clientID, which no"),
         (
-            {**OWN, "sasl.jaas.config": jaas('ssl.truststore.type="JKS"')},
-            "ssl.truststore.type in sasl.jaas.config must be PEM",
+            {**OWN, "sasl.jaas.config": jaas('ssl.truststore.type="BKS"')},
+            "ssl.truststore.type in sasl.jaas.config is one of PEM, PKCS12, JKS",
         ),
         (
             {**OWN, "sasl.jaas.config": jaas('unsecuredLoginStringClaim_sub="alice"')},

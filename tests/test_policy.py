@@ -69,6 +69,8 @@ class Tried(NamedTuple):
         beside = {}
         if self.key == "ssl.key.location":
             beside["ssl.keystore.location"] = f"{PLACE}.pem"
+        if self.key == "https.key.location":
+            beside["https.certificate.location"] = f"{PLACE}.pem"
         return {**SERVERS, self.key: self.value, **beside}
 
 
@@ -109,7 +111,8 @@ TRIED = (
         for key in (
             *("ssl.truststore.location", "ssl.ca.location", "ssl_cafile", "ssl.keystore.location"),
             *("ssl.certificate.location", "ssl.key.location", "ssl.crl.location"),
-            *("sasl.kerberos.keytab", "https.ca.location"),
+            *("sasl.kerberos.keytab", "https.ca.location", "https.certificate.location"),
+            "https.key.location",
         )
     ),
     Tried(
@@ -124,6 +127,14 @@ TRIED = (
         "admin",
         "sasl.jaas.config",
         f'{OAUTH} required clientId="a" clientSecret="b" ssl.truststore.location="{PLACE}";',
+        FILES,
+        PLACE,
+        is_local=True,
+    ),
+    Tried(
+        "admin",
+        "sasl.jaas.config",
+        f'{OAUTH} required clientId="a" clientSecret="b" ssl.keystore.location="{PLACE}";',
         FILES,
         PLACE,
         is_local=True,

@@ -58,13 +58,25 @@ class ClientSettings(TypedDict, total=False):
     """
     https_ca_location: str | PathLike[str] | None
     """File with the authorities that the identity server's certificate must come from, in PEM;
-    None is the system's. Java has it as ssl.truststore.location in sasl_jaas_config. Default:
-    None; a file's path, or None.
+    None is the system's. It is read again when it changes. Java has it as
+    ssl.truststore.location in sasl_jaas_config. Default: None; a file's path, or None.
     """
     https_ca_pem: str | None
     """The authorities' certificates themselves, in PEM. Default: None; a string that is not
     empty, or None.
     """
+    https_certificate_location: str | PathLike[str] | None
+    """File with the client's certificate for the identity server, and its chain: PEM, or
+    PKCS#12. It is read again when it changes. Without a secret and an assertion it
+    authenticates the client (RFC 8705). Java has it as ssl.keystore.location in
+    sasl_jaas_config. Default: None; a file's path, or None.
+    """
+    https_key_location: str | PathLike[str] | None
+    """File with the key of that certificate in PEM, where it is not in
+    https_certificate_location. Default: None; a file's path, or None.
+    """
+    https_key_password: str | None
+    """Password of that key, or of the PKCS#12. Default: None; a string, or None."""
     metadata_max_age_ms: int
     """Metadata are requested again after this time. Default: 300000; an integer from 0 to
     9223372036854775807.
@@ -169,12 +181,13 @@ class ClientSettings(TypedDict, total=False):
     from 0.0 to 0.25.
     """
     sasl_login_retry_backoff_max_ms: int
-    """Longest pause between two attempts of a renewal. Default: 10000; an integer from 0 to
+    """Longest pause before another token is fetched. Default: 10000; an integer from 0 to
     9223372036854775807.
     """
     sasl_login_retry_backoff_ms: int
-    """Pause before a renewal that failed is tried again, at least a second; doubles each time.
-    Default: 100; an integer from 0 to 9223372036854775807.
+    """Pause before another token is fetched, after a fetch that failed or a broker that refused
+    the token, at least a second; doubles each time. Default: 100; an integer from 0 to
+    9223372036854775807.
     """
     sasl_mechanism: str
     """How to authenticate where security_protocol is SASL_PLAINTEXT or SASL_SSL. Default:

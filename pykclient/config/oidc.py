@@ -15,6 +15,7 @@ import re
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from pykclient.config.assertion import AssertionConfig
+from pykclient.config.https import TLS_OPTIONS, HttpsConfig
 from pykclient.config.policy import Reach
 from pykclient.config.setting import (
     Kind,
@@ -25,9 +26,7 @@ from pykclient.config.setting import (
     integer,
     optional,
     password_or_callable,
-    path,
     string,
-    text,
 )
 from pykclient.errors.base import ConfigError
 
@@ -35,6 +34,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from pykclient.config.assertion import Assertion
+    from pykclient.config.https import HttpsFiles
     from pykclient.config.setting import PasswordSource
 
 CLIENT_CREDENTIALS: Final = "client_credentials"
@@ -64,7 +64,6 @@ _URL_SIGNS: Final = re.compile(r"[\x21-\x7e]+")
 _SCHEMES: Final = ("https", "http", "file")
 _EXTENSION: Final = "extension_"
 _CREDENTIALS: Final = ("clientId", "clientSecret", "scope")
-_TRUST: Final = {"ssl.truststore.location", "ssl.truststore.certificates", "ssl.truststore.type"}
 
 
 class OidcTokenConfig(NamedTuple):
@@ -77,8 +76,7 @@ class OidcTokenConfig(NamedTuple):
     scope: str
     extensions: Mapping[str, str]
     assertion: Assertion | None
-    ca_location: str | None
-    ca_pem: str | None
+    files: HttpsFiles
 
 
 def url() -> Kind[str]:
@@ -141,7 +139,7 @@ def pairs() -> Kind[tuple[tuple[str, str], ...]]:
     )
 
 
-class OidcConfig(AssertionConfig):
+class OidcConfig(AssertionConfig, HttpsConfig):
     """The identity server that tokens come from, and how the client authenticates to it."""
 
     sasl_login_callback_handler_class = Setting(
@@ -225,21 +223,6 @@ class OidcConfig(AssertionConfig):
         "How long the identity server may take to respond; None and 0 are what is left of "
         "request_timeout_ms.",
     )
-    https_ca_location = Setting(
-        optional(path(Reach.LOCAL_FILE)),
-        None,
-        "File with the authorities that the identity server's certificate must come from, in PEM; "
-        "None is the system's. Java has it as ssl.truststore.location in sasl_jaas_config.",
-        key="https.ca.location",
-        is_ours=True,
-    )
-    https_ca_pem = Setting(
-        optional(text()),
-        None,
-        "The authorities' certificates themselves, in PEM.",
-        key="https.ca.pem",
-        is_ours=True,
-    )
 
     @property
     def is_oidc(self) -> bool:
@@ -263,20 +246,18 @@ class OidcConfig(AssertionConfig):
                 "OAUTHBEARER by OIDC needs sasl.oauthbearer.token.endpoint.url, the address at "
                 "which the identity server issues tokens."
             )
-        if self.https_ca_location is not None and self.https_ca_pem is not None:
-            raise ConfigError("https.ca.pem and https.ca.location are two sources; give one.")
         grant = self._grant(place)
         is_asserted = self._is_asserted(jaas_options, grant)
+        files = self.read_https(jaas_options)
         return OidcTokenConfig(
             grant,
             place,
             self._client_id(jaas_options, grant, is_asserted=is_asserted),
-            None if is_asserted else self._client_secret(jaas_options, grant),
+            None if is_asserted else self._client_secret(jaas_options, grant, files),
             _agreed("scope", jaas_options, self.sasl_oauthbearer_scope) or "",
             self._extensions(jaas_options),
             self.read_assertion() if is_asserted else None,
-            self.https_ca_location or jaas_options.get("ssl.truststore.location"),
-            self.https_ca_pem or jaas_options.get("ssl.truststore.certificates"),
+            files,
         )
 
     def _grant(self, place: str) -> str:
@@ -350,7 +331,7 @@ class OidcConfig(AssertionConfig):
         return client_id
 
     def _client_secret(
-        self, options: Mapping[str, str], grant: str
+        self, options: Mapping[str, str], grant: str, files: HttpsFiles
     ) -> Password | PasswordSource | None:
         found = self.sasl_oauthbearer_client_credentials_client_secret
         if "clientSecret" in options:
@@ -358,7 +339,8 @@ class OidcConfig(AssertionConfig):
             if found not in (None, secret):
                 raise ConfigError(_two_sources("clientSecret"))
             found = secret
-        if grant == CLIENT_CREDENTIALS and found in (None, Password("")):
+        is_missing = found in (None, Password("")) and not files.has_identity
+        if grant == CLIENT_CREDENTIALS and is_missing:
             raise ConfigError(_missing("secret", JWT_BEARER))
         return found
 
@@ -405,11 +387,9 @@ def _missing(what: str, other_grant: str) -> str:
 
 def _check_options(options: Mapping[str, str]) -> None:
     for name in options:
-        if name not in (*_CREDENTIALS, *_TRUST) and not name.startswith(_EXTENSION):
+        if name not in (*_CREDENTIALS, *TLS_OPTIONS) and not name.startswith(_EXTENSION):
             raise ConfigError(
                 f"sasl.jaas.config has the option {name}, which no token of an identity server "
                 f"has; there are {', '.join(_CREDENTIALS)}, extension_NAME and "
-                f"{', '.join(sorted(_TRUST))}."
+                f"{', '.join(TLS_OPTIONS)}."
             )
-    if options.get("ssl.truststore.type", "PEM").upper() != "PEM":
-        raise ConfigError("ssl.truststore.type in sasl.jaas.config must be PEM here.")

@@ -67,6 +67,7 @@ _FILE_OPTIONS: Final = {
     # Where a keytab is given as well, the system's library may write to it.
     TICKET_CACHE: Reach.FILE,
     "ssl.truststore.location": Reach.LOCAL_FILE,
+    "ssl.keystore.location": Reach.LOCAL_FILE,
 }
 """Options of login modules that name files. None names an address."""
 
@@ -215,10 +216,11 @@ class SaslConfig(OidcConfig, KerberosConfig):
     sasl_login_retry_backoff_ms = Setting(
         integer(0, LONG_MAX),
         100,
-        "Pause before a renewal that failed is tried again, at least a second; doubles each time.",
+        "Pause before another token is fetched, after a fetch that failed or a broker that refused "
+        "the token, at least a second; doubles each time.",
     )
     sasl_login_retry_backoff_max_ms = Setting(
-        integer(0, LONG_MAX), 10_000, "Longest pause between two attempts of a renewal."
+        integer(0, LONG_MAX), 10_000, "Longest pause before another token is fetched."
     )
 
     @property

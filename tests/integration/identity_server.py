@@ -137,9 +137,10 @@ class IdentityServer:
         self.is_ending = threading.Event()
         self._server = _Server(self)
         scheme = "http"
+        self._context: ssl.SSLContext | None = None
         if authority is not None:
             scheme = "https"
-            context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+            context = self._context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
             path = authority.issue("identity", hostnames=(hostname,)).path
             context.load_cert_chain(path)
             # The handshake is done by the connection's own thread, at its first read.
@@ -159,6 +160,12 @@ class IdentityServer:
 
     def __exit__(self, *_: object) -> None:
         self.close()
+
+    def demand_certificates(self, authority: CertificateAuthority) -> None:
+        """Refuse clients without a certificate of an authority."""
+        assert self._context is not None, "only https has certificates"
+        self._context.load_verify_locations(authority.path)
+        self._context.verify_mode = ssl.CERT_REQUIRED
 
     def close(self) -> None:
         """End it; connections that hang are closed."""

@@ -47,7 +47,7 @@ def trusting(authority: CertificateAuthority) -> ssl.SSLContext:
 def post(
     url: str, context: ssl.SSLContext | None = None, *, timeout_ms: int = LONG_MS
 ) -> HttpResponse:
-    endpoint = HttpEndpoint(url, context)
+    endpoint = HttpEndpoint(url, None if context is None else lambda: context)
     request = HttpRequest(b"a=1&b=", FORM)
     return endpoint.post(request, connect_timeout_ms=LONG_MS, timeout_ms=timeout_ms)
 

@@ -177,6 +177,23 @@ def test_credentials_are_kept_until_they_are_refused(monkeypatch: pytest.MonkeyP
     assert kept.credentials(HOST).key_id == "AKIDNEW"
 
 
+def test_credentials_are_looked_for_ever_more_rarely_while_they_are_refused(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    kept = signer()
+    kept.credentials(HOST)
+    found = []
+    for number in range(1, 65):
+        monkeypatch.setenv("AWS_ACCESS_KEY_ID", f"AKID{number}")
+        kept.forget()
+        found.append(kept.credentials(HOST).key_id)
+    assert [*dict.fromkeys(found)] == [f"AKID{number}" for number in (1, 2, 4, 8, 16, 32, 48, 64)]
+    kept.accept()
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "AKIDNEW")
+    kept.forget()
+    assert kept.credentials(HOST).key_id == "AKIDNEW"
+
+
 def test_missing_credentials_are_an_error_that_says_where_botocore_looked(
     aws: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

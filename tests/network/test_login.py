@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import threading
 from random import Random
 from typing import TYPE_CHECKING, Any, cast
 
@@ -184,10 +185,12 @@ def test_a_renewal_that_fails_is_tried_again_and_the_token_stays(
         pauses_ms.append(bench.poll() - bench.now_ms)
         bench.advance(pauses_ms[-1])
     assert bench.token() == "t1"
-    # Doubling from 100 ms, with a jitter of a fifth, within a second and ten.
-    assert pauses_ms[:3] == [1_000] * 3
-    assert 8_000 <= pauses_ms[-1] <= 12_000
-    (record,) = caplog.records
+    # Doubling from a second, with a jitter of a fifth, up to ten.
+    for pause_ms, mean_ms in zip(pauses_ms[:4], (1_000, 2_000, 4_000, 8_000), strict=True):
+        assert max(1_000, mean_ms * 0.8) <= pause_ms <= mean_ms * 1.2
+    assert 8_000 <= pauses_ms[-1] <= 10_000
+    record, *later = caplog.records
+    assert len(later) < 9
     assert record.levelno == logging.WARNING
     assert "is valid for 720 more seconds: no token of the source: it is away" in record.message
     bench.source.error = None
@@ -217,21 +220,74 @@ def test_a_token_without_an_expiry_serves_for_a_minute() -> None:
     assert bench.token() is None
 
 
-def test_a_token_that_was_refused_is_fetched_anew_after_a_second() -> None:
+def test_another_token_is_fetched_a_second_after_one_was_refused() -> None:
     bench = Bench()
     bench.fetch()
     token = bench.login.token(bench.ready.append)
     assert token is not None
     bench.login.drop(token)
     assert bench.token() is None
-    assert bench.poll() == 1_000
+    assert (
+        bench.login.awaited == "a token of the source, after a pause: a broker refused the last one"
+    )
+    due_ms = bench.poll()
+    assert 1_000 <= due_ms <= 1_200
     assert bench.port.held is None
-    bench.advance(1_000)
+    bench.advance(due_ms)
     bench.poll()
     bench.end()
     assert bench.token() == "t2"
     bench.login.drop(token)
     assert bench.token() == "t2", "another one was refused"
+
+
+def fetches_in(seconds: int, bench: Bench, *, is_refused_by_broker: bool) -> int:
+    """Return how often a source is called while connections need a token all the time."""
+    begun_ms = bench.now_ms
+    count = bench.source.count
+    ready: list[BaseException | None] = []
+    on_ready = ready.append
+    while bench.now_ms < begun_ms + seconds * 1_000:
+        token = bench.login.token(on_ready)
+        bench.poll()
+        if bench.port.held is not None:
+            bench.end()
+            token = bench.login.token(on_ready)
+        bench.login.forget(on_ready)
+        if token is not None and is_refused_by_broker:
+            bench.login.drop(token)
+        bench.advance(50)
+    return bench.source.count - count
+
+
+@pytest.mark.promise("tokens are requested with a growing pause while they are refused")
+@pytest.mark.parametrize("is_refused_by_broker", [True, False])
+def test_the_pause_grows_while_tokens_or_the_client_are_refused(
+    is_refused_by_broker: bool,
+) -> None:
+    bench = Bench()
+    if not is_refused_by_broker:
+        bench.source.error = AuthenticationError("no")
+    # At once, and after 1, 3, 7 seconds, each pause a fifth shorter or longer.
+    assert fetches_in(10, bench, is_refused_by_broker=is_refused_by_broker) in (4, 5)
+    # Then one each 8 to 10 seconds.
+    in_an_hour = fetches_in(3_600, bench, is_refused_by_broker=is_refused_by_broker)
+    assert 350 <= in_an_hour <= 450
+
+
+def test_the_pause_is_short_again_once_a_broker_has_accepted_a_token() -> None:
+    bench = Bench()
+    fetches_in(60, bench, is_refused_by_broker=True)
+    bench.advance(10_000)
+    bench.fetch()
+    token = bench.login.token(bench.ready.append)
+    assert token is not None
+    bench.login.accept(token)
+    assert bench.login.awaited == "a token of the source"
+    begun_ms = bench.now_ms
+    bench.login.drop(token)
+    assert bench.token() is None
+    assert 1_000 <= bench.poll() - begun_ms <= 1_200
 
 
 @pytest.mark.parametrize(
@@ -267,6 +323,86 @@ def test_a_fetch_that_hangs_ends_for_those_that_wait() -> None:
     bench.login.complete(bench.now_ms)
     (error,) = bench.ready
     assert "it did not come within 5 seconds" in str(error)
+
+
+class Threads(HeldPort):
+    """A port whose calls run on, forgotten or not, until the test has them return."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.begun: list[Callable[[], Any]] = []
+
+    def call(
+        self, function: Callable[[], Any], on_done: Callable[[Any], None], *, name: str
+    ) -> None:
+        super().call(function, on_done, name=name)
+        self.begun.append(function)
+
+
+@pytest.mark.parametrize("has_begun", [True, False])
+@pytest.mark.parametrize("is_interrupted", [True, False])
+def test_a_source_that_hangs_is_never_called_twice_at_once(
+    has_begun: bool, is_interrupted: bool
+) -> None:
+    bench = Bench(request_timeout_ms=5_000)
+    bench.login._port = port = Threads()  # type: ignore[assignment]
+    entered, leave = threading.Event(), threading.Event()
+    fetch = bench.source.fetch
+
+    def hanging() -> OAuthToken:
+        entered.set()
+        leave.wait()
+        return fetch()
+
+    bench.source.fetch = hanging  # type: ignore[method-assign]
+    bench.token()
+    bench.poll()
+    thread = threading.Thread(target=port.begun[0])
+    if has_begun:
+        thread.start()
+        entered.wait()
+    if is_interrupted:
+        bench.login.restart()
+        port.held = None
+    else:
+        bench.advance(5_000)
+        bench.poll()
+        bench.login.complete(bench.now_ms)
+    bench.advance(10_000)
+    bench.ready.clear()
+    bench.token()
+    bench.poll()
+    assert (port.held is None) == has_begun
+    if has_begun:
+        bench.login.complete(bench.now_ms)
+        assert "its last call has not returned yet, and it is not called twice" in str(
+            bench.ready[0]
+        )
+        leave.set()
+        thread.join()
+        bench.advance(10_000)
+        bench.token()
+        bench.poll()
+        assert port.held is not None, "it has returned"
+    else:
+        leave.set()
+        with pytest.raises(AuthenticationError, match="cancelled"):
+            port.begun[0]()
+        assert not entered.is_set()
+
+
+def test_a_call_that_cannot_be_begun_is_over() -> None:
+    bench = Bench()
+    bench.token()
+    bench.poll()
+    assert bench.port.held is not None
+    on_done, bench.port.held = bench.port.held[1], None
+    on_done(ConnectionFailedError("no thread can be started"))
+    bench.login.complete(bench.now_ms)
+    bench.token()
+    bench.advance(10_000)
+    bench.poll()
+    assert bench.port.held is not None
 
 
 def test_who_does_not_wait_any_more_is_not_called() -> None:

@@ -203,7 +203,7 @@ class Authentication:
         mechanism = self.mechanism
         assert mechanism is not None
         if response.error_code != 0:
-            said = printable(response.error_message or "")
+            said = printable(mechanism.masked(response.error_message or ""))
             reason = said or error_for_code(response.error_code, "").name
             if mechanism.refusal:
                 reason = f"{mechanism.refusal}; {reason}"

@@ -589,6 +589,8 @@ class Connection:
         if authentication.state is AuthenticationState.CHALLENGE:
             self._send_authentication(authentication, now_ms)
             return
+        if authentication.mechanism is not None:
+            authenticator.on_accepted(authentication.mechanism)
         self._authentication = None
         self._metrics.on_authenticated(now_ms)
         lifetime_ms = authentication.session_lifetime_ms

@@ -1,10 +1,11 @@
-"""HttpEndpoint: requests to one address by http or https, for identity servers.
+"""HttpEndpoint: requests to one address by http or https, for identity servers and metadata.
 
 A request has one deadline for all of it, whatever the server does: connecting, TLS, each byte that
-comes. Headers and body have a limit. Redirects are not followed, since what is sent is secret, and
-neither is a proxy of the environment used.
+comes. Headers and body have a limit. Redirects are not followed, since what is sent is secret.
+Through a proxy, https is a tunnel (CONNECT): the proxy learns the host's name and no more.
 
-Owner: the thread that calls `post`, one of the background; nothing stays between two requests.
+Owner: the thread that calls `post` or `get`, one of the background; nothing stays between two
+requests.
 Source: RFC 9110, RFC 9112; Java class ``HttpJwtRetriever``.
 """
 
@@ -14,6 +15,7 @@ import io
 import socket
 import ssl
 import time
+from base64 import b64encode
 from dataclasses import dataclass, field
 from http.client import HTTPConnection, HTTPException, HTTPResponse, RemoteDisconnected
 from typing import TYPE_CHECKING, Final, cast
@@ -22,7 +24,9 @@ from urllib.parse import urlsplit, urlunsplit
 from pykclient.errors import ConnectionFailedError, DecodeError, KafkaError, TlsError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
+
+    from pykclient.network.io.http_proxy import Proxy
 
 BODY_BYTES_MAX: Final = 512 * 1024
 """The longest body that is read, as long as a response of SASL. Brokers take no token of half of
@@ -38,7 +42,7 @@ _OTHER_HOST: Final = frozenset({62, 64})
 
 @dataclass(frozen=True, slots=True)
 class HttpRequest:
-    """What is sent by POST, which shows nowhere: it has secrets in it."""
+    """What is sent, which shows nowhere: it has secrets in it."""
 
     body: bytes = field(repr=False)
     headers: Mapping[str, str] = field(repr=False)
@@ -55,9 +59,18 @@ class HttpResponse:
 
 
 class HttpEndpoint:
-    """`context` is what verifies the server's certificate, None for http."""
+    """One address, which is reached directly or through a proxy.
 
-    def __init__(self, url: str, context: ssl.SSLContext | None) -> None:
+    `context` returns what verifies the server's certificate, for each request; None for http.
+    """
+
+    def __init__(
+        self,
+        url: str,
+        context: Callable[[], ssl.SSLContext] | None,
+        *,
+        proxy: Proxy | None = None,
+    ) -> None:
         parts = urlsplit(url)
         assert parts.hostname, "checked when the config was made"
         self.name = shown_url(url)
@@ -65,11 +78,13 @@ class HttpEndpoint:
         self._port = parts.port or _PORTS[parts.scheme]
         self._target = urlunsplit(("", "", parts.path or "/", parts.query, ""))
         self._context = context if parts.scheme == "https" else None
+        self._authority = parts.netloc.rpartition("@")[2]
+        self._proxy = proxy
 
     def post(
         self, request: HttpRequest, *, connect_timeout_ms: int, timeout_ms: int
     ) -> HttpResponse:
-        """Send a request and return the response, whatever its status. Blocks.
+        """Send a request by POST and return the response, whatever its status. Blocks.
 
         `timeout_ms` is for all of it, `connect_timeout_ms` for the connection without TLS.
 
@@ -78,9 +93,21 @@ class HttpEndpoint:
             TlsError: its certificate is not to be trusted, or it does not speak TLS.
             DecodeError: what came is no HTTP, or too long.
         """
+        return self._request("POST", request, connect_timeout_ms, timeout_ms)
+
+    def get(
+        self, request: HttpRequest, *, connect_timeout_ms: int, timeout_ms: int
+    ) -> HttpResponse:
+        """Send a request by GET, without its body, and return the response, as `post` does."""
+        return self._request("GET", request, connect_timeout_ms, timeout_ms)
+
+    def _request(
+        self, method: str, request: HttpRequest, connect_timeout_ms: int, timeout_ms: int
+    ) -> HttpResponse:
         deadline_s = time.monotonic() + timeout_ms / 1000
         try:
-            return self._post(request, min(connect_timeout_ms, timeout_ms) / 1000, deadline_s)
+            connect_timeout_s = min(connect_timeout_ms, timeout_ms) / 1000
+            return self._send(method, request, connect_timeout_s, deadline_s)
         except TimeoutError as error:
             is_over = time.monotonic() >= deadline_s
             failure: KafkaError = ConnectionFailedError(
@@ -97,26 +124,62 @@ class HttpEndpoint:
             failure.__cause__ = cause.with_traceback(None)
         raise failure.with_traceback(None)
 
-    def _post(
-        self, request: HttpRequest, connect_timeout_s: float, deadline_s: float
+    def _send(
+        self, method: str, request: HttpRequest, connect_timeout_s: float, deadline_s: float
     ) -> HttpResponse:
+        proxy = self._proxy
+        place = (self._host, self._port) if proxy is None else (proxy.host, proxy.port)
         with (
-            socket.create_connection((self._host, self._port), connect_timeout_s) as plain,
+            socket.create_connection(place, connect_timeout_s) as plain,
             self._secured(plain, deadline_s) as connection,
         ):
             client = HTTPConnection(self._host, self._port)
             # It connects by itself only where it has no socket.
             client.sock = cast("socket.socket", _TimedSocket(connection, deadline_s))
-            headers = {"Connection": "close", **request.headers}
-            client.request("POST", self._target, request.body, headers)
+            is_forwarded = proxy is not None and self._context is None
+            # No part of this is a variable of its own: tracebacks may show those.
+            client.request(
+                method,
+                f"http://{self._authority}{self._target}" if is_forwarded else self._target,
+                request.body if method == "POST" else None,
+                {
+                    "Connection": "close",
+                    **(_proxy_headers(proxy) if is_forwarded else {}),
+                    **request.headers,
+                },
+            )
             with client.getresponse() as response:
                 return _read(response)
 
     def _secured(self, plain: socket.socket, deadline_s: float) -> socket.socket:
         if self._context is None:
             return plain
+        if self._proxy is not None:
+            self._open_tunnel(_TimedSocket(plain, deadline_s), self._proxy)
         plain.settimeout(_left_s(deadline_s))
-        return self._context.wrap_socket(plain, server_hostname=self._host)
+        return self._context().wrap_socket(plain, server_hostname=self._host)
+
+    def _open_tunnel(self, plain: _TimedSocket, proxy: Proxy) -> None:
+        """Have the proxy connect to the server (RFC 9110, section 9.3.6)."""
+        host = f"[{self._host}]" if ":" in self._host else self._host
+        client = HTTPConnection(self._host, self._port)
+        client.sock = cast("socket.socket", plain)
+        place = f"{host}:{self._port}"
+        client.putrequest("CONNECT", place, skip_host=True, skip_accept_encoding=True)
+        client.putheader("Host", place)
+        for name, value in _proxy_headers(proxy).items():
+            client.putheader(name, value)
+        client.endheaders()
+        response = HTTPResponse(cast("socket.socket", plain), method="CONNECT")
+        with response:
+            response.begin()
+            status = response.status
+        if not 200 <= status < 300:
+            cure = "; give user and password in HTTPS_PROXY" if status == 407 else ""
+            raise ConnectionFailedError(
+                f"the proxy {proxy} responded with status {status} when it was asked to connect to "
+                f"{place}{cure}"
+            )
 
     def _failure(self, error: Exception) -> KafkaError:
         if isinstance(error, KafkaError):
@@ -131,8 +194,9 @@ class HttpEndpoint:
         reason = str(error)
         if isinstance(error, OSError):
             reason = (error.strerror or reason).lower()
+        proxy = "" if self._proxy is None else f" through the proxy {self._proxy}"
         return ConnectionFailedError(
-            f"the server {self._host}:{self._port} cannot be reached: {reason}"
+            f"the server {self._host}:{self._port} cannot be reached{proxy}: {reason}"
         )
 
     def _tls_error(self, error: ssl.SSLError) -> KafkaError:
@@ -179,6 +243,12 @@ class _TimedReader(io.RawIOBase):
         # A server that sends a byte now and then must not get as long again for each.
         self._connection.settimeout(_left_s(self._deadline_s))
         return self._connection.recv_into(buffer)
+
+
+def _proxy_headers(proxy: Proxy | None) -> dict[str, str]:
+    if proxy is None or proxy.credentials is None:
+        return {}
+    return {"Proxy-Authorization": f"Basic {b64encode(proxy.credentials.encoded()).decode()}"}
 
 
 def shown_url(url: str) -> str:

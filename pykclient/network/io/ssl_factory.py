@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from cryptography.hazmat.primitives.serialization.pkcs12 import PKCS12KeyAndCertificates
 
     from pykclient.config.client import ClientConfig
+    from pykclient.config.https import HttpsFiles
     from pykclient.config.setting import Password
 
 FILE_BYTES_MAX: Final = 16 * 1024 * 1024
@@ -224,25 +225,86 @@ class SslFactory:
         _load_pem(context, data, password, setting)
 
 
-def authorities_context(place: str | None, pem: str | None, setting: str) -> ssl.SSLContext:
-    """Return what verifies a server by authorities of a file or in PEM, or else the system's.
-
-    It is for servers that are no brokers. `setting` names the file, for messages.
+class HttpsFactory:
+    """The TLS of connections to an identity server, of files that are read again when they change.
 
     Raises:
-        ConfigError: they cannot be used; says why.
+        ConfigError: a file cannot be read, or does not hold what it should.
     """
-    context = ssl.create_default_context()
-    if pem is None and place is None:
+
+    def __init__(self, files: HttpsFiles, log: ClientLog) -> None:
+        self._files = files
+        self._log = log
+        self._stamps = self._read_stamps()
+        self._context = self._new_context()
+
+    def context(self) -> ssl.SSLContext:
+        """Return the present state; the last good one where the files cannot be used.
+
+        Called on a thread of the background, one call at a time.
+        """
+        stamps = self._read_stamps()
+        if stamps != self._stamps:
+            self._stamps = stamps
+            try:
+                self._context = self._new_context()
+            except ConfigError as error:
+                self._log.error(
+                    "a file of certificates for the identity server has changed and cannot be "
+                    "used, so the last state stays: %s",
+                    error,
+                )
+        return self._context
+
+    def _read_stamps(self) -> list[tuple[int, int, int] | None]:
+        files = self._files
+        places = (files.ca_location, files.certificate_location, files.key_location)
+        return [None if place is None else _stamp(place) for place in places]
+
+    def _new_context(self) -> ssl.SSLContext:
+        files = self._files
+        if files.ca_pem is None and files.ca_location is None:
+            context = ssl.create_default_context()
+        else:
+            context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+            context.minimum_version = ssl.TLSVersion.TLSv1_2
+            self._load_trust(context)
+        if files.has_identity:
+            self._load_identity(context)
         return context
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-    context.minimum_version = ssl.TLSVersion.TLSv1_2
-    if pem is None:
-        assert place is not None
-        setting = f"{setting}={place!r}"
-        pem = _read(place, setting).decode("ascii", "replace")
-    _trust(context, pem, setting)
-    return context
+
+    def _load_trust(self, context: ssl.SSLContext) -> None:
+        files = self._files
+        if files.ca_pem is not None:
+            _trust(context, files.ca_pem, "https_ca_pem")
+            return
+        assert files.ca_location is not None
+        setting = f"https_ca_location={files.ca_location!r}"
+        if os.path.isdir(files.ca_location):
+            context.load_verify_locations(capath=files.ca_location)
+            return
+        data = _read(files.ca_location, setting)
+        if _PEM_BEGIN not in data and data.startswith((_DER_SEQUENCE, *_JKS_BEGIN)):
+            _store_type(data, files.ca_type, setting, "truststore")
+            data = _pkcs12_certificates(data, files.ca_password, setting)
+        _trust(context, data.decode("ascii", "replace"), setting)
+
+    def _load_identity(self, context: ssl.SSLContext) -> None:
+        files = self._files
+        if files.certificate_pem is not None:
+            assert files.key_pem is not None, "checked when the config was made"
+            pem = f"{files.key_pem.value}\n{files.certificate_pem}"
+            _load_pem(context, pem.encode(), files.key_password, "ssl.keystore.key and its chain")
+            return
+        assert files.certificate_location is not None
+        setting = f"https_certificate_location={files.certificate_location!r}"
+        data, password = _read(files.certificate_location, setting), files.key_password
+        if _store_type(data, files.store_type, setting, "keystore") == "PKCS12":
+            data, password = _pkcs12_identity(data, files.store_password, setting), None
+        elif files.key_location is not None:
+            key_setting = f"https_key_location={files.key_location!r}"
+            data = _read(files.key_location, key_setting) + b"\n" + data
+        _load_pem(context, data, password, setting)
 
 
 def openssl_name(suite: str) -> str:
@@ -318,15 +380,16 @@ def _load_pem(context: ssl.SSLContext, pem: bytes, password: Password | None, se
 
 def _identity_complaint(error: Exception, pem: bytes, setting: str, has_password: bool) -> str:
     reason = getattr(error, "reason", None) or ""
+    key = "https_key" if setting.startswith("https_") else "ssl_key"
     if b"CERTIFICATE-----" not in pem:
         return f"{setting} holds no certificate in PEM."
     if b"PRIVATE KEY-----" not in pem:
-        return f"{setting} holds no key in PEM; give it in ssl_key_location."
+        return f"{setting} holds no key in PEM; give it in {key}_location."
     if "MISMATCH" in reason:
         return f"{setting}: the key does not belong to the certificate."
     if b"ENCRYPTED" in pem:
         what = "does not open it" if has_password else "is missing"
-        return f"{setting}: the key is encrypted, and ssl_key_password {what}."
+        return f"{setting}: the key is encrypted, and {key}_password {what}."
     return f"{setting} cannot be used: {_reason(error)}."
 
 

@@ -67,7 +67,7 @@ class Authenticator:
     @property
     def awaited(self) -> str:
         """What connections wait for while there is no mechanism for them, for messages."""
-        return "credentials" if self._login is None else f"a token of {self._login.name}"
+        return "credentials" if self._login is None else self._login.awaited
 
     def mechanism(
         self, host: str, on_ready: Callable[[BaseException | None], None]
@@ -97,6 +97,13 @@ class Authenticator:
             self._login.drop(mechanism.token)
         if self._aws_signer is not None:
             self._aws_signer.forget()
+
+    def on_accepted(self, mechanism: SaslMechanism) -> None:
+        """Note that a broker has accepted what the mechanism sent."""
+        if self._login is not None and isinstance(mechanism, OAuthBearer):
+            self._login.accept(mechanism.token)
+        if self._aws_signer is not None:
+            self._aws_signer.accept()
 
     def session_ms(self, lifetime_ms: int) -> int:
         """Return how long after an authentication to authenticate again; `NEVER_MS` for never."""

@@ -1,11 +1,16 @@
 """Login: the token of one client, fetched once for all connections and renewed ahead of time.
 
-A fetch may block, so it is a call of the port's background, one at a time. Connections that need a
-token wait for the first one; later ones find it there. A renewal that fails while the token is
-still valid is logged and tried again; when none is valid, those that wait get the error.
+A fetch may block, so it is a call of the port's background, one at a time: a source that has not
+returned in time is not called again before it returns. Connections that need a token wait for the
+first one; later ones find it there. A renewal that fails while the token is still valid is logged
+and tried again; when none is valid, those that wait get the error.
+
+The time between two fetches grows with each failure, from a second on: a failure is a fetch that
+failed, or a token that a broker refused. It is short again once a broker has accepted a token.
 
 Owner: the driver of the engine; sources are called on a thread of the background.
-Source: Java classes ``ExpiringCredentialRefreshingLogin``, ``ExpiringCredentialRefreshConfig``.
+Source: Java classes ``ExpiringCredentialRefreshingLogin``, ``ExpiringCredentialRefreshConfig``,
+``Retry``. Java requests no other token when a broker refuses one, until the client is made again.
 """
 
 from __future__ import annotations
@@ -32,7 +37,8 @@ if TYPE_CHECKING:
     OnReady = Callable[[BaseException | None], None]
 
 ATTEMPT_INTERVAL_MS: Final = 1_000
-"""Least time between two fetches, whatever fails: identity servers limit requests, too."""
+"""Least time between two fetches: identity servers limit requests, too. It doubles with each
+failure, up to `sasl_login_retry_backoff_max_ms`."""
 
 UNKNOWN_LIFETIME_MS: Final = 60_000
 """How long a token whose expiry is not known serves new authentications."""
@@ -75,6 +81,39 @@ def token_source(config: ClientConfig) -> TokenSource:
     return UnsecuredTokens(content, config.token_sources[0])
 
 
+class _Fetch:
+    """One call of a source, on a thread of the background; the driver asks whether it is over.
+
+    The driver writes only `_is_cancelled`, and reads the others afterwards. The thread writes
+    `_has_begun` before it reads `_is_cancelled`, so that not both can miss the other's write.
+    """
+
+    def __init__(self, source: TokenSource, wall_clock_ms: Callable[[], int]) -> None:
+        self._source = source
+        self._wall_ms = wall_clock_ms
+        self._has_begun = self._has_returned = self._is_cancelled = False
+
+    @property
+    def is_over(self) -> bool:
+        """True if the source is not in this call, and never will be."""
+        return self._has_returned or (self._is_cancelled and not self._has_begun)
+
+    def cancel(self) -> None:
+        """Never call the source, if it was not called yet."""
+        self._is_cancelled = True
+
+    def __call__(self) -> OAuthToken:
+        self._has_begun = True
+        try:
+            if self._is_cancelled:
+                raise AuthenticationError("the call was cancelled")
+            token = self._source.fetch()
+            check_token(token, self._wall_ms())
+            return token
+        finally:
+            self._has_returned = True
+
+
 class Login:
     """The token of one client. `wall_clock_ms` is since 1970, all other times are monotonic."""
 
@@ -95,20 +134,33 @@ class Login:
         self._log = log
         self._repeated = RateLimitedLog(log)
         self._wall_ms = wall_clock_ms
+        first_ms = max(ATTEMPT_INTERVAL_MS, config.sasl_login_retry_backoff_ms)
         self._backoff = Backoff(
-            config.sasl_login_retry_backoff_ms,
-            config.sasl_login_retry_backoff_max_ms,
-            random=random,
+            first_ms, max(first_ms, config.sasl_login_retry_backoff_max_ms), random=random
         )
         self._token: OAuthToken | None = None
         self._fetched_wall_ms = 0
         self._waiting: list[OnReady] = []
         self._renew_ms = NEVER_MS
         self._begun_ms: int | None = None
+        self._interval_ms = ATTEMPT_INTERVAL_MS
+        """Least time between the last fetch and the next one."""
+        self._fetch: _Fetch | None = None
+        """The last fetch, which may go on after its deadline, and after a restart."""
         self._fetch_deadline_ms = NEVER_MS
         """`NEVER_MS` while no fetch is under way."""
         self._result: OAuthToken | BaseException | None = None
         self._failure_count = 0
+        """Fetches that failed since the last one that did not."""
+        self._refusal_count = 0
+        """Tokens that brokers refused since they accepted one."""
+        self._last_failure = ""
+
+    @property
+    def awaited(self) -> str:
+        """What connections wait for, with the reason why the last one did not do, for messages."""
+        reason = self._last_failure and f", after a pause: {self._last_failure}"
+        return f"a token of {self._source.name}{reason}"
 
     @property
     def name(self) -> str:
@@ -135,20 +187,36 @@ class Login:
         if self._token is token:
             self._token = None
             self._renew_ms = NEVER_MS
+            self._refusal_count += 1
+            self._last_failure = "a broker refused the last one"
+            self._interval_ms = self._next_interval_ms()
+
+    def accept(self, token: OAuthToken) -> None:
+        """Note that a broker has accepted a token."""
+        if self._token is token:
+            self._refusal_count = 0
+            self._last_failure = ""
+            self._interval_ms = ATTEMPT_INTERVAL_MS
 
     def poll(self, now_ms: int) -> int:
         """Begin to fetch a token if one is due; return when to poll again."""
         if self._fetch_deadline_ms != NEVER_MS:
             if self._result is None and self._fetch_deadline_ms <= now_ms:
                 self._port.forget(self._on_fetched)
+                if self._fetch is not None:
+                    self._fetch.cancel()
                 seconds = self._config.request_timeout_ms / 1000
                 self._result = AuthenticationError(f"it did not come within {seconds:g} seconds")
             return now_ms if self._result is not None else self._fetch_deadline_ms
         due_ms = self._due_ms()
         if due_ms > now_ms:
             return due_ms
+        if self._fetch is not None and not self._fetch.is_over:
+            return self._refuse_second_call(now_ms)
         self._begun_ms = now_ms
+        self._interval_ms = ATTEMPT_INTERVAL_MS
         self._fetch_deadline_ms = now_ms + self._config.request_timeout_ms
+        self._fetch = _Fetch(self._source, self._wall_ms)
         self._port.call(self._fetch, self._on_fetched, name="token")
         return self._fetch_deadline_ms
 
@@ -163,6 +231,7 @@ class Login:
             self._token = result
             self._fetched_wall_ms = self._wall_ms()
             self._failure_count = 0
+            self._interval_ms = self._next_interval_ms()
             self._renew_ms = self._renewal_ms(result, now_ms)
             self._log.debug("a token of %s is there", self._source.name)
         else:
@@ -174,19 +243,25 @@ class Login:
 
     def restart(self) -> None:
         """Forget what is under way, for an owner that was interrupted. The token stays."""
+        if self._fetch is not None:
+            self._fetch.cancel()
         self._fetch_deadline_ms = NEVER_MS
         self._result = None
         self._waiting.clear()
 
     # The fetch.
 
-    def _fetch(self) -> OAuthToken:
-        """Fetch a token; on a thread of the background."""
-        token = self._source.fetch()
-        check_token(token, self._wall_ms())
-        return token
+    def _refuse_second_call(self, now_ms: int) -> int:
+        """Fail those that wait: the source has not returned from the last call."""
+        if self._waiting:
+            self._result = AuthenticationError(
+                "its last call has not returned yet, and it is not called twice at once"
+            )
+            return now_ms
+        return now_ms + ATTEMPT_INTERVAL_MS
 
     def _on_fetched(self, result: OAuthToken | BaseException) -> None:
+        self._fetch = None
         self._result = result
 
     def _failure(self, cause: BaseException) -> KafkaError:
@@ -203,8 +278,9 @@ class Login:
         return error
 
     def _back_off(self, error: KafkaError, now_ms: int) -> None:
-        pause_ms = max(ATTEMPT_INTERVAL_MS, self._backoff.delay_ms(self._failure_count))
         self._failure_count += 1
+        self._last_failure = str(error)
+        pause_ms = self._interval_ms = self._next_interval_ms()
         if self._token is None or self._wall_ms() >= self._end_wall_ms(self._token):
             self._renew_ms = NEVER_MS  # the next connection that needs one has it fetched
             return
@@ -221,8 +297,14 @@ class Login:
 
     # When.
 
+    def _next_interval_ms(self) -> int:
+        failure_count = self._failure_count + self._refusal_count
+        if not failure_count:
+            return ATTEMPT_INTERVAL_MS
+        return max(ATTEMPT_INTERVAL_MS, self._backoff.delay_ms(failure_count - 1))
+
     def _due_ms(self) -> int:
-        allowed_ms = 0 if self._begun_ms is None else self._begun_ms + ATTEMPT_INTERVAL_MS
+        allowed_ms = 0 if self._begun_ms is None else self._begun_ms + self._interval_ms
         return allowed_ms if self._waiting else max(allowed_ms, self._renew_ms)
 
     def _end_wall_ms(self, token: OAuthToken) -> int:

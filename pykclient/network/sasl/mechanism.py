@@ -42,6 +42,10 @@ class SaslMechanism(Protocol):
     refusal: str = ""
     """What the broker has sent as its reason, before it refuses; empty for none."""
 
+    def masked(self, text: str) -> str:
+        """Return what a broker said, without the secret that the mechanism has sent it."""
+        return text
+
     def begin(self) -> bytes:
         """Return what to send first. Whatever it raises ends the authentication."""
         raise NotImplementedError
@@ -69,6 +73,9 @@ class Made(SaslMechanism):
         self._made = self._make()
         self.user = self._made.user
         return self._made.begin()
+
+    def masked(self, text: str) -> str:
+        return text if self._made is None else self._made.masked(text)
 
     def respond(self, challenge: bytes) -> bytes | None:
         assert self._made is not None, "it has begun"

@@ -42,6 +42,9 @@ VERSION: Final = "2020_10_22"
 EXPIRES_S: Final = 900
 """How long a signature is valid."""
 
+REFUSALS_MAX: Final = 16
+"""Refusals after which credentials are looked for again, at the latest."""
+
 ALGORITHM: Final = "AWS4-HMAC-SHA256"
 _USER_AGENT: Final = f"pykclient/{__version__}"
 _SERVICE: Final = "kafka-cluster"
@@ -76,14 +79,27 @@ class AwsSigner:
         self._botocore = found
         self._profile = config.aws_profile
         self._session: Any = None
+        self._refusal_count = 0
+        """Refusals since the last authentication that succeeded."""
 
     def mechanism(self, host: str) -> MskIam:
         """Return a mechanism for one authentication at a broker."""
         return MskIam(self, host)
 
     def forget(self) -> None:
-        """Have the credentials looked for again: a broker has refused them."""
-        self._session = None
+        """Look for the credentials again after a refusal, ever more rarely while brokers refuse.
+
+        The services that issue them limit requests: it is done after the refusals 1, 2, 4, 8 and
+        then each multiple of `REFUSALS_MAX`.
+        """
+        self._refusal_count += 1
+        count = self._refusal_count
+        if count & (count - 1) == 0 or count % REFUSALS_MAX == 0:
+            self._session = None
+
+    def accept(self) -> None:
+        """Note that a broker has accepted the credentials."""
+        self._refusal_count = 0
 
     def credentials(self, host: str) -> AwsCredentials:
         """Return the present credentials, for a broker. May block.

@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Final
 
+from pykclient.config.setting_text import HIDDEN
 from pykclient.errors import AuthenticationError
 from pykclient.errors.text import printable
 from pykclient.network.sasl.mechanism import SaslMechanism
@@ -44,23 +45,26 @@ class OAuthBearer(SaslMechanism):
             )
         )
 
+    def masked(self, text: str) -> str:
+        return text.replace(self.token.value.value, HIDDEN)
+
     def respond(self, challenge: bytes) -> bytes | None:
         """Return nothing on success; what ends a failure, for which the broker sends its reason."""
         if self.refusal:
             raise AuthenticationError(f"the broker refused the token: {self.refusal}")
         if not challenge:
             return None
-        self.refusal = _reason(challenge)
+        self.refusal = self._reason(challenge)
         return _SEPARATOR
 
-
-def _reason(challenge: bytes) -> str:
-    """Return what stands in the broker's JSON: a status and perhaps the scope that it requires."""
-    text = challenge.decode(errors="replace")
-    try:
-        found = json.loads(text)
-    except (ValueError, RecursionError):
-        found = None
-    if isinstance(found, dict) and found:
-        text = ", ".join(f"{name}={value}" for name, value in found.items())
-    return printable(text[:_REFUSAL_LENGTH_MAX]) or "no reason"
+    def _reason(self, challenge: bytes) -> str:
+        """Return what the broker's JSON says: a status and perhaps the scope that it requires."""
+        text = challenge.decode(errors="replace")
+        try:
+            found = json.loads(text)
+        except (ValueError, RecursionError):
+            found = None
+        if isinstance(found, dict) and found:
+            text = ", ".join(f"{name}={value}" for name, value in found.items())
+        # A broker may send back the token, which is hidden before the text is cut.
+        return printable(self.masked(text)[:_REFUSAL_LENGTH_MAX]) or "no reason"

@@ -14,13 +14,15 @@ from __future__ import annotations
 import json
 from base64 import b64encode
 from typing import TYPE_CHECKING, Final, Protocol
-from urllib.parse import quote_plus, unquote, urlencode, urlsplit
+from urllib.parse import quote, quote_plus, unquote, urlencode, urlsplit
 
 from pykclient.config.oidc import CLIENT_CREDENTIALS, FILE, JWT_BEARER
 from pykclient.config.setting import Password
 from pykclient.config.setting_text import HIDDEN
 from pykclient.errors import AuthenticationError, ConfigError, ConnectionFailedError, DecodeError
+from pykclient.network.io.http_proxy import proxy_of
 from pykclient.network.io.https import HttpEndpoint, HttpRequest
+from pykclient.network.log import ClientLog
 from pykclient.network.sasl.assertion import assertion_source, read_jwt
 from pykclient.network.sasl.token import (
     TIME_S_MAX,
@@ -97,15 +99,17 @@ class OidcTokens:
     """
 
     def __init__(self, config: ClientConfig, oidc: OidcTokenConfig) -> None:
-        # Imported here: TLS takes its share of the import budget, and http has no need of it.
-        from pykclient.network.io.ssl_factory import authorities_context
-
         self._config = config
         self._oidc = oidc
         context = None
         if oidc.url.startswith("https:"):
-            context = authorities_context(oidc.ca_location, oidc.ca_pem, "https_ca_location")
-        self._endpoint = HttpEndpoint(oidc.url, context)
+            # Imported here: TLS takes its share of the import budget, and http has no need of it.
+            from pykclient.network.io.ssl_factory import HttpsFactory
+
+            context = HttpsFactory(
+                oidc.files, ClientLog("pykclient.network", config.client_id)
+            ).context
+        self._endpoint = HttpEndpoint(oidc.url, context, proxy=proxy_of(oidc.url))
         self.name = self._endpoint.name
         self._assertions: AssertionSource | None = None
         if oidc.assertion is not None:
@@ -138,7 +142,7 @@ class OidcTokens:
             raise AuthenticationError(str(error)) from error
         if response.status != 200:
             self._refuse(response, secret)
-        return self._read(response)
+        return self._read(response, secret)
 
     # What is sent.
 
@@ -160,6 +164,7 @@ class OidcTokens:
                 {
                     "grant_type": self._oidc.grant,
                     **(self._assertion_fields(secret) if is_assertion and secret else {}),
+                    **({} if secret else {"client_id": self._oidc.client_id}),
                     **({"scope": self._oidc.scope} if self._oidc.scope else {}),
                 }
             ).encode(),
@@ -191,10 +196,7 @@ class OidcTokens:
     # What comes.
 
     def _refuse(self, response: HttpResponse, secret: Password | None) -> None:
-        reason = _reason(response)
-        if secret is not None and secret.value:
-            # A server may send back what it did not like.
-            reason = reason.replace(secret.value, HIDDEN)
+        reason = _shown(self._masked(_reason(response), secret))
         text = f"the server responded with status {response.status}{reason and f': {reason}'}"
         if 300 <= response.status < 400:
             raise AuthenticationError(
@@ -205,11 +207,26 @@ class OidcTokens:
             raise ConnectionFailedError(text)
         raise AuthenticationError(text)
 
-    def _read(self, response: HttpResponse) -> OAuthToken:
+    def _masked(self, text: str, secret: Password | None) -> str:
+        """Hide the secret in what a server says, which may send back what it was sent.
+
+        It is hidden in each form in which it was sent. The whole text is taken, before any of it
+        is cut: a part of a secret could not be found.
+        """
+        if secret is None or not secret.value:
+            return text
+        forms = {secret.value, quote_plus(secret.value), quote(secret.value)}
+        if self._oidc.assertion is None:
+            forms.add(self._authorization(secret)["Authorization"].partition(" ")[2])
+        for form in sorted(forms, key=len, reverse=True):
+            text = text.replace(form, HIDDEN)
+        return text
+
+    def _read(self, response: HttpResponse, secret: Password | None) -> OAuthToken:
         try:
             text, lifetime_s = _issued(response)
         except ValueError as error:
-            reason = str(error)
+            reason = _shown(self._masked(str(error), secret))
         else:
             subject = self._config.sasl_oauthbearer_sub_claim_name
             return _token(text, lifetime_s, subject, self._oidc.extensions)
@@ -231,11 +248,11 @@ def _issued(response: HttpResponse) -> tuple[Password, float | None]:
         )
     kind = found.get("token_type", "bearer")
     if not isinstance(kind, str) or kind.lower() != "bearer":
-        raise ValueError(f"the server issued a token of type {str(kind)[:50]!r}, and no bearer")
+        raise ValueError(f"the server issued a token of type {str(kind)!r}, and no bearer")
     text = found.get("access_token")
     if not isinstance(text, str) or not text:
         names = ", ".join(sorted(found)[:10]) or "nothing"
-        raise ValueError(f"the server's response has no access_token; it has {names[:200]}")
+        raise ValueError(f"the server's response has no access_token; it has {names}")
     return Password(text), _lifetime_s(found.get("expires_in"))
 
 
@@ -269,7 +286,12 @@ def _reason(response: HttpResponse) -> str:
     found = _json(response.body) or {}
     words = [found.get(name) for name in ("error", "error_description")]
     said = ": ".join(word for word in words if isinstance(word, str) and word)
-    return "".join(sign if sign.isprintable() else " " for sign in said[:_REASON_LENGTH_MAX])
+    return said
+
+
+def _shown(text: str) -> str:
+    """Return what an error shows of a text, whose secrets are hidden already."""
+    return "".join(sign if sign.isprintable() else " " for sign in text[:_REASON_LENGTH_MAX])
 
 
 def _json(body: bytes) -> dict[str, object] | None:

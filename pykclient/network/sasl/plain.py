@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from pykclient.config.setting import Password
+from pykclient.config.setting_text import HIDDEN
 from pykclient.errors import AuthenticationError
 from pykclient.network.sasl.mechanism import SaslMechanism
 
@@ -25,6 +26,7 @@ class Plain(SaslMechanism):
         self.user = user
         self.is_quick = isinstance(password, Password)
         self._password = password
+        self._sent: Password | None = None
 
     def begin(self) -> bytes:
         password = self._password.current()
@@ -32,7 +34,12 @@ class Plain(SaslMechanism):
             raise AuthenticationError(
                 "the user name or the password has a NUL character, which PLAIN cannot send"
             )
+        self._sent = password
         return b"\0".join((b"", self.user.encode(), password.encoded()))
+
+    def masked(self, text: str) -> str:
+        secret = self._sent
+        return text.replace(secret.value, HIDDEN) if secret is not None and secret.value else text
 
     def respond(self, challenge: bytes) -> None:
         """Nothing more is sent, whatever the broker adds."""
