@@ -257,8 +257,9 @@ class RecordBatch:
 class BatchSpan:
     """Contiguous batches that have nothing special, checked and decoded as if they were one.
 
-    Nearly all that a consumer reads is plain: whole batches of version 2, not compressed, no
-    markers, no offset missing. What would be done in Python once a batch is then done once a span.
+    Nearly all that a consumer reads is plain: whole batches, not compressed, no markers. What would
+    be done in Python once a batch is then done once a span. It consists of batches of version 2, or
+    of messages of one older version.
     Headers alone were looked at: each batch is checked right before its records are decoded, as its
     bytes are in the cache for both. One that is odd after all is read by itself, which says what is
     wrong with it.
@@ -295,9 +296,7 @@ class BatchSpan:
         self.head_last_offset = found.head_last_offset
         self.last_offset = found.last_offset
         self.partition_leader_epoch = found.leader_epoch
-        self.timestamp_type = (
-            TimestampType.LOG_APPEND_TIME if found.has_append_time else TimestampType.CREATE_TIME
-        )
+        self.timestamp_type = found.timestamp_type
         self._data = data[: found.size_bytes]
         self._check_crcs = check_crcs
 
@@ -394,18 +393,21 @@ def iterate_spans(
     start_offset: int = 0,
     check_crcs: bool = True,
     special: int = 0,
+    readable_end: int | None = None,
 ) -> Iterator[RecordBatch | BatchSpan]:
     """Yield all of a fetched buffer in order, in spans as long as can be, and batches between.
 
-    `special` are attributes that keep a batch out of spans. What is yielded as a batch has been
-    checked; in all else as `iterate_batches`.
+    `special` are attributes that keep a batch out of spans. A batch that stands behind a gap of
+    offsets and reaches `readable_end` (None: never) begins what is yielded. What is yielded as a
+    batch has been checked; in all else as `iterate_batches`.
 
     Raises:
         CorruptRecordError: as `iterate_batches`.
     """
+    end = OFFSET_MAX if readable_end is None else readable_end
 
     def take(position: int) -> RecordBatch | BatchSpan | None:
-        found = accel.find_contiguous(buffer, position, special)
+        found = accel.find_contiguous(buffer, position, special, end)
         rest = buffer[position:]
         if found is None:
             return _first_batch(rest, topic=topic, partition=partition, check_crcs=check_crcs)

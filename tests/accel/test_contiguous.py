@@ -12,8 +12,10 @@ from pykclient.accel import pure
 from pykclient.accel.batch_layout import CHUNK_RECORD_COUNT_MAX
 from pykclient.accel.pure import ContiguousBatches
 from pykclient.records.compression import Codec
+from pykclient.types import TimestampType
 from tests.accel.fuzzing import fuzz
 from tests.records.batches import ROWS, Row, build, header_changed
+from tests.records.test_legacy import message
 
 if TYPE_CHECKING:
     from types import ModuleType
@@ -22,6 +24,8 @@ EPOCH_AT, MAGIC_AT, CRC_AT, ATTRIBUTES_AT, LAST_DELTA_AT, COUNT_AT = 12, 16, 17,
 APPEND_TIME, TRANSACTIONAL, CONTROL, HORIZON = 0x08, 0x10, 0x20, 0x40
 TIME_MS = 1_700_000_000_000
 ROW: Row = (TIME_MS, b"key", b"value", ())
+NO_END = 2**63 - 1
+CREATE = TimestampType.CREATE_TIME
 
 
 read_as_one = pytest.mark.promise(
@@ -36,7 +40,7 @@ def plain(first: int, count: int = 2) -> bytes:
 
 def decoded(core: ModuleType, data: bytes, *, check_crcs: bool = True) -> tuple[list[object], int]:
     """All records of what `data` begins with, up to what is odd; and where that is."""
-    found = core.find_contiguous(data, 0, 0)
+    found = core.find_contiguous(data, 0, 0, NO_END)
     records: list[object] = []
     position = 0
     while found is not None and position < found.size_bytes:
@@ -49,10 +53,12 @@ def decoded(core: ModuleType, data: bytes, *, check_crcs: bool = True) -> tuple[
 
 def test_batches_that_follow_one_another_are_contiguous(core: ModuleType) -> None:
     data = plain(5) + plain(7, 3) + plain(10, 1)
-    assert core.find_contiguous(data, 0, 0) == ContiguousBatches(len(data), 5, 6, 10, -1, False)
+    assert core.find_contiguous(data, 0, 0, NO_END) == ContiguousBatches(
+        len(data), 5, 6, 10, -1, CREATE
+    )
     rest = data[len(plain(5)) :]
-    assert core.find_contiguous(data, len(plain(5)), 0) == ContiguousBatches(
-        len(rest), 7, 9, 10, -1, False
+    assert core.find_contiguous(data, len(plain(5)), 0, NO_END) == ContiguousBatches(
+        len(rest), 7, 9, 10, -1, CREATE
     )
     records, position = decoded(core, data)
     assert records == [(offset, TIME_MS, b"key", b"value", ()) for offset in range(5, 11)]
@@ -63,46 +69,117 @@ def test_batches_that_follow_one_another_are_contiguous(core: ModuleType) -> Non
 @pytest.mark.parametrize(
     "other",
     [
-        plain(3),
         plain(1),
         header_changed(plain(2), EPOCH_AT, 4, 4),
         header_changed(plain(2), ATTRIBUTES_AT, APPEND_TIME, 2),
         header_changed(plain(2), ATTRIBUTES_AT, CONTROL, 2),
         header_changed(plain(2), ATTRIBUTES_AT, HORIZON, 2),
-        header_changed(plain(2), LAST_DELTA_AT, 2, 4),
+        header_changed(plain(2), LAST_DELTA_AT, 0, 4),
         header_changed(plain(2), COUNT_AT, 0, 4),
         header_changed(plain(2), MAGIC_AT, 1, 1),
         build([ROW], Codec.GZIP, base_offset=2),
+        message(2, b"key", b"value"),
+        message(2, b"key", b"value", magic=0),
         plain(2)[:-1],
         plain(2)[:60],
         b"",
     ],
 )
 def test_contiguous_batches_end_before_what_is_different(core: ModuleType, other: bytes) -> None:
-    assert core.find_contiguous(plain(0) + other, 0, 0) == ContiguousBatches(
-        len(plain(0)), 0, 1, 1, -1, False
+    assert core.find_contiguous(plain(0) + other, 0, 0, NO_END) == ContiguousBatches(
+        len(plain(0)), 0, 1, 1, -1, CREATE
     )
+
+
+def test_what_compaction_has_removed_ends_nothing(core: ModuleType) -> None:
+    thinned = header_changed(plain(9), LAST_DELTA_AT, 5, 4)
+    data = plain(5) + thinned + plain(20)
+    found = ContiguousBatches(len(data), 5, 6, 21, -1, CREATE)
+    assert core.find_contiguous(data, 0, 0, NO_END) == found
+    records, position = decoded(core, data)
+    assert [record[0] for record in records] == [5, 6, 9, 10, 20, 21]  # type: ignore[index]
+    assert position == len(data)
+
+
+def test_behind_a_gap_no_batch_reaches_beyond_what_is_readable(core: ModuleType) -> None:
+    data = plain(5) + plain(7) + plain(20)
+    for readable_end, last_offset in ((22, 21), (21, 8), (9, 8), (8, 8), (0, 8)):
+        found = core.find_contiguous(data, 0, 0, readable_end)
+        assert found.last_offset == last_offset
+
+
+@pytest.mark.parametrize(
+    ("magic", "attributes", "timestamp_type", "timestamp_ms"),
+    [
+        (0, 0, TimestampType.NO_TIMESTAMP_TYPE, -1),
+        (0, APPEND_TIME, TimestampType.NO_TIMESTAMP_TYPE, -1),
+        (1, 0, CREATE, 1000),
+        (1, 0xF0, CREATE, 1000),
+        (1, APPEND_TIME, TimestampType.LOG_APPEND_TIME, 1000),
+    ],
+)
+def test_messages_of_old_versions_are_read_as_one(
+    core: ModuleType, magic: int, attributes: int, timestamp_type: object, timestamp_ms: int
+) -> None:
+    fields = ((5, b"key", b"value"), (6, None, b""), (9, b"", None))
+    data = b"".join(message(*each, magic=magic, attributes=attributes) for each in fields)
+    other = message(10, None, None, magic=1 - magic)
+    found = core.find_contiguous(data + other, 0, 0, NO_END)
+    assert found == ContiguousBatches(len(data), 5, 5, 9, -1, timestamp_type)
+    records, position = decoded(core, data + other)
+    assert records == [(at, timestamp_ms, key, value, ()) for at, key, value in fields]
+    assert position == len(data)
+
+
+@pytest.mark.parametrize("magic", [0, 1])
+def test_a_message_that_is_odd_is_not_decoded(core: ModuleType, magic: int) -> None:
+    good, bad = message(0, b"k", b"v", magic=magic), message(1, b"k", b"v", magic=magic)
+    value_length_at = len(bad) - 5
+    for at in (12, 20, len(bad) - 1, value_length_at):
+        flipped = bytearray(good + bad)
+        flipped[len(good) + at] ^= 0x10
+        assert len(decoded(core, bytes(flipped))[0]) == 1
+    for odd in (0, 2, 2**31 - 1, 2**32 - 2):
+        changed = bytearray(bad)
+        changed[value_length_at : value_length_at + 4] = odd.to_bytes(4)
+        records, position = decoded(core, good + bytes(changed), check_crcs=False)
+        assert (len(records), position) == (1, len(good))
+    for compressed in range(1, 8):
+        other = message(1, b"k", b"v", magic=magic, attributes=compressed)
+        assert core.find_contiguous(other, 0, 0, NO_END) is None
+    assert core.find_contiguous(message(-1, b"k", b"v", magic=magic), 0, 0, NO_END) is None
+    for size in range(len(bad)):
+        assert core.find_contiguous(bad[:size], 0, 0, NO_END) is None
+
+
+def test_no_more_messages_are_decoded_at_once_than_the_limit(core: ModuleType) -> None:
+    count = CHUNK_RECORD_COUNT_MAX + 5
+    data = b"".join(message(offset, None, b"v") for offset in range(count))
+    columns, position = core.decode_contiguous(data, 0, len(data), True)
+    assert len(columns) == CHUNK_RECORD_COUNT_MAX
+    columns, position = core.decode_contiguous(data, position, len(data), True)
+    assert (len(columns), position) == (5, len(data))
 
 
 def test_contiguous_batches_may_end_with_the_last_offset_of_all(core: ModuleType) -> None:
     data = plain(2**63 - 4) + plain(2**63 - 2)
-    assert core.find_contiguous(data + plain(0), 0, 0) == ContiguousBatches(
-        len(data), 2**63 - 4, 2**63 - 3, 2**63 - 1, -1, False
+    assert core.find_contiguous(data + plain(0), 0, 0, NO_END) == ContiguousBatches(
+        len(data), 2**63 - 4, 2**63 - 3, 2**63 - 1, -1, CREATE
     )
     beyond = header_changed(header_changed(plain(2**63 - 2), COUNT_AT, 3, 4), LAST_DELTA_AT, 2, 4)
-    assert core.find_contiguous(beyond, 0, 0) is None
+    assert core.find_contiguous(beyond, 0, 0, NO_END) is None
 
 
 @pytest.mark.parametrize("attribute", [TRANSACTIONAL, APPEND_TIME])
 def test_the_caller_chooses_the_special_attributes(core: ModuleType, attribute: int) -> None:
     data = header_changed(plain(0), ATTRIBUTES_AT, attribute, 2)
-    assert core.find_contiguous(data, 0, 0) is not None
-    assert core.find_contiguous(data, 0, attribute) is None
+    assert core.find_contiguous(data, 0, 0, NO_END) is not None
+    assert core.find_contiguous(data, 0, attribute, NO_END) is None
 
 
 def test_a_batch_of_more_records_than_are_decoded_at_once_is_not_plain(core: ModuleType) -> None:
-    assert core.find_contiguous(plain(0, CHUNK_RECORD_COUNT_MAX), 0, 0) is not None
-    assert core.find_contiguous(plain(0, CHUNK_RECORD_COUNT_MAX + 1), 0, 0) is None
+    assert core.find_contiguous(plain(0, CHUNK_RECORD_COUNT_MAX), 0, 0, NO_END) is not None
+    assert core.find_contiguous(plain(0, CHUNK_RECORD_COUNT_MAX + 1), 0, 0, NO_END) is None
 
 
 def test_no_more_records_are_decoded_at_once_than_the_limit(core: ModuleType) -> None:
@@ -136,9 +213,9 @@ def test_a_batch_with_more_headers_than_are_decoded_at_once_is_not_plain(core: M
 def test_the_time_of_appending_is_that_of_every_record(core: ModuleType) -> None:
     rows: list[Row] = [(TIME_MS + number, None, None, ()) for number in range(3)]
     data = header_changed(build(rows), ATTRIBUTES_AT, APPEND_TIME, 2)
-    found = core.find_contiguous(data, 0, 0)
+    found = core.find_contiguous(data, 0, 0, NO_END)
     assert found is not None
-    assert found.has_append_time
+    assert found.timestamp_type is TimestampType.LOG_APPEND_TIME
     assert {record[1] for record in decoded(core, data)[0]} == {TIME_MS + 2}  # type: ignore[index]
 
 
@@ -174,8 +251,8 @@ def test_without_checks_a_wrong_checksum_is_passed(core: ModuleType) -> None:
 def test_nothing_outside_the_data_is_read(core: ModuleType, position: int, end: int) -> None:
     with pytest.raises(IndexError):
         core.decode_contiguous(plain(0), position, end, True)
-    assert core.find_contiguous(plain(0), 10**6, 0) is None
-    assert core.find_contiguous(plain(0), -1, 0) is None
+    assert core.find_contiguous(plain(0), 10**6, 0, NO_END) is None
+    assert core.find_contiguous(plain(0), -1, 0, NO_END) is None
 
 
 @read_as_one
@@ -185,13 +262,21 @@ def test_both_cores_read_the_same(lists: list[list[Row]], draw: st.DataObject) -
     compiled = pytest.importorskip("pykclient.accel.compiled", reason="not built")
     data = bytearray()
     first = 0
+    magic = draw.draw(st.sampled_from([0, 1, 2, 2]))
     for rows in lists:
-        data += build(rows, base_offset=first)
+        if magic == 2:
+            data += build(rows, base_offset=first)
+        else:
+            data += b"".join(
+                message(first + at, key, value, magic=magic, timestamp_ms=timestamp_ms)
+                for at, (timestamp_ms, key, value, _) in enumerate(rows)
+            )
         first += len(rows) + draw.draw(st.sampled_from([0, 0, 0, 1]))
     for _ in range(draw.draw(st.integers(0, 2))):
         data[draw.draw(st.integers(0, len(data) - 1))] = draw.draw(st.integers(0, 255))
     cut = bytes(data[: draw.draw(st.integers(1, len(data)) | st.just(len(data)))])
-    assert compiled.find_contiguous(cut, 0, 0) == pure.find_contiguous(cut, 0, 0)
+    end = draw.draw(st.integers(0, 8) | st.just(NO_END))
+    assert compiled.find_contiguous(cut, 0, 0, end) == pure.find_contiguous(cut, 0, 0, end)
     for check_crcs in (True, False):
         assert decoded(compiled, cut, check_crcs=check_crcs) == decoded(
             pure, cut, check_crcs=check_crcs

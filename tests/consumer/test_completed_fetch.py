@@ -9,10 +9,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from pykclient import accel
 from pykclient.accel.batch_layout import ATTRIBUTE_LOG_APPEND_TIME, HEADER_SIZE_BYTES
 from pykclient.consumer.config import ConsumerConfig
 from pykclient.consumer.fetch.completed_fetch import CompletedFetch, FetchedResponse
 from pykclient.errors import CorruptRecordError
+from pykclient.records.batch import iterate_spans
 from pykclient.records.compression import Codec
 from pykclient.records.control import AbortedTransactions
 from pykclient.types import TimestampType, TopicPartition
@@ -30,6 +32,7 @@ from tests.consumer.fetched_records import (
     value_at,
 )
 from tests.records.batches import build, header_changed, resealed
+from tests.records.test_legacy import message
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -293,6 +296,29 @@ def test_a_batch_that_is_not_compressed_has_no_limit(
     assert read_all(fetched(data, aborted=aborted, config=small))[0][-1] >= 98
 
 
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"".join(message(offset, None, b"v", magic=0) for offset in range(1_000)),
+        b"".join(message(offset, None, b"v", magic=1) for offset in range(0, 3_000, 3)),
+        b"".join(batch([offset]) for offset in range(0, 3_000, 3)),
+        b"".join(thinned(range(at, at + 9), kept=[at + 2]) for at in range(0, 9_000, 9)),
+    ],
+    ids=["magic 0", "magic 1, gaps between", "gaps between batches", "gaps in batches"],
+)
+def test_tiny_batches_are_no_work_of_their_own(data: bytes) -> None:
+    spans = list(iterate_spans(memoryview(data), topic="t", partition=3))
+    assert len(spans) == 1
+    partition = fetched(data)
+    position = count = take_count = 0
+    while (rows := partition.peek(position, ALL)) is not None:
+        count += len(rows.columns)
+        take_count += 1
+        position = partition.settle(rows.columns.last_offset + 1)
+    assert count == 1_000
+    assert take_count == 1 or accel.implementation == "pure"
+
+
 @pytest.mark.promise("malformed records never end in a loop")
 def test_only_records_before_the_fetch_offset_are_an_error_not_an_endless_loop() -> None:
     with pytest.raises(CorruptRecordError):
@@ -305,7 +331,7 @@ def test_a_hole_counts_as_compaction_only_below_the_high_watermark(
 ) -> None:
     partition = fetched(batch([0]) + batch(range(5, 8)), high_watermark=high_watermark)
     assert partition.is_damaged is not is_readable
-    assert list(partition.peek(0, ALL).columns.offsets) == [0]  # type: ignore[union-attr]
+    assert list(partition.peek(0, 1).columns.offsets) == [0]  # type: ignore[union-attr]
     if not is_readable:
         with pytest.raises(CorruptRecordError, match="offset 1 is due"):
             partition.peek(1, ALL)

@@ -28,7 +28,7 @@ def message(
     timestamp_ms: int = 1000,
 ) -> bytes:
     """One message, as the protocol guide lays it out."""
-    body = struct.pack(">bb", magic, attributes)
+    body = struct.pack(">bB", magic, attributes)
     if magic:
         body += struct.pack(">q", timestamp_ms)
     for field in (key, value):

@@ -1,10 +1,11 @@
 """Batches that follow one another with nothing special about them, found and decoded as one.
 
 A batch is summed right before it is decoded, while its bytes are in the cache. What is odd in any
-way is left to `records.batch`, which looks at one batch after the other and says what is wrong.
+way is left to `records.batch`, which looks at one batch after the other and says what is wrong. A
+message of magic 0 or 1 that is not compressed is a batch of one record.
 
 Owner: no state.
-Source: Kafka protocol guide, "Record Batch".
+Source: Kafka protocol guide, "Record Batch" and "Old Message Format".
 """
 
 from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
@@ -24,6 +25,7 @@ from pykclient.accel.compiled.overflow cimport add_overflows
 from pykclient.accel import batch_layout
 from pykclient.accel.pure import appender
 from pykclient.accel.pure import contiguous as pure
+from pykclient.types import TimestampType
 
 __all__ = ["decode_contiguous", "find_contiguous"]
 
@@ -44,8 +46,16 @@ cdef enum:
     LENGTH_END = 12
     CRC_START = 21
     MAGIC = 2
+    CODEC = 0x07
     LOG_APPEND_TIME = 0x08
     RECORD_SIZE_BYTES_MIN = 7
+    MESSAGE_START_SIZE_BYTES = 18
+    MESSAGE_CRC_START = 16
+    MESSAGE_TIMESTAMP_SIZE_BYTES = 8
+    FIELD_LENGTH_SIZE_BYTES = 4
+    TYPE_NONE = -1
+    TYPE_CREATE = 0
+    TYPE_APPEND = 1
 
 cdef int ATTRIBUTES_SPECIAL = pure.ATTRIBUTES_SPECIAL
 cdef int32_t CHUNK_RECORD_COUNT_MAX = batch_layout.CHUNK_RECORD_COUNT_MAX
@@ -61,13 +71,15 @@ cdef struct Header:
     int32_t leader_epoch
     int32_t record_count
     uint32_t crc
-    int attributes
+    int magic
+    int timestamp_type
 
 
-def find_contiguous(data, Py_ssize_t position, int special):
+def find_contiguous(data, Py_ssize_t position, int special, int64_t readable_end):
     """Return what stands from `position` on, as far as it is plain; None if not even one batch is.
 
-    `special` are attributes that a plain batch does not have, beside those that none has.
+    `special` are attributes that a plain batch does not have, beside those that none has. No batch
+    stands behind a gap of offsets and reaches `readable_end`, but for the first.
     """
     cdef Py_buffer view
     cdef Header header, first
@@ -81,9 +93,11 @@ def find_contiguous(data, Py_ssize_t position, int special):
             if at == position:
                 first = header
             elif (
-                header.base_offset - 1 != last_offset
+                header.base_offset <= last_offset
+                or (header.base_offset - 1 > last_offset and header.last_offset >= readable_end)
+                or header.magic != first.magic
                 or header.leader_epoch != first.leader_epoch
-                or (header.attributes ^ first.attributes) & LOG_APPEND_TIME
+                or header.timestamp_type != first.timestamp_type
             ):
                 break
             last_offset = header.last_offset
@@ -97,7 +111,7 @@ def find_contiguous(data, Py_ssize_t position, int special):
         first.last_offset,
         last_offset,
         first.leader_epoch,
-        bool(first.attributes & LOG_APPEND_TIME),
+        TimestampType(first.timestamp_type),
     )
 
 
@@ -127,11 +141,17 @@ def decode_contiguous(data, Py_ssize_t position, Py_ssize_t end, bint check_crcs
     if check_crcs:
         # Not at the top: the package takes as long to import as all of ours together.
         from crc32c import crc32c
+        from zlib import crc32
         whole = memoryview(data)
     while read_header(frame.start + at, end - at, ATTRIBUTES_SPECIAL, &header):
-        # The package gives up the GIL by itself where that pays.
-        if check_crcs and crc32c(whole[at + CRC_START : at + header.size_bytes]) != header.crc:
-            break
+        # The packages give up the GIL by themselves where that pays.
+        if check_crcs:
+            if header.magic == MAGIC:
+                crc = crc32c(whole[at + CRC_START : at + header.size_bytes])
+            else:
+                crc = crc32(whole[at + MESSAGE_CRC_START : at + header.size_bytes])
+            if crc != header.crc:
+                break
         if header.size_bytes >= NOGIL_SIZE_BYTES_MIN:
             with nogil:
                 is_good = decode(frame.start, at, &header, frame.places + row_count, &header_room)
@@ -168,16 +188,56 @@ cdef bint decode(
     """Note where the fields of one batch's records stand; False if its header says otherwise."""
     cdef Py_ssize_t row, at = position + HEADER_SIZE_BYTES
     cdef Py_ssize_t end = position + header.size_bytes
+    if header.magic != MAGIC:
+        return decode_message(start, position, header, places)
     row = find_places(
         start, start + end, places, &at, 0, header.record_count,
         header.base_offset, header.base_timestamp_ms, header_room,
     )
-    if row != header.record_count or at != end or places[row - 1].offset != header.last_offset:
+    if row != header.record_count or at != end or places[row - 1].offset > header.last_offset:
         return False
-    if header.attributes & LOG_APPEND_TIME:
+    if header.timestamp_type == TYPE_APPEND:
         for row in range(header.record_count):
             places[row].timestamp_ms = header.max_timestamp_ms
     return True
+
+
+cdef bint decode_message(
+    const unsigned char* start, Py_ssize_t position, Header* header, Place* place
+) noexcept nogil:
+    """Note where key and value of a message stand; False if they do not fill it."""
+    cdef const unsigned char* end = start + position + header.size_bytes
+    cdef const unsigned char* at = start + position + MESSAGE_START_SIZE_BYTES
+    if header.magic:
+        at += MESSAGE_TIMESTAMP_SIZE_BYTES
+    at = pass_field(at, end, start, &place.key_at, &place.key_size)
+    if at is NULL:
+        return False
+    at = pass_field(at, end, start, &place.value_at, &place.value_size)
+    if at != end:
+        return False
+    place.offset = header.base_offset
+    place.timestamp_ms = header.base_timestamp_ms
+    place.headers_at = <int32_t>(end - start)
+    place.headers_size = 0
+    return True
+
+
+cdef const unsigned char* pass_field(
+    const unsigned char* at, const unsigned char* end, const unsigned char* start,
+    int32_t* field_at, int32_t* field_size,
+) noexcept nogil:
+    """Note where a field of a message stands; return where it ends, NULL if it is odd."""
+    cdef int32_t size
+    if end - at < FIELD_LENGTH_SIZE_BYTES:
+        return NULL
+    size = <int32_t>number_at(at, FIELD_LENGTH_SIZE_BYTES)
+    at += FIELD_LENGTH_SIZE_BYTES
+    if size < -1 or size > end - at:
+        return NULL
+    field_at[0] = <int32_t>(at - start)
+    field_size[0] = size
+    return at if size < 0 else at + size
 
 
 cdef bint read_header(
@@ -185,26 +245,57 @@ cdef bint read_header(
 ) noexcept nogil:
     """Read the header of the batch at `at`; return whether it is whole and plain."""
     cdef int32_t last_delta
-    if size < HEADER_SIZE_BYTES:
+    cdef int attributes
+    if size < MESSAGE_START_SIZE_BYTES:
         return False
     header.size_bytes = LENGTH_END + <Py_ssize_t>(<int32_t>number_at(at + 8, 4))
-    if not HEADER_SIZE_BYTES <= header.size_bytes <= size or at[16] != MAGIC:
+    header.magic = at[16]
+    if header.magic != MAGIC:
+        return read_message_header(at, size, header)
+    if size < HEADER_SIZE_BYTES or not HEADER_SIZE_BYTES <= header.size_bytes <= size:
         return False
     header.base_offset = <int64_t>number_at(at, 8)
     header.leader_epoch = <int32_t>number_at(at + 12, 4)
     header.crc = <uint32_t>number_at(at + 17, 4)
-    header.attributes = <int>number_at(at + 21, 2)
+    attributes = <int>number_at(at + 21, 2)
+    header.timestamp_type = TYPE_APPEND if attributes & LOG_APPEND_TIME else TYPE_CREATE
     last_delta = <int32_t>number_at(at + 23, 4)
     header.base_timestamp_ms = <int64_t>number_at(at + 27, 8)
     header.max_timestamp_ms = <int64_t>number_at(at + 35, 8)
     header.record_count = <int32_t>number_at(at + 57, 4)
     return (
-        header.attributes & special == 0
+        attributes & special == 0
         and 0 < header.record_count <= CHUNK_RECORD_COUNT_MAX
         and header.record_count * RECORD_SIZE_BYTES_MIN <= header.size_bytes - HEADER_SIZE_BYTES
-        # As many as there are offsets: compaction has taken none away.
-        and header.record_count - 1 == last_delta
+        and header.record_count - 1 <= last_delta
         and header.base_offset >= 0
         and not add_overflows(header.base_offset, last_delta, &header.last_offset)
     )
 
+
+cdef bint read_message_header(
+    const unsigned char* at, Py_ssize_t size, Header* header
+) noexcept nogil:
+    """Do as `read_header` for a message of magic 0 or 1, whose start is there."""
+    cdef int attributes = at[17]
+    cdef Py_ssize_t size_min = MESSAGE_START_SIZE_BYTES + 2 * FIELD_LENGTH_SIZE_BYTES
+    header.base_offset = header.last_offset = <int64_t>number_at(at, 8)
+    header.crc = <uint32_t>number_at(at + 12, 4)
+    header.leader_epoch = -1
+    header.record_count = 1
+    header.base_timestamp_ms = -1
+    header.timestamp_type = TYPE_NONE
+    if header.magic == 1:
+        size_min += MESSAGE_TIMESTAMP_SIZE_BYTES
+        header.timestamp_type = TYPE_APPEND if attributes & LOG_APPEND_TIME else TYPE_CREATE
+    if (
+        header.magic > 1
+        or attributes & CODEC
+        or header.base_offset < 0
+        or not size_min <= header.size_bytes <= size
+    ):
+        return False
+    if header.magic == 1:
+        header.base_timestamp_ms = <int64_t>number_at(at + MESSAGE_START_SIZE_BYTES, 8)
+    header.max_timestamp_ms = header.base_timestamp_ms
+    return True

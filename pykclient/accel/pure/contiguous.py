@@ -1,13 +1,16 @@
 """Batches that follow one another with nothing special about them, found and decoded as one.
 
-Here one batch is decoded at a time: putting lists together would save nothing.
+A message of magic 0 or 1 that is not compressed is a batch of one record. Here one batch of version
+2 is decoded at a time: putting lists together would save nothing. Messages are decoded together.
 
 Owner: no state.
-Source: Kafka protocol guide, "Record Batch".
+Source: Kafka protocol guide, "Record Batch" and "Old Message Format".
 """
 
 from __future__ import annotations
 
+import struct
+import zlib
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from pykclient.accel.batch_layout import (
@@ -21,25 +24,43 @@ from pykclient.accel.batch_layout import (
     HEADER_SIZE_BYTES,
     LENGTH_END,
     MAGIC,
+    MAGIC_AT,
     OFFSET_MAX,
 )
-from pykclient.accel.pure.decoder import RECORD_SIZE_BYTES_MIN, decode_records, record_bytes
+from pykclient.accel.pure.decoder import (
+    RECORD_SIZE_BYTES_MIN,
+    ListColumns,
+    decode_records,
+    record_bytes,
+)
 from pykclient.accel.pure.hashes import crc32c
 from pykclient.errors.base import DecodeError
+from pykclient.types import TimestampType
 
 if TYPE_CHECKING:
-    from pykclient.accel.pure.decoder import ListColumns
+    from pykclient.types import Headers
+
+    Data = bytes | bytearray | memoryview
 
 ATTRIBUTES_SPECIAL: Final = ATTRIBUTE_CODEC | ATTRIBUTE_CONTROL | ATTRIBUTE_DELETE_HORIZON
 """Compression, markers, a horizon for deleting: what no plain batch has."""
 
+MESSAGE: Final = struct.Struct(">qiIbB")
+"""The start of a message: offset, size of what follows, checksum, magic, attributes."""
+MESSAGE_CRC_START: Final = 16
+MESSAGE_FIELD_AT: Final = {0: 18, 1: 26}
+"""Where the key of a message stands, by its magic: in magic 1 behind a timestamp."""
+LENGTH_SIZE_BYTES: Final = 4
+NO_TIMESTAMP_MS: Final = -1
+NO_LEADER_EPOCH: Final = -1
+
 
 class ContiguousBatches(NamedTuple):
-    """Plain batches without a gap between them, and with the same kind of times and epoch.
+    """Plain batches in ascending order, of one version, leader epoch and kind of timestamps.
 
-    `size_bytes` is that of all, `head_last_offset` of the first alone; `leader_epoch` is -1 when
-    the broker did not report it. What headers say is not vouched for by anything before the batches
-    are decoded.
+    Compaction may have removed records in them and batches between them. `size_bytes` is that of
+    all, `head_last_offset` of the first alone; `leader_epoch` is -1 when the broker did not report
+    it. What headers say is not vouched for by anything before the batches are decoded.
     """
 
     size_bytes: int
@@ -47,37 +68,42 @@ class ContiguousBatches(NamedTuple):
     head_last_offset: int
     last_offset: int
     leader_epoch: int
-    has_append_time: bool
+    timestamp_type: TimestampType
 
 
 class _Header(NamedTuple):
     base_offset: int
     last_offset: int
     end: int
+    magic: int
     leader_epoch: int
     crc: int
-    attributes: int
+    timestamp_type: TimestampType
     base_timestamp_ms: int
     max_timestamp_ms: int
     record_count: int
 
 
 def find_contiguous(
-    data: bytes | bytearray | memoryview, position: int, special: int
+    data: Data, position: int, special: int, readable_end: int
 ) -> ContiguousBatches | None:
     """Return what stands from `position` on, as far as it is plain; None if not even one batch is.
 
-    `special` are attributes that a plain batch does not have, beside those that none has.
+    `special` are attributes that a plain batch does not have, beside those that none has. No batch
+    stands behind a gap of offsets and reaches `readable_end`, but for the first.
     """
     special |= ATTRIBUTES_SPECIAL
     first = last = _plain_header(data, position, len(data), special)
     if first is None or last is None:
         return None
     while (header := _plain_header(data, last.end, len(data), special)) is not None:
+        due = last.last_offset + 1
         if (
-            header.base_offset != last.last_offset + 1
+            header.base_offset < due
+            or (header.base_offset > due and header.last_offset >= readable_end)
+            or header.magic != first.magic
             or header.leader_epoch != first.leader_epoch
-            or (header.attributes ^ first.attributes) & ATTRIBUTE_LOG_APPEND_TIME
+            or header.timestamp_type is not first.timestamp_type
         ):
             break
         last = header
@@ -87,12 +113,12 @@ def find_contiguous(
         first.last_offset,
         last.last_offset,
         first.leader_epoch,
-        bool(first.attributes & ATTRIBUTE_LOG_APPEND_TIME),
+        first.timestamp_type,
     )
 
 
 def decode_contiguous(
-    data: bytes | bytearray | memoryview, position: int, end: int, check_crcs: bool
+    data: Data, position: int, end: int, check_crcs: bool
 ) -> tuple[ListColumns | None, int]:
     """Decode whole contiguous batches that end at `end`, up to `CHUNK_RECORD_COUNT_MAX` records.
 
@@ -104,10 +130,13 @@ def decode_contiguous(
     header = _plain_header(data, position, end, ATTRIBUTES_SPECIAL)
     if header is None:
         return None, position
+    if header.magic != MAGIC:
+        return _decode_messages(data, position, end, check_crcs)
     batch = memoryview(data)[position : header.end]
     if check_crcs and crc32c(batch[CRC_START:]) != header.crc:
         return None, position
     records = record_bytes(batch[HEADER_SIZE_BYTES:])
+    has_append_time = header.timestamp_type is TimestampType.LOG_APPEND_TIME
     try:
         columns, records_end = decode_records(
             records,
@@ -116,26 +145,76 @@ def decode_contiguous(
             header.record_count,
             header.base_offset,
             header.base_timestamp_ms,
-            header.max_timestamp_ms if header.attributes & ATTRIBUTE_LOG_APPEND_TIME else None,
+            header.max_timestamp_ms if has_append_time else None,
         )
     except DecodeError:
         return None, position
-    if records_end != len(records) or columns.last_offset != header.last_offset:
+    if records_end != len(records) or columns.last_offset > header.last_offset:
         return None, position
     return columns, header.end
 
 
-def _plain_header(
-    data: bytes | bytearray | memoryview, position: int, end: int, special: int
-) -> _Header | None:
+def _decode_messages(
+    data: Data, position: int, end: int, check_crcs: bool
+) -> tuple[ListColumns | None, int]:
+    """Decode messages that end at `end`; otherwise as `decode_contiguous`."""
+    whole = memoryview(data)
+    offsets: list[int] = []
+    timestamps_ms: list[int] = []
+    keys: list[bytes | None] = []
+    values: list[bytes | None] = []
+    size_bytes = 0
+    while len(offsets) < CHUNK_RECORD_COUNT_MAX:
+        header = _plain_header(data, position, end, ATTRIBUTES_SPECIAL)
+        if header is None or header.magic == MAGIC:
+            break
+        body = whole[position : header.end]
+        if check_crcs and zlib.crc32(body[MESSAGE_CRC_START:]) != header.crc:
+            break
+        try:
+            key, at = _nullable_bytes(body, MESSAGE_FIELD_AT[header.magic])
+            value, at = _nullable_bytes(body, at)
+        except DecodeError:
+            break
+        if at != len(body):
+            break
+        offsets.append(header.base_offset)
+        timestamps_ms.append(header.base_timestamp_ms)
+        keys.append(key)
+        values.append(value)
+        size_bytes += len(body)
+        position = header.end
+    if not offsets:
+        return None, position
+    headers: list[Headers] = [()] * len(offsets)
+    columns = ListColumns(offsets, timestamps_ms, keys, values, headers, size_bytes=size_bytes)
+    return columns, position
+
+
+def _nullable_bytes(body: memoryview, at: int) -> tuple[bytes | None, int]:
+    """Return the field at `at` and where it ends."""
+    start = at + LENGTH_SIZE_BYTES
+    size_bytes = int.from_bytes(body[at:start], "big", signed=True)
+    if size_bytes == -1:
+        return None, start
+    if not 0 <= size_bytes <= len(body) - start:
+        raise DecodeError(f"a field claims {size_bytes} of {len(body) - start} bytes")
+    return bytes(body[start : start + size_bytes]), start + size_bytes
+
+
+def _plain_header(data: Data, position: int, end: int, special: int) -> _Header | None:
     """Return the header of a batch that is whole and plain, None if it is not."""
-    if not 0 <= position <= end - HEADER_SIZE_BYTES:
+    if not 0 <= position <= end - MESSAGE.size:
+        return None
+    if data[position + MAGIC_AT] != MAGIC:
+        return _message_header(data, position, end)
+    if position > end - HEADER_SIZE_BYTES:
         return None
     (
         base_offset,
         length,
         leader_epoch,
-        magic,
+        _magic,
         crc,
         attributes,
         last_delta,
@@ -148,24 +227,59 @@ def _plain_header(
     ) = HEADER.unpack_from(data, position)
     batch_end = position + LENGTH_END + length
     if (
-        magic != MAGIC
-        or attributes & special
+        attributes & special
         or not position + HEADER_SIZE_BYTES <= batch_end <= end
         or not 0 < record_count <= CHUNK_RECORD_COUNT_MAX
         or record_count * RECORD_SIZE_BYTES_MIN > batch_end - position - HEADER_SIZE_BYTES
-        # As many as there are offsets: compaction has taken none away.
-        or record_count - 1 != last_delta
+        or record_count - 1 > last_delta
         or not 0 <= base_offset <= OFFSET_MAX - last_delta
     ):
         return None
+    has_append_time = attributes & ATTRIBUTE_LOG_APPEND_TIME
     return _Header(
         base_offset,
         base_offset + last_delta,
         batch_end,
+        MAGIC,
         leader_epoch,
         crc,
-        attributes,
+        TimestampType.LOG_APPEND_TIME if has_append_time else TimestampType.CREATE_TIME,
         base_timestamp_ms,
         max_timestamp_ms,
         record_count,
+    )
+
+
+def _message_header(data: Data, position: int, end: int) -> _Header | None:
+    """Return what `_plain_header` does for a message of magic 0 or 1, which `MESSAGE` fits."""
+    offset, length, crc, magic, attributes = MESSAGE.unpack_from(data, position)
+    field_at = MESSAGE_FIELD_AT.get(magic)
+    message_end = position + LENGTH_END + length
+    if (
+        field_at is None
+        or attributes & ATTRIBUTE_CODEC
+        or offset < 0
+        or not position + field_at + 2 * LENGTH_SIZE_BYTES <= message_end <= end
+    ):
+        return None
+    timestamp_ms = NO_TIMESTAMP_MS
+    timestamp_type = TimestampType.NO_TIMESTAMP_TYPE
+    if magic:
+        time_at = position + MESSAGE.size
+        timestamp_ms = int.from_bytes(data[time_at : position + field_at], "big", signed=True)
+        has_append_time = attributes & ATTRIBUTE_LOG_APPEND_TIME
+        timestamp_type = (
+            TimestampType.LOG_APPEND_TIME if has_append_time else TimestampType.CREATE_TIME
+        )
+    return _Header(
+        offset,
+        offset,
+        message_end,
+        magic,
+        NO_LEADER_EPOCH,
+        crc,
+        timestamp_type,
+        timestamp_ms,
+        timestamp_ms,
+        1,
     )

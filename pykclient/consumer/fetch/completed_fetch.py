@@ -262,6 +262,7 @@ class CompletedFetch:
             check_crcs=check_crcs,
             # Whether those of transactions are hidden depends on each one.
             special=0 if self._aborted is None else ATTRIBUTE_TRANSACTIONAL,
+            readable_end=high_watermark,
         )
         for batch in batches:
             if isinstance(batch, BatchSpan):
