@@ -24,7 +24,7 @@ from functools import cache
 from importlib import import_module
 from typing import TYPE_CHECKING, Final, TypeVar
 
-from pykclient.accel import lz4_room_bytes, unsnappy_blocks
+from pykclient.accel import lz4_room_bytes, unlz4_small, unsnappy_blocks
 from pykclient.accel.pure.blocks import LZ4_MAGIC
 from pykclient.errors.base import ConfigError, DecodeError
 
@@ -269,6 +269,10 @@ def _lz4(data: Data, level: int | None) -> bytes:
 
 
 def _unlz4(data: Data, size_bytes_max: int) -> Data:
+    _cramjam(Codec.LZ4)  # its absence shows at the first batch, not at the first large one
+    small = unlz4_small(data, size_bytes_max)
+    if small is not None:
+        return small
     room_bytes = lz4_room_bytes(data, size_bytes_max)
     if room_bytes is None:
         room_bytes = max(BUFFER_SIZE_BYTES_MIN, len(data))

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from pykclient.accel import pure
 from pykclient.accel.pure.blocks import BLOCK_COUNT_FREE
+from tests.accel.fuzzing import fuzz
 
 if TYPE_CHECKING:
     from types import ModuleType
@@ -131,3 +132,68 @@ def test_the_pure_core_does_not_count_blocks_without_end() -> None:
     head = b"\x04\x22\x4d\x18\x60\x40\x82"
     assert pure.lz4_room_bytes(head + b"\0\0\0\x80" * 10_000, 1_000) is None
     assert pure.lz4_room_bytes((head + bytes(4)) * 10_000, 1_000) is None
+
+
+SMALL_SIZE_BYTES_MAX, SMALL_CONTENT_SIZE_BYTES_MAX = 512, 4_096
+
+
+def by_library(data: bytes, limit: int) -> bytes | None:
+    """Return what cramjam makes of frames, None for an error."""
+    room = bytearray(limit)
+    try:
+        return bytes(room[: cramjam.lz4.decompress_into(data, room)])
+    except cramjam.DecompressionError:
+        return None
+
+
+FRAMES = st.builds(
+    lz4.frame.compress,
+    CONTENTS,
+    block_linked=st.booleans(),
+    block_checksum=st.booleans(),
+    content_checksum=st.booleans(),
+    store_size=st.booleans(),
+    block_size=st.sampled_from([4, 5, 6, 7]),
+)
+
+
+@fuzz
+@given(st.lists(FRAMES, min_size=1, max_size=3), st.data())
+def test_small_frames_of_lz4_are_read_as_the_library_reads_them(
+    frames: list[bytes], draw: st.DataObject
+) -> None:
+    compiled = pytest.importorskip("pykclient.accel.compiled", reason="not built")
+    good = b"".join(frames)
+    expected = by_library(good, LIMIT)
+    assert expected is not None
+    is_small = len(good) <= SMALL_SIZE_BYTES_MAX and len(expected) <= SMALL_CONTENT_SIZE_BYTES_MAX
+    assert compiled.unlz4_small(good, LIMIT) == (expected if is_small else None)
+    if expected:
+        assert compiled.unlz4_small(good, len(expected) - 1) is None
+    damaged = bytearray(good)
+    for _ in range(draw.draw(st.integers(0, 3))):
+        damaged[draw.draw(st.integers(0, len(damaged) - 1))] = draw.draw(st.integers(0, 255))
+    data = bytes(damaged[: draw.draw(st.integers(0, len(damaged)))])
+    found = compiled.unlz4_small(data, LIMIT)
+    assert found is None or found == by_library(data, LIMIT)
+
+
+@fuzz
+@given(st.lists(st.binary(max_size=40), max_size=4), st.booleans())
+def test_any_blocks_of_lz4_are_read_as_the_library_reads_them(
+    blocks: list[bytes], is_linked: bool
+) -> None:
+    compiled = pytest.importorskip("pykclient.accel.compiled", reason="not built")
+    head = b"\x04\x22\x4d\x18\x40\x40\xc0" if is_linked else b"\x04\x22\x4d\x18\x60\x40\x82"
+    data = head + b"".join(len(each).to_bytes(4, "little") + each for each in blocks if each)
+    found = compiled.unlz4_small(data + bytes(4), LIMIT)
+    assert found is None or found == by_library(data + bytes(4), LIMIT)
+
+
+@pytest.mark.parametrize("attribute", ["block_checksum", "content_checksum", "store_size"])
+def test_a_tiny_batch_in_lz4_makes_no_decoder(attribute: str) -> None:
+    compiled = pytest.importorskip("pykclient.accel.compiled", reason="not built")
+    for content in (b"v", b"ab" * 60, b"0123456789" * 400):
+        data = lz4.frame.compress(content, **{attribute: True})
+        assert compiled.unlz4_small(data, LIMIT) == content
+    assert pure.unlz4_small(data, LIMIT) is None

@@ -20,6 +20,7 @@ from pykclient.accel.pure import ContiguousBatches, ListColumns, RowGroup, __all
 arrow_buffers = arrow.arrow_buffers
 repeated = arrow.repeated
 lz4_room_bytes = blocks.lz4_room_bytes
+unlz4_small = blocks.unlz4_small
 unsnappy_blocks = blocks.unsnappy_blocks
 ByteColumn = byte_column.ByteColumn
 decode_contiguous = contiguous.decode_contiguous

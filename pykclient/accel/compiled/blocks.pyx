@@ -1,20 +1,22 @@
 """The loops over blocks of snappy and LZ4, which writers may make as small and many as they like.
 
-Small blocks of snappy are decompressed here, since a library call costs as much as a thousand of
-their bytes. What is odd in any way goes to the pure twin, which raises.
+Small blocks of snappy and small frames of LZ4 are decompressed here, since a library call costs as
+much as a thousand of their bytes. What is odd in any way goes to the pure twin, which raises, or to
+the library.
 
 Owner: no state.
-Source: those of the pure twin; snappy's format description.
+Source: those of the pure twin; snappy's and LZ4's format descriptions; xxHash's specification.
 """
 
 from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
+from cpython.bytes cimport PyBytes_FromStringAndSize
 from cpython.bytearray cimport PyByteArray_AS_STRING, PyByteArray_FromStringAndSize
 from libc.stdint cimport int64_t, uint32_t, uint64_t
 from libc.string cimport memcmp, memcpy
 
 from pykclient.accel.pure import blocks as pure
 
-__all__ = ["lz4_room_bytes", "unsnappy_blocks"]
+__all__ = ["lz4_room_bytes", "unlz4_small", "unsnappy_blocks"]
 
 cdef enum:
     LIBRARY_SIZE_BYTES_MIN = 1024  # a block that decompresses to so much is for the library
@@ -23,6 +25,21 @@ cdef enum:
     LZ4_HEADER_SIZE_BYTES = 7
     LZ4_MATCH_SIZE_BYTES = 5
     LZ4_GROWTH_MAX = 255
+    LZ4_VERSION = 0x40
+    LZ4_INDEPENDENT_BLOCKS = 0x20
+    LZ4_BLOCK_CHECKSUM = 0x10
+    LZ4_CONTENT_SIZE = 0x08
+    LZ4_CONTENT_CHECKSUM = 0x04
+    LZ4_MATCH_LENGTH_MIN = 4
+    LZ4_LAST_SIZE_BYTES = 8  # of an offset, a token and five literals, behind which a block ends
+    SMALL_SIZE_BYTES_MAX = 512
+    SMALL_CONTENT_SIZE_BYTES_MAX = 4096
+
+cdef uint32_t PRIME_1 = 0x9E3779B1
+cdef uint32_t PRIME_2 = 0x85EBCA77
+cdef uint32_t PRIME_3 = 0xC2B2AE3D
+cdef uint32_t PRIME_4 = 0x27D4EB2F
+cdef uint32_t PRIME_5 = 0x165667B1
 
 cdef int64_t UINT32_MAX = 0xFFFFFFFF
 
@@ -271,3 +288,188 @@ cdef uint32_t little_endian(
         if position + index < size:
             number |= <uint32_t>start[position + index] << (8 * index)
     return number
+
+
+def unlz4_small(data, Py_ssize_t size_bytes_max):
+    """Decompress small LZ4 frames; None: they are not small, or for the library to judge."""
+    cdef Py_buffer view
+    cdef Py_ssize_t filled = -1
+    cdef unsigned char[SMALL_CONTENT_SIZE_BYTES_MAX] output
+    PyObject_GetBuffer(data, &view, PyBUF_SIMPLE)
+    if view.len <= SMALL_SIZE_BYTES_MAX:
+        filled = small_frames(
+            <const unsigned char*>view.buf, view.len, output,
+            min(size_bytes_max, SMALL_CONTENT_SIZE_BYTES_MAX),
+        )
+    PyBuffer_Release(&view)
+    return None if filled < 0 else PyBytes_FromStringAndSize(<const char*>output, filled)
+
+
+cdef Py_ssize_t small_frames(
+    const unsigned char* start, Py_ssize_t size, unsigned char* output, Py_ssize_t room
+) noexcept nogil:
+    """Decompress all frames; return the size of what they hold, -1 where anything is odd."""
+    cdef Py_ssize_t position = 0, filled = 0, frame_start, block_start, end, descriptor_at
+    cdef int flags, descriptor
+    cdef uint32_t header
+    while position < size:
+        if size - position < LZ4_HEADER_SIZE_BYTES:
+            return -1
+        if memcmp(start + position, b"\x04\x22\x4d\x18", 4) != 0:
+            return -1
+        descriptor_at = position + 4
+        flags = start[descriptor_at]
+        descriptor = start[descriptor_at + 1]
+        # Another version, what is reserved, or a dictionary.
+        if flags & 0xC3 != LZ4_VERSION or descriptor & 0x8F != 0 or descriptor < 0x40:
+            return -1
+        position += 6
+        if flags & LZ4_CONTENT_SIZE:
+            position += 8
+        if (
+            position >= size
+            or start[position]
+            != (xxh32(start + descriptor_at, position - descriptor_at) >> 8 & 0xFF)
+        ):
+            return -1
+        position += 1
+        frame_start = filled
+        while True:
+            if size - position < 4:
+                return -1
+            header = little_endian(start, size, position)
+            position += 4
+            if header == 0:
+                break
+            end = position + <Py_ssize_t>(header & 0x7FFFFFFF)
+            if end > size:
+                return -1
+            block_start = filled
+            if header > 0x7FFFFFFF:
+                if end - position > room - filled:
+                    return -1
+                memcpy(output + filled, start + position, end - position)
+                filled += end - position
+            else:
+                filled = unlz4(
+                    start + position, start + end, output, filled, room,
+                    block_start if flags & LZ4_INDEPENDENT_BLOCKS else frame_start,
+                )
+                if filled < 0:
+                    return -1
+            if flags & LZ4_BLOCK_CHECKSUM:
+                if (
+                    size - end < 4
+                    or little_endian(start, size, end) != xxh32(start + position, end - position)
+                ):
+                    return -1
+                end += 4
+            position = end
+        if flags & LZ4_CONTENT_SIZE:
+            if (
+                <uint64_t>little_endian(start, size, descriptor_at + 2)
+                | <uint64_t>little_endian(start, size, descriptor_at + 6) << 32
+            ) != <uint64_t>(filled - frame_start):
+                return -1
+        if flags & LZ4_CONTENT_CHECKSUM:
+            if (
+                size - position < 4
+                or little_endian(start, size, position)
+                != xxh32(output + frame_start, filled - frame_start)
+            ):
+                return -1
+            position += 4
+    return filled if size else -1
+
+
+cdef Py_ssize_t unlz4(
+    const unsigned char* at, const unsigned char* end, unsigned char* output, Py_ssize_t filled,
+    Py_ssize_t room, Py_ssize_t oldest,
+) noexcept nogil:
+    """Decompress the sequences of one block behind `filled` bytes; return how many there are then.
+
+    Matches begin at `oldest` or behind it. -1: anything is odd.
+    """
+    cdef Py_ssize_t length, offset, index
+    cdef int token
+    while at < end:
+        token = at[0]
+        at += 1
+        length = token >> 4
+        if length == 15:
+            at = add_bytes(at, end, &length)
+            if at is NULL:
+                return -1
+        if length > end - at or length > room - filled:
+            return -1
+        memcpy(output + filled, at, length)
+        at += length
+        filled += length
+        if at == end:
+            return filled
+        if end - at < LZ4_LAST_SIZE_BYTES:
+            return -1
+        offset = at[0] | at[1] << 8
+        at += 2
+        length = token & 15
+        if length == 15:
+            at = add_bytes(at, end, &length)
+            if at is NULL:
+                return -1
+        length += LZ4_MATCH_LENGTH_MIN
+        if offset == 0 or offset > filled - oldest or length > room - filled:
+            return -1
+        for index in range(length):  # it may overlap itself
+            output[filled] = output[filled - offset]
+            filled += 1
+    return -1
+
+
+cdef const unsigned char* add_bytes(
+    const unsigned char* at, const unsigned char* end, Py_ssize_t* length
+) noexcept nogil:
+    """Add the bytes that continue a length; return where they end, NULL if they are cut off."""
+    cdef int more
+    while at < end:
+        more = at[0]
+        at += 1
+        length[0] += more
+        if more != 255:
+            return at
+    return NULL
+
+
+cdef uint32_t xxh32(const unsigned char* at, Py_ssize_t size) noexcept nogil:
+    """Return the xxHash32 of some bytes, with the seed 0."""
+    cdef const unsigned char* end = at + size
+    cdef uint32_t value, lane_1, lane_2, lane_3, lane_4
+    if size >= 16:
+        lane_1 = PRIME_1 + PRIME_2
+        lane_2 = PRIME_2
+        lane_3 = 0
+        lane_4 = 0 - PRIME_1
+        while end - at >= 16:
+            lane_1 = rotated(lane_1 + little_endian(at, 4, 0) * PRIME_2, 13) * PRIME_1
+            lane_2 = rotated(lane_2 + little_endian(at, 8, 4) * PRIME_2, 13) * PRIME_1
+            lane_3 = rotated(lane_3 + little_endian(at, 12, 8) * PRIME_2, 13) * PRIME_1
+            lane_4 = rotated(lane_4 + little_endian(at, 16, 12) * PRIME_2, 13) * PRIME_1
+            at += 16
+        value = (
+            rotated(lane_1, 1) + rotated(lane_2, 7) + rotated(lane_3, 12) + rotated(lane_4, 18)
+        )
+    else:
+        value = PRIME_5
+    value += <uint32_t>size
+    while end - at >= 4:
+        value = rotated(value + little_endian(at, 4, 0) * PRIME_3, 17) * PRIME_4
+        at += 4
+    while at < end:
+        value = rotated(value + at[0] * PRIME_5, 11) * PRIME_1
+        at += 1
+    value = (value ^ value >> 15) * PRIME_2
+    value = (value ^ value >> 13) * PRIME_3
+    return value ^ value >> 16
+
+
+cdef inline uint32_t rotated(uint32_t value, int count) noexcept nogil:
+    return value << count | value >> (32 - count)

@@ -8,7 +8,7 @@ Owner: see each module.
 
 from pykclient.accel.pure.appender import RecordAppender
 from pykclient.accel.pure.arrow import arrow_buffers, repeated
-from pykclient.accel.pure.blocks import lz4_room_bytes, unsnappy_blocks
+from pykclient.accel.pure.blocks import lz4_room_bytes, unlz4_small, unsnappy_blocks
 from pykclient.accel.pure.byte_column import ByteColumn
 from pykclient.accel.pure.contiguous import ContiguousBatches, decode_contiguous, find_contiguous
 from pykclient.accel.pure.decoder import ListColumns, decode_records, record_bytes
@@ -44,5 +44,6 @@ __all__ = [
     "partition_of_key",
     "record_bytes",
     "repeated",
+    "unlz4_small",
     "unsnappy_blocks",
 ]

@@ -101,3 +101,8 @@ def lz4_room_bytes(data: Data, size_bytes_max: int) -> int | None:
             return None
         position += 4 + 4 * (flags >> 2 & 1)
     return size_bytes
+
+
+def unlz4_small(data: Data, size_bytes_max: int) -> bytes | None:
+    """Decompress small LZ4 frames; None: they are for the library, as all are in this core."""
+    return None
