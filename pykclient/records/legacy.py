@@ -19,8 +19,10 @@ from pykclient import accel
 from pykclient.accel.batch_layout import (
     ATTRIBUTE_CODEC,
     ATTRIBUTE_LOG_APPEND_TIME,
+    CHUNK_RECORD_COUNT_MAX,
     LENGTH_END,
 )
+from pykclient.accel.pure.contiguous import UNORDERED
 from pykclient.errors.base import DecodeError
 from pykclient.records.batch import RecordBatch, corrupt_batch
 from pykclient.records.compression import Codec, decompress, mend_old_lz4
@@ -40,8 +42,6 @@ LENGTH: Final = struct.Struct(">i")
 
 NO_TIMESTAMP_MS: Final = -1
 UNKNOWN: Final = -1
-
-UNORDERED: Final = "the offsets of the messages inside it do not ascend to its own"
 
 _CODECS: Final = {codec.value: codec for codec in Codec if codec is not Codec.ZSTD}
 
@@ -118,71 +118,62 @@ class LegacyBatch(RecordBatch):
         An error comes behind the good pieces, but for what the sizes and offsets of all messages
         show at once.
         """
-        piece: list[_Message] = []
-        for message in self._messages(memoryview(unpacked)):
-            if message.offset < start_offset:
-                continue
-            piece.append(message)
-            if len(piece) == record_count_max:
-                yield self._columns(piece)
-                piece = []
-        if piece:
-            yield self._columns(piece)
-
-    def _columns(self, messages: list[_Message]) -> RecordColumns:
+        if self.codec is Codec.NONE:
+            if self._message.offset >= start_offset:
+                yield self._own_columns()
+            return
+        shift = self._shift(unpacked)
+        append_timestamp_ms = None
         if self.timestamp_type is TimestampType.LOG_APPEND_TIME:
-            # A message of magic 0 has no time, whatever holds it.
-            timestamps_ms = [
-                self.max_timestamp_ms if message.magic else NO_TIMESTAMP_MS for message in messages
-            ]
-        else:
-            timestamps_ms = [message.timestamp_ms for message in messages]
+            # But a message of magic 0 has no time, whatever holds it.
+            append_timestamp_ms = self.max_timestamp_ms
+        position, end = 0, len(unpacked)
+        while position < end:
+            columns, position = accel.decode_messages(
+                unpacked,
+                position,
+                end,
+                min(record_count_max, CHUNK_RECORD_COUNT_MAX),
+                shift,
+                append_timestamp_ms,
+                self._check_crcs,
+            )
+            if columns is None:
+                raise self._flaw(memoryview(unpacked), position)
+            if start_offset > columns.first_offset:
+                columns = columns.rows(columns.find(start_offset))
+            if len(columns):
+                yield columns
+
+    def _own_columns(self) -> RecordColumns:
+        """Return the message itself, which is not compressed."""
+        message = self._message
+        key, value = message.key, message.value
         return accel.ListColumns(
-            [message.offset for message in messages],
-            timestamps_ms,
-            [message.key for message in messages],
-            [message.value for message in messages],
-            [()] * len(messages),
-            size_bytes=sum(len(m.key or b"") + len(m.value or b"") for m in messages),
+            [message.offset],
+            [message.timestamp_ms],
+            [key],
+            [value],
+            [()],
+            size_bytes=len(key or b"") + len(value or b""),
         )
 
-    def _messages(self, data: memoryview) -> Iterator[_Message]:
-        if self.codec is Codec.NONE:
-            yield self._message
-            return
-        shift = self._shift(data)
-        position = 0
-        while position < len(data):
-            message, position = _read_message(data, position, check_crcs=self._check_crcs)
-            if message.attributes & ATTRIBUTE_CODEC:
-                raise DecodeError("a message inside it is compressed again")
-            yield message._replace(offset=message.offset + shift)
+    def _flaw(self, data: memoryview, position: int) -> DecodeError:
+        """Return what is wrong with a message inside this one, or raise it."""
+        message, _ = _read_message(data, position, check_crcs=self._check_crcs)
+        assert message.attributes & ATTRIBUTE_CODEC, "the message can be decoded"
+        return DecodeError("a message inside it is compressed again")
 
-    def _shift(self, data: memoryview) -> int:
+    def _shift(self, data: Data) -> int:
         """Return what is to be added to the offsets of the messages in `data`, and check these.
 
         The wrapper's magic says what they are; those inside may have another (KAFKA-4298). Since
         magic 1 they count from anywhere, and the last one is the wrapper's: so all of them
         are looked at before the first one is read, and none is kept.
         """
-        first_offset = last_offset = None
-        position = 0
-        while position < len(data):
-            try:
-                offset, size_bytes, *_ = START.unpack_from(data, position)
-            except struct.error as error:
-                raise DecodeError(f"its message is cut off: {error}") from error
-            if size_bytes < START.size - LENGTH_END:
-                raise DecodeError(f"a message inside it claims {size_bytes} bytes")
-            if last_offset is not None and offset <= last_offset:
-                raise DecodeError(UNORDERED)
-            first_offset = offset if first_offset is None else first_offset
-            last_offset = offset
-            position += LENGTH_END + size_bytes
-        if first_offset is None or last_offset is None:
-            raise DecodeError("there is no message inside it")
+        first_offset, last_offset = accel.message_offsets(data)
         shift: int = self.last_offset - last_offset if self.magic else 0
-        if first_offset + shift < 0 or last_offset + shift > self.last_offset:
+        if min(first_offset, first_offset + shift) < 0 or last_offset + shift > self.last_offset:
             raise DecodeError(UNORDERED)
         return shift
 

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from pykclient.accel import pure
 from pykclient.accel.batch_layout import CHUNK_RECORD_COUNT_MAX
 from pykclient.accel.pure import ContiguousBatches
+from pykclient.errors.base import DecodeError
 from pykclient.records.compression import Codec
 from pykclient.types import TimestampType
 from tests.accel.fuzzing import fuzz
@@ -119,7 +120,11 @@ def test_behind_a_gap_no_batch_reaches_beyond_what_is_readable(core: ModuleType)
     ],
 )
 def test_messages_of_old_versions_are_read_as_one(
-    core: ModuleType, magic: int, attributes: int, timestamp_type: object, timestamp_ms: int
+    core: ModuleType,
+    magic: int,
+    attributes: int,
+    timestamp_type: TimestampType,
+    timestamp_ms: int,
 ) -> None:
     fields = ((5, b"key", b"value"), (6, None, b""), (9, b"", None))
     data = b"".join(message(*each, magic=magic, attributes=attributes) for each in fields)
@@ -281,3 +286,48 @@ def test_both_cores_read_the_same(lists: list[list[Row]], draw: st.DataObject) -
         assert decoded(compiled, cut, check_crcs=check_crcs) == decoded(
             pure, cut, check_crcs=check_crcs
         )
+
+
+def inner_outcome(core: ModuleType, data: bytes, append_ms: int | None, count_max: int) -> object:
+    """All messages inside another, up to what is odd; or the error of their offsets."""
+    try:
+        first, last = core.message_offsets(data)
+    except DecodeError as error:
+        return str(error)
+    records: list[object] = []
+    position, shift = 0, 7 - last
+    while position < len(data):
+        columns, position = core.decode_messages(
+            data, position, len(data), count_max, shift, append_ms, True
+        )
+        if columns is None:
+            break
+        assert len(columns) <= count_max
+        records += columns
+    return first, last, records, position
+
+
+@read_as_one
+@fuzz
+@given(
+    st.lists(st.tuples(st.integers(0, 2), st.integers(0, 1), st.binary(max_size=4)), max_size=6),
+    st.data(),
+)
+def test_both_cores_read_the_same_messages_inside_another(
+    messages: list[tuple[int, int, bytes]], draw: st.DataObject
+) -> None:
+    compiled = pytest.importorskip("pykclient.accel.compiled", reason="not built")
+    data = bytearray()
+    offset = draw.draw(st.integers(-2, 2) | st.just(2**63 - 9))
+    for gap, magic, value in messages:
+        data += message(offset, None, value, magic=magic)
+        offset += gap
+    for _ in range(draw.draw(st.integers(0, 2))):
+        if data:
+            data[draw.draw(st.integers(0, len(data) - 1))] = draw.draw(st.integers(0, 255))
+    cut = bytes(data[: draw.draw(st.just(len(data)) | st.integers(0, len(data)))])
+    append_ms = draw.draw(st.none() | st.just(5))
+    count_max = draw.draw(st.integers(1, 4))
+    assert inner_outcome(compiled, cut, append_ms, count_max) == inner_outcome(
+        pure, cut, append_ms, count_max
+    )

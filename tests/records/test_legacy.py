@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import struct
+import sys
 import tracemalloc
 import zlib
 from contextlib import suppress
@@ -11,6 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from pykclient import accel
 from pykclient.errors.base import CorruptRecordError
 from pykclient.records.compression import Codec, compress, lz4_header_checksum
 from pykclient.records.legacy import LegacyBatch
@@ -189,8 +191,36 @@ def test_damage_behind_good_messages_is_reported_when_it_is_reached() -> None:
     (batch,) = read(wrapped(3, inner, Codec.GZIP))
     chunks = batch.chunks(decompressed_size_bytes_max=1000, record_count_max=2)
     assert list(next(chunks).offsets) == [0, 1]
+    assert list(next(chunks).offsets) == [2]
     with pytest.raises(CorruptRecordError, match="checksum"):
         next(chunks)
+
+
+def test_messages_inside_one_another_are_no_work_of_their_own() -> None:
+    """A megabyte holds two millions of them when it is decompressed."""
+    count = 30_000
+    inner = b"".join(message(offset, None, b"v", magic=offset % 2) for offset in range(count))
+    calls = 0
+
+    def on_event(frame: object, event: str, argument: object) -> None:
+        nonlocal calls
+        calls += 1
+
+    (batch,) = read(wrapped(count - 1, inner, Codec.GZIP))
+    sys.setprofile(on_event)
+    try:
+        chunks = list(batch.chunks(decompressed_size_bytes_max=10**7))
+    finally:
+        sys.setprofile(None)
+    assert sum(map(len, chunks)) == count
+    assert calls < 300 or accel.implementation == "pure"
+
+
+@pytest.mark.parametrize("start", [-1, -5])
+def test_messages_inside_one_another_count_from_no_negative_offset(start: int) -> None:
+    inner = b"".join(message(start + at, None, b"v") for at in range(3))
+    with pytest.raises(CorruptRecordError, match="do not ascend"):
+        rows(wrapped(10, inner, Codec.GZIP))
 
 
 def test_old_and_new_formats_may_follow_one_another() -> None:

@@ -27,7 +27,7 @@ from pykclient.accel.pure import appender
 from pykclient.accel.pure import contiguous as pure
 from pykclient.types import TimestampType
 
-__all__ = ["decode_contiguous", "find_contiguous"]
+__all__ = ["decode_contiguous", "decode_messages", "find_contiguous", "message_offsets"]
 
 cdef extern from *:
     """
@@ -51,6 +51,7 @@ cdef enum:
     RECORD_SIZE_BYTES_MIN = 7
     MESSAGE_START_SIZE_BYTES = 18
     MESSAGE_CRC_START = 16
+    MESSAGE_SIZE_BYTES_MIN = 26
     MESSAGE_TIMESTAMP_SIZE_BYTES = 8
     FIELD_LENGTH_SIZE_BYTES = 4
     TYPE_NONE = -1
@@ -164,6 +165,113 @@ def decode_contiguous(data, Py_ssize_t position, Py_ssize_t end, bint check_crcs
     if row_count == 0:
         return None, position
     return columns_of(frame, frame.places, row_count), at
+
+
+def decode_messages(
+    data,
+    Py_ssize_t position,
+    Py_ssize_t end,
+    Py_ssize_t count_max,
+    int64_t shift,
+    append_timestamp_ms,
+    bint check_crcs,
+):
+    """Decode up to `count_max` messages of magic 0 and 1 from `position` on, not beyond `end`.
+
+    Return their columns, and where the next message stands. Columns are None where the first one is
+    compressed or odd. `shift` is added to their offsets, which must fit; `append_timestamp_ms` is
+    the time of all that have one.
+    """
+    cdef Frame frame = Frame.__new__(Frame)
+    cdef Header header
+    cdef Py_ssize_t row_count = 0
+    cdef bint has_append_time = append_timestamp_ms is not None
+    cdef int64_t append_ms = append_timestamp_ms if has_append_time else 0
+    cdef Place* place
+    PyObject_GetBuffer(data, &frame.data, PyBUF_SIMPLE)
+    frame.start = <const unsigned char*>frame.data.buf
+    if not 0 <= position <= end <= frame.data.len <= INT32_MAX:
+        return pure.decode_messages(
+            data, position, end, count_max, shift, append_timestamp_ms, check_crcs
+        )
+    count_max = min(count_max, (end - position) // MESSAGE_SIZE_BYTES_MIN)
+    if count_max <= 0:
+        return None, position
+    frame.places = <Place*>PyMem_RawMalloc(count_max * sizeof(Place))
+    if frame.places is NULL:
+        raise MemoryError
+    if check_crcs:
+        from zlib import crc32
+        whole = memoryview(data)
+    while row_count < count_max:
+        if end - position < MESSAGE_START_SIZE_BYTES:
+            break
+        header.size_bytes = (
+            LENGTH_END + <Py_ssize_t>(<int32_t>number_at(frame.start + position + 8, 4))
+        )
+        header.magic = frame.start[position + 16]
+        if not read_message_header(frame.start + position, end - position, &header):
+            break
+        if check_crcs and header.crc != crc32(
+            whole[position + MESSAGE_CRC_START : position + header.size_bytes]
+        ):
+            break
+        place = frame.places + row_count
+        if not decode_message(frame.start, position, &header, place):
+            break
+        place.offset += shift
+        if has_append_time and header.magic:
+            place.timestamp_ms = append_ms
+        row_count += 1
+        position += header.size_bytes
+    if row_count == 0:
+        return None, position
+    return columns_of(frame, frame.places, row_count), position
+
+
+def message_offsets(data):
+    """Return the first and the last offset of the messages in `data`; none of them is decoded.
+
+    Raises:
+        DecodeError: there is none, one is cut off, or their offsets do not ascend.
+    """
+    cdef Py_buffer view
+    cdef Py_ssize_t position = 0
+    cdef int64_t first = 0, last = 0
+    cdef bint is_good
+    PyObject_GetBuffer(data, &view, PyBUF_SIMPLE)
+    with nogil:
+        is_good = pass_messages(
+            <const unsigned char*>view.buf, view.len, &position, &first, &last
+        )
+    PyBuffer_Release(&view)
+    if is_good:
+        return first, last
+    # What is odd stands at `position`.
+    return pure.message_offsets(data, position, (first, last) if position else None)
+
+
+cdef bint pass_messages(
+    const unsigned char* start, Py_ssize_t size, Py_ssize_t* position,
+    int64_t* first, int64_t* last,
+) noexcept nogil:
+    """Pass all messages; False: `position` is where one is odd, or there is none."""
+    cdef int32_t size_bytes
+    cdef int64_t offset
+    while position[0] < size:
+        if size - position[0] < MESSAGE_START_SIZE_BYTES:
+            return False
+        offset = <int64_t>number_at(start + position[0], 8)
+        size_bytes = <int32_t>number_at(start + position[0] + 8, 4)
+        if size_bytes < MESSAGE_START_SIZE_BYTES - LENGTH_END:
+            return False
+        if position[0] == 0:
+            first[0] = offset
+        elif offset <= last[0]:
+            return False
+        last[0] = offset
+        position[0] += LENGTH_END + <Py_ssize_t>size_bytes
+    return size > 0
 
 
 cdef Py_ssize_t count_rows(

@@ -10,7 +10,13 @@ from pykclient.accel.pure.appender import RecordAppender
 from pykclient.accel.pure.arrow import arrow_buffers, repeated
 from pykclient.accel.pure.blocks import lz4_room_bytes, unlz4_small, unsnappy_blocks
 from pykclient.accel.pure.byte_column import ByteColumn
-from pykclient.accel.pure.contiguous import ContiguousBatches, decode_contiguous, find_contiguous
+from pykclient.accel.pure.contiguous import (
+    ContiguousBatches,
+    decode_contiguous,
+    decode_messages,
+    find_contiguous,
+    message_offsets,
+)
 from pykclient.accel.pure.decoder import ListColumns, decode_records, record_bytes
 from pykclient.accel.pure.delivery import BatchResult, Delivery
 from pykclient.accel.pure.frame_memory import FrameMemory
@@ -36,11 +42,13 @@ __all__ = [
     "arrow_buffers",
     "crc32c",
     "decode_contiguous",
+    "decode_messages",
     "decode_records",
     "find_contiguous",
     "iterate_records",
     "largest_partitions",
     "lz4_room_bytes",
+    "message_offsets",
     "partition_of_key",
     "record_bytes",
     "repeated",

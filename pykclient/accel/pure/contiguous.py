@@ -54,6 +54,8 @@ LENGTH_SIZE_BYTES: Final = 4
 NO_TIMESTAMP_MS: Final = -1
 NO_LEADER_EPOCH: Final = -1
 
+UNORDERED: Final = "the offsets of the messages inside it do not ascend to its own"
+
 
 class ContiguousBatches(NamedTuple):
     """Plain batches in ascending order, of one version, leader epoch and kind of timestamps.
@@ -131,7 +133,7 @@ def decode_contiguous(
     if header is None:
         return None, position
     if header.magic != MAGIC:
-        return _decode_messages(data, position, end, check_crcs)
+        return decode_messages(data, position, end, CHUNK_RECORD_COUNT_MAX, 0, None, check_crcs)
     batch = memoryview(data)[position : header.end]
     if check_crcs and crc32c(batch[CRC_START:]) != header.crc:
         return None, position
@@ -154,19 +156,32 @@ def decode_contiguous(
     return columns, header.end
 
 
-def _decode_messages(
-    data: Data, position: int, end: int, check_crcs: bool
+def decode_messages(
+    data: Data,
+    position: int,
+    end: int,
+    count_max: int,
+    shift: int,
+    append_timestamp_ms: int | None,
+    check_crcs: bool,
 ) -> tuple[ListColumns | None, int]:
-    """Decode messages that end at `end`; otherwise as `decode_contiguous`."""
+    """Decode up to `count_max` messages of magic 0 and 1 from `position` on, not beyond `end`.
+
+    Return their columns, and where the next message stands. Columns are None where the first one is
+    compressed or odd. `shift` is added to their offsets, which must fit; `append_timestamp_ms` is
+    the time of all that have one.
+    """
     whole = memoryview(data)
     offsets: list[int] = []
     timestamps_ms: list[int] = []
     keys: list[bytes | None] = []
     values: list[bytes | None] = []
     size_bytes = 0
-    while len(offsets) < CHUNK_RECORD_COUNT_MAX:
-        header = _plain_header(data, position, end, ATTRIBUTES_SPECIAL)
-        if header is None or header.magic == MAGIC:
+    while len(offsets) < count_max:
+        header = None
+        if 0 <= position <= end - MESSAGE.size:
+            header = _message_header(data, position, end)
+        if header is None:
             break
         body = whole[position : header.end]
         if check_crcs and zlib.crc32(body[MESSAGE_CRC_START:]) != header.crc:
@@ -178,8 +193,11 @@ def _decode_messages(
             break
         if at != len(body):
             break
-        offsets.append(header.base_offset)
-        timestamps_ms.append(header.base_timestamp_ms)
+        timestamp_ms = header.base_timestamp_ms
+        if append_timestamp_ms is not None and header.magic:
+            timestamp_ms = append_timestamp_ms
+        offsets.append(header.base_offset + shift)
+        timestamps_ms.append(timestamp_ms)
         keys.append(key)
         values.append(value)
         size_bytes += len(body)
@@ -189,6 +207,34 @@ def _decode_messages(
     headers: list[Headers] = [()] * len(offsets)
     columns = ListColumns(offsets, timestamps_ms, keys, values, headers, size_bytes=size_bytes)
     return columns, position
+
+
+def message_offsets(
+    data: Data, position: int = 0, offsets: tuple[int, int] | None = None
+) -> tuple[int, int]:
+    """Return the first and the last offset of the messages in `data`; none of them is decoded.
+
+    `offsets` are those of the messages before `position`.
+
+    Raises:
+        DecodeError: there is none, one is cut off, or their offsets do not ascend.
+    """
+    while position < len(data):
+        try:
+            offset, size_bytes, *_ = MESSAGE.unpack_from(data, position)
+        except struct.error as error:
+            raise DecodeError(f"its message is cut off: {error}") from error
+        if size_bytes < MESSAGE.size - LENGTH_END:
+            raise DecodeError(f"a message inside it claims {size_bytes} bytes")
+        if offsets is None:
+            offsets = offset, offset
+        elif offset <= offsets[1]:
+            raise DecodeError(UNORDERED)
+        offsets = offsets[0], offset
+        position += LENGTH_END + size_bytes
+    if offsets is None:
+        raise DecodeError("there is no message inside it")
+    return offsets
 
 
 def _nullable_bytes(body: memoryview, at: int) -> tuple[bytes | None, int]:
