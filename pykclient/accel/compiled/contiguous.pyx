@@ -58,6 +58,9 @@ cdef enum:
     TYPE_CREATE = 0
     TYPE_APPEND = 1
 
+cdef tuple TIMESTAMP_TYPES = (
+    TimestampType.NO_TIMESTAMP_TYPE, TimestampType.CREATE_TIME, TimestampType.LOG_APPEND_TIME
+)
 cdef int ATTRIBUTES_SPECIAL = pure.ATTRIBUTES_SPECIAL
 cdef int32_t CHUNK_RECORD_COUNT_MAX = batch_layout.CHUNK_RECORD_COUNT_MAX
 cdef int64_t HEADER_COUNT_MAX = appender.HEADER_COUNT_MAX
@@ -112,7 +115,7 @@ def find_contiguous(data, Py_ssize_t position, int special, int64_t readable_end
         first.last_offset,
         last_offset,
         first.leader_epoch,
-        TimestampType(first.timestamp_type),
+        TIMESTAMP_TYPES[first.timestamp_type - TYPE_NONE],
     )
 
 
