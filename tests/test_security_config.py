@@ -231,6 +231,14 @@ def test_a_config_shows_no_secret() -> None:
     assert pickle.loads(pickle.dumps(found)) == found
 
 
+def context(verify_mode: ssl.VerifyMode) -> ssl.SSLContext:
+    """Return a context of an application that does not verify all."""
+    made = ssl.create_default_context()
+    made.check_hostname = False
+    made.verify_mode = verify_mode
+    return made
+
+
 SASL = {"sasl_mechanism": "PLAIN", "sasl_username": "alice", "sasl_password": CANARY}
 OIDC = {
     "sasl_mechanism": "OAUTHBEARER",
@@ -250,7 +258,41 @@ TOKEN = {"sasl_mechanism": "OAUTHBEARER", "oauth_cb": "a:b"}
         ({"security_protocol": "SSL", "ssl_keystore_location": "a.pem"}, []),
         ({"security_protocol": "SASL_SSL", **SASL}, []),
         ({"security_protocol": "SASL_SSL", **SASL, "ssl_keystore_location": "a.pem"}, []),
-        ({"security_protocol": "SASL_PLAINTEXT", **SASL, "sasl_mechanism": "SCRAM-SHA-256"}, []),
+        (
+            {"security_protocol": "SASL_PLAINTEXT", **SASL, "sasl_mechanism": "SCRAM-SHA-256"},
+            ["the exchange is sent in plain text: whoever reads it can try passwords"],
+        ),
+        (
+            {"security_protocol": "SASL_PLAINTEXT", "sasl_mechanism": "AWS_MSK_IAM"},
+            ["the signed request is sent in plain text"],
+        ),
+        (
+            {"security_protocol": "SSL", "enable_ssl_certificate_verification": False},
+            ["the brokers' certificates are not verified"],
+        ),
+        ({"enable_ssl_certificate_verification": False}, []),
+        (
+            {"security_protocol": "SSL", "ssl_endpoint_identification_algorithm": ""},
+            ["host names in the brokers' certificates are not verified"],
+        ),
+        ({"ssl_endpoint_identification_algorithm": ""}, []),
+        (
+            {
+                "security_protocol": "SSL",
+                "ssl_endpoint_identification_algorithm": "",
+                "enable_ssl_certificate_verification": False,
+            },
+            ["the brokers' certificates are not verified"],
+        ),
+        (
+            {"security_protocol": "SSL", "ssl_context": context(ssl.CERT_NONE)},
+            ["the brokers' certificates are not verified (ssl_context has the verify_mode CERT_N"],
+        ),
+        (
+            {"security_protocol": "SSL", "ssl_context": context(ssl.CERT_OPTIONAL)},
+            ["host names in the brokers' certificates are not verified (ssl_context has check_h"],
+        ),
+        ({"security_protocol": "SSL", "ssl_context": ssl.create_default_context()}, []),
         ({"security_protocol": "SASL_PLAINTEXT", **SASL}, ["the password is sent in plain text"]),
         ({"security_protocol": "SASL_PLAINTEXT", **TOKEN}, ["the token is sent in plain text"]),
         (
@@ -305,6 +347,6 @@ def test_each_client_logs_such_a_warning_once(
     with make(bootstrap_servers="localhost:1", client_id="c", **SASL):
         pass
     (record,) = [record for record in caplog.records if "not used" in record.getMessage()]
-    assert (record.name, record.levelname) == ("pykclient.network", "WARNING")
+    assert (record.name, record.levelname) == ("pykclient.security", "WARNING")
     assert record.getMessage().startswith("[c] sasl_username, sasl_password: not used with ")
     assert CANARY not in caplog.text

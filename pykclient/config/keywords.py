@@ -322,7 +322,8 @@ class ClientSettings(TypedDict, total=False):
     """
     ssl_cipher_suites: str | Sequence[str]
     """Cipher suites that may be used, by their standard names or OpenSSL's; empty are OpenSSL's
-    own. Those of TLS 1.3 cannot be chosen one by one. Default: empty; a list of names.
+    own. Of those of TLS 1.3 give all or none, before Python 3.15. Default: empty; a list of
+    names.
     """
     ssl_context: SSLContext | None
     """An ssl.SSLContext that has it all, in the place of the other settings of ssl. Default:

@@ -13,7 +13,7 @@ from __future__ import annotations
 from typing import Final
 
 from pykclient.config.policy import Reach
-from pykclient.config.sasl import OAUTHBEARER, SaslConfig
+from pykclient.config.sasl import AWS_MSK_IAM, OAUTHBEARER, SCRAM_MECHANISMS, SaslConfig
 from pykclient.config.setting import (
     Kind,
     Setting,
@@ -36,8 +36,16 @@ _SASL_CREDENTIALS: Final = (
     *("sasl_jaas_config", "sasl_username", "sasl_password"),
     *("sasl_oauth_token_provider", "oauth_cb", "sasl_oauthbearer_token_endpoint_url"),
 )
-_SENT_IN_PLAIN_TEXT: Final = {"PLAIN": "password", OAUTHBEARER: "token"}
-"""What a broker gets from the mechanisms that have no proof instead of it."""
+_SENT_IN_PLAIN_TEXT: Final = {
+    "PLAIN": ("password", "it can be read on the way"),
+    OAUTHBEARER: ("token", "it can be read on the way"),
+    AWS_MSK_IAM: ("signed request", "whoever reads it can use it while it is valid"),
+    **dict.fromkeys(
+        SCRAM_MECHANISMS,
+        ("exchange", "whoever reads it can try passwords on it until one fits"),
+    ),
+}
+"""The part of each mechanism that a reader of the connection can use, and how."""
 
 _TLS_CREDENTIALS: Final = (
     "ssl_keystore_location",
@@ -87,6 +95,13 @@ def endpoint_identification() -> Kind[str]:
         raise ValueError
 
     return Kind(parse, "https, or empty for none", annotation="str | bool")
+
+
+def _any_host(reason: str) -> str:
+    return (
+        f"host names in the brokers' certificates are not verified ({reason}): whoever has a "
+        f"certificate of the same authorities for any other host can pass for a broker"
+    )
 
 
 def ssl_context_object() -> Kind[object]:
@@ -192,7 +207,7 @@ class SecurityConfig(SaslConfig):
         names(),
         (),
         "Cipher suites that may be used, by their standard names or OpenSSL's; empty are OpenSSL's "
-        "own. Those of TLS 1.3 cannot be chosen one by one.",
+        "own. Of those of TLS 1.3 give all or none, before Python 3.15.",
         aliases=("ssl_ciphers",),
     )
     ssl_crl_location = Setting(
@@ -224,8 +239,9 @@ class SecurityConfig(SaslConfig):
     def security_warnings(self) -> list[str]:
         """What a user should know of settings that are allowed, and less safe than they look.
 
-        A sentence each, without a secret: of a password or a token that is sent in plain text, and
-        of credentials that this security_protocol does not use.
+        A sentence each, without a secret: on what is sent in plain text and should not be, on
+        certificates and host names that are not verified, and on credentials that this
+        security_protocol does not use.
         """
         protocol = self.security_protocol
         found = []
@@ -234,7 +250,7 @@ class SecurityConfig(SaslConfig):
             if sent is not None and not self._has_unsecured_token:
                 found.append(
                     f"with sasl_mechanism={self.sasl_mechanism} and security_protocol={protocol} "
-                    f"the {sent} is sent in plain text, and can be read on the way; set "
+                    f"the {sent[0]} is sent in plain text: {sent[1]}; set "
                     f"security_protocol=SASL_SSL, and use the brokers' port for it"
                 )
         if self.is_authenticated and self._fetches_tokens_in_plain_text:
@@ -244,6 +260,8 @@ class SecurityConfig(SaslConfig):
             )
         if self.is_authenticated and self.sasl_mechanism == OAUTHBEARER:
             found += self.oidc_warnings(self.jaas_options)
+        if self.is_encrypted:
+            found += self._verification_warnings()
         unused = [] if self.is_authenticated else self._given(_SASL_CREDENTIALS)
         unused += [] if self.is_encrypted else self._given(_TLS_CREDENTIALS)
         if unused:
@@ -252,6 +270,26 @@ class SecurityConfig(SaslConfig):
                 f"protocol of the brokers' listener, or leave the credentials out"
             )
         return found
+
+    def _verification_warnings(self) -> list[str]:
+        """Return a sentence on the part of the brokers' certificates that is not verified."""
+        from ssl import CERT_NONE, CERT_REQUIRED  # clients without TLS do without it
+
+        context = self.ssl_context
+        if not self.enable_ssl_certificate_verification:
+            unverified = "enable_ssl_certificate_verification is False"
+        elif getattr(context, "verify_mode", CERT_REQUIRED) == CERT_NONE:
+            unverified = "ssl_context has the verify_mode CERT_NONE"
+        elif not getattr(context, "check_hostname", True):
+            return [_any_host("ssl_context has check_hostname False")]
+        elif context is None and not self.ssl_endpoint_identification_algorithm:
+            return [_any_host("ssl_endpoint_identification_algorithm is empty")]
+        else:
+            return []
+        return [
+            f"the brokers' certificates are not verified ({unverified}): whoever is on the way "
+            f"can read and change what is sent"
+        ]
 
     @property
     def _fetches_tokens_in_plain_text(self) -> bool:

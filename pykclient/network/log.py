@@ -59,7 +59,10 @@ def keep_messages() -> Iterator[None]:
 
 _LOGGERS: Final = {
     name: logging.getLogger(name)
-    for name in ("pykclient.admin", "pykclient.consumer", "pykclient.network", "pykclient.producer")
+    for name in (
+        *("pykclient.admin", "pykclient.consumer", "pykclient.network", "pykclient.producer"),
+        "pykclient.security",
+    )
 }
 """Found when this is imported: `getLogger` takes the lock of `logging`, which an exception of a
 signal handler may leave taken for good (see `ClientLog.isEnabledFor`)."""

@@ -297,8 +297,64 @@ def test_chosen_suites_are_all_there_are() -> None:
     assert context.maximum_version is ssl.TLSVersion.TLSv1_2
     names = [each["name"] for each in context.get_ciphers() if each["protocol"] != "TLSv1.3"]
     assert names == ["ECDHE-RSA-AES128-GCM-SHA256"]
-    only_newer = context_of(ssl_cipher_suites="TLS_AES_128_GCM_SHA256")
+    assert offered(context) == {0xC02F}
+    every = "TLS_AES_128_GCM_SHA256,TLS_CHACHA20_POLY1305_SHA256,TLS_AES_256_GCM_SHA384"
+    only_newer = context_of(ssl_cipher_suites=every)
     assert only_newer.minimum_version is ssl.TLSVersion.TLSv1_3
+    assert offered(only_newer) == {0x1301, 0x1302, 0x1303}
+    assert offered(context_of(ssl_cipher_suites=f"{every},{suites}")) == {
+        *offered(context),
+        *offered(only_newer),
+    }
+
+
+SIGNALS = {0x00FF, 0x5600}
+"""Numbers in the list of suites that are none: of renegotiation and of a fallback."""
+
+
+def offered(context: ssl.SSLContext) -> set[int]:
+    """Return the cipher suites in the first message to a broker, by their numbers."""
+    outgoing = ssl.MemoryBIO()
+    engine = context.wrap_bio(ssl.MemoryBIO(), outgoing, server_hostname="h")
+    with pytest.raises(ssl.SSLWantReadError):
+        engine.do_handshake()
+    hello = outgoing.read()
+    # Headers of record and handshake, the version and 32 random bytes, the session's id.
+    start = 5 + 4 + 2 + 32
+    start += 1 + hello[start]
+    size = int.from_bytes(hello[start : start + 2])
+    listed = hello[start + 2 : start + 2 + size]
+    return {int.from_bytes(listed[at : at + 2]) for at in range(0, size, 2)} - SIGNALS
+
+
+@pytest.mark.parametrize("beside", ["", ",TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256"])
+def test_one_suite_of_tls_1_3_is_the_only_one_or_is_refused(beside: str) -> None:
+    settings = {"ssl_cipher_suites": f"TLS_AES_256_GCM_SHA384{beside}"}
+    if hasattr(ssl.SSLContext, "set_ciphersuites"):
+        context = context_of(**settings)
+        assert offered(context) == {0x1302, *([0xC02F] if beside else [])}
+    else:
+        assert (
+            "has TLS_AES_256_GCM_SHA384 of TLS 1.3, and Python before 3.15 cannot choose among "
+            "its suites. Give all of TLS_AES_256_GCM_SHA384, TLS_CHACHA20_POLY1305_SHA256, "
+            "TLS_AES_128_GCM_SHA256; or none"
+        ) in refusal(**settings)
+
+
+def test_a_python_that_can_choose_suites_of_tls_1_3_is_given_them(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    chosen: list[str] = []
+
+    def set_ciphersuites(context: ssl.SSLContext, suites: str) -> None:
+        if "NO_SUCH" in suites:
+            raise ssl.SSLError("no cipher match")
+        chosen.append(suites)
+
+    monkeypatch.setattr(ssl.SSLContext, "set_ciphersuites", set_ciphersuites, raising=False)
+    context_of(ssl_cipher_suites="TLS_AES_256_GCM_SHA384,TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256")
+    assert chosen == ["TLS_AES_256_GCM_SHA384"]
+    assert "does not have all of TLS_NO_SUCH" in refusal(ssl_cipher_suites="TLS_NO_SUCH")
 
 
 def test_a_context_of_the_application_is_used_as_it_is() -> None:

@@ -76,8 +76,9 @@ class NetworkClient:
         random = random or Random()  # noqa: S311 (for jitter)
         self._log = ClientLog("pykclient.network", config.client_id)
         self._repeated = RateLimitedLog(self._log)
+        security_log = ClientLog("pykclient.security", config.client_id)
         for warning in config.security_warnings:
-            self._log.warning(warning)
+            security_log.warning(warning)
         self._port = port
         self._metadata = metadata
         self._config = config

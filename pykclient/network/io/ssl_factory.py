@@ -60,12 +60,6 @@ class SslFactory:
         self._log = ClientLog("pykclient.network", config.client_id)
         self._stamps = self._read_stamps()
         self._context = self._new_context()
-        if not config.enable_ssl_certificate_verification:
-            self._log.warning(
-                "the brokers' certificates are not verified "
-                "(enable_ssl_certificate_verification=False): whoever is on the way can read and "
-                "change what is sent"
-            )
 
     @property
     def has_identity(self) -> bool:
@@ -152,6 +146,7 @@ class SslFactory:
         if not suites:
             return
         older = [name for name in suites if not name.startswith("TLS_")]
+        newer = [name for name in suites if name.startswith("TLS_")]
         try:
             context.set_ciphers(":".join(older) if older else "DEFAULT")
         except ssl.SSLError as error:
@@ -161,12 +156,14 @@ class SslFactory:
             ) from error
         if not older:
             context.minimum_version = ssl.TLSVersion.TLSv1_3
-        elif len(older) == len(suites):
+        elif not newer:
             context.maximum_version = ssl.TLSVersion.TLSv1_2
         if context.minimum_version > context.maximum_version:
             raise ConfigError(
                 "ssl_cipher_suites has none for the versions of ssl_enabled_protocols."
             )
+        if newer and context.maximum_version is ssl.TLSVersion.TLSv1_3:
+            _set_suites_of_tls13(context, newer)
 
     # Trust.
 
@@ -317,6 +314,29 @@ def openssl_name(suite: str) -> str:
     cipher = cipher.replace("_CBC_", "_").replace("POLY1305_SHA256", "POLY1305")
     exchange = "" if exchange == "RSA" else f"{exchange}-"
     return f"{exchange}{cipher}".replace("_", "-")
+
+
+def _set_suites_of_tls13(context: ssl.SSLContext, suites: list[str]) -> None:
+    """Have a context offer these suites of TLS 1.3 and no other.
+
+    Raises:
+        ConfigError: OpenSSL does not have one, or this Python cannot choose among them.
+    """
+    choose = getattr(context, "set_ciphersuites", None)
+    if choose is not None:
+        try:
+            choose(":".join(suites))
+        except ssl.SSLError as error:
+            raise ConfigError(
+                f"ssl_cipher_suites: OpenSSL does not have all of {', '.join(suites)}."
+            ) from error
+        return
+    offered = [each["name"] for each in context.get_ciphers() if each["protocol"] == "TLSv1.3"]
+    if set(suites) != set(offered):
+        raise ConfigError(
+            f"ssl_cipher_suites has {', '.join(suites)} of TLS 1.3, and Python before 3.15 cannot "
+            f"choose among its suites. Give all of {', '.join(offered)}; or none for TLS 1.2."
+        )
 
 
 def _trust(context: ssl.SSLContext, pem: str, setting: str) -> None:
