@@ -6,6 +6,7 @@ import logging
 import pickle
 from contextlib import suppress
 from traceback import TracebackException
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -15,6 +16,7 @@ from pykclient import Admin, Consumer, Producer, from_properties
 from pykclient.admin.config import AdminConfig
 from pykclient.config.given_settings import hidden
 from pykclient.config.properties import read_properties
+from pykclient.config.setting import is_secret
 from pykclient.config.setting_text import HIDDEN, SecretText
 from pykclient.consumer.config import ConsumerConfig
 from pykclient.errors import AuthenticationError, ConfigError, KafkaError
@@ -99,6 +101,26 @@ def test_a_secret_under_a_name_that_no_client_has_shows_nowhere(
     with pytest.raises(ConfigError) as caught:
         KafkaDataSource({**options, name: CANARY}).schema()
     assert CANARY not in shown_by(caught.value)
+
+
+@pytest.mark.promise("no error shows a secret, not even with the variables of its traceback")
+@pytest.mark.parametrize("make", CLIENTS)
+@pytest.mark.parametrize("name", [*MISSPELLED, "sasl_password", "ssl.keystore.key"])
+def test_a_secret_of_another_type_shows_nowhere(make: Callable[..., Any], name: str) -> None:
+    for value in (
+        CANARY.encode(),
+        bytearray(CANARY.encode()),
+        {"user": "alice", "password": CANARY},
+        [CANARY],
+        (CANARY, {"a": CANARY}),
+        {CANARY},
+        *([] if is_secret(name) else [SimpleNamespace(password=CANARY)]),
+    ):
+        wrong = {**SERVERS, name: value}
+        for settings, keywords in ((wrong, {}), (None, wrong), (SERVERS, {name: value, "x": 1})):
+            with pytest.raises(ConfigError, match=name.replace(".", "[._]")) as caught:
+                make(settings, **keywords)
+            assert CANARY not in shown_by(caught.value)
 
 
 def test_the_value_of_a_setting_that_is_known_is_shown_as_ever() -> None:
@@ -240,3 +262,11 @@ def test_a_secret_text_is_itself_in_everything_but_its_repr() -> None:
         5: "c",
     }
     assert hidden(["sasl.password"], AdminConfig) == ["sasl.password"]
+
+    class Word(str):
+        __slots__ = ()
+
+    found = hidden(
+        {"sasl.password": Word("a"), "api": None, "sasl_username": Word("b")}, AdminConfig
+    )
+    assert repr(found) == f"{{'sasl.password': {HIDDEN}, 'api': None, 'sasl_username': 'b'}}"

@@ -18,6 +18,7 @@ import re
 import signal
 import sys
 from contextlib import contextmanager
+from functools import partial
 from io import TextIOWrapper
 from threading import current_thread, main_thread
 from typing import TYPE_CHECKING, Any, NoReturn
@@ -27,6 +28,7 @@ from pykclient.cli.argument import as_text
 from pykclient.cli.broker import command as broker
 from pykclient.cli.complaint import reason_of, write_output
 from pykclient.cli.consume import command as consume
+from pykclient.cli.echo import Echo
 from pykclient.cli.groups import command as groups
 from pykclient.cli.log import command as log
 from pykclient.cli.parts import add_parts
@@ -64,12 +66,14 @@ class Terminated(KeyboardInterrupt):
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command that `arguments` name, None = those of the process; its exit status."""
     words = sys.argv[1:] if arguments is None else arguments
-    options = command_parser().parse_args([as_text(word) for word in words])
+    words = [as_text(word) for word in words]
+    echo = Echo(words)
+    options = command_parser(echo).parse_args(words)
     if sys.stdout is None or sys.stderr is None:  # `>&-` in a shell
         return _complain("standard output and standard error have to be open", BAD_STATUS)
     _show_what_the_terminal_cannot()
     try:
-        with _terminable(), _logging(is_verbose=getattr(options, "verbose", False)):
+        with _terminable(), _logging(echo, is_verbose=getattr(options, "verbose", False)):
             status: int = options.run(options)
         write_output(is_flushed=True)
     except BrokenPipeError:
@@ -80,24 +84,34 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt as interrupt:
         return _complain(": ".join(["interrupted", *interrupt.args]), INTERRUPTED_STATUS)
     except (KafkaError, OSError) as error:
-        return _complain(reason_of(error), BAD_STATUS)
+        return _complain(echo.masked(reason_of(error)), BAD_STATUS)
     return status
 
 
 class _Parser(argparse.ArgumentParser):
     """A parser, also of each command, that takes whole options alone.
 
-    Else ``--partition``, a partition's number, would be taken for ``--partitions``, a count.
+    Else ``--partition``, a partition's number, would be taken for ``--partitions``, a count. Its
+    errors repeat words without the secrets in them.
     """
 
-    def __init__(self, *arguments: Any, **keywords: Any) -> None:
+    def __init__(self, *arguments: Any, echo: Echo, **keywords: Any) -> None:
         keywords.setdefault("allow_abbrev", False)
         super().__init__(*arguments, **keywords)
+        self._echo = echo
+
+    def add_subparsers(self, **keywords: Any) -> Any:
+        made: Any = partial(_Parser, echo=self._echo)
+        return super().add_subparsers(parser_class=made, **keywords)
+
+    def error(self, message: str) -> NoReturn:
+        super().error(self._echo.masked(message))
 
 
-def command_parser() -> argparse.ArgumentParser:
-    """Return what reads the command line."""
+def command_parser(echo: Echo | None = None) -> argparse.ArgumentParser:
+    """Return the parser of the command line, which `echo` is about."""
     parser = _Parser(
+        echo=Echo() if echo is None else echo,
         prog="pykclient",
         description="Kafka at the command line.",
         formatter_class=argparse.RawDescriptionHelpFormatter,  # the version has two lines
@@ -140,26 +154,35 @@ def _terminate(number: int, frame: FrameType | None) -> NoReturn:
 
 
 class _Lines(logging.Handler):
-    """Writes warnings as a command writes its errors."""
+    """Writes warnings as a command writes its errors.
 
-    def __init__(self) -> None:
+    A warning about settings comes once, though a command may have two clients.
+    """
+
+    def __init__(self, echo: Echo) -> None:
         super().__init__(logging.WARNING)
+        self._echo = echo
+        self._written: set[str] = set()
 
     def emit(self, record: logging.LogRecord) -> None:
-        message = CLIENT_NAME.sub("", record.getMessage())
+        message = self._echo.masked(CLIENT_NAME.sub("", record.getMessage()))
+        if record.name == "pykclient.security":
+            if message in self._written:
+                return
+            self._written.add(message)
         if sys.stderr.isatty() or not message.startswith(STILL_WAITING):
             sys.stderr.write(f"pykclient: {message}\n")
 
 
 @contextmanager
-def _logging(*, is_verbose: bool) -> Iterator[None]:
+def _logging(echo: Echo, *, is_verbose: bool) -> Iterator[None]:
     """Keep back what connections log again and again: the command's error says it.
 
     What else is logged are lines as the command's own. That it still waits is for who looks on.
     """
     network, package = logging.getLogger("pykclient.network"), logging.getLogger("pykclient")
     level = network.level
-    lines = _Lines()
+    lines = _Lines(echo)
     if is_verbose:
         logging.basicConfig(level=logging.INFO, format="%(name)s: %(message)s")
     else:

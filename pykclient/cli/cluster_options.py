@@ -1,7 +1,8 @@
 """The options of every command that speaks to a cluster.
 
 A properties file may have the settings of all clients: a command takes those of the client that it
-uses. Settings of the command line have to be that client's.
+uses. Settings of the command line have to be that client's. A secret need not stand there, where
+other users of the machine see it: it may be typed, or come from an environment variable.
 
 Owner: none; it holds no state.
 """
@@ -9,15 +10,25 @@ Owner: none; it holds no state.
 from __future__ import annotations
 
 import argparse
+import logging
 import os
+import re
 from typing import TYPE_CHECKING, Final, Literal
 
 from pykclient.cli.argument import as_path
+from pykclient.cli.private_file import is_readable_by_all
+from pykclient.cli.prompt import ask, variable_of
 from pykclient.config.client_properties import config_class, from_properties
 from pykclient.config.given_settings import from_text
+from pykclient.config.providers import DIRECTORY, ENVIRONMENT, FILE, PROVIDERS, REFERENCE
+from pykclient.config.setting import is_secret
+from pykclient.config.unknown_keys import is_known, underscored
 from pykclient.errors import ConfigError
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from pathlib import Path
+
     from pykclient.config.client import ClientConfig
 
 BOOTSTRAP_VARIABLE: Final = "PYKCLIENT_BOOTSTRAP_SERVERS"
@@ -25,7 +36,16 @@ BOOTSTRAP_KEY: Final = "bootstrap.servers"
 TIMEOUT_S: Final = 10.0
 TIMEOUT_KEY: Final = "default.api.timeout.ms"
 
+STANDARD_PROVIDERS: Final = {"env": ENVIRONMENT, "file": FILE, "dir": DIRECTORY}
+"""Names of configuration providers in references, where no setting defines others."""
+
+COMMAND_LINE: Final = "the command line"
+
+_KEY: Final = re.compile(r"[\w.-]+")
+
 Client = Literal["admin", "consumer", "producer"]
+
+log = logging.getLogger("pykclient.security")
 
 
 def add_cluster_options(parser: argparse.ArgumentParser) -> None:
@@ -38,7 +58,7 @@ def add_cluster_options(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         *("-F", "--config-file"),
-        type=as_path,
+        type=_properties_file,
         metavar="FILE",
         help="a Java properties file; settings of other clients in it are passed over",
     )
@@ -46,9 +66,10 @@ def add_cluster_options(parser: argparse.ArgumentParser) -> None:
         *("-X", "--config"),
         action="append",
         default=[],
-        type=key_and_value,
+        type=_setting,
         metavar="KEY=VALUE",
-        help="a setting of the client, before those of the file; may be given again",
+        help="a setting of the client, before those of the file; may be given again. KEY alone, "
+        "as in -X sasl.password, asks for the value of a secret",
     )
     parser.add_argument(
         *("-J", "--json"), action="store_true", help="one JSON object a line instead of text"
@@ -82,18 +103,75 @@ def client_settings(
     if os.environ.get(BOOTSTRAP_VARIABLE):
         given = {BOOTSTRAP_KEY: os.environ[BOOTSTRAP_VARIABLE]}
         settings |= from_text(given, f"the variable {BOOTSTRAP_VARIABLE}")
+    for setting in config.settings():
+        variable = variable_of(setting.key)
+        if setting.is_password and variable in os.environ:
+            settings |= from_text({setting.key: os.environ[variable]}, f"the variable {variable}")
     if options.config_file is not None:
-        for key, value in from_properties(options.config_file, client).items():
+        properties = from_properties(options.config_file, client)
+        _warn_of_readers(options.config_file, properties)
+        for key, value in properties.items():
             settings[_spelled(config, key)] = value
-    given = {_spelled(config, key): value for key, value in options.config}
-    if options.bootstrap_servers is not None:
-        given[BOOTSTRAP_KEY] = options.bootstrap_servers
-    settings |= from_text(given, "the command line")
+    settings |= from_text(_given(options, config), COMMAND_LINE)
+    _add_standard_providers(settings)
     if BOOTSTRAP_KEY not in settings:
         raise ConfigError(
             f"no broker is named; give -b HOST:PORT, or set the variable {BOOTSTRAP_VARIABLE}"
         )
     return settings
+
+
+def _given(options: argparse.Namespace, config: type[ClientConfig]) -> dict[str, str]:
+    """Return the settings of the command line; ask for secrets without a value, once."""
+    asked: dict[str, str] = vars(options).setdefault("asked", {})
+    given: dict[str, str] = {}
+    for key, value in options.config:
+        setting = config.setting_of(key)
+        spelled = key if setting is None else setting.key
+        if value is None:
+            asked[spelled] = asked[spelled] if spelled in asked else ask(spelled)
+            value = asked[spelled]
+        elif setting is not None and setting.is_password and not REFERENCE.search(value):
+            log.warning(
+                "%s stands on the command line, which other users of this machine may see; give "
+                "-X %s alone to be asked for it, or set the variable %s",
+                *(spelled, spelled, variable_of(spelled)),
+            )
+        given[spelled] = value
+    if options.bootstrap_servers is not None:
+        given[BOOTSTRAP_KEY] = options.bootstrap_servers
+    return given
+
+
+def _warn_of_readers(file: Path, properties: Mapping[str, str]) -> None:
+    """Log that all users may read a file with secrets."""
+    secrets = [key for key, value in properties.items() if _is_secret_itself(key, value)]
+    if secrets and is_readable_by_all(file):
+        log.warning(
+            "%s holds %s, and all users of this machine may read it; chmod go-r %s",
+            *(file, ", ".join(secrets), file),
+        )
+
+
+def _is_secret_itself(key: str, value: str) -> bool:
+    return is_secret(key) and bool(value) and not REFERENCE.fullmatch(value)
+
+
+def _add_standard_providers(settings: dict[str, object]) -> None:
+    """Define the providers that references name, where no setting defines any.
+
+    Else a reference would be taken for the secret itself. The values that it may lead to are
+    limited by the policy of the text that it stands in.
+    """
+    if any(underscored(key) == PROVIDERS for key in settings):
+        return
+    texts = [value for value in settings.values() if isinstance(value, str)]
+    named = {found[1] for text in texts for found in REFERENCE.finditer(text)}
+    names = [name for name in STANDARD_PROVIDERS if name in named]
+    if names:
+        settings["config.providers"] = ",".join(names)
+    for name in names:
+        settings[f"config.providers.{name}.class"] = STANDARD_PROVIDERS[name]
 
 
 def key_and_value(text: str) -> tuple[str, str]:
@@ -102,6 +180,30 @@ def key_and_value(text: str) -> tuple[str, str]:
     if not sign:
         raise argparse.ArgumentTypeError(f"{text!r} is no setting; write it as {text}=VALUE")
     return key.strip(), value
+
+
+def _properties_file(text: str) -> Path:
+    """Return a path. Raises `argparse.ArgumentTypeError` for a setting, without showing it."""
+    file = as_path(text)
+    if "=" in text and not file.exists():
+        raise argparse.ArgumentTypeError("there is no such file; a setting is given by -X")
+    return file
+
+
+def _setting(text: str) -> tuple[str, str | None]:
+    """Read a setting of a client; a secret's name alone has no value.
+
+    Raises:
+        argparse.ArgumentTypeError: it is none; shows nothing that may be a secret.
+    """
+    key, sign, value = text.partition("=")
+    key = key.strip()
+    if _KEY.fullmatch(key) and (sign or is_secret(key)):
+        return key, value if sign else None
+    name = _KEY.match(key)
+    if name is not None and is_known(name[0]):
+        raise argparse.ArgumentTypeError(f"write it as {name[0]}=VALUE")
+    raise argparse.ArgumentTypeError("a setting is KEY=VALUE, with the sign = between")
 
 
 def _spelled(config: type[ClientConfig], key: str) -> str:

@@ -48,6 +48,9 @@ class Provider(NamedTuple):
 
 
 PROVIDERS: Final = "config_providers"
+ENVIRONMENT: Final = "EnvVarConfigProvider"
+FILE: Final = "FileConfigProvider"
+DIRECTORY: Final = "DirectoryConfigProvider"
 REFERENCE: Final = re.compile(r"\$\{([^}:]*):(?:([^}:]*):)?([^}:]*)\}")
 
 
@@ -222,9 +225,9 @@ def _words(value: object) -> list[str]:
 
 
 _CLASSES: Final[dict[str, tuple[Callable[[str, Mapping[str, object]], Look], Place]]] = {
-    "EnvVarConfigProvider": (_environment, lambda path, key: (Reach.VARIABLE, key)),
-    "FileConfigProvider": (_file, lambda path, key: (Reach.FILE, path)),
-    "DirectoryConfigProvider": (
+    ENVIRONMENT: (_environment, lambda path, key: (Reach.VARIABLE, key)),
+    FILE: (_file, lambda path, key: (Reach.FILE, path)),
+    DIRECTORY: (
         _directory,
         lambda path, key: (Reach.FILE, os.path.join(path, key)),
     ),

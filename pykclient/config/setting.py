@@ -169,6 +169,14 @@ class Setting(Generic[T]):
         return read
 
     @property
+    def is_password(self) -> bool:
+        """True if each value is a secret."""
+        try:
+            return isinstance(self.kind.parse("?"), Password)
+        except ValueError:
+            return False
+
+    @property
     def default_written(self) -> str:
         """The default as a properties file holds it; empty when there is none."""
         if self.default is None or isinstance(self.default, _Required):
@@ -184,8 +192,14 @@ def shown(key: str, value: object) -> str:
         return "a number beyond 64 bits"  # whose digits Python may refuse to write
     if isinstance(value, (bytes, bytearray, memoryview)):
         return f"of type {type(value).__name__}"  # no setting is bytes, and a record is
-    text = repr(value)
+    text = repr(without_user(value)) if isinstance(value, str) else without_user(repr(value))
     return text if len(text) <= SHOWN_LENGTH_MAX else f"{text[:SHOWN_LENGTH_MAX]}..."
+
+
+def without_user(text: str) -> str:
+    """Return text without the user and the password of an address, as in user:password@host."""
+    user, sign, address = text.rpartition("@")
+    return f"{HIDDEN}@{address}" if sign and ":" in user else text
 
 
 def is_secret(key: str) -> bool:
@@ -563,6 +577,8 @@ def _addresses(item: object) -> list[Address]:
 
 
 def _address(text: str) -> Address:
+    if "@" in text:
+        raise ValueError("An address has no user; give user and password as settings of SASL.")
     if "://" in text:
         raise ValueError(f"Leave out the protocol in {text!r}.")
     host, colon, port = text.rpartition(":")

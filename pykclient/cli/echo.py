@@ -1,0 +1,89 @@
+"""Echo: a message that repeats words of the command line, without the secrets in them.
+
+Messages repeat words that they complain of: an unknown option, a file that is not there, a choice
+that is none. Such a word may be a setting that stands where none belongs, as in
+``pykclient topics -X sasl.password=SECRET list`` or after a forgotten quotation mark.
+
+Owner: none, it is immutable.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Final
+
+from pykclient.config.setting import is_secret, without_user
+from pykclient.config.setting_text import HIDDEN
+from pykclient.config.unknown_keys import is_known
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+SETTING_OPTIONS: Final = ("-X", "-x", "--config")
+"""Options behind which a setting stands; -x is a likely mistake."""
+
+_SETTING: Final = re.compile(
+    r"(?P<key>(?:-X|-x|--config=)?-*[A-Za-z][\w.-]*)(?P<sign>[\s\"']*[=:\s][\s\"']*)(?P<value>.+)",
+    re.DOTALL,
+)
+_NAME: Final = re.compile(r"(?:-X|-x|--config=)?-*([A-Za-z][\w.-]*)")
+_SIGNS: Final = ("=", ":")
+
+
+class Echo:
+    """The words of a command line, and how a message shows them."""
+
+    def __init__(self, words: Sequence[str] = ()) -> None:
+        shown = {word: text for word, text in _shown(words) if text != word}
+        # A message may be brought onto one line.
+        shown |= {" ".join(word.split()): text for word, text in shown.items()}
+        # The longest first: one may be a part of another.
+        self._shown = sorted(shown.items(), key=lambda pair: -len(pair[0]))
+
+    def masked(self, message: str) -> str:
+        """Return a message without the secrets in the words that it repeats."""
+        for word, text in self._shown:
+            message = message.replace(repr(word), repr(text))
+            # A short secret is no part of another word.
+            text = text.replace("\\", r"\\")
+            message = re.sub(rf"(?<!\w){re.escape(word)}(?!\w)", text, message)
+        return message
+
+
+def _shown(words: Sequence[str]) -> Iterable[tuple[str, str]]:
+    """Yield each word with the text that stands for it in a message."""
+    is_value = False
+    option = ""
+    for word in words:
+        if is_value and not word.startswith("-"):
+            if word in _SIGNS:
+                continue
+            yield word, HIDDEN
+        else:
+            yield word, _without_value(word, is_setting=option in SETTING_OPTIONS)
+        is_value = _has_value_behind(word, is_setting=option in SETTING_OPTIONS)
+        option = word
+
+
+def _without_value(word: str, *, is_setting: bool) -> str:
+    found = _SETTING.fullmatch(word)
+    if found is None:
+        return without_user(word)
+    key = _name_in(found["key"])
+    may_be_secret = is_secret(key) or (
+        not is_known(key) and (is_setting or found["sign"].strip() == "=")
+    )
+    return f"{found['key']}{found['sign']}{HIDDEN}" if may_be_secret else without_user(word)
+
+
+def _has_value_behind(word: str, *, is_setting: bool) -> bool:
+    """Return whether the next word may be the value of a setting that this word names."""
+    name = _NAME.fullmatch(word.rstrip("=:"))
+    if word in SETTING_OPTIONS or name is None:
+        return False
+    return is_setting or (is_secret(name[1]) and is_known(name[1]))
+
+
+def _name_in(text: str) -> str:
+    found = _NAME.fullmatch(text)
+    return text if found is None else found[1]
