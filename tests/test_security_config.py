@@ -100,6 +100,14 @@ def test_a_setting_has_the_names_of_other_clients(
         assert getattr(config(**{**needed, spelling: value}), name) == read
 
 
+@pytest.mark.parametrize("name", ["TLS", "TLSv1.3", "TLSv1.2", "tlsv1.2"])
+def test_javas_names_of_tls_are_taken_and_1_2_leaves_1_3_out(name: str) -> None:
+    versions = config(ssl_protocol=name).tls_versions
+    assert versions == (("TLSv1.2",) if name.endswith("1.2") else ("TLSv1.2", "TLSv1.3"))
+    for refused in ("SSL", "SSLv3", "TLSv1", "TLSv1.1"):
+        assert "must be one of TLSv1.3, TLS, TLSv1.2" in refusal(ssl_protocol=refused)
+
+
 def test_two_spellings_may_agree_and_must_not_disagree() -> None:
     agreed = config(**{"ssl_cafile": "a.pem", "ssl.ca.location": "a.pem"})
     assert agreed.ssl_truststore_location == "a.pem"
@@ -123,6 +131,10 @@ def test_two_spellings_may_agree_and_must_not_disagree() -> None:
         ),
         ({"ssl_context": "x"}, "must be an ssl.SSLContext"),
         ({"ssl_enabled_protocols": "TLSv1.1"}, "some of TLSv1.2, TLSv1.3"),
+        (
+            {"ssl_enabled_protocols": "TLSv1.3", "ssl_protocol": "TLSv1.2"},
+            "ssl_protocol=TLSv1.2 leaves none of the versions in ssl_enabled_protocols=TLSv1.3",
+        ),
         (
             {"security_protocol": "SASL_SSL", "sasl_mechanism": "DIGEST-MD5"},
             "one of PLAIN, SCRAM-SHA-256, SCRAM-SHA-512, OAUTHBEARER, AWS_MSK_IAM, GSSAPI",

@@ -28,10 +28,11 @@ CACHES_WITHOUT_FILE: Final = ("API", "KCM", "KEYRING", "MEMORY", "MSLSA")
 _NO_EFFECT: Final = frozenset(
     {
         *("useKeyTab", "useTicketCache", "storeKey", "doNotPrompt", "renewTGT"),
-        *("refreshKrb5Config", "isInitiator", "debug"),
+        *("refreshKrb5Config", "isInitiator", "debug", "storePass", "clearPass", "renewTicket"),
     }
 )
-"""Options of Java's login module about what the system's library does by itself."""
+"""Options of Java's login module about what the system's library does by itself; renewTicket is
+none of them, and many files have it."""
 
 
 class KerberosLogin(NamedTuple):

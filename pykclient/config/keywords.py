@@ -362,6 +362,10 @@ class ClientSettings(TypedDict, total=False):
     """Format of ssl_keystore_location, as ssl_truststore_type. Default: JKS; one of PEM, PKCS12,
     JKS.
     """
+    ssl_protocol: Literal["TLSv1.3", "TLS", "TLSv1.2"]
+    """TLSv1.2 leaves TLSv1.3 out, even if it is in ssl_enabled_protocols, which else says it
+    all; TLS is the same as TLSv1.3. Default: TLSv1.3; one of TLSv1.3, TLS, TLSv1.2.
+    """
     ssl_truststore_certificates: str | None
     """The authorities' certificates themselves, in PEM. Default: None; a string that is not
     empty, or None.

@@ -31,6 +31,8 @@ PROTOCOLS: Final = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 STORE_TYPES: Final = ("PEM", "PKCS12", "JKS")
 
 TLS_VERSIONS: Final = ("TLSv1.2", "TLSv1.3")
+TLS_NAMES: Final = ("TLSv1.3", "TLS", "TLSv1.2")
+"""Java's names of TLS, the default first."""
 
 _SASL_CREDENTIALS: Final = (
     *("sasl_jaas_config", "sasl_username", "sasl_password"),
@@ -203,6 +205,12 @@ class SecurityConfig(SaslConfig):
     ssl_enabled_protocols = Setting(
         names(TLS_VERSIONS), TLS_VERSIONS, "Versions of TLS that may be spoken."
     )
+    ssl_protocol = Setting(
+        choice({name: name for name in TLS_NAMES}, is_case_kept=False),
+        "TLSv1.3",
+        "TLSv1.2 leaves TLSv1.3 out, even if it is in ssl_enabled_protocols, which else says it "
+        "all; TLS is the same as TLSv1.3.",
+    )
     ssl_cipher_suites = Setting(
         names(),
         (),
@@ -225,6 +233,13 @@ class SecurityConfig(SaslConfig):
         "An ssl.SSLContext that has it all, in the place of the other settings of ssl.",
         is_ours=True,
     )
+
+    @property
+    def tls_versions(self) -> tuple[str, ...]:
+        """Versions of TLS that are spoken."""
+        if self.ssl_protocol == "TLSv1.2":
+            return tuple(each for each in self.ssl_enabled_protocols if each != "TLSv1.3")
+        return self.ssl_enabled_protocols
 
     @property
     def is_encrypted(self) -> bool:
@@ -327,6 +342,11 @@ class SecurityConfig(SaslConfig):
         if self._has("ssl.key.location") and not self._has("ssl.keystore.location"):
             raise ConfigError(
                 "ssl.key.location is the key of a certificate; give it in ssl.keystore.location."
+            )
+        if not self.tls_versions:
+            raise ConfigError(
+                f"ssl.protocol={self.ssl_protocol} leaves none of the versions in "
+                f"ssl.enabled.protocols={','.join(self.ssl_enabled_protocols)}."
             )
         if self.is_authenticated:
             self.check_sasl()

@@ -56,7 +56,7 @@ _SECURITY: Final = _harmless(
     sasl_oauthbearer_jwt_validator_class=org.apache.kafka.common.security.oauthbearer.DefaultJwtValidator
     sasl_oauthbearer_scope_claim_name=scope
     security_providers ssl_engine_factory_class ssl_keymanager_algorithm=SunX509
-    ssl_protocol=TLSv1.3 ssl_provider ssl_secure_random_implementation
+    ssl_provider ssl_secure_random_implementation
     ssl_trustmanager_algorithm=PKIX
     """
 )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import socket
 import subprocess
@@ -34,10 +35,23 @@ def broker(*arguments: str) -> Iterator[tuple[subprocess.Popen[str], str]]:
         try:
             assert process.stdout is not None
             line = process.stdout.readline()
-            assert line.startswith("Broker for trying and testing at 127.0.0.1:"), line
+            assert re.match("Broker for trying and testing at (127.0.0.1|localhost):", line), line
             yield process, line.split(" at ")[1].split(",")[0]
         finally:
             process.kill()
+
+
+def test_a_broker_that_others_reach_says_that_it_is_open_to_all() -> None:
+    given = ("--host", "0.0.0.0", "--advertised-host", "127.0.0.1")
+    for arguments, is_open in ((given, True), (("--host", "localhost"), False)):
+        with broker(*arguments) as (process, _):
+            process.send_signal(signal.SIGINT)
+            complaint = process.communicate(timeout=10)[1]
+        warned = (
+            "pykclient: the broker at --host 0.0.0.0 is open to all who reach it: it neither "
+            "encrypts nor asks for a password\n"
+        )
+        assert complaint == f"{warned if is_open else ''}pykclient: the broker has ended\n"
 
 
 @pytest.mark.promise("`pykclient broker` serves any client until Ctrl-C or SIGTERM, status 0")

@@ -64,7 +64,11 @@ def config(**changes: object) -> AdminConfig:
             KerberosLogin("kafka", "d", "alice@X", None, None),
         ),
         (
-            {"sasl_jaas_config": f'{MODULE} required useTicketCache=true ticketCache="/c";'},
+            {
+                "sasl_jaas_config": (
+                    f'{MODULE} required useTicketCache=true renewTicket=true ticketCache="/c";'
+                )
+            },
             KerberosLogin("kafka", None, None, None, "/c"),
         ),
     ],

@@ -308,6 +308,11 @@ def test_chosen_suites_are_all_there_are() -> None:
     }
 
 
+def test_java_s_name_of_tls_1_2_leaves_1_3_out() -> None:
+    assert context_of(ssl_protocol="TLSv1.2").maximum_version is ssl.TLSVersion.TLSv1_2
+    assert context_of(ssl_protocol="TLS").maximum_version is ssl.TLSVersion.TLSv1_3
+
+
 SIGNALS = {0x00FF, 0x5600}
 """Numbers in the list of suites that are none: of renegotiation and of a fallback."""
 

@@ -131,6 +131,7 @@ VALUES: Final = {
     "security_protocol": Values("SSL", "PLAINTEXT"),
     "ssl_endpoint_identification_algorithm": Values("https", ""),
     "enable_ssl_certificate_verification": Values("true", "false"),
+    "ssl_protocol": Values("TLS", "TLSv1.2"),
     "ssl_enabled_protocols": Values("TLSv1.3", "TLSv1.2"),
     "ssl_truststore_type": Values("PEM", "JKS"),
     "ssl_keystore_type": Values("PEM", "JKS"),

@@ -11,7 +11,7 @@ from __future__ import annotations
 import signal
 import socket
 import sys
-from ipaddress import ip_address
+from ipaddress import IPv4Address, IPv6Address, ip_address
 from typing import TYPE_CHECKING, Final
 
 from pykclient.cli.argument import as_path
@@ -86,6 +86,11 @@ def run(options: argparse.Namespace) -> int:
             default_partition_count=options.partitions,
             auto_create_topics=not options.no_auto_create,
         ) as broker:
+            if not _is_loopback(options.host):
+                sys.stderr.write(
+                    f"pykclient: the broker at --host {options.host} is open to all who reach it: "
+                    "it neither encrypts nor asks for a password\n"
+                )
             where = "in memory" if options.data is None else f"in {options.data}"
             sys.stdout.write(
                 f"Broker for trying and testing at {broker.bootstrap_servers}, {where}; "
@@ -101,9 +106,19 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _is_wildcard(host: str) -> bool:
-    """Whether it is every address of this machine: 0.0.0.0 and ::, also written as 0 or 0::0."""
+    """Return whether it is every address of this machine: 0.0.0.0 and ::, also as 0 or 0::0."""
+    return any(address.is_unspecified for address in _addresses(host))
+
+
+def _is_loopback(host: str) -> bool:
+    """Return whether only this machine reaches it."""
+    return all(address.is_loopback for address in _addresses(host))
+
+
+def _addresses(host: str) -> list[IPv4Address | IPv6Address]:
+    """Return the address to listen at; none where FakeKafka, which looks again, says why."""
     try:
-        address = socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)[0][4][0]
+        found = socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)[0][4][0]
     except OSError:
-        return False  # FakeKafka, which looks it up again, says why there is no such host
-    return ip_address(address).is_unspecified
+        return []
+    return [ip_address(found)]

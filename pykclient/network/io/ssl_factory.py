@@ -127,7 +127,7 @@ class SslFactory:
         # As Java: whatever is in the truststore is trusted, be it root, intermediate or leaf.
         context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
         context.options |= ssl.OP_NO_RENEGOTIATION
-        versions = [_VERSIONS[name] for name in config.ssl_enabled_protocols]
+        versions = [_VERSIONS[name] for name in config.tls_versions]
         context.minimum_version, context.maximum_version = min(versions), max(versions)
         context.check_hostname = bool(config.ssl_endpoint_identification_algorithm)
         if not config.enable_ssl_certificate_verification:

@@ -88,6 +88,13 @@ def main() -> None:
     listed = ", ".join(f"`{key}` '{value}'" for key, value in options.items())
     spark.sql(f"CREATE TEMPORARY VIEW seen USING pykafka OPTIONS ({listed})")
     failing(lambda: spark.table("seen").count())
+    spark.conf.set("spark.sql.ui.explainMode", "extended")
+    spark.conf.set("spark.sql.debug.maxToStringFields", 1000)
+    pem = f"-----BEGIN PRIVATE KEY-----\n{secret}\n-----END PRIVATE KEY-----"
+    every = {**dict.fromkeys(job["options"], secret), "kafka.misspelled": pem}
+    writing = frame.select("value").write.format("pykafka").mode("append")
+    # The plan is written down before a client looks at the options.
+    failing(lambda: writing.options(**servers, topic=job["sink"], **every).save())
     sys.stdout.write("DONE\n")
 
 

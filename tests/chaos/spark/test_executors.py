@@ -26,6 +26,8 @@ from pykclient.testing.fixtures import skip_or_fail
 from pykclient.testing.spark_cluster.cluster import SparkCluster
 from pykclient.version import __version__
 from tests.chaos.spark.canary import SECRET, hide_secret, shown
+from tests.spark.redaction import SETTING, advised_pattern
+from tests.spark.test_redaction import secret_options
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -51,7 +53,6 @@ TIMEOUT_S = 600.0
 COUNT = 30
 FOLDER = "environment"
 OTHER_VERSION = "0.0.9"
-REDACTED = r"(?i)secret|password|passphrase|token|jaas|keystore[.]key|private[.]key"
 
 
 @pytest.fixture(scope="module")
@@ -242,6 +243,7 @@ def test_a_secret_is_nowhere_to_be_seen(
         "sink": "secrets-written",
         "secret": str(hide_secret(folder)),
         "checkpoint": str(folder / "secrets-checkpoint"),
+        "options": sorted(secret_options()),
     }
     driver = spark_cluster.submit(
         Path(__file__).with_name("secrets_job.py"),
@@ -250,14 +252,18 @@ def test_a_secret_is_nowhere_to_be_seen(
             "spark.eventLog.enabled": "true",
             "spark.eventLog.compress": "false",
             "spark.eventLog.dir": str(events),
-            "spark.redaction.regex": REDACTED,
+            SETTING: advised_pattern(),
         },
         environment={"PYTHONPATH": PACKAGE_PATH},
     )
     status, log = driver.wait(TIMEOUT_S), driver.log_text()
     assert status == 0, log[-3_000:]
     assert "\nDONE" in log
-    assert log.count("\nFAILED ") == 5
+    assert log.count("\nFAILED ") == 6
     plans = shown(folder, "SparkListenerSQLExecutionStart")
+    # The options of the writes are in the event log, by name.
+    for option in ("kafka.misspelled", *secret_options()):
+        hidden = f"{option}=*********(redacted)"
+        assert any(path.is_relative_to(events) for path in shown(folder, hidden)), option
     assert any(path.is_relative_to(events) for path in plans)
     assert shown(folder, SECRET) == []
