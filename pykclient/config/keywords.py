@@ -354,10 +354,10 @@ class ClientSettings(TypedDict, total=False):
     """The client's key itself, in PEM. Default: None; a string, or None."""
     ssl_keystore_location: str | PathLike[str] | None
     """File with the client's certificate, its chain and its key, for brokers that want one: PEM,
-    or PKCS#12. Default: None; a file's path, or None.
+    PKCS#12 or JKS. Default: None; a file's path, or None.
     """
     ssl_keystore_password: str | None
-    """Password of a keystore in PKCS#12. Default: None; a string, or None."""
+    """Password of a keystore in PKCS#12 or JKS. Default: None; a string, or None."""
     ssl_keystore_type: Literal["PEM", "PKCS12", "JKS"]
     """Format of ssl_keystore_location, as ssl_truststore_type. Default: JKS; one of PEM, PKCS12,
     JKS.
@@ -371,15 +371,15 @@ class ClientSettings(TypedDict, total=False):
     empty, or None.
     """
     ssl_truststore_location: str | PathLike[str] | None
-    """File with the authorities that brokers' certificates must come from, PEM or PKCS#12; None
-    is the system's, as is librdkafka's word probe. Default: None; a file's path, or None.
+    """File with the authorities that brokers' certificates must come from, PEM, PKCS#12 or JKS;
+    None is the system's, as is librdkafka's word probe. Default: None; a file's path, or
+    None.
     """
     ssl_truststore_password: str | None
-    """Password of a truststore in PKCS#12. Default: None; a string, or None."""
+    """Password of a truststore in PKCS#12 or JKS. Default: None; a string, or None."""
     ssl_truststore_type: Literal["PEM", "PKCS12", "JKS"]
-    """Format of ssl_truststore_location. With JKS, Java's default, it is found out; files that
-    are in it are refused with the command that converts them. Default: JKS; one of PEM,
-    PKCS12, JKS.
+    """Format of ssl_truststore_location. With JKS, Java's default, it is found out. Default:
+    JKS; one of PEM, PKCS12, JKS.
     """
 
 

@@ -127,8 +127,8 @@ class SecurityConfig(SaslConfig):
     ssl_truststore_location = Setting(
         authorities(),
         None,
-        "File with the authorities that brokers' certificates must come from, PEM or PKCS#12; None "
-        "is the system's, as is librdkafka's word probe.",
+        "File with the authorities that brokers' certificates must come from, PEM, PKCS#12 or JKS; "
+        "None is the system's, as is librdkafka's word probe.",
         aliases=("ssl.ca.location", "ssl_cafile"),
     )
     ssl_truststore_certificates = Setting(
@@ -138,19 +138,18 @@ class SecurityConfig(SaslConfig):
         aliases=("ssl.ca.pem",),
     )
     ssl_truststore_password = Setting(
-        optional(password()), None, "Password of a truststore in PKCS#12."
+        optional(password()), None, "Password of a truststore in PKCS#12 or JKS."
     )
     ssl_truststore_type = Setting(
         choice({name: name for name in STORE_TYPES}, is_case_kept=False),
         "JKS",
-        "Format of ssl_truststore_location. With JKS, Java's default, it is found out; files that "
-        "are in it are refused with the command that converts them.",
+        "Format of ssl_truststore_location. With JKS, Java's default, it is found out.",
     )
     ssl_keystore_location = Setting(
         optional(path(Reach.LOCAL_FILE)),
         None,
         "File with the client's certificate, its chain and its key, for brokers that want one: "
-        "PEM, or PKCS#12.",
+        "PEM, PKCS#12 or JKS.",
         aliases=("ssl.certificate.location", "ssl_certfile"),
     )
     ssl_key_location = Setting(
@@ -174,7 +173,7 @@ class SecurityConfig(SaslConfig):
         aliases=("ssl.key.pem",),
     )
     ssl_keystore_password = Setting(
-        optional(password()), None, "Password of a keystore in PKCS#12."
+        optional(password()), None, "Password of a keystore in PKCS#12 or JKS."
     )
     ssl_keystore_type = Setting(
         choice({name: name for name in STORE_TYPES}, is_case_kept=False),

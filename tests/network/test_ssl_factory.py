@@ -201,8 +201,9 @@ def write(folder: Path, data: bytes) -> Path:
 @pytest.mark.parametrize(
     ("make", "settings", "reason"),
     [
-        (lambda _: b"\xfe\xed\xfe\xed\0\0\0\2", {}, r"Java's own format JKS.*keytool -import"),
-        (lambda _: b"nonsense", {}, r"is no keystore in PEM or PKCS#12"),
+        (lambda _: b"\xfe\xed\xfe\xed\0\0\0\2", {}, r"cannot be opened: it ends too early"),
+        (lambda _: b"\xce\xce\xce\xce\0\0\0\2", {}, r"is in JCEKS.*keytool -importkeystore"),
+        (lambda _: b"nonsense", {}, r"is no keystore in PEM, PKCS#12 or JKS"),
         (chain_of, {}, r"holds no key in PEM; give it in ssl_key_location"),
         (key_of, {}, r"holds no certificate in PEM"),
         (lambda it: key_of(it, CANARY) + chain_of(it), {}, r"ssl_key_password is missing"),

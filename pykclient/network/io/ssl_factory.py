@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Final
 
 from pykclient.config.pem import with_lines
 from pykclient.errors import ConfigError
+from pykclient.network.io import jks
 from pykclient.network.log import ClientLog
 
 if TYPE_CHECKING:
@@ -35,7 +36,6 @@ FILE_BYTES_MAX: Final = 16 * 1024 * 1024
 """The largest file of certificates that is read; a system's bundle has a quarter of a megabyte."""
 
 _PEM_BEGIN: Final = b"-----BEGIN"
-_JKS_BEGIN: Final = (b"\xfe\xed\xfe\xed", b"\xce\xce\xce\xce")
 _DER_SEQUENCE: Final = b"\x30"
 
 _VERSIONS: Final = {
@@ -179,8 +179,8 @@ class SslFactory:
         else:
             setting = f"ssl_truststore_location={place!r}"
             data = _read(place, setting)
-            if _store_type(data, config.ssl_truststore_type, setting, "truststore") == "PKCS12":
-                data = _pkcs12_certificates(data, config.ssl_truststore_password, setting)
+            found = _store_type(data, config.ssl_truststore_type, setting, "truststore")
+            data = _certificates(data, found, config.ssl_truststore_password, setting)
             _trust(context, data.decode("ascii", "replace"), setting)
 
     def _load_revoked(self, context: ssl.SSLContext) -> None:
@@ -213,9 +213,10 @@ class SslFactory:
             return
         setting = f"ssl_keystore_location={place!r}"
         data = _read(place, setting)
-        if _store_type(data, config.ssl_keystore_type, setting, "keystore") == "PKCS12":
-            store_password = config.ssl_keystore_password or password
-            data, password = _pkcs12_identity(data, store_password, setting), None
+        found = _store_type(data, config.ssl_keystore_type, setting, "keystore")
+        if found != "PEM":
+            data = _identity(data, found, config.ssl_keystore_password, password, setting)
+            password = None
         elif config.ssl_key_location is not None:
             key_setting = f"ssl_key_location={config.ssl_key_location!r}"
             data = _read(config.ssl_key_location, key_setting) + b"\n" + data
@@ -281,9 +282,9 @@ class HttpsFactory:
             context.load_verify_locations(capath=files.ca_location)
             return
         data = _read(files.ca_location, setting)
-        if _PEM_BEGIN not in data and data.startswith((_DER_SEQUENCE, *_JKS_BEGIN)):
-            _store_type(data, files.ca_type, setting, "truststore")
-            data = _pkcs12_certificates(data, files.ca_password, setting)
+        if _PEM_BEGIN not in data and data.startswith((_DER_SEQUENCE, jks.MAGIC, jks.JCEKS_MAGIC)):
+            found = _store_type(data, files.ca_type, setting, "truststore")
+            data = _certificates(data, found, files.ca_password, setting)
         _trust(context, data.decode("ascii", "replace"), setting)
 
     def _load_identity(self, context: ssl.SSLContext) -> None:
@@ -296,8 +297,10 @@ class HttpsFactory:
         assert files.certificate_location is not None
         setting = f"https_certificate_location={files.certificate_location!r}"
         data, password = _read(files.certificate_location, setting), files.key_password
-        if _store_type(data, files.store_type, setting, "keystore") == "PKCS12":
-            data, password = _pkcs12_identity(data, files.store_password, setting), None
+        found = _store_type(data, files.store_type, setting, "keystore")
+        if found != "PEM":
+            data = _identity(data, found, files.store_password, password, setting)
+            password = None
         elif files.key_location is not None:
             key_setting = f"https_key_location={files.key_location!r}"
             data = _read(files.key_location, key_setting) + b"\n" + data
@@ -372,16 +375,18 @@ def _store_type(data: bytes, declared: str, setting: str, kind: str) -> str:
     found = None
     if _PEM_BEGIN in data:
         found = "PEM"
-    elif data.startswith(_JKS_BEGIN):
+    elif data.startswith(jks.MAGIC):
+        found = "JKS"
+    elif data.startswith(jks.JCEKS_MAGIC):
         raise ConfigError(
-            f"{setting} is in Java's own format JKS, which only Java reads. Convert it: keytool "
-            f"-importkeystore -srckeystore FILE -destkeystore FILE.p12 -deststoretype PKCS12, and "
-            f"give FILE.p12."
+            f"{setting} is in JCEKS, which only Java reads. Convert it: keytool -importkeystore "
+            f"-srckeystore FILE -srcstoretype JCEKS -destkeystore FILE.p12 -deststoretype PKCS12, "
+            f"and give FILE.p12."
         )
     elif data.startswith(_DER_SEQUENCE):
         found = "PKCS12"
     if found is None:
-        raise ConfigError(f"{setting} is no {kind} in PEM or PKCS#12.")
+        raise ConfigError(f"{setting} is no {kind} in PEM, PKCS#12 or JKS.")
     # JKS is Java's default, as which Java reads PKCS#12, too.
     if declared not in ("JKS", found):
         raise ConfigError(f"{setting} is in {found}, and ssl_{kind}_type says {declared}.")
@@ -441,6 +446,40 @@ def _write_all(descriptor: int, data: bytes) -> None:
     rest = memoryview(data)
     while rest:
         rest = rest[os.write(descriptor, rest) :]
+
+
+def _certificates(data: bytes, kind: str, password: Password | None, setting: str) -> bytes:
+    """Return the certificates of a truststore, in PEM."""
+    if kind == "PKCS12":
+        return _pkcs12_certificates(data, password, setting)
+    return _jks(data, password, setting).authorities if kind == "JKS" else data
+
+
+def _identity(
+    data: bytes,
+    kind: str,
+    store_password: Password | None,
+    key_password: Password | None,
+    setting: str,
+) -> bytes:
+    """Return key and chain of a keystore that is not in PEM itself, in PEM."""
+    if kind == "PKCS12":
+        return _pkcs12_identity(data, store_password or key_password, setting)
+    store = _jks(data, store_password, setting)
+    password = key_password or store_password
+    if password is None:
+        raise ConfigError(f"{setting} is in JKS, and ssl_keystore_password is missing.")
+    try:
+        return store.identity(password.value)
+    except ValueError as error:
+        raise ConfigError(f"{setting} cannot be used: {error}.") from None
+
+
+def _jks(data: bytes, password: Password | None, setting: str) -> jks.Jks:
+    try:
+        return jks.read_jks(data, None if password is None else password.value)
+    except ValueError as error:
+        raise ConfigError(f"{setting} cannot be opened: {error}.") from None
 
 
 def _pkcs12_identity(data: bytes, password: Password | None, setting: str) -> bytes:

@@ -1,0 +1,198 @@
+"""JKS: Java's own format of keystores and truststores, until Java 9 the default of ``keytool``.
+
+A store is a list of entries and a digest. An entry is a certificate that is trusted, or a key with
+its certificates; the key is protected by a scheme of Sun's of SHA-1. Everything is bounded by the
+size of the file, and a key by `KEY_BYTES_MAX`, for a digest is made for each 20 bytes of it.
+
+JCEKS, which protects keys by another scheme, is not read.
+
+Owner: none; functions only.
+Source: Java classes ``sun.security.provider.JavaKeyStore`` and ``KeyProtector``.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+from hmac import compare_digest
+from typing import Final, NamedTuple
+
+MAGIC: Final = b"\xfe\xed\xfe\xed"
+JCEKS_MAGIC: Final = b"\xce\xce\xce\xce"
+KEY_BYTES_MAX: Final = 65_536
+"""The largest protected key; one of RSA with 16,384 bits has 10 KB."""
+
+_DIGEST_SIZE: Final = 20
+_WHITENER: Final = b"Mighty Aphrodite"
+"""What Java adds to the password in the digest of a store."""
+_PROTECTOR: Final = bytes.fromhex("2b060104012a02110101")
+"""The object identifier of Sun's scheme, 1.3.6.1.4.1.42.2.17.1.1."""
+_KEY, _CERTIFICATE = 1, 2
+_SEQUENCE, _OBJECT_IDENTIFIER, _OCTETS = 0x30, 0x06, 0x04
+_X509: Final = ("X.509", "X509")
+
+
+class ProtectedKey(NamedTuple):
+    """A key as it stands in a store, with its certificates, the key's own first, in DER."""
+
+    alias: str
+    protected: bytes
+    chain: tuple[bytes, ...]
+
+    def opened(self, password: str) -> bytes:
+        """Return the key, PKCS#8 in DER.
+
+        Raises:
+            ValueError: the password does not open it, or it is protected otherwise.
+        """
+        protected = _protected_octets(self.protected)
+        secret = _password_bytes(password)
+        salt, check = protected[:_DIGEST_SIZE], protected[-_DIGEST_SIZE:]
+        encrypted = protected[_DIGEST_SIZE:-_DIGEST_SIZE]
+        stream, digest = bytearray(), salt
+        while len(stream) < len(encrypted):
+            digest = _sha1(secret + digest)
+            stream += digest
+        number = int.from_bytes(encrypted) ^ int.from_bytes(stream[: len(encrypted)])
+        key = number.to_bytes(len(encrypted))
+        if not compare_digest(_sha1(secret + key), check):
+            raise ValueError(f"the password does not open the key {self.alias!r}")
+        return key
+
+
+class Jks(NamedTuple):
+    """The entries of a store, in its order."""
+
+    trusted: tuple[bytes, ...]
+    """Certificates, in DER."""
+    keys: tuple[ProtectedKey, ...]
+
+    @property
+    def authorities(self) -> bytes:
+        """Certificates that Java trusts in a truststore: also the first one of each key, in PEM."""
+        found = (*self.trusted, *(key.chain[0] for key in self.keys if key.chain))
+        return b"".join(_pem("CERTIFICATE", each) for each in found)
+
+    def identity(self, password: str) -> bytes:
+        """Return the first key with its certificates, in PEM.
+
+        Raises:
+            ValueError: there is none, or the password does not open it.
+        """
+        key = next((each for each in self.keys if each.chain), None)
+        if key is None:
+            raise ValueError("it holds no key with its certificate")
+        chain = b"".join(_pem("CERTIFICATE", each) for each in key.chain)
+        return _pem("PRIVATE KEY", key.opened(password)) + chain
+
+
+def read_jks(data: bytes, password: str | None) -> Jks:
+    """Read a store. Its digest is checked where there is a password, as in Java.
+
+    Raises:
+        ValueError: it is damaged, or the password is wrong; says which.
+    """
+    body, digest = data[:-_DIGEST_SIZE], data[-_DIGEST_SIZE:]
+    if password is not None:
+        expected = _sha1(_password_bytes(password) + _WHITENER + body)
+        if not compare_digest(expected, digest):
+            raise ValueError("the password is wrong, or the file was changed")
+    reader = _Reader(body)
+    if reader.take(4) != MAGIC:
+        raise ValueError("it is no JKS")
+    version = reader.number(4)
+    if version not in (1, 2):
+        raise ValueError(f"it has the version {version}, and there are 1 and 2")
+    trusted: list[bytes] = []
+    keys: list[ProtectedKey] = []
+    for _ in range(reader.number(4)):  # each takes bytes, so that the file bounds them
+        tag = reader.number(4)
+        alias = reader.text()
+        reader.take(8)  # its time
+        if tag == _CERTIFICATE:
+            trusted.append(reader.certificate(version))
+        elif tag == _KEY:
+            protected = reader.take(reader.number(4))
+            chain = tuple(reader.certificate(version) for _ in range(reader.number(4)))
+            keys.append(ProtectedKey(alias, protected, chain))
+        else:
+            raise ValueError(f"it has an entry of the kind {tag}, and there are 1 and 2")
+    if not reader.is_at_end:
+        raise ValueError("it has bytes behind its entries")
+    return Jks(tuple(trusted), tuple(keys))
+
+
+class _Reader:
+    """Reads what stands next; whatever reaches beyond the end is a `ValueError`."""
+
+    def __init__(self, data: bytes) -> None:
+        self._data = data
+        self._at = 0
+
+    @property
+    def is_at_end(self) -> bool:
+        return self._at == len(self._data)
+
+    def take(self, size: int) -> bytes:
+        end = self._at + size
+        if end > len(self._data):
+            raise ValueError("it ends too early")
+        found = self._data[self._at : end]
+        self._at = end
+        return found
+
+    def number(self, size: int) -> int:
+        return int.from_bytes(self.take(size))
+
+    def text(self) -> str:
+        # Java's own form of UTF-8 is another one for signs that no alias is looked up by here.
+        return self.take(self.number(2)).decode("utf-8", "replace")
+
+    def certificate(self, version: int) -> bytes:
+        if version == 2 and (kind := self.text()) not in _X509:
+            raise ValueError(f"it has a certificate of the type {kind[:100]!r}, which is not X.509")
+        return self.take(self.number(4))
+
+
+def _protected_octets(data: bytes) -> bytes:
+    """Return salt, key and check of an EncryptedPrivateKeyInfo of Sun's scheme."""
+    if len(data) > KEY_BYTES_MAX:
+        raise ValueError(f"it has a key of more than {KEY_BYTES_MAX} bytes")
+    start, end = _element(data, 0, len(data), _SEQUENCE)
+    algorithm, after = _element(data, start, end, _SEQUENCE)
+    name_start, name_end = _element(data, algorithm, after, _OBJECT_IDENTIFIER)
+    if data[name_start:name_end] != _PROTECTOR:
+        raise ValueError("its key is not protected as keys in JKS are")
+    octets_start, octets_end = _element(data, after, end, _OCTETS)
+    octets = data[octets_start:octets_end]
+    if len(octets) <= 2 * _DIGEST_SIZE:
+        raise ValueError("its key is too short")
+    return octets
+
+
+def _element(data: bytes, at: int, end: int, tag: int) -> tuple[int, int]:
+    """Return where the contents of an element in DER begin and end."""
+    if at + 2 > end or data[at] != tag:
+        raise ValueError("its key is malformed")
+    size, start = data[at + 1], at + 2
+    if size & 0x80:
+        count = size & 0x7F
+        size, start = int.from_bytes(data[start : start + count]), start + count
+    if start + size > end:
+        raise ValueError("its key is malformed")
+    return start, start + size
+
+
+def _password_bytes(password: str) -> bytes:
+    """Return a password as Java has it: two bytes for each of its characters."""
+    return password.encode("utf-16-be", "surrogatepass")
+
+
+def _sha1(data: bytes) -> bytes:
+    return hashlib.sha1(data, usedforsecurity=False).digest()
+
+
+def _pem(label: str, der: bytes) -> bytes:
+    lines = base64.encodebytes(der).replace(b"\n", b"")
+    body = b"\n".join(lines[at : at + 64] for at in range(0, len(lines), 64))
+    return b"-----BEGIN %b-----\n%b\n-----END %b-----\n" % (label.encode(), body, label.encode())
