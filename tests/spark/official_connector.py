@@ -8,12 +8,10 @@ Owner: none, it holds no state.
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING, Final
+from pathlib import Path
+from typing import Final
 
 from pykclient.testing.cluster.jars import Artifact, JarSet, cached_jars
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 VERSION: Final = "4.2.0"
 """The newest version that Maven has; it runs on the engines of Spark 4.2 and 4.3."""
@@ -31,6 +29,7 @@ _JARS: Final = JarSet(
     artifacts=_ARTIFACTS,
     required=tuple(one.jar for one in _ARTIFACTS),
     is_alone=True,
+    digests=Path(__file__).with_name(f"spark-sql-kafka-{VERSION}.sha256"),
 )
 
 

@@ -9,6 +9,7 @@ import os
 import subprocess
 import sys
 import zipfile
+from hashlib import sha256
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -17,6 +18,7 @@ import pytest
 from pykclient.errors.base import ConfigError
 from pykclient.testing.cluster import jars as module
 from pykclient.testing.cluster.jars import (
+    KAFKA_VERSIONS,
     Artifact,
     JarSet,
     KafkaJars,
@@ -31,7 +33,9 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 ROOT = Path(__file__).parents[2]
-JARS = ("kafka_2.13-4.3.1.jar", "kafka-tools-4.3.1.jar", "kafka-clients-4.3.1.jar")
+VERSION = "4.9.9"
+"""One without digests in this package, as whoever chooses a version has it."""
+JARS = tuple(f"{name}-{VERSION}.jar" for name in ("kafka_2.13", "kafka-tools", "kafka-clients"))
 PROCESS_COUNT = 3
 TIMEOUT_S = 60
 
@@ -76,14 +80,14 @@ def machine(tmp_path: Path) -> Machine:
 @pytest.mark.promise("both commands run again, in any order, without a network")
 def test_the_jars_are_fetched_once_and_then_nothing_is_run(machine: Machine) -> None:
     machine.add_maven()
-    first = kafka_jars("4.3.1", environ=machine.environ)
-    second = kafka_jars("4.3.1", environ=machine.environ)
-    assert first == second == KafkaJars("4.3.1", machine.cache / "pykclient" / "kafka-4.3.1")
+    first = kafka_jars(VERSION, environ=machine.environ)
+    second = kafka_jars(VERSION, environ=machine.environ)
+    assert first == second == KafkaJars(VERSION, machine.cache / "pykclient" / f"kafka-{VERSION}")
     assert machine.call_count == 1
     assert first.clients_jar.is_file()
     assert first.classpath.split(os.pathsep) == sorted(str(first.folder / name) for name in JARS)
     leftovers = {path.name for path in first.folder.parent.iterdir()}
-    assert leftovers == {"kafka-4.3.1", "kafka-4.3.1.lock"}
+    assert leftovers == {f"kafka-{VERSION}", f"kafka-{VERSION}.lock"}
 
 
 @pytest.mark.promise("Kafka's jars come through Maven, or through Spark's Ivy, whole or not at all")
@@ -95,7 +99,7 @@ def test_several_processes_fetch_once(machine: Machine, tmp_path: Path) -> None:
     program = (
         "from pykclient.testing.cluster.jars import kafka_jars\n"
         "print('asking', flush=True)\n"
-        "print(kafka_jars('4.3.1').folder)\n"
+        f"print(kafka_jars('{VERSION}').folder)\n"
     )
     processes = [
         subprocess.Popen(
@@ -111,7 +115,7 @@ def test_several_processes_fetch_once(machine: Machine, tmp_path: Path) -> None:
         assert process.stdout is not None
         assert process.stdout.readline() == "asking\n"
     gate.write_text("go\n")
-    folder = str(machine.cache / "pykclient" / "kafka-4.3.1")
+    folder = str(machine.cache / "pykclient" / f"kafka-{VERSION}")
     for process in processes:
         assert process.communicate(timeout=TIMEOUT_S)[0].strip() == folder
         assert process.returncode == 0
@@ -120,18 +124,18 @@ def test_several_processes_fetch_once(machine: Machine, tmp_path: Path) -> None:
 
 def test_what_an_interrupted_fetch_left_is_removed(machine: Machine) -> None:
     machine.add_maven()
-    leftover = machine.cache / "pykclient" / "kafka-4.3.1.partial-1"
+    leftover = machine.cache / "pykclient" / f"kafka-{VERSION}.partial-1"
     leftover.mkdir(parents=True)
-    kafka_jars("4.3.1", environ=machine.environ)
+    kafka_jars(VERSION, environ=machine.environ)
     assert not leftover.exists()
 
 
 @pytest.mark.promise("Kafka's jars come through Maven, or through Spark's Ivy, whole or not at all")
 def test_a_damaged_cache_is_fetched_anew(machine: Machine) -> None:
     machine.add_maven()
-    jars = kafka_jars("4.3.1", environ=machine.environ)
+    jars = kafka_jars(VERSION, environ=machine.environ)
     jars.clients_jar.write_bytes(b"half a j")
-    assert zipfile.is_zipfile(kafka_jars("4.3.1", environ=machine.environ).clients_jar)
+    assert zipfile.is_zipfile(kafka_jars(VERSION, environ=machine.environ).clients_jar)
     assert machine.call_count == 2
 
 
@@ -139,22 +143,24 @@ def test_a_damaged_cache_is_fetched_anew(machine: Machine) -> None:
 def test_a_failed_fetch_leaves_no_folder_and_shows_why(machine: Machine) -> None:
     machine.add("mvn", "echo no registry in reach; exit 3")
     with pytest.raises(MissingPrerequisiteError, match="status 3") as caught:
-        kafka_jars("4.3.1", environ=machine.environ)
+        kafka_jars(VERSION, environ=machine.environ)
     assert "no registry in reach" in str(caught.value)
-    assert [path.name for path in cache_folder(machine.environ).iterdir()] == ["kafka-4.3.1.lock"]
+    assert [path.name for path in cache_folder(machine.environ).iterdir()] == [
+        f"kafka-{VERSION}.lock"
+    ]
 
 
 def test_a_registry_that_java_does_not_trust_is_named_with_its_cure(machine: Machine) -> None:
     machine.add("mvn", "echo PKIX path building failed; exit 1")
     with pytest.raises(MissingPrerequisiteError, match=r"javax\.net\.ssl\.trustStore"):
-        kafka_jars("4.3.1", environ=machine.environ)
+        kafka_jars(VERSION, environ=machine.environ)
 
 
 def test_an_incomplete_fetch_is_not_taken(machine: Machine) -> None:
     machine.add_maven(jars=JARS[:2])
-    with pytest.raises(MissingPrerequisiteError, match=r"without kafka-clients-4\.3\.1\.jar"):
-        kafka_jars("4.3.1", environ=machine.environ)
-    assert not (machine.cache / "pykclient" / "kafka-4.3.1").exists()
+    with pytest.raises(MissingPrerequisiteError, match=r"without kafka-clients-4\.9\.9\.jar"):
+        kafka_jars(VERSION, environ=machine.environ)
+    assert not (machine.cache / "pykclient" / f"kafka-{VERSION}").exists()
 
 
 @pytest.mark.promise("Kafka's jars come through Maven, or through Spark's Ivy, whole or not at all")
@@ -169,19 +175,63 @@ def test_without_maven_the_ivy_of_pyspark_is_used(machine: Machine, tmp_path: Pa
         'out="${2%/*}"; mkdir -p "$out"\n'
         + "".join(f'cp {tmp_path}/prototype.jar "$out/{name}"\n' for name in JARS),
     )
-    jars = kafka_jars("4.3.1", environ=machine.environ)
+    jars = kafka_jars(VERSION, environ=machine.environ)
     assert {path.name for path in jars.folder.iterdir()} == set(JARS)
+    assert "-Divy.checksums=sha1,md5" in machine.calls.read_text().split()
 
 
 def test_jars_are_fetched_without_what_they_depend_on_where_that_is_meant(machine: Machine) -> None:
     artifact = Artifact("org.example", "one", "1.0")
     wanted = JarSet("One", "one-1.0", (artifact,), required=("one-1.0.jar",), is_alone=True)
     pom = machine.cache / "pom"
-    machine.add_maven(jars=wanted.required, before=f'cp "${{5}}" {pom}')
+    machine.add_maven(jars=wanted.required, before=f'cp "${{6}}" {pom}')
     assert [path.name for path in cached_jars(wanted, environ=machine.environ).iterdir()] == [
         artifact.jar
     ]
     assert "<groupId>*</groupId><artifactId>*</artifactId></exclusion>" in pom.read_text()
+
+
+@pytest.mark.promise("what is fetched for tests is what it was: by a digest in the repository")
+def test_a_jar_with_a_changed_byte_is_refused(machine: Machine, tmp_path: Path) -> None:
+    artifact = Artifact("org.example", "one", "1.0")
+    digest = sha256((tmp_path / "prototype.jar").read_bytes()).hexdigest()
+    pins = tmp_path / "one.sha256"
+
+    def fetched(*lines: str) -> Path:
+        pins.write_text("".join(f"{line}\n" for line in lines))
+        wanted = JarSet("One", "one-1.0", (artifact,), (artifact.jar,), digests=pins)
+        return cached_jars(wanted, environ=machine.environ)
+
+    machine.add_maven(jars=(artifact.jar, "two-1.0.jar"))
+    with pytest.raises(MissingPrerequisiteError, match=r"two-1\.0\.jar, .* no digest in one"):
+        fetched(f"{digest}  one-1.0.jar")
+    changed = digest.replace(digest[0], "0" if digest[0] != "0" else "1", 1)
+    with pytest.raises(MissingPrerequisiteError, match=r"one-1\.0\.jar, .* another file than"):
+        fetched(f"{changed}  one-1.0.jar", f"{digest}  two-1.0.jar")
+    assert not (machine.cache / "pykclient" / "one-1.0").exists()
+    folder = fetched(f"{digest}  one-1.0.jar", f"{digest}  two-1.0.jar", f"{digest}  three.jar")
+    assert {path.name for path in folder.iterdir()} == {"one-1.0.jar", "two-1.0.jar"}
+
+
+@pytest.mark.promise("what is fetched for tests is what it was: by a digest in the repository")
+@pytest.mark.parametrize("version", KAFKA_VERSIONS)
+def test_the_tested_versions_of_kafka_are_pinned(machine: Machine, version: str) -> None:
+    names = tuple(
+        f"{name}-{version}.jar" for name in ("kafka_2.13", "kafka-tools", "kafka-clients")
+    )
+    machine.add_maven(jars=names)
+    with pytest.raises(MissingPrerequisiteError, match="is another file than"):
+        kafka_jars(version, environ=machine.environ)
+    cached = cache_folder() / f"kafka-{version}"
+    if cached.exists():
+        module.check_digests(cached, module.digests_of_kafka(version), "what is cached")
+
+
+def test_maven_and_ivy_check_what_the_registry_says(machine: Machine) -> None:
+    """Whoever chooses a version has the checksums that the registry serves."""
+    machine.add_maven()
+    kafka_jars(VERSION, environ=machine.environ)
+    assert "--strict-checksums" in machine.calls.read_text().split()
 
 
 @pytest.mark.promise("what cannot be installed is named, with its cure")
@@ -190,7 +240,7 @@ def test_without_maven_and_pyspark_both_are_named(
 ) -> None:
     monkeypatch.setitem(sys.modules, "pyspark", None)
     with pytest.raises(MissingPrerequisiteError) as caught:
-        kafka_jars("4.3.1", environ=machine.environ)
+        kafka_jars(VERSION, environ=machine.environ)
     message = str(caught.value)
     assert "apt-get install maven" in message
     assert "pip install pyspark" in message
@@ -229,7 +279,9 @@ def test_the_command_fetches_and_prints_the_path_or_what_is_missing(
     machine.add_maven()
     for name, value in machine.environ.items():
         monkeypatch.setenv(name, value)
-    assert module.main(["4.3.1"]) == 0
-    assert capsys.readouterr().out == f"Kafka 4.3.1: {machine.cache}/pykclient/kafka-4.3.1\n"
+    assert module.main([VERSION]) == 0
+    assert (
+        capsys.readouterr().out == f"Kafka {VERSION}: {machine.cache}/pykclient/kafka-{VERSION}\n"
+    )
     assert module.main(["4.3"]) == 1
     assert "three numbers" in capsys.readouterr().err

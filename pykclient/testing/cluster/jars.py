@@ -10,6 +10,9 @@ PyPI package ``pyspark`` carries; both read the registry that they were set up f
 ``kafka_2.13`` and ``kafka-tools`` with their dependencies, and slf4j-simple as the one logger,
 since it is set by system properties and needs no file.
 
+A jar of a version that is tested here is compared with its digest in ``digests/``; a set has no jar
+without one there. Those of other versions are compared with the checksums that the registry serves.
+
 Run as ``python -m pykclient.testing.cluster.jars [version ...]`` it fetches and prints the folders.
 
 Owner: the file system, under the lock file beside the folder.
@@ -19,6 +22,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import hashlib
 import importlib.util
 import os
 import re
@@ -85,6 +89,8 @@ class JarSet:
     required: tuple[str, ...]
     excluded: tuple[tuple[str, str], ...] = ()
     is_alone: bool = False
+    digests: Path | None = None
+    """A file as ``sha256sum`` writes it, with all jars; None where none are known."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,6 +155,7 @@ def kafka_jars(
         required=(kafka.jar, tools.jar, clients.jar),
         # Kafka 3.9 brings a logger of its own; two at once log a complaint and choose by chance.
         excluded=(("org.slf4j", "slf4j-reload4j"),),
+        digests=digests_of_kafka(version),
     )
     return KafkaJars(version, cached_jars(wanted, environ=environ))
 
@@ -170,6 +177,38 @@ def cached_jars(wanted: JarSet, *, environ: Mapping[str, str] | None = None) -> 
             if _lacking(wanted, folder):
                 _fetch(wanted, folder, environment)
     return folder
+
+
+def digests_of_kafka(version: str) -> Path | None:
+    """Return the file with the digests of a version's jars; None where this package has none."""
+    found = Path(__file__).with_name("digests") / f"kafka-{version}.sha256"
+    return found if found.exists() else None
+
+
+def check_digests(folder: Path, digests: Path | None, title: str) -> None:
+    """Compare jars with their digests.
+
+    Raises:
+        MissingPrerequisiteError: one is another file, or has no digest; names it.
+    """
+    if digests is None:
+        return
+    lines = [line.split() for line in digests.read_text(encoding="ascii").splitlines()]
+    known = {name: digest for digest, name in lines}
+    for jar in sorted(folder.glob("*.jar")):
+        with jar.open("rb") as file:
+            digest = hashlib.file_digest(file, "sha256").hexdigest()
+        if known.get(jar.name) == digest:
+            continue
+        problem = (
+            f"is another file than the one that {digests.name} has the digest of"
+            if jar.name in known
+            else f"has no digest in {digests.name}"
+        )
+        raise MissingPrerequisiteError(
+            f"{jar.name}, fetched with {title}, {problem}, so nothing was kept. Its SHA-256 is "
+            f"{digest}; check the Maven mirror that this machine is set up for"
+        )
 
 
 def check_version(version: str) -> None:
@@ -223,6 +262,7 @@ def _fetch(wanted: JarSet, folder: Path, environ: Mapping[str, str]) -> None:
                 f"{wanted.title} was fetched without {', '.join(lacking)}; "
                 "check the Maven mirror that this machine is set up for"
             )
+        check_digests(fetched, wanted.digests, wanted.title)
         if folder.exists():  # An earlier one was damaged.
             shutil.rmtree(folder)
         fetched.rename(folder)
@@ -266,7 +306,7 @@ def _fetch_with_maven(wanted: JarSet, folder: Path, environ: Mapping[str, str]) 
         f"<dependencies>\n{dependencies}</dependencies>\n</project>\n"
     )
     command = [
-        *("mvn", "-q", "-B", "-Dstyle.color=never", "-f", str(pom)),
+        *("mvn", "-q", "-B", "--strict-checksums", "-Dstyle.color=never", "-f", str(pom)),
         *("dependency:copy-dependencies", f"-DoutputDirectory={folder}"),
     ]
     _run(command, wanted.title, environ)
@@ -288,7 +328,8 @@ def _fetch_with_ivy(wanted: JarSet, folder: Path, environ: Mapping[str, str]) ->
         f"<dependencies>\n{dependencies}{exclusions}</dependencies>\n</ivy-module>\n"
     )
     command = [
-        *(str(find_java(environ).executable), "-cp", str(_ivy_jar()), "org.apache.ivy.Main"),
+        *(str(find_java(environ).executable), "-Divy.checksums=sha1,md5"),
+        *("-cp", str(_ivy_jar()), "org.apache.ivy.Main"),
         *("-ivy", str(module), "-cache", str(folder.parent / "ivy-cache")),
         *("-confs", "default", "-types", "jar", "bundle"),
         *("-retrieve", f"{folder}/[artifact]-[revision].[ext]"),
