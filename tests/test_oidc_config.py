@@ -8,7 +8,15 @@ from typing import TYPE_CHECKING
 import pytest
 
 from pykclient.admin.config import AdminConfig
-from pykclient.config.oidc import CLIENT_CREDENTIALS, FILE, JWT_BEARER
+from pykclient.config.oidc import (
+    AZURE_IMDS,
+    AZURE_IMDS_URL,
+    CLIENT_CREDENTIALS,
+    FILE,
+    JWT_BEARER,
+    REFRESH_TOKEN,
+    TOKEN,
+)
 from pykclient.config.setting import Password
 from pykclient.errors import ConfigError
 
@@ -277,3 +285,172 @@ def test_an_address_that_cannot_be_is_refused(url: object, reason: str) -> None:
         config({**OWN, "sasl.oauthbearer.token.endpoint.url": url})
     assert reason in str(caught.value)
     assert CANARY not in str(caught.value)
+
+
+# Metadata services.
+
+IMDS = {"sasl.oauthbearer.metadata.authentication.type": "azure_imds"}
+QUERY = "api-version=2018-02-01&resource=https%3A%2F%2Fns.servicebus.windows.net"
+
+
+@pytest.mark.parametrize(
+    ("settings", "url"),
+    [
+        ({"sasl.oauthbearer.config": f"query={QUERY}"}, f"{AZURE_IMDS_URL}?{QUERY}"),
+        (
+            {"sasl.oauthbearer.config": "a=b, query=x=1", "sasl.oauthbearer.method": "oidc"},
+            f"{AZURE_IMDS_URL}?x=1",
+        ),
+        ({**BASE}, URL),
+        (
+            {
+                "sasl.oauthbearer.token.endpoint.url": f"{URL}?a=1",
+                "sasl.oauthbearer.config": "query=b=2",
+            },
+            f"{URL}?a=1&b=2",
+        ),
+    ],
+)
+def test_a_metadata_service_has_librdkafkas_settings(settings: dict[str, object], url: str) -> None:
+    made = config({**IMDS, **settings})
+    found = made.oidc
+    assert found is not None
+    assert (found.grant, found.url) == (AZURE_IMDS, url)
+    assert made.security_warnings == []
+
+
+@pytest.mark.parametrize(
+    ("settings", "reason"),
+    [
+        ({}, "needs the parameters in sasl.oauthbearer.config: query=api-version"),
+        ({"sasl.oauthbearer.config": "query=a b"}, "has characters that no URL has"),
+        ({"sasl.oauthbearer.token.endpoint.url": "file:///run/token"}, "url is a file, and the"),
+        (
+            {"sasl.oauthbearer.metadata.authentication.type": "aws_iam"},
+            "Amazon MSK takes sasl.mechanism=AWS_MSK_IAM",
+        ),
+    ],
+)
+def test_a_metadata_service_without_its_parameters_is_refused(
+    settings: dict[str, object], reason: str
+) -> None:
+    with pytest.raises(ConfigError) as caught:
+        config({**IMDS, **settings})
+    assert reason in str(caught.value)
+
+
+# The options of strimzi-kafka-oauth.
+
+STRIMZI = "io.strimzi.kafka.oauth.client.JaasClientOauthLoginCallbackHandler"
+STRIMZIS = pytest.mark.promise("the options of strimzi-kafka-oauth are taken, or refused by name")
+
+
+def strimzi(options: str) -> dict[str, object]:
+    return {"sasl.login.callback.handler.class": STRIMZI, "sasl.jaas.config": jaas(options)}
+
+
+ENDPOINT = f'oauth.token.endpoint.uri="{URL}" oauth.client.id="client"'
+
+
+@STRIMZIS
+@pytest.mark.parametrize("has_handler", [True, False])
+def test_strimzis_options_are_taken(has_handler: bool) -> None:
+    settings = strimzi(
+        f'{ENDPOINT} oauth.client.secret="{CANARY}" oauth.scope="a" oauth.audience="b" '
+        f'oauth.ssl.truststore.location="ca.p12" oauth.ssl.truststore.password="{CANARY}" '
+        f'oauth.ssl.truststore.type="pkcs12" oauth.sasl.extension.logicalCluster="lkc-1" '
+        f'oauth.http.retries="3" oauth.username.claim="preferred_username"'
+    )
+    if not has_handler:
+        del settings["sasl.login.callback.handler.class"]
+    made = config(settings)
+    found = made.oidc
+    assert found is not None
+    assert (found.grant, found.url, found.client_id) == (CLIENT_CREDENTIALS, URL, "client")
+    assert (found.client_secret, found.scope) == (Password(CANARY), "a")
+    assert (found.audience, found.extensions) == ("b", {"logicalCluster": "lkc-1"})
+    assert (found.files.ca_location, found.files.ca_type) == ("ca.p12", "PKCS12")
+    assert found.files.ca_password == Password(CANARY)
+    assert CANARY not in repr(made)
+
+
+@STRIMZIS
+def test_strimzis_tokens_and_assertions_are_taken() -> None:
+    given = config(strimzi(f'oauth.access.token="{CANARY}"')).oidc
+    assert given is not None
+    assert (given.grant, given.token) == (TOKEN, Password(CANARY))
+    in_file = config(strimzi('oauth.access.token.location="/run/a token"')).oidc
+    assert in_file is not None
+    assert (in_file.grant, in_file.url) == (FILE, "file:///run/a%20token")
+    refreshed = config(
+        strimzi(f'{ENDPOINT} oauth.refresh.token="{CANARY}" oauth.client.secret="s"')
+    ).oidc
+    assert refreshed is not None
+    assert (refreshed.grant, refreshed.token) == (REFRESH_TOKEN, Password(CANARY))
+    asserted = config(strimzi(f'{ENDPOINT} oauth.client.assertion="{CANARY}"')).oidc
+    assert asserted is not None
+    assert asserted.assertion is not None
+    assert (asserted.assertion.text, asserted.client_secret) == (Password(CANARY), None)
+    by_file = config(strimzi(f'{ENDPOINT} oauth.client.assertion.location="/run/a"')).oidc
+    assert by_file is not None
+    assert by_file.assertion is not None
+    assert by_file.assertion.file == "/run/a"
+
+
+@STRIMZIS
+@pytest.mark.parametrize(
+    ("options", "reason"),
+    [
+        ('oauth.client.id="a" oauth.client.secret="b"', "url or oauth.token.endpoint.uri"),
+        (f'{ENDPOINT} oauth.password.grant.username="a"', "password.grant.username, which is not"),
+        (f'{ENDPOINT} oauth.max.token.expiry.seconds="9"', "expiry.seconds, which is not built"),
+        (f'{ENDPOINT} oauth.client.secrets="b"', "oauth.client.secrets, which is not built"),
+        (
+            f'{ENDPOINT} oauth.ssl.endpoint.identification.algorithm=""',
+            "algorithm in sasl.jaas.config may only be https",
+        ),
+        (
+            f'{ENDPOINT} oauth.client.credentials.grant.type="kubernetes"',
+            "may only be client_credentials",
+        ),
+        (
+            f'{ENDPOINT} oauth.client.assertion.type="urn:saml"',
+            "may only be urn:ietf:params:oauth:client-assertion-type:jwt-bearer",
+        ),
+        (
+            f'oauth.access.token="{CANARY}" oauth.refresh.token="{CANARY}"',
+            "oauth.access.token and oauth.refresh.token in sasl.jaas.config are two tokens",
+        ),
+        (
+            'oauth.token.endpoint.uri="file:///a" oauth.refresh.token="b"',
+            "url is a file, and the other settings",
+        ),
+        (
+            f'{ENDPOINT} oauth.client.secret="{CANARY}" oauth.client.assertion="{CANARY}"',
+            "authenticate the client; give one",
+        ),
+        (
+            'oauth.token.endpoint.uri="ftp://h"',
+            "oauth.token.endpoint.uri in sasl.jaas.config is no",
+        ),
+    ],
+)
+def test_what_is_not_built_of_strimzis_options_is_refused_by_its_name(
+    options: str, reason: str
+) -> None:
+    with pytest.raises(ConfigError) as caught:
+        config(strimzi(options))
+    assert reason in str(caught.value)
+    assert CANARY not in str(caught.value)
+
+
+def test_a_setting_and_strimzis_option_that_disagree_are_refused() -> None:
+    with pytest.raises(ConfigError, match=r"token\.endpoint\.url and the option of strimzi's"):
+        config({**strimzi(ENDPOINT), "sasl.oauthbearer.token.endpoint.url": f"{URL}2"})
+    with pytest.raises(ConfigError, match="audience and the option of strimzi's"):
+        config(
+            {
+                **strimzi(f'{ENDPOINT} oauth.client.secret="s" oauth.audience="a"'),
+                "sasl.oauthbearer.audience": "b",
+            }
+        )

@@ -18,6 +18,7 @@ from pykclient import from_properties
 from pykclient.cli.cluster_options import BOOTSTRAP_VARIABLE, add_cluster_options, client_settings
 from pykclient.config.client_properties import config_class
 from pykclient.config.given_settings import from_text
+from pykclient.config.oidc import AZURE_IMDS_URL
 from pykclient.config.policy import Policy, Reach
 from pykclient.config.setting import resolve_class_setting
 from pykclient.config.setting_text import SecretText, origin_of
@@ -96,6 +97,36 @@ TRIED = (
         "admin", "sasl.oauthbearer.token.endpoint.url", f"file://{PLACE}", URLS, f"file://{PLACE}"
     ),
     Tried("admin", "sasl.oauthbearer.token.endpoint.url", f"FILE://{PLACE}", FILES, PLACE),
+    Tried(
+        "admin",
+        "sasl.oauthbearer.metadata.authentication.type",
+        "azure_imds",
+        URLS,
+        AZURE_IMDS_URL,
+    ),
+    Tried(
+        "admin",
+        "sasl.jaas.config",
+        f'{OAUTH} required oauth.token.endpoint.uri="{URL}" oauth.client.id="a";',
+        URLS,
+        URL,
+    ),
+    *(
+        Tried("admin", "sasl.jaas.config", f'{OAUTH} required {option}="{PLACE}";', FILES, PLACE)
+        for option in (
+            "oauth.access.token.location",
+            "oauth.refresh.token.location",
+            "oauth.client.assertion.location",
+        )
+    ),
+    Tried(
+        "admin",
+        "sasl.jaas.config",
+        f'{OAUTH} required oauth.ssl.truststore.location="{PLACE}";',
+        FILES,
+        PLACE,
+        is_local=True,
+    ),
     file("sasl.oauthbearer.assertion.file"),
     file("sasl.oauthbearer.assertion.private.key.file"),
     file("sasl.oauthbearer.assertion.template.file"),
@@ -230,7 +261,9 @@ def test_text_names_what_the_process_allows(
     # The command line spells keys as Kafka does.
     assert any(key.replace("_", ".") in text for key in (tried.key, setting.key, setting.name))
     caught.match(f"text from {words} may not ")
-    name = "<hidden>" if place == "variable" else PLACE if PLACE in tried.value else tried.value
+    names = (PLACE, AZURE_IMDS_URL if tried.word == AZURE_IMDS_URL else URL)
+    shown = next((name for name in names if name in (*tried.value.split('"'), tried.word)), "")
+    name = "<hidden>" if place == "variable" else shown or tried.value
     assert name.lower().replace("_", ".") in text
     if not tried.word:
         assert "PYKCLIENT" not in str(caught.value)

@@ -195,7 +195,7 @@ def test_a_key_of_another_client_is_refused_with_the_name_of_that_client(
     ("key", "value"),
     [
         ("ssl.engine.factory.class", "my.Factory"),
-        ("sasl.oauthbearer.metadata.authentication.type", "azure_imds"),
+        ("ssl.engine.id", "dynamic"),
         ("sasl.kerberos.kinit.cmd", "/opt/kinit"),
     ],
 )

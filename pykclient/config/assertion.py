@@ -32,9 +32,9 @@ if TYPE_CHECKING:
 
 
 class Assertion(NamedTuple):
-    """The source of assertions: a file, or a key that signs them.
+    """The source of assertions: a file, a key that signs them, or the text of one.
 
-    Exactly one of `file`, `key_file` and `key_pem` is given.
+    Exactly one of `file`, `key_file`, `key_pem` and `text` is given.
     """
 
     file: str | None
@@ -49,6 +49,7 @@ class Assertion(NamedTuple):
     """How long before the present it is valid, for clocks that differ."""
     has_id: bool
     template_file: str | None
+    text: Password | None = None
 
 
 class AssertionConfig:
@@ -148,3 +149,8 @@ class AssertionConfig:
             self.sasl_oauthbearer_assertion_claim_jti_include,
             self.sasl_oauthbearer_assertion_template_file,
         )
+
+
+def given_assertion(text: Password | None, file: str | None) -> Assertion:
+    """Return the assertion that a text is, or that is in a file."""
+    return Assertion(file, None, None, None, "RS256", {}, 0, 0, False, None, text)

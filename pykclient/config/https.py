@@ -81,8 +81,8 @@ class HttpsConfig:
     https_certificate_location = Setting(
         optional(path(Reach.LOCAL_FILE)),
         None,
-        "File with the client's certificate for the identity server, and its chain: PEM, or "
-        "PKCS#12. It is read again when it changes. Without a secret and an assertion it "
+        "File with the client's certificate for the identity server, and its chain: PEM, "
+        "PKCS#12 or JKS. It is read again when it changes. Without a secret and an assertion it "
         "authenticates the client (RFC 8705). Java has it as ssl.keystore.location in "
         "sasl_jaas_config.",
         key="https.certificate.location",

@@ -66,10 +66,10 @@ class ClientSettings(TypedDict, total=False):
     empty, or None.
     """
     https_certificate_location: str | PathLike[str] | None
-    """File with the client's certificate for the identity server, and its chain: PEM, or
-    PKCS#12. It is read again when it changes. Without a secret and an assertion it
-    authenticates the client (RFC 8705). Java has it as ssl.keystore.location in
-    sasl_jaas_config. Default: None; a file's path, or None.
+    """File with the client's certificate for the identity server, and its chain: PEM, PKCS#12 or
+    JKS. It is read again when it changes. Without a secret and an assertion it authenticates
+    the client (RFC 8705). Java has it as ssl.keystore.location in sasl_jaas_config. Default:
+    None; a file's path, or None.
     """
     https_key_location: str | PathLike[str] | None
     """File with the key of that certificate in PEM, where it is not in
@@ -151,10 +151,12 @@ class ClientSettings(TypedDict, total=False):
     """
     sasl_login_callback_handler_class: str | None
     """Java's name of what fetches tokens, as its files have it. For an identity server its
-    address is enough here; that of Amazon MSK signs with AWS credentials. Default: None; one
-    of org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginCallbackHandler,
+    address is enough here; that of Amazon MSK signs with AWS credentials; strimzi's takes the
+    options oauth.* of sasl_jaas_config. Default: None; one of
+    org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginCallbackHandler,
     org.apache.kafka.common.security.oauthbearer.secured.OAuthBearerLoginCallbackHandler,
-    software.amazon.msk.auth.iam.IAMOAuthBearerLoginCallbackHandler, or None.
+    software.amazon.msk.auth.iam.IAMOAuthBearerLoginCallbackHandler,
+    io.strimzi.kafka.oauth.client.JaasClientOauthLoginCallbackHandler, or None.
     """
     sasl_login_connect_timeout_ms: int | None
     """How long it may take to connect to the identity server; None is 10 seconds, 0 is what is
@@ -236,6 +238,11 @@ class ClientSettings(TypedDict, total=False):
     """File with further parts of an assertion, in JSON with header and payload. Default: None; a
     file's path, or None.
     """
+    sasl_oauthbearer_audience: str | None
+    """For which service the token shall be, where the identity server requires that: the
+    parameter audience. Strimzi has it as oauth.audience in sasl_jaas_config. Default: None; a
+    string, or None.
+    """
     sasl_oauthbearer_client_credentials_client_id: str | None
     """The client's id at the identity server. Java has it as clientId in sasl_jaas_config, too.
     Default: None; a string, or None.
@@ -246,8 +253,9 @@ class ClientSettings(TypedDict, total=False):
     function that returns one, or None.
     """
     sasl_oauthbearer_config: str
-    """Text for oauth_cb; or what an unsecured token has, as librdkafka has it: principal=alice
-    scope=a,b lifeSeconds=3600 extension_NAME=VALUE. Default: empty; a string.
+    """Text for oauth_cb; or the parameters of a metadata service; or what an unsecured token
+    has, as librdkafka has it: principal=alice scope=a,b lifeSeconds=3600
+    extension_NAME=VALUE. Default: empty; a string.
     """
     sasl_oauthbearer_extensions: str
     """SASL extensions for the broker, NAME=VALUE with commas between: logicalCluster and
@@ -273,6 +281,12 @@ class ClientSettings(TypedDict, total=False):
     org.apache.kafka.common.security.oauthbearer.ClientCredentialsJwtRetriever,
     org.apache.kafka.common.security.oauthbearer.JwtBearerJwtRetriever,
     org.apache.kafka.common.security.oauthbearer.FileJwtRetriever.
+    """
+    sasl_oauthbearer_metadata_authentication_type: Literal["none", "azure_imds"]
+    """The metadata service of the machine that issues tokens: azure_imds is that of Azure, for a
+    managed identity. sasl.oauthbearer.config has its parameters,
+    query=api-version=2018-02-01&resource=..., and sasl_oauthbearer_token_endpoint_url another
+    address. Java has no such setting, librdkafka has. Default: none; one of none, azure_imds.
     """
     sasl_oauthbearer_method: Literal["default", "oidc"]
     """librdkafka's word for what fetches tokens, as its files have it: oidc. The address of the

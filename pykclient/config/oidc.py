@@ -11,10 +11,12 @@ Source: KIP-768, KIP-1139 (client credentials and assertions as settings), KIP-1
 
 from __future__ import annotations
 
+import os
 import re
 from typing import TYPE_CHECKING, Final, NamedTuple
+from urllib.parse import quote
 
-from pykclient.config.assertion import AssertionConfig
+from pykclient.config.assertion import AssertionConfig, given_assertion
 from pykclient.config.https import TLS_OPTIONS, HttpsConfig
 from pykclient.config.policy import Reach
 from pykclient.config.setting import (
@@ -28,6 +30,7 @@ from pykclient.config.setting import (
     password_or_callable,
     string,
 )
+from pykclient.config.strimzi import STRIMZI_LOGIN_HANDLER, read_strimzi
 from pykclient.errors.base import ConfigError
 
 if TYPE_CHECKING:
@@ -36,11 +39,19 @@ if TYPE_CHECKING:
     from pykclient.config.assertion import Assertion
     from pykclient.config.https import HttpsFiles
     from pykclient.config.setting import PasswordSource
+    from pykclient.config.strimzi import StrimziLogin
 
 CLIENT_CREDENTIALS: Final = "client_credentials"
 JWT_BEARER: Final = "urn:ietf:params:oauth:grant-type:jwt-bearer"
+REFRESH_TOKEN: Final = "refresh_token"  # noqa: S105 - the name of a grant
 FILE: Final = "file"
 """No grant: the token itself is in a file."""
+TOKEN: Final = "token"  # noqa: S105 - no token, but a word for one
+"""No grant: the token itself is in the settings."""
+AZURE_IMDS: Final = "azure_imds"
+"""No grant: the machine's metadata service issues the token."""
+
+AZURE_IMDS_URL: Final = "http://169.254.169.254/metadata/identity/oauth2/token"
 
 _PACKAGE: Final = "org.apache.kafka.common.security.oauthbearer"
 LOGIN_HANDLERS: Final = (
@@ -77,6 +88,11 @@ class OidcTokenConfig(NamedTuple):
     extensions: Mapping[str, str]
     assertion: Assertion | None
     files: HttpsFiles
+    audience: str = ""
+    token: Password | None = None
+    """The token itself, or the refresh token."""
+    token_file: str | None = None
+    """The file with the refresh token, which is read for each token."""
 
 
 def url() -> Kind[str]:
@@ -139,14 +155,31 @@ def pairs() -> Kind[tuple[tuple[str, str], ...]]:
     )
 
 
+def metadata_type() -> Kind[str]:
+    """The kinds of metadata services, whose addresses text may name only by the policy."""
+    hint = (
+        "aws_iam is not built here: Amazon MSK takes sasl.mechanism=AWS_MSK_IAM, or "
+        f"sasl.login.callback.handler.class={MSK_LOGIN_HANDLER}."
+    )
+    kind = choice({"none": "none", AZURE_IMDS: AZURE_IMDS}, hints={"aws_iam": hint})
+    return Kind(
+        kind.parse,
+        kind.allowed,
+        kind.written,
+        kind.annotation,
+        named=lambda value: [(Reach.URL, AZURE_IMDS_URL)] if value == AZURE_IMDS else [],
+    )
+
+
 class OidcConfig(AssertionConfig, HttpsConfig):
     """The identity server that tokens come from, and how the client authenticates to it."""
 
     sasl_login_callback_handler_class = Setting(
-        optional(java_class((*LOGIN_HANDLERS, MSK_LOGIN_HANDLER))),
+        optional(java_class((*LOGIN_HANDLERS, MSK_LOGIN_HANDLER, STRIMZI_LOGIN_HANDLER))),
         None,
         "Java's name of what fetches tokens, as its files have it. For an identity server its "
-        "address is enough here; that of Amazon MSK signs with AWS credentials.",
+        "address is enough here; that of Amazon MSK signs with AWS credentials; strimzi's takes "
+        "the options oauth.* of sasl_jaas_config.",
     )
     sasl_oauthbearer_method = Setting(
         choice({"default": "default", "oidc": "oidc"}),
@@ -154,6 +187,33 @@ class OidcConfig(AssertionConfig, HttpsConfig):
         "librdkafka's word for what fetches tokens, as its files have it: oidc. The address of "
         "the identity server is enough here.",
         key="sasl.oauthbearer.method",
+        is_ours=True,
+    )
+    sasl_oauthbearer_metadata_authentication_type = Setting(
+        metadata_type(),
+        "none",
+        "The metadata service of the machine that issues tokens: azure_imds is that of Azure, for "
+        "a managed identity. sasl.oauthbearer.config has its parameters, "
+        "query=api-version=2018-02-01&resource=..., and sasl_oauthbearer_token_endpoint_url "
+        "another address. Java has no such setting, librdkafka has.",
+        key="sasl.oauthbearer.metadata.authentication.type",
+        is_ours=True,
+    )
+    sasl_oauthbearer_config = Setting(
+        string(),
+        "",
+        "Text for oauth_cb; or the parameters of a metadata service; or what an unsecured token "
+        "has, as librdkafka has it: principal=alice scope=a,b lifeSeconds=3600 "
+        "extension_NAME=VALUE.",
+        key="sasl.oauthbearer.config",
+        is_ours=True,
+    )
+    sasl_oauthbearer_audience = Setting(
+        optional(string()),
+        None,
+        "For which service the token shall be, where the identity server requires that: the "
+        "parameter audience. Strimzi has it as oauth.audience in sasl_jaas_config.",
+        key="sasl.oauthbearer.audience",
         is_ours=True,
     )
     sasl_oauthbearer_token_endpoint_url = Setting(
@@ -229,7 +289,8 @@ class OidcConfig(AssertionConfig, HttpsConfig):
         """Whether the settings have tokens fetched from an identity server, or from a file."""
         return (
             self.sasl_oauthbearer_method == "oidc"
-            or self.sasl_login_callback_handler_class in LOGIN_HANDLERS
+            or self.sasl_oauthbearer_metadata_authentication_type != "none"
+            or self.sasl_login_callback_handler_class in (*LOGIN_HANDLERS, STRIMZI_LOGIN_HANDLER)
             or self.sasl_oauthbearer_token_endpoint_url is not None
         )
 
@@ -239,28 +300,92 @@ class OidcConfig(AssertionConfig, HttpsConfig):
         Raises:
             ConfigError: a setting is missing, or two contradict each other; shows no secret.
         """
-        _check_options(jaas_options)
-        place = self.sasl_oauthbearer_token_endpoint_url
-        if place is None:
+        login = read_strimzi(jaas_options)
+        options = login.options
+        _check_options(options)
+        place = self._place(login)
+        grant = self._grant(place, login)
+        if place.startswith("file:") and grant not in (FILE, TOKEN):
             raise ConfigError(
-                "OAUTHBEARER by OIDC needs sasl.oauthbearer.token.endpoint.url, the address at "
-                "which the identity server issues tokens."
+                "sasl.oauthbearer.token.endpoint.url is a file, and the other settings are for a "
+                "server that issues tokens; give its address."
             )
-        grant = self._grant(place)
-        is_asserted = self._is_asserted(jaas_options, grant)
-        files = self.read_https(jaas_options)
+        is_asserted = self._is_asserted(login, grant)
+        files = self.read_https(options)
         return OidcTokenConfig(
             grant,
             place,
-            self._client_id(jaas_options, grant, is_asserted=is_asserted),
-            None if is_asserted else self._client_secret(jaas_options, grant, files),
-            _agreed("scope", jaas_options, self.sasl_oauthbearer_scope) or "",
-            self._extensions(jaas_options),
-            self.read_assertion() if is_asserted else None,
+            self._client_id(options, grant, is_asserted=is_asserted),
+            None if is_asserted else self._client_secret(options, grant, files),
+            _agreed("scope", options, self.sasl_oauthbearer_scope) or "",
+            self._extensions(options),
+            self._assertion(login) if is_asserted else None,
             files,
+            _one("audience", self.sasl_oauthbearer_audience, login.audience) or "",
+            login.access_token or login.refresh_token,
+            login.refresh_token_file,
         )
 
-    def _grant(self, place: str) -> str:
+    def _place(self, login: StrimziLogin) -> str:
+        """Return the address that issues tokens, or the file that has one."""
+        given = login.url
+        if given is not None:
+            try:
+                given = url().parse(given)
+            except ValueError as error:
+                raise ConfigError(
+                    f"oauth.token.endpoint.uri in sasl.jaas.config is no URL. {error}".strip()
+                ) from None
+        place = _one("token.endpoint.url", self.sasl_oauthbearer_token_endpoint_url, given)
+        if self.sasl_oauthbearer_metadata_authentication_type == AZURE_IMDS:
+            return self._metadata_place(place)
+        if login.access_token_file is not None:
+            return f"file://{quote(os.path.abspath(login.access_token_file))}"
+        if login.access_token is not None:
+            return place or ""
+        if place is None:
+            option = " or oauth.token.endpoint.uri" if login.is_given else ""
+            raise ConfigError(
+                f"OAUTHBEARER by OIDC needs sasl.oauthbearer.token.endpoint.url{option}, the "
+                f"address at which the identity server issues tokens."
+            )
+        return place
+
+    def _metadata_place(self, place: str | None) -> str:
+        pairs = (part.partition("=") for part in self.sasl_oauthbearer_config.split(","))
+        query = next((value for name, _, value in pairs if name.strip() == "query"), "").strip()
+        if place is None and not query:
+            raise ConfigError(
+                "sasl.oauthbearer.metadata.authentication.type=azure_imds needs the parameters in "
+                "sasl.oauthbearer.config: query=api-version=2018-02-01&resource=..., or "
+                "sasl.oauthbearer.token.endpoint.url with them."
+            )
+        place = place or AZURE_IMDS_URL
+        if not query:
+            return place
+        if not _URL_SIGNS.fullmatch(query):
+            raise ConfigError(
+                "query in sasl.oauthbearer.config has characters that no URL has; encode them."
+            )
+        return f"{place}{'&' if '?' in place else '?'}{query}"
+
+    def _assertion(self, login: StrimziLogin) -> Assertion:
+        if login.assertion is None and login.assertion_file is None:
+            return self.read_assertion()
+        if self.sasl_oauthbearer_assertion_file is not None or self.has_assertion_key:
+            raise ConfigError(
+                "sasl.oauthbearer.assertion and oauth.client.assertion in sasl.jaas.config are two "
+                "sources; give one."
+            )
+        return given_assertion(login.assertion, login.assertion_file)
+
+    def _grant(self, place: str, login: StrimziLogin) -> str:
+        if self.sasl_oauthbearer_metadata_authentication_type == AZURE_IMDS:
+            return AZURE_IMDS
+        if login.access_token is not None:
+            return TOKEN
+        if login.refresh_token is not None or login.refresh_token_file is not None:
+            return REFRESH_TOKEN
         named = _RETRIEVERS[self.sasl_oauthbearer_jwt_retriever_class]
         grant = self.sasl_oauthbearer_grant_type
         if named not in ("", grant) and grant != CLIENT_CREDENTIALS:
@@ -277,18 +402,20 @@ class OidcConfig(AssertionConfig, HttpsConfig):
             )
         return FILE if is_file else named or grant
 
-    def _is_asserted(self, options: Mapping[str, str], grant: str) -> bool:
+    def _is_asserted(self, login: StrimziLogin, grant: str) -> bool:
         """Return whether an assertion authenticates the client, or is the grant itself.
 
         As in Java, an assertion goes before a secret: a file, then ``claim.iss`` and its key, then
         the secret (KIP-1258). Java takes the secret where there is a key without ``claim.iss``.
         """
+        if login.assertion is not None or login.assertion_file is not None:
+            return grant in (CLIENT_CREDENTIALS, REFRESH_TOKEN)
         if grant != CLIENT_CREDENTIALS:
             return grant == JWT_BEARER
         has_issuer = self.sasl_oauthbearer_assertion_claim_iss is not None
         if self.sasl_oauthbearer_assertion_file is not None or has_issuer:
             return True
-        if self.has_assertion_key and self._has_secret(options):
+        if self.has_assertion_key and self._has_secret(login.options):
             raise ConfigError(
                 "sasl.oauthbearer.assertion.private.key and a client secret are given: give "
                 "sasl.oauthbearer.assertion.claim.iss, or leave out the secret, to authenticate "
@@ -303,9 +430,9 @@ class OidcConfig(AssertionConfig, HttpsConfig):
     def oidc_warnings(self, jaas_options: Mapping[str, str]) -> list[str]:
         """Return a sentence for each setting that another one makes useless."""
         found: list[str] = []
-        if not self.is_oidc or self.read_oidc(jaas_options).assertion is None:
+        if self.read_oidc(jaas_options).assertion is None:
             return found
-        if self._has_secret(jaas_options):
+        if self._has_secret(read_strimzi(jaas_options).options):
             found.append(
                 "sasl_oauthbearer_client_credentials_client_secret is not used: an assertion "
                 "authenticates the client; leave out the secret"
@@ -320,7 +447,7 @@ class OidcConfig(AssertionConfig, HttpsConfig):
     def _client_id(self, options: Mapping[str, str], grant: str, *, is_asserted: bool) -> str:
         name = self.sasl_oauthbearer_client_credentials_client_id
         client_id = _agreed("clientId", options, name) or ""
-        if grant == CLIENT_CREDENTIALS and not is_asserted:
+        if grant in (CLIENT_CREDENTIALS, REFRESH_TOKEN) and not is_asserted:
             if not client_id:
                 raise ConfigError(_missing("id", JWT_BEARER))
             if ":" in client_id and not self.sasl_oauthbearer_header_urlencode:
@@ -365,6 +492,16 @@ def _agreed(option: str, options: Mapping[str, str], value: str | None) -> str |
     if found is not None and value not in (None, found):
         raise ConfigError(_two_sources(option))
     return value if found is None else found
+
+
+def _one(name: str, value: str | None, option: str | None) -> str | None:
+    """Return a setting's value or that of strimzi's option, one of which may be missing."""
+    if option is not None and value not in (None, option):
+        raise ConfigError(
+            f"sasl.oauthbearer.{name} and the option of strimzi's in sasl.jaas.config disagree; "
+            f"give one."
+        )
+    return value if option is None else option
 
 
 def _two_sources(option: str) -> str:

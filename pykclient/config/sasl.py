@@ -31,6 +31,7 @@ from pykclient.config.setting import (
     sendable_text,
     string,
 )
+from pykclient.config.strimzi import is_strimzi
 from pykclient.config.unknown_keys import did_you_mean
 from pykclient.config.unsecured_token import UnsecuredToken
 from pykclient.errors.base import ConfigError
@@ -62,14 +63,24 @@ _LOGIN_MODULES: Final = {
 }
 """The classes of Java that a login configuration is for."""
 
-_FILE_OPTIONS: Final = {
+_REACHING_OPTIONS: Final = {
     "keyTab": Reach.LOCAL_FILE,
     # Where a keytab is given as well, the system's library may write to it.
     TICKET_CACHE: Reach.FILE,
     "ssl.truststore.location": Reach.LOCAL_FILE,
     "ssl.keystore.location": Reach.LOCAL_FILE,
+    "oauth.ssl.truststore.location": Reach.LOCAL_FILE,
+    "oauth.token.endpoint.uri": Reach.URL,
+    **dict.fromkeys(
+        (
+            "oauth.access.token.location",
+            "oauth.refresh.token.location",
+            "oauth.client.assertion.location",
+        ),
+        Reach.FILE,
+    ),
 }
-"""Options of login modules that name files. None names an address."""
+"""Options of login modules that name files and addresses."""
 
 _TOKEN_AUTH: Final = "tokenauth"  # noqa: S105 - the name of an option
 _USER_OF_BROKER: Final = "user_"
@@ -111,7 +122,7 @@ def login_configuration() -> Kind[Password]:
             options = parse_jaas(value.value).options
         except ValueError:
             return  # `SaslConfig.jaas_options` says why
-        for option, reach in _FILE_OPTIONS.items():
+        for option, reach in _REACHING_OPTIONS.items():
             if option in options:
                 kind, colon, rest = options[option].partition(":")
                 is_typed = option == TICKET_CACHE and colon
@@ -177,14 +188,6 @@ class SaslConfig(OidcConfig, KerberosConfig):
         "sasl.oauthbearer.config and returns the token, its expiry in seconds since 1970 and, if "
         "it likes, the principal and a dict of SASL extensions.",
         aliases=("oauthbearer_token_refresh_cb",),
-        is_ours=True,
-    )
-    sasl_oauthbearer_config = Setting(
-        string(),
-        "",
-        "Text for oauth_cb; or what an unsecured token has, as librdkafka has it: "
-        "principal=alice scope=a,b lifeSeconds=3600 extension_NAME=VALUE.",
-        key="sasl.oauthbearer.config",
         is_ours=True,
     )
     enable_sasl_oauthbearer_unsecure_jwt = Setting(
@@ -327,7 +330,18 @@ class SaslConfig(OidcConfig, KerberosConfig):
         Raises:
             ConfigError: a setting is missing, or two contradict each other.
         """
-        return self.read_oidc(self.jaas_options) if self.is_oidc else None
+        return self.read_oidc(self.jaas_options) if self.has_oidc_tokens else None
+
+    @property
+    def has_oidc_tokens(self) -> bool:
+        """True if tokens come from an identity server, a metadata service, or a file.
+
+        Raises:
+            ConfigError: sasl.jaas.config cannot be read.
+        """
+        return self.is_oidc or (
+            self.sasl_mechanism == OAUTHBEARER and is_strimzi(self.jaas_options)
+        )
 
     @property
     def token_sources(self) -> list[str]:
@@ -340,7 +354,7 @@ class SaslConfig(OidcConfig, KerberosConfig):
             )
             if value is not None
         ]
-        if self.is_oidc:
+        if self.has_oidc_tokens:
             sources.append("sasl.oauthbearer.token.endpoint.url")
         if self.has_aws_tokens:
             sources.append("sasl.login.callback.handler.class")
@@ -382,7 +396,7 @@ class SaslConfig(OidcConfig, KerberosConfig):
                 "sasl.oauthbearer.token.endpoint.url, sasl_oauth_token_provider, oauth_cb or, for "
                 "brokers of tests, enable.sasl.oauthbearer.unsecure.jwt."
             )
-        if self.is_oidc:
+        if self.has_oidc_tokens:
             self.read_oidc(self.jaas_options)
         if self.has_aws_tokens:
             _ = self.aws_profile

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from typing import Final
 
+from pykclient.config.oidc import AZURE_IMDS
 from pykclient.config.policy import Reach
 from pykclient.config.sasl import AWS_MSK_IAM, OAUTHBEARER, SCRAM_MECHANISMS, SaslConfig
 from pykclient.config.setting import (
@@ -272,7 +273,8 @@ class SecurityConfig(SaslConfig):
                 "sasl_oauthbearer_token_endpoint_url begins with http: what the identity server "
                 "gets and issues is sent in plain text, and can be read on the way; use https"
             )
-        if self.is_authenticated and self.sasl_mechanism == OAUTHBEARER:
+        is_bearer = self.is_authenticated and self.sasl_mechanism == OAUTHBEARER
+        if is_bearer and self.has_oidc_tokens:
             found += self.oidc_warnings(self.jaas_options)
         if self.is_encrypted:
             found += self._verification_warnings()
@@ -307,8 +309,11 @@ class SecurityConfig(SaslConfig):
 
     @property
     def _fetches_tokens_in_plain_text(self) -> bool:
-        place = self.sasl_oauthbearer_token_endpoint_url or ""
-        return self.sasl_mechanism == OAUTHBEARER and place.startswith("http:")
+        if self.sasl_mechanism != OAUTHBEARER:
+            return False
+        oidc = self.oidc
+        # A metadata service has http alone, on a link of the machine's own.
+        return oidc is not None and oidc.url.startswith("http:") and oidc.grant != AZURE_IMDS
 
     @property
     def _has_unsecured_token(self) -> bool:

@@ -261,7 +261,7 @@ GONE: Final[dict[str, str]] = {
         ),
         "Set the level of the logger 'pykclient'.": "debug log_level",
         UNSUPPORTED[0].reason: (
-            "sasl_oauthbearer_metadata_authentication_type ssl_key "
+            "ssl_key "
             "ssl_certificate ssl_certificate_verify_cb ssl_ca ssl_ca_certificate_stores "
             "ssl_curves_list ssl_sigalgs_list ssl_providers ssl_engine_location ssl_engine_id "
             "ssl_engine_callback_data"

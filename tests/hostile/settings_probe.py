@@ -165,6 +165,11 @@ class Settings:
         yield f'{KERBEROS} required useKeyTab=true keyTab="{file}" principal="a@B";'
         yield f'{KERBEROS} required ticketCache="FILE:{file}";'
         yield f'{OAUTH} required clientId="a" clientSecret="b" ssl.truststore.location="{file}";'
+        url = self._random.choice(self._urls)
+        yield f'{OAUTH} required oauth.token.endpoint.uri="{url}" oauth.client.id="a";'
+        for kind in ("access.token", "refresh.token", "client.assertion"):
+            endpoint = f'oauth.token.endpoint.uri="{url}" oauth.client.id="a"'
+            yield f'{OAUTH} required {endpoint} oauth.{kind}.location="{file}";'
         yield f'{PLAIN} required username="a" password="b" serviceName="{file}";'
 
     def _logins(self) -> Iterator[dict[str, str]]:
@@ -176,6 +181,11 @@ class Settings:
         url = {"sasl.oauthbearer.token.endpoint.url": self._random.choice(self._urls)}
         client = {"sasl.oauthbearer.client.id": "a", "sasl.oauthbearer.client.secret": "b"}
         yield {**oauth, **url, **client}
+        text = self._random.choice([each for each in self._login_texts() if OAUTH in each])
+        yield {**oauth, **self._random.choice([{}, url]), "sasl.jaas.config": text}
+        imds = {"sasl.oauthbearer.metadata.authentication.type": "azure_imds"}
+        # Of a program it would be contacted, which a test must not do.
+        yield {**oauth, **imds, **url, "sasl.oauthbearer.config": "query=a=1"}
         yield {
             **oauth,
             **url,

@@ -62,7 +62,7 @@ def check(report: dict[str, Any]) -> None:
 
 @pytest.mark.promise("text imports, reads and contacts only what the process allows")
 def test_settings_from_text_reach_nothing_outside_the_policy(folder: Path) -> None:
-    report = probed(folder, seed=5, count=100)
+    report = probed(folder, seed=4, count=120)
     check(report)
     assert {"import inside_canary", "contact 127.0.0.2"} < set(report["open"]["seen"])
 

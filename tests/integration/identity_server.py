@@ -35,6 +35,7 @@ if TYPE_CHECKING:
 
 TOKEN_PATH: Final = "/oauth2/token"
 JWKS_PATH: Final = "/oauth2/jwks"
+IMDS_PATH: Final = "/metadata/identity/oauth2/token"
 JWT_BEARER: Final = "urn:ietf:params:oauth:grant-type:jwt-bearer"
 CLIENT_ASSERTION: Final = "urn:ietf:params:oauth:client-assertion-type:jwt-bearer"
 LIFETIME_S: Final = 3600
@@ -129,6 +130,10 @@ class IdentityServer:
         self.clients: dict[str, str] = {"client": "client-secret"}
         self.assertion_keys: dict[str, rsa.RSAPublicKey | ec.EllipticCurvePublicKey] = {}
         """The keys of clients that sign assertions, by the assertion's ``iss``."""
+        self.refresh_tokens: dict[str, str] = {}
+        """The users of refresh tokens."""
+        self.managed_identity = "managed"
+        """The user of tokens that the machine's metadata service issues, as Azure's does."""
         self.lifetime_s = LIFETIME_S
         self.is_signing = True
         """False issues tokens without a signature, which fake brokers take."""
@@ -149,6 +154,7 @@ class IdentityServer:
             )
         self.origin = f"{scheme}://localhost:{self._server.server_port}"
         self.token_url = f"{self.origin}{TOKEN_PATH}"
+        self.imds_url = f"{self.origin}{IMDS_PATH}"
         self.jwks_url = f"{self.origin}{JWKS_PATH}"
         self._thread = threading.Thread(
             target=self._server.serve_forever, args=(0.02,), name="identity-server", daemon=True
@@ -180,8 +186,12 @@ class IdentityServer:
         if self.reply is not None:
             return self.reply
         grant = request.form.get("grant_type")
+        if urlsplit(request.path).path == IMDS_PATH:
+            return self._of_the_machine(request)
         if grant == "client_credentials":
             subject = self._client(request)
+        elif grant == "refresh_token":
+            subject = self._refreshed(request)
         elif grant == JWT_BEARER:
             subject = self._asserted(request.form.get("assertion", ""))
         else:
@@ -191,6 +201,20 @@ class IdentityServer:
         if subject is None:
             return _refusal(401, "invalid_client", "client or secret is wrong")
         scope = {name: request.form[name] for name in ("scope",) if name in request.form}
+        if "audience" in request.form:
+            scope["aud"] = request.form["audience"]
+        return self._issued(subject, scope)
+
+    def _of_the_machine(self, request: TokenRequest) -> Reply:
+        """Issue a token without credentials, to requests that no browser can be led to send."""
+        fields = request.form
+        if request.headers.get("metadata") != "true":
+            return _refusal(400, "invalid_request", "Required metadata header not specified")
+        if "api-version" not in fields or "resource" not in fields:
+            return _refusal(400, "invalid_request", "api-version or resource is missing")
+        return self._issued(self.managed_identity, {"aud": fields["resource"]})
+
+    def _issued(self, subject: str, scope: dict[str, str]) -> Reply:
         token = self.signer.token(subject, lifetime_s=self.lifetime_s, **scope)
         if not self.is_signing:
             head = encoded(json.dumps({"alg": "none"}).encode())
@@ -203,6 +227,13 @@ class IdentityServer:
                 **scope,
             }
         )
+
+    def _refreshed(self, request: TokenRequest) -> str | None:
+        """Return the user of a refresh token, whose client proves itself or has no secret."""
+        client = self._client(request)
+        if client is None and request.form.get("client_id") not in self.clients:
+            return None
+        return self.refresh_tokens.get(request.form.get("refresh_token", ""))
 
     def _client(self, request: TokenRequest) -> str | None:
         """Return the id of the client that the request is from; None if it does not prove that."""
@@ -287,6 +318,11 @@ class _Handler(BaseHTTPRequestHandler):
     server: _Server
 
     def do_GET(self) -> None:
+        parts = urlsplit(self.path)
+        if parts.path == IMDS_PATH:
+            fields = parse_qs(parts.query, keep_blank_values=True)
+            self._answer({name: values[0] for name, values in fields.items()})
+            return
         found = urlsplit(self.path).path == JWKS_PATH
         body = self.server.identity.signer.jwks.encode()
         self._send(Reply(200, body) if found else Reply(404, b"{}"))
@@ -294,8 +330,11 @@ class _Handler(BaseHTTPRequestHandler):
     def do_POST(self) -> None:
         length = int(self.headers.get("Content-Length", "0"))
         fields = parse_qs(self.rfile.read(length).decode(), keep_blank_values=True)
+        self._answer({name: values[0] for name, values in fields.items()})
+
+    def _answer(self, fields: dict[str, str]) -> None:
         request = TokenRequest(
-            {name: values[0] for name, values in fields.items()},
+            fields,
             {name.lower(): value for name, value in self.headers.items()},
             self.path,
         )

@@ -261,7 +261,7 @@ def test_files_are_read_again_when_they_change(
     ("changes", "reason"),
     [
         ({"https_certificate_location": "absent.pem"}, "cannot be read: no such file"),
-        ({"https_certificate_location": __file__}, "is no keystore in PEM or PKCS#12"),
+        ({"https_certificate_location": __file__}, "is no keystore in PEM, PKCS#12 or JKS"),
         ({"https_key_location": "key.pem"}, "give it in https.certificate.location"),
         (
             {

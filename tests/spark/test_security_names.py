@@ -14,6 +14,7 @@ import pytest
 from pyspark.sql.types import BinaryType, StructType
 
 from pykclient.admin.config import AdminConfig
+from pykclient.config.oidc import AZURE_IMDS_URL
 from pykclient.config.setting import Password, PasswordSource
 from pykclient.config.unknown_keys import UNSUPPORTED
 from pykclient.consumer.config import ConsumerConfig
@@ -58,13 +59,15 @@ LIBRDKAFKA: Final = {
     "sasl.oauthbearer.extensions": "sasl_oauthbearer_extensions",
     "sasl.oauthbearer.grant.type": "sasl_oauthbearer_grant_type",
     "sasl.oauthbearer.assertion.jwt.template.file": "sasl_oauthbearer_assertion_template_file",
+    "sasl.oauthbearer.metadata.authentication.type": (
+        "sasl_oauthbearer_metadata_authentication_type"
+    ),
     "sasl.oauthbearer.assertion.private.key.pem": "sasl_oauthbearer_assertion_private_key_pem",
 }
 LIBRDKAFKA_REFUSED: Final = (
     *("ssl_key", "ssl_certificate", "ssl_ca", "ssl.curves.list", "ssl.sigalgs.list"),
     *("ssl.ca.certificate.stores", "ssl.providers", "ssl.engine.location", "ssl.engine.id"),
     *("ssl_engine_callback_data", "ssl.certificate.verify_cb"),
-    "sasl.oauthbearer.metadata.authentication.type",
 )
 KAFKA_PYTHON: Final = {
     "security_protocol": "security_protocol",
@@ -100,8 +103,11 @@ def is_refused(name: str) -> bool:
 JAVA: Final = {name: name.replace(".", "_") for name in kafkas_names() if not is_refused(name)}
 JAVA_REFUSED: Final = tuple(filter(is_refused, kafkas_names()))
 
-OWN: Final = {"https_certificate_location", "https_key_location", "https_key_password"}
-"""Settings that only this client has; Java has them as options in ``sasl.jaas.config``."""
+OWN: Final = {
+    *("https_certificate_location", "https_key_location", "https_key_password"),
+    "sasl_oauthbearer_audience",
+}
+"""Settings that only this client has; Java and strimzi have options in ``sasl.jaas.config``."""
 
 NAMES: Final = {
     **{("Java", name): setting for name, setting in JAVA.items()},
@@ -143,6 +149,7 @@ VALUES: Final = {
     "sasl_oauth_token_provider": Values("a:b", "c:d"),
     "oauth_cb": Values("a:b", "c:d"),
     "enable_sasl_oauthbearer_unsecure_jwt": Values("true", "false"),
+    "sasl_oauthbearer_metadata_authentication_type": Values("azure_imds", "none"),
     "sasl_oauthbearer_method": Values("oidc", "default"),
     "sasl_oauthbearer_token_endpoint_url": Values("https://a/t", "https://b/t"),
     "sasl_oauthbearer_extensions": Values("a=b", "a=c"),
@@ -200,7 +207,7 @@ ONLY_IN_CODE: Final = ("oauth_cb",)
 def _allowed(monkeypatch: pytest.MonkeyPatch) -> None:
     """Spark's options are text, which names what the process allows."""
     monkeypatch.setenv("PYKCLIENT_ALLOWED_IMPORTS", "a,c")
-    monkeypatch.setenv("PYKCLIENT_ALLOWED_URLS", "https://a/t,https://b/t")
+    monkeypatch.setenv("PYKCLIENT_ALLOWED_URLS", f"https://a/t,https://b/t,{AZURE_IMDS_URL}")
     monkeypatch.setenv("PYKCLIENT_ALLOWED_FILES", ".")
 
 

@@ -50,12 +50,24 @@ def assertion_source(config: Assertion) -> AssertionSource:
     Raises:
         ConfigError: a file cannot be used, or the package that signs is missing.
     """
+    if config.text is not None:
+        return AssertionText(config.text)
     if config.file is not None:
         source: AssertionSource = AssertionFile(config.file)
     else:
         source = SignedAssertions(config)
     source.assertion(0)
     return source
+
+
+class AssertionText:
+    """An assertion that the settings have, which nothing renews."""
+
+    def __init__(self, text: Password) -> None:
+        self._text = text
+
+    def assertion(self, _: int) -> Password:
+        return self._text
 
 
 class AssertionFile:

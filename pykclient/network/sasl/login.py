@@ -67,7 +67,7 @@ def token_source(config: ClientConfig) -> TokenSource:
         return ProvidedTokens(config.sasl_oauth_token_provider)
     if config.oauth_cb is not None:
         return CallbackTokens(config.oauth_cb, config.sasl_oauthbearer_config)
-    if config.is_oidc:
+    if config.has_oidc_tokens:
         # Imported here: HTTP takes its share of the import budget, and many clients do without.
         from pykclient.network.sasl.oidc import oidc_source
 

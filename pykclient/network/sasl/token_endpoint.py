@@ -1,0 +1,211 @@
+"""TokenEndpoint: an address that issues tokens; what it responds becomes a token, or an error.
+
+What the server refuses is an `AuthenticationError` with its own reason; that it is away, slow or
+overloaded, a `ConnectionFailedError`, after which a client tries again. No error has a part of a
+secret or of a token, neither in its text nor in a variable of its traceback.
+
+Owner: no state but settings; called on a thread of the background.
+Source: RFC 6749, RFC 6750; Java classes ``HttpJwtRetriever``, ``JwtResponseParser``.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Final
+from urllib.parse import quote, quote_plus
+
+from pykclient.config.setting import Password
+from pykclient.config.setting_text import HIDDEN
+from pykclient.errors import AuthenticationError, ConnectionFailedError, DecodeError
+from pykclient.network.io.http_proxy import proxy_of
+from pykclient.network.io.https import HttpEndpoint
+from pykclient.network.log import ClientLog
+from pykclient.network.sasl.token import (
+    TIME_S_MAX,
+    OAuthToken,
+    jwt_claims,
+    jwt_expiry_ms,
+    wall_ms,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from pykclient.config.client import ClientConfig
+    from pykclient.config.oidc import OidcTokenConfig
+    from pykclient.network.io.https import HttpRequest, HttpResponse
+
+CONNECT_TIMEOUT_MS: Final = 10_000
+
+TIMEOUT_SHARE: Final = 0.9
+"""Of `request_timeout_ms`, after which the fetch is given up: before that, so that the reason is
+known."""
+
+RETRIABLE_STATUSES: Final = frozenset({408, 425, 429})
+"""Beside those from 500 on."""
+
+_REASON_LENGTH_MAX: Final = 300
+
+
+class TokenEndpoint:
+    """The address of the settings. `retriable` are further statuses of a server that is not ready.
+
+    Raises:
+        ConfigError: a file of certificates, or the proxy of the environment, cannot be used.
+    """
+
+    def __init__(
+        self,
+        config: ClientConfig,
+        oidc: OidcTokenConfig,
+        *,
+        retriable: Iterable[int] = (),
+    ) -> None:
+        self._subject = config.sasl_oauthbearer_sub_claim_name
+        self._extensions = oidc.extensions
+        self._retriable = RETRIABLE_STATUSES | frozenset(retriable)
+        context = None
+        if oidc.url.startswith("https:"):
+            # Imported here: TLS takes its share of the import budget, and http has no need of it.
+            from pykclient.network.io.ssl_factory import HttpsFactory
+
+            context = HttpsFactory(
+                oidc.files, ClientLog("pykclient.network", config.client_id)
+            ).context
+        self._endpoint = HttpEndpoint(oidc.url, context, proxy=proxy_of(oidc.url))
+        self.name = self._endpoint.name
+        """The address, for messages."""
+        # As in Java, 0 is no limit of its own; there is always that of all of it.
+        self._timeout_ms = max(1, int(config.request_timeout_ms * TIMEOUT_SHARE))
+        self._connect_timeout_ms = CONNECT_TIMEOUT_MS
+        if config.sasl_login_connect_timeout_ms is not None:
+            self._connect_timeout_ms = config.sasl_login_connect_timeout_ms or self._timeout_ms
+        if config.sasl_login_read_timeout_ms:
+            of_both_ms = self._connect_timeout_ms + config.sasl_login_read_timeout_ms
+            self._timeout_ms = min(self._timeout_ms, of_both_ms)
+
+    def fetch(
+        self, request: HttpRequest, secrets: Iterable[Password] = (), *, is_get: bool = False
+    ) -> OAuthToken:
+        """Send a request, and return the token that comes. `secrets` show in no error.
+
+        Raises:
+            AuthenticationError: the server refused, or issued what is no token.
+            ConnectionFailedError: the server is away, slow, overloaded or hung up.
+            TlsError: its certificate is not to be trusted, or it does not speak TLS.
+        """
+        send = self._endpoint.get if is_get else self._endpoint.post
+        try:
+            response = send(
+                request,
+                connect_timeout_ms=self._connect_timeout_ms,
+                timeout_ms=self._timeout_ms,
+            )
+        except DecodeError as error:
+            raise AuthenticationError(str(error)) from error
+        if response.status != 200:
+            self._refuse(response, secrets)
+        return self._read(response, secrets)
+
+    def _refuse(self, response: HttpResponse, secrets: Iterable[Password]) -> None:
+        reason = _shown(_masked(_reason(response), secrets))
+        text = f"the server responded with status {response.status}{reason and f': {reason}'}"
+        if 300 <= response.status < 400:
+            raise AuthenticationError(
+                f"{text}; redirects are not followed: give the address itself in "
+                f"sasl_oauthbearer_token_endpoint_url"
+            )
+        if response.status >= 500 or response.status in self._retriable:
+            raise ConnectionFailedError(text)
+        raise AuthenticationError(text)
+
+    def _read(self, response: HttpResponse, secrets: Iterable[Password]) -> OAuthToken:
+        try:
+            text, lifetime_s = _issued(response)
+        except ValueError as error:
+            reason = _shown(_masked(str(error), secrets))
+        else:
+            return token_of(text, lifetime_s, self._subject, self._extensions)
+        raise AuthenticationError(reason)
+
+
+def token_of(
+    text: Password, lifetime_s: float | None, subject: str, extensions: Mapping[str, str]
+) -> OAuthToken:
+    """Return the token that a text is. Raises `AuthenticationError`: it cannot be read."""
+    claims = jwt_claims(text.value) or {}
+    if not claims and text.value.count(".") == 2:
+        raise AuthenticationError("the token is no JWT: its claims cannot be read")
+    expires_ms = jwt_expiry_ms(text.value)
+    if expires_ms is None and lifetime_s is not None:
+        expires_ms = wall_ms() + round(lifetime_s * 1000)
+    principal = claims.get(subject)
+    return OAuthToken(text, expires_ms, principal if isinstance(principal, str) else "", extensions)
+
+
+def _masked(text: str, secrets: Iterable[Password]) -> str:
+    """Hide secrets in what a server says, which may send back what it was sent.
+
+    Each is hidden in each form in which it was sent. The whole text is taken, before any of it is
+    cut: a part of a secret could not be found.
+    """
+    found = [secret.value for secret in secrets if secret.value]
+    forms = {form for each in found for form in (each, quote_plus(each), quote(each))}
+    for form in sorted(forms, key=len, reverse=True):
+        text = text.replace(form, HIDDEN)
+    return text
+
+
+def _issued(response: HttpResponse) -> tuple[Password, float | None]:
+    """Return the token in the server's response, and its lifetime in seconds, where that is known.
+
+    Raises:
+        ValueError: there is none.
+    """
+    found = _json(response.body)
+    if found is None:
+        content = response.content_type or "an unknown type"
+        raise ValueError(
+            f"the server responded with status 200 and no JSON object, but {content}; check "
+            f"sasl_oauthbearer_token_endpoint_url"
+        )
+    kind = found.get("token_type", "bearer")
+    if not isinstance(kind, str) or kind.lower() != "bearer":
+        raise ValueError(f"the server issued a token of type {str(kind)!r}, and no bearer")
+    text = found.get("access_token")
+    if not isinstance(text, str) or not text:
+        names = ", ".join(sorted(found)[:10]) or "nothing"
+        raise ValueError(f"the server's response has no access_token; it has {names}")
+    return Password(text), _lifetime_s(found.get("expires_in"))
+
+
+def _lifetime_s(lifetime: object) -> float | None:
+    if lifetime is None:
+        return None
+    if isinstance(lifetime, str) and lifetime.isascii() and lifetime.isdigit():
+        lifetime = int(lifetime[:20])
+    is_number = isinstance(lifetime, (int, float)) and not isinstance(lifetime, bool)
+    if not is_number or not 0 <= lifetime < TIME_S_MAX:  # type: ignore[operator]
+        raise ValueError("the server's response has an expires_in that is no number of seconds")
+    return float(lifetime)  # type: ignore[arg-type]
+
+
+def _reason(response: HttpResponse) -> str:
+    """Return why the server refused, in its own words; empty if it did not say."""
+    found = _json(response.body) or {}
+    words = [found.get(name) for name in ("error", "error_description")]
+    said = ": ".join(word for word in words if isinstance(word, str) and word)
+    return said
+
+
+def _shown(text: str) -> str:
+    """Return what an error shows of a text, whose secrets are hidden already."""
+    return "".join(sign if sign.isprintable() else " " for sign in text[:_REASON_LENGTH_MAX])
+
+
+def _json(body: bytes) -> dict[str, object] | None:
+    try:
+        found = json.loads(body)
+    except (ValueError, RecursionError):
+        return None
+    return found if isinstance(found, dict) else None

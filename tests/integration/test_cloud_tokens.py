@@ -1,0 +1,178 @@
+"""Tokens by the identity that a cloud gives a machine or a container, and by strimzi's options."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from pykclient.admin.config import AdminConfig
+from pykclient.errors import AuthenticationError, ConfigError, ConnectionFailedError
+from pykclient.network.sasl.login import token_source
+from pykclient.network.sasl.token import check_token, jwt_claims, wall_ms
+from tests.integration.identity_server import IdentityServer, Reply
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+    from pathlib import Path
+
+    from pykclient.network.sasl.login import TokenSource
+
+CANARY = "canary-b0a1"
+MODULE = "org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginModule"
+STRIMZI = "io.strimzi.kafka.oauth.client.JaasClientOauthLoginCallbackHandler"
+RESOURCE = "https://example.servicebus.windows.net"
+
+
+@pytest.fixture
+def identity(tmp_path: Path) -> Iterator[IdentityServer]:
+    with IdentityServer(tmp_path) as found:
+        found.clients = {"client": CANARY}
+        yield found
+
+
+def source_of(settings: Mapping[str, object]) -> TokenSource:
+    return token_source(
+        AdminConfig.from_settings(
+            {
+                "bootstrap.servers": "h:9092",
+                "security.protocol": "SASL_SSL",
+                "sasl.mechanism": "OAUTHBEARER",
+                **settings,
+            }
+        )
+    )
+
+
+# Azure.
+
+MANAGED = pytest.mark.promise("a managed identity of Azure has tokens of the metadata service")
+
+
+def managed(identity: IdentityServer, query: str) -> dict[str, object]:
+    return {
+        "sasl.oauthbearer.method": "oidc",
+        "sasl.oauthbearer.metadata.authentication.type": "azure_imds",
+        "sasl.oauthbearer.token.endpoint.url": identity.imds_url,
+        "sasl.oauthbearer.config": f"query={query}",
+    }
+
+
+@MANAGED
+def test_a_managed_identity_has_a_token_of_the_metadata_service(
+    identity: IdentityServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("ALL_PROXY", "http://127.0.0.1:1")  # never for link-local addresses
+    source = source_of(managed(identity, f"api-version=2018-02-01&resource={RESOURCE}&client_id=x"))
+    token = source.fetch()
+    check_token(token, wall_ms())
+    assert token.principal == "managed"
+    (request,) = identity.requests
+    assert request.form == {"api-version": "2018-02-01", "resource": RESOURCE, "client_id": "x"}
+    assert request.headers["metadata"] == "true"
+    assert source.name == identity.imds_url
+
+
+@MANAGED
+@pytest.mark.parametrize(
+    ("status", "error"),
+    [
+        (400, AuthenticationError),
+        (404, ConnectionFailedError),
+        (410, ConnectionFailedError),
+        (429, ConnectionFailedError),
+        (500, ConnectionFailedError),
+    ],
+)
+def test_a_metadata_service_that_is_not_ready_is_tried_again(
+    identity: IdentityServer, status: int, error: type[Exception]
+) -> None:
+    """As Microsoft's guide for it says of these statuses."""
+    identity.reply = Reply.of({"error": "invalid_request"}, status)
+    with pytest.raises(error, match=f"status {status}: invalid_request") as caught:
+        source_of(managed(identity, "a=1")).fetch()
+    assert type(caught.value) is error
+
+
+# Strimzi.
+
+STRIMZIS = pytest.mark.promise("the options of strimzi-kafka-oauth are taken, or refused by name")
+
+
+def strimzi(identity: IdentityServer | None, options: str) -> dict[str, object]:
+    place = "" if identity is None else f'oauth.token.endpoint.uri="{identity.token_url}" '
+    return {
+        "sasl.login.callback.handler.class": STRIMZI,
+        "sasl.jaas.config": f"{MODULE} required {place}{options};",
+    }
+
+
+@STRIMZIS
+def test_strimzis_client_credentials_are_sent_with_scope_and_audience(
+    identity: IdentityServer,
+) -> None:
+    options = f'oauth.client.id="client" oauth.client.secret="{CANARY}" oauth.scope="a" '
+    token = source_of(strimzi(identity, f'{options} oauth.audience="kafka"')).fetch()
+    assert token.principal == "client"
+    (request,) = identity.requests
+    assert request.form == {
+        "grant_type": "client_credentials",
+        "scope": "a",
+        "audience": "kafka",
+    }
+    assert request.credentials == ("client", CANARY)
+    claims = jwt_claims(token.value.value)
+    assert claims is not None
+    assert claims["aud"] == "kafka"
+
+
+@STRIMZIS
+@pytest.mark.parametrize("has_secret", [True, False])
+def test_strimzis_refresh_token_is_exchanged(
+    identity: IdentityServer, tmp_path: Path, has_secret: bool
+) -> None:
+    identity.refresh_tokens = {"refresh-canary": "alice"}
+    secret = f'oauth.client.secret="{CANARY}"' if has_secret else ""
+    file = tmp_path / "refresh"
+    file.write_text("refresh-canary\n")
+    for option in ('token="refresh-canary"', f'token.location="{file}"'):
+        options = f'oauth.client.id="client" {secret} oauth.refresh.{option}'
+        source = source_of(strimzi(identity, options))
+        assert source.fetch().principal == "alice"
+        request = identity.requests[-1]
+        assert request.form == {
+            "grant_type": "refresh_token",
+            "refresh_token": "refresh-canary",
+            **({} if has_secret else {"client_id": "client"}),
+        }
+        assert request.credentials == (("client", CANARY) if has_secret else None)
+    identity.refresh_tokens = {}
+    identity.reply = Reply.of(
+        {"error": "invalid_grant", "error_description": "refresh-canary"}, 400
+    )
+    with pytest.raises(AuthenticationError, match="status 400: invalid_grant: <hidden>"):
+        source.fetch()
+    file.unlink()
+    with pytest.raises(AuthenticationError, match=r"oauth\.refresh\.token\.location=.* no such"):
+        source.fetch()
+
+
+@STRIMZIS
+def test_strimzis_access_token_is_taken_as_it_is(tmp_path: Path, identity: IdentityServer) -> None:
+    text = identity.signer.token("carol")
+    token = source_of(strimzi(None, f'oauth.access.token="{text}"')).fetch()
+    assert (token.principal, token.value.value) == ("carol", text)
+    file = tmp_path / "token"
+    file.write_text(text)
+    assert source_of(strimzi(None, f'oauth.access.token.location="{file}"')).fetch() == token
+    assert identity.requests == []
+
+
+@STRIMZIS
+def test_strimzis_assertion_authenticates_the_client(identity: IdentityServer) -> None:
+    identity.reply = Reply.of({"access_token": "t", "expires_in": 9})
+    source_of(strimzi(identity, 'oauth.client.id="client" oauth.client.assertion="a.b.c"')).fetch()
+    assert identity.requests[0].form["client_assertion"] == "a.b.c"
+    assert identity.requests[0].form["client_id"] == "client"
+    with pytest.raises(ConfigError, match=r"assertion\.file=.*/absent' cannot be read"):
+        source_of(strimzi(identity, 'oauth.client.assertion.location="/absent"'))
