@@ -47,6 +47,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, ClassVar, Final, TypeVar
 
+from pykclient.errors.text import MESSAGE_LENGTH_MAX, printable
+
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
@@ -209,7 +211,13 @@ class SerializationError(EncodeError):
 
 
 class DecodeError(KafkaError):
-    """Bytes from a broker do not have the form they must have."""
+    """Bytes from a broker do not have the form they must have.
+
+    The message is cut, since it may have names by the broker in it.
+    """
+
+    def __init__(self, message: str = "") -> None:
+        super().__init__(printable(message, MESSAGE_LENGTH_MAX))
 
 
 class CorruptRecordError(DecodeError):

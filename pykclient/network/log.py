@@ -35,6 +35,10 @@ KEYS_MAX: Final = 1_000
 A program with more different lines within `REPEAT_MS` logs each of them each time.
 """
 
+ARGUMENT_LENGTH_MAX: Final = 10_000
+"""Characters of one argument of a line; the rest is left out. A broker may make names as long as
+its responses."""
+
 LONG_WAIT_MS: Final = 5_000
 
 REMEMBERED_MAX: Final = 64
@@ -85,6 +89,16 @@ def waits_for_handler_of_caller(thread_id: int) -> bool:
     return False
 
 
+def _cut(argument: object) -> object:
+    """Return an argument of a line; a text in its place where that would be too long."""
+    if isinstance(argument, (int, float)) or argument is None:
+        return argument
+    text = str(argument)
+    if len(text) <= ARGUMENT_LENGTH_MAX:
+        return argument
+    return f"{text[:ARGUMENT_LENGTH_MAX]}... ({len(text)} characters)"
+
+
 class ClientLog(logging.LoggerAdapter[logging.Logger]):
     """The logger `name`, used by the client `client_id`; empty stands for none."""
 
@@ -131,7 +145,8 @@ class ClientLog(logging.LoggerAdapter[logging.Logger]):
             _logging[me] = self.logger
             # `log` would take that lock as well. Two frames up is the call of the log, the place
             # that a formatter shows.
-            self.logger._log(level, message, args, stacklevel=2, **keywords)  # noqa: SLF001
+            shown = tuple(map(_cut, args))
+            self.logger._log(level, message, shown, stacklevel=2, **keywords)  # noqa: SLF001
         except Exception as error:  # noqa: BLE001 (user code)
             raise_of_signal_handler(error)
             self._on_failure()

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final, Generic, Protocol, TypeVar
 
 from pykclient.errors import DecodeError
+from pykclient.errors.text import printable
 from pykclient.types import TopicPartition
 
 if TYPE_CHECKING:
@@ -187,5 +188,5 @@ def check_partitions(
         raise DecodeError(f"the response to {api} lacks {_name(min(missing))}")
 
 
-def _name(partition: tuple[str, int]) -> TopicPartition:
-    return TopicPartition(*partition)
+def _name(partition: tuple[str, int]) -> str:
+    return printable(str(TopicPartition(*partition)))

@@ -13,6 +13,7 @@ import pytest
 
 import pykclient
 from pykclient.network.log import (
+    ARGUMENT_LENGTH_MAX,
     KEYS_MAX,
     LONG_WAIT_MS,
     REMEMBERED_MAX,
@@ -21,6 +22,7 @@ from pykclient.network.log import (
     LongWaits,
     RateLimitedLog,
 )
+from pykclient.types import TopicPartition
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -40,6 +42,14 @@ def test_a_message_begins_with_the_clients_id_if_it_has_one(
     (record,) = caplog.records
     assert (record.name, record.getMessage()) == ("pykclient.network", message)
     assert record.__dict__["client_id"] == client_id
+
+
+def test_a_name_as_long_as_a_response_is_cut(caplog: pytest.LogCaptureFixture) -> None:
+    name = "n" * 3 * ARGUMENT_LENGTH_MAX
+    ClientLog(LOGGER, "").warning("%s of %d: %r", TopicPartition(name, 0), 7, name[:100])
+    (message,) = caplog.messages
+    assert f"... ({len(name) + 2} characters) of 7: 'nnn" in message
+    assert len(message) < ARGUMENT_LENGTH_MAX + 200
 
 
 def test_a_level_that_is_off_formats_nothing(caplog: pytest.LogCaptureFixture) -> None:

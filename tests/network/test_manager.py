@@ -67,3 +67,13 @@ def test_partitions_may_be_left_out_where_that_is_allowed_but_not_added() -> Non
 
     with pytest.raises(DecodeError, match="t-2"):
         check_partitions("Fetch", REQUESTED, [("t", 1), ("t", 2)], needs_all=False)
+
+
+def test_a_name_as_long_as_a_response_is_cut_in_errors() -> None:
+    name = "\n" * 300_000
+    with pytest.raises(DecodeError) as caught:
+        check_partitions("Fetch", REQUESTED, [(name, 0)])
+    assert "which was not requested" in str(caught.value)
+    for error in (caught.value, DecodeError(f"an error of {name}")):
+        assert len(str(error)) < 3_100
+        assert str(error).isprintable()

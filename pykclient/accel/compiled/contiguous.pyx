@@ -66,6 +66,19 @@ cdef int32_t CHUNK_RECORD_COUNT_MAX = batch_layout.CHUNK_RECORD_COUNT_MAX
 cdef int64_t HEADER_COUNT_MAX = appender.HEADER_COUNT_MAX
 
 
+cdef object crc32c = None
+cdef object crc32 = None
+
+
+cdef int import_checksums() except -1:
+    """Import the checksums' packages: one takes as long as all of ours together."""
+    global crc32, crc32c
+    from crc32c import crc32c as found_crc32c
+    from zlib import crc32 as found_crc32
+    crc32, crc32c = found_crc32, found_crc32c
+    return 0
+
+
 cdef struct Header:
     int64_t base_offset
     int64_t last_offset
@@ -143,9 +156,8 @@ def decode_contiguous(data, Py_ssize_t position, Py_ssize_t end, bint check_crcs
         raise MemoryError
     row_count = 0
     if check_crcs:
-        # Not at the top: the package takes as long to import as all of ours together.
-        from crc32c import crc32c
-        from zlib import crc32
+        if crc32c is None:
+            import_checksums()
         whole = memoryview(data)
     while read_header(frame.start + at, end - at, ATTRIBUTES_SPECIAL, &header):
         # The packages give up the GIL by themselves where that pays.
@@ -204,7 +216,8 @@ def decode_messages(
     if frame.places is NULL:
         raise MemoryError
     if check_crcs:
-        from zlib import crc32
+        if crc32 is None:
+            import_checksums()
         whole = memoryview(data)
     while row_count < count_max:
         if end - position < MESSAGE_START_SIZE_BYTES:

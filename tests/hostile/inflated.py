@@ -1,0 +1,216 @@
+"""Responses of brokers in which something is there very often, and usual ones of the same size.
+
+Owner: none.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Final
+
+from pykclient.protocol.api_keys import ApiKey
+from pykclient.protocol.message import Message, Structure
+from pykclient.protocol.messages.consumer_protocol import (
+    ConsumerProtocolSubscription,
+    ConsumerProtocolSubscriptionTopicPartition,
+)
+from pykclient.protocol.messages.fetch import (
+    AbortedTransaction,
+    FetchableTopicResponse,
+    FetchResponse,
+    PartitionData,
+)
+from pykclient.protocol.messages.metadata import MetadataResponse
+from pykclient.protocol.reader import ELEMENTS_MAX, NUMBERS_PER_ELEMENT_MAX
+from tests.hostile.client import TOPIC
+from tests.hostile.payloads import INT16, INT32, compact, tags, varint
+from tests.hostile.peer import GOOD, Received, ScriptedBroker
+from tests.records.batches import build
+
+if TYPE_CHECKING:
+    import random
+    from collections.abc import Iterator
+
+TEXT_SIZE_BYTES_MAX: Final = 30_000
+"""Size of a text in versions with sizes of 16 bits."""
+PLACEHOLDER: Final = "a text that is replaced"
+
+TARGETS: Final[tuple[tuple[str, ApiKey], ...]] = (
+    ("list_topics", ApiKey.API_VERSIONS),
+    ("list_topics", ApiKey.METADATA),
+    ("send", ApiKey.METADATA),
+    ("send", ApiKey.INIT_PRODUCER_ID),
+    ("send", ApiKey.PRODUCE),
+    ("end_offsets", ApiKey.LIST_OFFSETS),
+    ("poll", ApiKey.FETCH),
+    ("committed", ApiKey.FIND_COORDINATOR),
+    ("committed", ApiKey.OFFSET_FETCH),
+    ("join", ApiKey.JOIN_GROUP),
+    ("join", ApiKey.SYNC_GROUP),
+)
+"""Calls, and the API whose response to them is inflated."""
+
+
+Inflate = Callable[[Message, int], tuple[str, bytes]]
+"""Makes of a good response and its version what was inflated, and the bytes of the response."""
+
+
+class InflatedBroker(ScriptedBroker):
+    """A broker whose responses of one API are inflated."""
+
+    def __init__(self, api: ApiKey, inflate: Inflate) -> None:
+        self._api, self._inflate = api, inflate
+        self.sent_bytes = 0
+        """What was sent of these responses."""
+        self.shape = "not asked"
+        self._made: dict[int, bytes] = {}
+        super().__init__({api: self._respond})
+
+    def _respond(self, received: Received) -> bytes:
+        version = received.header.api_version
+        if version not in self._made:
+            self.shape, self._made[version] = self._inflate(self._good(received), version)
+        frame = received.frame(self._made[version])
+        self.sent_bytes += len(frame)
+        return frame
+
+    def _good(self, received: Received) -> Message:
+        if self._api is ApiKey.API_VERSIONS:
+            return self._list_versions(received)
+        response = fetch_response() if self._api is ApiKey.FETCH else GOOD[self._api](received)
+        assert isinstance(response, Message)
+        return response
+
+
+def fetch_response() -> FetchResponse:
+    data = PartitionData(
+        partition_index=0,
+        high_watermark=10**6,
+        last_stable_offset=10**6,
+        log_start_offset=0,
+        aborted_transactions=[AbortedTransaction(1, 0)],
+        records=build([(1, None, b"value", ())]),
+    )
+    return FetchResponse(responses=[FetchableTopicResponse(topic=TOPIC, partitions=[data])])
+
+
+def usual_metadata(response: Message, version: int, *, size_bytes: int) -> tuple[str, bytes]:
+    """Have six partitions in each topic."""
+    assert isinstance(response, MetadataResponse)
+    response = copy.deepcopy(response)
+    topic = response.topics[0]
+    topic.partitions = _repeated(topic.partitions, 5, are_equal=False)
+    count = size_bytes // _element_size_bytes(response.topics, version)
+    response.topics = _repeated(response.topics, count, are_equal=False)
+    out = bytearray()
+    response.write(out, version)
+    return "usual", bytes(out)
+
+
+def inflated(
+    chance: random.Random, size_bytes: int, response: Message, version: int
+) -> tuple[str, bytes]:
+    """Make some place of a response, which `chance` chooses, about `size_bytes` large."""
+    response = copy.deepcopy(response)
+    kind = type(response)
+    is_flexible = kind.flexible_from is not None and version >= kind.flexible_from
+    places = list(_places(response, kind.__name__))
+    if is_flexible and (not places or chance.random() < 0.15):
+        body = bytearray()
+        response.write(body, version)
+        return "tags", bytes(body[:-1]) + tags(min(size_bytes // 2, ELEMENTS_MAX // 2))
+    owner, field, path = chance.choice(places)
+    value = getattr(owner, field)
+    if isinstance(value, str):
+        sign = chance.choice(["x", "\n", "é", "\x1b"])
+        if is_flexible:
+            return path, _with_long_text(response, owner, field, version, sign, size_bytes)
+        setattr(owner, field, sign * (TEXT_SIZE_BYTES_MAX // 2))
+    elif isinstance(value, bytes | memoryview):
+        made = _GROUP_DATA.get(field, lambda _: bytes(value))(size_bytes)
+        path += " of many topics"
+        setattr(owner, field, made)
+    else:
+        is_numbers = bool(value) and isinstance(value[0], int)
+        count = size_bytes // _element_size_bytes(value, version)
+        limit = ELEMENTS_MAX * NUMBERS_PER_ELEMENT_MAX if is_numbers else ELEMENTS_MAX
+        count = min(count, limit - 20)
+        are_equal = chance.random() < 0.4
+        path += " alike" if are_equal else ""
+        setattr(owner, field, _repeated(value, count, are_equal=are_equal))
+    out = bytearray()
+    response.write(out, version)
+    return path, bytes(out)
+
+
+def _with_long_text(
+    response: Message, owner: Structure, field: str, version: int, sign: str, size_bytes: int
+) -> bytes:
+    """Write a text that is longer than a client may write."""
+    setattr(owner, field, PLACEHOLDER)
+    out = bytearray()
+    response.write(out, version)
+    text = (sign * (size_bytes // 2)).encode()
+    return bytes(out).replace(compact(PLACEHOLDER), varint(len(text) + 1) + text)
+
+
+def _places(structure: Structure, path: str) -> Iterator[tuple[Structure, str, str]]:
+    """Yield the fields that can be inflated."""
+    for name in structure.__slots__:
+        value = getattr(structure, name)
+        if isinstance(value, str) or (isinstance(value, bytes) and name != "topic_id"):
+            yield structure, name, f"{path}.{name}"
+        elif isinstance(value, list) and value:
+            yield structure, name, f"{path}.{name}"
+            if isinstance(value[0], Structure):
+                yield from _places(value[0], f"{path}.{name}")
+
+
+def _subscription(size_bytes: int) -> bytes:
+    """A member's subscription to many topics, of which it has a partition each."""
+    names = [f"topic-{number}" for number in range(min(size_bytes // 40, ELEMENTS_MAX // 2))]
+    found = ConsumerProtocolSubscription(
+        topics=names,
+        owned_partitions=[ConsumerProtocolSubscriptionTopicPartition(name, [0]) for name in names],
+    )
+    out = bytearray(INT16(1))
+    found.write(out, 1)
+    return bytes(out)
+
+
+def _assignment(size_bytes: int) -> bytes:
+    """A member's partitions, of many topics."""
+    count = min(size_bytes // 25, ELEMENTS_MAX - 10)
+    each = (b"topic-%d" % number for number in range(count))
+    topics = b"".join(INT16(len(name)) + name + INT32(1) + INT32(0) for name in each)
+    return INT16(0) + INT32(count) + topics + INT32(-1)
+
+
+_GROUP_DATA: Final = {"metadata": _subscription, "assignment": _assignment}
+
+
+def _element_size_bytes(value: list[Any], version: int) -> int:
+    if not isinstance(value[0], Structure):
+        return 4
+    out = bytearray()
+    value[0].write(out, version)
+    return len(out) + 6
+
+
+def _repeated(value: list[Any], count: int, *, are_equal: bool) -> list[Any]:
+    if are_equal or not isinstance(value[0], Structure):
+        return [*value, *[value[0]] * count]
+    return [*value, *(_numbered(value[0], number) for number in range(1, count + 1))]
+
+
+def _numbered(element: Structure, number: int) -> Structure:
+    """Return a copy with names and numbers of its own."""
+    found = copy.copy(element)
+    for name in found.__slots__:
+        value = getattr(found, name)
+        if isinstance(value, str) and name != "host":
+            setattr(found, name, f"{value}{number}")
+        elif isinstance(value, int) and name.endswith(("index", "node_id", "api_key")):
+            setattr(found, name, value + number if name != "api_key" else number % 30_000)
+    return found
