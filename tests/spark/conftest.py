@@ -66,6 +66,7 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
         patch.setenv("PYTHONPATH", os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")]))
         patch.setenv("PYSPARK_PYTHON", sys.executable)
         patch.setenv("SPARK_HOME", str(folder))
+        patch.setenv("PYKCLIENT_ALLOWED_IMPORTS", "tests.spark.token_source")
         session = (
             SparkSession.builder.master("local[2]")
             .appName("pykafka tests")

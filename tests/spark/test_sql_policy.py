@@ -1,6 +1,7 @@
 """Whoever may write SQL gives options, and may not run code, read files or have requests sent.
 
-The driver's process has no variable that allows any of it. Commands of SQL set none.
+The driver's process has one variable, which allows a module with a source of tokens, and none that
+allows anything else. Commands of SQL set none.
 """
 
 from __future__ import annotations
@@ -82,6 +83,34 @@ def test_sql_runs_no_command(spark: SparkSession, brokers: FakeKafka, tmp_path: 
     del settings["oauth_cb"], settings["sasl.oauthbearer.config"]
     complaint = select(spark, brokers, settings)
     assert "add os to PYKCLIENT_ALLOWED_IMPORTS in the environment of the driver" in complaint
+
+
+@pytest.mark.promise("text imports, reads and contacts only what the process allows")
+def test_sql_names_a_source_of_tokens_that_the_driver_allows(
+    spark: SparkSession, brokers: FakeKafka
+) -> None:
+    options = {f"kafka.{key}": value for key, value in OAUTH.items()} | {
+        "kafka.bootstrap.servers": brokers.bootstrap_servers,
+        "kafka.sasl_oauth_token_provider": "tests.spark.token_source:Provider",
+    }
+    rows = spark.range(3).selectExpr("CAST(id AS STRING) AS value", "'allowed' AS topic")
+    rows.write.format("pykafka").options(**options).mode("append").save()
+    text = ", ".join(f"`{name}` '{value}'" for name, value in options.items())
+    spark.sql(
+        f"CREATE OR REPLACE TEMPORARY VIEW allowed USING pykafka "
+        f"OPTIONS ({text}, subscribe 'allowed')"
+    )
+    (row,) = spark.sql("SELECT count(*) AS count FROM allowed").collect()
+    assert row["count"] == 3
+    # The module has imported others, which are not allowed by that.
+    named = {**OAUTH, "sasl_oauth_token_provider": "tests.spark.token_source:time.time"}
+    complaint = select(spark, brokers, named)
+    assert (
+        "may not name 'tests.spark.token_source:time.time', which is defined in time" in complaint
+    )
+    named["sasl_oauth_token_provider"] = "tests.spark.small_sources:Provider"
+    complaint = select(spark, brokers, named)
+    assert "add tests.spark.small_sources to PYKCLIENT_ALLOWED_IMPORTS in the env" in complaint
 
 
 @pytest.mark.promise("text imports, reads and contacts only what the process allows")
