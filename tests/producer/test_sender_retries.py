@@ -148,6 +148,33 @@ def test_retried_batches_keep_their_order_however_their_responses_come() -> None
     assert arrived == [b"%d" % number * 50 for number in range(1, 4)]
 
 
+@pytest.mark.promise("retries keep the order")
+def test_what_was_never_sent_waits_until_all_before_it_is_written() -> None:
+    """A broker would refuse it as out of order, once for each batch that is sent again alone."""
+    bench = SenderBench(leaders=(1,), batch_size=100)
+    bench.send(b"0" * 50)
+    bench.respond(bench.poll()[0])
+    lost = []
+    for number in range(1, 4):
+        bench.send(b"%d" % number * 50)
+        lost += bench.poll()
+    for request in lost:
+        bench.lose(request)
+    new = [b"%d" % number * 50 for number in range(4, 7)]
+    for value in new:
+        bench.send(value)
+    for number in range(1, 3):
+        (request,) = bench.poll(after_ms=500)
+        assert values_of(request) == [b"%d" % number * 50]
+        assert bench.poll(after_ms=500) == [], "others wait that were sent before"
+        bench.respond(request)
+    requests = bench.poll(after_ms=500)
+    while more := bench.poll():
+        requests += more
+    arrived = [value for request in requests for value in values_of(request)]
+    assert arrived == [b"3" * 50, *new]
+
+
 def test_a_request_that_no_version_can_carry_fails_its_records_at_once() -> None:
     bench = SenderBench()
     delivery = bench.send_batch()

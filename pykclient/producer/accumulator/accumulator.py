@@ -501,12 +501,13 @@ def _next_index(
     """Return which of the waiting batches may be sent now; None if none may.
 
     It is the first one, unless that one keeps a sequence number under which its log does not take
-    it: then one behind it that has a number, too, may have to be clarified first.
+    it: then one behind it that has a number, too, may have to be clarified first. A batch without a
+    number waits for all before it, since its number follows theirs.
     """
     # By index: an application's thread may add a batch at the right at any time.
     for index in range(len(waiting)):
+        if index and not waiting[index].has_sequence:
+            break
         if may_send(waiting[index]):
             return index
-        if not waiting[index].has_sequence:
-            break
     return None
