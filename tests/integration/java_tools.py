@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from py4j.java_gateway import GatewayParameters, JavaGateway, find_jar_path, launch_gateway
+from py4j.protocol import Py4JJavaError
 
 from pykclient.testing.cluster.jars import kafka_jars
 from pykclient.testing.cluster.java import find_java
@@ -146,6 +147,42 @@ def java_share_read(cluster: KafkaCluster, topic: str, group: str) -> int:
     finally:
         consumer.close()
     return read_count
+
+
+def java_list_topics(
+    version: str, settings: Mapping[str, str], *, system: Mapping[str, str] | None = None
+) -> set[str]:
+    """Return the topics that Java's admin client of a Kafka version finds.
+
+    `settings` are the client's, with dotted names; `system` are properties of the JVM, which stay.
+
+    Raises:
+        JavaError: the client cannot be made, or its call failed; says the causes, innermost last.
+    """
+    java = _gateway(version).jvm
+    for name, value in (system or {}).items():
+        java.java.lang.System.setProperty(name, value)
+    properties = java.java.util.Properties()
+    for name, value in settings.items():
+        properties.setProperty(name, value)
+    try:
+        admin = java.org.apache.kafka.clients.admin.Admin.create(properties)
+        try:
+            return set(admin.listTopics().names().get())
+        finally:
+            admin.close()
+    except Py4JJavaError as error:
+        raise JavaError(" <- ".join(_causes(error.java_exception))) from None
+
+
+class JavaError(Exception):
+    """An exception of Java, with its causes."""
+
+
+def _causes(exception: Any) -> Iterator[str]:
+    while exception is not None:
+        yield exception.toString()
+        exception = exception.getCause()
 
 
 def java_write_lines(version: str, servers: str, topic: str, lines: Iterable[bytes]) -> None:

@@ -1,4 +1,7 @@
-"""A delegation token of a real cluster authenticates, with ``tokenauth=true`` as Java has it."""
+"""A delegation token of a real cluster authenticates, with ``tokenauth=true`` as Java has it.
+
+Java's client is beside ours, with the same settings: both are accepted, or both are refused.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +13,7 @@ import pytest
 from pykclient import Admin
 from pykclient.errors import AuthenticationError
 from pykclient.testing import ClusterSecurity
-from tests.integration.java_tools import run_tool
+from tests.integration.java_tools import JavaError, java_list_topics, run_tool
 from tests.soak import OWN_BROKERS
 from tests.testing.test_processes import await_true
 
@@ -21,6 +24,7 @@ if TYPE_CHECKING:
 
 pytestmark = [pytest.mark.kafka, OWN_BROKERS]
 
+JAVA_VERSION: Final = "4.3.1"
 MODULE: Final = "org.apache.kafka.common.security.scram.ScramLoginModule"
 SCRAM: Final = {"security.protocol": "SASL_PLAINTEXT", "sasl.mechanism": "SCRAM-SHA-256"}
 SECURITY: Final = ClusterSecurity(
@@ -35,6 +39,7 @@ def login(user: str, password: str, option: str = "") -> dict[str, str]:
     }
 
 
+@pytest.mark.promise("delegation tokens and client assertions authenticate as in Java's client")
 def test_a_delegation_token_authenticates(
     kafka_cluster_factory: KafkaClusterFactory, tmp_path: Path
 ) -> None:
@@ -63,8 +68,19 @@ def test_a_delegation_token_authenticates(
                 return False
 
         await_true(is_known, "the token authenticates")
-        with (
-            pytest.raises(AuthenticationError),
-            Admin({**servers, **login(*token)}) as admin,
-        ):
-            admin.list_topics()
+        right = {**servers, **login(*token, "tokenauth=true")}
+        assert java_list_topics(JAVA_VERSION, right) == set()
+        wrong = {
+            "no delegation token": login(*token),
+            "another HMAC": login(token[0], token[1][::-1], "tokenauth=true"),
+            "another token": login("no-such-token", token[1], "tokenauth=true"),
+            "a user's password": login("alice", "alice-secret", "tokenauth=true"),
+        }
+        for case, settings in wrong.items():
+            with (
+                pytest.raises(AuthenticationError),
+                Admin({**servers, **settings}) as admin,
+            ):
+                pytest.fail(f"{case}: {admin.list_topics()}")
+            with pytest.raises(JavaError, match="SaslAuthenticationException"):
+                pytest.fail(f"{case}: {java_list_topics(JAVA_VERSION, {**servers, **settings})}")

@@ -36,6 +36,7 @@ from pykclient.network.sasl.token import OAuthToken, check_token, jwt_claims, wa
 from pykclient.testing import Acl, ClusterSecurity, FakeKafka
 from pykclient.testing.cluster.certificates import CertificateAuthority
 from tests.integration.identity_server import LIFETIME_S, Fault, IdentityServer, Reply, encoded
+from tests.integration.java_tools import JavaError, java_list_topics
 from tests.integration.test_security_matrix import administer, consume, produce
 from tests.soak import NEWEST_FIRST, OWN_BROKERS
 
@@ -633,6 +634,119 @@ def test_clients_work_by_tokens_that_real_brokers_verify(
     with Admin(by_key) as admin, pytest.raises(AuthenticationError, match="invalid_token"):
         admin.list_topics()
     identity.reply = None
+
+
+JAVA_VERSION = "4.3.1"
+"""The first version whose client has KIP-1258."""
+
+BESIDE = pytest.mark.promise(
+    "delegation tokens and client assertions authenticate as in Java's client"
+)
+
+
+class Asserting:
+    """Settings of Java's client and ours, which authenticate by the same key."""
+
+    def __init__(self, cluster: KafkaCluster, identity: IdentityServer, folder: Path) -> None:
+        key = KEYS["RS256"]
+        identity.assertion_keys = {"carol": key.public_key()}
+        identity.requests.clear()
+        self.assertion = folder / "assertion"
+        self.other_key = folder / "other.pem"
+        other = rsa.generate_private_key(public_exponent=65537, key_size=2048)
+        self.other_key.write_text(pem_of(other))
+        file = folder / "key.pem"
+        file.write_text(pem_of(key))
+        package = "org.apache.kafka.sasl.oauthbearer.allowed"
+        self.allowed = {
+            f"{package}.urls": identity.token_url,
+            f"{package}.files": f"{file},{self.other_key},{self.assertion}",
+        }
+        found = cluster.client_settings()
+        oauth = "org.apache.kafka.common.security.oauthbearer"
+        self.settings = {
+            "bootstrap.servers": str(found["bootstrap_servers"]),
+            "security.protocol": "SASL_SSL",
+            "ssl.truststore.location": str(found["ssl_truststore_location"]),
+            "ssl.truststore.type": "PEM",
+            "sasl.mechanism": "OAUTHBEARER",
+            "sasl.login.callback.handler.class": f"{oauth}.OAuthBearerLoginCallbackHandler",
+            "sasl.jaas.config": f"{oauth}.OAuthBearerLoginModule required;",
+            "sasl.oauthbearer.token.endpoint.url": identity.token_url,
+            "sasl.oauthbearer.client.credentials.client.id": "carol",
+            # Not the secret: were it sent, the server would refuse the client.
+            "sasl.oauthbearer.client.credentials.client.secret": "another secret",
+            "sasl.oauthbearer.assertion.private.key.file": str(file),
+            "sasl.oauthbearer.assertion.claim.aud": identity.token_url,
+            "sasl.oauthbearer.assertion.claim.iss": "carol",
+            "sasl.oauthbearer.assertion.claim.sub": "carol",
+        }
+
+    def by_java(self, **changes: str) -> set[str]:
+        return java_list_topics(JAVA_VERSION, self._changed(changes), system=self.allowed)
+
+    def by_us(self, **changes: str) -> set[str]:
+        with Admin(self._changed(changes)) as admin:
+            return set(admin.list_topics())
+
+    def _changed(self, changes: Mapping[str, str]) -> dict[str, str]:
+        named = {
+            f"sasl.oauthbearer.{name.replace('_', '.')}": each for name, each in changes.items()
+        }
+        return {**self.settings, **named}
+
+
+@BESIDE
+@pytest.mark.kafka
+@OWN_BROKERS
+def test_javas_client_and_ours_authenticate_by_the_same_assertion(
+    real: tuple[KafkaCluster, IdentityServer], tmp_path: Path
+) -> None:
+    cluster, identity = real
+    asserting = Asserting(cluster, identity, tmp_path)
+    topic = f"t-{uuid.uuid4().hex}"
+    administer(dict(asserting.settings), topic)
+    identity.requests.clear()
+    assert topic in asserting.by_java()
+    assert topic in asserting.by_us()
+    forms = [request.form for request in identity.requests]
+    theirs, ours = forms
+    names = {"grant_type", "client_id", "client_assertion_type", "client_assertion"}
+    assert ours.keys() == theirs.keys() == names
+    claims = [jwt_claims(form["client_assertion"]) or {} for form in forms]
+    times = {"iat", "exp", "nbf"}
+    assert all(each.keys() == times | {"aud", "iss", "sub"} for each in claims)
+    assert [{name: each[name] for name in each.keys() - times} for each in claims] == [
+        {"aud": identity.token_url, "iss": "carol", "sub": "carol"}
+    ] * 2
+    asserting.assertion.write_text(theirs["client_assertion"])
+    assert topic in asserting.by_java(assertion_file=str(asserting.assertion))
+    assert topic in asserting.by_us(assertion_file=str(asserting.assertion))
+    assert [request.form["client_assertion"] for request in identity.requests[2:]] == [
+        theirs["client_assertion"]
+    ] * 2
+    assert all(request.credentials is None for request in identity.requests)
+
+
+@BESIDE
+@pytest.mark.kafka
+@OWN_BROKERS
+def test_javas_client_and_ours_are_refused_with_the_same_wrong_assertion(
+    real: tuple[KafkaCluster, IdentityServer], tmp_path: Path
+) -> None:
+    cluster, identity = real
+    asserting = Asserting(cluster, identity, tmp_path)
+    wrong = (
+        {"assertion_private_key_file": str(asserting.other_key)},
+        {"assertion_claim_aud": "https://h/token"},
+        {"client_credentials_client_id": "dave"},
+    )
+    for changes in wrong:
+        with pytest.raises(AuthenticationError, match="status 401: invalid_client"):
+            pytest.fail(f"{changes}: {asserting.by_us(**changes)}")
+        with pytest.raises(JavaError, match="401"):
+            pytest.fail(f"{changes}: {asserting.by_java(**changes)}")
+    assert all(request.credentials is None for request in identity.requests)
 
 
 def forged(subject: str) -> str:
