@@ -294,6 +294,8 @@ def inner_outcome(core: ModuleType, data: bytes, append_ms: int | None, count_ma
         first, last = core.message_offsets(data)
     except DecodeError as error:
         return str(error)
+    if first < 0:
+        return first, last
     records: list[object] = []
     position, shift = 0, 7 - last
     while position < len(data):
