@@ -158,7 +158,7 @@ class Consumer(ConsumerCore, Generic[K_co, V_co]):
 
         `max_records` None means all that are at hand, whatever `max_poll_records` is: that is up to
         `fetch_max_bytes`. `max_bytes` bounds what keys, values and headers take together; a record
-        that is larger comes alone. None means 256 MiB, and there are never more.
+        that is larger comes alone. None means 64 MiB, and there are never more.
 
         Columns: `key` and `value` binary, `topic` string, `partition` int32, `offset` int64,
         `timestamp` timestamp(us, UTC), `timestamp_type` int32, and with `include_headers` also

@@ -21,9 +21,10 @@ from pykclient.records.compression import Codec
 from tests.consumer.serving_port import A, ServingPort, consumer_over
 from tests.hostile.client import memory_kb
 from tests.hostile.inflated import TARGETS, InflatedBroker, inflated, usual_metadata
-from tests.hostile.made_up import MadeUp, made_up, usual
+from tests.hostile.made_up import MadeUp, Part, made_up, placed, usual
 from tests.hostile.payloads import Hostile
 from tests.hostile.test_hostile import TEXT_LENGTH_MAX, Client, Report
+from tests.records.batches import build
 from tests.soak import seeds
 
 if TYPE_CHECKING:
@@ -37,6 +38,8 @@ TIMES_USUAL_MAX: Final = 20
 MIXED_TIMES_USUAL_MAX: Final = 60
 """For batches of which each differs from the one before in version, epoch or kind of timestamps."""
 GROWTH_KB_MAX: Final = 200_000
+RECEIVE_MAX_KB: Final = 100_000
+"""The default of `receive_max_bytes`."""
 USUAL_SIZE_BYTES: Final = 300_000
 SHORT_COUNT: Final = 10
 ROUND_COUNT: Final = 4
@@ -90,8 +93,7 @@ def read(found: MadeUp, **settings: Any) -> Cost:
         while consumer.position(A) < found.end and error_count < ERRORS_MAX:
             try:
                 for record in consumer.poll(0):
-                    each = (record.key, record.value, record.headers)
-                    assert len(each) == 3
+                    assert len((record.key, record.value, record.headers)) == 3
             except CorruptRecordError as error:
                 error_count += 1
                 if error.next_offset is None:
@@ -137,6 +139,20 @@ def test_made_up_batches_cost_little_for_their_size(seed: int) -> None:
     size_bytes = SIZE_BYTES if seed < SHORT_COUNT else SOAK_SIZE_BYTES
     found = made_up(seed, size_bytes)
     assert flaws_of(found) == [], found.name
+
+
+@pytest.mark.parametrize(
+    "codec",
+    [
+        Codec.LZ4,
+        *(pytest.param(codec, marks=pytest.mark.soak) for codec in (Codec.GZIP, Codec.ZSTD)),
+    ],
+)
+def test_a_poll_over_many_bombs_takes_little_memory(codec: Codec) -> None:
+    """Each batch decompresses to almost as much as one may."""
+    part = Part(build([(1, None, bytes(60_000_000), ())], codec))
+    found = placed("zeros", codec, [part], 6 * len(part.data))
+    assert read(found).growth_kb < GROWTH_KB_MAX + RECEIVE_MAX_KB
 
 
 # Responses.

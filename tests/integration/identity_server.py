@@ -77,7 +77,16 @@ class Fault(Enum):
     GARBAGE = "bytes come that are no HTTP"
     ENDLESS_BODY = "a body comes that has no end"
     ENDLESS_HEADER = "a header comes that has no end"
+    ENDLESS_CONTINUES = "interim responses come, and no other"
+    TINY_CHUNKS = "a body comes in chunks of one byte"
     DRIP = "a byte comes, and later another one, without end"
+
+
+_REPEATED: Final = {
+    Fault.ENDLESS_CONTINUES: (b"", b"HTTP/1.1 100 Continue\r\n\r\n"),
+    Fault.TINY_CHUNKS: (b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n", b"1\r\nx\r\n"),
+}
+"""What begins, and what goes on without end."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -362,6 +371,11 @@ class _Handler(BaseHTTPRequestHandler):
             ending.wait()
         elif fault is Fault.GARBAGE:
             self.wfile.write(b"\x00\xff\x15\x03 this is not HTTP\r\n\r\n" * 10)
+        elif fault in _REPEATED:
+            head, piece = _REPEATED[fault]
+            self.wfile.write(head)
+            while not ending.is_set():
+                self.wfile.write(piece * 1_000)
         elif fault is not Fault.HANG_UP:
             piece, pause_s = (b"x", 0.05) if fault is Fault.DRIP else (_PIECE, 0.0)
             is_header = fault is Fault.ENDLESS_HEADER

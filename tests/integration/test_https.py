@@ -12,6 +12,7 @@ import pytest
 from pykclient.errors import ConnectionFailedError, DecodeError, KafkaError, TlsError
 from pykclient.network.io.https import (
     BODY_BYTES_MAX,
+    RESPONSE_BYTES_MAX,
     HttpEndpoint,
     HttpRequest,
     HttpResponse,
@@ -90,6 +91,8 @@ def test_one_deadline_is_for_all_of_a_request(
         (Fault.GARBAGE, DecodeError, "is no HTTP: BadStatusLine"),
         (Fault.ENDLESS_HEADER, DecodeError, "is no HTTP: LineTooLong"),
         (Fault.ENDLESS_BODY, DecodeError, f"has more than {BODY_BYTES_MAX} bytes"),
+        (Fault.ENDLESS_CONTINUES, DecodeError, f"has more than {RESPONSE_BYTES_MAX} bytes"),
+        (Fault.TINY_CHUNKS, DecodeError, f"has more than {RESPONSE_BYTES_MAX} bytes"),
         (Reply(200, bytes(BODY_BYTES_MAX + 1)), DecodeError, "has more than"),
         (
             Reply(200, b"half", {"Content-Length": "9"}),

@@ -34,9 +34,10 @@ if TYPE_CHECKING:
         RecordDeserializationError: the first record cannot be read.
     """
 
-TAKEN_SIZE_BYTES_MAX: Final = 256 * 1024 * 1024
-"""How much one take decompresses; the next one goes on. It is below what a column of Arrow's can
-hold, as a single record is by the limit of its batch."""
+TAKEN_SIZE_BYTES_MAX: Final = 64 * 1024 * 1024
+"""How much one take decompresses; the next one goes on. With the batch that is too much and copies
+of values that is four times the memory. It is below what a column of Arrow's can hold, as a single
+record is by the limit of its batch."""
 
 
 class Start(NamedTuple):

@@ -32,6 +32,10 @@ BODY_BYTES_MAX: Final = 512 * 1024
 """The longest body that is read, as long as a response of SASL. Brokers take no token of half of
 that."""
 
+RESPONSE_BYTES_MAX: Final = 1024 * 1024
+"""The most bytes that are read of one response, headers, interim responses and marks of chunks too:
+each of them costs a few lines of Python."""
+
 _PORTS: Final = {"http": 80, "https": 443}
 
 _NO_AUTHORITY: Final = frozenset({2, 18, 19, 20, 21})
@@ -235,6 +239,7 @@ class _TimedReader(io.RawIOBase):
     def __init__(self, connection: socket.socket, deadline_s: float) -> None:
         self._connection = connection
         self._deadline_s = deadline_s
+        self._left_bytes = RESPONSE_BYTES_MAX
 
     def readable(self) -> bool:
         return True
@@ -242,7 +247,11 @@ class _TimedReader(io.RawIOBase):
     def readinto(self, buffer: memoryview) -> int:  # type: ignore[override]
         # A server that sends a byte now and then must not get as long again for each.
         self._connection.settimeout(_left_s(self._deadline_s))
-        return self._connection.recv_into(buffer)
+        if self._left_bytes == 0:
+            raise DecodeError(f"the server's response has more than {RESPONSE_BYTES_MAX} bytes")
+        size_bytes = self._connection.recv_into(buffer[: self._left_bytes])
+        self._left_bytes -= size_bytes
+        return size_bytes
 
 
 def _proxy_headers(proxy: Proxy | None) -> dict[str, str]:
