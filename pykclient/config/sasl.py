@@ -10,7 +10,7 @@ Source: Java class ``SaslConfigs``; KIP-255 (OAUTHBEARER); librdkafka's CONFIGUR
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from pykclient.config.jaas import parse_jaas
 from pykclient.config.kerberos import CACHES_WITHOUT_FILE, TICKET_CACHE, KerberosConfig
@@ -88,8 +88,25 @@ _IDLE_OPTIONS: Final = ("serviceName", "debug")
 """Options that mean nothing to PLAIN and SCRAM, in Java either."""
 
 _AWS_PROFILE: Final = "awsProfileName"
-_AWS_OPTIONS: Final = (_AWS_PROFILE, "awsStsRegion", "awsDebugCreds")
-"""The region is for a role that is assumed, and has no effect without one."""
+_AWS_ROLE: Final = "awsRoleArn"
+_AWS_OPTIONS: Final = (
+    *(_AWS_PROFILE, _AWS_ROLE, "awsRoleSessionName", "awsRoleExternalId", "awsStsRegion"),
+    *("awsDebugCreds", "awsAddDefaultProviders", "awsMaxRetries", "awsMaxBackOffTimeMs"),
+)
+"""Options of ``aws-msk-iam-auth``. The last three change nothing here: what fails is tried again
+anyway, and other credentials never stand in for those that the options name."""
+
+
+class AwsLogin(NamedTuple):
+    """The AWS credentials that sign: those of a profile, or of a role that others assume."""
+
+    profile: str | None = None
+    """None for the default of AWS's own chain: environment, web identity, profile, machine."""
+    role_arn: str | None = None
+    session_name: str | None = None
+    external_id: str | None = None
+    sts_region: str | None = None
+    """The region whose STS issues the role's credentials; None is the cluster's."""
 
 
 class MechanismNames:
@@ -302,21 +319,32 @@ class SaslConfig(OidcConfig, KerberosConfig):
         return self.read_kerberos(self.jaas_options)
 
     @property
-    def aws_profile(self) -> str | None:
-        """Which profile of AWS's files has the credentials for Amazon MSK; None for the default.
+    def aws_login(self) -> AwsLogin:
+        """Return which AWS credentials are for Amazon MSK.
 
         Raises:
-            ConfigError: sasl.jaas.config has options that are not built.
+            ConfigError: sasl.jaas.config has options that are not built, or that contradict each
+                other.
         """
         options = self.jaas_options
         others = [name for name in options if name not in _AWS_OPTIONS]
         if others or options.get("awsDebugCreds", "false").lower() != "false":
             raise ConfigError(
-                f"sasl.jaas.config has {', '.join(others) or 'awsDebugCreds'}, and for Amazon MSK "
-                f"only {_AWS_PROFILE} is built. A role is assumed by a profile of "
-                f"~/.aws/config that has role_arn; name it in {_AWS_PROFILE}."
+                f"sasl.jaas.config has {', '.join(others) or 'awsDebugCreds'}, which is not built "
+                f"for Amazon MSK; there are {', '.join(_AWS_OPTIONS)}."
             )
-        return options.get(_AWS_PROFILE)
+        if _AWS_PROFILE in options and _AWS_ROLE in options:
+            raise ConfigError(
+                f"{_AWS_PROFILE} and {_AWS_ROLE} in sasl.jaas.config are two sources; give one. A "
+                f"profile of ~/.aws/config may assume a role: role_arn."
+            )
+        return AwsLogin(
+            options.get(_AWS_PROFILE),
+            options.get(_AWS_ROLE),
+            options.get("awsRoleSessionName"),
+            options.get("awsRoleExternalId"),
+            options.get("awsStsRegion"),
+        )
 
     @property
     def has_aws_tokens(self) -> bool:
@@ -377,7 +405,7 @@ class SaslConfig(OidcConfig, KerberosConfig):
         if mechanism == OAUTHBEARER:
             self._check_token_source()
         elif mechanism == AWS_MSK_IAM:
-            _ = self.aws_profile
+            _ = self.aws_login
         elif mechanism == GSSAPI:
             _ = self.kerberos
         elif self.credentials is None:
@@ -399,7 +427,7 @@ class SaslConfig(OidcConfig, KerberosConfig):
         if self.has_oidc_tokens:
             self.read_oidc(self.jaas_options)
         if self.has_aws_tokens:
-            _ = self.aws_profile
+            _ = self.aws_login
 
 
 def _check_user_options(options: dict[str, str], mechanism: str) -> None:

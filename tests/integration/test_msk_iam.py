@@ -30,6 +30,7 @@ from pykclient.network.sasl.msk_iam import (
 )
 from pykclient.network.sasl.token import check_token, wall_ms
 from pykclient.testing import ClusterSecurity, FakeKafka
+from tests.integration.fake_sts import FakeSts
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -127,8 +128,9 @@ def test_tokens_of_aws_are_those_of_javas_class_for_them(monkeypatch: pytest.Mon
     made = source.fetch()
     check_token(made, wall_ms())
     assert b"/us-east-2/" in base64.urlsafe_b64decode(made.value.value + "==").replace(b"%2F", b"/")
-    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "AKIDNEW")
-    assert source.fetch().principal == "AKIDNEW"
+    for number in range(5):
+        monkeypatch.setenv("AWS_ACCESS_KEY_ID", f"AKIDNEW{number}")
+        assert source.fetch().principal == f"AKIDNEW{number}"
     with pytest.raises(ConfigError, match="are sources of the same token"):
         AdminConfig.from_settings({**settings, "oauth_cb": print})
 
@@ -224,7 +226,8 @@ def test_without_the_package_the_error_says_how_to_install_it(
 @pytest.mark.parametrize(
     ("options", "reason"),
     [
-        ('awsRoleArn="arn:aws:iam::1:role/r"', "role_arn; name it in awsProfileName"),
+        ('awsRoleArn="r" awsProfileName="p"', "are two sources; give one"),
+        ('awsMskRegionProvider="x.Y"', "has awsMskRegionProvider, which is not built"),
         ("awsDebugCreds=true", "has awsDebugCreds"),
     ],
 )
@@ -232,6 +235,72 @@ def test_options_that_are_not_built_are_refused(options: str, reason: str) -> No
     module = "software.amazon.msk.auth.iam.IAMLoginModule"
     with pytest.raises(ConfigError, match=reason):
         signer(sasl_jaas_config=f"{module} required {options};")
+
+
+# Roles.
+
+ROLE = "arn:aws:iam::123456789012:role/msk"
+ROLES = pytest.mark.promise(
+    "AWS_MSK_IAM signs as a role: of a web identity, a profile or a setting"
+)
+
+
+@pytest.fixture
+def sts(monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeSts]:
+    with FakeSts(ROLE, "the-web-identity") as found:
+        monkeypatch.setenv("AWS_ENDPOINT_URL_STS", found.url)
+        yield found
+
+
+@ROLES
+def test_a_web_identity_assumes_its_role(
+    aws: Path, sts: FakeSts, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As for service accounts of Kubernetes: a file with a token, and the role in variables."""
+    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
+        monkeypatch.delenv(name)
+    (aws / "token").write_text("the-web-identity")
+    monkeypatch.setenv("AWS_ROLE_ARN", ROLE)
+    monkeypatch.setenv("AWS_WEB_IDENTITY_TOKEN_FILE", str(aws / "token"))
+    found = signer().credentials(HOST)
+    assert (found.key_id, found.secret_key) == ("ASIAROLE000000000001", Password("secret-1"))
+    assert found.session_token == Password("session-1")
+    assert sts.requests[0]["Action"] == "AssumeRoleWithWebIdentity"
+    (aws / "token").write_text("another")
+    with pytest.raises(AuthenticationError, match="AccessDenied"):
+        signer().credentials(HOST)
+
+
+@ROLES
+def test_a_profile_assumes_its_role(aws: Path, sts: FakeSts) -> None:
+    (aws / "config").write_text(
+        f"[profile role]\nrole_arn = {ROLE}\ncredential_source = Environment\n"
+    )
+    found = signer(sasl_jaas_config=profile("role")).credentials(HOST)
+    assert found.key_id == "ASIAROLE000000000001"
+    assert sts.requests[0]["Action"] == "AssumeRole"
+
+
+@ROLES
+def test_a_role_of_the_settings_is_assumed(sts: FakeSts) -> None:
+    module = "software.amazon.msk.auth.iam.IAMLoginModule"
+    options = (
+        f'awsRoleArn="{ROLE}" awsRoleSessionName="producer" awsRoleExternalId="outside" '
+        f'awsStsRegion="us-west-2" awsAddDefaultProviders="false"'
+    )
+    kept = signer(sasl_jaas_config=f"{module} required {options};")
+    for _ in range(3):
+        assert kept.credentials(HOST).key_id == "ASIAROLE000000000001"
+    assert kept.credentials(HOST).region == "eu-west-1", "of the broker"
+    (request,) = sts.requests
+    assert request["RoleArn"] == ROLE
+    assert request["RoleSessionName"] == "producer"
+    assert request["ExternalId"] == "outside"
+    kept.forget()
+    assert kept.credentials(HOST).key_id == "ASIAROLE000000000002"
+    other = signer(sasl_jaas_config=f'{module} required awsRoleArn="{ROLE}-2";')
+    with pytest.raises(AuthenticationError, match="AccessDenied"):
+        other.credentials(HOST)
 
 
 @pytest.mark.parametrize(

@@ -22,6 +22,7 @@ import os
 import re
 from base64 import urlsafe_b64encode
 from datetime import UTC, datetime
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from urllib.parse import quote
 
@@ -77,8 +78,9 @@ class AwsSigner:
                 "pip install 'pykclient[msk-iam]'."
             ) from None
         self._botocore = found
-        self._profile = config.aws_profile
+        self._login = config.aws_login
         self._session: Any = None
+        self._credentials: Any = None
         self._refusal_count = 0
         """Refusals since the last authentication that succeeded."""
 
@@ -95,7 +97,11 @@ class AwsSigner:
         self._refusal_count += 1
         count = self._refusal_count
         if count & (count - 1) == 0 or count % REFUSALS_MAX == 0:
-            self._session = None
+            self.renew()
+
+    def renew(self) -> None:
+        """Look for the credentials again at the next authentication."""
+        self._session = self._credentials = None
 
     def accept(self) -> None:
         """Note that a broker has accepted the credentials."""
@@ -118,8 +124,10 @@ class AwsSigner:
     def _found(self, host: str) -> AwsCredentials:
         session = self._session
         if session is None:
-            session = self._session = self._botocore.Session(profile=self._profile)
-        credentials = session.get_credentials()
+            session = self._session = self._botocore.Session(profile=self._login.profile)
+        credentials = self._credentials
+        if credentials is None:
+            credentials = self._credentials = self._of_role(session, host)
         if credentials is None:
             raise AuthenticationError(
                 f"botocore found no AWS credentials: it looked at AWS_ACCESS_KEY_ID and "
@@ -128,11 +136,7 @@ class AwsSigner:
                 f"{session.get_config_variable('config_file')}, and for a role of the container "
                 f"or of the instance"
             )
-        region = (
-            region_of(host)
-            or session.get_config_variable("region")
-            or os.environ.get("AWS_REGION")  # of containers, and of Java's chain; not botocore's
-        )
+        region = _region(session, host)
         if not region:
             raise AuthenticationError(
                 f"the region is neither in the broker's name {host!r} nor in the environment; set "
@@ -141,6 +145,35 @@ class AwsSigner:
         frozen = credentials.get_frozen_credentials()
         token = None if frozen.token is None else Password(frozen.token)
         return AwsCredentials(frozen.access_key, Password(frozen.secret_key), token, region)
+
+    def _of_role(self, session: Any, host: str) -> Any:
+        """Return the credentials that sign: those of the session, or of the role it assumes."""
+        found = session.get_credentials()
+        login = self._login
+        if found is None or login.role_arn is None:
+            return found
+        from botocore.credentials import (
+            AssumeRoleCredentialFetcher,
+            DeferredRefreshableCredentials,
+        )
+
+        region = login.sts_region or _region(session, host)
+        given = {"RoleSessionName": login.session_name, "ExternalId": login.external_id}
+        fetcher = AssumeRoleCredentialFetcher(
+            partial(session.create_client, region_name=region),
+            found,
+            login.role_arn,
+            extra_args={name: value for name, value in given.items() if value is not None},
+        )
+        return DeferredRefreshableCredentials(fetcher.fetch_credentials, "assume-role")
+
+
+def _region(session: Any, host: str) -> str | None:
+    # AWS_REGION is of containers, and of Java's chain; not botocore's.
+    found: str | None = (
+        region_of(host) or session.get_config_variable("region") or os.environ.get("AWS_REGION")
+    )
+    return found
 
 
 class AwsTokens:
@@ -158,7 +191,7 @@ class AwsTokens:
 
     def fetch(self) -> OAuthToken:
         # Each is good for a quarter of an hour; the next one is of the credentials of then.
-        self._signer.forget()
+        self._signer.renew()
         return token(self._signer.credentials(self._host), datetime.now(UTC))
 
 
