@@ -18,7 +18,7 @@ from pykclient import from_properties
 from pykclient.cli.cluster_options import BOOTSTRAP_VARIABLE, add_cluster_options, client_settings
 from pykclient.config.client_properties import config_class
 from pykclient.config.given_settings import from_text
-from pykclient.config.oidc import AZURE_IMDS_URL
+from pykclient.config.oidc import AZURE_IMDS_URL, GCP_METADATA_URL
 from pykclient.config.policy import Policy, Reach
 from pykclient.config.setting import resolve_class_setting
 from pykclient.config.setting_text import SecretText, origin_of
@@ -103,6 +103,13 @@ TRIED = (
         "azure_imds",
         URLS,
         AZURE_IMDS_URL,
+    ),
+    Tried(
+        "admin",
+        "sasl.login.callback.handler.class",
+        "GcpLoginCallbackHandler",
+        URLS,
+        GCP_METADATA_URL,
     ),
     Tried(
         "admin",
@@ -261,7 +268,7 @@ def test_text_names_what_the_process_allows(
     # The command line spells keys as Kafka does.
     assert any(key.replace("_", ".") in text for key in (tried.key, setting.key, setting.name))
     caught.match(f"text from {words} may not ")
-    names = (PLACE, AZURE_IMDS_URL if tried.word == AZURE_IMDS_URL else URL)
+    names = (PLACE, URL, AZURE_IMDS_URL, GCP_METADATA_URL)
     shown = next((name for name in names if name in (*tried.value.split('"'), tried.word)), "")
     name = "<hidden>" if place == "variable" else shown or tried.value
     assert name.lower().replace("_", ".") in text

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from urllib.parse import quote
 
 from pykclient.config.assertion import AssertionConfig, given_assertion
-from pykclient.config.https import TLS_OPTIONS, HttpsConfig
+from pykclient.config.https import TLS_OPTIONS, HttpsConfig, HttpsFiles
 from pykclient.config.policy import Reach
 from pykclient.config.setting import (
     Kind,
@@ -37,7 +37,6 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from pykclient.config.assertion import Assertion
-    from pykclient.config.https import HttpsFiles
     from pykclient.config.setting import PasswordSource
     from pykclient.config.strimzi import StrimziLogin
 
@@ -62,6 +61,14 @@ LOGIN_HANDLERS: Final = (
 
 MSK_LOGIN_HANDLER: Final = "software.amazon.msk.auth.iam.IAMOAuthBearerLoginCallbackHandler"
 """Java's name of what makes tokens of AWS credentials, for Amazon MSK."""
+
+GCP_LOGIN_HANDLER: Final = "com.google.cloud.hosted.kafka.auth.GcpLoginCallbackHandler"
+"""Java's name of what makes tokens of a service account, for Google's Managed Kafka."""
+
+GCP_METADATA_URL: Final = (
+    "http://metadata.google.internal/computeMetadata/v1/instance/service-accounts/default/token"
+)
+"""The address that text has to be allowed for these: brokers get the account's token."""
 
 _RETRIEVERS: Final = {
     f"{_PACKAGE}.DefaultJwtRetriever": "",
@@ -133,7 +140,12 @@ def java_class(names: tuple[str, ...]) -> Kind[str]:
             )
         return found[0]
 
-    return Kind(parse, f"one of {', '.join(names)}", annotation="str")
+    return Kind(
+        parse,
+        f"one of {', '.join(names)}",
+        annotation="str",
+        named=lambda value: [(Reach.URL, GCP_METADATA_URL)] if value == GCP_LOGIN_HANDLER else [],
+    )
 
 
 def pairs() -> Kind[tuple[tuple[str, str], ...]]:
@@ -153,6 +165,19 @@ def pairs() -> Kind[tuple[tuple[str, str], ...]]:
         lambda value: ",".join(f"{name}={content}" for name, content in value),
         "str",
     )
+
+
+_ALL_LOGIN_HANDLERS: Final = (
+    *LOGIN_HANDLERS,
+    MSK_LOGIN_HANDLER,
+    GCP_LOGIN_HANDLER,
+    STRIMZI_LOGIN_HANDLER,
+)
+
+
+def endpoint_config(place: str) -> OidcTokenConfig:
+    """Return what a source of tokens needs that has nothing but an address."""
+    return OidcTokenConfig(TOKEN, place, "", None, "", {}, None, HttpsFiles())
 
 
 def metadata_type() -> Kind[str]:
@@ -175,11 +200,11 @@ class OidcConfig(AssertionConfig, HttpsConfig):
     """The identity server that tokens come from, and how the client authenticates to it."""
 
     sasl_login_callback_handler_class = Setting(
-        optional(java_class((*LOGIN_HANDLERS, MSK_LOGIN_HANDLER, STRIMZI_LOGIN_HANDLER))),
+        optional(java_class(_ALL_LOGIN_HANDLERS)),
         None,
         "Java's name of what fetches tokens, as its files have it. For an identity server its "
-        "address is enough here; that of Amazon MSK signs with AWS credentials; strimzi's takes "
-        "the options oauth.* of sasl_jaas_config.",
+        "address is enough here; that of Amazon MSK signs with AWS credentials; that of Google has "
+        "the token of a service account; strimzi's takes the options oauth.* of sasl_jaas_config.",
     )
     sasl_oauthbearer_method = Setting(
         choice({"default": "default", "oidc": "oidc"}),

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from pykclient.config.jaas import parse_jaas
 from pykclient.config.kerberos import CACHES_WITHOUT_FILE, TICKET_CACHE, KerberosConfig
-from pykclient.config.oidc import MSK_LOGIN_HANDLER, OidcConfig
+from pykclient.config.oidc import GCP_LOGIN_HANDLER, MSK_LOGIN_HANDLER, OidcConfig
 from pykclient.config.policy import Reach
 from pykclient.config.setting import (
     LONG_MAX,
@@ -352,6 +352,11 @@ class SaslConfig(OidcConfig, KerberosConfig):
         return self.sasl_login_callback_handler_class == MSK_LOGIN_HANDLER
 
     @property
+    def has_gcp_tokens(self) -> bool:
+        """True if tokens are those of a service account of Google Cloud."""
+        return self.sasl_login_callback_handler_class == GCP_LOGIN_HANDLER
+
+    @property
     def oidc(self) -> OidcTokenConfig | None:
         """What tokens of an identity server are fetched with; None where there is no such server.
 
@@ -385,6 +390,8 @@ class SaslConfig(OidcConfig, KerberosConfig):
         if self.has_oidc_tokens:
             sources.append("sasl.oauthbearer.token.endpoint.url")
         if self.has_aws_tokens:
+            sources.append("sasl.login.callback.handler.class")
+        if self.has_gcp_tokens:
             sources.append("sasl.login.callback.handler.class")
         if self.unsecured_token is not None:
             is_java = not self.enable_sasl_oauthbearer_unsecure_jwt
@@ -428,6 +435,11 @@ class SaslConfig(OidcConfig, KerberosConfig):
             self.read_oidc(self.jaas_options)
         if self.has_aws_tokens:
             _ = self.aws_login
+        if self.has_gcp_tokens and self.jaas_options:
+            raise ConfigError(
+                f"sasl.jaas.config has {', '.join(self.jaas_options)}, which is no option for "
+                f"Google's Managed Kafka; there are none."
+            )
 
 
 def _check_user_options(options: dict[str, str], mechanism: str) -> None:

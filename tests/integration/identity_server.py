@@ -35,6 +35,7 @@ if TYPE_CHECKING:
 
 TOKEN_PATH: Final = "/oauth2/token"
 JWKS_PATH: Final = "/oauth2/jwks"
+GCP_PATH: Final = "/computeMetadata/v1/instance/service-accounts/default"
 IMDS_PATH: Final = "/metadata/identity/oauth2/token"
 JWT_BEARER: Final = "urn:ietf:params:oauth:grant-type:jwt-bearer"
 CLIENT_ASSERTION: Final = "urn:ietf:params:oauth:client-assertion-type:jwt-bearer"
@@ -143,6 +144,8 @@ class IdentityServer:
         """The users of refresh tokens."""
         self.managed_identity = "managed"
         """The user of tokens that the machine's metadata service issues, as Azure's does."""
+        self.is_opaque = False
+        """True issues access tokens that are no JWT, as Google does."""
         self.lifetime_s = LIFETIME_S
         self.is_signing = True
         """False issues tokens without a signature, which fake brokers take."""
@@ -197,6 +200,8 @@ class IdentityServer:
         grant = request.form.get("grant_type")
         if urlsplit(request.path).path == IMDS_PATH:
             return self._of_the_machine(request)
+        if urlsplit(request.path).path == f"{GCP_PATH}/token":
+            return self._issued(self.managed_identity, {})
         if grant == "client_credentials":
             subject = self._client(request)
         elif grant == "refresh_token":
@@ -228,6 +233,8 @@ class IdentityServer:
         if not self.is_signing:
             head = encoded(json.dumps({"alg": "none"}).encode())
             token = f"{head}.{token.split('.')[1]}."
+        if self.is_opaque:
+            token = f"opaque-{len(self.requests)}"
         return Reply.of(
             {
                 "access_token": token,
@@ -270,7 +277,7 @@ class IdentityServer:
         if claims is None or claims.get("aud") != self.token_url:
             return None
         now = time.time()
-        if not claims["nbf"] <= now < claims["exp"]:
+        if not claims.get("nbf", 0) <= now < claims["exp"]:
             return None
         return str(claims["sub"])
 
@@ -328,7 +335,12 @@ class _Handler(BaseHTTPRequestHandler):
 
     def do_GET(self) -> None:
         parts = urlsplit(self.path)
-        if parts.path == IMDS_PATH:
+        account = self.server.identity.managed_identity
+        if parts.path == f"{GCP_PATH}/email":
+            is_google = self.headers.get("Metadata-Flavor") == "Google"
+            self._send(Reply(200 if account and is_google else 404, account.encode()))
+            return
+        if parts.path in (IMDS_PATH, f"{GCP_PATH}/token"):
             fields = parse_qs(parts.query, keep_blank_values=True)
             self._answer({name: values[0] for name, values in fields.items()})
             return

@@ -2,21 +2,26 @@
 
 from __future__ import annotations
 
+import json
 from typing import TYPE_CHECKING
 
 import pytest
+from cryptography.hazmat.primitives import serialization
+from cryptography.hazmat.primitives.asymmetric import rsa
 
 from pykclient.admin.config import AdminConfig
 from pykclient.errors import AuthenticationError, ConfigError, ConnectionFailedError
 from pykclient.network.sasl.login import token_source
 from pykclient.network.sasl.token import check_token, jwt_claims, wall_ms
-from tests.integration.identity_server import IdentityServer, Reply
+from tests.integration.identity_server import IdentityServer, Reply, decoded
+from tests.integration.test_oidc import assert_hidden
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
     from pathlib import Path
 
     from pykclient.network.sasl.login import TokenSource
+    from pykclient.network.sasl.token import OAuthToken
 
 CANARY = "canary-b0a1"
 MODULE = "org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginModule"
@@ -176,3 +181,101 @@ def test_strimzis_assertion_authenticates_the_client(identity: IdentityServer) -
     assert identity.requests[0].form["client_id"] == "client"
     with pytest.raises(ConfigError, match=r"assertion\.file=.*/absent' cannot be read"):
         source_of(strimzi(identity, 'oauth.client.assertion.location="/absent"'))
+
+
+# Google.
+
+ACCOUNTS = pytest.mark.promise("Google's Managed Kafka has tokens of a service account")
+EMAIL = "kafka@example.iam.gserviceaccount.com"
+GCP: dict[str, object] = {
+    "sasl.login.callback.handler.class": (
+        "com.google.cloud.hosted.kafka.auth.GcpLoginCallbackHandler"
+    ),
+    "sasl.jaas.config": f"{MODULE} required;",
+}
+
+
+def parts_of(token: OAuthToken) -> tuple[object, dict[str, object], str]:
+    """Return header, claims and access token of what Google's brokers take."""
+    head, claims, access_token = map(decoded, token.value.value.split("."))
+    return json.loads(head), json.loads(claims), access_token.decode()
+
+
+@pytest.fixture(autouse=True)
+def _no_account(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("GOOGLE_APPLICATION_CREDENTIALS", "GCE_METADATA_HOST"):
+        monkeypatch.delenv(name, raising=False)
+
+
+@ACCOUNTS
+def test_the_machines_account_has_a_token_of_the_metadata_service(
+    identity: IdentityServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    identity.managed_identity = EMAIL
+    monkeypatch.setenv("GCE_METADATA_HOST", identity.origin.removeprefix("http://"))
+    identity.is_opaque = True
+    token = source_of(GCP).fetch()
+    check_token(token, wall_ms())
+    head, claims, access_token = parts_of(token)
+    assert head == {"typ": "JWT", "alg": "GOOG_OAUTH2_TOKEN"}
+    assert claims.keys() == {"exp", "iat", "iss", "scope", "sub"}
+    assert (claims["sub"], claims["scope"], token.principal) == (EMAIL, "kafka", EMAIL)
+    assert token.expires_ms is not None
+    assert abs(token.expires_ms - wall_ms() - 3_600_000) < 60_000
+    assert access_token == "opaque-1"
+    (request,) = identity.requests
+    assert request.form == {"scopes": "https://www.googleapis.com/auth/cloud-platform"}
+    assert request.headers["metadata-flavor"] == "Google"
+
+
+@ACCOUNTS
+def test_a_key_of_an_account_signs_for_its_token(
+    identity: IdentityServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    key = rsa.generate_private_key(public_exponent=65537, key_size=2048)
+    pem = key.private_bytes(
+        serialization.Encoding.PEM,
+        serialization.PrivateFormat.PKCS8,
+        serialization.NoEncryption(),
+    ).decode()
+    identity.assertion_keys[EMAIL] = key.public_key()
+    content = {
+        "type": "service_account",
+        "client_email": EMAIL,
+        "private_key": pem,
+        "token_uri": identity.token_url,
+    }
+    file = tmp_path / "key.json"
+    file.write_text(json.dumps(content))
+    monkeypatch.setenv("GOOGLE_APPLICATION_CREDENTIALS", str(file))
+    source = source_of(GCP)
+    token = source.fetch()
+    _, claims, access_token = parts_of(token)
+    assert (claims["sub"], token.principal) == (EMAIL, EMAIL)
+    assert (jwt_claims(access_token) or {})["sub"] == EMAIL
+    sent = jwt_claims(identity.requests[0].form["assertion"]) or {}
+    assert sent["scope"] == "https://www.googleapis.com/auth/cloud-platform"
+    identity.assertion_keys.clear()
+    with pytest.raises(AuthenticationError, match="status 400: invalid_grant"):
+        source.fetch()
+    file.write_text(json.dumps({**content, "type": "authorized_user"}))
+    with pytest.raises(ConfigError, match="of the type 'authorized_user'; for others give sasl_"):
+        source_of(GCP)
+    file.write_text(json.dumps({**content, "token_uri": "h"}))
+    with pytest.raises(ConfigError, match="has no token_uri that is a URL") as caught:
+        source_of(GCP)
+    assert_hidden(caught.value, pem.splitlines()[2])
+
+
+def test_a_machine_without_an_account_is_an_error_that_says_what_to_do(
+    identity: IdentityServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("GCE_METADATA_HOST", identity.origin.removeprefix("http://"))
+    identity.managed_identity = ""
+    with pytest.raises(AuthenticationError, match="status 404; does the machine have a service"):
+        source_of(GCP).fetch()
+    monkeypatch.setenv("GCE_METADATA_HOST", "127.0.0.1:1")
+    with pytest.raises(ConnectionFailedError, match="name a key's file in GOOGLE_APPLICATION_CRED"):
+        source_of(GCP).fetch()
+    with pytest.raises(ConfigError, match="has clientId, which is no option"):
+        source_of({**GCP, "sasl.jaas.config": f'{MODULE} required clientId="a";'})

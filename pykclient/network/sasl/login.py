@@ -76,6 +76,10 @@ def token_source(config: ClientConfig) -> TokenSource:
         from pykclient.network.sasl.msk_iam import AwsTokens
 
         return AwsTokens(config)
+    if config.has_gcp_tokens:
+        from pykclient.network.sasl.gcp import GcpTokens
+
+        return GcpTokens(config)
     content = config.unsecured_token
     assert content is not None, "checked when the config was made"
     return UnsecuredTokens(content, config.token_sources[0])
