@@ -151,11 +151,13 @@ class ClientSettings(TypedDict, total=False):
     """
     sasl_login_callback_handler_class: str | None
     """Java's name of what fetches tokens, as its files have it. For an identity server its
-    address is enough here; that of Amazon MSK signs with AWS credentials; strimzi's takes the
-    options oauth.* of sasl_jaas_config. Default: None; one of
+    address is enough here; that of Amazon MSK signs with AWS credentials; that of Google has
+    the token of a service account; strimzi's takes the options oauth.* of sasl_jaas_config.
+    Default: None; one of
     org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginCallbackHandler,
     org.apache.kafka.common.security.oauthbearer.secured.OAuthBearerLoginCallbackHandler,
     software.amazon.msk.auth.iam.IAMOAuthBearerLoginCallbackHandler,
+    com.google.cloud.hosted.kafka.auth.GcpLoginCallbackHandler,
     io.strimzi.kafka.oauth.client.JaasClientOauthLoginCallbackHandler, or None.
     """
     sasl_login_connect_timeout_ms: int | None

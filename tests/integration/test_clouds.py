@@ -4,17 +4,23 @@ from __future__ import annotations
 
 import os
 import re
+import time
 import uuid
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import pytest
+from cryptography.hazmat.primitives import serialization
+from cryptography.hazmat.primitives.asymmetric import rsa
 
 from pykclient import Admin, Consumer, NewTopic, Producer, from_properties
 from pykclient.admin.config import AdminConfig
+from pykclient.config.assertion import Assertion
+from pykclient.config.oidc import AZURE_IMDS, AZURE_IMDS_URL, GCP_METADATA_URL
 from pykclient.config.setting import Password
 from pykclient.errors import ConfigError
+from pykclient.network.sasl.assertion import SignedAssertions
 from pykclient.testing import ClusterSecurity, FakeKafka
 from tests.integration.identity_server import IdentityServer
 from tests.pages.programs import DOCS
@@ -26,7 +32,9 @@ PAGE: Final = DOCS / "clouds.md"
 BLOCK: Final = re.compile(
     r"^## (?P<service>[^\n]+)|^```properties\n(?P<text>.*?)^```", re.MULTILINE | re.DOTALL
 )
-LOGIN_URL: Final = re.compile(r"https://login[^/]*/[^;\s]*")
+LOGIN_URL: Final = re.compile(r"https://login[^/]*/[^;\s\"]*")
+TOKEN_FOLDER: Final = "/var/run/secrets/azure/tokens"
+"""The folder of assertions that something else writes."""
 PROFILES: Final = {
     "Redpanda": "redpanda",
     "WarpStream": "warpstream",
@@ -49,7 +57,7 @@ def blocks() -> Iterator[Any]:
 def secured_like(config: AdminConfig, service: str) -> FakeKafka:
     """A broker that demands what the settings offer, as the service it is."""
     security = ClusterSecurity(listeners=("MTLS",))
-    if config.oidc is not None:
+    if config.oidc is not None or config.has_gcp_tokens:
         security = ClusterSecurity(
             listeners=(config.security_protocol,), mechanisms=(config.sasl_mechanism,)
         )
@@ -78,6 +86,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("AWS_ACCESS_KEY_ID", "AKIDEXAMPLE")
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "secret")
     monkeypatch.setenv("AWS_DEFAULT_REGION", "eu-west-1")
+    monkeypatch.delenv("GOOGLE_APPLICATION_CREDENTIALS", raising=False)
     return tmp_path
 
 
@@ -85,9 +94,10 @@ def put_files(fake: FakeKafka, folder: Path, monkeypatch: pytest.MonkeyPatch) ->
     """Put the downloads of a service into the folder; the system trusts its authority as well."""
     settings = fake.client_settings()
     authority = Path(settings["ssl_truststore_location"])
-    (folder / "ca.pem").write_bytes(authority.read_bytes())
+    for name in ("ca.pem", "ca.crt"):
+        (folder / name).write_bytes(authority.read_bytes())
     if "ssl_keystore_location" in settings:
-        for name in ("client.pem", "service.cert", "service.key"):
+        for name in ("client.pem", "service.cert", "service.key", "user.crt", "user.key"):
             (folder / name).write_bytes(Path(settings["ssl_keystore_location"]).read_bytes())
     monkeypatch.setenv("SSL_CERT_FILE", os.fspath(authority))
     return settings["bootstrap_servers"]
@@ -99,9 +109,8 @@ def test_the_settings_of_a_service_work(
     service: str, text: str, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     file = folder / "client.properties"
+    text = prepared(text, folder, monkeypatch)
     file.write_text(text)
-    # As Java's clients do, ours request tokens where the process allows it.
-    monkeypatch.setenv("PYKCLIENT_ALLOWED_URLS", ",".join(LOGIN_URL.findall(text)))
     config = AdminConfig.from_settings(from_properties(file, client="admin"))
     with secured_like(config, service) as fake, issuer(config, fake, folder) as identity:
         servers = put_files(fake, folder, monkeypatch)
@@ -109,7 +118,10 @@ def test_the_settings_of_a_service_work(
         text = re.sub(r"(?m)^(bootstrap.servers)=.*$", rf"\1={servers}", text)
         if identity is not None:
             text = LOGIN_URL.sub(identity.token_url, text)
-            monkeypatch.setenv("PYKCLIENT_ALLOWED_URLS", identity.token_url)
+            if "azure_imds" in text:
+                text += f"sasl.oauthbearer.token.endpoint.url={identity.imds_url}\n"
+            allow_urls(monkeypatch, identity.token_url, identity.imds_url)
+            monkeypatch.setenv("GCE_METADATA_HOST", identity.origin.rpartition("/")[2])
         file.write_text(text)
         topic = f"t-{uuid.uuid4().hex}"
         with Admin(from_properties(file, client="admin")) as admin:
@@ -129,21 +141,60 @@ def test_the_settings_of_a_service_work(
             consumer.commit()
         assert read == VALUES
         if identity is not None and config.oidc is not None:
-            assert {request.form["scope"] for request in identity.requests} == {config.oidc.scope}
+            scopes = {request.form.get("scope", "") for request in identity.requests}
+            assert scopes == {config.oidc.scope}
 
 
 @contextmanager
 def issuer(config: AdminConfig, fake: FakeKafka, folder: Path) -> Iterator[IdentityServer | None]:
     """The identity server that the settings name, where they name one."""
     oidc = config.oidc
-    if oidc is None:
+    if oidc is None and not config.has_gcp_tokens:
         yield None
         return
-    with IdentityServer(folder, fake.certificates) as identity:
-        assert isinstance(oidc.client_secret, Password)
-        identity.clients = {oidc.client_id: oidc.client_secret.value}
+    has_https = oidc is not None and oidc.grant != AZURE_IMDS
+    with IdentityServer(folder, fake.certificates if has_https else None) as identity:
         identity.is_signing = False  # fake brokers verify no signature
+        identity.is_opaque = config.has_gcp_tokens
+        if oidc is not None and isinstance(oidc.client_secret, Password):
+            identity.clients = {oidc.client_id: oidc.client_secret.value}
+        elif oidc is not None and oidc.assertion is not None:
+            assert oidc.assertion.file is not None
+            assertion = asserted(identity, oidc.client_id)
+            Path(oidc.assertion.file).write_text(assertion)
         yield identity
+
+
+def asserted(identity: IdentityServer, client_id: str) -> str:
+    """Return an assertion that the server takes from now on."""
+    key = rsa.generate_private_key(public_exponent=65537, key_size=2048)
+    identity.assertion_keys[client_id] = key.public_key()
+    pem = key.private_bytes(
+        serialization.Encoding.PEM,
+        serialization.PrivateFormat.PKCS8,
+        serialization.NoEncryption(),
+    )
+    claims = {"iss": client_id, "sub": client_id, "aud": identity.token_url}
+    source = Assertion(
+        None, None, Password(pem.decode()), None, "RS256", claims, 600, 60, False, None
+    )
+    return SignedAssertions(source).assertion(int(time.time())).value
+
+
+def prepared(text: str, folder: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+    """Return settings whose files are in a folder, where the process allows what they name.
+
+    As Java's clients do, ours request tokens, and read them, where the process allows it.
+    """
+    allow_urls(monkeypatch, *LOGIN_URL.findall(text))
+    monkeypatch.setenv("PYKCLIENT_ALLOWED_FILES", str(folder))
+    (folder / "azure-identity-token").write_text("a.b.c")
+    return text.replace(TOKEN_FOLDER, str(folder))
+
+
+def allow_urls(monkeypatch: pytest.MonkeyPatch, *urls: str) -> None:
+    allowed = (*urls, AZURE_IMDS_URL, GCP_METADATA_URL)
+    monkeypatch.setenv("PYKCLIENT_ALLOWED_URLS", ",".join(allowed))
 
 
 @pytest.mark.parametrize(("service", "text"), [*blocks()])
@@ -152,7 +203,7 @@ def test_clients_are_made_without_a_network(
 ) -> None:
     """Before anything is connected to, files aside; a setting changed by a letter is refused."""
     assert service
-    monkeypatch.setenv("PYKCLIENT_ALLOWED_URLS", ",".join(LOGIN_URL.findall(text)))
+    text = prepared(text, folder, monkeypatch)
     file = folder / "client.properties"
     file.write_text("\n".join(line for line in text.splitlines() if not line.startswith("ssl")))
     Producer(from_properties(file, client="producer")).close(timeout=0)
@@ -165,4 +216,8 @@ def test_clients_are_made_without_a_network(
 
 def test_the_page_has_every_service() -> None:
     services = {param.values[0] for param in blocks()}
-    assert services == {"Confluent Cloud", "Amazon MSK", "Aiven", *PROFILES}
+    assert services == {
+        *("Confluent Cloud", "Amazon MSK", "Aiven", *PROFILES),
+        *("Azure HDInsight", "Google Cloud Managed Service for Apache Kafka", "Strimzi"),
+        *("Cloudera", "Others with a password"),
+    }

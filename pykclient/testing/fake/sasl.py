@@ -246,7 +246,8 @@ class ScramExchange:
 class BearerExchange:
     """OAUTHBEARER: takes any token without a signature that is complete and has not expired.
 
-    It takes those of AWS credentials, too, whose users are ids of keys.
+    It takes those of AWS credentials, too, whose users are ids of keys; and those of Google's
+    service accounts, which have an access token in the place of the signature.
     """
 
     def __init__(self, users: Users) -> None:
@@ -389,16 +390,17 @@ def _signed_ms(text: str) -> int:
 def _claims(token: str) -> dict[str, Any] | None:
     """The claims of a token without a signature; None where it is no such token."""
     parts = token.split(".")
-    if len(parts) != 3 or parts[2]:
+    if len(parts) != 3:
         return None
     try:
         head, claims = (json.loads(urlsafe_b64decode(each + "=" * (-len(each) % 4)))
                         for each in parts[:2])  # fmt: skip
     except (ValueError, RecursionError):
         return None
-    if not isinstance(head, dict) or head.get("alg") != "none" or not isinstance(claims, dict):
+    if not isinstance(head, dict) or not isinstance(claims, dict):
         return None
-    return claims
+    algorithm = "GOOG_OAUTH2_TOKEN" if parts[2] else "none"
+    return claims if head.get("alg") == algorithm else None
 
 
 def _is_valid(claims: Mapping[str, object], wall_ms: int) -> bool:
