@@ -274,6 +274,7 @@ def test_text_names_what_the_process_allows(
     assert name.lower().replace("_", ".") in text
     if not tried.word:
         assert "To allow it in text" not in str(caught.value)
+        caught.match("Text may name a source of tokens in sasl_oauth_token_provider")
         return
     assert tried.switch in str(caught.value) or FILES in str(caught.value)
     monkeypatch.setenv(tried.switch, f"a, {tried.word} ,b")

@@ -12,7 +12,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Final
 
-from pykclient.config.setting import is_secret, without_user
+from pykclient.config.setting import SHOWN_LENGTH_MAX, is_secret, without_user
 from pykclient.config.setting_text import HIDDEN
 from pykclient.config.unknown_keys import is_known
 
@@ -44,6 +44,9 @@ class Echo:
         """Return a message without the secrets in the words that it repeats."""
         for word, text in self._shown:
             message = message.replace(repr(word), repr(text))
+            for cut in (repr(word)[:SHOWN_LENGTH_MAX], word[:SHOWN_LENGTH_MAX]):
+                if len(cut) == SHOWN_LENGTH_MAX:
+                    message = message.replace(cut, text)
             # A short secret is no part of another word.
             text = text.replace("\\", r"\\")
             message = re.sub(rf"(?<!\w){re.escape(word)}(?!\w)", text, message)

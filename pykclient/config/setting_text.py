@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from pykclient.config.policy import ALLOWED_IMPORTS, Policy, Reach, switch
+from pykclient.config.policy import Policy, Reach, switch
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -43,10 +43,7 @@ class Origin(NamedTuple):
         )
         problem = f"text from {self.place} may not {actions}. A program may do so in code."
         if any(reach is Reach.FUNCTION for reach, _ in refused):
-            return (
-                f"{problem} Text may name a source of tokens in sasl_oauth_token_provider, as far "
-                f"as {ALLOWED_IMPORTS} in the environment of {self.process} allows."
-            )
+            return f"{problem} Text may name a source of tokens in sasl_oauth_token_provider."
         return f"{problem} To allow it in text, {self.cure(refused)}."
 
     def cure(self, refused: Iterable[tuple[Reach, str]]) -> str:

@@ -242,6 +242,14 @@ def test_a_short_secret_hides_no_part_of_other_words() -> None:
     assert echo.masked("this is 'is'") == "this <hidden> '<hidden>'"
 
 
+def test_a_long_word_that_a_message_cuts_shows_none_of_its_secret() -> None:
+    word = f'sasl.jaas.config=a.B required password="{CANARY}" {"x" * 100}'
+    echo = Echo(["-b", word])
+    for cut in (repr(word)[:100], repr(word[:100]), word[:100]):
+        assert CANARY in f"bootstrap.servers={cut}..."
+        assert CANARY not in echo.masked(f"bootstrap.servers={cut}...")
+
+
 def test_a_wrong_separator_is_named_and_so_is_the_right_one(run: Commands) -> None:
     result = run("topics", "list", "-X", f"sasl.password:{CANARY}")
     assert re.search("-X/--config: write it as sasl.password=VALUE", result.complaint)

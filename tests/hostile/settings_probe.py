@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from pykclient import Admin, Consumer, Producer, from_properties
 from pykclient.cli.cluster_options import add_cluster_options, client_settings
+from pykclient.cli.prompt import variable_of
 from pykclient.config.client_properties import config_class
 from pykclient.errors import KafkaError
 from pykclient.network.sasl.login import token_source
@@ -212,8 +213,19 @@ def by_file(settings: dict[str, str], client: Any, folder: Path) -> dict[str, An
 def by_command_line(settings: dict[str, str], client: Any, folder: Path) -> dict[str, Any]:
     parser = argparse.ArgumentParser()
     add_cluster_options(parser)
-    words = [word for key, value in settings.items() for word in ("-X", f"{key}={value}")]
-    return client_settings(parser.parse_args(words), client, is_bounded=False)
+    words, variables = [], {}
+    for key, value in settings.items():
+        setting = config_class(client).setting_of(key)
+        if setting is not None and setting.is_password and len(settings) % 2:
+            variables[variable_of(setting.key)] = value
+        else:
+            words += ["-X", f"{key}={value}"]
+    os.environ.update(variables)
+    try:
+        return client_settings(parser.parse_args(words), client, is_bounded=False)
+    finally:
+        for variable in variables:
+            del os.environ[variable]
 
 
 def by_spark(settings: dict[str, str], client: Any, folder: Path) -> dict[str, Any]:

@@ -16,9 +16,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pykclient.admin.config import AdminConfig
+from pykclient.config.https import HttpsFiles
+from pykclient.config.setting import Password
 from pykclient.errors import ConfigError
 from pykclient.network.io.jks import KEY_BYTES_MAX, read_jks
-from pykclient.network.io.ssl_factory import SslFactory
+from pykclient.network.io.ssl_factory import HttpsFactory, SslFactory
+from pykclient.network.log import ClientLog
 from tests.network.jks_writer import der, key_entry, store, trusted_entry
 
 if TYPE_CHECKING:
@@ -149,6 +152,22 @@ def test_a_client_is_let_in_by_a_key_in_jks(tmp_path: Path) -> None:
                 pass
     shown: Any = server.getpeercert(binary_form=True)
     assert x509.load_der_x509_certificate(shown) == x509.load_der_x509_certificate(CHAIN[0])
+
+
+def test_an_identity_server_is_trusted_and_met_with_what_is_in_jks(tmp_path: Path) -> None:
+    place = tmp_path / "store"
+    place.write_bytes(store([key_entry("a", KEY, CHAIN, CANARY), trusted_entry("b", ROOT)], CANARY))
+    files = HttpsFiles(
+        ca_location=str(place),
+        ca_password=Password(CANARY),
+        certificate_location=str(place),
+        store_password=Password(CANARY),
+    )
+    context = HttpsFactory(files, ClientLog("pykclient.network", "c")).context()
+    assert context.get_ca_certs(binary_form=True) == [ROOT]
+    wrong = files._replace(store_password=Password("wrong"))
+    with pytest.raises(ConfigError, match="the password is wrong"):
+        HttpsFactory(wrong, ClientLog("pykclient.network", "c"))
 
 
 def test_what_is_no_jks_or_has_no_key_says_so(tmp_path: Path) -> None:
