@@ -14,7 +14,6 @@ from __future__ import annotations
 import os
 import re
 from typing import TYPE_CHECKING, Final, NamedTuple
-from urllib.parse import quote
 
 from pykclient.config.assertion import AssertionConfig, given_assertion
 from pykclient.config.https import TLS_OPTIONS, HttpsConfig, HttpsFiles
@@ -365,6 +364,8 @@ class OidcConfig(AssertionConfig, HttpsConfig):
         if self.sasl_oauthbearer_metadata_authentication_type == AZURE_IMDS:
             return self._metadata_place(place)
         if login.access_token_file is not None:
+            from urllib.parse import quote  # few clients have an address to write
+
             return f"file://{quote(os.path.abspath(login.access_token_file))}"
         if login.access_token is not None:
             return place or ""

@@ -357,7 +357,7 @@ def test_a_source_that_hangs_is_never_called_twice_at_once(
     bench.source.fetch = hanging  # type: ignore[method-assign]
     bench.token()
     bench.poll()
-    thread = threading.Thread(target=port.begun[0])
+    thread = threading.Thread(target=port.begun[0], daemon=True)
     if has_begun:
         thread.start()
         entered.wait()
