@@ -1,7 +1,8 @@
 """Cluster: the topics of one cluster and the offsets that their partitions hold, for planning.
 
 The driver has one for a batch plan, and one for the life of a stream. Topics come from `Admin`,
-which reports a missing one at once and knows topic ids; offsets come from `Consumer`.
+which reports a missing one at once and knows topic ids; offsets come from `Consumer`. A request
+that fails is repeated (`Retries`).
 
 Owner: one planning process of the driver.
 Source: Spark's Structured Streaming + Kafka Integration Guide (how options choose topics).
@@ -11,15 +12,17 @@ from __future__ import annotations
 
 import logging
 import re
+import time
 from contextlib import ExitStack
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from pykclient import Admin, Consumer, TopicPartition
 from pykclient.errors import ConfigError, UnknownTopicOrPartitionError
 from spark_connector.offsets import LogBounds
+from spark_connector.retries import Retries
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Mapping
+    from collections.abc import Callable, Collection, Iterable, Mapping
 
     from pykclient.admin.topics import TopicDescription
     from spark_connector.options import KafkaOptions, TopicChoice
@@ -31,18 +34,40 @@ _INTERNAL_TOPICS: Final = frozenset(
 )
 """Kafka's own topics. A pattern leaves them out; they can still be read by name."""
 
+FIRST_RESPONSE_S_MAX: Final = 10.0
+"""Maximum time until brokers respond for the first time, where the user has set neither
+``default.api.timeout.ms`` nor ``fetchOffset.numRetries``: a wrong address fails soon."""
+
 
 class ChosenTopics(NamedTuple):
-    """The partitions that exist and were chosen, in order, and the ids of their topics."""
+    """The partitions that exist and were chosen, in order, and the ids of their topics.
+
+    `missing` has the topics and partitions that the options name and brokers do not list.
+    """
 
     partitions: tuple[TopicPartition, ...]
     topic_ids: Mapping[str, bytes | None]
+    missing: tuple[str | TopicPartition, ...] = ()
 
 
 class Cluster:
-    """The cluster that the options name. Nothing is connected before the first call."""
+    """The cluster that the options name. Nothing is connected before the first call.
 
-    def __init__(self, options: KafkaOptions) -> None:
+    `retries` are those of the options; `sleep`, for tests, takes the seconds of their pauses.
+    """
+
+    def __init__(self, options: KafkaOptions, sleep: Callable[[float], None] = time.sleep) -> None:
+        limits = options.stream
+        self.retries = Retries(
+            limits.offset_retries,
+            limits.offset_retry_ms,
+            is_given=limits.are_offset_retries_given,
+            sleep=sleep,
+        )
+        is_time_given = options.client.spelling_of("default.api.timeout.ms") is not None
+        self._first_timeout_s = (
+            None if is_time_given or self.retries.is_given else FIRST_RESPONSE_S_MAX
+        )
         self._choice = options.choice
         self._uncommitted_settings = options.uncommitted_settings()
         with ExitStack() as opened:
@@ -55,14 +80,17 @@ class Cluster:
         self._opened.close()
 
     def topics(self, *, missing_ok: bool = False) -> ChosenTopics:
-        """What the options choose among the partitions that exist now.
+        """Return what the options choose among the partitions that exist now.
 
         There are none when no topic matches the pattern. With `missing_ok` a topic or partition
-        that does not exist is left out.
+        that does not exist is left out, and stands in `missing` where the options name it.
 
         Raises: `ConfigError` when an assigned partition does not exist,
         `UnknownTopicOrPartitionError` when a topic does not, and what `Admin` raises.
         """
+        return self.retries.call(lambda: self._topics(missing_ok=missing_ok))
+
+    def _topics(self, *, missing_ok: bool) -> ChosenTopics:
         choice = self._choice
         if choice.pattern:
             names = self._matching(choice.pattern)
@@ -82,6 +110,10 @@ class Cluster:
         return ChosenTopics(
             tuple(sorted(chosen)),
             {topic: description.topic_id for topic, description in described.items()},
+            (
+                *(name for name in choice.topics if name not in described),
+                *(one for one in choice.partitions if one not in existing),
+            ),
         )
 
     def bounds(self, ends: Mapping[TopicPartition, int]) -> dict[TopicPartition, LogBounds]:
@@ -89,7 +121,7 @@ class Cluster:
 
         Where it hides what is to be read, up to an end, the high watermark is looked up as well.
         """
-        found = log_bounds(self._consumer, ends)
+        found = self.retries.call(lambda: log_bounds(self._consumer, ends))
         hidden = [partition for partition, held in found.items() if ends[partition] > held.end]
         if not hidden or self._uncommitted_settings is None:
             return found
@@ -100,17 +132,17 @@ class Cluster:
 
     def beginnings(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int]:
         """The first offset that each partition holds."""
-        return self._consumer.beginning_offsets(partitions)
+        return self.retries.call(lambda: self._consumer.beginning_offsets(partitions))
 
     def ends(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int]:
         """The offset after the last readable record of each partition."""
-        return self._consumer.end_offsets(partitions)
+        return self.retries.call(lambda: self._consumer.end_offsets(partitions))
 
     def offsets_at(
         self, timestamps_ms: Mapping[TopicPartition, int]
     ) -> dict[TopicPartition, int | None]:
         """First offset at or after a time for each partition; None when there is none."""
-        found = self._consumer.offsets_for_times(timestamps_ms)
+        found = self.retries.call(lambda: self._consumer.offsets_for_times(timestamps_ms))
         return {
             partition: None if first is None else first.offset for partition, first in found.items()
         }
@@ -119,7 +151,9 @@ class Cluster:
         self, group: str, partitions: Collection[TopicPartition]
     ) -> dict[TopicPartition, int]:
         """The offsets that a consumer group has committed; partitions without one are left out."""
-        found = self._admin.list_group_offsets(group, partitions, require_stable=True)
+        found = self.retries.call(
+            lambda: self._admin.list_group_offsets(group, partitions, require_stable=True)
+        )
         return {partition: committed.offset for partition, committed in found.items()}
 
     def commit(self, group: str, offsets: Mapping[TopicPartition, int]) -> None:
@@ -128,7 +162,7 @@ class Cluster:
 
     def _matching(self, pattern: str) -> tuple[str, ...]:
         found = re.compile(pattern)
-        names = self._admin.list_topics(include_internal=True)
+        names = self._listed()
         chosen = [name for name in names if name not in _INTERNAL_TOPICS and found.search(name)]
         if not chosen:
             _LOG.warning("No topic has a name in which the pattern %r is found.", pattern)
@@ -139,17 +173,24 @@ class Cluster:
     ) -> Mapping[str, TopicDescription]:
         existing = tuple(names)
         if missing_ok and existing:
-            listed = self._admin.list_topics(include_internal=True)
+            listed = self._listed()
             existing = tuple(name for name in existing if name in listed)
         if not existing:
             return {}
         try:
-            return self._admin.describe_topics(existing)
+            found = self._admin.describe_topics(existing, self._first_timeout_s)
         except UnknownTopicOrPartitionError:
             if not missing_ok:
                 raise
             # Deleted since it was listed.
             return self._described(existing, missing_ok=True)
+        self._first_timeout_s = None
+        return found
+
+    def _listed(self) -> Collection[str]:
+        found = self._admin.list_topics(self._first_timeout_s, include_internal=True)
+        self._first_timeout_s = None
+        return found
 
 
 def log_bounds(

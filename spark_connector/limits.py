@@ -48,6 +48,12 @@ class OffsetLimit:
     is_timestamp: bool = False
     fallback: int | None = LATEST
 
+    @property
+    def is_fixed(self) -> bool:
+        """Whether it always gives the same offsets: they are given, or the earliest."""
+        values = {self.everywhere} if self.by_partition is None else {*self.by_partition.values()}
+        return not (self.group or self.is_timestamp or LATEST in values)
+
     def offsets(
         self, partitions: Sequence[TopicPartition], offsets_at: OffsetsAt, committed: Committed
     ) -> dict[TopicPartition, int]:
@@ -67,7 +73,7 @@ class OffsetLimit:
                 _LOG.warning(
                     "Group %r has committed nothing for %s: reading from the earliest offset.",
                     self.group,
-                    _named(missing),
+                    named(missing),
                 )
             return {partition: found.get(partition, EARLIEST) for partition in partitions}
         values = self._values(partitions)
@@ -101,8 +107,8 @@ class OffsetLimit:
         if missing or surplus:
             raise ConfigError(
                 f"{self.option} must name every partition that is read, and no other "
-                f"(-1 is latest, -2 earliest). Missing: {_named(missing)}. "
-                f"Not read: {_named(surplus)}."
+                f"(-1 is latest, -2 earliest). Missing: {named(missing)}. "
+                f"Not read: {named(surplus)}."
             )
         return {partition: self.by_partition[partition] for partition in partitions}
 
@@ -271,7 +277,7 @@ def shown(value: object) -> str:
     return text if len(text) <= SHOWN_LENGTH_MAX else f"{text[:SHOWN_LENGTH_MAX]}..."
 
 
-def _named(partitions: Sequence[TopicPartition]) -> str:
+def named(partitions: Sequence[TopicPartition]) -> str:
     names = [str(partition) for partition in partitions[:NAMED_MAX]]
     more = len(partitions) - NAMED_MAX
     return ", ".join([*names, f"{more} more"] if more > 0 else names) or "none"

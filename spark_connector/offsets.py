@@ -13,6 +13,7 @@ Source: Spark's Structured Streaming + Kafka Integration Guide (options and JSON
 
 from __future__ import annotations
 
+import json
 import logging
 from heapq import heapify, heapreplace
 from itertools import pairwise
@@ -26,6 +27,10 @@ if TYPE_CHECKING:
 
 EARLIEST: Final = -2
 LATEST: Final = -1
+
+STARTS_KEY: Final = "starts at "
+"""The beginning of the key under which an offset in Spark's log keeps `StreamOffset.starts`. No
+topic has such a name, and the value is empty, so that Spark's own source passes it over."""
 
 _LOG = logging.getLogger(__name__)
 
@@ -212,6 +217,53 @@ def _cut(whole: OffsetRange, parts: int) -> list[OffsetRange]:
         *(part._replace(is_first=False, to_latest=False) for part in inner),
         last._replace(is_first=False),
     ]
+
+
+class StreamOffset(NamedTuple):
+    """The end of a micro-batch as Spark logs it, and the start of the next one.
+
+    `starts` has the partitions that the batch does not read from where the batch before ended: all
+    of a query's first batch, new ones, and those whose topic was recreated. A batch that is
+    repeated then begins where it did, whatever has changed. The offset at which a query begins
+    starts at itself.
+    """
+
+    ends: Mapping[TopicPartition, int]
+    starts: Mapping[TopicPartition, int] = {}
+
+    @classmethod
+    def initial(cls, offsets: Mapping[TopicPartition, int]) -> StreamOffset:
+        """Return the offset at which a query begins."""
+        return cls(offsets, offsets)
+
+    @property
+    def is_initial(self) -> bool:
+        """Whether the batch that begins here is a query's first one with rows."""
+        return self.starts == self.ends
+
+    def as_json(self) -> dict[str, dict[str, int]]:
+        """Return the form that Spark logs."""
+        found = offsets_as_json(self.ends)
+        if self.starts:
+            starts = json.dumps(offsets_as_json(self.starts), separators=(",", ":"))
+            found[f"{STARTS_KEY}{starts}"] = {}
+        return found
+
+    @classmethod
+    def from_json(cls, value: object) -> StreamOffset:
+        """Return the offset that a checkpoint has, of this source or of Spark's own.
+
+        Raises: `ConfigError` as `offsets_from_json` does.
+        """
+        ends, starts = offsets_from_json(value), dict[TopicPartition, int]()
+        assert isinstance(value, dict)
+        for key in value:
+            if key.startswith(STARTS_KEY):
+                try:
+                    starts |= offsets_from_json(json.loads(key.removeprefix(STARTS_KEY)))
+                except ValueError as error:
+                    raise _not_ours(value) from error
+        return cls(ends, starts)
 
 
 def offsets_as_json(offsets: Mapping[TopicPartition, int]) -> dict[str, dict[str, int]]:

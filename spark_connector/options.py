@@ -159,9 +159,13 @@ OPTIONS: Final = (
     ),
     Option("maxTriggerDelay", _STREAM, "but no longer than this (15m)"),
     Option(
-        "fetchOffset.numRetries", _STREAM, "how often ends that went back are requested again (3)"
+        "fetchOffset.numRetries",
+        _READS,
+        "how often a failed request for topics and offsets is repeated, in a stream also one that "
+        "misses a topic or in which an end went back (3; a time-out is repeated only where this is "
+        "given)",
     ),
-    Option("fetchOffset.retryIntervalMs", _STREAM, "and how long to wait in between (1000)"),
+    Option("fetchOffset.retryIntervalMs", _READS, "and how long to wait in between (1000)"),
     Option("offsetPollIntervalMs", _STREAM, "the least time between two requests for ends (50)"),
     Option("commitGroup", _STREAM, "a consumer group to which finished offsets are committed"),
     Option("groupIdPrefix", _NOWHERE, "partitions are read without a consumer group"),
@@ -256,6 +260,7 @@ class StreamLimits(NamedTuple):
     offset_retry_ms: int
     offset_poll_interval_ms: int
     commit_group: str
+    are_offset_retries_given: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -471,6 +476,7 @@ def _stream_limits(given: Mapping[str, str]) -> StreamLimits:
         offset_retry_ms=number("fetchOffset.retryIntervalMs", OFFSET_RETRY_MS),
         offset_poll_interval_ms=number("offsetPollIntervalMs", OFFSET_POLL_INTERVAL_MS),
         commit_group=given.get("commitgroup", "").strip(),
+        are_offset_retries_given="fetchoffset.numretries" in given,
     )
 
 

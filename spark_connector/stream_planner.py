@@ -9,9 +9,17 @@ brokers. A call that comes earlier waits first: `processAllAvailable` of a query
 that began after it finds nothing, so each call requests ends of its own. With an interval of more
 than twice that wait a call may end before the interval does, on the ends that are known.
 
-A query that begins at `latest` has an empty first batch. Spark requests the initial offset from a
-new process again when the first batch was planned but not finished; the empty batch puts the first
-one into Spark's own log before a record is read.
+Whatever Spark logs is checked before, and whatever is no pure function of options and log is logged
+with it. `next_offset` makes all checks of partitions that are gone, ends that went back and topics
+that were recreated, since Spark logs its result before it plans the batch; a failure there leaves a
+log that can be used again. The end of a batch also has the starts that the end of the batch before
+does not have (`StreamOffset`). So `ranges` is a function of the log alone: Spark calls it once for
+each scan of the stream, and again in a new process for a batch that was planned and not finished.
+It requests topics only for a batch of another process, and looks up starts only where Spark's own
+source has logged the batch.
+
+A partition that is not listed keeps its position in the log where `failOnDataLoss` is false: one
+response without a topic causes neither a loss nor a second reading.
 
 Owner: the driver's process of one stream; Spark calls it from one thread.
 Source: Spark's Structured Streaming + Kafka Integration Guide (`failOnDataLoss`, triggers).
@@ -23,17 +31,19 @@ import logging
 import time
 from typing import TYPE_CHECKING, Final
 
-from pykclient.errors import KafkaError, UnknownTopicOrPartitionError
+from pykclient.errors import ConfigError, KafkaError, UnknownTopicOrPartitionError
 from spark_connector.admission import Admission
+from spark_connector.limits import named
 from spark_connector.offsets import (
     EARLIEST,
     LATEST,
     OffsetRange,
+    StreamOffset,
     report_data_loss,
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from pykclient import TopicPartition
     from spark_connector.cluster import ChosenTopics, Cluster
@@ -72,61 +82,87 @@ class StreamPlanner:
         self._admission = Admission(options.stream)
         self._topics: ChosenTopics | None = None
         self._topics_ms = 0.0
-        self._made_anew: set[str] = set()
+        self._topic_ids: dict[str, bytes] = {}
+        """The ids that topics had when they were listed last."""
+        self._recreated: set[str] = set()
+        """Topics whose recreation the log does not have yet."""
+        self._unlisted: set[TopicPartition] = set()
+        """Partitions that are reported as gone and keep their position."""
         self._ends: Offsets = {}
         self._ends_ms = float("-inf")
-        self._initial: Offsets | None = None
-        self._begins_at_latest = False
+        self._initial: StreamOffset | None = None
+        self._initial_edges: Mapping[TopicPartition, int] = {}
+        """The edge of each partition that begins at one."""
+        self._initial_error: KafkaError | None = None
+        """The reason why a query cannot begin. One that has begun goes on."""
+        self._planned: StreamOffset | None = None
+        """The end that this process planned last."""
         self._has_end = False
-        self._target: Offsets | None = None
+        self._target: dict[TopicPartition, int] | None = None
         """The ends of a query that has one, from its first batch on."""
         self._committed: Offsets | None = None
         self._commit_due_ms = float("-inf")
 
     # What Spark calls.
 
-    def initial_offsets(self) -> Offsets:
-        """Where a new query begins. It is found once: Spark requests it twice."""
+    def initial_offset(self) -> StreamOffset:
+        """Return where a new query begins. It is found once: Spark requests it twice.
+
+        Spark requests it also for a query whose first batch was planned and not finished, and which
+        begins where the log says. So `next_offset` raises what is wrong with it.
+        """
         if self._initial is None:
-            limit = self._options.starting
-            partitions = self._refreshed_topics(missing_ok=False).partitions
-            found = limit.offsets(partitions, self._cluster.offsets_at, self._cluster.committed)
-            self._begins_at_latest = LATEST in found.values()
-            edges = {
-                EARLIEST: self._cluster.beginnings(_at(found, EARLIEST)),
-                LATEST: self._cluster.ends(_at(found, LATEST)),
-            }
-            self._initial = {
-                partition: edges[offset][partition] if offset in edges else offset
-                for partition, offset in found.items()
-            }
-            self._committed = self._initial
+            try:
+                self._initial = StreamOffset.initial(self._initial_offsets())
+            except (ConfigError, UnknownTopicOrPartitionError) as error:
+                self._initial, self._initial_error = StreamOffset({}), error
+            self._committed = self._initial.ends
         return self._initial
 
-    def next_offsets(self, starts: Offsets, *, is_limited: bool) -> Offsets:
-        """Where the batch that begins at `starts` ends; `starts` itself when there is nothing.
+    def next_offset(self, start: StreamOffset, *, is_limited: bool) -> StreamOffset:
+        """Return where the batch that begins at `start` ends; `start` itself when there is nothing.
 
-        All before `starts` is finished with, and committed to `commitGroup`.
+        All before `start` is finished, and committed to `commitGroup`.
 
-        Raises: `DataLossError` when a topic was deleted and made again.
+        Raises: `DataLossError` when partitions are gone, begin or end otherwise than was read, or
+        were recreated, and `failOnDataLoss` is true; `ConfigError` and
+        `UnknownTopicOrPartitionError` when options name what does not exist.
         """
-        self._commit(starts)
+        is_new = start == self._initial
+        if is_new and self._initial_error is not None:
+            raise self._initial_error
+        if self._planned is not None and start == self._planned:
+            self._recreated.clear()
+        self._commit(start.ends)
         self._pause()
-        self._learn(starts)
+        self._learn(start.ends)
         if self._has_end and self._target is None:
-            self._target = self._ends
-        if self._begins_at_latest and starts == self._initial:
-            self._begins_at_latest = False
-            self._admission.let_through(self._now_ms())
-            return starts
-        ends = self._admitted(starts, is_limited=is_limited)
-        if ends == starts:
-            # Here, since the time that Spark reports for a batch with rows has no waiting in it.
-            self._pause()
-        return ends
+            self._target = dict(self._ends)
+        ends: Offsets = self._ends_of_query(start.ends)
+        begins = self._checked_begins(start.ends, ends, is_new=is_new)
+        ends = {partition: max(begins[partition], last) for partition, last in ends.items()}
+        if is_limited:
+            listed = {partition: begins[partition] for partition in ends}
+            ends = self._admission.admit(listed, ends, self._now_ms(), may_wait=not self._has_end)
+        # A partition that is not listed keeps its position.
+        ends = {partition: ends.get(partition, begin) for partition, begin in begins.items()}
+        starts = {
+            partition: begin
+            for partition, begin in begins.items()
+            if start.ends.get(partition) != begin
+        }
+        if not starts and ends == start.ends:
+            end = start
+            if self._planned is not None:
+                # Here, since the time that Spark reports for a batch with rows has no waiting.
+                self._pause()
+        else:
+            end = StreamOffset(ends, begins if start.is_initial else starts)
+        self._planned = end
+        return end
 
     def known_ends(self) -> Offsets:
-        """The ends that were learnt last."""
+        """Return the ends that were requested last."""
         return self._ends
 
     def stop_at_present_ends(self) -> None:
@@ -134,52 +170,59 @@ class StreamPlanner:
         (`Trigger.AvailableNow`)."""
         self._has_end = True
 
-    def ranges(self, starts: Offsets, ends: Offsets) -> list[OffsetRange]:
-        """What the batch from `starts` to `ends` has of each partition.
+    def ranges(self, start: StreamOffset, end: StreamOffset) -> list[OffsetRange]:
+        """Return what the batch from `start` to `end` has of each partition.
 
-        Raises: `DataLossError` when partitions are gone, begin or end otherwise than planned, and
-        `failOnDataLoss` is true.
+        Raises: `DataLossError` when partitions of a batch that another process has planned are
+        gone, or its log has a loss, and `failOnDataLoss` is true.
         """
-        self._check_gone(starts, ends)
-        begins = {**self._beginnings_of_new(starts, ends), **starts}
-        begins |= self._beginnings_of_anew(ends)
-        for partition, begin in begins.items():
-            if partition not in starts and begin > 0:
-                self._report(
-                    f"{partition} is new and begins at offset {begin}, not 0: what it had before "
-                    f"is aged out."
-                )
-        return [
-            OffsetRange(partition, begins[partition], end)
-            for partition, end in ends.items()
-            if self._is_forward(partition, begins[partition], end, starts)
+        begins = {**start.ends, **end.starts}
+        if not end.starts:
+            begins |= self._begins_of_foreign(start, end)
+        found = [
+            OffsetRange(partition, begins[partition], last)
+            for partition, last in end.ends.items()
+            if partition in begins and begins[partition] < last
         ]
+        if not found or end == self._planned:
+            return found
+        self._learn(end.ends)
+        return [*self._held(found)]
 
     def close(self) -> None:
         """Close the connections."""
         self._cluster.close()
 
-    # Topics and ends.
+    # Where a query begins.
 
-    def _admitted(self, starts: Offsets, *, is_limited: bool) -> Offsets:
-        ends = self._ends_of_query()
-        if not is_limited:
-            return ends
-        begins = {**self._beginnings_of_new(starts, ends), **starts}
-        return self._admission.admit(
-            {partition: begins[partition] for partition in ends},
-            ends,
-            self._now_ms(),
-            may_wait=not self._has_end,
-        )
+    def _initial_offsets(self) -> Offsets:
+        limit = self._options.starting
+        partitions = self._refreshed_topics({}).partitions
+        found = limit.offsets(partitions, self._cluster.offsets_at, self._cluster.committed)
+        self._initial_edges = {
+            partition: offset for partition, offset in found.items() if offset in (EARLIEST, LATEST)
+        }
+        edges = {
+            EARLIEST: self._cluster.beginnings(_at(found, EARLIEST)),
+            LATEST: self._cluster.ends(_at(found, LATEST)),
+        }
+        return {
+            partition: edges[offset][partition] if offset in edges else offset
+            for partition, offset in found.items()
+        }
+
+    # Topics and ends.
 
     def _learn(self, starts: Offsets) -> None:
         """Request topics and ends, where it is time."""
         now = self._now_ms()
-        if now - self._topics_ms >= self._topics_age_ms_max or self._topics is None:
-            self._refreshed_topics(missing_ok=True)
-        if now - self._ends_ms >= self._limits.offset_poll_interval_ms:
-            self._refresh_ends()
+        is_old = self._topics is None or now - self._topics_ms >= self._topics_age_ms_max
+        is_changed = is_old or bool(self._newly_unlisted(starts))
+        if is_changed:
+            self._refreshed_topics(starts)
+        # The known ends are not those of a topic that was recreated.
+        if is_changed or now - self._ends_ms >= self._limits.offset_poll_interval_ms:
+            self._refresh_ends(starts)
             self._request_ends_behind_again(starts)
 
     def _pause(self) -> None:
@@ -188,73 +231,207 @@ class StreamPlanner:
         if due_ms > 0 and not self._has_end:
             self._sleep(min(due_ms, PAUSE_MS_MAX) / 1_000)
 
-    def _refreshed_topics(self, *, missing_ok: bool) -> ChosenTopics:
-        before, found = self._topics, self._cluster.topics(missing_ok=missing_ok)
-        if before is not None:
-            for topic, topic_id in found.topic_ids.items():
-                old_id = before.topic_ids.get(topic)
-                if old_id is not None and topic_id is not None and topic_id != old_id:
-                    self._report(f"Topic {topic!r} was deleted and made again: its id changed.")
-                    self._made_anew.add(topic)
-        self._topics, self._topics_ms = found, self._now_ms()
+    def _refreshed_topics(self, starts: Offsets) -> ChosenTopics:
+        """Request the topics, and again while one is missing that was read or is named.
+
+        A query that has read nothing, and has not been given ``fetchOffset.numRetries``, requests
+        them twice: it has nothing to lose.
+        """
+        retries = self._cluster.retries
+        count = retries.count if starts or retries.is_given else min(retries.count, 1)
+        found = self._chosen_topics()
+        for _ in range(count):
+            if not self._newly_unlisted(starts) and not self._never_listed(found, starts):
+                break
+            retries.pause()
+            found = self._chosen_topics()
+        if missing := self._never_listed(found, starts):
+            found = self._found_at_last(found, missing)
+        if lost := self._newly_unlisted(starts):
+            self._report(
+                f"{named(lost)}: gone, with what was not read of it. It was deleted, the options "
+                f"no longer choose it, or Describe on its topic is missing. The checkpoint keeps "
+                f"its position."
+            )
+            self._unlisted.update(lost)
         return found
 
-    def _refresh_ends(self) -> None:
+    def _chosen_topics(self) -> ChosenTopics:
+        found = self._cluster.topics(missing_ok=True)
+        for topic, topic_id in found.topic_ids.items():
+            if topic_id is None:
+                continue
+            if self._topic_ids.get(topic, topic_id) != topic_id:
+                self._report(f"Topic {topic!r} was deleted and recreated: its id changed.")
+                self._recreated.add(topic)
+            self._topic_ids[topic] = topic_id
+        self._topics, self._topics_ms = found, self._now_ms()
+        self._unlisted.difference_update(found.partitions)
+        return found
+
+    def _newly_unlisted(self, starts: Offsets) -> list[TopicPartition]:
+        assert self._topics is not None
+        return sorted(starts.keys() - set(self._topics.partitions) - self._unlisted)
+
+    def _never_listed(self, found: ChosenTopics, starts: Offsets) -> list[str | TopicPartition]:
+        """Return what the options name and the query has not read either."""
+        known = {*starts, *(partition.topic for partition in starts)}
+        return [one for one in found.missing if one not in known]
+
+    def _found_at_last(
+        self, found: ChosenTopics, missing: Sequence[str | TopicPartition]
+    ) -> ChosenTopics:
+        """Raise what is wrong with the options, unless all that they name exists by now."""
+        topics = {one if isinstance(one, str) else one.topic for one in missing}
+        if unknown := sorted(topics - found.topic_ids.keys()):
+            raise UnknownTopicOrPartitionError(
+                f"Brokers do not list {', '.join(map(repr, unknown))}, which the options name: "
+                f"the name is wrong, the topic does not exist, or Describe on it is missing. The "
+                f"query can start again from its checkpoint when this is mended."
+            )
+        return self._cluster.topics()
+
+    def _refresh_ends(self, starts: Offsets) -> None:
         assert self._topics is not None
         try:
             self._ends = self._cluster.ends(self._topics.partitions)
         except UnknownTopicOrPartitionError:
-            # A topic was deleted: the batch that misses it reports it.
-            self._ends = self._cluster.ends(self._refreshed_topics(missing_ok=True).partitions)
+            self._ends = self._cluster.ends(self._refreshed_topics(starts).partitions)
         self._ends_ms = self._now_ms()
 
     def _request_ends_behind_again(self, starts: Offsets) -> None:
-        """An end behind a start is a broker that has not caught up, or a topic made again."""
-        for _ in range(self._limits.offset_retries):
+        """Request again while an end is behind a start: a broker may not have caught up."""
+        retries = self._cluster.retries
+        for _ in range(retries.count):
             behind = [
                 partition
                 for partition, end in self._ends.items()
-                if end < starts.get(partition, 0) and partition.topic not in self._made_anew
+                if end < starts.get(partition, 0) and partition.topic not in self._recreated
             ]
             if not behind:
                 return
-            self._refreshed_topics(missing_ok=True)
-            self._sleep(self._limits.offset_retry_ms / 1_000)
-            self._refresh_ends()
+            self._refreshed_topics(starts)
+            retries.pause()
+            self._refresh_ends(starts)
 
-    def _ends_of_query(self) -> Offsets:
+    def _ends_of_query(self, starts: Offsets) -> dict[TopicPartition, int]:
         if self._target is None:
-            return self._ends
-        return {
-            partition: self._target[partition]
-            for partition in self._ends
-            if partition in self._target
-        }
+            return dict(self._ends)
+        found = {}
+        for partition, end in self._ends.items():
+            if partition.topic in self._recreated:
+                self._target[partition] = end
+            # One that was not listed when the query began stays where it was.
+            last = self._target.get(partition, starts.get(partition))
+            if last is not None:
+                found[partition] = min(last, end)
+        return found
 
-    def _beginnings_of_new(self, starts: Offsets, ends: Offsets) -> Offsets:
-        new = [partition for partition in ends if partition not in starts]
-        return self._cluster.beginnings(new) if new else {}
+    # Where the next batch begins.
 
-    def _beginnings_of_anew(self, ends: Offsets) -> dict[TopicPartition, int]:
-        """Where topics that were made again begin: all that they hold is new."""
-        anew = [partition for partition in ends if partition.topic in self._made_anew]
-        self._made_anew.clear()
-        return dict(self._cluster.beginnings(anew)) if anew else {}
+    def _checked_begins(
+        self, starts: Offsets, ends: Mapping[TopicPartition, int], *, is_new: bool
+    ) -> dict[TopicPartition, int]:
+        """Return where the batch begins in each partition of `starts` and `ends`."""
+        begins = dict(starts)
+        recreated = [one for one in ends if one.topic in self._recreated and one in starts]
+        added = [one for one in ends if one not in starts]
+        looked_up = list(ends) if is_new else [*recreated, *added]
+        beginnings = self._cluster.beginnings(looked_up) if looked_up else {}
+        for partition in added:
+            begins[partition] = beginnings[partition]
+            self._report_beginning_of_new(partition, begins[partition])
+        for partition in recreated:
+            begins[partition] = beginnings[partition]
+        if is_new:
+            self._check_aged_out(begins, beginnings)
+        for partition, end in ends.items():
+            if end < begins[partition]:
+                self._check_went_back(begins, partition, end, is_new=is_new)
+        return begins
 
-    # What is gone.
+    def _check_aged_out(self, begins: dict[TopicPartition, int], beginnings: Offsets) -> None:
+        for partition, beginning in beginnings.items():
+            if (begin := begins[partition]) < beginning:
+                if self._initial_edges.get(partition) != EARLIEST:
+                    self._report(
+                        f"The query begins at offset {begin} of {partition}, whose first record is "
+                        f"at {beginning} now: what was before is aged out."
+                    )
+                begins[partition] = beginning
 
-    def _check_gone(self, starts: Offsets, ends: Offsets) -> None:
-        gone = sorted(partition for partition in starts if partition not in ends)
-        if gone:
-            self._report(f"{', '.join(map(str, gone))}: gone, with what was not read of it.")
-
-    def _is_forward(self, partition: TopicPartition, begin: int, end: int, starts: Offsets) -> bool:
-        if begin > end and starts != self._initial:
+    def _check_went_back(
+        self,
+        begins: dict[TopicPartition, int],
+        partition: TopicPartition,
+        end: int,
+        *,
+        is_new: bool,
+    ) -> None:
+        begin = begins[partition]
+        if not is_new:
+            self._report_end_before(partition, begin, end)
+        elif partition not in self._initial_edges:
             self._report(
-                f"{partition} was read up to offset {begin}, and ends at {end} now: records are "
-                f"gone, or the topic was made again."
+                f"The query begins at offset {begin} of {partition}, which ends at {end}: "
+                f"{self._options.starting.option} is wrong, records are gone, or the topic was "
+                f"recreated."
             )
-        return begin < end
+        else:
+            return  # A broker that has not caught up: the query waits for it.
+        begins[partition] = end
+
+    # Batches of the log that this process has not planned.
+
+    def _held(self, ranges: Sequence[OffsetRange]) -> Iterator[OffsetRange]:
+        """Generate what partitions still have of `ranges`; a task would wait for the rest."""
+        for one in ranges:
+            end = self._ends.get(one.partition)
+            if end is not None and end < one.end:
+                self._report(
+                    f"{one} was planned, and {one.partition} ends at {end} now: records are gone, "
+                    f"or the topic was recreated."
+                )
+                one = one._replace(end=max(one.start, end))
+            if end is not None and one.size:
+                yield one
+
+    def _begins_of_foreign(self, start: StreamOffset, end: StreamOffset) -> Offsets:
+        """Return the starts that the log of a batch does not have, and report what is lost."""
+        is_first = start == self._initial and bool(end.ends)
+        if is_first and self._initial_error is not None:
+            raise self._initial_error
+        if is_first and not self._options.starting.is_fixed:
+            self._report(
+                "The first batch of the checkpoint was planned by Spark's own source and not "
+                "finished, and the log does not have where it begins: let it finish with "
+                "format('kafka')."
+            )
+            return end.ends
+        gone = sorted(one for one in start.ends if one not in end.ends)
+        if gone and not is_first:
+            self._report(f"{named(gone)}: gone, with what was not read of it.")
+        new = [partition for partition in end.ends if partition not in start.ends]
+        begins = self._cluster.beginnings(new) if new else {}
+        for partition, begin in begins.items():
+            self._report_beginning_of_new(partition, begin)
+        for partition, begin in start.ends.items():
+            if begin > end.ends.get(partition, begin):
+                self._report_end_before(partition, begin, end.ends[partition])
+        return begins
+
+    def _report_beginning_of_new(self, partition: TopicPartition, begin: int) -> None:
+        if begin > 0:
+            self._report(
+                f"{partition} is new and begins at offset {begin}, not 0: what it had before is "
+                f"aged out."
+            )
+
+    def _report_end_before(self, partition: TopicPartition, begin: int, end: int) -> None:
+        self._report(
+            f"{partition} was read up to offset {begin}, and ends at {end} now: records are gone, "
+            f"or the topic was recreated."
+        )
 
     def _report(self, text: str) -> None:
         report_data_loss(text, fail_on_data_loss=self._options.fail_on_data_loss)
@@ -266,8 +443,9 @@ class StreamPlanner:
         group = self._limits.commit_group
         if not group or starts == self._committed or self._now_ms() < self._commit_due_ms:
             return
+        listed = {one: offset for one, offset in starts.items() if one not in self._unlisted}
         try:
-            self._cluster.commit(group, starts)
+            self._cluster.commit(group, listed)
         except KafkaError as error:
             # The checkpoint holds the truth. An idle query commits again too: it shows no lag.
             self._commit_due_ms = self._now_ms() + COMMIT_RETRY_MS

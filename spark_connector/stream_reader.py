@@ -22,7 +22,7 @@ from pyspark.sql.streaming.datasource import (
 )
 
 from spark_connector.cluster import Cluster
-from spark_connector.offsets import offsets_as_json, offsets_from_json, task_ranges
+from spark_connector.offsets import StreamOffset, offsets_as_json, task_ranges
 from spark_connector.options import KafkaOptions, Use
 from spark_connector.range_reader import read_ranges
 from spark_connector.schema import check_projection
@@ -61,17 +61,18 @@ class KafkaStreamReader(SentToTasks, DataSourceStreamReader, SupportsTriggerAvai
         self._planner.stop_at_present_ends()
 
     def initialOffset(self) -> dict[str, dict[str, int]]:
-        """Where a new query begins."""
-        return offsets_as_json(self._planner.initial_offsets())
+        """Return where a new query begins. Spark logs it with the first batch."""
+        return self._planner.initial_offset().as_json()
 
     def latestOffset(
         self, start: dict[str, dict[str, int]], limit: ReadLimit
     ) -> dict[str, dict[str, int]]:
-        """Where the next batch ends. Spark compares offsets as text: nothing new is `start`."""
-        starts = offsets_from_json(start)
+        """Return where the next batch ends. Spark compares offsets as text: nothing new is
+        `start`."""
+        begin = StreamOffset.from_json(start)
         is_limited = not isinstance(limit, ReadAllAvailable)
-        ends = self._planner.next_offsets(starts, is_limited=is_limited)
-        return start if ends == starts else offsets_as_json(ends)
+        end = self._planner.next_offset(begin, is_limited=is_limited)
+        return start if end == begin else end.as_json()
 
     def reportLatestOffset(self) -> dict[str, dict[str, int]] | None:
         """The ends that were learnt last, for the query's progress."""
@@ -81,7 +82,7 @@ class KafkaStreamReader(SentToTasks, DataSourceStreamReader, SupportsTriggerAvai
         self, start: dict[str, dict[str, int]], end: dict[str, dict[str, int]]
     ) -> Sequence[InputPartition]:
         """The ranges of each task of a batch, mostly one."""
-        ranges = self._planner.ranges(offsets_from_json(start), offsets_from_json(end))
+        ranges = self._planner.ranges(StreamOffset.from_json(start), StreamOffset.from_json(end))
         return [InputPartition(task) for task in task_ranges(ranges, self._options.tasks)]
 
     def commit(self, end: dict[str, dict[str, int]]) -> None:

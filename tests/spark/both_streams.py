@@ -106,7 +106,8 @@ class StreamHere:
                 for part in parts:
                     for batch in reader.read(part):
                         records.extend(batch.to_pylist())
-                ends.append(end)
+                # Without the starts, which Spark's own source logs elsewhere.
+                ends.append({topic: offsets for topic, offsets in end.items() if offsets})
                 self.end = begin = end
         finally:
             reader.stop()

@@ -19,6 +19,7 @@ from spark_connector.offsets import (
     DataLossError,
     LogBounds,
     OffsetRange,
+    StreamOffset,
     TaskLimits,
     batch_ranges,
     offsets_as_json,
@@ -209,6 +210,22 @@ def test_offsets_have_the_form_of_sparks_own_checkpoints() -> None:
     written = json.dumps(offsets_as_json(offsets))
     assert written == '{"A": {"0": 3}, "a": {"9": 2, "10": 1}}'
     assert offsets_from_json(json.loads(written)) == offsets
+
+
+def test_the_end_of_a_batch_keeps_starts_that_sparks_own_source_passes_over() -> None:
+    end = StreamOffset({A0: 9, A1: 4}, {A0: 3})
+    written = json.dumps(end.as_json())
+    assert StreamOffset.from_json(json.loads(written)) == end
+    # Its reader takes each topic's partitions, and this one has none.
+    assert offsets_from_json(json.loads(written)) == end.ends
+    assert [offsets for offsets in end.as_json().values() if not offsets] == [{}]
+    assert StreamOffset(end.ends).as_json() == offsets_as_json(end.ends)
+
+
+@pytest.mark.parametrize("text", ['{"starts at ": {}}', '{"starts at [1]": {}}'])
+def test_starts_that_are_no_offsets_are_refused(text: str) -> None:
+    with pytest.raises(ConfigError, match="The checkpoint has offsets of another source"):
+        StreamOffset.from_json(json.loads(text))
 
 
 @pytest.mark.parametrize(

@@ -407,8 +407,6 @@ def test_an_option_that_makes_no_sense_for_kafka_is_refused_with_the_way_out(
         "maxOffsetsPerTrigger",
         "minOffsetsPerTrigger",
         "maxTriggerDelay",
-        "fetchOffset.numRetries",
-        "fetchOffset.retryIntervalMs",
         "topic",
         "timestampColumn",
         "onRecordTooLarge",
@@ -457,7 +455,7 @@ def test_a_stream_has_its_own_defaults_and_limits() -> None:
         offsetPollIntervalMs="10",
         commitGroup=" watch ",
     ).stream
-    assert limits == StreamLimits(9, 5, 30_000, 1, 0, 10, "watch")
+    assert limits == StreamLimits(9, 5, 30_000, 1, 0, 10, "watch", are_offset_retries_given=True)
 
 
 @pytest.mark.parametrize(

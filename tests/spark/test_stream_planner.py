@@ -8,11 +8,15 @@ from typing import TYPE_CHECKING
 import pytest
 
 from pykclient import Admin, Consumer, Producer, TopicPartition
-from pykclient.errors import GroupAuthorizationFailedError, UnknownTopicOrPartitionError
+from pykclient.errors import (
+    GroupAuthorizationFailedError,
+    TopicAuthorizationFailedError,
+    UnknownTopicOrPartitionError,
+)
 from pykclient.protocol.api_keys import ApiKey
 from pykclient.testing.fake.faults import fail_with
 from spark_connector.cluster import Cluster
-from spark_connector.offsets import DataLossError, OffsetRange
+from spark_connector.offsets import DataLossError, OffsetRange, StreamOffset
 from spark_connector.options import KafkaOptions, Use
 from spark_connector.stream_planner import COMMIT_RETRY_MS, StreamPlanner
 
@@ -44,7 +48,8 @@ class World:
             "fetchOffset.retryIntervalMs": "1",
         } | {name.replace("_", "."): str(value) for name, value in options.items()}
         checked = KafkaOptions.from_spark(given, Use.STREAM)
-        planner = StreamPlanner(checked, Cluster(checked), lambda: self.now_ms, self.sleep)
+        cluster = Cluster(checked, self.sleep)
+        planner = StreamPlanner(checked, cluster, lambda: self.now_ms, self.sleep)
         self._open.append(planner)
         return planner
 
@@ -64,7 +69,7 @@ class World:
         with self.kafka.control() as cluster:
             cluster.partition(partition).log.delete_records(before)
 
-    def make_anew(self) -> None:
+    def recreate(self) -> None:
         """Delete the topic, and make one of the same name."""
         with self.kafka.control() as cluster:
             cluster.delete_topic(TOPIC)
@@ -87,10 +92,10 @@ def world(fake_kafka: FakeKafka) -> Iterator[World]:
 
 def test_a_query_begins_where_its_options_say(world: World) -> None:
     world.delete(A0, 2)
-    assert world.planner(startingOffsets="earliest").initial_offsets() == {A0: 2, A1: 0}
-    assert world.planner().initial_offsets() == {A0: 5, A1: 0}
+    assert world.planner(startingOffsets="earliest").initial_offset().ends == {A0: 2, A1: 0}
+    assert world.planner().initial_offset().ends == {A0: 5, A1: 0}
     given = f'{{"{TOPIC}":{{"0":3,"1":-1}}}}'
-    assert world.planner(startingOffsets=given).initial_offsets() == {A0: 3, A1: 0}
+    assert world.planner(startingOffsets=given).initial_offset().ends == {A0: 3, A1: 0}
 
 
 def test_a_query_may_begin_where_a_group_has_committed(world: World) -> None:
@@ -98,85 +103,92 @@ def test_a_query_may_begin_where_a_group_has_committed(world: World) -> None:
     with Consumer(bootstrap_servers=servers, group_id="apps", enable_auto_commit=False) as app:
         app.assign([A0])
         app.commit({A0: 4})
-    assert world.planner(startingOffsets="group:apps").initial_offsets() == {A0: 4, A1: 0}
+    assert world.planner(startingOffsets="group:apps").initial_offset().ends == {A0: 4, A1: 0}
 
 
 def test_a_topic_that_does_not_exist_is_named_at_the_start(world: World) -> None:
-    with pytest.raises(UnknownTopicOrPartitionError, match="nowhere"):
-        world.planner(subscribe="nowhere").initial_offsets()
+    planner = world.planner(subscribe="nowhere")
+    with pytest.raises(UnknownTopicOrPartitionError, match="'nowhere', which the options name"):
+        planner.next_offset(planner.initial_offset(), is_limited=False)
 
 
 def test_the_initial_offset_is_found_once(world: World) -> None:
     planner = world.planner()
-    first = planner.initial_offsets()
+    first = planner.initial_offset()
     world.send(3)
-    assert planner.initial_offsets() == first
+    assert planner.initial_offset() == first
 
 
-def test_a_query_that_begins_at_latest_has_an_empty_first_batch(world: World) -> None:
+def test_the_first_batch_has_the_start_of_the_query(world: World) -> None:
     planner = world.planner()
-    first = planner.initial_offsets()
+    first = planner.initial_offset()
     world.send(3)
-    assert planner.next_offsets(first, is_limited=False) == first
-    assert planner.ranges(first, first) == []
-    ends = planner.next_offsets(first, is_limited=False)
-    assert planner.ranges(first, ends) == [OffsetRange(A0, 5, 8)]
+    end = planner.next_offset(first, is_limited=False)
+    assert end == StreamOffset({A0: 8, A1: 0}, {A0: 5, A1: 0})
+    assert planner.ranges(first, end) == [OffsetRange(A0, 5, 8)]
+    world.send(1)
+    assert planner.next_offset(end, is_limited=False) == StreamOffset({A0: 9, A1: 0})
 
 
 def test_a_first_batch_that_was_cut_off_loses_nothing(world: World) -> None:
-    logged = world.planner().initial_offsets()
+    planner = world.planner()
+    logged = planner.next_offset(planner.initial_offset(), is_limited=False)
+    assert logged == StreamOffset({A0: 5, A1: 0}, {A0: 5, A1: 0})
     world.send(3)
     # The initial offset that the new process finds is a later one.
     planner = world.planner()
-    later = planner.initial_offsets()
-    assert later == {A0: 8, A1: 0}
+    later = planner.initial_offset()
+    assert later.ends == {A0: 8, A1: 0}
     assert planner.ranges(later, logged) == []
-    assert planner.ranges(logged, later) == [OffsetRange(A0, 5, 8)]
+    end = planner.next_offset(logged, is_limited=False)
+    assert planner.ranges(logged, end) == [OffsetRange(A0, 5, 8)]
 
 
 def test_a_query_that_begins_at_earliest_reads_at_once(world: World) -> None:
     planner = world.planner(startingOffsets="earliest")
-    first = planner.initial_offsets()
-    assert planner.next_offsets(first, is_limited=False) == {A0: 5, A1: 0}
+    first = planner.initial_offset()
+    assert planner.next_offset(first, is_limited=False).ends == {A0: 5, A1: 0}
 
 
 def test_ends_are_requested_no_more_often_than_is_set(world: World) -> None:
     planner = world.planner(startingOffsets="earliest", offsetPollIntervalMs=500)
-    first = planner.initial_offsets()
-    known = planner.next_offsets(first, is_limited=False)
+    first = planner.initial_offset()
+    known = planner.next_offset(first, is_limited=False)
     world.now_ms += 150
     world.send(1)
-    assert planner.next_offsets(known, is_limited=False) == known == planner.known_ends()
-    assert planner.next_offsets(known, is_limited=False) == {A0: 6, A1: 0} == planner.known_ends()
+    assert planner.next_offset(known, is_limited=False) == known
+    assert planner.known_ends() == known.ends
+    assert planner.next_offset(known, is_limited=False).ends == {A0: 6, A1: 0}
+    assert planner.known_ends() == {A0: 6, A1: 0}
 
 
 def test_an_idle_query_waits_until_ends_may_be_requested_again(world: World) -> None:
     planner = world.planner(startingOffsets="earliest", offsetPollIntervalMs=80)
-    known = planner.next_offsets(planner.initial_offsets(), is_limited=False)
+    known = planner.next_offset(planner.initial_offset(), is_limited=False)
     assert world.slept_ms == []
     world.now_ms += 90
-    assert planner.next_offsets(known, is_limited=False) == known
+    assert planner.next_offset(known, is_limited=False) == known
     assert world.slept_ms == [80]
     # The call that finds something new does not wait.
     world.send(1)
-    assert planner.next_offsets(known, is_limited=False) == {A0: 6, A1: 0}
+    assert planner.next_offset(known, is_limited=False).ends == {A0: 6, A1: 0}
     assert world.slept_ms == [80]
 
 
 def test_a_call_finds_what_was_sent_before_it(world: World) -> None:
     """So that `processAllAvailable` of a query misses nothing."""
     planner = world.planner(startingOffsets="earliest", offsetPollIntervalMs=80)
-    known = planner.next_offsets(planner.initial_offsets(), is_limited=False)
+    known = planner.next_offset(planner.initial_offset(), is_limited=False)
     world.send(1)
-    assert planner.next_offsets(known, is_limited=False) == {A0: 6, A1: 0}
+    assert planner.next_offset(known, is_limited=False).ends == {A0: 6, A1: 0}
     assert world.slept_ms == [30]
 
 
 def test_a_query_with_an_end_is_not_kept_waiting(world: World) -> None:
     planner = world.planner(startingOffsets="earliest", offsetPollIntervalMs=80)
     planner.stop_at_present_ends()
-    known = planner.next_offsets(planner.initial_offsets(), is_limited=False)
-    assert planner.next_offsets(known, is_limited=False) == known
+    known = planner.next_offset(planner.initial_offset(), is_limited=False)
+    assert planner.next_offset(known, is_limited=False) == known
     assert world.slept_ms == []
 
 
@@ -184,50 +196,51 @@ def test_new_partitions_are_found_when_metadata_are_old_and_read_from_their_begi
     world: World,
 ) -> None:
     planner = world.planner(startingOffsets="earliest", kafka_metadata_max_age_ms=1_000)
-    first = planner.initial_offsets()
-    known = planner.next_offsets(first, is_limited=True)
+    first = planner.initial_offset()
+    known = planner.next_offset(first, is_limited=True)
     with world.kafka.control() as cluster:
         cluster.add_partitions(TOPIC, 3)
     new = TopicPartition(TOPIC, 2)
     world.send(4, new)
-    assert planner.next_offsets(known, is_limited=True) == known
+    assert planner.next_offset(known, is_limited=True) == known
     world.now_ms += 1_000
-    ends = planner.next_offsets(known, is_limited=True)
+    ends = planner.next_offset(known, is_limited=True)
     assert planner.ranges(known, ends) == [OffsetRange(new, 0, 4)]
 
 
 def test_a_new_topic_of_the_pattern_is_read_from_its_beginning(world: World) -> None:
     planner = world.planner(subscribePattern="^fl", kafka_metadata_max_age_ms=1_000)
-    first = planner.initial_offsets()
-    assert planner.next_offsets(first, is_limited=True) == first == {A0: 5, A1: 0}
+    first = planner.initial_offset()
+    first = planner.next_offset(first, is_limited=True)
+    assert first.ends == {A0: 5, A1: 0}
     new, other = TopicPartition("flocks", 0), TopicPartition("trains", 0)
     with world.kafka.control() as cluster:
         for partition in (new, other):
             cluster.create_topic(partition.topic, 1)
     for partition in (new, other):
         world.send(2, partition)
-    assert planner.next_offsets(first, is_limited=True) == first
+    assert planner.next_offset(first, is_limited=True) == first
     world.now_ms += 1_000
-    ends = planner.next_offsets(first, is_limited=True)
+    ends = planner.next_offset(first, is_limited=True)
     assert planner.ranges(first, ends) == [OffsetRange(new, 0, 2)]
 
 
 def test_a_limit_counts_a_new_partition_from_its_beginning(world: World) -> None:
     planner = world.planner(startingOffsets="earliest", maxOffsetsPerTrigger=2)
-    first = planner.initial_offsets()
-    assert planner.next_offsets(first, is_limited=True) == {A0: 2, A1: 0}
-    assert planner.next_offsets({A1: 0}, is_limited=True) == {A0: 2, A1: 0}
+    first = planner.initial_offset()
+    assert planner.next_offset(first, is_limited=True).ends == {A0: 2, A1: 0}
+    assert planner.next_offset(StreamOffset({A1: 0}), is_limited=True).ends == {A0: 2, A1: 0}
     # Trigger.Once takes everything.
-    assert planner.next_offsets(first, is_limited=False) == {A0: 5, A1: 0}
+    assert planner.next_offset(first, is_limited=False).ends == {A0: 5, A1: 0}
 
 
 def test_a_query_that_takes_what_is_available_ends_there(world: World) -> None:
     planner = world.planner(startingOffsets="earliest", maxOffsetsPerTrigger=3)
     planner.stop_at_present_ends()
-    position = planner.initial_offsets()
+    position = planner.initial_offset()
     seen = []
-    while (ends := planner.next_offsets(position, is_limited=True)) != position:
-        seen.append(ends[A0])
+    while (ends := planner.next_offset(position, is_limited=True)) != position:
+        seen.append(ends.ends[A0])
         position = ends
         world.send(9)
     assert seen == [3, 5]
@@ -236,18 +249,16 @@ def test_a_query_that_takes_what_is_available_ends_there(world: World) -> None:
 def test_a_query_that_takes_what_is_available_does_not_pass_over_a_lost_end(world: World) -> None:
     planner = world.planner()
     planner.stop_at_present_ends()
-    starts = {A0: 9, A1: 0}
-    ends = planner.next_offsets(starts, is_limited=True)
-    assert ends == {A0: 5, A1: 0}
     with pytest.raises(DataLossError, match="was read up to offset 9, and ends at 5 now"):
-        planner.ranges(starts, ends)
+        planner.next_offset(StreamOffset({A0: 9, A1: 0}), is_limited=True)
 
 
 @pytest.mark.parametrize("retry_count", [1, 4])
 def test_an_end_that_went_back_is_requested_again_so_often(world: World, retry_count: int) -> None:
     options = {"fetchOffset.numRetries": retry_count, "fetchOffset.retryIntervalMs": 70}
-    planner = world.planner(startingOffsets="earliest", **options)
-    assert planner.next_offsets({A0: 8, A1: 0}, is_limited=False) == {A0: 5, A1: 0}
+    planner = world.planner(failOnDataLoss="false", **options)
+    end = planner.next_offset(StreamOffset({A0: 8, A1: 0}), is_limited=False)
+    assert end == StreamOffset({A0: 5, A1: 0}, {A0: 5})
     assert world.slept_ms == pytest.approx([70] * retry_count)
 
 
@@ -260,7 +271,8 @@ def test_an_end_that_catches_up_is_requested_no_more(
 
     monkeypatch.setattr(world, "sleep", catch_up)
     planner = world.planner(startingOffsets="earliest", fetchOffset_numRetries=4)
-    assert planner.next_offsets({A0: 8, A1: 0}, is_limited=False) == {A0: 9, A1: 0}
+    end = planner.next_offset(StreamOffset({A0: 8, A1: 0}), is_limited=False)
+    assert end == StreamOffset({A0: 9, A1: 0})
     assert world.slept_ms == [1, 1]
 
 
@@ -272,7 +284,7 @@ def test_an_end_that_catches_up_is_requested_no_more(
         ({A1: 0}, {A0: 5, A1: 0}, "is new and begins at offset 2, not 0", [OffsetRange(A0, 2, 5)]),
     ],
 )
-def test_what_is_gone_fails_the_query_or_is_left_out_with_a_warning(
+def test_a_loss_in_a_batch_that_another_source_has_logged_fails_the_query_or_is_a_warning(
     world: World,
     caplog: pytest.LogCaptureFixture,
     *,
@@ -282,46 +294,47 @@ def test_what_is_gone_fails_the_query_or_is_left_out_with_a_warning(
     left: list[OffsetRange],
 ) -> None:
     world.delete(A0, 2)
+    start, end = StreamOffset(starts), StreamOffset(ends)
     with pytest.raises(DataLossError, match=complaint):
-        world.planner().ranges(starts, ends)
+        world.planner().ranges(start, end)
     with caplog.at_level(logging.WARNING, logger="spark_connector"):
-        assert world.planner(failOnDataLoss="false").ranges(starts, ends) == left
+        assert world.planner(failOnDataLoss="false").ranges(start, end) == left
     assert complaint in caplog.text
 
 
-def test_a_topic_that_was_deleted_is_a_loss_that_the_next_batch_reports(world: World) -> None:
+def test_a_topic_that_was_deleted_is_a_loss_that_is_not_logged(world: World) -> None:
     planner = world.planner(startingOffsets="earliest", kafka_default_api_timeout_ms=2_000)
-    starts = planner.next_offsets(planner.initial_offsets(), is_limited=False)
+    start = planner.next_offset(planner.initial_offset(), is_limited=False)
     with world.kafka.control() as cluster:
         cluster.delete_topic(TOPIC)
     world.now_ms += 50
-    ends = planner.next_offsets(starts, is_limited=False)
-    assert ends == {}
     with pytest.raises(DataLossError, match="flights-0, flights-1: gone"):
-        planner.ranges(starts, ends)
+        planner.next_offset(start, is_limited=False)
 
 
-def test_a_topic_that_was_made_again_fails_the_query(world: World) -> None:
+def test_a_topic_that_was_recreated_fails_the_query(world: World) -> None:
     planner = world.planner(startingOffsets="earliest")
-    starts = planner.next_offsets(planner.initial_offsets(), is_limited=False)
-    world.make_anew()
-    with pytest.raises(DataLossError, match="'flights' was deleted and made again"):
-        planner.next_offsets(starts, is_limited=False)
+    starts = planner.next_offset(planner.initial_offset(), is_limited=False)
+    world.recreate()
+    with pytest.raises(DataLossError, match="'flights' was deleted and recreated"):
+        planner.next_offset(starts, is_limited=False)
 
 
-def test_a_topic_that_was_made_again_is_read_from_its_beginning_if_that_is_allowed(
+def test_a_topic_that_was_recreated_is_read_from_its_beginning_if_that_is_allowed(
     world: World, caplog: pytest.LogCaptureFixture
 ) -> None:
     planner = world.planner(startingOffsets="earliest", failOnDataLoss="false")
-    starts = planner.next_offsets(planner.initial_offsets(), is_limited=False)
-    world.make_anew()
+    starts = planner.next_offset(planner.initial_offset(), is_limited=False)
+    world.recreate()
     world.send(2)
-    ends = planner.next_offsets(starts, is_limited=False)
-    assert ends == {A0: 2, A1: 0}
-    assert planner.ranges(starts, ends) == [OffsetRange(A0, 0, 2)]
-    assert "'flights' was deleted and made again" in caplog.text
+    ends = planner.next_offset(starts, is_limited=False)
+    assert ends == StreamOffset({A0: 2, A1: 0}, {A0: 0})
+    # A stream may be scanned twice in one plan, and planned again by another process.
+    for process in (planner, planner, world.planner(failOnDataLoss="false")):
+        assert process.ranges(starts, ends) == [OffsetRange(A0, 0, 2)]
+    assert "'flights' was deleted and recreated" in caplog.text
     world.send(1)
-    after = planner.next_offsets(ends, is_limited=False)
+    after = planner.next_offset(ends, is_limited=False)
     assert planner.ranges(ends, after) == [OffsetRange(A0, 2, 3)]
 
 
@@ -336,15 +349,16 @@ def test_what_a_query_has_finished_with_is_committed_for_those_who_watch_its_lag
     world: World,
 ) -> None:
     planner = world.planner(startingOffsets="earliest", commitGroup="watch")
-    first = planner.initial_offsets()
-    ends = planner.next_offsets(first, is_limited=False)
+    first = planner.initial_offset()
+    ends = planner.next_offset(first, is_limited=False)
     assert committed(world, "watch") == {}
     world.send(2)
-    assert planner.next_offsets(ends, is_limited=False) == {A0: 7, A1: 0}
+    end = planner.next_offset(ends, is_limited=False)
+    assert end.ends == {A0: 7, A1: 0}
     assert committed(world, "watch") == {A0: 5, A1: 0}
     # The last batch of an idle query is followed by no batch that would show it.
     world.now_ms += 50
-    assert planner.next_offsets({A0: 7, A1: 0}, is_limited=False) == {A0: 7, A1: 0}
+    assert planner.next_offset(end, is_limited=False) == end
     assert committed(world, "watch") == {A0: 7, A1: 0}
 
 
@@ -352,9 +366,11 @@ def test_progress_that_cannot_be_committed_does_not_stop_the_query(
     world: World, caplog: pytest.LogCaptureFixture
 ) -> None:
     planner = world.planner(startingOffsets="earliest", commitGroup="watch")
-    planner.initial_offsets()
-    lost = TopicPartition("nowhere", 0)
-    assert planner.next_offsets({A0: 5, A1: 0, lost: 3}, is_limited=False) == {A0: 5, A1: 0}
+    planner.initial_offset()
+    with world.kafka.control() as cluster:
+        cluster.faults.add(fail_with(GroupAuthorizationFailedError), ApiKey.OFFSET_COMMIT)
+    read = StreamOffset({A0: 5, A1: 0})
+    assert planner.next_offset(read, is_limited=False) == read
     assert "Progress was not committed to group 'watch'" in caplog.text
 
 
@@ -362,15 +378,117 @@ def test_an_idle_query_commits_again_what_could_not_be_committed(
     world: World, caplog: pytest.LogCaptureFixture
 ) -> None:
     planner = world.planner(startingOffsets="earliest", commitGroup="watch")
-    planner.initial_offsets()
-    read = {A0: 5, A1: 0}
+    planner.initial_offset()
+    read = StreamOffset({A0: 5, A1: 0})
     with world.kafka.control() as cluster:
         cluster.faults.add(fail_with(GroupAuthorizationFailedError), ApiKey.OFFSET_COMMIT)
-    planner.next_offsets(read, is_limited=False)
-    planner.next_offsets(read, is_limited=False)
+    planner.next_offset(read, is_limited=False)
+    planner.next_offset(read, is_limited=False)
     assert committed(world, "watch") == {}
     # After the pause, by a call that has nothing new.
     world.now_ms += COMMIT_RETRY_MS
-    planner.next_offsets(read, is_limited=False)
-    assert committed(world, "watch") == read
+    planner.next_offset(read, is_limited=False)
+    assert committed(world, "watch") == read.ends
     assert caplog.text.count("Progress was not committed") == 1
+
+
+# Losses that brokers only seem to have, and those of a new query.
+
+
+def test_a_start_behind_the_end_fails_the_query_or_is_a_warning(
+    world: World, caplog: pytest.LogCaptureFixture
+) -> None:
+    given = f'{{"{TOPIC}":{{"0":100,"1":-1}}}}'
+    planner = world.planner(startingOffsets=given)
+    with pytest.raises(DataLossError, match="begins at offset 100 of flights-0, which ends at 5"):
+        planner.next_offset(planner.initial_offset(), is_limited=False)
+    planner = world.planner(startingOffsets=given, failOnDataLoss="false")
+    end = planner.next_offset(planner.initial_offset(), is_limited=False)
+    assert end == StreamOffset({A0: 5, A1: 0}, {A0: 5, A1: 0})
+    assert "startingOffsets is wrong" in caplog.text
+
+
+def test_a_start_whose_records_are_aged_out_fails_the_query_before_it_is_logged(
+    world: World,
+) -> None:
+    world.delete(A0, 3)
+    given = f'{{"{TOPIC}":{{"0":1,"1":-2}}}}'
+    planner = world.planner(startingOffsets=given)
+    with pytest.raises(DataLossError, match=r"offset 1 of flights-0, whose first .* 3 now"):
+        planner.next_offset(planner.initial_offset(), is_limited=False)
+    planner = world.planner(startingOffsets=given, failOnDataLoss="false")
+    end = planner.next_offset(planner.initial_offset(), is_limited=False)
+    assert end.starts == {A0: 3, A1: 0}
+
+
+def test_a_latest_end_that_goes_back_holds_up_no_new_query(world: World) -> None:
+    """Another broker, which has not caught up, gives the ends of the first batch."""
+    planner = world.planner()
+    first = planner.initial_offset()
+    with world.kafka.control() as cluster:
+        cluster.partition(A0).log.truncate(4)
+    assert planner.next_offset(first, is_limited=False) == first
+
+
+def test_a_topic_that_is_not_listed_for_long_keeps_its_position(
+    world: World, caplog: pytest.LogCaptureFixture
+) -> None:
+    planner = world.planner(
+        startingOffsets="earliest", failOnDataLoss="false", kafka_metadata_max_age_ms=1
+    )
+    end = planner.next_offset(planner.initial_offset(), is_limited=False)
+    with world.kafka.control() as cluster:
+        handle = cluster.faults.add(
+            fail_with(UnknownTopicOrPartitionError), ApiKey.METADATA, times=None
+        )
+    for _ in range(3):
+        world.now_ms += 50
+        assert planner.next_offset(end, is_limited=False) == end
+    assert caplog.text.count("flights-0, flights-1: gone") == 1
+    # Brokers that have lost it are asked again once, and not for every batch.
+    assert world.slept_ms.count(1) == 3
+    handle.remove()
+    world.send(2)
+    assert planner.next_offset(end, is_limited=False) == StreamOffset({A0: 7, A1: 0})
+
+
+@pytest.mark.parametrize("is_given", [False, True])
+def test_a_topic_that_is_made_soon_is_waited_for(world: World, *, is_given: bool) -> None:
+    options = {"fetchOffset_numRetries": 3} if is_given else {}
+    planner = world.planner(subscribe="trains", **options)
+    missing = fail_with(UnknownTopicOrPartitionError)
+    with world.kafka.control() as cluster:
+        cluster.create_topic("trains", 1)
+        cluster.faults.add(missing, ApiKey.METADATA, times=3 if is_given else 1)
+    first = planner.initial_offset()
+    assert planner.next_offset(first, is_limited=False) == first
+    assert len(first.ends) == 1
+
+
+def test_failed_requests_are_repeated_as_often_as_is_set(
+    world: World, caplog: pytest.LogCaptureFixture
+) -> None:
+    planner = world.planner(startingOffsets="earliest", fetchOffset_numRetries=2)
+    refused = fail_with(TopicAuthorizationFailedError)
+    with world.kafka.control() as cluster:
+        cluster.faults.add(refused, ApiKey.LIST_OFFSETS, times=2)
+    first = planner.initial_offset()
+    assert first.ends == {A0: 0, A1: 0}
+    assert "repetition 1 of 2 follows" in caplog.text
+    with world.kafka.control() as cluster:
+        cluster.faults.add(
+            fail_with(TopicAuthorizationFailedError), ApiKey.LIST_OFFSETS, times=None
+        )
+    with pytest.raises(TopicAuthorizationFailedError):
+        planner.next_offset(first, is_limited=False)
+
+
+def test_a_first_batch_that_sparks_own_source_has_left_is_refused_where_its_start_is_unknown(
+    world: World,
+) -> None:
+    end = StreamOffset({A0: 5, A1: 0})
+    planner = world.planner()
+    with pytest.raises(DataLossError, match="let it finish with format"):
+        planner.ranges(planner.initial_offset(), end)
+    planner = world.planner(startingOffsets="earliest")
+    assert planner.ranges(planner.initial_offset(), end) == [OffsetRange(A0, 0, 5)]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
 from confluent_kafka import ConsumerGroupTopicPartitions
@@ -11,8 +11,9 @@ from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewPartitions, NewTopic
 from pyspark.errors import PySparkException, StreamingQueryException
 
-from pykclient import Producer
+from pykclient import Producer, TopicPartition
 from spark_connector import foreach_batch
+from spark_connector.offsets import StreamOffset
 from tests.testing.test_processes import await_true
 
 if TYPE_CHECKING:
@@ -76,10 +77,14 @@ class Stream:
         assert query.awaitTermination(120)
         return self.batches
 
-    def logged(self, number: int) -> Any:
-        """The offsets that Spark has logged for a batch."""
+    def logged(self, number: int) -> StreamOffset:
+        """Return the offsets that Spark has logged for a batch."""
         lines = (self._path / "checkpoint" / "offsets" / str(number)).read_text().splitlines()
-        return json.loads(lines[2])
+        return StreamOffset.from_json(json.loads(lines[2]))
+
+    def at(self, *offsets: int) -> dict[TopicPartition, int]:
+        """Return an offset for each partition."""
+        return {TopicPartition(self.topic, number): at for number, at in enumerate(offsets)}
 
 
 @pytest.fixture
@@ -109,7 +114,8 @@ def test_a_stream_reads_in_limited_batches_and_goes_on_where_its_checkpoint_ende
         1: pairs(range(2, 4), range(1, 2)),
         2: pairs(range(4, 5), range(2, 3)),
     }
-    assert stream.logged(2) == {stream.topic: {"0": 5, "1": 3}}
+    assert stream.logged(0) == StreamOffset(stream.at(2, 1), stream.at(0, 0))
+    assert stream.logged(2) == StreamOffset(stream.at(5, 3))
     stream.send(2, 0)
     # Where a query begins is found once in its life.
     assert stream.run(startingOffsets="latest") == {3: pairs(range(5, 7))}
@@ -119,7 +125,7 @@ def test_a_stream_reads_in_limited_batches_and_goes_on_where_its_checkpoint_ende
 @pytest.mark.promise("A stream that begins at the latest offset loses nothing from then on")
 def test_a_stream_that_begins_at_latest_logs_its_beginning_before_it_reads(stream: Stream) -> None:
     assert stream.run() == {0: []}
-    assert stream.logged(0) == {stream.topic: {"0": 5, "1": 3}}
+    assert stream.logged(0) == StreamOffset(stream.at(5, 3), stream.at(5, 3))
     stream.send(1, 1)
     assert stream.run() == {1: [(0, 5), (1, 3)]}
 
@@ -376,3 +382,67 @@ def test_a_frame_goes_on_where_retention_has_moved_its_earliest_offset(
     for deletion in witness.delete_records([WitnessPartition(stream.topic, 0, 4)]).values():
         deletion.result(30)
     assert frame.count() == 4
+
+
+# Starts of a query, and starts again.
+
+
+def fail(frame: DataFrame, number: int) -> None:
+    raise ValueError(f"batch {number} fails")
+
+
+@pytest.mark.promise("A stream starts again from its checkpoint when what was wrong is mended")
+def test_a_misspelt_topic_leaves_a_checkpoint_that_can_be_used_again(stream: Stream) -> None:
+    options = {"startingOffsets": "earliest", "fetchOffset.retryIntervalMs": 1}
+    assert stream.run(**options) == {0: pairs(range(5), range(3))}
+    stream.send(1, 1)
+    topic, stream.topic = stream.topic, f"{stream.topic}-misspelt"
+    with pytest.raises(StreamingQueryException, match="the name is wrong"):
+        stream.run(**options)
+    stream.topic = topic
+    assert stream.run(**options) == {1: [(0, 5), (1, 3)]}
+
+
+@pytest.mark.promise("A stream starts again from its checkpoint when what was wrong is mended")
+def test_a_first_batch_that_failed_begins_where_it_began(stream: Stream) -> None:
+    """Though its start has moved since: a duration, with a partition that is new."""
+    writer = stream.writer(startingTimestamp="-PT1H").foreachBatch(fail).trigger(availableNow=True)
+    with pytest.raises(StreamingQueryException, match="batch 0 fails"):
+        writer.start().awaitTermination(120)
+    witness = AdminClient({"bootstrap.servers": stream.servers})
+    witness.create_partitions([NewPartitions(stream.topic, 3)])[stream.topic].result(30)
+    stream.send(1, 0, 2)
+    found = stream.run(startingTimestamp="-PT0.001S", startingOffsetsByTimestampStrategy="latest")
+    assert found == {0: pairs(range(5), range(3)), 1: [(0, 5), (2, 0), (2, 1)]}
+
+
+def test_both_scans_of_a_stream_read_a_topic_that_was_recreated(
+    spark: SparkSession, stream: Stream, tmp_path: Path
+) -> None:
+    found: list[tuple[int, int]] = []
+
+    def note(frame: DataFrame, _: int) -> None:
+        rows = frame.select("partition", "offset").collect()
+        found.extend((row["partition"], row["offset"]) for row in rows)
+
+    frame = stream.frame(
+        startingOffsets="earliest",
+        failOnDataLoss="false",
+        **{"kafka.metadata.max.age.ms": 100, "fetchOffset.retryIntervalMs": 100},
+    )
+    writer = frame.union(frame).writeStream.foreachBatch(note)
+    query = writer.option("checkpointLocation", str(tmp_path / "union")).start()
+    witness = AdminClient({"bootstrap.servers": stream.servers})
+    try:
+        query.processAllAvailable()
+        assert sorted(found) == sorted(2 * pairs(range(5), range(3)))
+        found.clear()
+        witness.delete_topics([stream.topic])[stream.topic].result(30)
+        await_true(lambda: stream.topic not in witness.list_topics(timeout=30).topics, "it is gone")
+        witness.create_topics([NewTopic(stream.topic, 2, 1)])[stream.topic].result(30)
+        stream.send(2, 1)
+        await_true(lambda: len(found) >= 6, "what is new is read", 60)
+        query.processAllAvailable()
+        assert sorted(found) == sorted(2 * pairs(range(2), range(1)))
+    finally:
+        query.stop()
