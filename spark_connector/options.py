@@ -43,6 +43,8 @@ if TYPE_CHECKING:
 
 _LOG = logging.getLogger(__name__)
 
+PROVIDERS: Final = "config.providers"
+
 POLL_TIMEOUT_MS: Final = 120_000
 """Spark's own default: ``spark.network.timeout``."""
 
@@ -420,7 +422,22 @@ def _divided(options: Mapping[str, str]) -> tuple[dict[str, str], dict[str, str]
         for name in list(given)
         if name.startswith(CLIENT_PREFIX)
     }
-    return given, settings
+    return given, _with_provider_names(settings)
+
+
+def _with_provider_names(settings: dict[str, str]) -> dict[str, str]:
+    """Return settings with the names of configuration providers as they are given.
+
+    Spark lower-cases the names of options, and a reference such as ``${Vault:path:key}`` has the
+    name as ``config.providers`` lists it.
+    """
+    names = [name.strip() for name in settings.get(PROVIDERS, "").split(",")]
+    prefixes = {f"{PROVIDERS}.{name.lower()}.": f"{PROVIDERS}.{name}." for name in names}
+    found = {}
+    for key, value in settings.items():
+        lower = next((prefix for prefix in prefixes if key.startswith(prefix)), None)
+        found[key if lower is None else prefixes[lower] + key.removeprefix(lower)] = value
+    return found
 
 
 def _check_names(given: Mapping[str, str]) -> None:

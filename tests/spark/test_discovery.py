@@ -42,6 +42,25 @@ def test_the_module_that_spark_looks_for_never_fails() -> None:
     assert printed_by(f"{program} print(hasattr(found, 'DefaultSource'))") == "False"
 
 
+def test_a_file_that_hides_the_package_is_named_by_the_first_use_of_the_format(
+    tmp_path: Path,
+) -> None:
+    """As a program of the user's called so does, whose folder comes first."""
+    hiding = tmp_path / "spark_connector.py"
+    hiding.write_text("")
+    program = (
+        f"import sys; sys.path.insert(0, {str(tmp_path)!r}); import pyspark_pykafka as found\n"
+        f"print(found.DefaultSource.name())\n"
+        f"try: found.DefaultSource({{}})\n"
+        f"except ImportError as error: print(error)"
+    )
+    assert printed_by(program).splitlines() == [
+        "pykafka",
+        f"Format 'pykafka' cannot be loaded: {hiding} hides the package spark_connector. Rename "
+        f"that file.",
+    ]
+
+
 def test_the_module_that_spark_looks_for_loads_nothing_heavy() -> None:
     program = (
         "import pyspark.sql.datasource, sys; before = set(sys.modules); import pyspark_pykafka; "

@@ -546,3 +546,22 @@ def test_the_table_has_every_option_of_the_official_connector_and_what_becomes_o
         assert set(cells[:3]) <= {"yes", "no effect", "refused"}, name
         assert cells[3], name
     assert shown["endingOffsets"][:3] == ["yes", "refused", "no effect"]
+
+
+def test_a_configuration_provider_keeps_the_capitals_of_its_name(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Spark hands on the names of options in lower case."""
+    monkeypatch.setenv("PYKCLIENT_ALLOWED_CONFIG_PROVIDERS", "EnvVarConfigProvider")
+    monkeypatch.setenv("PYKCLIENT_ALLOWED_VARIABLES", "CLIENT_ID")
+    monkeypatch.setenv("CLIENT_ID", "named")
+    given = {
+        "kafka.bootstrap.servers": "localhost:1",
+        "subscribe": "t",
+        "kafka.client.id": "${MyEnv::CLIENT_ID}",
+        "kafka.config.providers": "other, MyEnv",
+        "kafka.config.providers.other.class": "EnvVarConfigProvider",
+        "kafka.config.providers.myenv.class": "EnvVarConfigProvider",
+    }
+    settings = KafkaOptions.from_spark(given, Use.BATCH).consumer_settings()
+    assert ConsumerConfig.from_settings(settings).client_id == "named"
