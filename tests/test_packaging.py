@@ -195,7 +195,7 @@ def test_the_sdist_holds_nothing_that_no_build_needs(dist: Path) -> None:
         *("pyproject.toml", "setup.cfg", "setup.py"),
     }
     endings = {Path(name).suffix or Path(name).name for name in files - beside_packages}
-    assert endings == {".py", ".pyx", ".pxd", ".typed"}
+    assert endings == {".py", ".pyx", ".pxd", ".typed", ".sha256"}
 
 
 @pytest.mark.promise("a wheel and an sdist hold nothing else, and an index takes both")

@@ -45,6 +45,8 @@ SHORT_COUNT: Final = 10
 ROUND_COUNT: Final = 4
 ERRORS_MAX: Final = 20
 CALL_TIMEOUT_MS: Final = 300
+USUAL_TIMEOUTS_MS: Final = (CALL_TIMEOUT_MS, 1_000, 10_000)
+"""The next one is for a machine on which a call does not come to read its response in the first."""
 CALL_CPU_S: Final = 0.01
 """A call with usual responses, in a process that makes no other."""
 SOAK_RESPONSE_SIZE_BYTES: Final = 3_000_000
@@ -178,8 +180,8 @@ def client() -> Iterator[Client]:
     client.close()
 
 
-def meet(client: Client, call: str, peer: InflatedBroker) -> Met:
-    given = Hostile("inflated", call, lambda: peer, "TimeoutError", "", given_ms=CALL_TIMEOUT_MS)
+def meet(client: Client, call: str, peer: InflatedBroker, timeout_ms: int = CALL_TIMEOUT_MS) -> Met:
+    given = Hostile("inflated", call, lambda: peer, "TimeoutError", "", given_ms=timeout_ms)
     return Met(client.meet(given), peer.sent_bytes, peer.shape)
 
 
@@ -187,10 +189,12 @@ def meet(client: Client, call: str, peer: InflatedBroker) -> Met:
 def usual_response_cost(client: Client) -> float:
     """CPU seconds of a megabyte of Metadata, partitions in topics."""
     metadata = partial(usual_metadata, size_bytes=USUAL_SIZE_BYTES)
-    costs = [
-        meet(client, "list_topics", InflatedBroker(ApiKey.METADATA, metadata)).cpu_s_per_mb
-        for _ in range(ROUND_COUNT)
-    ]
+    for timeout_ms in USUAL_TIMEOUTS_MS:
+        brokers = [InflatedBroker(ApiKey.METADATA, metadata) for _ in range(ROUND_COUNT)]
+        costs = [meet(client, "list_topics", broker, timeout_ms).cpu_s_per_mb for broker in brokers]
+        if min(costs) > 0:
+            break
+    assert min(costs) > 0, "each usual response has to be read, to be measured"
     return min(costs)
 
 

@@ -281,7 +281,7 @@ def test_what_cannot_be_done_is_reported_with_status_1(
         (("reset", "g", "--all-topics", "--to-datetime", "yesterday"), "write 2026-01-31"),
         (("reset", "g", "--all-topics", "--by-duration", "1h"), "write P1D"),
         (("describe",), "GROUP"),
-        (("list", "-X", "no-value"), "write it as no-value=VALUE"),
+        (("list", "-X", "no-value"), "a setting is KEY=VALUE"),
     ],
 )
 def test_what_makes_no_sense_is_refused_with_status_2(

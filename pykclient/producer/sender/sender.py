@@ -172,14 +172,20 @@ class Sender:
 
     def fail(self, error: KafkaError, now_ms: int) -> None:
         """Give up everything: the producer can do no more. The first such error counts."""
+        failure = self._close_by(error, now_ms)
+        if self._transactions is not None:
+            self._transactions.on_producer_failed(failure)
+        self.abort(failure, now_ms)
+        self._on_failed()
+
+    def _close_by(self, error: KafkaError, now_ms: int) -> KafkaError:
+        """Take no more records, before a thread receives the error; return what has ended it."""
         if self.failure is None:
             self._log.error("the producer has failed and can send no more: %s", error)
             self.failure = error
             error.fatal = True
-        if self._transactions is not None:
-            self._transactions.on_producer_failed(self.failure)
-        self.abort(self.failure, now_ms)
-        self._on_failed()
+            self._accumulator.close(error, now_ms)
+        return self.failure
 
     def withdraw_unsent(self, error: KafkaError, now_ms: int) -> bool:
         """Fail the records that no request carries; return whether there were any."""
@@ -368,8 +374,13 @@ class Sender:
             if self._idempotence is not None:
                 self._idempotence.on_retry(batch)
             return
+        ends_producer = self._idempotence is not None and isinstance(
+            error, ClusterAuthorizationFailedError
+        )
+        if ends_producer:
+            self._close_by(error, now_ms)
         self._settle_failure(batch, error, record_errors)
-        if isinstance(error, ClusterAuthorizationFailedError) and self._idempotence is not None:
+        if ends_producer:
             self.fail(error, now_ms)
 
     def _may_retry(self, batch: ProducerBatch, error: KafkaError) -> bool:
