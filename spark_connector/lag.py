@@ -14,6 +14,7 @@ import json
 import logging
 import time
 from collections import deque
+from contextlib import suppress
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from pyspark.sql.streaming.listener import StreamingQueryListener
@@ -25,10 +26,10 @@ from spark_connector.offsets import offsets_from_json
 from spark_connector.options import KafkaOptions, Use
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
     from pathlib import Path
 
-    from prometheus_client import CollectorRegistry
+    from prometheus_client import CollectorRegistry, Gauge
     from pyspark.sql.streaming.listener import (
         QueryIdleEvent,
         QueryProgressEvent,
@@ -61,13 +62,28 @@ class QueryLag(NamedTuple):
     """How far a query was behind after one micro-batch.
 
     `query` is its name, or its id; `batch` the number of the micro-batch; `time_s` the time of the
-    report in seconds since 1970.
+    report in seconds since 1970. `sources` has the lag of each source of the query that reads
+    Kafka, by its place in the plan: two sources may read topics of one name, of two clusters.
     """
 
     query: str
     batch: int
     time_s: float
-    partitions: Mapping[TopicPartition, PartitionLag]
+    sources: Mapping[int, Mapping[TopicPartition, PartitionLag]]
+
+    @property
+    def partitions(self) -> dict[TopicPartition, PartitionLag]:
+        """The lag of each partition; of several sources the one that is furthest behind."""
+        found: dict[TopicPartition, PartitionLag] = {}
+        for source in self.sources.values():
+            for partition, lag in source.items():
+                found[partition] = max(
+                    found.get(partition, lag), lag, key=lambda each: each.offsets
+                )
+        return found
+
+    def _all(self) -> list[PartitionLag]:
+        return [lag for source in self.sources.values() for lag in source.values()]
 
     def metrics(self) -> dict[str, float]:
         """The lag of all partitions under the names of Spark's own source, and in seconds.
@@ -76,10 +92,10 @@ class QueryLag(NamedTuple):
         offsets; ``minSecondsBehindLatest`` and so on are there where seconds are known.
         """
         return {
-            **_spread("OffsetsBehindLatest", [lag.offsets for lag in self.partitions.values()]),
+            **_spread("OffsetsBehindLatest", [lag.offsets for lag in self._all()]),
             **_spread(
                 "SecondsBehindLatest",
-                [lag.seconds for lag in self.partitions.values() if lag.seconds is not None],
+                [lag.seconds for lag in self._all() if lag.seconds is not None],
             ),
         }
 
@@ -95,9 +111,12 @@ class LagListener(StreamingQueryListener):
     micro-batch it logs one line (INFO) and calls `on_lag`, on the listener's thread; what that
     raises is logged. With `options`, those of a read, the time of the first record that was not
     read is fetched from the brokers, for `FIRST_UNREAD_S_MAX` seconds at most; without them, and
-    where brokers do not respond, lag in seconds is None. With `registry` lag is in the gauges
-    ``pykafka_lag_offsets`` and ``pykafka_lag_seconds``, labelled by query, topic and partition
-    (``pip install prometheus-client``). A query that reads something else has no lag.
+    where brokers do not respond, lag in seconds is None; so it is where two sources read a
+    partition of one name at two places, since the options are of one cluster. With `registry` lag
+    is in the gauges ``pykafka_lag_offsets`` and ``pykafka_lag_seconds``, labelled by query, source,
+    topic and partition (``pip install prometheus-client``); they end with the query. The gauge
+    ``pykafka_query_running`` is 1 while a query runs, and 0 when it has ended. A query that reads
+    something else has no lag.
 
     Raises: `ConfigError` for a bad option, and ImportError where prometheus_client is missing.
     """
@@ -114,6 +133,8 @@ class LagListener(StreamingQueryListener):
         self._on_lag = on_lag
         self._gauges = None if registry is None else _Gauges(registry)
         self._history: deque[QueryLag] = deque(maxlen=HISTORY_MAX)
+        self._names: dict[str, str] = {}
+        """The names of queries that run, by id."""
 
     @property
     def history(self) -> tuple[QueryLag, ...]:
@@ -121,33 +142,45 @@ class LagListener(StreamingQueryListener):
         return tuple(self._history)
 
     def onQueryStarted(self, event: QueryStartedEvent) -> None:
-        """Nothing: a query has a lag once it has read."""
+        """Note that the query runs. It has a lag once it has read."""
+        self._note_running(str(event.id), event.name)
 
     def onQueryIdle(self, event: QueryIdleEvent) -> None:
-        """Nothing: an idle query has the lag of its last report, which is none."""
+        """Do nothing: an idle query has the lag of its last report, which is none."""
 
     def onQueryTerminated(self, event: QueryTerminatedEvent) -> None:
-        """Nothing: the history keeps what there was."""
+        """End the gauges of the query, which is down. The history keeps what there was."""
+        query = self._names.pop(str(event.id), str(event.id))
+        if self._gauges is not None:
+            self._gauges.end(query)
 
     def onQueryProgress(self, event: QueryProgressEvent) -> None:
         """Report the lag after one micro-batch."""
         progress = event.progress
-        offsets: dict[TopicPartition, tuple[int, int]] = {}
-        for source in progress.sources:
-            offsets |= _offsets(source.endOffset, source.latestOffset)
-        if not offsets:
+        query = self._note_running(str(progress.id), progress.name)
+        sources = {
+            place: found
+            for place, source in enumerate(progress.sources)
+            if (found := _offsets(source.endOffset, source.latestOffset))
+        }
+        if not sources:
             return
-        seconds = self._seconds(offsets)
-        lag = QueryLag(
-            progress.name or str(progress.id),
-            progress.batchId,
-            time.time(),
-            {
+        seconds = self._seconds(_at_one_place(sources.values()))
+        lags = {
+            place: {
                 partition: PartitionLag(max(latest - end, 0), seconds.get(partition))
                 for partition, (end, latest) in offsets.items()
-            },
-        )
-        self._report(lag)
+            }
+            for place, offsets in sources.items()
+        }
+        self._report(QueryLag(query, progress.batchId, time.time(), lags))
+
+    def _note_running(self, query_id: str, name: str | None) -> str:
+        """Return what the query is called."""
+        query = self._names[query_id] = name or query_id
+        if self._gauges is not None:
+            self._gauges.begin(query)
+        return query
 
     def _report(self, lag: QueryLag) -> None:
         _LOG.info("%s", lag)
@@ -225,25 +258,73 @@ class LagListener(StreamingQueryListener):
 
 
 class _Gauges:
-    """The lag of each partition for Prometheus."""
+    """The lag of each partition for Prometheus, and whether a query runs."""
 
     def __init__(self, registry: CollectorRegistry) -> None:
         from prometheus_client import Gauge
 
-        labels = ("query", "topic", "partition")
+        labels = ("query", "source", "topic", "partition")
         self._offsets = Gauge(
             "pykafka_lag_offsets", "Records that the query has not read.", labels, registry=registry
         )
         self._seconds = Gauge(
             "pykafka_lag_seconds", "Age of the first unread record.", labels, registry=registry
         )
+        self._running = Gauge(
+            "pykafka_query_running",
+            "1 while the query runs, 0 when it has ended.",
+            ("query",),
+            registry=registry,
+        )
+        self._shown: dict[str, set[tuple[str, ...]]] = {}
+        """The labels of the gauges of each query that runs."""
+
+    def begin(self, query: str) -> None:
+        """Show that a query runs."""
+        self._running.labels(query).set(1)
 
     def set(self, lag: QueryLag) -> None:
-        for partition, (offsets, seconds) in lag.partitions.items():
-            labels = (lag.query, partition.topic, str(partition.partition))
-            self._offsets.labels(*labels).set(offsets)
-            if seconds is not None:
-                self._seconds.labels(*labels).set(seconds)
+        """Show a lag. What a query reads no longer is not shown any more."""
+        found: set[tuple[str, ...]] = set()
+        for source, partitions in lag.sources.items():
+            for partition, (offsets, seconds) in partitions.items():
+                labels = (lag.query, str(source), partition.topic, str(partition.partition))
+                found.add(labels)
+                self._offsets.labels(*labels).set(offsets)
+                if seconds is not None:
+                    self._seconds.labels(*labels).set(seconds)
+                else:
+                    self._remove(self._seconds, labels)
+        for gone in self._shown.get(lag.query, set()) - found:
+            self._remove(self._offsets, gone)
+            self._remove(self._seconds, gone)
+        self._shown[lag.query] = found
+
+    def end(self, query: str) -> None:
+        """Show that a query has ended, which has no lag."""
+        self._running.labels(query).set(0)
+        for labels in self._shown.pop(query, set()):
+            self._remove(self._offsets, labels)
+            self._remove(self._seconds, labels)
+
+    @staticmethod
+    def _remove(gauge: Gauge, labels: tuple[str, ...]) -> None:
+        with suppress(KeyError):  # there was none
+            gauge.remove(*labels)
+
+
+def _at_one_place(
+    sources: Iterable[Mapping[TopicPartition, tuple[int, int]]],
+) -> dict[TopicPartition, tuple[int, int]]:
+    """Return the offsets of partitions that all sources read at the same place.
+
+    Others may be of two clusters, and options name one.
+    """
+    found: dict[TopicPartition, set[tuple[int, int]]] = {}
+    for offsets in sources:
+        for partition, place in offsets.items():
+            found.setdefault(partition, set()).add(place)
+    return {partition: places.pop() for partition, places in found.items() if len(places) == 1}
 
 
 def _offsets(end: str | None, latest: str | None) -> dict[TopicPartition, tuple[int, int]]:

@@ -11,7 +11,11 @@ from typing import TYPE_CHECKING
 import pytest
 from matplotlib import rcParams
 from prometheus_client import CollectorRegistry
-from pyspark.sql.streaming.listener import QueryProgressEvent
+from pyspark.sql.streaming.listener import (
+    QueryProgressEvent,
+    QueryStartedEvent,
+    QueryTerminatedEvent,
+)
 from rich.console import Console
 
 from pykclient import Producer, TopicPartition
@@ -130,9 +134,82 @@ def test_the_age_of_the_first_unread_record_is_the_lag_in_seconds(
     assert 40 <= seconds <= time.time() - sent_ms / 1_000 - 20
     assert lag.partitions[A1] == (0, 0)
     assert lag.metrics()["maxSecondsBehindLatest"] == seconds
-    labels = {"query": "orders", "topic": "a", "partition": "0"}
+    labels = {"query": "orders", "source": "0", "topic": "a", "partition": "0"}
     assert registry.get_sample_value("pykafka_lag_offsets", labels) == 2
     assert registry.get_sample_value("pykafka_lag_seconds", labels) == seconds
+
+
+def ended(query_id: str = QUERY_ID) -> QueryTerminatedEvent:
+    found = {"id": query_id, "runId": query_id, "exception": None, "errorClassOnException": None}
+    return QueryTerminatedEvent.fromJson(found)
+
+
+def shown(registry: CollectorRegistry) -> dict[tuple[str, ...], float]:
+    """What Prometheus reads."""
+    return {
+        (each.name, *(each.labels[key] for key in sorted(each.labels))): each.value
+        for metric in registry.collect()
+        for each in metric.samples
+    }
+
+
+@pytest.mark.parametrize("name", ["orders", None])
+def test_gauges_end_with_the_query_and_say_that_it_is_down(name: str | None) -> None:
+    registry = CollectorRegistry()
+    listener = LagListener(registry=registry)
+    query = name or QUERY_ID
+    listener.onQueryProgress(event((offsets(5, 3), offsets(9, 3)), name=name))
+    assert shown(registry) == {
+        ("pykafka_lag_offsets", "0", query, "0", "a"): 4,
+        ("pykafka_lag_offsets", "1", query, "0", "a"): 0,
+        ("pykafka_query_running", query): 1,
+    }
+    listener.onQueryTerminated(ended())
+    assert shown(registry) == {("pykafka_query_running", query): 0}
+    assert len(listener.history) == 1
+
+
+def test_a_query_that_fails_in_its_first_batch_is_down() -> None:
+    registry = CollectorRegistry()
+    listener = LagListener(registry=registry)
+    begun = {"id": QUERY_ID, "runId": QUERY_ID, "name": "orders", "timestamp": "", "jobTags": []}
+    listener.onQueryStarted(QueryStartedEvent.fromJson(begun))
+    assert shown(registry) == {("pykafka_query_running", "orders"): 1}
+    listener.onQueryTerminated(ended())
+    assert shown(registry) == {("pykafka_query_running", "orders"): 0}
+
+
+def test_a_partition_that_is_not_read_any_more_is_not_shown() -> None:
+    registry = CollectorRegistry()
+    listener = LagListener(registry=registry)
+    listener.onQueryProgress(event((offsets(5, 3), offsets(9, 3))))
+    listener.onQueryProgress(event(('{"b":{"0":1}}', '{"b":{"0":3}}')))
+    assert shown(registry)["pykafka_lag_offsets", "0", "orders", "0", "b"] == 2
+    assert not [labels for labels in shown(registry) if labels[-1] == "a"]
+
+
+def test_two_clusters_with_a_topic_of_one_name_are_told_apart() -> None:
+    registry = CollectorRegistry()
+    listener = LagListener(registry=registry)
+    other = ("null", "null")
+    listener.onQueryProgress(
+        event((offsets(5, 3), offsets(9, 3)), other, (offsets(80, 3), offsets(81, 3)))
+    )
+    (lag,) = listener.history
+    assert {place: source[A0].offsets for place, source in lag.sources.items()} == {0: 4, 2: 1}
+    assert lag.partitions[A0].offsets == 4
+    assert lag.metrics()["avgOffsetsBehindLatest"] == (4 + 0 + 1 + 0) / 4
+    assert shown(registry)["pykafka_lag_offsets", "0", "orders", "0", "a"] == 4
+    assert shown(registry)["pykafka_lag_offsets", "0", "orders", "2", "a"] == 1
+
+
+def test_the_age_of_a_partition_at_two_places_is_not_known(fake_kafka: FakeKafka) -> None:
+    options = {"kafka.bootstrap.servers": fake_kafka.bootstrap_servers, "subscribe": "a"}
+    listener = LagListener(options)
+    listener.onQueryProgress(event((offsets(9, 3), offsets(9, 3)), (offsets(9, 4), offsets(9, 9))))
+    (lag,) = listener.history
+    assert [source[A0].seconds for source in lag.sources.values()] == [0, 0]
+    assert [source[A1].seconds for source in lag.sources.values()] == [None, None]
 
 
 def test_brokers_that_are_away_leave_the_lag_in_offsets(
