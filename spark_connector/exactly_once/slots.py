@@ -14,21 +14,19 @@ copied, are never touched.
 
 from __future__ import annotations
 
-import os
 import uuid
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from pykclient import Producer
 from spark_connector.exactly_once.names import SlotName, slot_id
+from spark_connector.idle_clients import IdleClients
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from pykclient import PreparedTransaction
 
-SINKS_MAX: Final = 4
-"""Sinks whose slots a worker keeps. More belong to queries that have ended."""
 PRODUCERS_MAX: Final = 8
 """Producers that a worker keeps for one sink; each has a thread and connections."""
 ABORT_S: Final = 2.0
@@ -121,20 +119,17 @@ class Slots:
         self._kept[name] = _Kept(batch, producer)
 
 
-_slots: dict[tuple[int, str, frozenset[tuple[str, object]]], Slots] = {}
+_slots: Final = IdleClients(Slots.close)
 
 
 def slots_of(sink_id: str, settings: Mapping[str, object]) -> Slots:
-    """The slots that this process has for a sink."""
-    key = (os.getpid(), sink_id, frozenset(settings.items()))
-    found = _slots.pop(key, None) or Slots(sink_id, settings)
-    _slots[key] = found
-    for other in [other for other in _slots if other[0] == key[0]][:-SINKS_MAX]:
-        _slots.pop(other).close()
+    """Return the slots that this process has for a sink."""
+    key = (sink_id, frozenset(settings.items()))
+    found = _slots.take(key) or Slots(sink_id, settings)
+    _slots.put(key, found)
     return found
 
 
 def close_slots() -> None:
     """Close the producers that this process keeps."""
-    for key in [key for key in _slots if key[0] == os.getpid()]:
-        _slots.pop(key).close()
+    _slots.close_all()

@@ -10,7 +10,6 @@ import pytest
 from pykclient import Consumer, Producer, TopicPartition
 from pykclient.errors import ClosedError
 from spark_connector.worker_clients import (
-    KEPT_MAX,
     close_waiting,
     worker_consumer,
     worker_producer,
@@ -103,7 +102,7 @@ def test_a_fork_leaves_the_clients_of_its_parent_alone(
 ) -> None:
     parents = client_of(worker_consumer, settings)
     with monkeypatch.context() as patch:
-        patch.setattr("spark_connector.worker_clients.os", SimpleNamespace(getpid=lambda: -1))
+        patch.setattr("spark_connector.idle_clients.os", SimpleNamespace(getpid=lambda: -1))
         own = client_of(worker_consumer, settings)
         assert own is not parents
         close_waiting()
@@ -112,9 +111,8 @@ def test_a_fork_leaves_the_clients_of_its_parent_alone(
     assert not is_closed(parents)
 
 
-def test_the_clients_that_wait_longest_are_closed(settings: Settings) -> None:
-    clients = [
-        client_of(worker_producer, {**settings, "client.id": str(number)})
-        for number in range(KEPT_MAX + 2)
-    ]
-    assert [is_closed(client) for client in clients] == [True] * 2 + [False] * KEPT_MAX
+def test_five_queries_keep_their_clients(settings: Settings) -> None:
+    own = [{**settings, "client.id": f"query-{number}"} for number in range(5)]
+    tasks: tuple[Task, ...] = (worker_consumer, worker_producer)
+    first = [client_of(task, each) for each in own for task in tasks]
+    assert [client_of(task, each) for each in own for task in tasks] == first
