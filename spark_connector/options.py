@@ -211,8 +211,20 @@ OPTIONS: Final = (
     Option(
         "batchId",
         _SINK,
-        "with `exactly_once`, in a batch: its number, an integer. A write with a number that is no "
-        "larger than the last one's writes nothing: it is done (one more than the last)",
+        "with `exactly_once`, in a batch: its number, an integer. A write with the number of the "
+        "last one is a repeat, and writes nothing (one more than the last)",
+    ),
+    Option(
+        "onOldBatch",
+        _SINK,
+        "with `exactly_once`: a batch with a smaller number than the last one fails (`fail`, the "
+        "default), or is skipped with a warning (`skip`)",
+    ),
+    Option(
+        "sinkOwner",
+        _SINK,
+        "with `exactly_once`, in `foreachBatch`: a name of the query, the same at each start, "
+        "where Spark does not tell it (the query's id)",
     ),
     Option(
         "kafka.transaction.timeout.ms",

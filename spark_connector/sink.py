@@ -12,6 +12,7 @@ Source: Spark's Structured Streaming + Kafka Integration Guide (columns and opti
 from __future__ import annotations
 
 import json
+import logging
 from collections import deque
 from dataclasses import dataclass
 from itertools import chain
@@ -31,6 +32,7 @@ from pykclient.errors import (
     UnknownTopicOrPartitionError,
 )
 from pykclient.producer.config import ProducerConfig
+from spark_connector.exactly_once.checksum import RowsChecksum
 from spark_connector.exactly_once.delivery import ExactDelivery
 from spark_connector.exactly_once.driver import driver_of
 from spark_connector.exactly_once.protocol import Action, Report
@@ -48,13 +50,21 @@ if TYPE_CHECKING:
     from spark_connector.client_settings import ClientSettings
     from spark_connector.exactly_once.protocol import View
 
+_LOG = logging.getLogger(__name__)
+
 TOPIC_WAIT_S: Final = 1.0
 """How long a task waits for a topic that brokers do not know. Some make it on demand, which took
 0.1 to 0.4 s on a machine with much else to do; ``max.block.ms``, for which a producer waits, is a
 minute."""
 
-UNDER_WAY_MAX: Final = 8
-"""Batches that wait for their acknowledgement while the next ones are sent."""
+UNDER_WAY_BYTES_MAX: Final = 16 * 2**20
+"""Maximum bytes of Arrow batches that wait for acknowledgement while Spark makes the next one.
+
+A single batch may be larger: Spark cuts batches by rows.
+"""
+
+BATCH_BYTES: Final = 4096
+"""Bytes that a batch counts besides its data, so that many small ones are bounded, too."""
 
 _TYPES: Final[Mapping[str, tuple[str, ...]]] = {
     "key": ("string", "binary"),
@@ -133,8 +143,7 @@ class Sink:
         """Send the rows in a transaction that is prepared then, or drop those of a batch that is
         written already.
 
-        Raises: what `write` raises; `ConfigError` where the sink belongs to another query;
-        `MissingRowsError` where the batch is written in part, and cannot be mended.
+        Raises: what `write` and `SinkProtocol.action` raise.
         """
         assert self.exactly is not None
         task = place.task
@@ -145,15 +154,16 @@ class Sink:
         report = Report(view.turn, place.query, task, None)
         if action is Action.SKIP:
             # To their end: Spark writes its state when they are read.
-            for _ in rows:
-                pass
-            return WrittenRows(0, 0, report)
+            skipped_count = sum(batch.num_rows for batch in rows)
+            return WrittenRows(0, 0, report._replace(skipped_count=skipped_count))
         first = next(rows, None)
         if first is None:
             return WrittenRows(0, 0, report)
         slots = slots_of(self.exactly.sink_id, self.producer_settings())
+        checksum = RowsChecksum()
         with slots.attempt(view.turn, place.batch) as attempt:
-            row_count, too_large_count = _Write(self, attempt.producer).run(chain([first], rows))
+            write = _Write(self, attempt.producer, checksum)
+            row_count, too_large_count = write.run(chain([first], rows))
             prepared = attempt.prepare()
         written = Written(
             task,
@@ -162,6 +172,7 @@ class Sink:
             prepared.producer_id,
             prepared.producer_epoch,
             prepared.transaction_version,
+            checksum.value,
         )
         return WrittenRows(row_count, too_large_count, report._replace(written=written))
 
@@ -174,15 +185,23 @@ class _Sent(NamedTuple):
     table: pa.Table
     first_row: int
     delivery: Delivery[list[RecordMetadataRange]]
+    byte_count: int
 
 
 class _Write:
-    """One task's rows: those under way, and those that brokers do not take for their size."""
+    """One task's rows: those under way, and those that brokers do not take for their size.
 
-    def __init__(self, sink: Sink, producer: Producer) -> None:
+    `checksum` gets all rows, where they are written exactly once.
+    """
+
+    def __init__(
+        self, sink: Sink, producer: Producer, checksum: RowsChecksum | None = None
+    ) -> None:
         self._sink = sink
         self._producer = producer
+        self._checksum = checksum
         self._under_way: deque[_Sent] = deque()
+        self._under_way_bytes = 0
         self._topics: set[str] = set()
         """Those that exist."""
         self._row_count = 0
@@ -191,18 +210,32 @@ class _Write:
     def run(self, batches: Iterable[pa.RecordBatch]) -> tuple[int, int]:
         """Write all rows: how many they were, and how many were too large."""
         for batch in batches:
-            table = self._sink.table_of(batch)
-            self._check_topics(table)
-            self._await_topics(table)
-            self._send(table, self._row_count)
-            self._row_count += batch.num_rows
-            while len(self._under_way) > UNDER_WAY_MAX:
-                self._settle(self._under_way.popleft())
+            self._take(self._sink.table_of(batch))
+            del batch  # or it would stay until Spark has made the next one
         # No row of this task comes any more that what lingers could wait for.
         self._producer.flush()
         while self._under_way:
-            self._settle(self._under_way.popleft())
+            self._settle_first()
+        if self._too_large_count > 1:
+            _LOG.warning(
+                "%d rows of this task were too large: notes of them are in topic %r.",
+                self._too_large_count,
+                self._sink.too_large_topic,
+            )
         return self._row_count, self._too_large_count
+
+    def _take(self, table: pa.Table) -> None:
+        if self._checksum is not None:
+            self._checksum.add(table)
+        self._check_topics(table)
+        self._await_topics(table)
+        self._send(table, self._row_count)
+        self._row_count += len(table)
+        del table
+        while self._under_way and (
+            self._under_way[0].delivery.done() or self._under_way_bytes > UNDER_WAY_BYTES_MAX
+        ):
+            self._settle_first()
 
     def _check_topics(self, table: pa.Table) -> None:
         if self._sink.topic is None and table["topic"].null_count:
@@ -251,9 +284,14 @@ class _Write:
             self._send(table.slice(0, half), first_row)
             self._send(table.slice(half), first_row + half)
             return
-        self._under_way.append(_Sent(table, first_row, delivery))
+        byte_count = table.nbytes + BATCH_BYTES
+        self._under_way.append(_Sent(table, first_row, delivery, byte_count))
+        self._under_way_bytes += byte_count
 
-    def _settle(self, sent: _Sent) -> None:
+    def _settle_first(self) -> None:
+        """Wait for the oldest delivery, and let go of its rows."""
+        sent = self._under_way.popleft()
+        self._under_way_bytes -= sent.byte_count
         try:
             sent.delivery.result()
         except BatchDeliveryError as failure:
@@ -284,6 +322,14 @@ class _Write:
             headers=[(header["key"], header["value"]) for header in record.get("headers") or ()],
         ).result()
         self._too_large_count += 1
+        if self._too_large_count == 1:
+            _LOG.warning(
+                "Row %d of this task, for topic %r, was not written: %s A note is in topic %r.",
+                row,
+                note["topic"],
+                error,
+                topic,
+            )
 
     def _named(self, table: pa.Table, index: int, first_row: int, error: KafkaError) -> KafkaError:
         topic = self._sink.topic or table["topic"][index].as_py()

@@ -11,6 +11,7 @@ Source: PySpark's Python data source API (``DataSourceArrowWriter`` and its twin
 
 from __future__ import annotations
 
+import logging
 import sys
 from typing import TYPE_CHECKING, Final
 
@@ -19,6 +20,7 @@ from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowW
 
 from pykclient.errors import ConfigError
 from spark_connector.exactly_once.driver import driver_of
+from spark_connector.foreach_batch import QUERY_PROPERTY
 from spark_connector.sent_to_tasks import SentToTasks
 from spark_connector.sink import Place, WrittenRows
 
@@ -32,9 +34,10 @@ if TYPE_CHECKING:
     from spark_connector.exactly_once.protocol import Report, View
     from spark_connector.sink import Sink
 
+_LOG = logging.getLogger(__name__)
+
 BATCH_PROPERTY: Final = "streaming.sql.batchId"
-QUERY_PROPERTY: Final = "sql.streaming.queryId"
-"""What Spark says in a task of a micro-batch about it."""
+"""The local property of a task that has the number of its micro-batch."""
 
 PLANNER: Final = "pyspark.sql.worker.write_into_data_source"
 """Spark's module that plans a write. It is not loaded where a stream's batch is committed."""
@@ -63,7 +66,12 @@ class KafkaBatchWriter(SentToTasks, DataSourceArrowWriter):
         context = _task()
         if context.getLocalProperty(BATCH_PROPERTY) is not None:
             self._check_number()
-        return self._sink.write_exactly(iterator, self._view, _place(context, self._batch))
+        return self._sink.write_exactly(iterator, self._view, self._place(context))
+
+    def _place(self, context: TaskContext) -> Place:
+        place = _place(context, self._batch)
+        owner = self._sink.exactly.owner if self._sink.exactly is not None else ""
+        return place._replace(query=owner) if owner else place
 
     def _check_number(self) -> None:
         exactly = self._sink.exactly
@@ -79,6 +87,7 @@ class KafkaBatchWriter(SentToTasks, DataSourceArrowWriter):
 
         Raises: what `SinkDriver.commit` raises.
         """
+        _note_too_large(self._sink, messages)
         _end(self._sink, messages, lambda driver, reports: driver.commit(self._batch, reports))
 
     def abort(self, messages: list[WriterCommitMessage | None]) -> None:
@@ -93,7 +102,15 @@ class KafkaStreamWriter(SentToTasks, DataSourceStreamArrowWriter):
         self._sink = sink
         self._view: View | None = None
         if sink.exactly is not None and sink.exactly.batch is not None:
-            raise ConfigError("Option 'batchId' is of batches: Spark numbers those of a stream.")
+            raise ConfigError(
+                "Option 'batchId' is only valid for batch writes: Spark numbers the batches of a "
+                "stream."
+            )
+        if sink.exactly is not None and sink.exactly.owner:
+            raise ConfigError(
+                "Option 'sinkOwner' is only valid in foreachBatch: a stream's sink belongs to the "
+                "stream."
+            )
         if PLANNER in sys.modules:
             # What it raises is shown as it is.
             self._plan()
@@ -120,6 +137,7 @@ class KafkaStreamWriter(SentToTasks, DataSourceStreamArrowWriter):
 
         Raises: what `SinkDriver.commit` raises.
         """
+        _note_too_large(self._sink, messages)
         _end(self._sink, messages, lambda driver, reports: driver.commit(batchId, reports))
 
     def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
@@ -142,6 +160,17 @@ def _task() -> TaskContext:
 def _place(context: TaskContext, batch: int) -> Place:
     query = context.getLocalProperty(QUERY_PROPERTY) or ""
     return Place(batch, query, context.partitionId(), context.attemptNumber())
+
+
+def _note_too_large(sink: Sink, messages: Sequence[WriterCommitMessage | None]) -> None:
+    """Warn on the driver of rows that were too large: tasks warn on their executors."""
+    count = sum(each.too_large_count for each in messages if isinstance(each, WrittenRows))
+    if count:
+        _LOG.warning(
+            "%d rows were too large and were not written: notes of them are in topic %r.",
+            count,
+            sink.too_large_topic,
+        )
 
 
 def _end(

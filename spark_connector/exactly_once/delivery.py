@@ -6,14 +6,18 @@ Owner: none; it is immutable, and pickled to the tasks.
 from __future__ import annotations
 
 import hashlib
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
 from pykclient.errors import ConfigError
 from spark_connector.exactly_once.names import (
     ATOMIC_TASK,
+    ON_OLD_FAIL,
+    ON_OLD_SKIP,
     RECORD_TOPIC,
     checked_atomicity,
+    checked_on_old_batch,
+    checked_owner,
     checked_sink_id,
 )
 from spark_connector.exactly_once.protocol import SinkProtocol
@@ -22,20 +26,32 @@ from spark_connector.options import EXACTLY_ONCE, delivery_of
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-NAMES: Final = {"sinkid": "sinkId", "atomic": "atomic", "batchid": "batchId"}
+NAMES: Final = {
+    "sinkid": "sinkId",
+    "atomic": "atomic",
+    "batchid": "batchId",
+    "onoldbatch": "onOldBatch",
+    "sinkowner": "sinkOwner",
+}
 """Options that only a write which is exactly once has, by name in lower case."""
 BATCH_MAX: Final = 2**63 - 2
 
 
 @dataclass(frozen=True, slots=True)
 class ExactDelivery:
-    """The name of the sink, its unit, the number of a batch write (None: the next), and the topic
-    whose offset carries the record."""
+    """The checked options of a sink that writes exactly once.
+
+    `batch` is the number of a batch write, None for the next one. `topic` is the topic of all rows,
+    empty where rows name their own. `skips_old` is true where a batch with a smaller number than
+    the last one is skipped. `owner` is the query of a batch write, empty where no option names it.
+    """
 
     sink_id: str
     atomicity: str
     batch: int | None
     topic: str
+    skips_old: bool = False
+    owner: str = ""
 
     @classmethod
     def from_options(cls, options: Mapping[str, str]) -> ExactDelivery | None:
@@ -56,13 +72,24 @@ class ExactDelivery:
             _sink_id(options),
             checked_atomicity(options.get("atomic", ATOMIC_TASK)),
             _batch(options.get("batchid")),
-            options.get("topic", "").strip() or RECORD_TOPIC,
+            options.get("topic", "").strip(),
+            checked_on_old_batch(options.get("onoldbatch", ON_OLD_FAIL)) == ON_OLD_SKIP,
+            checked_owner(options.get("sinkowner")),
         )
 
     @property
     def protocol(self) -> SinkProtocol:
-        """What driver and tasks do."""
-        return SinkProtocol(self.sink_id, self.atomicity)
+        """The rules of driver and tasks."""
+        return SinkProtocol(self.sink_id, self.atomicity, self.topic, self.skips_old)
+
+    @property
+    def record_topic(self) -> str:
+        """The topic whose offset carries the record."""
+        return self.topic or RECORD_TOPIC
+
+    def of_driver(self) -> ExactDelivery:
+        """Return what all batches of the sink have in common."""
+        return replace(self, batch=None, owner="")
 
 
 def _sink_id(options: Mapping[str, str]) -> str:

@@ -1,42 +1,46 @@
 """SinkDriver: the driver's part of a sink, in whatever process of Spark's driver runs it.
 
 Spark plans the write of each batch in one Python process and commits it in another, and ends both
-when they had nothing to do for a minute. So what counts is in Kafka. A process keeps clients, and
-the turn that it has taken, for the next batch; one that has none takes the next turn, which costs
-some requests, and the ids that tasks have made.
+when they had nothing to do for a minute. So what counts is in Kafka. A process keeps clients for
+the next batch. The turn belongs to the application: a process that finds a turn of its own
+application goes on with it. A new turn costs some requests, and the ids that tasks have made.
 
 Owner: the process, in which Spark runs one such call at a time.
 """
 
 from __future__ import annotations
 
-import os
-from dataclasses import replace
+import logging
 from typing import TYPE_CHECKING, Final
 
 from pykclient.admin.config import AdminConfig
+from spark_connector.application import application_name
 from spark_connector.exactly_once.cluster import SinkCluster
+from spark_connector.exactly_once.protocol import described_topic
+from spark_connector.idle_clients import IdleClients
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from spark_connector.client_settings import ClientSettings
     from spark_connector.exactly_once.delivery import ExactDelivery
-    from spark_connector.exactly_once.protocol import Report, Steps, View
+    from spark_connector.exactly_once.protocol import Report, View
 
-DRIVERS_MAX: Final = 4
-"""Sinks whose clients a process keeps. More belong to queries that have ended."""
+_LOG = logging.getLogger(__name__)
 
 
 class SinkDriver:
-    """One sink, in one process."""
+    """One sink, in one process. `application` is empty where it is not known."""
 
-    def __init__(self, delivery: ExactDelivery, client: ClientSettings) -> None:
+    def __init__(
+        self, delivery: ExactDelivery, client: ClientSettings, application: str = ""
+    ) -> None:
         self._protocol = delivery.protocol
         self._turn: int | None = None
+        self._application = application
         self._cluster = SinkCluster(
             delivery.sink_id,
-            delivery.topic,
+            delivery.record_topic,
             producer_settings=client.of_sink_driver(),
             admin_settings=client.of(AdminConfig),
         )
@@ -46,7 +50,7 @@ class SinkDriver:
 
         Raises: `KafkaError` where it cannot be claimed.
         """
-        record = self._cluster.run(self._protocol.look(self._turn))
+        record = self._cluster.run(self._protocol.look(self._turn, self._application))
         self._turn = record.turn
         return self._protocol.view(record)
 
@@ -58,36 +62,43 @@ class SinkDriver:
         return self._cluster.run(self._protocol.look_again(view))
 
     def commit(self, batch: int, reports: Sequence[Report]) -> None:
-        """Decide a batch and commit it. Raises: what `SinkProtocol.commit` raises."""
-        self._run(self._protocol.commit(batch, reports))
+        """Decide a batch and commit it; warn of rows that were dropped.
+
+        Raises: what `SinkProtocol.commit` raises.
+        """
+        skipped_count = self._cluster.run(self._protocol.commit(batch, reports))
+        if skipped_count:
+            _LOG.warning(
+                "Sink %r: %d rows of batch %d for %s were skipped: the sink has written this batch "
+                "already. Spark repeats a batch after a failure; if these are other rows, give "
+                "this write another sinkId.",
+                self._protocol.sink_id,
+                skipped_count,
+                batch,
+                described_topic(self._protocol.topic),
+            )
 
     def abort(self, batch: int, reports: Sequence[Report]) -> None:
         """Abort what attempts have written, unless it is decided."""
-        self._run(self._protocol.abort(batch, reports))
+        self._cluster.run(self._protocol.abort(batch, reports))
 
     def close(self) -> None:
         """Close the clients."""
         self._cluster.close()
 
-    def _run(self, steps: Steps[None]) -> None:
-        self._cluster.run(steps)
 
-
-_drivers: dict[tuple[int, ExactDelivery, frozenset[tuple[str, object]]], SinkDriver] = {}
+_drivers: Final = IdleClients(SinkDriver.close)
 
 
 def driver_of(delivery: ExactDelivery, client: ClientSettings) -> SinkDriver:
-    """The driver's part of a sink, as this process keeps it."""
-    delivery = replace(delivery, batch=None)
-    key = (os.getpid(), delivery, frozenset(client.given.items()))
-    found = _drivers.pop(key, None) or SinkDriver(delivery, client)
-    _drivers[key] = found
-    for other in [other for other in _drivers if other[0] == key[0]][:-DRIVERS_MAX]:
-        _drivers.pop(other).close()
+    """Return the driver's part of a sink, as this process keeps it."""
+    delivery = delivery.of_driver()
+    key = (delivery, frozenset(client.given.items()))
+    found = _drivers.take(key) or SinkDriver(delivery, client, application_name())
+    _drivers.put(key, found)
     return found
 
 
 def close_drivers() -> None:
     """Close the clients that this process keeps."""
-    for key in [key for key in _drivers if key[0] == os.getpid()]:
-        _drivers.pop(key).close()
+    _drivers.close_all()

@@ -17,10 +17,13 @@ Owner: none.
 from __future__ import annotations
 
 import re
-from typing import Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from pykclient.config.unknown_keys import did_you_mean
 from pykclient.errors import ConfigError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 PREFIX: Final = "pykafka-sink"
 SINK_ID_LENGTH_MAX: Final = 100
@@ -37,6 +40,11 @@ _SLOT_NAME: Final = re.compile(r"(\d{1,18}):([A-Za-z0-9]+):(\d{1,18})")
 ATOMIC_BATCH: Final = "batch"
 ATOMIC_TASK: Final = "task"
 ATOMICITIES: Final = (ATOMIC_TASK, ATOMIC_BATCH)
+
+ON_OLD_FAIL: Final = "fail"
+ON_OLD_SKIP: Final = "skip"
+ON_OLD_BATCH: Final = (ON_OLD_FAIL, ON_OLD_SKIP)
+OWNER_LENGTH_MAX: Final = 200
 
 
 class SlotName(NamedTuple):
@@ -60,13 +68,38 @@ def checked_sink_id(text: str) -> str:
 
 def checked_atomicity(text: str) -> str:
     """Return the value of the option ``atomic``. Raises: `ConfigError` for another one."""
-    name = text.strip().lower()
-    if name not in ATOMICITIES:
-        guess = did_you_mean(name, ATOMICITIES)
+    return _checked_word("atomic", text, ATOMICITIES)
+
+
+def checked_on_old_batch(text: str) -> str:
+    """Return the value of the option ``onOldBatch``. Raises: `ConfigError` for another one."""
+    return _checked_word("onOldBatch", text, ON_OLD_BATCH)
+
+
+def checked_owner(text: str | None) -> str:
+    """Return the value of the option ``sinkOwner``, empty where it is not given.
+
+    Raises: `ConfigError` where it is no name.
+    """
+    if text is None:
+        return ""
+    name = text.strip()
+    if not (0 < len(name) <= OWNER_LENGTH_MAX and name.isprintable()):
         raise ConfigError(
-            f"Option 'atomic' must be {' or '.join(ATOMICITIES)}, not {text[:100]!r}.{guess}"
+            f"Option 'sinkOwner' must be 1 to {OWNER_LENGTH_MAX} printable characters that name "
+            f"the query, not {text[:OWNER_LENGTH_MAX]!r}."
         )
     return name
+
+
+def _checked_word(option: str, text: str, words: Sequence[str]) -> str:
+    word = text.strip().lower()
+    if word not in words:
+        guess = did_you_mean(word, words)
+        raise ConfigError(
+            f"Option {option!r} must be {' or '.join(words)}, not {text[:100]!r}.{guess}"
+        )
+    return word
 
 
 def sink_group(sink_id: str, part: int = 0) -> str:

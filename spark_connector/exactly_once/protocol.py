@@ -2,7 +2,7 @@
 
 1. The driver *claims* the sink before tasks begin: with its transactional id it fences the drivers
    before it, finishes a batch that one of them has decided, takes the next turn, and aborts what
-   attempts of earlier turns have left open. While its turn lasts it has to do so no more.
+   attempts of earlier turns have left open. All processes of its application share this turn.
 2. An attempt of a task writes its rows in a transaction of its own, *prepares* it and leaves it
    open. It never commits. What it reports is what ends the transaction.
 3. Spark accepts one attempt of each task. The driver writes the *decision*, the transactions of
@@ -28,7 +28,7 @@ from typing import Final, NamedTuple, TypeAlias, TypeVar
 
 from pykclient.errors import ConfigError, KafkaError
 from spark_connector.exactly_once.names import ATOMIC_BATCH, slot_name
-from spark_connector.exactly_once.record import SinkRecord, Stage, Written
+from spark_connector.exactly_once.record import Missing, SinkRecord, Stage, Written
 
 NAMED_TASKS_MAX: Final = 10
 """An error names so many tasks."""
@@ -44,7 +44,11 @@ class MissingRowsError(KafkaError):
 
 
 class RepeatedOtherwiseError(KafkaError):
-    """A batch that was written in part is repeated with other tasks or rows."""
+    """A batch that was written is repeated with other tasks, other rows or another topic."""
+
+
+class OldBatchError(KafkaError):
+    """A batch has a smaller number than the last one that the sink has written."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,16 +114,22 @@ class View(NamedTuple):
     stage: Stage
     batch: int
     query: str
-    missing: tuple[tuple[int, int], ...]
+    topic: str | None
+    missing: tuple[Missing, ...]
 
 
 class Report(NamedTuple):
-    """What an attempt of a task reports. `written` is None where it wrote nothing."""
+    """The report of an attempt of a task.
+
+    `written` is None where it wrote nothing. `skipped_count` is the number of rows that it dropped,
+    since the batch is written already.
+    """
 
     turn: int
     query: str
     task: int
     written: Written | None
+    skipped_count: int = 0
 
 
 class Settled(NamedTuple):
@@ -128,7 +138,7 @@ class Settled(NamedTuple):
 
     decided: tuple[str, ...]
     aborted: tuple[str, ...]
-    missing: tuple[tuple[int, int], ...]
+    missing: tuple[Missing, ...]
 
 
 class Action(Enum):
@@ -140,22 +150,36 @@ class Action(Enum):
 
 @dataclass(frozen=True, slots=True)
 class SinkProtocol:
-    """A sink's name, and whether a batch (`names.ATOMIC_BATCH`) or a task is its unit."""
+    """The rules of one sink.
+
+    `atomicity` says whether a batch (`names.ATOMIC_BATCH`) or a task is the unit. `topic` is the
+    topic of all rows, empty where rows name their own. `skips_old` is true where a batch with a
+    smaller number than the last one is skipped, and not an error.
+    """
 
     sink_id: str
     atomicity: str
+    topic: str = ""
+    skips_old: bool = False
 
-    def claim(self) -> Steps[SinkRecord]:
+    def claim(self, application: str = "") -> Steps[SinkRecord]:
         """Take the sink over; returns its record. See the module, 1."""
-        return (yield from self._take_over())[0]
+        return (yield from self._take_over(application))[0]
 
-    def look(self, turn: int | None) -> Steps[SinkRecord]:
-        """Return the record, and claim the sink where `turn` is not, or no more, its turn."""
-        if turn is not None:
+    def look(self, turn: int | None, application: str = "") -> Steps[SinkRecord]:
+        """Return the record; claim the sink where neither turn nor application are these.
+
+        Processes of one application share its turn: Spark plans the batches of a query in one
+        process after the other. `turn` is None in a process that has no turn yet, and `application`
+        is empty where it is not known.
+        """
+        if turn is not None or application:
             record = yield from _read()
-            if record is not None and record.turn == turn and record.stage is not Stage.DECIDED:
-                return record
-        return (yield from self.claim())
+            if record is not None and record.stage is not Stage.DECIDED:
+                is_own = bool(application) and record.application == application
+                if is_own or record.turn == turn:
+                    return record
+        return (yield from self.claim(application))
 
     def look_again(self, view: View) -> Steps[View]:
         """Return what the record says now, to an attempt of a task that has had others.
@@ -171,36 +195,49 @@ class SinkProtocol:
     def action(self, view: View, *, batch: int, query: str, task: int) -> Action:
         """Return what a task of a batch does with its rows.
 
-        Raises: `ConfigError` where the sink belongs to another query; `MissingRowsError` where the
-        batch is incomplete and cannot be mended.
+        Raises:
+            ConfigError: the sink belongs to another query.
+            OldBatchError: the sink has written a later batch.
+            RepeatedOtherwiseError: this batch was written to another topic.
+            MissingRowsError: the batch is incomplete and cannot be mended.
         """
         self._check_query(view.stage, view.query, query)
         if view.stage is Stage.EMPTY or batch > view.batch:
             return Action.WRITE
-        if batch == view.batch and view.missing:
+        if batch < view.batch:
+            if self.skips_old:
+                return Action.SKIP
+            raise self._old_batch(batch, view.batch)
+        self._check_topic(batch, view.topic)
+        if view.missing:
             if self.atomicity == ATOMIC_BATCH:
                 raise self._missing_rows(batch, view.missing)
-            if task in dict(view.missing):
+            if any(each.task == task for each in view.missing):
                 return Action.WRITE
         return Action.SKIP
 
-    def commit(self, batch: int, reports: Sequence[Report]) -> Steps[None]:
+    def commit(self, batch: int, reports: Sequence[Report]) -> Steps[int]:
         """Decide a batch whose tasks have all succeeded, and commit it. See the module, 3.
+
+        Returns: how many rows were dropped, since the batch was written already.
 
         Raises:
             SinkTakenOverError: another driver has the sink; nothing of this one is visible.
             MissingRowsError: rows are missing. The batch is decided, and must be repeated.
-            RepeatedOtherwiseError: nothing was committed. So it is where batch writes run at the
-                same time, and this one was not the first.
+            RepeatedOtherwiseError: nothing was committed: the batch was written with other rows or
+                to another topic, or batch writes run at the same time, and this one was not the
+                first.
+            OldBatchError: nothing was committed: the sink has written a later batch meanwhile.
             KafkaError: what prevented a step; the batch is to be repeated.
         """
         if not reports:
-            return
+            return 0
         written = _written(reports)
+        skipped_count = sum(report.skipped_count for report in reports)
         if not written:
             found = yield from _read()
             if found is None or found.batch != batch or found.stage is Stage.COMPLETE:
-                return
+                return skipped_count
         turn, query = reports[0].turn, reports[0].query
         record = yield from _fence()
         if record is None or record.turn != turn:
@@ -210,20 +247,34 @@ class SinkProtocol:
             # By this driver, which was interrupted: its decision counts.
             record = yield from self._complete(record)
         if batch < record.batch or (batch == record.batch and record.stage is Stage.COMPLETE):
-            # Attempts that were planned before the batch was decided.
-            yield from _end(written, is_commit=False)
-            if written and not query:
-                raise self._written_otherwise(batch, record)
-            return
+            return skipped_count + (yield from self._drop(batch, query, record, written))
         if batch == record.batch:
+            self._check_topic(batch, record.topic)
             self._check_repeat(record, len(reports), written)
         closed = yield from _find_closed(written)
         if closed:
             raise self._closed(batch, [each for each in written if each.transactional_id in closed])
-        decided = record.decided(batch, query, len(reports), written)
+        decided = record.decided(batch, query, written, topic=self.topic, task_count=len(reports))
         yield Write(decided)
         yield from self._complete(decided)
         yield from self._abort_open(turn, kept=written)
+        return skipped_count
+
+    def _drop(
+        self, batch: int, query: str, record: SinkRecord, written: tuple[Written, ...]
+    ) -> Steps[int]:
+        """Abort what attempts have written that were planned before their batch was decided.
+
+        Returns: the number of their rows.
+        """
+        yield from _end(written, is_commit=False)
+        if written and not query:
+            raise self._written_otherwise(batch, record)
+        if written and batch < record.batch and not self.skips_old:
+            raise self._old_batch(batch, record.batch)
+        if batch == record.batch:
+            self._check_topic(batch, record.topic)
+        return sum(each.row_count for each in written)
 
     def abort(self, batch: int, reports: Sequence[Report]) -> Steps[None]:
         """Abort what attempts have written, unless it is decided: Spark also calls this after a
@@ -245,7 +296,7 @@ class SinkProtocol:
     def settle(self) -> Steps[Settled]:
         """End what a query that will not come back has left open: commit what is decided, and abort
         the rest. A driver that is still there is fenced, as by a claim."""
-        record, settled = yield from self._take_over()
+        record, settled = yield from self._take_over("")
         return settled._replace(missing=record.missing)
 
     def view(self, record: SinkRecord) -> View:
@@ -255,16 +306,17 @@ class SinkProtocol:
             record.stage,
             record.batch,
             record.query,
+            record.topic,
             record.missing,
         )
 
-    def _take_over(self) -> Steps[tuple[SinkRecord, Settled]]:
+    def _take_over(self, application: str) -> Steps[tuple[SinkRecord, Settled]]:
         record = yield from _fence()
         if record is None:
             # The first one, or the last has expired, and turns say nothing. What is open is listed
             # before the record is written: who opens more in between has fenced this driver.
             left = yield from self._open(TURN_MAX)
-            record = SinkRecord(turn=1)
+            record = SinkRecord(turn=1, application=application)
             yield Write(record)
             if left:
                 yield AbortOpen(left)
@@ -273,7 +325,7 @@ class SinkProtocol:
         if record.stage is Stage.DECIDED:
             decided = record.written
             record = record.ended((yield from _end(decided, is_commit=True)))
-        record = record.taken_over()
+        record = record.taken_over(application)
         yield Write(record)
         left = yield from self._abort_open(record.turn - 1, kept=())
         return record, Settled(tuple(each.transactional_id for each in decided), left, ())
@@ -311,25 +363,55 @@ class SinkProtocol:
                 f"each series of batch writes, a sinkId of its own."
             )
 
+    def _check_topic(self, batch: int, topic: str | None) -> None:
+        """Check that a batch is repeated to the topic that it was written to.
+
+        None, of a record before format 2, is not known.
+        """
+        if topic is None or topic == self.topic:
+            return
+        raise RepeatedOtherwiseError(
+            f"Sink {self.sink_id!r}: batch {batch} was written to {described_topic(topic)}, and "
+            f"this write of the same number is to {described_topic(self.topic)}. Its rows were not "
+            f"written. Give each write a sinkId of its own; where the option 'topic' of a query "
+            f"has changed, start the query once with the topic that it had."
+        )
+
     def _check_repeat(
         self, record: SinkRecord, task_count: int, written: tuple[Written, ...]
     ) -> None:
         """Check that a batch that is incomplete is repeated as it was."""
         if self.atomicity == ATOMIC_BATCH:
             raise self._missing_rows(record.batch, record.missing)
-        again = tuple(sorted((each.task, each.row_count) for each in written))
-        if task_count == record.task_count and again == tuple(sorted(record.missing)):
-            return
-        raise RepeatedOtherwiseError(
+        again = tuple(sorted(each.rows for each in written))
+        missing = tuple(sorted(record.missing))
+        begun = (
             f"Sink {self.sink_id!r}: batch {record.batch} was written in part, by "
-            f"{record.task_count} tasks, and rows are missing of {_tasks(record.missing)}. It was "
-            f"repeated with {task_count} tasks, which wrote again {_tasks(again)}: rows would be "
-            f"doubled or lost. Nothing of this repetition was committed. Start the query with the "
-            f"settings that it had (partitions to read, spark.sql.shuffle.partitions), so that "
-            f"each task gets the rows that it got; {_offsets_file(record.batch)}"
+            f"{record.task_count} tasks, and rows are missing of {_tasks(missing)}."
         )
+        if task_count != record.task_count or _counts(again) != _counts(missing):
+            raise RepeatedOtherwiseError(
+                f"{begun} It was repeated with {task_count} tasks, which wrote again "
+                f"{_tasks(again)}: rows would be doubled or lost. Nothing of this repetition was "
+                f"committed. Start the query with the settings that it had (partitions to read, "
+                f"spark.sql.shuffle.partitions), so that each task gets the rows that it got; "
+                f"{_offsets_file(record.batch)}"
+            )
+        others = [
+            each
+            for each, before in zip(again, missing, strict=True)
+            if before.checksum is not None and each.checksum != before.checksum
+        ]
+        if others:
+            raise RepeatedOtherwiseError(
+                f"{begun} It was repeated, and {_tasks(others)} got other rows than before, or the "
+                f"same ones in another order: rows could be doubled or lost. Nothing of this "
+                f"repetition was committed. Start the query again if rows only come in another "
+                f"order now and then, as after a shuffle. Otherwise write what is missing by hand, "
+                f"and go on with another sinkId; {_offsets_file(record.batch)}"
+            )
 
-    def _missing_rows(self, batch: int, missing: tuple[tuple[int, int], ...]) -> MissingRowsError:
+    def _missing_rows(self, batch: int, missing: tuple[Missing, ...]) -> MissingRowsError:
         cure = (
             "Start the query once without atomic=batch, and these tasks write their rows again"
             if self.atomicity == ATOMIC_BATCH
@@ -344,13 +426,22 @@ class SinkProtocol:
         )
 
     def _closed(self, batch: int, closed: Sequence[Written]) -> KafkaError:
-        tasks = _tasks(tuple((each.task, each.row_count) for each in closed))
+        tasks = _tasks([each.rows for each in closed])
         return KafkaError(
             f"Sink {self.sink_id!r}: batch {batch} was not committed, and nothing of it is "
             f"visible: transactions are not open any more, with the rows of {tasks}. The batch "
             f"took longer than kafka.transaction.timeout.ms, or they were aborted by somebody "
             f"else. Start the query again; if the time is too short, give more (brokers allow "
             f"transaction.max.timeout.ms) or make batches smaller."
+        )
+
+    def _old_batch(self, batch: int, last: int) -> OldBatchError:
+        return OldBatchError(
+            f"Sink {self.sink_id!r} has written batch {last}, so batch {batch} is old. Spark "
+            f"repeats only the last batch: the checkpoint was deleted, reset or restored from a "
+            f"backup, or another write uses the same sinkId. Nothing of this batch was written. "
+            f"Give another sinkId to write its rows. Where they are written already, as in a job "
+            f"that is submitted again, skip them with the option onOldBatch=skip."
         )
 
     def _written_otherwise(self, batch: int, record: SinkRecord) -> RepeatedOtherwiseError:
@@ -405,10 +496,19 @@ def _query(query: str) -> str:
     return f"query {query}" if query else "batch writes"
 
 
-def _tasks(tasks: Sequence[tuple[int, int]]) -> str:
+def described_topic(topic: str) -> str:
+    """Return what a message calls the topic of a sink, empty where rows name their own."""
+    return f"topic {topic!r}" if topic else "topics that rows name"
+
+
+def _counts(tasks: Sequence[Missing]) -> list[tuple[int, int]]:
+    return [(each.task, each.row_count) for each in tasks]
+
+
+def _tasks(tasks: Sequence[Missing]) -> str:
     if not tasks:
         return "no task"
-    named = ", ".join(f"{task} ({rows} rows)" for task, rows in tasks[:NAMED_TASKS_MAX])
+    named = ", ".join(f"{each.task} ({each.row_count} rows)" for each in tasks[:NAMED_TASKS_MAX])
     more = len(tasks) - NAMED_TASKS_MAX
     return f"tasks {named}" + (f" and {more} more" if more > 0 else "")
 

@@ -22,7 +22,9 @@ from typing import Final, NamedTuple
 from pykclient.errors import DecodeError
 from spark_connector.exactly_once.names import slot_prefix
 
-FORMAT: Final = 1
+FORMAT: Final = 2
+"""Format 2 added topic, checksums and application."""
+READ_FORMATS: Final = (1, FORMAT)
 PLAIN_LENGTH_MAX: Final = 1_000
 """A longer text is compressed."""
 PART_LENGTH_MAX: Final = 4_000
@@ -48,8 +50,22 @@ NEXT: Final[dict[Stage, frozenset[Stage]]] = {
 }
 
 
+class Missing(NamedTuple):
+    """A task whose rows are missing of a batch, with their number and checksum.
+
+    `checksum` is None where a record of format 1 does not say.
+    """
+
+    task: int
+    row_count: int
+    checksum: int | None = None
+
+
 class Written(NamedTuple):
-    """The prepared transaction of one attempt of a task: what ends it, and how many rows it has."""
+    """The prepared transaction of one attempt of a task: what ends it, and which rows it has.
+
+    `checksum` is that of `checksum.RowsChecksum`, None where a record of format 1 does not say.
+    """
 
     task: int
     row_count: int
@@ -57,17 +73,25 @@ class Written(NamedTuple):
     producer_id: int
     producer_epoch: int
     transaction_version: int
+    checksum: int | None = None
+
+    @property
+    def rows(self) -> Missing:
+        """The rows, as a record names them where they are missing."""
+        return Missing(self.task, self.row_count, self.checksum)
 
 
 @dataclass(frozen=True, slots=True)
 class SinkRecord:
     """See the module.
 
-    `turn` is the number of the driver that has the sink, from 1. `batch` is the number of the last
+    `turn` is the number of the driver that has the sink, from 1. `application` names the Spark
+    application of that driver, empty where it is not known. `batch` is the number of the last
     batch that was decided, -1 before the first; `query` is the id of its query, empty for a batch
-    write. `task_count` is of that batch. `written` are the transactions to commit, of a batch that
-    is decided. `missing` are the tasks whose rows are missing, with how many, of a batch that is
-    incomplete.
+    write. `topic` is the topic of all rows of that batch, empty where rows name their own, None
+    where a record of format 1 does not say. `task_count` is of that batch. `written` are the
+    transactions to commit, of a batch that is decided. `missing` are the tasks whose rows are
+    missing of a batch that is incomplete.
     """
 
     turn: int
@@ -75,22 +99,25 @@ class SinkRecord:
     stage: Stage = Stage.EMPTY
     batch: int = -1
     query: str = ""
+    topic: str | None = None
     task_count: int = 0
     written: tuple[Written, ...] = ()
-    missing: tuple[tuple[int, int], ...] = ()
+    missing: tuple[Missing, ...] = ()
+    application: str = ""
 
-    def taken_over(self) -> SinkRecord:
-        """Return it with the next turn."""
-        return replace(self, turn=self.turn + 1, number=self.number + 1)
+    def taken_over(self, application: str) -> SinkRecord:
+        """Return it with the next turn, of a driver of this application."""
+        return replace(self, turn=self.turn + 1, number=self.number + 1, application=application)
 
     def decided(
-        self, batch: int, query: str, task_count: int, written: tuple[Written, ...]
+        self, batch: int, query: str, written: tuple[Written, ...], *, topic: str, task_count: int
     ) -> SinkRecord:
-        """Return what says that these transactions, and no others, are the batch."""
+        """Return the decision: these transactions, and no others, are the batch."""
         return self._to(
             Stage.DECIDED,
             batch=batch,
             query=query,
+            topic=topic,
             task_count=task_count,
             written=written,
             missing=(),
@@ -99,9 +126,7 @@ class SinkRecord:
     def ended(self, refused: frozenset[str]) -> SinkRecord:
         """Return what follows a decided batch, given the transactional ids that are not committed
         and cannot be."""
-        missing = tuple(
-            (each.task, each.row_count) for each in self.written if each.transactional_id in refused
-        )
+        missing = tuple(each.rows for each in self.written if each.transactional_id in refused)
         stage = Stage.INCOMPLETE if missing else Stage.COMPLETE
         return self._to(stage, written=(), missing=missing)
 
@@ -116,13 +141,15 @@ class SinkRecord:
         fields = {
             "format": FORMAT,
             "turn": self.turn,
+            "application": self.application,
             "stage": self.stage.value,
             "batch": self.batch,
             "query": self.query,
+            "topic": self.topic,
             "tasks": self.task_count,
             "written": [
-                [task, rows, name.removeprefix(prefix), producer_id, epoch, version]
-                for task, rows, name, producer_id, epoch, version in self.written
+                [task, rows, name.removeprefix(prefix), producer_id, epoch, version, checksum]
+                for task, rows, name, producer_id, epoch, version, checksum in self.written
             ],
             "missing": [list(each) for each in self.missing],
         }
@@ -136,24 +163,40 @@ class SinkRecord:
         """Return the record of a sink. Raises: `DecodeError` where the text is no record's."""
         try:
             found = json.loads(_unpacked(text) if text.startswith(_PACKED) else text)
-            if found["format"] != FORMAT:
+            if found["format"] not in READ_FORMATS:
                 raise DecodeError(
                     f"The record of sink {sink_id!r} has format {found['format']!r}, which this "
                     f"version does not read: update pykclient on the driver."
                 )
             prefix = slot_prefix(sink_id)
+            topic = found.get("topic")
             return cls(
                 turn=int(found["turn"]),
                 number=number,
                 stage=Stage(found["stage"]),
                 batch=int(found["batch"]),
+                application=str(found.get("application", "")),
                 query=str(found["query"]),
+                topic=None if topic is None else str(topic),
                 task_count=int(found["tasks"]),
                 written=tuple(
-                    Written(int(task), int(rows), prefix + str(name), int(pid), int(epoch), int(v))
-                    for task, rows, name, pid, epoch, v in found["written"]
+                    Written(
+                        int(task),
+                        int(rows),
+                        prefix + str(name),
+                        int(producer_id),
+                        int(epoch),
+                        int(version),
+                        *map(_checksum, checksums),
+                    )
+                    for task, rows, name, producer_id, epoch, version, *checksums in found[
+                        "written"
+                    ]
                 ),
-                missing=tuple((int(task), int(rows)) for task, rows in found["missing"]),
+                missing=tuple(
+                    Missing(int(task), int(rows), *map(_checksum, checksums))
+                    for task, rows, *checksums in found["missing"]
+                ),
             )
         except (ValueError, TypeError, KeyError, zlib.error) as error:
             raise DecodeError(
@@ -178,6 +221,12 @@ def part_of(text: str) -> tuple[int, str]:
     if not (count.isascii() and count.isdigit() and 0 < int(count) < 10_000):
         raise DecodeError(f"This is no part of a sink's record: {text[:100]!r}")
     return int(count), piece
+
+
+def _checksum(value: object) -> int | None:
+    if value is not None and not isinstance(value, int):
+        raise ValueError(f"no checksum: {value!r}")
+    return value
 
 
 def _unpacked(text: str) -> bytes:

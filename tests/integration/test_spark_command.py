@@ -63,7 +63,7 @@ class LeftQuery:
     def decide(self, batch: int, *reports: Report) -> None:
         """Decide a batch, and commit nothing of it."""
 
-        def cut(steps: Steps[None]) -> Steps[None]:
+        def cut(steps: Steps[int]) -> Steps[None]:
             step = next(steps)
             while not isinstance(step, End):
                 step = steps.send((yield step))

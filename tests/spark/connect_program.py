@@ -11,6 +11,7 @@ from __future__ import annotations
 import json
 import sys
 import time
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pyspark.errors import PySparkException
@@ -62,6 +63,8 @@ def main(servers: str, topic: str, folder: str, has_unix_sockets: str) -> None:
     found["lag"] = [lag.metrics()["maxOffsetsBehindLatest"] for lag in listener.history]
     spark.streams.removeListener(listener)
 
+    found |= written_once(spark, servers, topic, folder)
+
     spark.dataSource.register(NotedSource)
     noted = f"{folder}/noted"
     frame = spark.read.format("noted").option("calls", noted).load()
@@ -76,6 +79,47 @@ def main(servers: str, topic: str, folder: str, has_unix_sockets: str) -> None:
     found["topic"] = message_of(missing.count)
     sys.stdout.write(f"{json.dumps(found)}\n")
     spark.stop()
+
+
+def written_once(spark: SparkSession, servers: str, topic: str, folder: str) -> dict[str, object]:
+    """Write exactly once in foreachBatch: a query, it again, and one with another checkpoint; then
+    two queries at a time, whose owner Spark does not tell."""
+    source = {"kafka.bootstrap.servers": servers, "subscribe": topic, "startingOffsets": "earliest"}
+    sink = {"kafka.bootstrap.servers": servers, "topic": topic, "delivery": "exactly_once"}
+    rows = spark.readStream.format("pykafka").options(**source).load().selectExpr("value")
+
+    def run(checkpoint: str, **more: str) -> str:
+        writer = rows.where("value NOT LIKE 'once%'").selectExpr("concat('once ', value) AS value")
+        query = (
+            writer.writeStream.foreachBatch(foreach_batch({**sink, "sinkId": topic, **more}))
+            .option("checkpointLocation", f"{folder}/{checkpoint}")
+            .trigger(availableNow=True)
+            .start()
+        )
+        return message_of(lambda: query.awaitTermination(120))
+
+    found: dict[str, object] = {"first": run("first")}
+    written = spark.read.format("pykafka").options(**source).load().where("value LIKE 'once%'")
+    found["once"] = written.count()
+    found["repeated"] = repeat_last_batch(f"{folder}/first") and run("first")
+    found["once again"] = written.count()
+    found["other checkpoint"] = run("other")
+    beside = (
+        rows.writeStream.format("noop").option("checkpointLocation", f"{folder}/beside").start()
+    )
+    found["beside"] = run("beside-2", sinkId=f"{topic}-2")
+    found["named"] = run("beside-3", sinkId=f"{topic}-3", sinkOwner="orders")
+    beside.stop()
+    return found
+
+
+def repeat_last_batch(checkpoint: str) -> bool:
+    """Have Spark repeat the last batch, as after a crash."""
+    commits = Path(checkpoint, "commits")
+    last = max(int(each.name) for each in commits.glob("[0-9]*"))
+    for name in (f"{last}", f".{last}.crc"):
+        (commits / name).unlink()
+    return True
 
 
 def message_of(action: Callable[[], object]) -> str:

@@ -93,11 +93,11 @@ class EndsBeforeDecision(Defect):
     """What attempts have written is committed before it is decided."""
 
     class protocol(SinkProtocol):
-        def commit(self, batch: int, reports: Sequence[Report]) -> Steps[None]:
+        def commit(self, batch: int, reports: Sequence[Report]) -> Steps[int]:
             written = tuple(each.written for each in reports if each.written is not None)
             if written:
                 yield End(written, is_commit=True)
-            yield from super().commit(batch, reports)
+            return (yield from super().commit(batch, reports))
 
 
 class IgnoresDecision(Defect):

@@ -128,7 +128,7 @@ class SinkJudge:
             assert found.stage in NEXT[before.stage], f"{before} was followed by {found}"
 
     def _note_end(self, decided: SinkRecord, ended: SinkRecord) -> None:
-        missing = dict(ended.missing)
+        missing = {each.task for each in ended.missing}
         for each in decided.written:
             if each.task in missing:
                 identity = Identity.of(each)

@@ -15,6 +15,7 @@ from __future__ import annotations
 from contextlib import suppress
 from typing import TYPE_CHECKING, Final, TypeVar
 from unittest.mock import patch
+from zlib import crc32
 
 from pykclient.errors import KafkaError
 from pykclient.types import TopicPartition
@@ -95,7 +96,7 @@ class SinkSimulation(SinkWorld):
         self.until_decided: list[ProcessThread] = []
         """Drivers that go on, at the latest, when another one has decided a batch."""
         self._decided_number = -1
-        self.attempt_count = self.worker_count = 0
+        self.attempt_count = self.worker_count = self.application_count = 0
         self._reader_due_ms = 0
         self.reader = SimulatedConsumer(
             self.network,
@@ -285,9 +286,16 @@ class SinkSimulation(SinkWorld):
             return self.workers[-1]
         return self.random.choice(idle)
 
-    def sink_driver(self) -> SinkDriver:
+    def sink_driver(self, application: str = "") -> SinkDriver:
         """Return a driver's part of the sink, with clients of the present thread's process."""
-        return SinkDriver(ExactDelivery(SINK, self.atomicity, None, TOPIC), self.client())
+        delivery = ExactDelivery(SINK, self.atomicity, None, TOPIC)
+        return SinkDriver(delivery, self.client(), application)
+
+    def new_application(self) -> str:
+        """Return the name of the next Spark application; of every other one it is not known."""
+        self.application_count += 1
+        is_known = self.application_count % 2 == 0
+        return f"application-{self.application_count}" if is_known else ""
 
     def client(self) -> ClientSettings:
         """Return the settings of all clients of the sink."""
@@ -311,6 +319,7 @@ class Driver:
         self.world = world
         self.process = SimulatedProcess(world.network)
         self.thread = ProcessThread(self.process, self._live)
+        self.application = world.new_application()
         self.batch = -1
         """The one whose tasks run, or have run last."""
         self.reports: dict[int, Report] = {}
@@ -338,7 +347,7 @@ class Driver:
 
     def _sink_driver(self) -> SinkDriver:
         world = self.world
-        driver = world.sink_driver()
+        driver = world.sink_driver(self.application)
         driver._protocol = world.defect.protocol(SINK, world.atomicity)
         assert isinstance(driver._cluster, StoppingCluster)
         driver._cluster.driver = self
@@ -553,7 +562,8 @@ class Attempt:
                 self.thread.sleep(world.random.choice((0, 0, 5)))
             prepared = attempt.prepare()
             world.judge.prepared[self._number] = Identity(*prepared[:3])
-        return Written(self.task, len(self._rows), *prepared)
+        checksum = crc32(b"%d" % sum(2**row.number for row in self._rows))
+        return Written(self.task, len(self._rows), *prepared, checksum)
 
     def _report(self, written: Written | None) -> None:
         driver = self.driver

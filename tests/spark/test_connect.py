@@ -84,6 +84,11 @@ def test_spark_connect_reads_and_writes_batches_and_streams(
     assert found["columns"][:4] == ["key", "value", "topic", "partition"]
     assert (found["empty"], found["written"]) == (0, 10)
     assert (found["ended"], found["copied"], found["lag"]) == (True, 1, [0])
+    assert (found["first"], found["once"]) == ("no error", 11)
+    assert (found["repeated"], found["once again"]) == ("no error", 11)
+    assert "belongs to query" in found["other checkpoint"]
+    assert "2 queries are active in the session" in found["beside"]
+    assert found["named"] == "no error"
     # One plan for a frame and its view, whatever is done with them.
     assert (found["rows"], found["plans"]) == ([PARTITION_COUNT * ROW_COUNT] * 3, 1)
     assert "Did you mean 'subscribe'" in found["option"]

@@ -102,7 +102,7 @@ def test_a_record_of_many_tasks_is_read_back(make_driver: MakeDriver, sink: str)
         Written(task, task * 31, slot_id(sink, SlotName(1, f"w{task * 7919}", task)), task, 0, 2)
         for task in range(1_500)
     )
-    record = SinkRecord(turn=1).decided(7, "query", len(written), written)
+    record = SinkRecord(turn=1).decided(7, "query", written, topic="a", task_count=len(written))
     driver = make_driver()
     assert driver.run(one(Read())) is None
     driver.run(one(Fence()))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from zlib import crc32
 
 import pytest
 
@@ -17,6 +18,7 @@ from spark_connector.exactly_once.names import (
 )
 from spark_connector.exactly_once.record import (
     PART_LENGTH_MAX,
+    Missing,
     SinkRecord,
     Stage,
     Written,
@@ -34,10 +36,13 @@ def record(task_count: int) -> SinkRecord:
             4000 + task,
             3,
             2,
+            crc32(b"%d" % task),
         )
         for task in range(task_count)
     )
-    return SinkRecord(turn=3, number=8).decided(57, "0b5f", task_count, written)
+    return SinkRecord(turn=3, number=8).decided(
+        57, "0b5f", written, topic="a", task_count=task_count
+    )
 
 
 @pytest.mark.parametrize("task_count", [0, 1, 200, 3_000])
@@ -50,15 +55,27 @@ def test_a_record_is_read_back_from_its_parts(task_count: int) -> None:
     assert SinkRecord.from_text("a", written.number, text) == written
 
 
-def test_a_record_of_two_hundred_tasks_is_one_part() -> None:
-    assert len(parts_of(record(200).to_text("a"))) == 1
+def test_a_record_of_a_hundred_and_forty_tasks_is_one_part() -> None:
+    assert len(parts_of(record(140).to_text("a"))) == 1
 
 
 def test_what_brokers_refuse_to_commit_is_missing() -> None:
     decided = record(3)
     ended = decided.ended(frozenset({decided.written[1].transactional_id}))
-    assert (ended.stage, ended.missing) == (Stage.INCOMPLETE, ((1, 50_001),))
+    assert (ended.stage, ended.missing) == (Stage.INCOMPLETE, ((1, 50_001, crc32(b"1")),))
     assert decided.ended(frozenset()).stage is Stage.COMPLETE
+
+
+def test_a_record_of_format_1_is_read() -> None:
+    fields = (
+        '{"format":1,"turn":3,"stage":"%s","batch":57,"query":"0b5f","tasks":2,"written":[%s],'
+        '"missing":[%s]}'
+    )
+    decided = SinkRecord.from_text("a", 9, fields % ("decided", '[0,50,"3:w:1",4000,3,2]', ""))
+    assert decided.written == (Written(0, 50, slot_id("a", SlotName(3, "w", 1)), 4000, 3, 2),)
+    incomplete = SinkRecord.from_text("a", 9, fields % ("incomplete", "", "[0,50]"))
+    assert incomplete.missing == (Missing(0, 50),)
+    assert (incomplete.topic, incomplete.missing[0].checksum) == (None, None)
 
 
 @pytest.mark.parametrize("text", ["", "{}", "z?", "zeJwr", '{"format":1}', "[]", "null"])
@@ -69,7 +86,7 @@ def test_a_text_that_is_no_record_is_named(text: str) -> None:
 
 def test_a_record_of_a_newer_version_is_named() -> None:
     with pytest.raises(DecodeError, match="update pykclient"):
-        SinkRecord.from_text("a", 1, '{"format":2}')
+        SinkRecord.from_text("a", 1, '{"format":3}')
 
 
 @pytest.mark.parametrize("text", ["", "1/0 x", "x", "1/x y"])

@@ -32,17 +32,17 @@ if TYPE_CHECKING:
 SEED_COUNT = 4
 SEEDS_PER_TEST = 2
 SEEDS_UNTIL_NOTICED = 200
-FIRST_LATE = 17
+FIRST_LATE = 95
 """The first seed in which a late InitProducerId aborts what is decided."""
 
 FIRST_NOTICED = {
-    sink_defects.IdsByTask: 0,
+    sink_defects.IdsByTask: 71,
     sink_defects.EndsBeforeDecision: 0,
     sink_defects.IgnoresDecision: 0,
-    sink_defects.AbortIgnoresDecision: 1,
-    sink_defects.WritesUnfenced: 12,
-    sink_defects.AbortsLaterTurns: 5,
-    sink_defects.TrustsAnyCoordinator: 200,
+    sink_defects.AbortIgnoresDecision: 2,
+    sink_defects.WritesUnfenced: 28,
+    sink_defects.AbortsLaterTurns: 10,
+    sink_defects.TrustsAnyCoordinator: 217,
 }
 """The first seed that has noticed each defect; others may, when the simulation has changed."""
 

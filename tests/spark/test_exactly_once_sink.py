@@ -21,6 +21,7 @@ from spark_connector.exactly_once.names import slot_name
 from spark_connector.exactly_once.protocol import (
     End,
     MissingRowsError,
+    OldBatchError,
     RepeatedOtherwiseError,
     SinkTakenOverError,
     Write,
@@ -105,7 +106,7 @@ class Query:
         assert self.sink.exactly is not None
         settings = {"bootstrap.servers": self.servers}
 
-        def cut(steps: Steps[None]) -> Steps[None]:
+        def cut(steps: Steps[int]) -> Steps[None]:
             result: Result = None
             try:
                 step = next(steps)
@@ -170,14 +171,38 @@ def test_rows_are_visible_when_their_batch_is_committed(query: Query) -> None:
 
 
 @pytest.mark.promise("Spark writes each row once, with delivery=exactly_once")
-def test_a_batch_that_is_repeated_after_its_commit_writes_nothing(query: Query) -> None:
+def test_a_batch_that_is_repeated_after_its_commit_writes_nothing(
+    query: Query, caplog: pytest.LogCaptureFixture
+) -> None:
     query.run(0, ["a"], ["b"])
     view = query.start().view()
     assert (view.stage, view.batch) == (Stage.COMPLETE, 0)
     reports = [query.attempt(view, 0, task, "again") for task in (0, 1, 2)]
     assert [each.written for each in reports] == [None] * 3
+    assert not [each for each in caplog.messages if "skipped" in each]
     query.driver.commit(0, reports)
     assert query.visible() == ["a", "b"]
+    (warning,) = [each for each in caplog.messages if "skipped" in each]
+    assert f"Sink {query.sink_id!r}: 3 rows of batch 0 for topic {query.topic!r} were" in warning
+
+
+@pytest.mark.promise("Spark writes each row once, with delivery=exactly_once")
+def test_an_old_batch_is_an_error_unless_it_is_to_be_skipped(query: Query) -> None:
+    query.run(5, ["a"])
+    with pytest.raises(OldBatchError, match="batch 4 is old"):
+        query.attempt(query.driver.view(), 4, 0, "lost")
+    query.sink = query.sink_of(onOldBatch="skip")
+    query.start()
+    query.run(4, ["dropped"])
+    assert query.visible() == ["a"]
+
+
+@pytest.mark.promise("Spark writes each row once, with delivery=exactly_once")
+def test_a_batch_of_the_same_number_for_another_topic_is_refused(query: Query) -> None:
+    query.run(0, ["a"])
+    query.sink = query.sink_of(topic=f"{query.topic}-other")
+    with pytest.raises(RepeatedOtherwiseError, match=f"written to topic {query.topic!r}"):
+        query.attempt(query.driver.view(), 0, 0, "b")
 
 
 @pytest.mark.promise("Spark writes each row once, with delivery=exactly_once")
@@ -281,11 +306,16 @@ def test_rows_that_are_missing_after_the_decision_are_written_again_by_their_tas
     query.commit_until(lambda step: isinstance(step, End), 0, reports)
     query.end_elsewhere([reports[1].written])
     view = query.start().view()
-    assert (view.stage, view.missing) == (Stage.INCOMPLETE, ((1, 1),))
+    ((task, row_count, _),) = view.missing
+    assert (view.stage, task, row_count) == (Stage.INCOMPLETE, 1, 1)
     others = [query.attempt(view, 0, task, str(task)) for task in (0, 1, 2)]
     with pytest.raises(RepeatedOtherwiseError, match="repeated with 3 tasks"):
         query.driver.commit(0, others)
     query.driver.abort(0, others)
+    other = [query.attempt(view, 0, task, "other") for task in (0, 1)]
+    with pytest.raises(RepeatedOtherwiseError, match=r"tasks 1 \(1 rows\) got other rows"):
+        query.driver.commit(0, other)
+    query.driver.abort(0, other)
     again = [query.attempt(view, 0, task, str(task)) for task in (0, 1)]
     query.driver.commit(0, again)
     assert query.visible() == ["0", "1"]

@@ -14,6 +14,7 @@ from pyspark.errors import PySparkException, StreamingQueryException
 
 from pykclient import Admin, Consumer, Producer, TopicPartition
 from spark_connector import foreach_batch
+from spark_connector.exactly_once.cluster import SinkCluster
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -173,12 +174,34 @@ def test_a_batch_write_with_a_number_is_done_once(copy: Copy) -> None:
         given = copy.options(sinkId=copy.target, **options)
         frame.write.format("pykafka").mode("append").options(**given).save()
 
-    for number, seen in (("20261101", 1), ("20261101", 1), ("20261102", 2), ("20261101", 2)):
+    for number, seen in (("20261101", 1), ("20261101", 1), ("20261102", 2)):
         write(batchId=number)
         assert sorted(chain(*copy.values())) == sorted([*range(10)] * seen), number
+    with pytest.raises(PySparkException, match="batch 20261101 is old"):
+        write(batchId="20261101")
+    write(batchId="20261101", onOldBatch="skip")
     write()
     assert sum(map(len, copy.values())) == 30
     assert copy.open_ids() == []
+
+
+def test_writes_of_one_application_share_the_turn_of_each_sink(copy: Copy) -> None:
+    frame = copy.spark.range(1).selectExpr("CAST(id AS STRING) AS value")
+    sinks = [f"{copy.target}-{number}" for number in range(5)]
+    for sink_id in [*sinks, *sinks]:
+        options = copy.options(sinkId=sink_id)
+        frame.write.format("pykafka").mode("append").options(**options).save()
+    clients = {"bootstrap.servers": copy.servers}
+    turns, applications = set(), set()
+    for sink_id in sinks:
+        with SinkCluster.of_record(sink_id, clients, clients) as cluster:
+            record = cluster.record()
+        assert record is not None
+        turns.add(record.turn)
+        applications.add(record.application)
+    assert turns == {1}
+    assert len(applications) == 1
+    assert applications != {""}
 
 
 def test_what_a_sink_cannot_do_is_said_before_rows_are_written(copy: Copy) -> None:
@@ -187,7 +210,7 @@ def test_what_a_sink_cannot_do_is_said_before_rows_are_written(copy: Copy) -> No
         frame.write.format("pykafka").mode("append").options(**copy.options()).save()
     numbered = copy.writer().format("pykafka").options(**copy.options(batchId="1"))
     query = numbered.trigger(availableNow=True).start()
-    with pytest.raises(StreamingQueryException, match="Spark numbers those of a stream"):
+    with pytest.raises(StreamingQueryException, match="Spark numbers the batches of a stream"):
         query.awaitTermination(240)
 
 

@@ -414,6 +414,8 @@ def test_an_option_that_makes_no_sense_for_kafka_is_refused_with_the_way_out(
         "sinkId",
         "atomic",
         "batchId",
+        "onOldBatch",
+        "sinkOwner",
         "commitGroup",
         "offsetPollIntervalMs",
         "groupIdPrefix",

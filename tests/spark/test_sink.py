@@ -26,14 +26,14 @@ from pykclient import Consumer, TopicPartition, accel
 from pykclient.accel import partition_of_key
 from pykclient.errors import ConfigError, KafkaError
 from pykclient.producer.config import ProducerConfig
-from spark_connector.sink import Sink
+from spark_connector.sink import Sink, _Write
 from spark_connector.worker_clients import close_waiting
 from tests.testing.test_processes import await_true
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
-    from pykclient import ConsumerRecord
+    from pykclient import ConsumerRecord, Producer
     from pykclient.testing import FakeKafka
 
 HEADERS = ArrayType(StructType().add("key", StringType()).add("value", BinaryType()))
@@ -150,6 +150,56 @@ def test_no_python_code_runs_for_a_row(servers: str) -> None:
     assert call_count(10_000) < call_count(1) + 10_000
 
 
+class Acknowledged:
+    """A delivery that is done when its task waits for it, or before."""
+
+    def __init__(self, *, is_done: bool) -> None:
+        self._is_done = is_done
+
+    def done(self) -> bool:
+        return self._is_done
+
+    def result(self) -> list[object]:
+        return []
+
+
+class Acknowledging:
+    """A producer whose brokers acknowledge at once, or when a task waits."""
+
+    def __init__(self, *, is_quick: bool) -> None:
+        self._is_quick = is_quick
+
+    def partitions_for(self, topic: str, timeout: float) -> list[int]:
+        del topic, timeout
+        return [0]
+
+    def send_arrow(self, topic: str, table: pa.Table) -> Acknowledged:
+        del topic, table
+        return Acknowledged(is_done=self._is_quick)
+
+    def flush(self) -> None:
+        pass
+
+
+@pytest.mark.parametrize(("is_quick", "held_max"), [(True, 1), (False, 4)])
+def test_a_task_holds_a_bounded_number_of_bytes_until_they_are_acknowledged(
+    monkeypatch: pytest.MonkeyPatch, *, is_quick: bool, held_max: int
+) -> None:
+    size, count = 200_000, 16
+    monkeypatch.setattr("spark_connector.sink.UNDER_WAY_BYTES_MAX", 3.5 * size)
+    held: list[int] = []
+
+    def batches() -> Iterator[pa.RecordBatch]:
+        before = pa.total_allocated_bytes()
+        for _ in range(count):
+            held.append(pa.total_allocated_bytes() - before)
+            yield values("x" * size)
+
+    producer = cast("Producer", Acknowledging(is_quick=is_quick))
+    assert _Write(sink(VALUES, topic="a"), producer).run(batches()) == (count, 0)
+    assert max(held) < held_max * size
+
+
 def test_a_task_without_rows_writes_nothing(servers: str) -> None:
     assert sink(VALUES, servers, topic="aside").write([values()]).row_count == 0
     assert sink(VALUES, servers, topic="aside").write([]).row_count == 0
@@ -174,13 +224,18 @@ def test_a_row_that_no_broker_takes_is_named_with_its_topic(servers: str) -> Non
         sink(VALUES, servers, topic="aside").write(batches)
 
 
-def test_a_row_that_the_broker_refuses_is_named_or_leaves_a_note(servers: str) -> None:
+def test_a_row_that_the_broker_refuses_is_named_or_leaves_a_note(
+    servers: str, caplog: pytest.LogCaptureFixture
+) -> None:
     settings = {"kafka_max_request_size": "5000000"}
     expected = r"^Row 1 of this task, for topic 'aside': .*MESSAGE_TOO_LARGE"
     with pytest.raises(KafkaError, match=expected):
         sink(VALUES, servers, topic="aside", **settings).write([values("a", BIG, "b")])
     noting = sink(VALUES, servers, topic="a", onRecordTooLarge="aside", **settings)
-    assert noting.write([values("a", BIG, "b")]).too_large_count == 1
+    assert noting.write([values("a", BIG, "b", BIG)]).too_large_count == 2
+    first, total = [each for each in caplog.messages if "note" in each]
+    assert first.startswith("Row 1 of this task, for topic 'a', was not written: ")
+    assert total == "2 rows of this task were too large: notes of them are in topic 'aside'."
     kept = {record.value for record in records_of(servers, ("a", 0), ("a", 1))}
     assert kept == {b"a", b"b"}
 
@@ -250,6 +305,8 @@ def test_a_row_that_no_broker_takes_may_leave_a_note_in_its_place(servers: str) 
         (VALUES, {"topic": "a", **EXACT, "atomic": "bath"}, "Did you mean 'batch'"),
         (VALUES, {"topic": "a", **EXACT, "sinkid": "a b"}, "letters, digits, dots, dashes"),
         (VALUES, {"topic": "a", **EXACT, "batchid": "-1"}, "'batchId' must be an integer of at le"),
+        (VALUES, {"topic": "a", **EXACT, "onoldbatch": "skp"}, r"be fail or skip, not 'skp'.*skip"),
+        (VALUES, {"topic": "a", **EXACT, "sinkowner": " "}, "'sinkOwner' must be 1 to 200"),
         (VALUES, {"topic": "a", **EXACT, "batchid": str(2**63)}, "'batchId' must be at most"),
         (VALUES, {"topic": "a", **EXACT, "kafka_acks": "1"}, "acks"),
         (

@@ -110,7 +110,7 @@ def _report(settled: Settled) -> int:
         f"pykclient: {committed} transactions are committed, {len(settled.aborted)} aborted\n"
     )
     if settled.missing:
-        tasks = ", ".join(f"task {task}: {rows}" for task, rows in settled.missing)
+        tasks = ", ".join(f"task {each.task}: {each.row_count}" for each in settled.missing)
         sys.stderr.write(
             f"pykclient: of the last batch rows are missing, which brokers had aborted ({tasks}); "
             "the query writes them again when it is started\n"
