@@ -152,7 +152,12 @@ OPTIONS: Final = (
         "has so many tasks at most: small ranges share one (a task for each range)",
     ),
     Option("maxRecordsPerPartition", _READS, "the most offsets that one task reads"),
-    Option("kafkaConsumer.pollTimeoutMs", _READS, "how long a task waits for records (120000)"),
+    Option(
+        "kafkaConsumer.pollTimeoutMs",
+        _READS,
+        "how long a task waits for records (120000; Spark does not pass spark.network.timeout, its "
+        "own source's default, to a Python source)",
+    ),
     Option("maxOffsetsPerTrigger", _STREAM, "the most offsets of a micro-batch"),
     Option(
         "minOffsetsPerTrigger",

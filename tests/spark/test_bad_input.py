@@ -24,9 +24,12 @@ from pykclient.errors import (
     ConfigError,
     KafkaError,
     KafkaTimeoutError,
+    TopicAuthorizationFailedError,
     UnknownTopicOrPartitionError,
 )
+from pykclient.protocol.api_keys import ApiKey
 from pykclient.testing import FakeKafka
+from pykclient.testing.fake.faults import fail_with
 from spark_connector.batch_reader import KafkaBatchReader
 from spark_connector.offsets import DataLossError, OffsetRange
 from spark_connector.options import KafkaOptions, Use
@@ -356,6 +359,29 @@ def test_brokers_that_cannot_be_reached_are_named_everywhere(unused_address: str
     for call in calls:
         with pytest.raises(KafkaTimeoutError, match=unused_address), within(3.5):
             call()
+
+
+@pytest.mark.promise("Spark names brokers that are gone within the clients' time-outs")
+@pytest.mark.parametrize(
+    "call",
+    [lambda servers: reader_of(servers).partitions(), begin, begin_available_now],
+    ids=["batch", "stream", "available now"],
+)
+def test_brokers_that_do_not_respond_at_first_fail_a_read_soon(
+    unused_address: str, monkeypatch: pytest.MonkeyPatch, call: Callable[[str], object]
+) -> None:
+    """A wrong address, without time-outs of the user: the clients' own is a minute."""
+    monkeypatch.setattr("spark_connector.cluster.FIRST_RESPONSE_S_MAX", 0.3)
+    with pytest.raises(KafkaTimeoutError, match=unused_address), within(2):
+        call(unused_address)
+
+
+def test_a_request_of_a_batch_that_fails_is_repeated(fake: FakeKafka) -> None:
+    options = {"fetchOffset.numRetries": "2", "fetchOffset.retryIntervalMs": "1"}
+    for api_key in (ApiKey.METADATA, ApiKey.LIST_OFFSETS):
+        with fake.control() as cluster:
+            cluster.faults.add(fail_with(TopicAuthorizationFailedError), api_key)
+        assert read_all(reader_of(fake.bootstrap_servers, **options)) == [*range(20)]
 
 
 @pytest.mark.promise("Spark names brokers that are gone within the clients' time-outs")

@@ -49,7 +49,7 @@ class MovingQuery:
         self._spark = spark
         self._servers = kafka.bootstrap_servers
         self._topic = topic
-        self._checkpoint = path
+        self.checkpoint = path
         self._sent = [0, 0, 0]
         self.state: dict[int, list[int]] = {}
 
@@ -83,7 +83,7 @@ class MovingQuery:
         query = (
             named.writeStream.outputMode("update")
             .foreachBatch(keep)
-            .option("checkpointLocation", str(self._checkpoint))
+            .option("checkpointLocation", str(self.checkpoint))
             .trigger(availableNow=True)
             .start()
         )
@@ -108,6 +108,23 @@ def test_a_query_moves_between_both_sources_and_reads_each_record_once(
         assert sizes.count(0) <= 1
         assert len(sizes) - sizes.count(0) >= 2
         query.send(11, 2, 5)
+
+
+@pytest.mark.promise("A stream moves between Spark's own Kafka source and this one, and back")
+def test_the_official_source_goes_on_behind_a_first_batch_that_has_its_start(
+    spark: SparkSession,
+    kafka_cluster: KafkaCluster,
+    new_topic: Callable[[int], str],
+    tmp_path: Path,
+) -> None:
+    query = MovingQuery(spark, kafka_cluster, new_topic(3), tmp_path)
+    query.send(20, 5, 0)
+    query.run(OURS, startingOffsets="earliest")
+    (logged,) = logged_ends(query.checkpoint)
+    assert {} in logged.values()
+    query.send(3, 2, 1)
+    query.run(OFFICIAL, startingOffsets="earliest")
+    assert query.state == query.all_sent
 
 
 # Where a stream begins, and where its batches end.

@@ -9,6 +9,7 @@ import pytest
 
 from pykclient import Admin, Consumer, Producer, TopicPartition
 from pykclient.errors import (
+    BrokerError,
     GroupAuthorizationFailedError,
     TopicAuthorizationFailedError,
     UnknownTopicOrPartitionError,
@@ -492,3 +493,35 @@ def test_a_first_batch_that_sparks_own_source_has_left_is_refused_where_its_star
         planner.ranges(planner.initial_offset(), end)
     planner = world.planner(startingOffsets="earliest")
     assert planner.ranges(planner.initial_offset(), end) == [OffsetRange(A0, 0, 5)]
+
+
+@pytest.mark.parametrize("chosen", [{"subscribe": TOPIC}, {"subscribePattern": "^fl"}])
+@pytest.mark.parametrize("error", [UnknownTopicOrPartitionError, TopicAuthorizationFailedError])
+def test_one_response_without_a_topic_is_no_loss(
+    world: World, error: type[BrokerError], chosen: dict[str, str]
+) -> None:
+    planner = world.planner(startingOffsets="earliest", kafka_metadata_max_age_ms=1, **chosen)
+    end = planner.next_offset(planner.initial_offset(), is_limited=False)
+    world.send(2)
+    with world.kafka.control() as cluster:
+        handle = cluster.faults.add(fail_with(error), ApiKey.METADATA)
+    assert planner.next_offset(end, is_limited=False) == StreamOffset({A0: 7, A1: 0})
+    assert handle.used_count == 1
+
+
+def test_a_query_with_an_end_reads_a_recreated_topic_up_to_its_own_end(world: World) -> None:
+    planner = world.planner(
+        startingOffsets="earliest",
+        failOnDataLoss="false",
+        maxOffsetsPerTrigger=2,
+        kafka_metadata_max_age_ms=1,
+    )
+    planner.stop_at_present_ends()
+    end = planner.next_offset(planner.initial_offset(), is_limited=True)
+    assert end.ends == {A0: 2, A1: 0}
+    world.recreate()
+    world.send(3)
+    ends = [end]
+    while (end := planner.next_offset(ends[-1], is_limited=True)) != ends[-1]:
+        ends.append(end)
+    assert ends[1:] == [StreamOffset({A0: 2, A1: 0}, {A0: 0}), StreamOffset({A0: 3, A1: 0})]
