@@ -180,7 +180,7 @@ def test_the_simulation_notices_what_becomes_of_records(
 ) -> None:
     """Without a look at the epochs of positions: what they are for."""
     monkeypatch.setattr(Reader, "looks_at_epochs", False)
-    run_with(monkeypatch, plants, message, first_seed=7)
+    run_with(monkeypatch, plants, message)
 
 
 def run_with(

@@ -112,14 +112,14 @@ class Defect(NamedTuple):
 
 DEFECTS = {
     "the group's metadata forgets its generation": Defect(
-        ConsumerGroup, "identity", property(forgets_its_generation), "committed twice", (15, 37)
+        ConsumerGroup, "identity", property(forgets_its_generation), "committed twice", (8, 84)
     ),
     "no rewind after an abort": Defect(
         RawCopier,
         "_rewind",
         aborts_without_rewind,
         "committed too far|does not come to its end",
-        (3, 5),
+        (1, 2),
     ),
 }
 
