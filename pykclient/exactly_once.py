@@ -63,6 +63,8 @@ CURED_BY_ABORT: Final = (
 """After these a transaction has to be aborted, and the next one may succeed. Brokers that have lost
 what they knew of a producer know it anew after an abort."""
 
+LEFT_EARLY_MAX: Final = 10
+"""Blocks in a row that leave their loops early. A block that always does would never commit."""
 MS_PER_S: Final = 1_000
 LOG: Final = "log"
 
@@ -106,7 +108,7 @@ class ExactlyOnce(Generic[K_co, V_co]):
 
     A block that leaves a loop over its records early, by `break` or `return`, is aborted as well,
     since nobody knows whether the output of the record in hand was sent. Nothing is raised, and the
-    next batch begins with the same records.
+    next batch begins with the same records; the tenth such block in a row raises `UsageError`.
 
     Other readers see the output once with ``isolation_level="read_committed"``. Each process that
     runs needs a `transactional_id` of its own; one that starts again takes its former one, which
@@ -178,7 +180,7 @@ class _Loop(Generic[K_co, V_co]):
         self.log = ClientLog("pykclient.exactly_once", config.client_id)
         self._repeated = RateLimitedLog(self.log)
         self._backoff = Backoff(config.retry_backoff_ms, config.retry_backoff_max_ms)
-        self._failure_count = 0
+        self._failure_count = self._left_early_count = 0
         self._is_initialized = False
         self._batch: ExactlyOnceBatch[K_co, V_co] | None = None
 
@@ -216,13 +218,26 @@ class _Loop(Generic[K_co, V_co]):
 
     def on_committed(self, records: ConsumerRecords[K_co, V_co]) -> None:
         """Record that a batch took effect: nothing of it is returned again."""
-        self._failure_count = 0
+        self._failure_count = self._left_early_count = 0
         self._consumer._wiring.unprocessed.finish(records.next_offsets)  # noqa: SLF001
 
     def is_left_early(self) -> bool:
-        """Return whether a loop over the records of the last batch was left before its end."""
+        """Return whether a loop over the records of the last batch was left before its end.
+
+        Raises:
+            UsageError: so were those of the last `LEFT_EARLY_MAX` batches.
+        """
         is_left = self._consumer._wiring.unprocessed.is_left_early  # noqa: SLF001
         if is_left:
+            self._left_early_count += 1
+            if self._left_early_count >= LEFT_EARLY_MAX:
+                self._left_early_count = 0
+                raise UsageError(
+                    f"{LEFT_EARLY_MAX} blocks in a row have left the loops over their records "
+                    f"early, by break, return, any() or zip(), so nothing is committed: go through "
+                    f"all records of a block, use smaller batches (max_records), or raise an "
+                    f"exception to stop"
+                )
             self._repeated.log(
                 logging.WARNING,
                 now_ms(),

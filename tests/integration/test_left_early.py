@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from pykclient import Admin, Consumer, ExactlyOnce, NewTopic, Producer
+from pykclient.errors import UsageError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -221,3 +222,23 @@ def test_a_block_of_exactly_once_that_is_left_early_is_aborted_and_done_again(
         assert not reader.poll(0.2)
     assert sorted(written) == sorted(b"%d" % number for number in range(COUNT))
     assert [text for text in caplog.messages if "left the loop over its records early" in text]
+
+
+def test_blocks_of_exactly_once_that_always_leave_early_end_in_an_error(
+    servers: str, topic: str
+) -> None:
+    settings = {"enable_auto_commit": False, "isolation_level": "read_committed"}
+    with (
+        member(servers, topic, **settings) as consumer,
+        Producer(bootstrap_servers=servers, transactional_id=topic) as producer,
+    ):
+        blocks = ExactlyOnce(consumer, producer)
+        with pytest.raises(UsageError, match="10 blocks in a row"):
+            blocks.run(lambda records: any(record.value for record in records))
+        assert committed(consumer) == 0
+        for batch in blocks:
+            with batch as records:
+                for record in records:
+                    producer.send(f"{topic}-out", record.value)
+            if committed(consumer) == COUNT:
+                break
