@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql.datasource import WriterCommitMessage
 
+    from spark_connector.exactly_once.delivery import ExactDelivery
     from spark_connector.exactly_once.driver import SinkDriver
     from spark_connector.exactly_once.protocol import Report, View
     from spark_connector.sink import Sink
@@ -38,6 +39,16 @@ _LOG = logging.getLogger(__name__)
 
 BATCH_PROPERTY: Final = "streaming.sql.batchId"
 """The local property of a task that has the number of its micro-batch."""
+
+STREAM_SETTINGS: Final = (
+    "spark.sql.cbo.enabled",
+    "spark.sql.requireAllClusterKeysForDistribution",
+)
+"""Settings that Spark sets to false in the session in which it runs the batches of a query. A task
+has the settings of its session as local properties; on Spark Connect nothing else shows that a
+write is in foreachBatch.
+Source: Spark's ``StreamExecution``.
+"""
 
 PLANNER: Final = "pyspark.sql.worker.write_into_data_source"
 """Spark's module that plans a write. It is not loaded where a stream's batch is committed."""
@@ -64,23 +75,10 @@ class KafkaBatchWriter(SentToTasks, DataSourceArrowWriter):
         if self._view is None:
             return self._sink.write(iterator)
         context = _task()
-        if context.getLocalProperty(BATCH_PROPERTY) is not None:
-            self._check_number()
-        return self._sink.write_exactly(iterator, self._view, self._place(context))
-
-    def _place(self, context: TaskContext) -> Place:
-        place = _place(context, self._batch)
-        owner = self._sink.exactly.owner if self._sink.exactly is not None else ""
-        return place._replace(query=owner) if owner else place
-
-    def _check_number(self) -> None:
-        exactly = self._sink.exactly
-        if exactly is not None and exactly.batch is None:
-            raise ConfigError(
-                "This write is in foreachBatch, and has no number: Spark may repeat the batch, and "
-                "its rows would be written again. Use spark_connector.foreach_batch(options), or "
-                "give the number that Spark passes as option 'batchId'."
-            )
+        assert self._sink.exactly is not None
+        query = query_of(self._sink.exactly, context.getLocalProperty)
+        place = _place(context, self._batch)._replace(query=query)
+        return self._sink.write_exactly(iterator, self._view, place)
 
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
         """Commit what the tasks have written exactly once.
@@ -144,6 +142,36 @@ class KafkaStreamWriter(SentToTasks, DataSourceStreamArrowWriter):
         """Abort what tasks have written to be exactly once. Else rows stay, and the batch is
         repeated."""
         _end(self._sink, messages, lambda driver, reports: driver.abort(batchId, reports))
+
+
+def query_of(exactly: ExactDelivery, property_of: Callable[[str], str | None]) -> str:
+    """Return the query that a batch write belongs to, empty outside of foreachBatch.
+
+    `property_of` returns the local properties of the task, None where there is no such one.
+
+    Raises: `ConfigError` for a write in foreachBatch that has no number, or whose query is not
+    known.
+    """
+    query = exactly.owner or property_of(QUERY_PROPERTY) or ""
+    is_in_foreach_batch = property_of(BATCH_PROPERTY) is not None or all(
+        property_of(name) == "false" for name in STREAM_SETTINGS
+    )
+    if not is_in_foreach_batch:
+        return query
+    if exactly.batch is None:
+        raise ConfigError(
+            "This write is in foreachBatch, and has no number: Spark may repeat the batch, and its "
+            "rows would be written again. Use spark_connector.foreach_batch(options), or give the "
+            "number that Spark passes as option 'batchId'."
+        )
+    if not query:
+        raise ConfigError(
+            "This write is in foreachBatch, and Spark Connect does not tell which query it is of: "
+            "batches of another query with the same sinkId would be skipped. Use "
+            "spark_connector.foreach_batch(options), or give the option 'sinkOwner', a name of the "
+            "query: the same at each start, and another one for another checkpoint."
+        )
+    return query
 
 
 def _driver(sink: Sink) -> SinkDriver:

@@ -23,6 +23,8 @@ from tests.spark.small_sources import Calls, NotedSource
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from pyspark.sql import DataFrame
+
 LAG_S = 60.0
 UNIX_SOCKETS = "spark.python.unix.domain.socket.enabled"
 NO_ERROR = "no error"
@@ -89,9 +91,12 @@ def written_once(spark: SparkSession, servers: str, topic: str, folder: str) -> 
     rows = spark.readStream.format("pykafka").options(**source).load().selectExpr("value")
 
     def run(checkpoint: str, **more: str) -> str:
+        return run_function(checkpoint, foreach_batch({**sink, "sinkId": topic, **more}))
+
+    def run_function(checkpoint: str, function: Callable[[DataFrame, int], None]) -> str:
         writer = rows.where("value NOT LIKE 'once%'").selectExpr("concat('once ', value) AS value")
         query = (
-            writer.writeStream.foreachBatch(foreach_batch({**sink, "sinkId": topic, **more}))
+            writer.writeStream.foreachBatch(function)
             .option("checkpointLocation", f"{folder}/{checkpoint}")
             .trigger(availableNow=True)
             .start()
@@ -104,6 +109,17 @@ def written_once(spark: SparkSession, servers: str, topic: str, folder: str) -> 
     found["repeated"] = repeat_last_batch(f"{folder}/first") and run("first")
     found["once again"] = written.count()
     found["other checkpoint"] = run("other")
+
+    def own(batch: DataFrame, _: int) -> None:
+        options = {**sink, "sinkId": f"{topic}-own"}
+        batch.write.format("pykafka").mode("append").options(**options).save()
+
+    def own_numbered(batch: DataFrame, number: int) -> None:
+        options = {**sink, "sinkId": f"{topic}-own", "batchId": str(number)}
+        batch.write.format("pykafka").mode("append").options(**options).save()
+
+    found["own"] = run_function("own", own)
+    found["own with a number"] = run_function("own-2", own_numbered)
     beside = (
         rows.writeStream.format("noop").option("checkpointLocation", f"{folder}/beside").start()
     )

@@ -87,6 +87,8 @@ def test_spark_connect_reads_and_writes_batches_and_streams(
     assert (found["first"], found["once"]) == ("no error", 11)
     assert (found["repeated"], found["once again"]) == ("no error", 11)
     assert "belongs to query" in found["other checkpoint"]
+    assert "This write is in foreachBatch, and has no number" in found["own"]
+    assert "does not tell which query it is of" in found["own with a number"]
     assert "2 queries are active in the session" in found["beside"]
     assert found["named"] == "no error"
     # One plan for a frame and its view, whatever is done with them.

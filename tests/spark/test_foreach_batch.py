@@ -9,7 +9,9 @@ import pytest
 
 from pykclient.errors import ConfigError
 from spark_connector import foreach_batch
+from spark_connector.exactly_once.delivery import ExactDelivery
 from spark_connector.foreach_batch import QUERY_PROPERTY, _ForeachBatch
+from spark_connector.writers import BATCH_PROPERTY, STREAM_SETTINGS, query_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -104,3 +106,39 @@ def test_the_number_is_sparks(delivery: str) -> None:
     given = {**EXACT, "delivery": delivery, "BATCHID": "1"}
     found = written(Session(["q"]), given)
     assert {name: found[name] for name in found if name.lower() == "batchid"} == {"batchId": "7"}
+
+
+# A function of the user's own.
+
+NUMBERED = ExactDelivery("s", "task", 7, "a")
+OWNED = ExactDelivery("s", "task", 7, "a", owner="mine")
+CONNECT = dict.fromkeys(STREAM_SETTINGS, "false")
+CLASSIC = {BATCH_PROPERTY: "7", QUERY_PROPERTY: "q"}
+
+
+@pytest.mark.parametrize(
+    ("exactly", "properties", "query"),
+    [
+        (NUMBERED, CLASSIC, "q"),
+        (OWNED, CLASSIC, "mine"),
+        (OWNED, CONNECT, "mine"),
+        (NUMBERED, {}, ""),
+        (NUMBERED, {STREAM_SETTINGS[0]: "false"}, ""),
+        (OWNED, {}, "mine"),
+    ],
+)
+def test_a_write_belongs_to_the_query_that_spark_or_the_user_names(
+    exactly: ExactDelivery, properties: dict[str, str], query: str
+) -> None:
+    assert query_of(exactly, properties.get) == query
+
+
+@pytest.mark.parametrize("properties", [CLASSIC, CONNECT], ids=["classic", "connect"])
+def test_a_write_in_foreach_batch_needs_a_number(properties: dict[str, str]) -> None:
+    with pytest.raises(ConfigError, match="This write is in foreachBatch, and has no number"):
+        query_of(ExactDelivery("s", "task", None, "a"), properties.get)
+
+
+def test_a_write_in_foreach_batch_needs_an_owner_where_spark_tells_none() -> None:
+    with pytest.raises(ConfigError, match=r"does not tell which query it is of.*'sinkOwner'"):
+        query_of(NUMBERED, CONNECT.get)
