@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from pykclient.testing import KafkaCluster
 
 ROOT = Path(__file__).parents[2]
-CONNECT_S_MAX = 240
+CONNECT_S_MAX = 420
 
 
 PACKAGES = ("pykclient", "spark_connector", "tests")
@@ -31,6 +31,7 @@ PACKAGES = ("pykclient", "spark_connector", "tests")
 
 
 @pytest.mark.soak
+@pytest.mark.timeout(480)
 @pytest.mark.promise("Spark Connect reads and writes by the format's name, batches and streams")
 @pytest.mark.spark
 @pytest.mark.parametrize(
