@@ -15,6 +15,7 @@ import logging
 import time
 from enum import Enum
 from typing import TYPE_CHECKING, Final, Generic
+from weakref import ref
 
 from pykclient.consumer.consumer import Consumer
 from pykclient.errors import (
@@ -183,6 +184,18 @@ class _Loop(Generic[K_co, V_co]):
         self._failure_count = self._left_early_count = 0
         self._is_initialized = False
         self._batch: ExactlyOnceBatch[K_co, V_co] | None = None
+        loop = ref(self)  # the consumer does not keep it
+
+        def is_in_block() -> bool:
+            found = loop()
+            return found is not None and found.is_in_block
+
+        consumer._wiring.is_in_block = is_in_block  # noqa: SLF001 - a part of the package
+
+    @property
+    def is_in_block(self) -> bool:
+        """True while the application works on a batch, in its transaction."""
+        return self._batch is not None and self._batch.state is BatchState.OPEN
 
     def next_batch(self) -> ExactlyOnceBatch[K_co, V_co]:
         self._settle()

@@ -336,7 +336,9 @@ class StreamPlanner:
         begins = dict(starts)
         recreated = [one for one in ends if one.topic in self._recreated and one in starts]
         added = [one for one in ends if one not in starts]
-        looked_up = list(ends) if is_new else [*recreated, *added]
+        # One that ends where the query begins has nothing to lose: an idle query does not ask.
+        unread = [one for one, end in ends.items() if is_new and end > starts.get(one, end)]
+        looked_up = list(dict.fromkeys([*recreated, *added, *unread]))
         beginnings = self._cluster.beginnings(looked_up) if looked_up else {}
         for partition in added:
             begins[partition] = beginnings[partition]

@@ -282,7 +282,7 @@ class Consumer(ConsumerCore, Generic[K_co, V_co]):
             BrokerError: it refuses, such as TopicAuthorizationFailedError.
             WakeupError: `wakeup` was called.
         """
-        commits = self._wiring.require_commits("commit")
+        commits = self._wiring.require_own_commits("commit")
         checked = None if offsets is None else _checked(offsets, "commit")
         commits.note_finished(checked or {})
         self._drive(self._calls.commit(commits, checked, self._timeout_ms(timeout)))
@@ -306,7 +306,7 @@ class Consumer(ConsumerCore, Generic[K_co, V_co]):
         Raises:
             UsageError: there is no `group_id`, or the offsets are malformed.
         """
-        commits = self._wiring.require_commits("commit_async")
+        commits = self._wiring.require_own_commits("commit_async")
         check_callable(callback, "commit_async: callback", "offsets and error")
         checked = None if offsets is None else _checked(offsets, "commit_async")
         commits.note_finished(checked or {})

@@ -203,7 +203,8 @@ class ThreadGuard:
     def _refusal(self, owner: int | None) -> ConcurrentModificationError:
         return ConcurrentModificationError(
             f"another thread is using this {self._name} (thread id {owner}); give each thread its "
-            f"own, or hand work over; only wakeup() may be called from any thread"
+            f"own, or hand work over; only wakeup(), metrics() and store_offset() may be called "
+            f"from any thread"
         )
 
     def _closed(self) -> ClosedError:

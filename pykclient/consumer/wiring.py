@@ -119,6 +119,8 @@ class Wiring:
             client_id=config.client_id,
         )
         self.user_calls: deque[UserCall] = deque()
+        self.is_in_block: Callable[[], bool] = bool
+        """Returns whether a block of `ExactlyOnce` is open, which commits for the application."""
         self._former_topics = FormerTopics()
         self.group: ConsumerGroup | None = None
         self.commits: Commits | None = None
@@ -241,6 +243,19 @@ class Wiring:
         if self.group is None:
             raise UsageError(f"{call}() needs a group: set group_id, or use assign()")
         return self.group
+
+    def require_own_commits(self, call: str) -> Commits:
+        """Return the commits for a call of the application.
+
+        Raises:
+            UsageError: there is no group, or a block of `ExactlyOnce` is open.
+        """
+        if self.is_in_block():
+            raise UsageError(
+                f"{call}() in a block of ExactlyOnce: the end of the block commits the offsets, in "
+                f"its transaction. An abort would lose what is committed here: leave the call out"
+            )
+        return self.require_commits(call)
 
     def require_commits(self, call: str) -> Commits:
         if self.commits is None:

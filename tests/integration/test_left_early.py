@@ -242,3 +242,26 @@ def test_blocks_of_exactly_once_that_always_leave_early_end_in_an_error(
                     producer.send(f"{topic}-out", record.value)
             if committed(consumer) == COUNT:
                 break
+
+
+@pytest.mark.parametrize("call", [Consumer.commit, Consumer.commit_async])
+def test_a_commit_in_a_block_of_exactly_once_is_refused(
+    servers: str, topic: str, call: Callable[[Consumer], object]
+) -> None:
+    """It would commit what an abort of the block has not written."""
+    settings = {"enable_auto_commit": False, "isolation_level": "read_committed"}
+    with (
+        member(servers, topic, **settings) as consumer,
+        Producer(bootstrap_servers=servers, transactional_id=topic) as producer,
+    ):
+        blocks = ExactlyOnce(consumer, producer)
+        with pytest.raises(UsageError, match=r"commit(_async)?\(\) in a block of ExactlyOnce"):
+            blocks.run(lambda _: call(consumer))
+        assert committed(consumer) == 0
+        for batch in blocks:
+            with batch as records:
+                for record in records:
+                    producer.send(f"{topic}-out", record.value)
+            call(consumer)  # behind a block it commits the same again
+            if committed(consumer) == COUNT:
+                break
