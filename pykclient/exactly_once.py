@@ -234,6 +234,10 @@ class _Loop(Generic[K_co, V_co]):
         self._failure_count = self._left_early_count = 0
         self._consumer._wiring.unprocessed.finish(records.next_offsets)  # noqa: SLF001
 
+    def on_failed(self) -> None:
+        """Record that a block did not end by leaving its records early."""
+        self._left_early_count = 0
+
     def is_left_early(self) -> bool:
         """Return whether a loop over the records of the last batch was left before its end.
 
@@ -244,7 +248,6 @@ class _Loop(Generic[K_co, V_co]):
         if is_left:
             self._left_early_count += 1
             if self._left_early_count >= LEFT_EARLY_MAX:
-                self._left_early_count = 0
                 raise UsageError(
                     f"{LEFT_EARLY_MAX} blocks in a row have left the loops over their records "
                     f"early, by break, return, any() or zip(), so nothing is committed: go through "
@@ -434,6 +437,7 @@ class ExactlyOnceBatch(Generic[K_co, V_co]):
             ProducerFencedError: only now it shows that this producer is fenced.
             WakeupError: `wakeup` was called.
         """
+        self._loop.on_failed()
         if self.state is BatchState.OPEN:
             self._to(BatchState.ABORTING)
         if self.state is BatchState.ABORTING and not isinstance(failure, ProducerFencedError):

@@ -17,6 +17,7 @@ from pykclient.errors import UsageError
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
+    from pykclient import ConsumerRecords
     from pykclient.testing import FakeKafka, KafkaCluster
 
 pytestmark = pytest.mark.promise("a batch that is left in the middle comes again from there")
@@ -233,8 +234,19 @@ def test_blocks_of_exactly_once_that_always_leave_early_end_in_an_error(
         Producer(bootstrap_servers=servers, transactional_id=topic) as producer,
     ):
         blocks = ExactlyOnce(consumer, producer)
+        counts: list[int] = []
+
+        def leave(records: ConsumerRecords[bytes, bytes]) -> None:
+            counts.append(len(counts))
+            if len(counts) == 5:
+                raise LookupError  # so the next one is the first in its row
+            assert any(record.value for record in records)
+
+        with pytest.raises(LookupError):
+            blocks.run(leave)
         with pytest.raises(UsageError, match="10 blocks in a row"):
-            blocks.run(lambda records: any(record.value for record in records))
+            blocks.run(leave)
+        assert len(counts) == 5 + 10
         assert committed(consumer) == 0
         for batch in blocks:
             with batch as records:
