@@ -49,7 +49,7 @@ help:
 	@echo "make docs      write the tables of the docs anew that come from the code"
 	@echo "make site      the pages of docs/ and the reference as a site, into build/site"
 	@echo "make build     wheel and sdist, into dist"
-	@echo "make locked    write the digests of what make installs anew, of the newest versions; needs uv"
+	@echo "make locked    pin what make installs to the newest versions, by digest; needs uv"
 	@echo "make clean     remove what was built; the virtual environment stays"
 
 # Kafka needs a Java, which the demo has no need for: it says at once what runs in the place of what.

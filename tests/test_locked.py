@@ -54,7 +54,7 @@ def test_every_package_has_the_digests_of_its_files(file: Path) -> None:
 
 @pytest.mark.parametrize("python", PYTHONS)
 def test_what_the_project_names_is_locked_for_each_python(python: str) -> None:
-    """After a change of pyproject.toml `make locked` writes the digests anew."""
+    """After a change of pyproject.toml `make locked` writes new digests."""
     pins = pins_of(LOCKED / "requirements.txt")
     project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))
     named = {

@@ -19,7 +19,7 @@ SPARK = Path("tests/spark")
 
 
 def main() -> int:
-    """Write each file anew; 1 where a jar is another one than before."""
+    """Write each file again; 1 where a jar is another one than before."""
     status = 0
     targets = {f"kafka-{version}": KAFKA for version in KAFKA_VERSIONS}
     targets[f"spark-sql-kafka-{VERSION}"] = SPARK

@@ -43,10 +43,10 @@ class Assertion(NamedTuple):
     passphrase: Password | None
     algorithm: str
     claims: Mapping[str, str]
-    """Those with a value of the settings."""
+    """Claims whose values come from settings."""
     lifetime_s: int
     not_before_s: int
-    """How long before the present it is valid, for clocks that differ."""
+    """Seconds before the present from which it is valid, for clocks that differ."""
     has_id: bool
     template_file: str | None
     text: Password | None = None

@@ -329,7 +329,7 @@ cdef bint decode(
 cdef bint decode_message(
     const unsigned char* start, Py_ssize_t position, Header* header, Place* place
 ) noexcept nogil:
-    """Note where key and value of a message stand; False if they do not fill it."""
+    """Find key and value of a message; return False if they do not fill it."""
     cdef const unsigned char* end = start + position + header.size_bytes
     cdef const unsigned char* at = start + position + MESSAGE_START_SIZE_BYTES
     if header.magic:
@@ -351,7 +351,7 @@ cdef const unsigned char* pass_field(
     const unsigned char* at, const unsigned char* end, const unsigned char* start,
     int32_t* field_at, int32_t* field_size,
 ) noexcept nogil:
-    """Note where a field of a message stands; return where it ends, NULL if it is odd."""
+    """Find a field of a message; return its end, NULL if its length is invalid."""
     cdef int32_t size
     if end - at < FIELD_LENGTH_SIZE_BYTES:
         return NULL

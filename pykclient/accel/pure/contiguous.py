@@ -49,7 +49,7 @@ MESSAGE: Final = struct.Struct(">qiIbB")
 """The start of a message: offset, size of what follows, checksum, magic, attributes."""
 MESSAGE_CRC_START: Final = 16
 MESSAGE_FIELD_AT: Final = {0: 18, 1: 26}
-"""Where the key of a message stands, by its magic: in magic 1 behind a timestamp."""
+"""Position of a message's key, by its magic: in magic 1 it is behind a timestamp."""
 LENGTH_SIZE_BYTES: Final = 4
 NO_TIMESTAMP_MS: Final = -1
 NO_LEADER_EPOCH: Final = -1

@@ -35,9 +35,11 @@ if TYPE_CHECKING:
     """
 
 TAKEN_SIZE_BYTES_MAX: Final = 64 * 1024 * 1024
-"""How much one take decompresses; the next one goes on. With the batch that is too much and copies
-of values that is four times the memory. It is below what a column of Arrow's can hold, as a single
-record is by the limit of its batch."""
+"""Limit of what one take decompresses; the next one goes on.
+
+With the batch that exceeds it and copies of values, memory grows by four times as much. It is
+below what a column of Arrow's can hold, as a single record is by the limit of its batch.
+"""
 
 
 class Start(NamedTuple):

@@ -46,7 +46,7 @@ _OTHER_HOST: Final = frozenset({62, 64})
 
 @dataclass(frozen=True, slots=True)
 class HttpRequest:
-    """What is sent, which shows nowhere: it has secrets in it."""
+    """Body of the request. It holds secrets, so no log or error shows it."""
 
     body: bytes = field(repr=False)
     headers: Mapping[str, str] = field(repr=False)
@@ -164,7 +164,7 @@ class HttpEndpoint:
         return self._context().wrap_socket(plain, server_hostname=self._host)
 
     def _open_tunnel(self, plain: _TimedSocket, proxy: Proxy) -> None:
-        """Have the proxy connect to the server (RFC 9110, section 9.3.6)."""
+        """Ask the proxy to connect to the server (RFC 9110, section 9.3.6)."""
         host = f"[{self._host}]" if ":" in self._host else self._host
         client = HTTPConnection(self._host, self._port)
         client.sock = cast("socket.socket", plain)
