@@ -96,6 +96,31 @@ def test_a_batch_that_comes_back_goes_in_front_of_the_younger_ones() -> None:
     assert order == sorted(order)
 
 
+def test_a_batch_that_is_sent_before_older_ones_keeps_its_own_back_off() -> None:
+    bench = SenderBench(leaders=(1,), batch_size=100)
+    for number in range(2):
+        bench.send(b"%d" % number * 50)
+    first, second = (*bench.drain(), *bench.drain())
+
+    def drain() -> list[ProducerBatch]:
+        bench.accumulator.look(bench.now_ms)
+        return bench.accumulator.drain(
+            1, bench.now_ms, size_bytes_max=1_000, may_send=lambda batch: batch is second
+        )
+
+    for batch, pause_ms in ((second, 100), (first, 0)):
+        batch.base_sequence = batch.serial[0]
+        batch.on_retry(ClosedError("any"), bench.now_ms + pause_ms)
+        bench.accumulator.on_request_ended(batch)
+        bench.accumulator.requeue(batch)
+        bench.accumulator.look_at(batch.partition, bench.now_ms)
+    assert drain() == []
+    bench.now_ms += 99
+    assert drain() == []
+    bench.now_ms += 1
+    assert drain() == [second]
+
+
 def test_a_batch_whose_response_comes_first_is_done() -> None:
     bench = SenderBench(batch_size=100)
     bench.send(bytes(60))

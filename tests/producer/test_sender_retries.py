@@ -148,6 +148,27 @@ def test_retried_batches_keep_their_order_however_their_responses_come() -> None
     assert arrived == [b"%d" % number * 50 for number in range(1, 4)]
 
 
+@pytest.mark.parametrize("is_idempotent", [True, False])
+def test_a_batch_behind_a_refused_one_does_not_shorten_its_back_off(is_idempotent: bool) -> None:
+    bench = SenderBench(
+        leaders=(1,),
+        batch_size=100,
+        max_in_flight_requests_per_connection=1,
+        enable_idempotence=is_idempotent,
+    )
+    bench.send_batch(b"before")
+    bench.respond(bench.requests[0])
+    for number in range(3):
+        bench.send(b"%d" % number * 50)
+    (request,) = bench.poll()
+    for pause_ms in (100, 200, 400):
+        bench.respond(request, error_code=19)  # NOT_ENOUGH_REPLICAS
+        assert bench.poll() == []
+        assert bench.poll(after_ms=pause_ms - 1) == []
+        (request,) = bench.poll(after_ms=1)
+        assert values_of(request) == [b"0" * 50]
+
+
 @pytest.mark.promise("retries keep the order")
 def test_what_was_never_sent_waits_until_all_before_it_is_written() -> None:
     """A broker would refuse it as out of order, once for each batch that is sent again alone."""

@@ -653,7 +653,7 @@ def test_the_simulation_meets_every_fault_and_most_transactions_end() -> None:
     """A run without faults, or one in which nothing gets through, would prove nothing."""
     faults: Counter[str] = Counter()
     ended = committed = 0
-    for seed in range(30):
+    for seed in range(40):
         simulation = run(seed)
         faults.update(simulation.faults)
         ended += simulation.ended_count
@@ -705,12 +705,12 @@ def commit_offsets_outside(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize(
     ("plant", "noticing_seeds"),
     [
-        (end_too_early, range(3)),
-        (bump_an_epoch, (13, 27)),
+        (end_too_early, (0, 1)),
+        (bump_an_epoch, (1, 27)),
         (commit_without_what_failed, (0, 4)),
         (keep_the_epoch, (40, 68)),
-        (commit_offsets_outside, (1, 3)),
-        (believe_what_is_stale, (4, 5)),
+        (commit_offsets_outside, (1, 4)),
+        (believe_what_is_stale, (0, 2)),
     ],
 )
 def test_the_simulation_notices_a_planted_defect(

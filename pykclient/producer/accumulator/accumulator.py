@@ -222,6 +222,10 @@ class RecordAccumulator:
                 self._ready.remove(queue)
                 continue
             batch = queue.waiting[index]
+            if index and batch.attempt_count and batch.retry_due_ms(queue.leader) > now_ms:
+                self._ready.remove(queue)
+                self._ready.look_later(queue, batch.retry_due_ms(queue.leader))
+                continue
             if not self._open_batches.try_seal(queue, batch):
                 self._ready.remove(queue)
                 self._ready.look_later(queue, now_ms + HELD_LOOK_MS)

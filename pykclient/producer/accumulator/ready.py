@@ -34,13 +34,15 @@ class ReadyQueues:
         self._timer_numbers = count()
 
     def look_at(self, queue: PartitionQueue, now_ms: int) -> None:
-        """Put a queue on its list, or set a timer for when it will be ready."""
+        """Put a queue on its list, or take it off and set a timer for when it will be ready."""
         if not queue.waiting:
             return
         due_ms = self._due_ms(queue, queue.waiting[0])
         if due_ms <= now_ms:
             self._by_node.setdefault(queue.leader.node_id, {})[queue] = None
         else:
+            # It may be there for a batch that is behind one which has to be sent again.
+            self.remove(queue)
             self.look_later(queue, due_ms)
 
     def _due_ms(self, queue: PartitionQueue, first: ProducerBatch) -> int:
