@@ -100,6 +100,7 @@ class CopyWorld(TransactionWorld):
             group_settings=GroupSettings(
                 group_consumer_session_timeout_ms=SESSION_TIMEOUT_MS,
                 group_consumer_heartbeat_interval_ms=1_000,
+                group_consumer_assignment_interval_ms=1_000,
             ),
             transaction_settings=TransactionSettings(
                 transaction_version=random.choice((1, 2)),

@@ -421,6 +421,7 @@ class Kip848GroupSimulation(GroupSimulation):
     group_settings: ClassVar[GroupSettings] = GroupSettings(
         group_consumer_session_timeout_ms=6_000,
         group_consumer_heartbeat_interval_ms=1_000,
+        group_consumer_assignment_interval_ms=1_000,
     )
 
     def __init__(

@@ -184,6 +184,7 @@ def settings_of(
         "share.coordinator.state.topic.min.isr": in_sync_min,
         "share.coordinator.state.topic.num.partitions": INTERNAL_PARTITION_COUNT,
         "group.initial.rebalance.delay.ms": 0,
+        "group.consumer.assignment.interval.ms": 0,  # since 4.3; older brokers pass over it
         "log.cleaner.dedupe.buffer.size": CLEANER_BUFFER_BYTES,
         "metadata.max.idle.interval.ms": 0,
         **({} if _RETENTION_TIMES & config.keys() else _KEEP_FOR_EVER),

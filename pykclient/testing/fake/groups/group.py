@@ -24,7 +24,7 @@ Refusal = type["BrokerError"]
 
 @dataclass(frozen=True, slots=True)
 class GroupSettings:
-    """Settings with Kafka's defaults; but a new group does not wait for more members at first."""
+    """Settings with Kafka's defaults, but no rebalance waits for more members."""
 
     group_initial_rebalance_delay_ms: int = 0
     """Kafka's own is 3000: how long a group that was empty waits for more members, each time that
@@ -39,8 +39,8 @@ class GroupSettings:
     offsets_topic_num_partitions: int = 50
     group_consumer_session_timeout_ms: int = 45_000
     group_consumer_heartbeat_interval_ms: int = 5_000
-    group_consumer_assignment_interval_ms: int = 1_000
-    """How long a target assignment stands at least (KIP-1263); before Kafka 4.3 it was 0."""
+    group_consumer_assignment_interval_ms: int = 0
+    """Minimum time between two target assignments (KIP-1263); Kafka's own is 1000 since 4.3."""
     group_consumer_max_size: int = 2**31 - 1
 
 

@@ -39,7 +39,7 @@ from pykclient.types import TopicPartition
 from tests.testing.fake.groups.kip848_client import GROUP, REBALANCE_MS, Kip848Client, owned_by
 from tests.testing.fake.requests import coordinator_id, response_to
 
-SETTINGS = GroupSettings(group_consumer_max_size=3)
+SETTINGS = GroupSettings(group_consumer_assignment_interval_ms=1_000, group_consumer_max_size=3)
 SESSION_MS = SETTINGS.group_consumer_session_timeout_ms
 INTERVAL_MS = SETTINGS.group_consumer_assignment_interval_ms
 

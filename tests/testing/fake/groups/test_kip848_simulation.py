@@ -29,12 +29,15 @@ class Group(RuleBasedStateMachine):
 
     @initialize(assignor=st.sampled_from(["uniform", "range"]))
     def start(self, assignor: str) -> None:
-        self.cluster = FakeCluster(3, group_settings=GroupSettings())
+        self.cluster = FakeCluster(
+            3, group_settings=GroupSettings(group_consumer_assignment_interval_ms=1_000)
+        )
         self.cluster.create_topic("t", 4)
         self.cluster.create_topic("u", 3)
         self.assignor = assignor
         self.clients: list[Kip848Client] = []
         self.member_count = 0
+        self.followed_group: ConsumerGroup | None = None
         self.group_epoch = 0
         self.member_epochs: dict[str, int] = {}
 
@@ -134,6 +137,8 @@ class Group(RuleBasedStateMachine):
     def no_epoch_goes_back(self) -> None:
         if self.group is None:
             return
+        if self.group is not self.followed_group:  # an empty one expires, and begins again
+            self.followed_group, self.group_epoch, self.member_epochs = self.group, 0, {}
         assert self.group.epoch >= self.group_epoch
         assert self.group.target_epoch <= self.group.epoch
         self.group_epoch = self.group.epoch
