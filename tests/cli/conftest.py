@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import uuid
 from typing import TYPE_CHECKING
 
@@ -12,6 +13,12 @@ from tests.cli.commands import Commands
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
+
+@pytest.fixture(scope="module", autouse=True)
+def no_earlier_clients() -> None:
+    """End what earlier tests left in cycles: it would log into what a command prints."""
+    gc.collect()
 
 
 @pytest.fixture(scope="module")

@@ -188,7 +188,7 @@ def test_with_all_brokers_frozen_deliveries_run_out_of_time_and_close_ends(
                 three_brokers.resume(broker)
 
 
-@pytest.mark.slow
+@pytest.mark.soak
 def test_reading_goes_on_when_leaders_die_and_come_back(three_brokers: KafkaCluster) -> None:
     topic = confluent_create_topic(
         three_brokers, "failover", partition_count=PARTITION_COUNT, replication_factor=3

@@ -91,6 +91,7 @@ def test_a_paused_broker_accepts_and_does_not_respond_until_it_is_resumed(
 
 
 @pytest.mark.promise("a broker is killed and started again")
+@pytest.mark.soak
 def test_all_brokers_can_be_down_at_once(three: KafkaCluster) -> None:
     topic = confluent_create_topic(three, "all-down", replication_factor=3)
     for broker in (1, 2, 3):

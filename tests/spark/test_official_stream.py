@@ -92,6 +92,7 @@ class MovingQuery:
 
 
 @pytest.mark.promise("A stream moves between Spark's own Kafka source and this one, and back")
+@pytest.mark.soak
 def test_a_query_moves_between_both_sources_and_reads_each_record_once(
     spark: SparkSession,
     kafka_cluster: KafkaCluster,
@@ -375,6 +376,7 @@ class RunningQueries:
 
 
 @pytest.mark.promise("A stream has the batches that it has through Spark's own Kafka source")
+@pytest.mark.soak
 def test_a_batch_waits_for_enough_records_as_in_the_official_source(
     spark: SparkSession,
     kafka_cluster: KafkaCluster,

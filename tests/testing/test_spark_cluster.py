@@ -67,6 +67,7 @@ class Pausable(Protocol):
 
 
 @pytest.mark.promise("a Spark cluster of two hosts breaks on command and leaves nothing behind")
+@pytest.mark.soak
 def test_parts_of_an_application_are_killed_and_leave_nothing(
     spark_cluster: SparkCluster, application: SparkApplication, request_file: Path
 ) -> None:
@@ -116,6 +117,7 @@ def test_parts_of_an_application_are_killed_and_leave_nothing(
     assert spark_cluster.master.state is BrokerState.RUNNING
 
 
+@pytest.mark.soak
 def test_servers_map_the_archive_of_their_classes(spark_cluster: SparkCluster) -> None:
     home = find_spark_home()
     if not home.class_archive.exists():

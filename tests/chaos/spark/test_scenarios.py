@@ -1,8 +1,8 @@
 """Queries of the connector on a Spark cluster of two hosts, under fire: no record is lost, and none
 is twice in what a query's state holds.
 
-One scenario is in `make test`, with a sink that writes exactly once; `make soak` has five more, two
-of which start a driver twice, and `make chaos` all, with more batches.
+`make soak` has six scenarios, two of which start a driver twice; `make chaos` has all, with more
+batches.
 """
 
 from __future__ import annotations
@@ -52,8 +52,8 @@ BATCH_COUNT = 10
 ESTABLISHED = "01"
 """The state of a connection, in /proc/net/tcp."""
 ONCE = Kind(is_stateful=False, delivery=Delivery.PER_TASK)
-IN_EVERY_RUN = (python_worker_killed, ONCE)
 IN_SOAK = (
+    (python_worker_killed, ONCE),
     (python_worker_killed, Kind(is_stateful=False)),
     (python_worker_killed_in_read, ONCE),
     (task_copied, Kind(is_stateful=False)),
@@ -76,18 +76,14 @@ def chaos_cluster(kafka_cluster_factory: KafkaClusterFactory) -> Iterator[KafkaC
 
 @pytest.mark.kafka
 @pytest.mark.spark
+@pytest.mark.soak
 @pytest.mark.timeout(900)
 @pytest.mark.promise("a Spark query under fire loses no record and has none twice in its state")
 @pytest.mark.parametrize(
     ("scenario", "kind"),
     [
-        pytest.param(
-            Scenario(act),
-            kind,
-            id=f"{act.__name__}, {kind.delivery.value}",
-            marks=() if (act, kind) == IN_EVERY_RUN else pytest.mark.soak,
-        )
-        for act, kind in (IN_EVERY_RUN, *IN_SOAK)
+        pytest.param(Scenario(act), kind, id=f"{act.__name__}, {kind.delivery.value}")
+        for act, kind in IN_SOAK
     ],
 )
 def test_a_query_under_fire_loses_nothing(
