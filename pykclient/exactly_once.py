@@ -15,8 +15,8 @@ import logging
 import time
 from enum import Enum
 from typing import TYPE_CHECKING, Final, Generic
-from weakref import ref
 
+from pykclient.consumer.batch_guard import BatchUse
 from pykclient.consumer.consumer import Consumer
 from pykclient.errors import (
     GroupRebalancedError,
@@ -146,8 +146,11 @@ class ExactlyOnce(Generic[K_co, V_co]):
         The end of a block raises `TransactionStateError` where a call in it has ended the
         transaction: the next batch begins with the same records.
         """
-        while True:
-            yield self._loop.next_batch()
+        try:
+            while True:
+                yield self._loop.next_batch()
+        finally:
+            self._loop.guard.on_loop_left()
 
     def run(self, handler: Callable[[ConsumerRecords[K_co, V_co]], object]) -> None:
         """Call `handler` with the records of each batch, in its transaction, until `wakeup`.
@@ -156,12 +159,14 @@ class ExactlyOnce(Generic[K_co, V_co]):
             KafkaError: as the loop does.
             Exception: what `handler` raises; its transaction is aborted.
         """
-        while True:
-            try:
+        try:
+            while True:
                 with self._loop.next_batch() as records:
                     handler(records)
-            except WakeupError:
-                return
+        except WakeupError:
+            return
+        finally:
+            self._loop.guard.on_loop_left()
 
 
 class _Loop(Generic[K_co, V_co]):
@@ -184,26 +189,17 @@ class _Loop(Generic[K_co, V_co]):
         self._failure_count = self._left_early_count = 0
         self._is_initialized = False
         self._batch: ExactlyOnceBatch[K_co, V_co] | None = None
-        loop = ref(self)  # the consumer does not keep it
-
-        def is_in_block() -> bool:
-            found = loop()
-            return found is not None and found.is_in_block
-
-        consumer._wiring.is_in_block = is_in_block  # noqa: SLF001 - a part of the package
-
-    @property
-    def is_in_block(self) -> bool:
-        """True while the application works on a batch, in its transaction."""
-        return self._batch is not None and self._batch.state is BatchState.OPEN
+        self.guard = consumer._wiring.batch_guard  # noqa: SLF001 - a part of the package
 
     def next_batch(self) -> ExactlyOnceBatch[K_co, V_co]:
+        self.guard.on_loop_left()  # of its own now
         self._settle()
         while True:
             records = self._consumer.poll(max_records=self._max_records)
             if records:
                 # If the member is removed by now, brokers refuse the offsets.
                 self._batch = ExactlyOnceBatch(self, records, self._consumer.group_metadata())
+                self.guard.state = BatchUse.UNUSED
                 return self._batch
 
     def _settle(self) -> None:
@@ -350,6 +346,7 @@ class ExactlyOnceBatch(Generic[K_co, V_co]):
         self._begun_count = self._calls.begun_count
         self._begun_s = time.monotonic()
         self._to(BatchState.OPEN)
+        self._loop.guard.state = BatchUse.OPEN
         return self.records
 
     def __exit__(
@@ -358,6 +355,14 @@ class ExactlyOnceBatch(Generic[K_co, V_co]):
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> bool:
+        self._loop.guard.state = BatchUse.NONE
+        try:
+            return self._end(error)
+        finally:
+            self._loop.guard.state = BatchUse.ENDED
+
+    def _end(self, error: BaseException | None) -> bool:
+        """Commit, or abort and rewind; return whether the loop goes on in spite of `error`."""
         if error is not None:
             return self._recover(error)
         try:

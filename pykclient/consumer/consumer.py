@@ -126,6 +126,7 @@ class Consumer(ConsumerCore, Generic[K_co, V_co]):
             UnsupportedVersionError: the brokers are older than 2.1.
             WakeupError: `wakeup` was called.
         """
+        self._wiring.batch_guard.check_poll("poll")
         spans = self._poll(timeout, max_records, NO_LIMITS, is_raw=False)
         # Only noted: most applications never look at `next_offsets`.
         positions = [
@@ -173,6 +174,7 @@ class Consumer(ConsumerCore, Generic[K_co, V_co]):
         Raises: what `poll` raises, and `UsageError` without pyarrow, for an unknown column, or when
         a partition in `until` is not assigned.
         """
+        self._wiring.batch_guard.check_poll("poll_arrow")
         wanted = wanted_columns(columns, include_headers=include_headers)
         limits = NO_LIMITS if until is None else limits_by_partition(until)
         if max_bytes is not None:
@@ -223,6 +225,7 @@ class Consumer(ConsumerCore, Generic[K_co, V_co]):
 
     @public_call
     def _next_span(self, loop: Loop) -> tuple[AssignedPartition, RecordSpan, int] | None:
+        self._wiring.batch_guard.check_poll("next")
         return self._drive(self._poll_loop.next_span(loop))
 
     def _records_of(self, span: RecordSpan) -> Iterable[ConsumerRecord[K_co, V_co]]:
@@ -384,6 +387,7 @@ class Consumer(ConsumerCore, Generic[K_co, V_co]):
             BrokerError: a broker refuses.
             WakeupError: `wakeup` was called; the positions stay.
         """
+        self._wiring.batch_guard.check_seek("seek_to_time")
         listed = None if partitions is None else partition_list(partitions, "seek_to_time")
         subscription = self._wiring.subscription
         chosen = [assigned.partition for assigned in subscription.require_all(listed)]

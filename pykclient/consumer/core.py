@@ -388,6 +388,7 @@ class ConsumerCore(LiveClient):
         Raises:
             UsageError: the partition is not assigned, or the offset is not an integer from 0.
         """
+        self._wiring.batch_guard.check_seek("seek")
         check_partition(partition, "seek")
         assigned = self._wiring.subscription.require(partition)
         leader_epoch = None
@@ -436,6 +437,7 @@ class ConsumerCore(LiveClient):
     def _reset(
         self, partitions: Iterable[TopicPartition] | None, reset_to: OffsetReset, call: str
     ) -> None:
+        self._wiring.batch_guard.check_seek(call)
         listed = None if partitions is None else partition_list(partitions, call)
         chosen = self._wiring.subscription.require_all(listed)
         for assigned in chosen:

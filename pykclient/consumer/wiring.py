@@ -13,6 +13,7 @@ from collections import deque
 from typing import TYPE_CHECKING, ParamSpec, TypeVar
 
 from pykclient import accel
+from pykclient.consumer.batch_guard import BatchGuard
 from pykclient.consumer.deserializers import RecordDeserializer
 from pykclient.consumer.fetch.buffer import NOT_BEGUN, FetchBuffer
 from pykclient.consumer.fetch.fetcher import Fetcher
@@ -119,8 +120,7 @@ class Wiring:
             client_id=config.client_id,
         )
         self.user_calls: deque[UserCall] = deque()
-        self.is_in_block: Callable[[], bool] = bool
-        """Returns whether a block of `ExactlyOnce` is open, which commits for the application."""
+        self.batch_guard = BatchGuard()
         self._former_topics = FormerTopics()
         self.group: ConsumerGroup | None = None
         self.commits: Commits | None = None
@@ -250,11 +250,7 @@ class Wiring:
         Raises:
             UsageError: there is no group, or a block of `ExactlyOnce` is open.
         """
-        if self.is_in_block():
-            raise UsageError(
-                f"{call}() in a block of ExactlyOnce: the end of the block commits the offsets, in "
-                f"its transaction. An abort would lose what is committed here: leave the call out"
-            )
+        self.batch_guard.check_commit(call)
         return self.require_commits(call)
 
     def require_commits(self, call: str) -> Commits:

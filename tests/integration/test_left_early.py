@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from pykclient import Admin, Consumer, ExactlyOnce, NewTopic, Producer
+from pykclient import Admin, Consumer, ExactlyOnce, NewTopic, Producer, TopicPartition
 from pykclient.errors import UsageError
 
 if TYPE_CHECKING:
@@ -277,3 +277,99 @@ def test_a_commit_in_a_block_of_exactly_once_is_refused(
             call(consumer)  # behind a block it commits the same again
             if committed(consumer) == COUNT:
                 break
+
+
+POLLS: dict[str, Callable[[Consumer], object]] = {
+    "poll": lambda consumer: consumer.poll(0),
+    "poll_arrow": lambda consumer: consumer.poll_arrow(0),
+    "next": lambda consumer: next(iter(consumer)),
+}
+SEEKS: dict[str, Callable[[Consumer], object]] = {
+    "seek": lambda consumer: consumer.seek(next(iter(consumer.assignment())), 0),
+    "seek_to_beginning": lambda consumer: consumer.seek_to_beginning(),
+    "seek_to_end": lambda consumer: consumer.seek_to_end(),
+    "seek_to_time": lambda consumer: consumer.seek_to_time(0),
+}
+
+
+@pytest.fixture
+def pair(servers: str, topic: str) -> Iterator[tuple[Consumer, Producer]]:
+    settings = {"enable_auto_commit": False, "isolation_level": "read_committed"}
+    with (
+        member(servers, topic, **settings) as consumer,
+        Producer(bootstrap_servers=servers, transactional_id=topic) as producer,
+    ):
+        yield consumer, producer
+
+
+def copy_all(consumer: Consumer, producer: Producer, topic: str) -> list[bytes]:
+    """Copy what is left, and return what the output has in the end."""
+    for batch in ExactlyOnce(consumer, producer):
+        with batch as records:
+            for record in records:
+                producer.send(f"{topic}-out", record.value)
+        if committed(consumer) == COUNT:
+            break
+    with Consumer(
+        bootstrap_servers=consumer._wiring.config.bootstrap_servers,
+        isolation_level="read_committed",
+        auto_offset_reset="earliest",
+    ) as reader:
+        output = TopicPartition(f"{topic}-out", 0)
+        reader.assign([output])
+        ends = reader.end_offsets([output])
+        values: list[bytes] = []
+        while reader.position(output) < ends[output]:
+            values += reader.poll_arrow(until=ends)["value"].to_pylist()
+        return values
+
+
+@pytest.mark.parametrize("name", [*POLLS, *SEEKS])
+def test_a_block_of_exactly_once_takes_and_moves_nothing_beside_its_loop(
+    pair: tuple[Consumer, Producer], topic: str, name: str
+) -> None:
+    """Else the next transaction would pass over records that none has."""
+    consumer, producer = pair
+    call = (POLLS | SEEKS)[name]
+    with pytest.raises(UsageError, match=rf"^{name}\(\) in a block of ExactlyOnce"):
+        ExactlyOnce(consumer, producer).run(lambda _: call(consumer))
+    assert sorted(copy_all(consumer, producer, topic)) == sorted(
+        b"%d" % number for number in range(COUNT)
+    )
+
+
+@pytest.mark.parametrize("name", POLLS)
+def test_no_poll_comes_between_batches_of_exactly_once(
+    pair: tuple[Consumer, Producer], topic: str, name: str
+) -> None:
+    consumer, producer = pair
+    for batch in ExactlyOnce(consumer, producer):
+        with batch as records:
+            for record in records:
+                producer.send(f"{topic}-out", record.value)
+        with pytest.raises(UsageError, match=rf"^{name}\(\) between the batches of ExactlyOnce"):
+            POLLS[name](consumer)
+        break
+    assert sorted(copy_all(consumer, producer, topic)) == sorted(
+        b"%d" % number for number in range(COUNT)
+    )
+    consumer.poll(0)  # the loop is over
+
+
+def test_a_batch_that_was_not_used_is_not_passed_over(
+    pair: tuple[Consumer, Producer], topic: str
+) -> None:
+    consumer, producer = pair
+    batch = next(iter(ExactlyOnce(consumer, producer)))
+    for call in (
+        lambda: consumer.poll(0),
+        lambda: next(iter(ExactlyOnce(consumer, producer))),
+    ):
+        with pytest.raises(UsageError, match=r"passes over a batch of ExactlyOnce that was not us"):
+            call()
+    with batch as records:
+        for record in records:
+            producer.send(f"{topic}-out", record.value)
+    assert sorted(copy_all(consumer, producer, topic)) == sorted(
+        b"%d" % number for number in range(COUNT)
+    )
