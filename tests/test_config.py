@@ -336,7 +336,6 @@ def shared(tmp_path: Path) -> Path:
     return file
 
 
-@pytest.mark.promise("a shared properties file gives each client its own settings")
 @pytest.mark.parametrize(
     ("client", "config", "left_out"),
     [

@@ -80,7 +80,6 @@ def as_read(record: FlightRecord, *, partition: int = 0, offset: int = 0) -> Con
     )
 
 
-@pytest.mark.promise("the demo takes all 336,776 flights and their airlines")
 def test_the_installed_data_set_has_every_flight_and_airline() -> None:
     data_set = FlightDataSet.installed()
     assert sum(1 for _ in data_set.flights()) == 336_776
@@ -105,7 +104,6 @@ def test_numbers_are_numbers_and_absent_fields_are_none(data_set: FlightDataSet)
     assert (last["dep_delay"], last["carrier"], last["tailnum"]) == (None, "AA", None)
 
 
-@pytest.mark.promise("the demo sends the flights as JSON, keyed by carrier")
 def test_a_record_is_json_with_its_sequence_keyed_by_carrier(records: list[FlightRecord]) -> None:
     assert [record.key for record in records] == [b"UA", b"AA", b"UA", b"AA"]
     assert json.loads(records[1].value) == {
@@ -126,7 +124,6 @@ WEEKS = [
 ]
 
 
-@pytest.mark.promise("the demo compares Spark's result with the data set's own")
 def test_the_weeks_of_an_airline_make_its_year(data_set: FlightDataSet) -> None:
     assert airline_weeks(data_set.flights()) == WEEKS
     assert delays_of(WEEKS, data_set.airlines()) == airline_delays(
@@ -134,7 +131,6 @@ def test_the_weeks_of_an_airline_make_its_year(data_set: FlightDataSet) -> None:
     )
 
 
-@pytest.mark.promise("the demo compares Spark's result with the data set's own")
 def test_weeks_that_differ_are_named_with_their_place() -> None:
     assert differing_weeks("Kafka", WEEKS, WEEKS[::-1]) == []
     (lost,) = differing_weeks("Kafka", WEEKS, WEEKS[1:])
@@ -146,7 +142,6 @@ def test_weeks_that_differ_are_named_with_their_place() -> None:
     assert "lacks 1" in other
 
 
-@pytest.mark.promise("the demo compares Spark's result with the data set's own")
 def test_the_mean_leaves_out_flights_that_never_left(data_set: FlightDataSet) -> None:
     assert airline_delays(data_set.flights(), data_set.airlines()) == [
         AirlineDelay("AA", "American Airlines Inc.", 2, 1, 4.0),
@@ -230,9 +225,6 @@ def test_an_altered_key_is_a_fault(records: list[FlightRecord]) -> None:
     assert audit.faults()[0].startswith("2 altered: ")
 
 
-@pytest.mark.promise(
-    "`make demo` reads the flights with a group of two members, one of which leaves half way"
-)
 def test_two_members_share_the_flights_and_one_leaves_half_way(fake_kafka: FakeKafka) -> None:
     # The member that leaves is assigned the first three partitions, which have twelve of fifteen
     # records: when it leaves, after half of all records, some of its own are left to the other.
@@ -286,7 +278,6 @@ def test_equal_results_do_not_differ_and_the_last_bit_is_rounding() -> None:
     assert differences(ours, spark) == []
 
 
-@pytest.mark.promise("the demo compares Spark's result with the data set's own")
 @pytest.mark.parametrize(
     "other",
     [
@@ -302,7 +293,6 @@ def test_another_result_differs(other: AirlineDelay) -> None:
     assert line.startswith("AA: the data set gives")
 
 
-@pytest.mark.promise("the demo compares Spark's result with the data set's own")
 def test_airlines_too_many_too_few_and_twice_differ() -> None:
     one, two = AirlineDelay("AA", "American", 1, 0, None), AirlineDelay("B6", "Jet", 1, 0, None)
     assert differences([one], []) == [f"AA: the data set gives {one}, Spark None"]
@@ -312,7 +302,6 @@ def test_airlines_too_many_too_few_and_twice_differ() -> None:
     assert differences([one], [one, one]) == ["Spark returns 2 rows for 1 airlines"]
 
 
-@pytest.mark.promise("the chart is a PNG with titles, axes and units")
 def test_the_chart_is_a_png_of_a_page_size(tmp_path: Path) -> None:
     path = tmp_path / "chart.png"
     draw_delays(
@@ -323,7 +312,6 @@ def test_the_chart_is_a_png_of_a_page_size(tmp_path: Path) -> None:
     assert int.from_bytes(written[16:20]) == 1200
 
 
-@pytest.mark.promise("the chart is a PNG with titles, axes and units")
 def test_the_chart_has_titles_and_axes_with_units(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -339,7 +327,6 @@ def test_the_chart_has_titles_and_axes_with_units(
     assert late.get_ylabel() == "airline (carrier code)"
 
 
-@pytest.mark.promise("each step of the demo reports its time")
 def test_every_step_is_timed_also_one_that_fails() -> None:
     seconds = iter([0.0, 2.0, 10.0, 11.5])
     text = io.StringIO()
@@ -366,12 +353,6 @@ def test_without_java_the_error_names_how_to_get_spark(
     assert "apt-get install openjdk-17-jre-headless" in obstacle
 
 
-@pytest.mark.promise(
-    "`make demo` reads the flights with a group of two members, one of which leaves half way"
-)
-@pytest.mark.promise(
-    "the demo goes through Kafka into Spark, with table and chart, and stops what it started"
-)
 @pytest.mark.kafka
 @pytest.mark.spark
 @pytest.mark.slow
@@ -398,9 +379,6 @@ def test_the_whole_demo_on_a_few_flights(data_set: FlightDataSet, tmp_path: Path
     await_true(lambda: not processes_with(f"TMPDIR={scratch}"), "all that was started is gone")
 
 
-@pytest.mark.promise(
-    "the demo goes through Kafka into Spark, with table and chart, and stops what it started"
-)
 def test_a_process_left_behind_is_seen(tmp_path: Path) -> None:
     variable = f"TMPDIR={tmp_path}"
     assert processes_with(variable) == []
@@ -421,7 +399,6 @@ def processes_with(variable: str) -> list[str]:
     return found
 
 
-@pytest.mark.promise("what cannot be installed is named, with its cure")
 def test_without_java_for_spark_the_kafka_part_runs_and_the_cure_is_named(
     data_set: FlightDataSet,
     tmp_path: Path,
@@ -439,7 +416,6 @@ def test_without_java_for_spark_the_kafka_part_runs_and_the_cure_is_named(
     assert "install a Java" in rest
 
 
-@pytest.mark.promise("without Java the demo runs on the broker of `pykclient broker`, and says so")
 def test_without_any_java_a_broker_of_ours_takes_kafkas_place(
     data_set: FlightDataSet, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -461,7 +437,6 @@ def test_without_any_java_a_broker_of_ours_takes_kafkas_place(
     assert "the broker of `pykclient broker` gave back every flight, once and in" in rest
 
 
-@pytest.mark.promise("the demo's exit status reports any difference")
 def test_a_record_too_many_ends_the_demo_with_a_status(
     data_set: FlightDataSet,
     tmp_path: Path,

@@ -155,7 +155,6 @@ def every_class(kind: type[KafkaError] = KafkaError) -> Iterator[type[KafkaError
 CLASSES = sorted(set(every_class()), key=lambda kind: kind.__name__)
 
 
-@pytest.mark.promise("what may succeed when tried again is a `RetriableError`, and nothing else is")
 def test_an_error_is_retriable_if_its_class_says_so_in_both_ways() -> None:
     by_class = {kind for kind in CLASSES if issubclass(kind, errors.RetriableError)}
     assert by_class == {kind for kind in CLASSES if kind.retriable}

@@ -273,9 +273,6 @@ def test_every_public_function_declares_what_it_returns() -> None:
     assert silent == []
 
 
-@pytest.mark.promise(
-    "`import pykclient` loads no message and no optional package, and takes at most 60 ms"
-)
 @pytest.mark.parametrize(
     "statement",
     [

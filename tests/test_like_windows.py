@@ -42,10 +42,6 @@ print(values == list(range(1000)))
 """
 
 
-@pytest.mark.promise(
-    "Windows' Python, which has no fork, sendmsg and pthread_sigmask, imports every module and "
-    "runs clients (simulated)"
-)
 @pytest.mark.parametrize("program", [IMPORT_ALL, ROUND_TRIP], ids=["import", "round trip"])
 def test_what_windows_lacks_is_not_needed(program: str) -> None:
     done = subprocess.run(

@@ -76,7 +76,6 @@ def test_what_the_project_names_is_locked_for_each_python(python: str) -> None:
         assert wanted.specifier.contains(versions[0]), text
 
 
-@pytest.mark.promise("what is fetched for tests is what it was: by a digest in the repository")
 def test_a_file_with_a_changed_byte_is_not_installed(tmp_path: Path) -> None:
     wheel = tmp_path / "locked_example-1.0-py3-none-any.whl"
     info = "locked_example-1.0.dist-info"

@@ -342,7 +342,6 @@ def test_a_metadata_service_without_its_parameters_is_refused(
 # The options of strimzi-kafka-oauth.
 
 STRIMZI = "io.strimzi.kafka.oauth.client.JaasClientOauthLoginCallbackHandler"
-STRIMZIS = pytest.mark.promise("the options of strimzi-kafka-oauth are taken, or refused by name")
 
 
 def strimzi(options: str) -> dict[str, object]:
@@ -352,7 +351,6 @@ def strimzi(options: str) -> dict[str, object]:
 ENDPOINT = f'oauth.token.endpoint.uri="{URL}" oauth.client.id="client"'
 
 
-@STRIMZIS
 @pytest.mark.parametrize("has_handler", [True, False])
 def test_strimzis_options_are_taken(has_handler: bool) -> None:
     settings = strimzi(
@@ -374,7 +372,6 @@ def test_strimzis_options_are_taken(has_handler: bool) -> None:
     assert CANARY not in repr(made)
 
 
-@STRIMZIS
 def test_strimzis_tokens_and_assertions_are_taken() -> None:
     given = config(strimzi(f'oauth.access.token="{CANARY}"')).oidc
     assert given is not None
@@ -397,7 +394,6 @@ def test_strimzis_tokens_and_assertions_are_taken() -> None:
     assert by_file.assertion.file == "/run/a"
 
 
-@STRIMZIS
 @pytest.mark.parametrize(
     ("options", "reason"),
     [

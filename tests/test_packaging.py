@@ -100,7 +100,6 @@ def wheel_without_compiler(dist: Path, tmp_path_factory: pytest.TempPathFactory)
     return found
 
 
-@pytest.mark.promise("every folder and document of the project exists")
 @pytest.mark.parametrize(
     "name",
     [
@@ -115,16 +114,10 @@ def test_the_project_has(name: str) -> None:
     assert path.is_file() or any(path.glob("*.py"))
 
 
-@pytest.mark.promise(
-    "a wheel and an sdist are built; the pure wheel fits every platform, and is typed"
-)
 def test_the_pure_build_fits_every_platform(wheel: Path) -> None:
     assert wheel.name == f"pykclient-{__version__}-py3-none-any.whl"
 
 
-@pytest.mark.promise(
-    "with a compiler the wheel is the platform's, and holds no source; the sdist is the reverse"
-)
 @pytest.mark.soak
 @pytest.mark.slow
 def test_a_build_with_a_compiler_is_of_its_platform_and_has_the_compiled_core(
@@ -151,9 +144,6 @@ def test_a_build_with_a_compiler_is_of_its_platform_and_has_the_compiled_core(
     assert run(sys.executable, "-c", SHOW_CORE, cwd=tmp_path / "site") == "compiled\nNone\n"
 
 
-@pytest.mark.promise(
-    "a wheel and an sdist are built; the pure wheel fits every platform, and is typed"
-)
 def test_the_wheel_holds_the_packages_their_types_and_nothing_else(wheel: Path) -> None:
     with zipfile.ZipFile(wheel) as archive:
         names = archive.namelist()
@@ -168,12 +158,6 @@ def test_the_wheel_holds_the_packages_their_types_and_nothing_else(wheel: Path) 
     assert {name for name in names if name.endswith(".py")} == in_tree
 
 
-@pytest.mark.promise(
-    "with a compiler the wheel is the platform's, and holds no source; the sdist is the reverse"
-)
-@pytest.mark.promise(
-    "a wheel and an sdist are built; the pure wheel fits every platform, and is typed"
-)
 def test_the_sdist_holds_what_a_build_needs(dist: Path) -> None:
     (sdist,) = dist.glob("*.tar.gz")
     with tarfile.open(sdist) as archive:
@@ -184,7 +168,6 @@ def test_the_sdist_holds_what_a_build_needs(dist: Path) -> None:
     assert in_tree == {name for name in names if name.endswith((".pyx", ".pxd"))}
 
 
-@pytest.mark.promise("a wheel and an sdist hold nothing else, and an index takes both")
 def test_the_sdist_holds_nothing_that_no_build_needs(dist: Path) -> None:
     (sdist,) = dist.glob("*.tar.gz")
     with tarfile.open(sdist) as archive:
@@ -198,7 +181,6 @@ def test_the_sdist_holds_nothing_that_no_build_needs(dist: Path) -> None:
     assert endings == {".py", ".pyx", ".pxd", ".typed", ".sha256"}
 
 
-@pytest.mark.promise("a wheel and an sdist hold nothing else, and an index takes both")
 def test_an_index_takes_them(dist: Path) -> None:
     packages = sorted(dist.iterdir())
     assert len(packages) == 2
@@ -206,7 +188,6 @@ def test_an_index_takes_them(dist: Path) -> None:
     assert checked.count("PASSED") == 2
 
 
-@pytest.mark.promise("the package names its Python, its license, its dependencies and its extras")
 def test_the_wheels_metadata_has_what_it_needs_and_offers(wheel: Path) -> None:
     with zipfile.ZipFile(wheel) as archive:
         name = f"pykclient-{__version__}.dist-info"
@@ -239,9 +220,6 @@ def test_an_install_from_source_needs_no_compiler(
     assert "no-such-compiler" in note
 
 
-@pytest.mark.promise(
-    "a wheel and an sdist are built; the pure wheel fits every platform, and is typed"
-)
 def test_a_wheel_that_is_built_without_a_compiler_fits_every_platform(
     wheel_without_compiler: Path,
 ) -> None:
@@ -261,7 +239,6 @@ def test_the_installed_package_imports_without_its_dependencies(installed: Path)
     assert location.is_relative_to(installed.parents[1])
 
 
-@pytest.mark.promise("a fixture skips what cannot be installed; in CI it fails")
 def test_the_installed_package_has_its_pytest_plugin(installed: Path) -> None:
     program = (
         "from importlib.metadata import entry_points\n"

@@ -152,7 +152,6 @@ def test_what_contradicts_itself_or_is_missing_is_refused(
     assert reason in refusal(**settings)
 
 
-@pytest.mark.promise("Java's sasl.jaas.config is read for the mechanisms that are built")
 @pytest.mark.parametrize(
     ("mechanism", "module"), [("PLAIN", PLAIN_MODULE), ("SCRAM-SHA-512", SCRAM_MODULE)]
 )
@@ -226,7 +225,6 @@ def test_no_text_breaks_the_reading_of_a_login_configuration(text: str) -> None:
         parse_jaas(text)
 
 
-@pytest.mark.promise("a config shows no secret")
 def test_a_config_shows_no_secret() -> None:
     found = config(
         security_protocol="SASL_SSL",
@@ -261,7 +259,6 @@ OIDC = {
 TOKEN = {"sasl_mechanism": "OAUTHBEARER", "oauth_cb": "a:b"}
 
 
-@pytest.mark.promise("passwords in plain text, and credentials that are not used, are warned of")
 @pytest.mark.parametrize(
     ("settings", "warned_of"),
     [
@@ -351,7 +348,6 @@ def test_what_is_less_safe_than_it_looks_is_warned_of(
     assert CANARY not in str(found)
 
 
-@pytest.mark.promise("passwords in plain text, and credentials that are not used, are warned of")
 @pytest.mark.parametrize("make", [Admin, Consumer, Producer])
 def test_each_client_logs_such_a_warning_once(
     make: Callable[..., Admin | Consumer | Producer], caplog: pytest.LogCaptureFixture

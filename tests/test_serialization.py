@@ -305,7 +305,6 @@ def _data_and_headers(data: bytes, headers: tuple[Any, ...]) -> str:
     return _JavaOrder().deserialize("t", headers, data)
 
 
-@pytest.mark.promise("serializers and deserializers get the topic and the headers")
 @pytest.mark.parametrize(
     ("serializer", "deserializer"),
     [
@@ -338,7 +337,6 @@ def test_headers_in_another_place_are_refused_when_configured(configured: object
 JAVA = "org.apache.kafka.common.serialization"
 
 
-@pytest.mark.promise("Java's serializers are understood by their class names, and write its bytes")
 @pytest.mark.parametrize(
     "name", ["String", "Short", "Integer", "Long", "Float", "Double", "UUID", "Boolean"]
 )

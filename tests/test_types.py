@@ -337,23 +337,19 @@ def findings(request: pytest.FixtureRequest, folder: Path) -> list[Finding]:
     return found
 
 
-@pytest.mark.promise("the programs of README and docs have no error for mypy --strict and pyright")
 def test_the_programs_of_the_documents_have_no_error(findings: list[Finding]) -> None:
     assert len(programs()) > 10
     assert [each for each in findings if each.program not in ("wrong.py", "right.py")] == []
 
 
-@pytest.mark.promise("type checkers know every setting, and the types of keys and values")
 def test_a_program_that_is_right_has_no_error(findings: list[Finding]) -> None:
     assert [each for each in findings if each.program == "right.py"] == []
 
 
-@pytest.mark.promise("type checkers know every setting, and the types of keys and values")
 def test_every_planted_mistake_is_found_in_its_line(findings: list[Finding]) -> None:
     assert lines_of_wrong(findings).keys() == MISTAKES.keys()
 
 
-@pytest.mark.promise("type checkers know every setting, and the types of keys and values")
 def test_what_mypy_says_of_a_mistake_names_it(folder: Path) -> None:
     said = lines_of_wrong(mypy_findings(folder))
     assert [(line, part) for line, part in MISTAKES.items() if part not in said[line]] == []

@@ -63,7 +63,6 @@ def test_a_key_like_no_other_is_refused_without_a_guess() -> None:
     assert refusal(ProducerConfig, "xyzzy", 1) == "The producer has no setting 'xyzzy'."
 
 
-@pytest.mark.promise("old names and values are refused, with the new ones")
 @pytest.mark.parametrize(
     ("config", "key", "now"),
     [
@@ -189,7 +188,6 @@ def test_a_key_of_another_client_is_refused_with_the_name_of_that_client(
     )
 
 
-@pytest.mark.promise("security settings that are not built are refused; no secret is shown")
 @pytest.mark.parametrize("config", CONFIGS)
 @pytest.mark.parametrize(
     ("key", "value"),
@@ -208,7 +206,6 @@ def test_security_settings_that_are_not_built_are_refused(
     )
 
 
-@pytest.mark.promise("security settings that are not built are refused; no secret is shown")
 @pytest.mark.parametrize(
     "key",
     [

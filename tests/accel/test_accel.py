@@ -22,11 +22,6 @@ if TYPE_CHECKING:
 ROOT = Path(__file__).parents[2]
 
 
-one_is_chosen = pytest.mark.promise(
-    "the compiled core is used where built, `PYKCLIENT_ACCEL` selects, `implementation` reports"
-)
-
-
 def test_a_choice_is_kept() -> None:
     implementation, note = accel.choose("pure")
     assert implementation == "pure"
@@ -38,7 +33,6 @@ def test_an_unknown_implementation_is_refused_with_the_choices() -> None:
         accel.choose("rust")
 
 
-@one_is_chosen
 @pytest.mark.parametrize("wanted", [None, ""])
 def test_the_fastest_core_there_is_is_used_unless_another_is_set(
     core: ModuleType, wanted: str | None
@@ -111,7 +105,6 @@ def test_a_build_that_failed_is_no_warning_and_each_client_logs_the_reason(unbui
     ]
 
 
-@one_is_chosen
 def test_a_compiled_core_that_does_not_load_leaves_the_pure_one(unbuilt: Path) -> None:
     suffix = sysconfig.get_config_var("EXT_SUFFIX")
     for source in (unbuilt / COMPILED).glob("*.pyx"):
@@ -132,7 +125,6 @@ def test_a_compiled_core_of_an_older_build_that_lacks_a_name_leaves_the_pure_one
     assert done.stderr == ""
 
 
-@one_is_chosen
 def test_a_setting_of_a_compiled_core_that_is_not_built_is_an_error_with_the_cure(
     unbuilt: Path,
 ) -> None:
@@ -142,7 +134,6 @@ def test_a_setting_of_a_compiled_core_that_is_not_built_is_an_error_with_the_cur
     assert "install a C compiler" in failed.stderr
 
 
-@one_is_chosen
 def test_the_environment_decides_at_import(core: ModuleType) -> None:
     wanted = core.__name__.rpartition(".")[2]
     program = (

@@ -16,7 +16,6 @@ if TYPE_CHECKING:
     from types import ModuleType
 
 
-@pytest.mark.promise("every batch is read back as it was written, in five codecs")
 def test_a_record_has_the_bytes_of_the_protocol(core: ModuleType) -> None:
     appender = new_appender(core)
     appender.append(1000, b"key", b"value", [("h", b"x"), ("null", None)])
@@ -220,7 +219,6 @@ def test_a_frame_is_the_records_behind_room_for_a_header(core: ModuleType, head_
     assert bytes(appender.view()) == records
 
 
-@pytest.mark.promise("a batch that is sent again shares no byte with its first attempt")
 def test_a_frame_outlives_its_appender_and_is_not_touched_by_a_later_one(core: ModuleType) -> None:
     appender = new_appender(core)
     appender.append(0, None, b"value")
@@ -246,7 +244,6 @@ def test_memory_that_batches_gave_back_is_as_good_as_new(core: ModuleType) -> No
             assert sealed_bytes(appender).count(value) == 4
 
 
-@pytest.mark.promise("no record is lost or doubled among threads that append while one seals")
 def test_many_threads_append_and_none_is_lost_or_doubled(core: ModuleType) -> None:
     """Several threads append while one seals: what got a delivery is in the batch, once."""
     appender = new_appender(core, lock=threading.Lock())

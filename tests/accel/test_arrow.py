@@ -60,7 +60,6 @@ def test_headers_stand_in_lists(core: ModuleType, columns: RecordColumns) -> Non
     assert binary(headers.values, 3) == [b"x", None, b""]
 
 
-@pytest.mark.promise("a header name that is not UTF-8 is replaced")
 def test_names_of_headers_are_text_each_by_itself(core: ModuleType) -> None:
     """Goal: two halves of a character are no text, though they would be if they stood together."""
     names = [b"\xc3", b"\xbc", "ü".encode()]
@@ -144,9 +143,6 @@ def test_lists_and_frames_may_be_mixed(core: ModuleType, columns: RecordColumns)
     assert binary(filled.headers.names, 4) == [b"h", b"h", "ü".encode(), b"a"]
 
 
-@pytest.mark.promise(
-    "a column beyond 32-bit offsets is refused before memory is taken; no poll unfolds that much"
-)
 def test_a_column_beyond_two_gibibytes_is_refused_before_it_is_made(core: ModuleType) -> None:
     value = bytes(2**20)
     columns = decoded(core, core.record_bytes(encoded(core, [(0, None, value, ())])))
@@ -154,14 +150,12 @@ def test_a_column_beyond_two_gibibytes_is_refused_before_it_is_made(core: Module
         core.arrow_buffers([columns] * 2048, wanted=("key", "value"))
 
 
-@pytest.mark.promise("constant Arrow columns are filled in the core, within 32-bit offsets")
 def test_items_are_repeated(core: ModuleType) -> None:
     filled = core.repeated([(b"ab", 2), (b"", 1), (b"none", 0), (b"c", 3)])
     assert binary(filled, 6) == [b"ab", b"ab", b"", b"c", b"c", b"c"]
     assert binary(core.repeated([]), 0) == []
 
 
-@pytest.mark.promise("constant Arrow columns are filled in the core, within 32-bit offsets")
 def test_repeated_items_beyond_two_gibibytes_are_refused(core: ModuleType) -> None:
     with pytest.raises(OverflowError, match="2147483648 bytes do not fit"):
         core.repeated([(bytes(2**20), 2048)])

@@ -155,9 +155,6 @@ def test_arrow_arrays_are_read_where_they_are(core: ModuleType, kind: pa.DataTyp
     assert values_of(core, from_arrow(core, array)) == [b"a", None, b"", "dé".encode()]
 
 
-@pytest.mark.promise(
-    "`send_arrow` takes every binary and text kind, times, headers, nulls, slices and chunks"
-)
 @settings(deadline=None)  # the first use of pyarrow takes long
 @given(fields=FIELDS, data=st.data())
 def test_any_slice_of_an_arrow_array_is_read(

@@ -29,11 +29,6 @@ NO_END = 2**63 - 1
 CREATE = TimestampType.CREATE_TIME
 
 
-read_as_one = pytest.mark.promise(
-    "contiguous batches are read as one, each is checked first, and any difference ends them"
-)
-
-
 def plain(first: int, count: int = 2) -> bytes:
     """A batch without anything special."""
     return build([ROW] * count, base_offset=first)
@@ -66,7 +61,6 @@ def test_batches_that_follow_one_another_are_contiguous(core: ModuleType) -> Non
     assert position == len(data)
 
 
-@read_as_one
 @pytest.mark.parametrize(
     "other",
     [
@@ -225,7 +219,6 @@ def test_the_time_of_appending_is_that_of_every_record(core: ModuleType) -> None
 
 
 # The checksum's package takes long ones in several streams at once, and eight bytes at a time.
-@read_as_one
 @pytest.mark.parametrize("lane", [0, 512, 1_536, 3_072, 4_608, 70_000])
 def test_a_checksum_of_any_length_is_right(core: ModuleType, lane: int) -> None:
     for more in range(40):
@@ -233,7 +226,6 @@ def test_a_checksum_of_any_length_is_right(core: ModuleType, lane: int) -> None:
         assert decoded(core, data)[1] == len(data)
 
 
-@read_as_one
 @pytest.mark.parametrize("size", [10, 600, 1_536, 5_000])
 def test_a_flipped_bit_is_found_wherever_it_is(core: ModuleType, size: int) -> None:
     good = plain(0, 1)
@@ -260,7 +252,6 @@ def test_nothing_outside_the_data_is_read(core: ModuleType, position: int, end: 
     assert core.find_contiguous(plain(0), -1, 0, NO_END) is None
 
 
-@read_as_one
 @fuzz
 @given(st.lists(ROWS, min_size=1, max_size=4), st.data())
 def test_both_cores_read_the_same(lists: list[list[Row]], draw: st.DataObject) -> None:
@@ -309,7 +300,6 @@ def inner_outcome(core: ModuleType, data: bytes, append_ms: int | None, count_ma
     return first, last, records, position
 
 
-@read_as_one
 @fuzz
 @given(
     st.lists(st.tuples(st.integers(0, 2), st.integers(0, 1), st.binary(max_size=4)), max_size=6),

@@ -41,7 +41,6 @@ ROWS = st.lists(
 )
 
 
-@pytest.mark.promise("more than a million headers at once are refused before they are made")
 def test_an_impossible_count_of_headers_is_refused_before_they_are_made(core: ModuleType) -> None:
     """Goal: kilobytes of a compressed batch cannot become gigabytes of headers."""
     count = HEADER_COUNT_MAX + 1
@@ -144,7 +143,6 @@ INT64_MAX = 2**63 - 1
 INT64_MIN = -(2**63)
 
 
-@pytest.mark.promise("offsets and times are right up to the ends of 64 bits, and refused beyond")
 @pytest.mark.parametrize(
     ("data", "base_offset", "offset"),
     [(simple(0), INT64_MAX, INT64_MAX), (simple(5), INT64_MAX - 5, INT64_MAX)],
@@ -160,7 +158,6 @@ def test_the_last_offset_of_all_is_read_and_found(
     assert bytes(filled.offsets) == offset.to_bytes(8, sys.byteorder)
 
 
-@pytest.mark.promise("offsets and times are right up to the ends of 64 bits, and refused beyond")
 @pytest.mark.parametrize(
     ("data", "count", "base_offset"),
     [
@@ -177,7 +174,6 @@ def test_an_offset_beyond_64_bits_is_a_decode_error(
         core.decode_records(data, 0, 0, count, base_offset, 0)
 
 
-@pytest.mark.promise("offsets and times are right up to the ends of 64 bits, and refused beyond")
 @pytest.mark.parametrize(
     ("base_ms", "delta_ms"),
     [(INT64_MAX, 0), (INT64_MIN, 0), (0, INT64_MAX), (0, INT64_MIN), (INT64_MAX, INT64_MIN)],
@@ -189,7 +185,6 @@ def test_the_first_and_last_times_of_all_are_read(
     assert list(columns.timestamps_ms) == [base_ms + delta_ms]
 
 
-@pytest.mark.promise("offsets and times are right up to the ends of 64 bits, and refused beyond")
 @pytest.mark.parametrize(
     ("base_ms", "delta_ms"),
     [(INT64_MAX, 1), (INT64_MIN, -1), (INT64_MIN, INT64_MIN), (INT64_MAX, INT64_MAX)],
@@ -201,7 +196,6 @@ def test_a_time_beyond_64_bits_is_a_decode_error(
         core.decode_records(simple(0, timestamp=delta_ms), 0, 0, 1, 0, base_ms)
 
 
-@pytest.mark.promise("a malformed batch is an error before any of its records is returned")
 @pytest.mark.parametrize(
     ("data", "count", "reason"),
     [

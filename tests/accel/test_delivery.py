@@ -120,7 +120,6 @@ def result(core: ModuleType) -> BatchResult[Place]:
     return made
 
 
-@pytest.mark.promise("deliveries and callbacks report each record's own offset and time")
 def test_each_record_has_its_own_offset_and_time(result: BatchResult[Place]) -> None:
     places = [result.where(index) for index in range(5)]
     assert places == [
@@ -140,7 +139,6 @@ def test_an_offset_that_the_response_lacks_is_none(result: BatchResult[Place]) -
     assert result.where(4) == Place("t", 3, None, 60)
 
 
-@pytest.mark.promise("offsets and times are right up to the ends of 64 bits, and refused beyond")
 def test_offsets_that_a_broker_lets_run_out_of_64_bits_do_not_begin_again(
     result: BatchResult[Place],
 ) -> None:
@@ -150,7 +148,6 @@ def test_offsets_that_a_broker_lets_run_out_of_64_bits_do_not_begin_again(
     ]  # fmt: skip
 
 
-@pytest.mark.promise("deliveries and callbacks report each record's own offset and time")
 def test_callbacks_get_the_offsets_of_their_records_in_order(
     core: ModuleType, result: BatchResult[Place]
 ) -> None:
@@ -167,7 +164,6 @@ def test_callbacks_get_the_offsets_of_their_records_in_order(
     assert reported == [(result.where(index), None) for index in (0, 2, 3, 4)]
 
 
-@pytest.mark.promise("a callback that raises keeps no other callback from running")
 @pytest.mark.parametrize(
     "error",
     [ZeroDivisionError, SystemExit, KeyboardInterrupt, GeneratorExit, asyncio.CancelledError],
@@ -192,7 +188,6 @@ def test_a_callback_that_raises_is_logged_and_does_not_keep_others_from_being_ca
     assert failed == [(bad, error)]
 
 
-@pytest.mark.promise("deliveries and callbacks report each record's own offset and time")
 def test_a_delivery_of_a_successful_batch_needs_no_other_call(
     core: ModuleType, result: BatchResult[Place]
 ) -> None:

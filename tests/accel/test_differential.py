@@ -144,7 +144,6 @@ def test_records_cut_off(batch: tuple[bytes, int], draw: st.DataObject) -> None:
     assert_same(data[: draw.draw(st.integers(0, len(data)))], 0, 0, count, 7, BASE_TIMESTAMP_MS)
 
 
-@pytest.mark.promise("only our own errors leave the parsers, of either core")
 @same_in_both
 @fuzz
 @given(batches(), st.data())
@@ -155,7 +154,6 @@ def test_damaged_records(batch: tuple[bytes, int], draw: st.DataObject) -> None:
     assert_same(bytes(damaged), 0, 0, count, 7, BASE_TIMESTAMP_MS)
 
 
-@pytest.mark.promise("only our own errors leave the parsers, of either core")
 @same_in_both
 @fuzz
 @given(

@@ -111,7 +111,6 @@ def grown_bytes(scenario: Callable[[str], int], core: ModuleType) -> int:
         return process.submit(scenario, core.__name__).result()
 
 
-@pytest.mark.promise("a batch takes memory near what it reserves, whatever was received before")
 def test_small_batches_do_not_keep_the_memory_of_large_frames(core: ModuleType) -> None:
     """Goal: what a batch takes is near what it reserves, whatever was received before."""
     # The spare pieces, and all batches together.
@@ -119,7 +118,6 @@ def test_small_batches_do_not_keep_the_memory_of_large_frames(core: ModuleType) 
     assert grown_bytes(frames_and_batches, core) < most_bytes
 
 
-@pytest.mark.promise("a peer that only announces a large frame takes no memory")
 def test_memory_grows_with_what_arrived(core: ModuleType) -> None:
     # Either core keeps room to grow; neither comes near what was announced.
     assert grown_bytes(part_of_a_frame, core) < 2 * ARRIVED_BYTES + OTHERS_BYTES

@@ -115,7 +115,6 @@ def test_a_record_cannot_be_changed(core: ModuleType) -> None:
             setattr(record, name, None)
 
 
-@pytest.mark.promise("a record that is kept keeps only its own bytes")
 def test_a_record_made_from_a_frame_is_whole_when_the_frame_is_gone(core: ModuleType) -> None:
     headers = (("h", b"x"), ("ü", None))
     frame = bytearray(encoded(core, [(1000, b"key", b"v" * 1000, headers)]))
@@ -128,7 +127,6 @@ def test_a_record_made_from_a_frame_is_whole_when_the_frame_is_gone(core: Module
     assert record.headers is record.headers
 
 
-@pytest.mark.promise("no reference cycle through a deserialized value lasts")
 def test_a_deserialized_value_that_refers_to_its_record_is_freed(core: ModuleType) -> None:
     class Value:
         record: ConsumerRecord
@@ -147,7 +145,6 @@ def fifty(core: ModuleType) -> Iterator[ConsumerRecord]:
     return iterated(core, decoded(core, core.record_bytes(encoded(core, rows)), 50))
 
 
-@pytest.mark.promise("a released record is filled anew; a kept record never changes")
 def test_a_record_that_is_kept_stays_as_it_was_while_the_loop_goes_on(core: ModuleType) -> None:
     kept = [record for record in fifty(core) if record.offset % 3]
     assert [(record.offset, record.value) for record in kept] == [
@@ -155,7 +152,6 @@ def test_a_record_that_is_kept_stays_as_it_was_while_the_loop_goes_on(core: Modu
     ]
 
 
-@pytest.mark.promise("a released record is filled anew; a kept record never changes")
 def test_a_field_of_a_record_outlives_it(core: ModuleType) -> None:
     values = [(record.value, record.headers) for record in fifty(core)]
     assert values == [(b"%d" % number, (("n", b"%d" % number),)) for number in range(50)]

@@ -150,7 +150,6 @@ def test_rows_go_behind_the_records_that_are_there(core: ModuleType) -> None:
     assert (appender.base_timestamp_ms, appender.max_timestamp_ms) == (5, 9)
 
 
-@pytest.mark.promise("a bulk delivery holds its ranges, and no memory per row")
 def test_only_the_first_timestamp_of_rows_is_kept_beside_them(core: ModuleType) -> None:
     appender = new_appender(core)
     run = block_of(core, [b""] * 100, timestamps_ms=array("q", range(100, 0, -1))).all_rows()
@@ -207,9 +206,6 @@ def test_scattered_rows_in_a_row_are_a_range(core: ModuleType) -> None:
     assert [numbers for numbers in taken if isinstance(numbers, range)] == [range(1, 3)]
 
 
-@pytest.mark.promise(
-    "rows with a key go where Java puts them, others fill batches; both keep the input's order"
-)
 @given(keys=st.lists(FIELD, max_size=60), partition_count=st.integers(1, 40))
 def test_keys_go_where_java_puts_them_and_keep_their_order(
     core: ModuleType, keys: list[bytes | None], partition_count: int

@@ -31,7 +31,6 @@ def reason_to_skip() -> str:
     return "" if Path(library).is_absolute() else "needs GCC's library libasan"
 
 
-@pytest.mark.promise("the compiled core makes no mistake that GCC's sanitizers find")
 @pytest.mark.soak
 @pytest.mark.slow
 @pytest.mark.timeout(TIMEOUT_S)

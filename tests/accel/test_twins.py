@@ -36,7 +36,6 @@ def parameters_of(found: object) -> list[tuple[str, object]]:
     return [(each.name, each.default) for each in parameters if each.name != "self"]
 
 
-@pytest.mark.promise("`help` and `inspect.signature` show the compiled core as the pure one")
 @pytest.mark.parametrize("name", list(public_names()))
 def test_signatures_and_docstrings_are_the_same(core: ModuleType, name: str) -> None:
     found, twin = attrgetter(name)(core), attrgetter(name)(pure)
@@ -46,7 +45,6 @@ def test_signatures_and_docstrings_are_the_same(core: ModuleType, name: str) -> 
         assert parameters_of(found) == parameters_of(twin)
 
 
-@pytest.mark.promise("`help` and `inspect.signature` show the compiled core as the pure one")
 def test_the_producers_send_shows_what_it_takes_and_raises() -> None:
     assert [name for name, _ in parameters_of(Producer.send)] == [
         *("topic", "value", "key", "partition", "timestamp_ms", "headers", "on_delivery"),

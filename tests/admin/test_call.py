@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-import pytest
-
 from pykclient.admin.call import AdminCall, AdminCalls, AdminHandler, Receiver
 from pykclient.admin.config import AdminConfig
 from pykclient.admin.topics import CreateTopics
@@ -177,7 +175,6 @@ def coordinator(node_id: int = -1, error_code: int = 0) -> FindCoordinatorRespon
     return FindCoordinatorResponse(node_id=node_id, host="h", port=9092, error_code=error_code)
 
 
-@pytest.mark.promise("the coordinator is looked up, and again when it has moved")
 def test_a_coordinator_is_found_and_gets_the_request_then() -> None:
     scene = Scene(ToCoordinators())
     lookups = scene.poll()
@@ -199,7 +196,6 @@ def test_keys_of_one_group_share_both_requests() -> None:
     assert scene.call.values == {"a": 1, "b": 2}
 
 
-@pytest.mark.promise("the coordinator is looked up, and again when it has moved")
 def test_a_coordinator_that_has_moved_is_looked_up_again() -> None:
     scene = Scene(ToCoordinators("g"))
     scene.poll()[0].on_response(coordinator(5), START_MS)
@@ -210,7 +206,6 @@ def test_a_coordinator_that_has_moved_is_looked_up_again() -> None:
     assert [request.node_id for request in scene.poll(START_MS + RETRY_MS)] == [6]
 
 
-@pytest.mark.promise("a coordinator that was replaced while it hung fences no producer")
 def test_what_a_coordinator_may_have_from_before_it_was_replaced_is_confirmed() -> None:
     """The one that another broker names may respond otherwise; if it does not, that is the end."""
     scene = Scene(Ending("g"))

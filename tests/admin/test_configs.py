@@ -96,7 +96,6 @@ def test_what_only_newer_brokers_know_is_unknown_and_what_is_left_out_is_none() 
     assert described(DescribeConfigsResourceResult("a", "1", config_source=5))["a"].is_default
 
 
-@pytest.mark.promise("sensitive settings of brokers are never kept, and not in any `repr`")
 def test_what_is_sensitive_is_not_kept_even_if_a_broker_sends_it() -> None:
     behind = [DescribeConfigsSynonym("ssl.key.password", SECRET, 4)]
     found = described(

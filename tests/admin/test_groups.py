@@ -104,7 +104,6 @@ def test_an_assignment_is_read_in_every_version_if_it_is_of_a_consumer(
     assert description.coordinator.id == 3
 
 
-@pytest.mark.promise("a malformed assignment is an error of its group")
 @pytest.mark.parametrize("size", range(1, len(ASSIGNMENT)))
 def test_an_assignment_that_is_cut_off_is_reported(size: int) -> None:
     error = described(of_consumers(member(ASSIGNMENT[:size])))

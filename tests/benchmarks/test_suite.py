@@ -60,7 +60,6 @@ def test_transactions_are_measured_over_more_than_one(arena: Arena) -> None:
     assert figures["records_per_second"] > 0
 
 
-@pytest.mark.promise("what arrived is counted at the broker; any error ends the run")
 @pytest.mark.kafka
 def test_records_that_did_not_arrive_end_the_benchmark(arena: Arena) -> None:
     with (
@@ -71,7 +70,6 @@ def test_records_that_did_not_arrive_end_the_benchmark(arena: Arena) -> None:
     assert f"pykclient, consume: 0 of 10 records arrived in {job.topic}" in str(raised.value)
 
 
-@pytest.mark.promise("what arrived is counted at the broker; any error ends the run")
 @pytest.mark.kafka
 @pytest.mark.parametrize("client", [PYKCLIENT, CONFLUENT], ids=lambda client: client.name)
 def test_a_client_that_fails_ends_the_benchmark_with_its_own_output(
@@ -82,7 +80,6 @@ def test_a_client_that_fails_ends_the_benchmark_with_its_own_output(
         arena.run(client, "produce", job)
 
 
-@pytest.mark.promise("what arrived is counted at the broker; any error ends the run")
 @pytest.mark.kafka
 def test_what_was_measured_before_a_failure_is_kept(tmp_path: Path) -> None:
     def measure(_: Arena, __: Settings) -> Iterator[Measurement]:

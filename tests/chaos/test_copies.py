@@ -9,9 +9,6 @@ from tests.chaos.numbers import Numbers, numbers_of
 
 COUNT = 3_000
 WANTED = numbers_of(3, COUNT)
-PROMISE = pytest.mark.promise(
-    "the judge of copies finds one record of thousands that is lost, doubled or out of order"
-)
 
 
 def damaged() -> Numbers:
@@ -19,13 +16,11 @@ def damaged() -> Numbers:
     return {partition: list(numbers) for partition, numbers in WANTED.items()}
 
 
-@PROMISE
 def test_what_is_equal_has_no_violation() -> None:
     judged = compare(WANTED, damaged(), "t")
     assert judged == (COUNT, 0, 0, 0, 0, [])
 
 
-@PROMISE
 @pytest.mark.parametrize("at", [0, 500, 999])
 def test_a_lost_record_is_noticed(at: int) -> None:
     found = damaged()
@@ -34,7 +29,6 @@ def test_a_lost_record_is_noticed(at: int) -> None:
     assert judged == (COUNT, 1, 0, 0, 0, [f"t-1: 1 records are lost, [{number}]"])
 
 
-@PROMISE
 @pytest.mark.parametrize("at", [0, 500, 999])
 @pytest.mark.parametrize("to", [0, 400, 1000])
 def test_a_doubled_record_is_noticed(at: int, to: int) -> None:
@@ -46,7 +40,6 @@ def test_a_doubled_record_is_noticed(at: int, to: int) -> None:
     assert f"t-2: 1 records are there again, [{number}]" in judged.violations
 
 
-@PROMISE
 @pytest.mark.parametrize("at", [0, 500, 998])
 def test_two_records_that_changed_places_are_noticed(at: int) -> None:
     found = damaged()

@@ -65,7 +65,6 @@ def judge(
     )
 
 
-@pytest.mark.promise("the judge finds each violation in the journals of members that commit it")
 def test_a_handover_after_a_commit_is_well() -> None:
     judged = judge(A_WELL, B_WELL, samples=(CommittedSample(6, {PLACE: 10}),))
     assert judged.violations == []
@@ -80,7 +79,6 @@ def test_what_was_not_committed_may_be_processed_again() -> None:
     assert (judged.record_count, judged.processed_count) == (20, 30)
 
 
-@pytest.mark.promise("the judge finds each violation in the journals of members that commit it")
 @pytest.mark.parametrize(
     ("journals", "violation"),
     [
@@ -135,18 +133,15 @@ def test_what_must_not_be_is_reported(
     assert any(violation in found for found in violations), violations
 
 
-@pytest.mark.promise("the judge finds each violation in the journals of members that commit it")
 def test_a_commit_that_the_coordinator_had_too_early_is_reported() -> None:
     sample = CommittedSample(4, {PLACE: 10})
     assert any("processed to 0" in each for each in judge(A_WELL, samples=(sample,)).violations)
 
 
-@pytest.mark.promise("the judge finds each violation in the journals of members that commit it")
 def test_a_member_that_ends_by_an_error_is_reported() -> None:
     assert any("ended with 1: why" in each for each in judge(A_WELL, B_WELL, status=1).violations)
 
 
-@pytest.mark.promise("the judge finds each violation in the journals of members that commit it")
 def test_a_member_that_does_not_report_how_it_left_is_reported() -> None:
     left = event(20, "shutdown_requested"), event(21, "shutdown_complete")
     assert judge((*A_WELL, *left), (*B_WELL, *left), status=0).violations == []

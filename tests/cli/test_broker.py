@@ -54,8 +54,6 @@ def test_a_broker_that_others_reach_says_that_it_is_open_to_all() -> None:
         assert complaint == f"{warned if is_open else ''}pykclient: the broker has ended\n"
 
 
-@pytest.mark.promise("`pykclient broker` serves any client until Ctrl-C or SIGTERM, status 0")
-@pytest.mark.promise("`pykclient broker --data` has again what it had, also when it was killed")
 def test_it_serves_is_killed_and_serves_again(tmp_path: Path) -> None:
     for number, end in enumerate((signal.SIGKILL, signal.SIGINT, signal.SIGTERM)):
         with broker("--data", str(tmp_path), "--partitions", "3") as (process, servers):
@@ -87,7 +85,6 @@ def test_it_serves_is_killed_and_serves_again(tmp_path: Path) -> None:
         (("--partitions", "0"), 1, "default_partition_count"),
     ],
 )
-@pytest.mark.promise("`pykclient broker` that cannot serve says why in a line, with status 1")
 def test_what_it_cannot_do_is_reported_in_a_line(
     tmp_path: Path,
     capfd: pytest.CaptureFixture[str],
@@ -113,7 +110,6 @@ def test_what_it_cannot_do_is_reported_in_a_line(
 
 
 @pytest.mark.skipif(not NO_ROOM.exists(), reason="there is no /dev/full")
-@pytest.mark.promise("`pykclient broker` that cannot serve says why in a line, with status 1")
 def test_a_full_disk_ends_it_with_a_line(tmp_path: Path) -> None:
     with broker("--data", str(tmp_path)) as (process, servers):
         with Admin(bootstrap_servers=servers) as admin:

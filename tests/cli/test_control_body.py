@@ -83,7 +83,6 @@ VOTER = {
 HEADER = SnapshotHeaderRecord(last_contained_log_timestamp=9)
 
 
-@pytest.mark.promise("`pykclient log` prints the metadata log, its snapshots and its voters")
 @pytest.mark.parametrize(
     ("number", "value", "title", "fields"),
     [
@@ -119,9 +118,6 @@ def test_each_message_is_shown_with_kafkas_names(
             control_body(batch, number, value[:size])
 
 
-@pytest.mark.promise(
-    "corrupt indexes and control records are reported; what unfolds beyond the limit is refused"
-)
 def test_a_control_record_without_a_value_is_corrupt() -> None:
     with pytest.raises(CorruptRecordError, match="its SnapshotFooterRecord is malformed"):
         control_body(control_batch(SNAPSHOT_FOOTER, None), SNAPSHOT_FOOTER, None)

@@ -144,9 +144,6 @@ def test_what_is_after_the_end_is_reported(log: Path, run: Run) -> None:
         assert f"{NAME} ends before {search[0][2:]} {search[1]}" in result.complaint
 
 
-@pytest.mark.promise(
-    "of a damaged segment the good part is printed, then where and why it ends, with status 1"
-)
 @pytest.mark.parametrize(
     ("tail", "reason"),
     [
@@ -169,9 +166,6 @@ def test_what_is_good_is_printed_then_where_and_why_it_ends(
     assert reason in result.complaint
 
 
-@pytest.mark.promise(
-    "of a damaged segment the good part is printed, then where and why it ends, with status 1"
-)
 def test_records_that_cannot_be_decoded_end_it_as_well(log: Path, run: Run) -> None:
     log.write_bytes(FIRST + header_changed(SECOND, 21, 1, 2))
     result = run(log, "--records", "--json")
@@ -180,9 +174,6 @@ def test_records_that_cannot_be_decoded_end_it_as_well(log: Path, run: Run) -> N
     assert "its gzip records are malformed" in result.complaint
 
 
-@pytest.mark.promise(
-    "corrupt indexes and control records are reported; what unfolds beyond the limit is refused"
-)
 def test_a_bomb_is_refused(log: Path, run: Run) -> None:
     log.write_bytes(build([(1, None, b"\x00" * 1_000_000, ())], Codec.GZIP))
     result = run(log, "--records", "--max-batch-bytes", 100_000)
@@ -190,9 +181,6 @@ def test_a_bomb_is_refused(log: Path, run: Run) -> None:
     assert "decompress to more than the limit of 100000 bytes" in result.complaint
 
 
-@pytest.mark.promise(
-    "corrupt indexes and control records are reported; what unfolds beyond the limit is refused"
-)
 def test_a_marker_that_cannot_be_read_is_an_error(log: Path, run: Run) -> None:
     for key, value in ((b"\x00", b""), (b"\x00\x00\x00\x01", b"\x00")):
         log.write_bytes(build([(1, key, value, ())], is_transactional=1, is_control=1))
@@ -219,9 +207,6 @@ def test_a_file_that_is_no_index_or_has_no_offset_is_refused(
     assert reason in result.complaint
 
 
-@pytest.mark.promise(
-    "corrupt indexes and control records are reported; what unfolds beyond the limit is refused"
-)
 def test_an_index_that_points_beyond_the_log_is_reported(log: Path, run: Run) -> None:
     entry = (1).to_bytes(4, "big") + (9999).to_bytes(4, "big")
     log.with_suffix(".index").write_bytes(entry)
@@ -307,7 +292,6 @@ def test_no_record_can_command_the_terminal() -> None:
     assert "\x1b[2J\n" in TextDump(escapes=False).records(batch, columns, with_data=True)
 
 
-@pytest.mark.promise("a closed pipe ends a command with one line and status 141")
 def test_a_reader_that_has_had_enough_ends_it_with_its_status(log: Path) -> None:
     log.write_bytes(
         FIRST + b"".join(build([(1, None, b"", ())], base_offset=n) for n in range(9, 9000))
@@ -322,9 +306,6 @@ def test_a_reader_that_has_had_enough_ends_it_with_its_status(log: Path) -> None
     assert process.returncode == 141
 
 
-@pytest.mark.promise(
-    "of a damaged segment the good part is printed, then where and why it ends, with status 1"
-)
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
 @given(st.data())
 def test_whatever_is_in_the_files_it_ends_with_a_status(

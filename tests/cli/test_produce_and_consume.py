@@ -102,7 +102,6 @@ def test_json_lines_make_the_same_topic_again(run: Commands, topic: str, tmp_pat
     assert read[0][2]["headers"] == rows[2]["headers"]
 
 
-@pytest.mark.promise("`pykclient consume` begins and ends at offsets and times; with -e it ends")
 @pytest.mark.parametrize(
     ("places", "offsets"),
     [
@@ -138,7 +137,6 @@ def test_an_offset_beyond_a_partition_is_reported(run: Commands, topic: str) -> 
     assert f"{topic}-1 holds offsets 0 to 0; 0 is taken instead of 5\n" in result.complaint
 
 
-@pytest.mark.promise("a group that `pykclient consume -G` was goes on where it ended")
 def test_a_group_goes_on_where_it_was(run: Commands, topic: str) -> None:
     run.printed("produce", "-t", topic, "-p0", given=b"1\n2\n3\n")
     group = ("consume", "-t", topic, "-G", f"group of {topic}")
@@ -147,7 +145,6 @@ def test_a_group_goes_on_where_it_was(run: Commands, topic: str) -> None:
     assert run.printed(*group, "-e", "-o", "stored") == []
 
 
-@pytest.mark.promise("what a command cannot do is one line with what to do, and status 1 or 2")
 @pytest.mark.parametrize(
     ("given", "reason"),
     [
@@ -175,7 +172,6 @@ def test_broken_json_is_named_with_its_line_and_what_was_sent_before(
     assert run.printed("consume", "-t", topic, "-e") == ["v"]
 
 
-@pytest.mark.promise("what a command cannot do is one line with what to do, and status 1 or 2")
 @pytest.mark.parametrize(
     ("arguments", "status", "reason"),
     [
@@ -221,7 +217,6 @@ def test_what_is_wrong_is_reported_in_a_line(
     assert status == 2 or result.complaint.count("\n") == 1
 
 
-@pytest.mark.promise("what a command cannot do is one line with what to do, and status 1 or 2")
 @pytest.mark.parametrize(
     "command",
     [
@@ -243,7 +238,6 @@ def test_a_broker_that_is_not_there_is_reported_in_a_line(run: Commands, command
     assert logging.getLogger("pykclient.network").level == logging.NOTSET, "as it was"
 
 
-@pytest.mark.promise("what a command cannot do is one line with what to do, and status 1 or 2")
 @pytest.mark.parametrize("is_terminal", [False, True])
 def test_a_terminal_alone_shows_that_a_command_still_waits(
     run: Commands, monkeypatch: pytest.MonkeyPatch, is_terminal: bool
@@ -257,7 +251,6 @@ def test_a_terminal_alone_shows_that_a_command_still_waits(
     assert error.startswith("pykclient: waited 500 ms for the list of all topics: cannot connect")
 
 
-@pytest.mark.promise("commands find their brokers by option, setting, properties file or variable")
 def test_a_properties_file_may_have_the_settings_of_all_clients(
     run: Commands, topic: str, tmp_path: Path
 ) -> None:
@@ -270,7 +263,6 @@ def test_a_properties_file_may_have_the_settings_of_all_clients(
     assert "Did you mean 'acks'" in run("produce", "-t", topic, "-F", path).complaint
 
 
-@pytest.mark.promise("commands find their brokers by option, setting, properties file or variable")
 def test_brokers_are_named_in_one_of_four_ways(
     run: Commands, broker: FakeKafka, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -290,7 +282,6 @@ def test_brokers_are_named_in_one_of_four_ways(
         monkeypatch.setenv("PYKCLIENT_BOOTSTRAP_SERVERS", wrong)
 
 
-@pytest.mark.promise("commands find their brokers by option, setting, properties file or variable")
 @pytest.mark.parametrize(
     "arguments",
     [
@@ -320,7 +311,6 @@ def test_a_group_of_the_settings_gets_no_offsets(
         assert "an application" not in admin.list_groups()
 
 
-@pytest.mark.promise("`pykclient consume` begins and ends at offsets and times; with -e it ends")
 @pytest.mark.parametrize("protocol", ["classic", "consumer"])
 def test_a_member_without_partitions_is_at_the_end(
     run: Commands, broker: FakeKafka, topic: str, protocol: str
@@ -354,7 +344,6 @@ def test_a_member_without_partitions_is_at_the_end(
             reading.join()
 
 
-@pytest.mark.promise("a line names the records that retention deletes under a reader; status 1")
 @pytest.mark.parametrize("command", ["consume", "scan"])
 def test_reading_goes_on_behind_what_was_deleted_meanwhile(
     run: Commands, broker: FakeKafka, topic: str, monkeypatch: pytest.MonkeyPatch, command: str
@@ -409,7 +398,6 @@ def test_bytes_of_arguments_and_a_time_that_is_none(run: Commands, topic: str) -
     assert run("consume", "-t", topic, "-e", "-p0", "-o-1", "-f", "%k").output == b"\xff"
 
 
-@pytest.mark.promise("what a command cannot do is one line with what to do, and status 1 or 2")
 def test_a_file_that_cannot_be_read_is_named(run: Commands, topic: str, tmp_path: Path) -> None:
     result = run("produce", "-t", topic, "-l", tmp_path)
     assert result.complaint.startswith(f"pykclient: {tmp_path}: ")

@@ -54,7 +54,6 @@ def file(tmp_path: Path) -> Path:
     return made
 
 
-@pytest.mark.promise("the command line takes a password by a prompt, a variable or a reference")
 def test_a_password_comes_from_a_variable(run: Commands, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PYKCLIENT_SASL_PASSWORD", CANARY)
     result = run("topics", "list", *USER)
@@ -63,7 +62,6 @@ def test_a_password_comes_from_a_variable(run: Commands, monkeypatch: pytest.Mon
     assert run("topics", "list", *USER).status == 1
 
 
-@pytest.mark.promise("the command line takes a password by a prompt, a variable or a reference")
 def test_a_password_comes_by_reference_as_far_as_the_environment_allows(
     run: Commands, file: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -93,7 +91,6 @@ def test_a_password_comes_by_reference_as_far_as_the_environment_allows(
     assert "may read it" not in result.complaint
 
 
-@pytest.mark.promise("the command line takes a password by a prompt, a variable or a reference")
 def test_a_password_is_asked_for_at_the_terminal_once_and_not_shown(secured: FakeKafka) -> None:
     shown, typed = pty.openpty()
     servers = {"PYKCLIENT_BOOTSTRAP_SERVERS": secured.bootstrap_servers}
@@ -209,7 +206,6 @@ WRONG: list[tuple[str, ...]] = [
 ]
 
 
-@pytest.mark.promise("the command line repeats no secret, wherever on it one stands")
 @pytest.mark.parametrize("words", WRONG, ids=" ".join)
 def test_no_message_repeats_a_secret(run: Commands, words: tuple[str, ...]) -> None:
     result = run(*words, given=b"")

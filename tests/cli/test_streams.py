@@ -49,7 +49,6 @@ def named(arguments: tuple[str, ...], topic: str) -> list[str]:
     return [topic if each == "TOPIC" else each for each in arguments]
 
 
-@pytest.mark.promise("a closed pipe ends a command with one line and status 141")
 @pytest.mark.parametrize(
     "arguments",
     [
@@ -107,7 +106,6 @@ def test_what_is_outside_of_ascii_is_taken_and_shown_in_the_locale_c(
         assert cluster.committed("größe")
 
 
-@pytest.mark.promise("output to a full disk, and streams that are closed, are one line, status 1")
 @pytest.mark.parametrize(
     "arguments",
     [
@@ -133,7 +131,6 @@ def test_a_full_disk(
     )
 
 
-@pytest.mark.promise("output to a full disk, and streams that are closed, are one line, status 1")
 @pytest.mark.parametrize(
     ("arguments", "redirection", "complaint"),
     [
@@ -165,7 +162,6 @@ def test_a_stream_that_is_closed(
     assert (ended.returncode, ended.stderr) == (1, complaint)
 
 
-@pytest.mark.promise("Ctrl-C ends a command with one line, what it did, and status 130")
 def test_ctrl_c_ends_reading_with_what_was_printed(broker: FakeKafka, filled: str) -> None:
     with start(broker, "consume", "-t", filled, stdout=subprocess.PIPE) as process:
         assert process.stdout is not None
@@ -178,7 +174,6 @@ def test_ctrl_c_ends_reading_with_what_was_printed(broker: FakeKafka, filled: st
     )
 
 
-@pytest.mark.promise("Ctrl-C ends a command with one line, what it did, and status 130")
 def test_ctrl_c_ends_the_reading_of_a_file(broker: FakeKafka, segment: Path) -> None:
     segment.write_bytes(segment.read_bytes() * 50_000)  # more than a pipe holds
     with start(broker, "log", "--values", str(segment), stdout=subprocess.PIPE) as process:
@@ -189,7 +184,6 @@ def test_ctrl_c_ends_the_reading_of_a_file(broker: FakeKafka, segment: Path) -> 
     assert (process.returncode, complaint) == (130, b"pykclient: interrupted\n")
 
 
-@pytest.mark.promise("Ctrl-C ends a command with one line, what it did, and status 130")
 @pytest.mark.parametrize("command", ["scan -t t", "topics list", "groups list"])
 def test_ctrl_c_ends_waiting_for_a_broker(broker: FakeKafka, command: str) -> None:
     with socket.create_server(("127.0.0.1", 0)) as server:
@@ -203,7 +197,6 @@ def test_ctrl_c_ends_waiting_for_a_broker(broker: FakeKafka, command: str) -> No
     assert (process.returncode, output, complaint) == (130, b"", b"pykclient: interrupted\n")
 
 
-@pytest.mark.promise("SIGTERM ends a command as Ctrl-C does, with status 143; a member leaves")
 def test_sigterm_ends_a_member_which_leaves_its_group(broker: FakeKafka, filled: str) -> None:
     group = f"group of {filled}"
     with start(broker, "consume", "-t", filled, "-G", group, stdout=subprocess.PIPE) as process:
@@ -219,7 +212,6 @@ def test_sigterm_ends_a_member_which_leaves_its_group(broker: FakeKafka, filled:
         assert admin.describe_groups([group])[group].members == ()
 
 
-@pytest.mark.promise("Ctrl-C ends a command with one line, what it did, and status 130")
 def test_ctrl_c_ends_sending_with_what_was_sent(broker: FakeKafka, topic: str) -> None:
     first = TopicPartition(topic, 0)
     with (
@@ -241,7 +233,6 @@ def test_ctrl_c_ends_sending_with_what_was_sent(broker: FakeKafka, topic: str) -
     assert complaint == b"pykclient: interrupted: 1 record was sent\n"
 
 
-@pytest.mark.promise("a refused record ends `pykclient produce` also while it waits for input")
 def test_a_failed_delivery_ends_sending_while_input_is_open(broker: FakeKafka, topic: str) -> None:
     small = f"{topic}-small"
     with broker.control() as cluster:
@@ -259,7 +250,6 @@ def test_a_failed_delivery_ends_sending_while_input_is_open(broker: FakeKafka, t
     assert (complaint.count(b"\n"), b"(0 records were sent)\n" in complaint) == (1, True)
 
 
-@pytest.mark.promise("what a command cannot do is one line with what to do, and status 1 or 2")
 def test_a_broker_that_goes_away_ends_reading_with_a_line() -> None:
     with FakeKafka() as broker:
         with broker.control() as cluster:
@@ -277,7 +267,6 @@ def test_a_broker_that_goes_away_ends_reading_with_a_line() -> None:
     assert b"connection refused" in complaint
 
 
-@pytest.mark.promise("tables are drawn by rich on a terminal, and are plain lines without one")
 def test_without_a_terminal_tables_are_plain_lines(broker: FakeKafka, filled: str) -> None:
     environ = {key: value for key, value in os.environ.items() if key not in ("TERM", "LANG")}
     environ |= {"PYKCLIENT_BOOTSTRAP_SERVERS": broker.bootstrap_servers}

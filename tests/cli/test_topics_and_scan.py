@@ -58,7 +58,6 @@ def test_the_version_says_which_core_runs_and_how_to_have_the_other(
     assert all(re.search(pattern, line) for pattern, line in zip(lines, rest, strict=True))
 
 
-@pytest.mark.promise("a command that lacks its part lists the parts, with status 2")
 @pytest.mark.parametrize(
     ("command", "parts"),
     [
@@ -93,7 +92,6 @@ def filled(run: Commands, topic: str) -> str:
     return topic
 
 
-@pytest.mark.promise("`pykclient topics` lists, describes, creates and deletes topics")
 def test_topics_are_made_listed_described_and_deleted(run: Commands, topic: str) -> None:
     first, second = f"{topic}-a", f"{topic}-b"
     settings = ("--partitions", "3", "--topic-config", "retention.ms=-1")
@@ -125,7 +123,6 @@ def settings(run: Commands, topic: str, *options: str) -> dict[str, tuple[str, s
     }
 
 
-@pytest.mark.promise("`pykclient topics` shows settings and alters them")
 def test_settings_are_altered_and_those_that_are_no_defaults_are_shown(
     run: Commands, topic: str
 ) -> None:
@@ -151,7 +148,6 @@ def test_settings_are_altered_and_those_that_are_no_defaults_are_shown(
     assert complete["flush.ms"] == (str(2**63 - 1), "DEFAULT_CONFIG")
 
 
-@pytest.mark.promise("`pykclient topics` shows settings and alters them")
 @pytest.mark.parametrize(
     ("arguments", "status", "reason"),
     [
@@ -186,7 +182,6 @@ def partition_count(run: Commands, topic: str) -> int:
     return sum(row["type"] == "partition" for row in rows(run, "topics", "describe", topic))
 
 
-@pytest.mark.promise("`Admin` and `pykclient topics alter` add partitions, which clients then use")
 def test_partitions_are_added_beside_settings(run: Commands, topic: str) -> None:
     assert run.printed("topics", "alter", topic, "--partitions", "3", "--set", "flush.ms=5") == []
     assert partition_count(run, topic) == 3
@@ -196,7 +191,6 @@ def test_partitions_are_added_beside_settings(run: Commands, topic: str) -> None
     assert run.printed("consume", "-t", topic, "-p3", "-e") == ["v"]
 
 
-@pytest.mark.promise("`pykclient topics` lists, describes, creates and deletes topics")
 @pytest.mark.parametrize(
     ("arguments", "reason"),
     [
@@ -231,7 +225,6 @@ def test_a_partition_without_a_leader_does_not_hide_the_others(
     assert [(row["leader"], row["end_offset"]) for row in found] == [(0, 0), (None, None)]
 
 
-@pytest.mark.promise("`pykclient scan` counts records, keys, nulls, sizes and times by partition")
 def test_a_scan_counts_what_is_there(run: Commands, filled: str) -> None:
     first, second, total = rows(run, "scan", "-t", filled)
     assert first == {
@@ -255,7 +248,6 @@ def test_a_scan_counts_what_is_there(run: Commands, filled: str) -> None:
     assert total["last_time"] == "2023-11-14T22:13:24.000+00:00"
 
 
-@pytest.mark.promise("`pykclient scan` counts records, keys, nulls, sizes and times by partition")
 def test_a_scan_is_of_what_the_options_name(run: Commands, filled: str) -> None:
     places = ("-p0", "-o", "s@2023-11-14T22:13:21Z", "-o", "e@2023-11-14T22:13:23Z")
     partition, _ = rows(run, "scan", "-t", filled, *places)
@@ -313,7 +305,6 @@ def test_without_pyarrow_the_cure_is_named(
     )
 
 
-@pytest.mark.promise("tables are drawn by rich on a terminal, and are plain lines without one")
 @pytest.mark.parametrize(("columns", "is_wide"), [("250", True), ("60", False)])
 def test_a_terminal_is_drawn_a_table_that_fits(
     broker: FakeKafka, filled: str, columns: str, is_wide: bool
@@ -329,7 +320,6 @@ def test_a_terminal_is_drawn_a_table_that_fits(
     assert sum("2023-11-14T22:13:24.000+00:00" in line for line in lines) == (2 if is_wide else 3)
 
 
-@pytest.mark.promise("tables are drawn by rich on a terminal, and are plain lines without one")
 def test_a_terminal_shows_how_far_produce_and_consume_are(
     broker: FakeKafka, topic: str, tmp_path: Path
 ) -> None:

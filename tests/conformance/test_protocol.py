@@ -66,9 +66,6 @@ def mirror() -> Iterator[ProtocolMirror]:
         yield started
 
 
-@pytest.mark.promise(
-    "each message agrees with Java's classes in every version, and so do Kafka's other schemas"
-)
 @pytest.mark.promise("Java's classes read and write the same bytes, in both directions")
 @pytest.mark.parametrize("name", generated())
 def test_java_agrees_on_bytes_and_fields(name: str, mirror: ProtocolMirror) -> None:
@@ -148,9 +145,6 @@ def test_java_has_the_same_api_keys(mirror: ProtocolMirror) -> None:
     assert {key.name: key.value for key in ApiKey} == theirs
 
 
-@pytest.mark.promise(
-    "each message agrees with Java's classes in every version, and so do Kafka's other schemas"
-)
 @pytest.mark.promise("every version from brokers 2.1 to 4.3 is spoken, with its headers")
 def test_java_has_the_same_versions_and_headers(mirror: ProtocolMirror) -> None:
     java = {api["key"]: api for api in mirror.apis()}
@@ -221,9 +215,6 @@ def groups() -> dict[str, list[Schema]]:
     return pairs | data
 
 
-@pytest.mark.promise(
-    "each message agrees with Java's classes in every version, and so do Kafka's other schemas"
-)
 @pytest.mark.parametrize("group", groups())
 def test_java_agrees_on_every_schema(group: str, tmp_path: Path, mirror: ProtocolMirror) -> None:
     schemas = groups()[group]

@@ -51,7 +51,6 @@ def written(value: object) -> str:
     return "null" if value is None else str(value)
 
 
-@pytest.mark.promise("Java's serializers are understood by their class names, and write its bytes")
 @given(
     case=st.one_of(
         [st.tuples(st.just(name), st.none() | values) for name, values in VALUES.items()]

@@ -34,7 +34,6 @@ def java() -> Iterator[Callable[[str, int], tuple[int, int]]]:
         yield call
 
 
-@pytest.mark.promise("Java's string hash is computed for any string, halves of surrogate pairs too")
 @given(
     group=st.text(st.characters(exclude_categories=()), max_size=40),
     partition_count=st.integers(1, 1_000),
@@ -54,7 +53,6 @@ def test_a_group_has_the_partition_that_java_gives_it(
     assert ours == java(group, partition_count)
 
 
-@pytest.mark.promise("Java's string hash is computed for any string, halves of surrogate pairs too")
 def test_the_one_hash_without_a_positive_number_counts_as_0() -> None:
     assert java_string_hash(HASHES_TO_INT_MIN) == -(2**31)
     assert {coordinator_partition(HASHES_TO_INT_MIN, count) for count in range(1, 100)} == {0}

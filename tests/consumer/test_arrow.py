@@ -79,7 +79,6 @@ def test_without_pyarrow_the_error_names_what_to_install(monkeypatch: pytest.Mon
         arrow_batch([], PLAIN)
 
 
-@pytest.mark.promise("`poll_arrow` makes only the columns that are named")
 @pytest.mark.parametrize("name", [*SCHEMA.names, "headers"])
 def test_each_column_may_be_had_alone(name: str) -> None:
     spans = [span(A, range(5, 7), keys=[None, b"k"]), span(B, [9], values=[None])]

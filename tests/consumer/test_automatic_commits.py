@@ -81,7 +81,6 @@ def test_a_position_that_a_new_leader_has_yet_to_confirm_is_committed_too(
     assert set(automatic.commits.consumed()) == {P0, P1}
 
 
-@pytest.mark.promise("the timer of automatic commits runs in `poll` alone")
 def test_the_timer_is_looked_at_only_in_poll(automatic: CommitScene) -> None:
     hand_out(automatic, 5)
     assert automatic.commits.poll(START_MS).next_poll_ms == NEVER_MS
@@ -206,7 +205,6 @@ def test_before_a_revocation_a_newer_epoch_will_do(automatic: CommitScene) -> No
     assert operation.error is None
 
 
-@pytest.mark.promise("a deleted topic holds up no rebalance, in either protocol")
 @pytest.mark.parametrize("error", [UnknownTopicOrPartitionError, UnknownTopicIdError])
 def test_a_revocation_does_not_wait_for_a_topic_that_was_deleted(
     automatic: CommitScene, error: type[BrokerError]
@@ -243,7 +241,6 @@ def test_a_revocation_commits_nothing_where_nothing_is_automatic(scene: CommitSc
     assert scene.sent() == []
 
 
-@pytest.mark.promise("repeated failures are logged once for each reason, then now and then")
 def test_failures_of_one_kind_are_logged_once_in_a_while(
     automatic: CommitScene, caplog: pytest.LogCaptureFixture
 ) -> None:

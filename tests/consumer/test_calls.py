@@ -36,7 +36,6 @@ if TYPE_CHECKING:
     from tests.consumer.serving_port import ServingPort
 
 
-@pytest.mark.promise("beginning and end offsets are reported")
 def test_offsets_are_requested_without_an_assignment(port: ServingPort) -> None:
     port.logs[0].append(5)
     port.logs[0].start = 2

@@ -222,7 +222,6 @@ def test_a_former_member_that_commits_gets_commit_failed(
     assert "max_poll_interval_ms" in str(failed)
 
 
-@pytest.mark.promise("every error of a group's responses is handled as in Java")
 def test_a_coordinator_that_was_replaced_ends_no_membership(scene: CommitScene) -> None:
     commit = scene.commits.commit({P0: at(5)}, LATER_MS)
     (request,) = scene.sent()
@@ -368,9 +367,6 @@ def test_a_failure_without_a_callback_is_logged(
     assert "the commit of t-0 failed: OFFSET_METADATA_TOO_LARGE" in record.getMessage()
 
 
-@pytest.mark.promise(
-    "a refused automatic commit is raised before records; an empty commit needs no coordinator"
-)
 def test_what_was_lost_meanwhile_is_not_committed_though_it_came_back() -> None:
     scene = CommitScene(auto_commit_interval_ms=INTERVAL_MS)
     scene.read(5, 6)
@@ -399,9 +395,6 @@ def made(topic_ids: dict[str, bytes], member: GroupMetadata) -> OffsetCommitCall
     return OffsetCommitCall(member, OFFSETS, topic_ids)
 
 
-@pytest.mark.promise(
-    "offsets are committed with metadata and leader epochs, and read back, in every version"
-)
 @pytest.mark.parametrize("version", range(2, 11))
 def test_a_broker_takes_the_offsets_in_every_version(version: int) -> None:
     """Method: a fake broker takes a commit of this version, and is looked into."""

@@ -22,9 +22,6 @@ if TYPE_CHECKING:
     from pykclient.consumer.subscription import AssignedPartition
     from pykclient.network.manager import Request
 
-PROMISE = pytest.mark.promise(
-    "an offset of a topic that was deleted is not committed for the new one"
-)
 INTERVAL_MS = 5_000
 P0 = TopicPartition("t", 0)
 LATER_MS = START_MS + 60_000
@@ -52,7 +49,6 @@ def topic_id_in(request: Request) -> bytes:
     return topic.topic_id
 
 
-@PROMISE
 @pytest.mark.parametrize("is_chosen", [True, False])
 @pytest.mark.parametrize("call", ["commit", "commit_async"])
 def test_an_offset_of_the_old_topic_is_left_out(
@@ -69,7 +65,6 @@ def test_an_offset_of_the_old_topic_is_left_out(
     assert "the topic was deleted and created again" in caplog.text
 
 
-@PROMISE
 def test_the_other_topics_are_committed(scene: CommitScene, assigned: AssignedPartition) -> None:
     other = TopicPartition("u", 0)
     scene.recreate_topic()
@@ -78,7 +73,6 @@ def test_the_other_topics_are_committed(scene: CommitScene, assigned: AssignedPa
     assert committed_in(request) == {other: 7}
 
 
-@PROMISE
 def test_a_commit_names_the_topic_that_was_read_until_another_one_is_known(
     scene: CommitScene, assigned: AssignedPartition
 ) -> None:
@@ -92,7 +86,6 @@ def test_a_commit_names_the_topic_that_was_read_until_another_one_is_known(
     assert commit.operation.result() is None
 
 
-@PROMISE
 def test_automatic_commits_and_those_before_revocations_leave_it_out(
     scene: CommitScene, assigned: AssignedPartition
 ) -> None:
@@ -106,7 +99,6 @@ def test_automatic_commits_and_those_before_revocations_leave_it_out(
     assert scene.sent(now_ms=START_MS + 2 * INTERVAL_MS) == []
 
 
-@PROMISE
 def test_records_that_were_returned_before_their_topic_was_replaced_do_not_count(
     scene: CommitScene, assigned: AssignedPartition
 ) -> None:

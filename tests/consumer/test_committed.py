@@ -156,9 +156,6 @@ def test_offsets_of_open_transactions_are_waited_for() -> None:
     assert stable == {7, 8, 9, 10}
 
 
-@pytest.mark.promise(
-    "offsets are committed with metadata and leader epochs, and read back, in every version"
-)
 @pytest.mark.parametrize("version", range(1, 11))
 def test_a_broker_reads_the_request_in_every_version(version: int) -> None:
     """Method: a fake broker that has only this version responds about two topics."""

@@ -194,7 +194,6 @@ def test_aborted_records_are_left_out_for_a_reader_of_committed_ones() -> None:
     assert read_all(fetched(data)) == ([0, 1, 2, 4], 6)
 
 
-@pytest.mark.promise("a last batch that is cut off waits for the next fetch")
 def test_a_batch_cut_off_at_the_end_waits_for_the_next_fetch() -> None:
     whole = batch(range(3))
     for length in range(len(batch(range(3, 6)))):
@@ -225,9 +224,6 @@ def test_a_compressed_batch_with_a_wrong_checksum_is_known_at_once() -> None:
     assert read_all_before_an_error(partition) == [0, 1, 2]
 
 
-@pytest.mark.promise(
-    "contiguous batches are read as one, each is checked first, and any difference ends them"
-)
 @pytest.mark.parametrize("at", range(3))
 def test_of_a_span_all_before_the_damaged_batch_is_returned(at: int) -> None:
     batches = [bytearray(batch(range(first, first + 2))) for first in (0, 2, 4)]
@@ -319,7 +315,6 @@ def test_tiny_batches_are_no_work_of_their_own(data: bytes) -> None:
     assert take_count == 1 or accel.implementation == "pure"
 
 
-@pytest.mark.promise("malformed records never end in a loop")
 def test_only_records_before_the_fetch_offset_are_an_error_not_an_endless_loop() -> None:
     with pytest.raises(CorruptRecordError):
         fetched(batch(range(3)), 10).peek(10, ALL)
@@ -372,7 +367,6 @@ def test_every_record_comes_once_in_order_whatever_the_steps(
     assert position == end
 
 
-@pytest.mark.promise("malformed records never end in a loop")
 @settings(max_examples=100)
 @given(logs(), st.data())
 def test_whatever_is_damaged_gives_records_or_our_error_and_ends(
@@ -400,7 +394,6 @@ def test_whatever_is_damaged_gives_records_or_our_error_and_ends(
         position = moved
 
 
-@pytest.mark.promise("paused records stay within the budget")
 @pytest.mark.parametrize("codec", [Codec.NONE, Codec.ZSTD])
 def test_what_is_folded_goes_on_where_it_was(codec: Codec) -> None:
     data = (

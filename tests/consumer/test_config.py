@@ -13,7 +13,6 @@ def make_config(**settings: object) -> ConsumerConfig:
     return ConsumerConfig.from_settings({"bootstrap.servers": "h1:9092"}, **settings)
 
 
-@pytest.mark.promise("old names and values are refused, with the new ones")
 @pytest.mark.parametrize(
     ("old", "new"), [("smallest", "earliest"), ("largest", "latest"), ("beginning", "earliest")]
 )
@@ -75,7 +74,6 @@ def test_interceptors_have_two_names() -> None:
     assert make_config(interceptor_classes=[len]).interceptors == (len,)
 
 
-@pytest.mark.promise("settings of one group protocol are refused with the other")
 @pytest.mark.parametrize(
     ("protocol", "name", "value"),
     [

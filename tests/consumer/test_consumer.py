@@ -45,7 +45,6 @@ if TYPE_CHECKING:
 # Polling.
 
 
-@pytest.mark.promise("`assign` and positions work as in Java")
 def test_a_poll_returns_what_there_is_and_moves_the_position(
     consumer: Consumer, port: ServingPort
 ) -> None:
@@ -150,7 +149,6 @@ def test_without_a_reset_a_position_outside_the_log_is_reported_until_the_user_s
         assert offsets(consumer.poll(LONG_S)) == [4]
 
 
-@pytest.mark.promise("a malformed batch is an error before any of its records is returned")
 @pytest.mark.promise(
     "malformed records raise `CorruptRecordError` with topic, partition and offset"
 )
@@ -289,7 +287,6 @@ def test_only_what_is_assigned_can_be_sought_paused_and_named(consumer: Consumer
             call()
 
 
-@pytest.mark.promise("`subscribe` without `group_id` is refused, with what to use")
 def test_subscribe_is_refused_with_what_to_use_instead(consumer: Consumer) -> None:
     with pytest.raises(UsageError, match=r"assign\(\)"):
         consumer.subscribe(["t"])

@@ -27,7 +27,6 @@ def test_keys_and_values_are_deserialized_each_by_its_own() -> None:
     assert list(done.columns.keys) == [b"10", b"20"]
 
 
-@pytest.mark.promise("serializers and deserializers get the topic and the headers")
 def test_one_that_takes_headers_gets_those_of_each_record() -> None:
     deserializer = RecordDeserializer(
         DeserializeWithHeaders(lambda topic, headers, data: (topic, headers, data)), as_number

@@ -66,9 +66,6 @@ def test_they_run_without_the_core_lock(port: ServingPort, is_iterated: bool) ->
     assert held == [False]
 
 
-@pytest.mark.promise(
-    "a deserializer may call the consumer and be interrupted; nothing is lost or committed by it"
-)
 @pytest.mark.parametrize("sought", [0, 4, 7])
 def test_one_may_seek_and_reading_goes_on_there(port: ServingPort, sought: int) -> None:
     three_runs(port)
@@ -120,9 +117,6 @@ def test_one_may_close_the_consumer(port: ServingPort, is_iterated: bool) -> Non
     assert port.is_shut_down
 
 
-@pytest.mark.promise(
-    "a deserializer may call the consumer and be interrupted; nothing is lost or committed by it"
-)
 @pytest.mark.parametrize("is_iterated", [False, True])
 def test_one_that_reads_is_refused(port: ServingPort, is_iterated: bool) -> None:
     three_runs(port)
@@ -143,9 +137,6 @@ def interrupt() -> None:
     raise KeyboardInterrupt
 
 
-@pytest.mark.promise(
-    "a deserializer may call the consumer and be interrupted; nothing is lost or committed by it"
-)
 def test_an_interrupt_in_one_loses_nothing(port: ServingPort) -> None:
     three_runs(port)
     with consumer_over(port, A, value_deserializer=Deserializer(4, interrupt)) as consumer:

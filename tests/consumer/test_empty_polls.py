@@ -233,7 +233,6 @@ def test_a_partition_beyond_the_last_is_unknown() -> None:
 # Time in which no poll was empty.
 
 
-@pytest.mark.promise("time without polls counts for a moment only")
 def test_of_the_time_between_empty_polls_a_moment_counts() -> None:
     scene = Scene(A, group_id="g")
     scene.subscription.unsubscribe()
@@ -248,7 +247,6 @@ def test_of_the_time_between_empty_polls_a_moment_counts() -> None:
     assert f"was not found for {waited_ms} ms" in str(error)
 
 
-@pytest.mark.promise("time without polls counts for a moment only")
 @pytest.mark.parametrize("has_polled", [True, False])
 def test_a_stall_of_before_an_absence_is_only_raised_if_it_lasts(has_polled: bool) -> None:
     scene, assigned = reading()

@@ -100,9 +100,6 @@ def offsets_together(spans: list[RecordSpan]) -> list[tuple[int, list[int]]]:
     return [(index, [o for span in of for o in span.columns.offsets]) for index, of in by_partition]
 
 
-@pytest.mark.promise(
-    "an idle topic whose leaders change loses no position; each batch gives it its epoch"
-)
 @pytest.mark.parametrize(
     "passed",
     [
@@ -135,9 +132,6 @@ def test_positions_go_over_what_compaction_has_taken_out_of_a_batch() -> None:
         assert scene[A].offset == position
 
 
-@pytest.mark.promise(
-    "pause keeps what is buffered; partitions take turns; brokers share one budget of bytes"
-)
 def test_after_each_response_of_a_partition_the_others_have_their_turn() -> None:
     scene = Scene(A, B)
     scene.add((A, batch(range(2)) + batch(range(2, 4))), (B, batch([0])))
@@ -156,9 +150,6 @@ def test_a_response_is_in_use_until_all_its_parts_are_taken() -> None:
     assert [scene.buffer.response_count(node) for node in (1, 2)] == [0, 1]
 
 
-@pytest.mark.promise(
-    "pause keeps what is buffered; partitions take turns; brokers share one budget of bytes"
-)
 def test_a_paused_partition_keeps_what_is_buffered_and_does_not_hold_up_its_node() -> None:
     scene = Scene(A, B)
     scene.add((A, batch(range(2))), (B, batch([0])))
@@ -173,7 +164,6 @@ def test_a_paused_partition_keeps_what_is_buffered_and_does_not_hold_up_its_node
     assert scene.buffer.response_count(NODE) == 0
 
 
-@pytest.mark.promise("paused records stay within the budget")
 def test_of_what_is_parked_the_oldest_is_dropped_when_it_is_too_much() -> None:
     data = batch(range(4))
     scene = Scene(A, B, C, parked_max_bytes=2 * len(data))
@@ -189,7 +179,6 @@ def test_of_what_is_parked_the_oldest_is_dropped_when_it_is_too_much() -> None:
     assert offsets_of(scene.take()) == [(1, [0, 1, 2, 3]), (2, [0, 1, 2, 3])]
 
 
-@pytest.mark.promise("paused records stay within the budget")
 def test_a_response_counts_whole_as_long_as_a_part_of_it_is_parked() -> None:
     scene = Scene(A, B)
     size_bytes = len(batch(range(4)) + batch([0]))
@@ -325,9 +314,6 @@ def test_a_bad_record_stops_its_partition_only_and_does_not_hold_up_the_node() -
         scene.take(read=read)
 
 
-@pytest.mark.promise(
-    "a column beyond 32-bit offsets is refused before memory is taken; no poll unfolds that much"
-)
 def test_a_take_ends_before_it_unfolds_too_much_and_the_next_goes_on(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -426,4 +412,3 @@ class Reading(RuleBasedStateMachine):
 
 Reading.TestCase.settings = settings(max_examples=60, stateful_step_count=30)
 TestReading = Reading.TestCase
-pytest.mark.promise("a fetch returns the records of the partitions that were assigned")(TestReading)

@@ -81,7 +81,6 @@ def test_a_broker_without_room_for_a_session_has_everything_named_each_time() ->
         session.on_response(0)
 
 
-@pytest.mark.promise("after any failed fetch the broker reads what is wanted and nothing else")
 @pytest.mark.parametrize(
     ("error", "session_id"),
     [
@@ -111,7 +110,6 @@ def test_a_session_is_ended_once() -> None:
     assert FetchSession().end() is None
 
 
-@pytest.mark.promise("after any failed fetch the broker reads what is wanted and nothing else")
 @given(
     st.lists(
         st.tuples(

@@ -39,7 +39,6 @@ from tests.network.responding import respond_checked
 # Which node has what.
 
 
-@pytest.mark.promise("a fetch returns the records of the partitions that were assigned")
 def test_each_leader_is_fetched_from_once_for_all_its_partitions() -> None:
     scene = Scene(A, B, C, offset=7)
     assert {request.node_id: named(request) for request in scene.poll()} == {
@@ -62,9 +61,6 @@ def test_a_fetch_request_has_the_limits_of_the_settings() -> None:
     assert (partition.current_leader_epoch, partition.partition_max_bytes) == (4, 1_000)
 
 
-@pytest.mark.promise(
-    "pause keeps what is buffered; partitions take turns; brokers share one budget of bytes"
-)
 def test_the_nodes_share_one_budget_of_bytes() -> None:
     scene = Scene(A, B, C)
     assert [message_of(request).max_bytes for request in scene.poll()] == [25_000, 25_000]
@@ -178,9 +174,6 @@ def test_a_partition_that_the_topic_lacks_requests_metadata() -> None:
     assert is_outdated(scene.metadata)
 
 
-@pytest.mark.promise(
-    "pause keeps what is buffered; partitions take turns; brokers share one budget of bytes"
-)
 def test_partitions_that_had_their_turn_come_last_in_the_next_request() -> None:
     scene = Scene()
     update_metadata(scene.metadata, topic("t", [1, 1, 1]))
@@ -234,7 +227,6 @@ def test_records_of_aborted_transactions_are_left_out_for_read_committed() -> No
         assert scene.taken() == expected
 
 
-@pytest.mark.promise("a fetch returns the records of the partitions that were assigned")
 @pytest.mark.parametrize("sought", [2, 50])
 def test_a_response_from_before_a_seek_is_thrown_away(sought: int) -> None:
     scene = Scene()
@@ -397,7 +389,6 @@ def test_what_is_paused_is_forgotten_and_named_again_when_it_is_resumed() -> Non
     assert named(scene.fetch()) == [("t", 1, 0)]
 
 
-@pytest.mark.promise("after any failed fetch the broker reads what is wanted and nothing else")
 @pytest.mark.parametrize(
     ("kind", "session_id"),
     [(FetchSessionIdNotFoundError, 0), (InvalidFetchSessionEpochError, 9)],

@@ -58,7 +58,6 @@ PASSING = [
 ]
 
 
-@pytest.mark.promise("metadata is refreshed after errors")
 @pytest.mark.parametrize("kind", PASSING)
 def test_what_newer_metadata_may_cure_is_tried_again_unreported_after_a_back_off(
     kind: type[BrokerError],
@@ -167,7 +166,6 @@ def test_an_application_that_was_away_does_not_make_a_leader_late() -> None:
     assert is_outdated(scene.metadata)
 
 
-@pytest.mark.promise("a response that names the new leader is followed at once (KIP-951)")
 def test_a_leader_that_the_refusal_names_is_fetched_from_at_once() -> None:
     """KIP-951: no wait for metadata, nor for a back-off."""
     scene = Scene(A, C)
@@ -199,7 +197,6 @@ def test_what_no_attempt_cures_is_reported() -> None:
     assert scene.subscription.take_error() is error
 
 
-@pytest.mark.promise("a response that cannot be read twice in a row is reported")
 def test_a_response_that_cannot_be_read_is_requested_again_and_then_reported_once() -> None:
     """One flipped bit is cured by another connection; a second is no accident."""
     scene = Scene(A, C)
@@ -213,9 +210,6 @@ def test_a_response_that_cannot_be_read_is_requested_again_and_then_reported_onc
     assert len(scene.poll(START_MS + 10 * RETRY_MS)) == 1
 
 
-@pytest.mark.promise(
-    "a record that is too large is reported with place and cure, and not fetched again before"
-)
 def test_a_response_too_large_is_reported_with_its_cure_and_requested_again_only_after_that() -> (
     None
 ):
@@ -278,9 +272,6 @@ def test_after_an_error_of_a_replica_the_leader_is_fetched_from(code: int) -> No
     assert scene.fetch(START_MS + RETRY_MS).node_id == 1
 
 
-@pytest.mark.promise(
-    "a response that contradicts its request is retried on a new connection, and fails no batch"
-)
 @pytest.mark.parametrize(
     ("indexes", "topic_id"),
     [([1], TOPIC_ID), ([0, 1], TOPIC_ID), ([0, 2, 0], TOPIC_ID), ([0], OTHER_ID)],

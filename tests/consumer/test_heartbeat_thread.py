@@ -103,7 +103,6 @@ def test_what_one_without_steps_uses_is_closed_at_once(steps: Steps, is_started:
     assert closed.is_set()
 
 
-@pytest.mark.promise("heartbeats go on while the application or a listener works")
 @pytest.mark.parametrize("next_in_ms", [1, 10**9])
 def test_it_steps_often_enough_while_the_consumer_is_free(
     steps: Steps, thread: HeartbeatThread, next_in_ms: int
@@ -113,7 +112,6 @@ def test_it_steps_often_enough_while_the_consumer_is_free(
     assert thread.failure is None
 
 
-@pytest.mark.promise("heartbeats go on while the application or a listener works")
 def test_it_waits_for_no_lock_and_goes_on_when_it_is_free(
     steps: Steps, thread: HeartbeatThread
 ) -> None:
@@ -170,7 +168,6 @@ def interrupted_at(event_number: int, call: Callable[[], None]) -> bool:
     return False
 
 
-@pytest.mark.promise("an interrupted wake-up, start or end of a thread leaves nothing undone")
 def test_a_stop_that_is_interrupted_anywhere_can_be_made_again(steps: Steps) -> None:
     """Goal: no lock stays taken, at which this thread, or the other one, would wait for ever."""
     for event_number in itertools.count(1):

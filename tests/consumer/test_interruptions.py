@@ -82,7 +82,6 @@ def test_a_second_thread_is_refused_while_the_first_polls(
         assert offsets(polled.result()) == [0]
 
 
-@pytest.mark.promise("an interrupt loses no record that was not returned")
 def test_an_interrupt_before_records_are_returned_loses_none(
     consumer: Consumer, port: ServingPort
 ) -> None:

@@ -29,7 +29,6 @@ if TYPE_CHECKING:
     from tests.consumer.serving_port import ServingPort
 
 
-@pytest.mark.promise("iteration yields record after record")
 def test_iteration_goes_on_where_it_was_left(consumer: Consumer, port: ServingPort) -> None:
     port.logs[0].append(6)
     got = []
@@ -46,7 +45,6 @@ def test_iteration_goes_on_where_it_was_left(consumer: Consumer, port: ServingPo
     assert offsets(consumer.poll(LONG_S)) == [4, 5]
 
 
-@pytest.mark.promise("iteration yields record after record")
 def test_the_position_moves_record_by_record(consumer: Consumer, port: ServingPort) -> None:
     port.logs[0].append(5)
     positions = []

@@ -197,7 +197,6 @@ def test_one_refused_partition_does_not_affect_the_others(lookups: OffsetLookups
     assert good.operation.result() == OffsetAndTimestamp(5, -1, 4)
 
 
-@pytest.mark.promise("a response that cannot be read twice in a row is reported")
 def test_an_unreadable_response_is_requested_again_and_then_reported(
     lookups: OffsetLookups,
 ) -> None:
@@ -211,9 +210,6 @@ def test_an_unreadable_response_is_requested_again_and_then_reported(
     assert lookup.operation.error is error.__cause__
 
 
-@pytest.mark.promise(
-    "a response that contradicts its request is retried on a new connection, and fails no batch"
-)
 @pytest.mark.parametrize("indexes", [[], [0], [0, 2, 0], [0, 2, 1]])
 def test_a_response_that_contradicts_its_request_counts_as_none(
     lookups: OffsetLookups, indexes: list[int]

@@ -28,8 +28,6 @@ if TYPE_CHECKING:
 
     Over = Callable[[Consumer], Iterable[Any]]
 
-pytestmark = pytest.mark.promise("a poll inside a loop over records does not disturb the loop")
-
 
 def over_a_batch(consumer: Consumer) -> Iterable[Any]:
     return consumer.poll(LONG_S)

@@ -198,9 +198,6 @@ def test_without_a_reset_it_is_raised_each_time_until_the_user_seeks() -> None:
     assert scene.subscription.take_error() is None
 
 
-@pytest.mark.promise(
-    "an idle topic whose leaders change loses no position; each batch gives it its epoch"
-)
 @pytest.mark.parametrize(
     ("epoch", "end_offset", "belongs_to"),
     [(3, 60, OLD), (3, 50, OLD), (-1, -1, None), (3, -1, None)],
@@ -253,9 +250,6 @@ def test_a_position_whose_epoch_is_not_known_is_taken_as_it_is() -> None:
     assert scene.requests() == []
 
 
-@pytest.mark.promise(
-    "an idle topic whose leaders change loses no position; each batch gives it its epoch"
-)
 def test_what_a_former_leader_sent_is_dropped_where_no_epoch_is_known() -> None:
     """Else it moves the position under the new leader, whose log may have lost it."""
     scene = Scene()
@@ -339,7 +333,6 @@ def test_a_response_that_contradicts_its_request_counts_as_none(indexes: list[in
 # Positions of newer leaders than are known.
 
 
-@pytest.mark.promise("a deposed leader validates nothing that its successor wrote")
 def test_a_former_leader_gets_no_request_about_what_its_successor_wrote() -> None:
     scene = Scene()
     scene.read(A)
@@ -356,7 +349,6 @@ def test_a_former_leader_gets_no_request_about_what_its_successor_wrote() -> Non
     assert (assigned.is_fetching, assigned.offset) == (True, 70)
 
 
-@pytest.mark.promise("a deposed leader validates nothing that its successor wrote")
 def test_without_a_newer_leader_the_known_one_gets_the_request() -> None:
     scene = Scene()
     scene.read(A)
@@ -376,7 +368,6 @@ class Shortest(Random):
         return a
 
 
-@pytest.mark.promise("a deposed leader validates nothing that its successor wrote")
 def test_a_leader_that_was_deposed_has_a_session_to_find_it_out() -> None:
     config = ConsumerConfig.from_settings(bootstrap_servers="broker:9092")
     scene = Scene(

@@ -96,9 +96,6 @@ def reply(request: Request, offsets: dict[int, int], *, code: int = 0) -> None:
     )
 
 
-@pytest.mark.promise(
-    "an idle topic whose leaders change loses no position; each batch gives it its epoch"
-)
 @pytest.mark.promise("`auto_offset_reset` is earliest, latest or none")
 @pytest.mark.parametrize(
     ("reset", "timestamp"), [(OffsetReset.EARLIEST, EARLIEST), (OffsetReset.LATEST, LATEST)]

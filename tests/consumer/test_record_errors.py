@@ -93,7 +93,6 @@ def test_skip_goes_on_behind_a_record_and_logs_it(
     assert "t-0: skipped what is bad from offset 2 to 2: ValueError: no twos" in caplog.text
 
 
-@pytest.mark.promise("a user function that fails for each record is logged once and counted")
 def test_records_that_are_skipped_alike_are_one_line_and_its_count(
     port: ServingPort, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -229,9 +228,6 @@ def test_a_function_may_pause_or_give_up_the_partition(port: ServingPort) -> Non
         assert poll_until(consumer, 2) == [0, 1]
 
 
-@pytest.mark.promise(
-    "a damaged batch is fetched again first, and never skipped to an impossible end"
-)
 def test_a_damaged_batch_is_passed_over_once_it_came_damaged_twice(port: ServingPort) -> None:
     port.logs[0].append(2)
     port.logs[0].append(2, damaged(2, 2))
@@ -246,9 +242,6 @@ def test_a_damaged_batch_is_passed_over_once_it_came_damaged_twice(port: Serving
     assert isinstance(error.__cause__, CorruptRecordError)
 
 
-@pytest.mark.promise(
-    "a damaged batch is fetched again first, and never skipped to an impossible end"
-)
 @pytest.mark.timeout(30)  # passed over, its records never come
 def test_a_batch_that_was_damaged_on_its_way_only_is_read(port: ServingPort) -> None:
     log = port.logs[0]
@@ -283,9 +276,6 @@ def test_partitions_that_are_given_up_are_forgotten() -> None:
             port.last_fetch = None
 
 
-@pytest.mark.promise(
-    "a damaged batch is fetched again first, and never skipped to an impossible end"
-)
 @pytest.mark.parametrize("policy", ["skip", Notes()])
 def test_a_damaged_batch_whose_end_cannot_be_true_is_raised(
     port: ServingPort, policy: object
@@ -309,9 +299,6 @@ LOST_MESSAGES = message(3, None, b"not gzip", attributes=1)
 """Messages of the old format: of the first ones only the last offset is known."""
 
 
-@pytest.mark.promise(
-    "a damaged batch is fetched again first, and never skipped to an impossible end"
-)
 @pytest.mark.parametrize(
     "bad", [damaged(2, 2), UNKNOWN_CODEC, LOST_MESSAGES], ids=["damaged", "codec", "old"]
 )

@@ -9,8 +9,6 @@ from pykclient.consumer.subscription import OffsetReset, SubscriptionState
 from pykclient.types import OffsetAndMetadata
 from tests.consumer.fetched_records import A, B, span
 
-pytestmark = pytest.mark.promise("commits go up to the first record that is not stored")
-
 
 class Scene:
     """Two partitions whose records are returned and stored."""

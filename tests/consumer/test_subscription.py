@@ -29,7 +29,6 @@ def subscription() -> SubscriptionState:
     return subscription
 
 
-@pytest.mark.promise("`assign` and positions work as in Java")
 def test_a_partition_that_stays_keeps_its_position(subscription: SubscriptionState) -> None:
     kept, dropped = subscription.require(A), subscription.require(B)
     subscription.seek(kept, 7)
@@ -91,9 +90,6 @@ def test_a_skip_ahead_voids_nothing(subscription: SubscriptionState) -> None:
     assert not subscription.has_error
 
 
-@pytest.mark.promise(
-    "an idle topic whose leaders change loses no position; each batch gives it its epoch"
-)
 @pytest.mark.parametrize(("offset", "leader_epoch"), [(5, 3), (6, None)])
 def test_a_skip_ahead_leaves_the_epoch_behind_with_the_record_that_had_it(
     subscription: SubscriptionState, offset: int, leader_epoch: int | None

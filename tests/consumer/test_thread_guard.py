@@ -34,7 +34,6 @@ def step(guard: ThreadGuard) -> bool:
     return is_free
 
 
-@pytest.mark.promise("a second thread in the consumer is refused")
 def test_a_second_thread_is_refused_at_once_and_the_first_goes_on() -> None:
     guard = ThreadGuard("consumer")
     message = rf"{threading.get_ident()}.*wakeup"
@@ -197,7 +196,6 @@ def test_a_child_process_is_refused_even_one_that_was_forked_inside() -> None:
     assert done.stdout.split() == ["7", "7"]
 
 
-@pytest.mark.promise("heartbeats go on while the application or a listener works")
 def test_the_core_lock_is_held_inside_and_not_held_in_user_code() -> None:
     guard = ThreadGuard("consumer")
 
@@ -316,9 +314,6 @@ print(len(places))
 """
 
 
-@pytest.mark.promise(
-    "an interrupt at any moment leaves the guard free, and a consumer that reads on and closes"
-)
 def test_an_interrupt_at_whatever_moment_leaves_it_free() -> None:
     """A signal raises between any two steps of ours: at thousands of random moments, say."""
     script = [sys.executable, "-c", INTERRUPTS]

@@ -153,7 +153,6 @@ def flaws_of(hostile: Hostile, report: Report) -> list[str]:
     return [what for what, is_good in judged.items() if not is_good]
 
 
-@pytest.mark.promise("a response that nothing requested closes the connection")
 def test_a_response_that_nothing_requested_closes_an_idle_connection() -> None:
     is_idle, is_closed = threading.Event(), threading.Event()
 

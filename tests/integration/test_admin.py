@@ -35,7 +35,6 @@ def name_of(stem: str) -> str:
     return f"{stem}-{uuid.uuid4().hex[:8]}"
 
 
-@pytest.mark.promise("administration and metadata work on 4.3.1 and 3.9.2")
 @pytest.mark.promise("`Admin` creates, deletes, lists and describes topics")
 def test_a_topic_is_created_shown_and_deleted(admin: Admin) -> None:
     name = name_of("admin")

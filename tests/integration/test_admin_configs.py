@@ -163,7 +163,6 @@ def test_a_broker_describes_itself_and_keeps_its_secrets(each_kafka_cluster: Kaf
 
 
 @pytest.mark.kafka
-@pytest.mark.promise("fake brokers alter topics' settings as Kafka does, and refuse the same")
 def test_fake_brokers_have_kafkas_settings_and_refuse_what_kafka_refuses(
     kafka_cluster: KafkaCluster, fake: FakeKafka
 ) -> None:

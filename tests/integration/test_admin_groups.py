@@ -122,7 +122,6 @@ def test_groups_of_both_protocols_and_missing_ones_are_distinguished(
     assert raised.value.errors.keys() == {"absent", "gone"}
 
 
-@pytest.mark.promise("the coordinator is looked up, and again when it has moved")
 def test_calls_follow_a_coordinator_that_moves() -> None:
     with FakeKafka(brokers=3) as fake:
         with fake.control() as cluster:
@@ -225,12 +224,10 @@ def check_one_broker_is_asked(servers: str) -> None:
         }
 
 
-@pytest.mark.promise("a broker is asked for a group's offsets, and no other")
 def test_one_broker_is_asked(each_kafka_cluster: KafkaCluster) -> None:
     check_one_broker_is_asked(each_kafka_cluster.bootstrap_servers)
 
 
-@pytest.mark.promise("a broker is asked for a group's offsets, and no other")
 def test_one_fake_broker_is_asked_and_another_refuses(fake_kafka: FakeKafka) -> None:
     servers = fake_kafka.bootstrap_servers
     check_one_broker_is_asked(servers)

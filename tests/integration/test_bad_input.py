@@ -100,7 +100,6 @@ def strict_kafka(kafka_cluster_factory: KafkaClusterFactory) -> Iterator[KafkaCl
         yield cluster
 
 
-@pytest.mark.promise("a topic that does not exist is reported")
 @pytest.mark.kafka
 def test_a_producer_names_the_topic_that_does_not_exist(strict_kafka: KafkaCluster) -> None:
     servers = strict_kafka.bootstrap_servers
@@ -112,7 +111,6 @@ def test_a_producer_names_the_topic_that_does_not_exist(strict_kafka: KafkaClust
         producer.send("absent-topic", b"v").result(timeout=TIMEOUT_MS / 1000)
 
 
-@pytest.mark.promise("a topic that does not exist is reported")
 @pytest.mark.kafka
 def test_a_consumer_names_the_topic_that_does_not_exist(strict_kafka: KafkaCluster) -> None:
     with (
@@ -125,7 +123,6 @@ def test_a_consumer_names_the_topic_that_does_not_exist(strict_kafka: KafkaClust
         consumer.end_offsets([TopicPartition("absent-topic", 0)])
 
 
-@pytest.mark.promise("a topic that does not exist is reported")
 @pytest.mark.kafka
 def test_an_admin_names_the_topic_that_does_not_exist(strict_kafka: KafkaCluster) -> None:
     with Admin(bootstrap_servers=strict_kafka.bootstrap_servers) as admin:
@@ -169,7 +166,6 @@ def topic(kafka_cluster: KafkaCluster) -> str:
     return confluent_create_topic(kafka_cluster, "bad-input")
 
 
-@pytest.mark.promise("a record that is too large for settings or broker is reported")
 @pytest.mark.kafka
 def test_a_record_larger_than_a_request_is_refused_by_send(producer: Producer, topic: str) -> None:
     with pytest.raises(RecordTooLargeError) as raised:
@@ -179,7 +175,6 @@ def test_a_record_larger_than_a_request_is_refused_by_send(producer: Producer, t
     assert producer.send(topic, b"small").result(timeout=10).offset == 0
 
 
-@pytest.mark.promise("a record that is too large for settings or broker is reported")
 @pytest.mark.kafka
 def test_a_record_larger_than_the_broker_takes_fails_its_delivery(
     kafka_cluster: KafkaCluster, topic: str
@@ -193,7 +188,6 @@ def test_a_record_larger_than_the_broker_takes_fails_its_delivery(
         assert producer.send(topic, b"small").result(timeout=10).offset == 0
 
 
-@pytest.mark.promise("`send` waits for memory, up to `max_block_ms`")
 @pytest.mark.kafka
 def test_a_send_without_memory_waits_max_block_ms_and_raises(
     kafka_cluster: KafkaCluster, topic: str
@@ -226,7 +220,6 @@ def test_a_send_without_memory_waits_max_block_ms_and_raises(
         assert producer.send(topic, bytes(60_000)).result(timeout=30).offset == 2
 
 
-@pytest.mark.promise("use after close is refused")
 @pytest.mark.kafka
 def test_a_closed_client_raises_at_once(kafka_cluster: KafkaCluster, topic: str) -> None:
     servers = kafka_cluster.bootstrap_servers

@@ -34,7 +34,6 @@ TOPIC_COMMAND = "org.apache.kafka.tools.TopicCommand"
 CONFIG_COMMAND = "kafka.admin.ConfigCommand"
 
 
-@pytest.mark.promise("any client writes to `pykclient broker --data`, and reads it after a restart")
 def test_what_any_client_writes_any_client_reads_after_a_kill(tmp_path: Path) -> None:
     partitions = [TopicPartition("t", number) for number in range(PARTITION_COUNT)]
     with broker("--data", str(tmp_path)) as (_, servers):
@@ -55,7 +54,6 @@ def test_what_any_client_writes_any_client_reads_after_a_kill(tmp_path: Path) ->
 
 
 @pytest.mark.kafka
-@pytest.mark.promise("Java's tools work with `pykclient broker`, and read its files")
 def test_javas_tools_make_write_read_describe_and_dump(
     tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:

@@ -209,7 +209,6 @@ def test_reading_goes_on_when_leaders_die_and_come_back(three_brokers: KafkaClus
         assert by_place(map(as_read, records)) == by_place(written)
 
 
-@pytest.mark.promise("a hanging broker gets no request that another broker can handle")
 @pytest.mark.slow
 def test_reading_goes_on_soon_when_a_leader_hangs(three_brokers: KafkaCluster) -> None:
     topic = confluent_create_topic(three_brokers, "hang", replication_factor=3)

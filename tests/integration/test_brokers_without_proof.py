@@ -60,7 +60,6 @@ def nonce_of(request: Request) -> str:
     return text.rpartition(",r=")[2] if text.startswith("n,,") else ""
 
 
-@pytest.mark.promise("SCRAM checks the server's nonce, iterations and proof")
 @pytest.mark.parametrize(
     ("reply", "reason"),
     [

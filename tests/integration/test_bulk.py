@@ -95,7 +95,6 @@ def placed(ranges: Iterable[RecordMetadataRange]) -> Counter[tuple[int | None, i
     )
 
 
-@pytest.mark.promise("a million records in bulk arrive once each, and the ranges report where")
 @pytest.mark.parametrize("is_arrow", [False, True], ids=["batch", "arrow"])
 def test_a_million_records_arrive_once_each(kafka_cluster: KafkaCluster, is_arrow: bool) -> None:
     count = 1_000_000
@@ -158,9 +157,6 @@ def new_topic(cluster: KafkaCluster, name: str, **config: str) -> str:
     return topic
 
 
-@pytest.mark.promise(
-    "bulk sending works with serializers, partitioners, interceptors and other threads"
-)
 def test_many_threads_send_in_bulk_and_one_by_one(kafka_cluster: KafkaCluster) -> None:
     topic = confluent_create_topic(kafka_cluster, "bulk-threads", partition_count=3)
     with (

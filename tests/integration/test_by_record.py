@@ -71,7 +71,6 @@ def read(consumer: Consumer, count: int) -> Sequence[ConsumerRecord]:
     return records
 
 
-@pytest.mark.promise("a record commits itself and what is before it")
 def test_records_are_committed_by_one_of_them_and_by_what_a_poll_returned(
     servers: str, topic: str
 ) -> None:
@@ -94,7 +93,6 @@ def test_records_are_committed_by_one_of_them_and_by_what_a_poll_returned(
         assert reported == [(records.next_offsets, None)]
 
 
-@pytest.mark.promise("commits go up to the first record that is not stored")
 def test_automatic_commits_cover_what_is_stored_without_a_gap(servers: str, topic: str) -> None:
     one, two = partitions_of(topic)
     settings = {"enable_auto_commit": True, "enable_auto_offset_store": False}
@@ -152,7 +150,6 @@ def refuse_threes(value: bytes) -> bytes:
     return value
 
 
-@pytest.mark.promise("commits go up to the first record that is not stored")
 @pytest.mark.parametrize("count", [4, 6], ids=["the bad one is the last", "more follow"])
 @pytest.mark.parametrize("is_damaged", [False, True], ids=["not deserialized", "damaged"])
 def test_what_is_in_hand_is_not_passed_over_by_a_seek_past_a_bad_record(
@@ -219,7 +216,6 @@ def test_any_other_seek_gives_up_what_is_not_stored(
         assert committed_offset(consumer, place) == offset
 
 
-@pytest.mark.promise("commits go up to the first record that is not stored")
 @pytest.mark.parametrize("is_iterated", [False, True], ids=["polled", "iterated"])
 def test_what_an_interceptor_takes_out_holds_up_no_commit(
     fake_kafka: FakeKafka, *, is_iterated: bool
@@ -239,7 +235,6 @@ def test_what_an_interceptor_takes_out_holds_up_no_commit(
         assert committed_offset(consumer, place) == 6
 
 
-@pytest.mark.promise("commits go up to the first record that is not stored")
 def test_offsets_are_stored_as_they_are_committed(fake_kafka: FakeKafka) -> None:
     """What `poll_arrow` returned has no records; all before an offset is stored."""
     place = place_of_one_partition(fake_kafka, 6)
@@ -269,7 +264,6 @@ def test_storing_is_refused_where_it_has_no_effect(fake_kafka: FakeKafka) -> Non
         consumer.store_offset(5)  # type: ignore[arg-type]
 
 
-@pytest.mark.promise("a consumer can begin at a time")
 def test_reading_begins_at_a_time_or_at_the_end_where_nothing_is_so_late(
     servers: str, topic: str
 ) -> None:

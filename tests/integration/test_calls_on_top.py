@@ -90,9 +90,6 @@ def soon(action: Callable[[], object]) -> Iterator[list[BaseException | object]]
         signal.signal(signal.SIGALRM, before)
 
 
-@pytest.mark.promise(
-    "a call on top of one of the same thread is refused; `close` takes effect at its end"
-)
 def test_close_on_top_of_a_poll_ends_and_closes_it(servers: str) -> None:
     consumer = member(servers)
     read(consumer)
@@ -105,9 +102,6 @@ def test_close_on_top_of_a_poll_ends_and_closes_it(servers: str) -> None:
     assert committed(servers) == COUNT, "by the next poll it had finished with them"
 
 
-@pytest.mark.promise(
-    "a call on top of one of the same thread is refused; `close` takes effect at its end"
-)
 @pytest.mark.parametrize(
     "call",
     [
@@ -250,7 +244,6 @@ class Blocking(logging.Handler):
         return True
 
 
-@pytest.mark.promise("a log handler that blocks the heartbeat thread blocks no other thread")
 def test_a_log_handler_that_blocks_the_heartbeat_thread_blocks_no_other(
     servers: str, fake_kafka: FakeKafka
 ) -> None:
@@ -375,7 +368,6 @@ sys.exit(status)
 """
 
 
-@pytest.mark.promise("a child process may leave a client's `with` block")
 def test_a_child_process_closes_the_parents_connections_and_warns_of_nothing(
     servers: str,
 ) -> None:
@@ -458,9 +450,6 @@ def test_an_admin_call_that_is_interrupted_at_any_line_leaves_a_client_that_work
         assert interrupted_count > 10
 
 
-@pytest.mark.promise(
-    "a call on top of one of the same thread is refused; `close` takes effect at its end"
-)
 def test_an_admin_call_on_top_of_one_is_refused_and_close_ends_it(servers: str) -> None:
     with Admin(bootstrap_servers="127.0.0.1:9") as admin:
         with soon(admin.list_topics) as done, pytest.raises(TimeoutError):
@@ -504,7 +493,6 @@ class Calling(logging.Handler):
             self.error = error
 
 
-@pytest.mark.promise("a log handler that waits for the thread that logs through it is refused")
 @pytest.mark.parametrize("name", BLOCKING_CALLS)
 def test_a_log_handler_that_waits_for_the_thread_that_logs_through_it_is_refused(
     name: str, servers: str

@@ -51,8 +51,6 @@ def source_of(settings: Mapping[str, object]) -> TokenSource:
 
 # Azure.
 
-MANAGED = pytest.mark.promise("a managed identity of Azure has tokens of the metadata service")
-
 
 def managed(identity: IdentityServer, query: str) -> dict[str, object]:
     return {
@@ -63,7 +61,6 @@ def managed(identity: IdentityServer, query: str) -> dict[str, object]:
     }
 
 
-@MANAGED
 def test_a_managed_identity_has_a_token_of_the_metadata_service(
     identity: IdentityServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -78,7 +75,6 @@ def test_a_managed_identity_has_a_token_of_the_metadata_service(
     assert source.name == identity.imds_url
 
 
-@MANAGED
 @pytest.mark.parametrize(
     ("status", "error"),
     [
@@ -101,8 +97,6 @@ def test_a_metadata_service_that_is_not_ready_is_tried_again(
 
 # Strimzi.
 
-STRIMZIS = pytest.mark.promise("the options of strimzi-kafka-oauth are taken, or refused by name")
-
 
 def strimzi(identity: IdentityServer | None, options: str) -> dict[str, object]:
     place = "" if identity is None else f'oauth.token.endpoint.uri="{identity.token_url}" '
@@ -112,7 +106,6 @@ def strimzi(identity: IdentityServer | None, options: str) -> dict[str, object]:
     }
 
 
-@STRIMZIS
 def test_strimzis_client_credentials_are_sent_with_scope_and_audience(
     identity: IdentityServer,
 ) -> None:
@@ -131,7 +124,6 @@ def test_strimzis_client_credentials_are_sent_with_scope_and_audience(
     assert claims["aud"] == "kafka"
 
 
-@STRIMZIS
 @pytest.mark.parametrize("has_secret", [True, False])
 def test_strimzis_refresh_token_is_exchanged(
     identity: IdentityServer, tmp_path: Path, has_secret: bool
@@ -162,7 +154,6 @@ def test_strimzis_refresh_token_is_exchanged(
         source.fetch()
 
 
-@STRIMZIS
 def test_strimzis_access_token_is_taken_as_it_is(tmp_path: Path, identity: IdentityServer) -> None:
     text = identity.signer.token("carol")
     token = source_of(strimzi(None, f'oauth.access.token="{text}"')).fetch()
@@ -173,7 +164,6 @@ def test_strimzis_access_token_is_taken_as_it_is(tmp_path: Path, identity: Ident
     assert identity.requests == []
 
 
-@STRIMZIS
 def test_strimzis_assertion_authenticates_the_client(identity: IdentityServer) -> None:
     identity.reply = Reply.of({"access_token": "t", "expires_in": 9})
     source_of(strimzi(identity, 'oauth.client.id="client" oauth.client.assertion="a.b.c"')).fetch()
@@ -185,7 +175,6 @@ def test_strimzis_assertion_authenticates_the_client(identity: IdentityServer) -
 
 # Google.
 
-ACCOUNTS = pytest.mark.promise("Google's Managed Kafka has tokens of a service account")
 EMAIL = "kafka@example.iam.gserviceaccount.com"
 GCP: dict[str, object] = {
     "sasl.login.callback.handler.class": (
@@ -207,7 +196,6 @@ def _no_account(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.delenv(name, raising=False)
 
 
-@ACCOUNTS
 def test_the_machines_account_has_a_token_of_the_metadata_service(
     identity: IdentityServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -228,7 +216,6 @@ def test_the_machines_account_has_a_token_of_the_metadata_service(
     assert request.headers["metadata-flavor"] == "Google"
 
 
-@ACCOUNTS
 def test_a_key_of_an_account_signs_for_its_token(
     identity: IdentityServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -144,7 +144,6 @@ def test_the_next_offsets_are_the_positions_and_can_be_committed(servers: str) -
         assert sent.next_offsets == records.next_offsets
 
 
-@pytest.mark.promise("`commit_async` has sent when it returns, where the coordinator is known")
 def test_a_commit_without_waiting_is_sent_before_anything_else_is_called(
     fake_kafka: FakeKafka, servers: str
 ) -> None:
@@ -176,7 +175,6 @@ def seek_behind(consumer: Consumer) -> None:
 
 
 @pytest.mark.promise("automatic commits cover what was processed, and nothing else")
-@pytest.mark.promise("a clean close commits; after an exception the last records are not committed")
 @pytest.mark.parametrize(
     ("work", "is_failure", "is_automatic", "offset"),
     [
@@ -206,7 +204,6 @@ def test_leaving_commits_what_was_processed(
     assert committed(servers, P0) == [offset]
 
 
-@pytest.mark.promise("`assign` commits what was processed and is dropped, if the interval is over")
 def test_assigning_others_commits_what_is_finished_if_the_interval_is_over(
     fake_kafka: FakeKafka, servers: str
 ) -> None:
@@ -225,9 +222,6 @@ def test_assigning_others_commits_what_is_finished_if_the_interval_is_over(
 
 @pytest.mark.promise(
     "a refused commit says what, where and its cure; `poll` raises what no retry cures"
-)
-@pytest.mark.promise(
-    "a refused automatic commit is raised before records; an empty commit needs no coordinator"
 )
 def test_a_refusal_is_raised_though_there_are_records_at_hand(
     fake_kafka: FakeKafka, servers: str
@@ -303,7 +297,6 @@ def test_without_a_group_there_is_nowhere_to_commit_to(call: Callable[[Consumer]
         call(consumer)
 
 
-@pytest.mark.promise("`close` ends in time, whatever becomes of the last commit")
 def test_close_ends_in_time_when_the_last_commit_gets_no_response(
     fake_kafka: FakeKafka, servers: str, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -368,9 +361,6 @@ def test_it_goes_on_where_javas_consumer_has_committed(
 
 
 @pytest.mark.kafka
-@pytest.mark.promise(
-    "offsets are committed with metadata and leader epochs, and read back, in every version"
-)
 def test_offsets_are_kept_by_old_brokers_too(old_kafka_cluster: KafkaCluster) -> None:
     servers, group = old_kafka_cluster.bootstrap_servers, uuid.uuid4().hex
     name = confluent_create_topic(old_kafka_cluster, "commits")
@@ -383,7 +373,6 @@ def test_offsets_are_kept_by_old_brokers_too(old_kafka_cluster: KafkaCluster) ->
 
 
 @pytest.mark.kafka
-@pytest.mark.promise("a commit does not wait behind a fetch")
 def test_a_commit_does_not_wait_behind_a_fetch_of_a_real_broker(
     kafka_cluster: KafkaCluster, topic: str
 ) -> None:
@@ -401,7 +390,6 @@ def test_a_commit_does_not_wait_behind_a_fetch_of_a_real_broker(
 
 
 @pytest.mark.kafka
-@pytest.mark.promise("offsets of an open transaction are waited for")
 def test_offsets_of_an_open_transaction_are_waited_for(
     kafka_cluster: KafkaCluster, topic: str
 ) -> None:

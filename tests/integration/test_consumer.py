@@ -83,7 +83,6 @@ def test_many_records_come_once_each_in_order(any_kafka_cluster: KafkaCluster) -
 
 
 @pytest.mark.promise("offsets by time, lag, and reset by duration work")
-@pytest.mark.promise("beginning and end offsets are reported")
 def test_offsets_are_found_by_place_and_by_time(each_kafka_cluster: KafkaCluster) -> None:
     topic = confluent_create_topic(each_kafka_cluster, "times", partition_count=2)
     confluent_produce(
@@ -155,7 +154,6 @@ def transactions(cluster: KafkaCluster, topic: str) -> confluent_kafka.Producer:
 @pytest.mark.promise(
     "readers of committed records see no others; checksums are checked unless switched off"
 )
-@pytest.mark.promise("produce, fetch and offsets work on 4.3.1 and 3.9.2")
 def test_read_committed_returns_committed_records_only(each_kafka_cluster: KafkaCluster) -> None:
     topic = confluent_create_topic(each_kafka_cluster, "transactions")
     producer = transactions(each_kafka_cluster, topic)

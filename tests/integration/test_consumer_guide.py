@@ -159,7 +159,6 @@ def test_at_least_once_handles_everything(
     assert seen == everything
 
 
-@pytest.mark.promise("the end of a partition is reported")
 def test_what_is_read_to_the_end_is_everything(servers: str, topic: str) -> None:
     (block,) = blocks(TO_THE_END)
     text = block.replace(WRITTEN_ADDRESS, servers).replace(WRITTEN_TOPIC, f'"{topic}"')
@@ -174,9 +173,6 @@ def test_what_is_read_to_the_end_is_everything(servers: str, topic: str) -> None
     assert sorted(map(int, done.stdout.splitlines())) == list(range(COUNT))
 
 
-@pytest.mark.promise(
-    "a listener that commits what was processed leaves nothing out, also after an exception"
-)
 @pytest.mark.parametrize(
     ("heading", "group", "line", "value"),
     [
@@ -209,7 +205,6 @@ def test_what_was_in_hand_at_an_exception_is_handled_by_the_next_run(
     assert not set(first) & set(second)
 
 
-@pytest.mark.promise("the guide's programs leave nothing out while members come")
 @pytest.mark.parametrize(
     ("heading", "group"),
     [("At most once", "mailer"), ("At least once", "ledger"), ("At least once", "archive")],
@@ -276,7 +271,6 @@ def running(text: str, numbers: queue.Queue[int]) -> Iterator[None]:
             reader.join()
 
 
-@pytest.mark.promise("assignors exchange user data with their subscriptions and assignments")
 def test_an_assignor_of_ones_own_assigns_by_weight(
     fake_kafka: FakeKafka, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -46,7 +46,6 @@ def settings_on_this_machine(folder: str, ports: Sequence[PortReservation]) -> s
     return text.replace(server_name(1), LOOPBACK).replace(DATA_FOLDER, folder)
 
 
-@pytest.mark.promise("a broker of each version starts with a container's settings")
 @pytest.mark.parametrize("version", NEWEST_FIRST)
 def test_a_broker_starts_with_a_containers_settings(version: str) -> None:
     try:

@@ -202,7 +202,6 @@ def test_a_batch_that_is_left_by_break_is_committed(pipeline: Pipeline, servers:
     assert len(read(servers)) == pipeline.committed() == pipeline.copied
 
 
-@pytest.mark.promise("a rebalance between reading and committing doubles and loses nothing")
 def test_what_a_group_has_given_to_another_member_is_not_committed(servers: str) -> None:
     slow: dict[str, object] = {"max_poll_interval_ms": 300}
     with Pipeline(servers, consumer=slow) as pipeline, Pipeline(servers, "copier-2") as other:
@@ -214,7 +213,6 @@ def test_what_a_group_has_given_to_another_member_is_not_committed(servers: str)
     assert read(servers) == VALUES
 
 
-@pytest.mark.promise("a producer that another one has fenced ends the loop")
 def test_a_fenced_producer_ends_the_loop(pipeline: Pipeline, servers: str) -> None:
     def work() -> None:
         with next(iter(pipeline.loop)) as records:
@@ -228,7 +226,6 @@ def test_a_fenced_producer_ends_the_loop(pipeline: Pipeline, servers: str) -> No
     assert read(servers) == []
 
 
-@pytest.mark.promise("a producer that another one has fenced ends the loop")
 @pytest.mark.parametrize("transaction_version", [1, 2])
 def test_a_batch_that_takes_longer_than_a_transaction_may_ends_the_loop(
     transaction_version: int,
@@ -262,7 +259,6 @@ def test_a_batch_that_takes_longer_than_a_transaction_may_ends_the_loop(
         assert read(servers) == []
 
 
-@pytest.mark.promise("exactly once goes on after what an abort cures")
 @pytest.mark.parametrize(
     "error",
     [
@@ -416,7 +412,6 @@ def test_a_batch_without_a_block_is_refused(pipeline: Pipeline) -> None:
         pass
 
 
-@pytest.mark.promise("a block that ends its transaction itself is refused, and may be run again")
 @pytest.mark.parametrize("calls", ["abort", "commit", "commit begin", "abort begin", "prepare"])
 @pytest.mark.parametrize("is_failed", [False, True])
 def test_a_block_that_ends_its_transaction_is_refused_and_its_records_come_again(

@@ -412,7 +412,6 @@ SCRIPTS: list[Script] = [
 ]
 
 
-@pytest.mark.promise("the fake cleaner leaves of a log what Kafka 4.3.1's leaves of it")
 @pytest.mark.parametrize("script", SCRIPTS, ids=lambda script: script.__name__)
 def test_a_fake_log_is_compacted_as_kafkas_is(script: Script, kafka: RealExchange) -> None:
     start_ms = int(time.time() * 1000)
@@ -470,7 +469,6 @@ def await_equal(read: Callable[[], object], expected: object) -> None:
     assert found == expected
 
 
-@pytest.mark.promise("the fake cleaner leaves of a log what Kafka 4.3.1's leaves of it")
 def test_kafkas_own_topics_are_compacted_as_kafkas_are(kafka: RealExchange) -> None:
     """Of each group's offset and each transactional id's epoch the last two stay.
 
@@ -498,7 +496,6 @@ def test_kafkas_own_topics_are_compacted_as_kafkas_are(kafka: RealExchange) -> N
     await_equal(real.own_records, expected)
 
 
-@pytest.mark.promise("the fake cleaner leaves of a log what Kafka 4.3.1's leaves of it")
 def test_offsets_of_transactions_and_deletions_are_compacted_as_kafkas_are(
     kafka: RealExchange,
 ) -> None:

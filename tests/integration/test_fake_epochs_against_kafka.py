@@ -38,7 +38,6 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.kafka
 
-PROMISE = pytest.mark.promise("a producer id whose epochs are used up is followed by another one")
 LAST_EPOCH = 2**15 - 2
 """The one above it is for fencing alone."""
 
@@ -172,7 +171,6 @@ def check(script: Script, servers: str, version: int) -> None:
     assert outcomes[0] == outcomes[1]
 
 
-@PROMISE
 @pytest.mark.soak
 @pytest.mark.parametrize("script", SCRIPTS, ids=lambda script: script.__name__)
 def test_the_last_epoch_is_followed_by_another_id(
@@ -181,7 +179,6 @@ def test_the_last_epoch_is_followed_by_another_id(
     check(script, kafka_cluster.bootstrap_servers, 2)
 
 
-@PROMISE
 @pytest.mark.soak
 @pytest.mark.parametrize(
     "script",
@@ -194,7 +191,6 @@ def test_older_brokers_do_so_without_kip_890(
     check(script, old_kafka_cluster.bootstrap_servers, 1)
 
 
-@PROMISE
 @pytest.mark.soak
 def test_a_producer_goes_on_when_its_epochs_are_used_up(each_kafka_cluster: KafkaCluster) -> None:
     client = EpochClient(RealExchange(each_kafka_cluster.bootstrap_servers))

@@ -52,9 +52,6 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.kafka
 
-PROMISE = pytest.mark.promise(
-    "fake brokers forget unused offsets, groups and producers as Kafka does"
-)
 EXPIRATION_MS = 1_000
 MINUTE_MS = 60_000
 LONG_MS = 900_000
@@ -265,20 +262,17 @@ def check(script: Script, kafka: Exchange, retention_minutes: int) -> None:
     assert outcomes[0] == outcomes[1]
 
 
-@PROMISE
 @pytest.mark.parametrize("script", SCRIPTS, ids=lambda script: script.__name__)
 def test_fake_brokers_forget_what_kafka_forgets(script: Script, kafka: Exchange) -> None:
     check(script, kafka, 10)
 
 
-@PROMISE
 @pytest.mark.soak
 @pytest.mark.timeout(4 * WAIT_TIMEOUT_S)
 def test_offsets_are_forgotten_after_the_brokers_own_time(kafka: Exchange) -> None:
     check(offsets_of_a_group_without_members, kafka, 1)
 
 
-@PROMISE
 def test_a_producer_that_was_idle_for_too_long_goes_on_after_an_abort(
     forgetful: KafkaCluster, kafka: Exchange
 ) -> None:

@@ -141,10 +141,6 @@ def wait_for_values(expected: list[bytes], *members: GroupMember) -> None:
     assert read() == sorted(expected)
 
 
-@pytest.mark.promise("four other clients read in a fake group, and go on where they committed")
-@pytest.mark.promise(
-    "librdkafka and Java's consumer read in fake KIP-848 groups, alone and together"
-)
 @pytest.mark.parametrize("client", CLIENTS)
 def test_a_member_reads_alone_and_goes_on_where_it_committed(
     client: type[GroupMember], fake: FakeKafka
@@ -168,10 +164,6 @@ def test_a_member_reads_alone_and_goes_on_where_it_committed(
         wait_for_values(later, again)
 
 
-@pytest.mark.promise("two other clients share a fake group's partitions, and one takes over")
-@pytest.mark.promise(
-    "librdkafka and Java's consumer read in fake KIP-848 groups, alone and together"
-)
 @pytest.mark.parametrize(("one", "other"), PAIRS)
 def test_two_members_share_and_one_takes_over_when_the_other_leaves(
     one: type[GroupMember], other: type[GroupMember], fake: FakeKafka
@@ -191,9 +183,6 @@ def test_two_members_share_and_one_takes_over_when_the_other_leaves(
 
 # kafka-python and aiokafka take a minute to find a coordinator again, at times, and lose sockets
 # when one is gone.
-@pytest.mark.promise("every error of a group's responses is handled as in Java")
-@pytest.mark.promise("members follow a fake coordinator that moves or stops")
-@pytest.mark.promise("members of fake KIP-848 groups survive a moved coordinator and fencing")
 @pytest.mark.parametrize(
     "client",
     [
@@ -226,7 +215,6 @@ def test_members_follow_a_coordinator_that_moves_and_one_that_stops(
         assert stopped.coordinator_id != moved.coordinator_id
 
 
-@pytest.mark.promise("members of fake KIP-848 groups survive a moved coordinator and fencing")
 @pytest.mark.parametrize("client", KIP848_CLIENTS)
 def test_a_fenced_member_joins_again(client: type[GroupMember], fake: FakeKafka) -> None:
     with client(fake.bootstrap_servers) as member:
@@ -241,7 +229,6 @@ def test_a_fenced_member_joins_again(client: type[GroupMember], fake: FakeKafka)
         assert wait_for_members(fake, member).generation > group.generation
 
 
-@pytest.mark.promise("an empty fake group may change its protocol, and keeps its offsets")
 def test_an_empty_group_changes_its_protocol_and_keeps_its_offsets(fake: FakeKafka) -> None:
     kinds = []
     for client in (ConfluentMember, ConfluentKip848Member, ConfluentMember):
@@ -255,7 +242,6 @@ def test_an_empty_group_changes_its_protocol_and_keeps_its_offsets(fake: FakeKaf
 @pytest.mark.promise(
     "our members share partitions with librdkafka's and Java's, eager and cooperative"
 )
-@pytest.mark.promise("two other clients share a fake group's partitions, and one takes over")
 def test_clients_of_different_makers_share_a_group(fake: FakeKafka) -> None:
     servers = fake.bootstrap_servers
     with (
@@ -281,7 +267,6 @@ def described_by_java(
     return [dict(zip(lines[heading], row, strict=False)) for row in lines[heading + 1 :]]
 
 
-@pytest.mark.promise("administrators list and describe fake KIP-848 groups")
 @pytest.mark.kafka
 def test_javas_tool_describes_a_consumer_group(fake: FakeKafka) -> None:
     with ConfluentKip848Member(fake.bootstrap_servers) as member:
@@ -292,7 +277,6 @@ def test_javas_tool_describes_a_consumer_group(fake: FakeKafka) -> None:
         assert described["CURRENT-ASSIGNMENT"] == "t:0,1,2,3"
 
 
-@pytest.mark.promise("Java's tool describes, resets and deletes fake groups")
 @pytest.mark.kafka
 @pytest.mark.parametrize("version", NEWEST_FIRST)
 def test_javas_tool_describes_lists_resets_and_deletes_groups(

@@ -426,7 +426,6 @@ SCRIPTS = [
 ]
 
 
-@pytest.mark.promise("fake KIP-848 groups respond as Kafka 4.3.1 does")
 @pytest.mark.parametrize("script", SCRIPTS, ids=lambda script: script.__name__)
 def test_a_fake_group_responds_as_kafkas_does(
     script: Script, kafka: RealExchange, fake: FakeExchange
@@ -439,7 +438,6 @@ def test_a_fake_group_responds_as_kafkas_does(
     assert outcomes[0] == outcomes[1]
 
 
-@pytest.mark.promise("the fake cluster names the feature `group.version` as Kafka does")
 @pytest.mark.parametrize("version", [3, 4])
 def test_the_feature_of_such_groups_is_named_as_kafka_names_it(
     version: int, kafka: RealExchange, fake: FakeExchange

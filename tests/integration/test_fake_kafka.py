@@ -244,7 +244,6 @@ def test_javas_producers_write_and_its_console_consumer_reads(
     assert output.splitlines() == VALUES
 
 
-@pytest.mark.promise("idempotent clients lose and double nothing on the fake cluster")
 @pytest.mark.parametrize("write", [write_pykclient, write_confluent, write_aiokafka])
 def test_idempotent_clients_survive_lost_responses_and_moved_leaders(
     write: Callable[[str], None], fake_kafka: FakeKafka, servers: str
@@ -258,7 +257,6 @@ def test_idempotent_clients_survive_lost_responses_and_moved_leaders(
     assert sorted(read_pykclient(servers)) == sorted(VALUES)
 
 
-@pytest.mark.promise("a response that names the new leader is followed at once (KIP-951)")
 def test_a_leader_that_moved_is_followed_by_the_hint_of_the_old_one(
     fake_kafka: FakeKafka, servers: str
 ) -> None:
@@ -336,9 +334,6 @@ def test_a_stopped_broker_refuses_and_listens_again_at_the_same_port(
     assert sorted(read_pykclient(servers)) == sorted(VALUES)
 
 
-@pytest.mark.promise(
-    "a malformed request gets Kafka's error or a closed connection, never an exception"
-)
 @pytest.mark.parametrize("data", [b"GET / HTTP/1.1\r\n\r\n", b"\x7f\xff\xff\xff", b"\0\0\0\1x"])
 def test_garbage_on_a_socket_closes_it_and_serves_the_others(data: bytes, servers: str) -> None:
     with socket.create_connection(first_address(servers), TIMEOUT_S) as stranger:
@@ -347,7 +342,6 @@ def test_garbage_on_a_socket_closes_it_and_serves_the_others(data: bytes, server
     write_pykclient(servers)
 
 
-@pytest.mark.promise("a flooding or unreading client takes little memory, and others are served")
 def test_a_client_that_sends_and_never_reads_holds_little_memory_and_others_are_served(
     fake_kafka: FakeKafka, servers: str
 ) -> None:
@@ -376,7 +370,6 @@ def test_a_client_that_sends_and_never_reads_holds_little_memory_and_others_are_
         assert responded < 2 * OUTPUT_BYTES_MAX
 
 
-@pytest.mark.promise("a flooding or unreading client takes little memory, and others are served")
 def test_more_connections_than_there_may_be_are_closed_until_others_have_gone(
     servers: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -389,7 +382,6 @@ def test_more_connections_than_there_may_be_are_closed_until_others_have_gone(
     wait_until_served(address)
 
 
-@pytest.mark.promise("a failure in the fake brokers' thread is reported to the test")
 def test_what_fails_in_its_thread_is_raised_by_control_and_close() -> None:
     def fail(_: int) -> None:
         raise ZeroDivisionError("a timer of a test")
@@ -408,7 +400,6 @@ def test_what_fails_in_its_thread_is_raised_by_control_and_close() -> None:
         fake.close()
 
 
-@pytest.mark.promise("a failure in the fake brokers' thread is reported to the test")
 def test_a_closed_fake_cannot_be_controlled() -> None:
     fake = FakeKafka()
     fake.close()

@@ -178,10 +178,6 @@ SCRIPTS: list[Script] = [
     a_group_that_is_deleted_before_the_end,
 ]
 
-PROMISE = pytest.mark.promise(
-    "of a plain commit and a transaction's the later record wins, in fake logs as in Kafka's"
-)
-
 
 def check(script: Script, servers: str, version: int) -> None:
     """Both brokers respond the same to a script."""
@@ -195,13 +191,11 @@ def check(script: Script, servers: str, version: int) -> None:
     assert outcomes[0] == outcomes[1]
 
 
-@PROMISE
 @pytest.mark.parametrize("script", SCRIPTS, ids=lambda script: script.__name__)
 def test_plain_commits_beside_transactions(script: Script, kafka_cluster: KafkaCluster) -> None:
     check(script, kafka_cluster.bootstrap_servers, 2)
 
 
-@PROMISE
 @pytest.mark.soak
 @pytest.mark.parametrize("script", SCRIPTS, ids=lambda script: script.__name__)
 def test_plain_commits_beside_transactions_of_older_brokers(

@@ -245,7 +245,6 @@ SCRIPTS: list[Script] = [
 ]
 
 
-@pytest.mark.promise("fake brokers with TLS and SASL let in and refuse as Kafka does")
 @pytest.mark.parametrize("script", SCRIPTS, ids=lambda script: script.__name__)
 def test_what_comes_of_each_step_is_the_same(
     script: Script, any_secured_kafka_cluster: KafkaCluster, fake: FakeKafka

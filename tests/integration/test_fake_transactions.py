@@ -75,7 +75,6 @@ def values_of(kafka: FakeKafka) -> list[bytes]:
     return found
 
 
-@pytest.mark.promise("clients of every language write to fake brokers in transactions")
 def test_librdkafka_transforms_exactly_once(brokers: FakeKafka) -> None:
     """Each third transaction is aborted, and done again; a coordinator moves in the middle."""
     fill(brokers)
@@ -129,7 +128,6 @@ def move_coordinator(kafka: FakeKafka) -> None:
         cluster.move_coordinator(1, "transformer", (coordinator.id + 1) % 3)
 
 
-@pytest.mark.promise("clients of every language write to fake brokers in transactions")
 def test_a_second_producer_of_the_name_fences_the_first(brokers: FakeKafka) -> None:
     settings = {
         "bootstrap.servers": brokers.bootstrap_servers,
@@ -153,7 +151,6 @@ def test_a_second_producer_of_the_name_fences_the_first(brokers: FakeKafka) -> N
 
 
 @pytest.mark.kafka
-@pytest.mark.promise("clients of every language write to fake brokers in transactions")
 @pytest.mark.parametrize("version", NEWEST_FIRST)
 def test_javas_tools_write_transactions_and_read_the_log(version: str, tmp_path: Path) -> None:
     with FakeKafka(data=tmp_path) as kafka:

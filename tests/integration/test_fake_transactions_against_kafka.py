@@ -835,7 +835,6 @@ SCRIPTS: list[Script] = [
 ]
 
 
-@pytest.mark.promise("fake transactions respond as Kafka 4.3.1 does, in both protocols")
 @pytest.mark.parametrize("script", SCRIPTS, ids=lambda script: script.__name__)
 def test_a_fake_coordinator_responds_as_kafkas_does(
     script: Script, kafka: RealExchange, fake: FakeExchange

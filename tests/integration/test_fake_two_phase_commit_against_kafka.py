@@ -75,7 +75,6 @@ def what_is_switched_off(client: TransactionalClient) -> Iterator[object]:
     yield client.described()
 
 
-@pytest.mark.promise("fake transactions respond as Kafka 4.3.1 does, in both protocols")
 @pytest.mark.parametrize(
     ("script", "settings", "kafka"),
     [

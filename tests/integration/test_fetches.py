@@ -134,7 +134,6 @@ def test_a_fetch_names_only_what_has_moved(servers: str) -> None:
         assert consumer.position(partitions[7]) == 1 + TAIL_COUNT
 
 
-@pytest.mark.promise("brokers forget the session of a closed consumer")
 def test_brokers_forget_a_reader_that_has_all_it_wanted(fake_kafka: FakeKafka) -> None:
     servers = fake_kafka.bootstrap_servers
     partition = TopicPartition("t", 0)
@@ -171,7 +170,6 @@ def lag_when_the_other_is_read(servers: str, order: str) -> int:
         return COUNTS[BEHIND] - consumer.position(BEHIND)
 
 
-@pytest.mark.promise("with `fetch_order=lag` the partition furthest behind comes first")
 def test_partitions_take_turns_or_the_one_furthest_behind_comes_first(server: str) -> None:
     with (
         Admin(bootstrap_servers=server) as admin,

@@ -80,7 +80,6 @@ def test_short_polls_wait_for_a_service_that_hangs_up_on_a_version(
     assert values == VALUES
 
 
-@pytest.mark.promise("producer, consumer, group and admin work with services that are no Kafka")
 @pytest.mark.parametrize("codec", ["none", "gzip"])
 def test_producer_consumer_and_admin_work(service: FakeKafka, codec: str) -> None:
     servers = service.bootstrap_servers
@@ -97,7 +96,6 @@ def test_producer_consumer_and_admin_work(service: FakeKafka, codec: str) -> Non
         assert topic not in admin.list_topics()
 
 
-@pytest.mark.promise("producer, consumer, group and admin work with services that are no Kafka")
 def test_a_group_reads_commits_and_is_described(service: FakeKafka) -> None:
     servers = service.bootstrap_servers
     topic = written(servers)

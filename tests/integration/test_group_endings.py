@@ -78,9 +78,6 @@ def test_closing_leaves_the_group_or_remains(
 
 
 @pytest.mark.promise("closing revokes, commits, leaves or remains (KIP-1092), and ends in its time")
-@pytest.mark.promise(
-    "`close` has one deadline, in both protocols; a listener may close or unsubscribe"
-)
 def test_close_has_one_deadline_for_all_that_it_does(consumer: Consumer, fake: FakeKafka) -> None:
     recording = ListenerRecording()
     consumer.subscribe([TOPIC], listener=recording.listener)
@@ -100,9 +97,6 @@ def test_close_has_one_deadline_for_all_that_it_does(consumer: Consumer, fake: F
     assert recording.events[-1] == ("revoked", NUMBERS), "the commit left time for the listener"
 
 
-@pytest.mark.promise(
-    "`close` has one deadline, in both protocols; a listener may close or unsubscribe"
-)
 @pytest.mark.parametrize("inner", ["close", "unsubscribe"])
 @pytest.mark.parametrize("outer", ["close", "unsubscribe"])
 def test_a_listener_may_close_or_unsubscribe_at_a_revocation(
@@ -125,9 +119,6 @@ def test_a_listener_may_close_or_unsubscribe_at_a_revocation(
     assert time.monotonic() - started_s < TIMEOUT_S / 2
 
 
-@pytest.mark.promise(
-    "`close` has one deadline, in both protocols; a listener may close or unsubscribe"
-)
 def test_a_poll_whose_listener_closes_the_consumer_raises(consumer: Consumer) -> None:
     def on_assigned(partitions: Sequence[TopicPartition]) -> None:
         consumer.close()
@@ -138,9 +129,6 @@ def test_a_poll_whose_listener_closes_the_consumer_raises(consumer: Consumer) ->
     consumer.close()
 
 
-@pytest.mark.promise(
-    "`close` has one deadline, in both protocols; a listener may close or unsubscribe"
-)
 def test_a_listener_may_unsubscribe_at_a_revocation(fake: FakeKafka) -> None:
     revoked_counts: list[int] = []
     with member(fake) as leaving, member(fake) as staying:

@@ -40,8 +40,6 @@ if TYPE_CHECKING:
 TOPICS = {"topics": [TOPIC]}
 
 
-@pytest.mark.promise("what keeps a group from reading is raised from `poll`")
-@pytest.mark.promise("assignors and patterns are the brokers'; what they refuse is raised")
 @pytest.mark.parametrize(
     ("protocol", "settings", "subscription", "response", "raised"),
     [
@@ -96,7 +94,6 @@ def test_what_keeps_a_group_from_reading_is_raised_by_poll(
             poll_until(lambda: False, consumer)
 
 
-@pytest.mark.promise("what keeps a group from reading is raised from `poll`")
 def test_a_group_that_refuses_raises_from_poll_and_is_tried_again(fake: FakeKafka) -> None:
     with fake.control() as cluster:
         cluster.faults.add(faults.fail_with(GroupAuthorizationFailedError), ApiKey.JOIN_GROUP)
@@ -107,7 +104,6 @@ def test_a_group_that_refuses_raises_from_poll_and_is_tried_again(fake: FakeKafk
         poll_until(has_all(consumer), consumer)
 
 
-@pytest.mark.promise("assignors and patterns are the brokers'; what they refuse is raised")
 def test_brokers_without_groups_of_kip_848_are_reported(fake: FakeKafka) -> None:
     with fake.control() as cluster:
         cluster.limit_versions({ApiKey.CONSUMER_GROUP_HEARTBEAT: None})
@@ -128,9 +124,6 @@ def test_a_broker_that_hangs_does_not_hide_the_coordinator(fake: FakeKafka) -> N
     assert lost.used_count == 1
 
 
-@pytest.mark.promise(
-    "subscriptions change in place; patterns follow new topics; topics that grow are reassigned"
-)
 @pytest.mark.parametrize(
     ("subscribe", "message"),
     [
@@ -155,7 +148,6 @@ def test_what_is_no_subscription_is_refused(
         subscribe(consumer)
 
 
-@pytest.mark.promise("`subscribe` without `group_id` is refused, with what to use")
 def test_a_subscription_needs_a_group(fake: FakeKafka) -> None:
     with Consumer(bootstrap_servers=fake.bootstrap_servers) as consumer:
         for call in (lambda: consumer.subscribe(["t"]), consumer.group_metadata):

@@ -59,7 +59,6 @@ LATE = {
 # Reading and listeners.
 
 
-@pytest.mark.promise("a KIP-848 member reads, commits with its epoch, and leaves")
 @pytest.mark.promise("listeners are called on the polling thread, and may call the consumer")
 @each_protocol
 def test_a_member_reads_commits_and_leaves(protocol: str, fake: FakeKafka) -> None:
@@ -159,7 +158,6 @@ def test_what_is_revoked_is_committed_and_reported_before_others_get_it(fake: Fa
 # Staying a member.
 
 
-@pytest.mark.promise("heartbeats go on while the application or a listener works")
 @pytest.mark.parametrize("is_in_listener", [False, True])
 @each_protocol
 def test_heartbeats_go_on_while_the_application_works(
@@ -186,7 +184,6 @@ def test_heartbeats_go_on_while_the_application_works(
 
 
 @pytest.mark.promise("`max_poll_interval_ms` and `session_timeout_ms` are enforced")
-@pytest.mark.promise("a fenced or late KIP-848 member loses everything and joins again")
 @each_protocol
 def test_a_member_that_does_not_poll_leaves_and_has_lost_everything(
     protocol: str, fake: FakeKafka
@@ -204,8 +201,6 @@ def test_a_member_that_does_not_poll_leaves_and_has_lost_everything(
     assert LATE[protocol] in reasons
 
 
-@pytest.mark.promise("every error of a group's responses is handled as in Java")
-@pytest.mark.promise("a fenced or late KIP-848 member loses everything and joins again")
 @each_protocol
 def test_a_fenced_member_loses_its_partitions_and_joins_again(
     protocol: str, fake: FakeKafka
@@ -230,9 +225,6 @@ def test_a_fenced_member_loses_its_partitions_and_joins_again(
     assert recording.calls == ["assigned", "lost", "assigned", "revoked"]
 
 
-@pytest.mark.promise(
-    "KIP-848 members follow their coordinator; a lost response loses no membership"
-)
 def test_members_follow_a_coordinator_that_moves_and_one_that_stops(fake: FakeKafka) -> None:
     recording = ListenerRecording()
     with member(fake, "consumer", enable_auto_commit=False) as consumer:
@@ -253,7 +245,6 @@ def test_members_follow_a_coordinator_that_moves_and_one_that_stops(fake: FakeKa
 @pytest.mark.promise(
     "static members keep partitions over a restart; of two with one name the first is fenced"
 )
-@pytest.mark.promise("static KIP-848 members find their partitions again")
 @each_protocol
 def test_a_static_member_keeps_its_partitions_over_a_restart(
     protocol: str, fake: FakeKafka
@@ -295,9 +286,6 @@ def test_of_two_static_members_of_one_name_the_first_is_fenced(fake: FakeKafka) 
 # Subscriptions and patterns.
 
 
-@pytest.mark.promise(
-    "subscriptions change in place; patterns follow new topics; topics that grow are reassigned"
-)
 @each_protocol
 def test_a_subscription_may_change_in_place(protocol: str, fake: FakeKafka) -> None:
     with fake.control() as cluster:
@@ -311,9 +299,6 @@ def test_a_subscription_may_change_in_place(protocol: str, fake: FakeKafka) -> N
             assert consumer.group_history()[-1].reason == "subscription has changed"
 
 
-@pytest.mark.promise(
-    "subscriptions change in place; patterns follow new topics; topics that grow are reassigned"
-)
 @pytest.mark.parametrize("strategy", ["range", "cooperative-sticky", "fewest-brokers"])
 def test_partitions_that_a_topic_grows_by_are_assigned(strategy: str, fake: FakeKafka) -> None:
     settings: dict[str, Any] = {
@@ -329,10 +314,6 @@ def test_partitions_that_a_topic_grows_by_are_assigned(strategy: str, fake: Fake
         poll_until(have_counts({one: 3, two: 3}), one, two)
 
 
-@pytest.mark.promise(
-    "subscriptions change in place; patterns follow new topics; topics that grow are reassigned"
-)
-@pytest.mark.promise("assignors and patterns are the brokers'; what they refuse is raised")
 @each_protocol
 def test_a_pattern_of_pythons_follows_topics_that_appear(protocol: str, fake: FakeKafka) -> None:
     """It matches whole names, and no internal topics."""
@@ -348,7 +329,6 @@ def test_a_pattern_of_pythons_follows_topics_that_appear(protocol: str, fake: Fa
         assert consumer.subscription() == {TOPIC, "new-7"}
 
 
-@pytest.mark.promise("assignors and patterns are the brokers'; what they refuse is raised")
 def test_brokers_match_a_pattern_that_is_a_string(fake: FakeKafka) -> None:
     """RE2 has classes that Python does not, and matches whole names."""
     with fake.control() as cluster:
@@ -360,9 +340,6 @@ def test_brokers_match_a_pattern_that_is_a_string(fake: FakeKafka) -> None:
         poll_until(lambda: consumer.assignment() == expected, consumer)
 
 
-@pytest.mark.promise(
-    "a leader by pattern waits for no missing topic; a second pattern is matched at once"
-)
 def test_a_leader_by_pattern_waits_for_no_topic_that_does_not_exist(fake: FakeKafka) -> None:
     """It finds topics by the list of all alone."""
     with member(fake) as leader, member(fake, allow_auto_create_topics=False) as other:
@@ -373,10 +350,6 @@ def test_a_leader_by_pattern_waits_for_no_topic_that_does_not_exist(fake: FakeKa
         assert leader.assignment().isdisjoint(other.assignment())
 
 
-@pytest.mark.promise(
-    "a leader by pattern waits for no missing topic; a second pattern is matched at once"
-)
-@pytest.mark.promise("a deleted topic holds up no rebalance, in either protocol")
 @each_protocol
 def test_a_topic_that_is_deleted_holds_up_no_rebalance(protocol: str, fake: FakeKafka) -> None:
     """What was read of it can be committed no more, and the group does not wait for that."""
@@ -415,9 +388,6 @@ def test_a_cooperative_group_keeps_what_does_not_move(fake: FakeKafka) -> None:
     assert moved[1][1] == moved[2][1] == [2, 3]
 
 
-@pytest.mark.promise(
-    "members with a `client_rack` get partitions with a replica in their rack (KIP-881)"
-)
 @pytest.mark.parametrize("strategy", ["range", "cooperative-sticky"])
 def test_members_get_what_is_in_their_rack(strategy: str) -> None:
     """KIP-881: without racks each would get two that follow each other, or every third."""
@@ -462,7 +432,6 @@ def test_a_group_is_upgraded_from_eager_to_cooperative_member_by_member(fake: Fa
     two.close()
 
 
-@pytest.mark.promise("an assignor that raises is reported and tried again")
 def test_an_own_assignor_that_fails_is_reported_and_tried_again(fake: FakeKafka) -> None:
     failures = [ValueError("not this time")]
 
@@ -483,9 +452,6 @@ def test_an_own_assignor_that_fails_is_reported_and_tried_again(fake: FakeKafka)
         poll_until(has_all(consumer), consumer)
 
 
-@pytest.mark.promise(
-    "a rebalance is enforced with a reason (KIP-568, KIP-800), and shown by `group_history`"
-)
 def test_a_rebalance_is_enforced_with_a_reason(fake: FakeKafka) -> None:
     recording = ListenerRecording()
     with member(fake) as consumer:

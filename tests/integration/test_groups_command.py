@@ -99,7 +99,6 @@ def test_groups_are_listed_and_described(admin: Admin, command: Command) -> None
     assert command("list").splitlines()[1].split() == [GROUP, "classic", "Empty", "-"]
 
 
-@pytest.mark.promise("a missing group hides no other; a terminal without the letters gets escapes")
 @pytest.mark.parametrize("part", ["describe", "offsets"])
 def test_a_group_that_is_not_there_does_not_hide_the_others(
     admin: Admin, command: Command, part: str
@@ -138,9 +137,6 @@ def test_offsets_come_with_ends_and_lag(admin: Admin, command: Command) -> None:
     assert set(found) <= {(TOPIC, 3, COUNT, COUNT - 3), ("gone", 0, None, None)}
 
 
-@pytest.mark.promise(
-    "`groups reset` knows every target, moves nothing without `--execute`, nor a group in use"
-)
 @pytest.mark.parametrize(
     ("target", "expected"),
     [
@@ -186,9 +182,6 @@ def test_an_offset_beyond_the_partition_is_reported(admin: Admin, command: Comma
     assert f"{FIRST} holds offsets 0 to {COUNT}; {COUNT} is taken instead of 99" in command.stderr
 
 
-@pytest.mark.promise(
-    "`groups reset` knows every target, moves nothing without `--execute`, nor a group in use"
-)
 @pytest.mark.parametrize("execute", [(), ("--execute",)])
 def test_a_misspelt_group_is_not_created(
     admin: Admin, command: Command, execute: tuple[str, ...]
@@ -212,9 +205,6 @@ def test_a_group_that_does_not_exist_is_created_where_that_is_wanted(
     assert len(offsets) == PARTITION_COUNT
 
 
-@pytest.mark.promise(
-    "`groups reset` knows every target, moves nothing without `--execute`, nor a group in use"
-)
 @pytest.mark.parametrize("execute", [(), ("--execute",)])
 def test_a_group_in_use_is_not_moved(
     admin: Admin, command: Command, fake_kafka: FakeKafka, execute: tuple[str, ...]
@@ -295,7 +285,6 @@ def test_what_makes_no_sense_is_refused_with_status_2(
     assert expected in output
 
 
-@pytest.mark.promise("a missing group hides no other; a terminal without the letters gets escapes")
 def test_a_terminal_that_lacks_letters_is_shown_escapes(
     admin: Admin, fake_kafka: FakeKafka
 ) -> None:
@@ -325,7 +314,6 @@ def test_settings_come_from_a_file_and_the_command_line(
     assert "client.ib" in capsys.readouterr().err
 
 
-@pytest.mark.promise("`groups coordinator` names the broker that real brokers name")
 def test_a_coordinator_is_the_leader_of_the_groups_partition(
     admin: Admin, command: Command, fake_kafka: FakeKafka
 ) -> None:
@@ -342,7 +330,6 @@ def test_a_coordinator_is_the_leader_of_the_groups_partition(
     ]
 
 
-@pytest.mark.promise("`groups coordinator` names the broker that real brokers name")
 @pytest.mark.kafka
 def test_real_brokers_coordinate_the_groups_of_the_hash(
     kafka_cluster_factory: Callable[..., KafkaCluster], capsys: pytest.CaptureFixture[str]
@@ -361,7 +348,6 @@ def test_real_brokers_coordinate_the_groups_of_the_hash(
             assert {node.id for node in nodes.values()} == {1, 2, 3}
 
 
-@pytest.mark.promise("`groups describe` and `groups offsets` print what Kafka's own tool prints")
 @pytest.mark.kafka
 def test_kafkas_own_tool_prints_the_same(
     kafka_cluster: KafkaCluster, capsys: pytest.CaptureFixture[str]

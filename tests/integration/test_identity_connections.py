@@ -74,10 +74,7 @@ def source_of(url: str, authority: CertificateAuthority, **changes: object) -> T
 
 # Proxies.
 
-PROXIES = pytest.mark.promise("an identity server is reached through the proxy of the environment")
 
-
-@PROXIES
 @pytest.mark.parametrize("credentials", [None, ("user", "p@ss:word")])
 def test_a_token_is_fetched_through_a_tunnel_of_the_proxy(
     identity: IdentityServer,
@@ -94,7 +91,6 @@ def test_a_token_is_fetched_through_a_tunnel_of_the_proxy(
     assert "proxy-authorization" not in identity.requests[0].headers
 
 
-@PROXIES
 def test_a_token_is_fetched_by_http_through_the_proxy(
     tmp_path: Path, authority: CertificateAuthority, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -106,7 +102,6 @@ def test_a_token_is_fetched_by_http_through_the_proxy(
         assert proxy.requests == [("POST", url)]
 
 
-@PROXIES
 def test_what_a_proxy_refuses_is_an_error_that_names_it(
     identity: IdentityServer, authority: CertificateAuthority, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -139,7 +134,6 @@ def test_a_proxy_cannot_pass_for_the_server(
     assert local.requests == []
 
 
-@PROXIES
 @pytest.mark.parametrize(
     ("url", "environment", "proxy"),
     [
@@ -186,12 +180,7 @@ def test_a_proxy_that_cannot_be_used_is_refused(
 
 # Certificates.
 
-CERTIFIES = pytest.mark.promise(
-    "a client certificate is shown to an identity server that wants one"
-)
 
-
-@CERTIFIES
 @pytest.mark.parametrize("is_java", [True, False])
 def test_a_client_certificate_is_shown(
     local: IdentityServer, authority: CertificateAuthority, is_java: bool
@@ -208,7 +197,6 @@ def test_a_client_certificate_is_shown(
     assert local.requests[-1].credentials == ("client", CANARY)
 
 
-@CERTIFIES
 def test_a_certificate_authenticates_a_client_without_a_secret(
     local: IdentityServer, authority: CertificateAuthority
 ) -> None:

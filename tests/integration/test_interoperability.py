@@ -133,10 +133,6 @@ def check_round_trip(cluster: KafkaCluster, produce: Produce, consume: Consume, 
     assert codec in {batch["compresscodec"].lower() for batch in batches}
 
 
-@pytest.mark.promise(
-    "Java's console consumer and librdkafka read what we produce, of every codec and shape"
-)
-@pytest.mark.promise("we read what Java and librdkafka produce")
 @pytest.mark.promise("`close` sends the rest, and ends in time")
 @pytest.mark.parametrize("codec", CODECS)
 @pytest.mark.parametrize(
@@ -148,8 +144,6 @@ def test_java_and_we_read_what_the_other_wrote(
     check_round_trip(kafka_cluster, produce, consume, codec)
 
 
-@pytest.mark.promise("produce, fetch and offsets work on 4.3.1 and 3.9.2")
-@pytest.mark.promise("the other clients agree with each other")
 @pytest.mark.parametrize("codec", CODECS)
 @pytest.mark.parametrize(
     ("produce", "consume"),
@@ -167,7 +161,6 @@ def test_librdkafka_and_others_read_what_the_other_wrote_on_every_version(
 
 
 @pytest.mark.promise("a record with a key goes to the partition that Java chooses")
-@pytest.mark.promise("the other clients agree with each other")
 @pytest.mark.parametrize("produce", [our_produce, java_produce, confluent_produce])
 def test_keys_land_on_the_partitions_that_java_computes(
     kafka_cluster: KafkaCluster, produce: Produce

@@ -138,12 +138,6 @@ def look_up(reader: Reader) -> None:
 RAISED_TYPES: Final = (Alarm, KeyboardInterrupt, SystemExit, KafkaTimeoutError, TimeoutError)
 
 
-@pytest.mark.promise(
-    "a call interrupted at any line skips no record, doubles none, commits none unread"
-)
-@pytest.mark.promise(
-    "an interrupt at any moment leaves the guard free, and a consumer that reads on and closes"
-)
 @pytest.mark.parametrize("protocol", PROTOCOLS)
 @pytest.mark.parametrize("call", [poll, iterate, commit, commit_async, look_up])
 @pytest.mark.parametrize("step", STEPS)
@@ -190,9 +184,6 @@ class Known:
         self.partitions.difference_update(partitions)
 
 
-@pytest.mark.promise(
-    "a call interrupted at any line skips no record, doubles none, commits none unread"
-)
 @pytest.mark.parametrize("protocol", PROTOCOLS)
 def test_a_rebalance_that_is_interrupted_comes_to_its_end(
     protocol: str, fake_kafka: FakeKafka
@@ -224,9 +215,6 @@ def test_a_rebalance_that_is_interrupted_comes_to_its_end(
     reader.close()
 
 
-@pytest.mark.promise(
-    "a call interrupted at any line skips no record, doubles none, commits none unread"
-)
 @pytest.mark.parametrize("protocol", PROTOCOLS)
 @pytest.mark.parametrize("step", CLOSE_STEPS)
 def test_a_close_that_is_interrupted_ends_the_consumer_all_the_same(

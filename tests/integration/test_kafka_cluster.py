@@ -75,12 +75,10 @@ def kafka_processes(folder: Path) -> list[int]:
     return found
 
 
-@pytest.mark.promise("`KafkaCluster` runs one broker of 4.3.1 or 3.9.2")
 def test_one_broker_of_each_version_is_ready_when_made(each_kafka_cluster: KafkaCluster) -> None:
     assert brokers_in_metadata(*addresses(each_kafka_cluster)) == {1}
 
 
-@pytest.mark.promise("several clusters run at once")
 def test_several_clusters_run_at_once_and_share_nothing(
     kafka_cluster: KafkaCluster, old_kafka_cluster: KafkaCluster
 ) -> None:
@@ -99,9 +97,6 @@ def test_a_broker_maps_the_archive_of_its_classes(kafka_cluster: KafkaCluster) -
     assert make_archive(kafka_cluster.version) == archive
 
 
-@pytest.mark.promise(
-    "brokers are gone after `close`, and after a crash of the process that started them"
-)
 def test_the_users_config_reaches_the_broker_and_close_leaves_no_process_and_no_file(
     kafka_cluster_factory: KafkaClusterFactory, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
@@ -122,9 +117,6 @@ def test_the_users_config_reaches_the_broker_and_close_leaves_no_process_and_no_
     cluster.close()
 
 
-@pytest.mark.promise(
-    "brokers are gone after `close`, and after a crash of the process that started them"
-)
 @pytest.mark.usefixtures("kafka_cluster")  # So that what is missing here is a skip.
 def test_a_cluster_vanishes_with_the_process_that_owns_it() -> None:
     owner = subprocess.Popen(
@@ -139,7 +131,6 @@ def test_a_cluster_vanishes_with_the_process_that_owns_it() -> None:
     await_true(lambda: not folder.exists(), "its folder is gone")
 
 
-@pytest.mark.promise("a secured `KafkaCluster` shows no password")
 @pytest.mark.parametrize(
     ("config", "cause"),
     [

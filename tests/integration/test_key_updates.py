@@ -45,7 +45,6 @@ def noting(context: ssl.SSLContext, seen: Counter[str]) -> ssl.SSLContext:
     return context
 
 
-@pytest.mark.promise("what passes TLS is what was sent, whatever the pieces")
 def test_data_go_on_through_changes_of_keys_in_both_directions(
     kafka_cluster_factory: KafkaClusterFactory, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -303,7 +303,6 @@ def segmented(cluster: KafkaCluster) -> str:
     return topic
 
 
-@pytest.mark.promise("`pykclient log` prints what DumpLogSegments prints of index files")
 def test_several_segments_and_their_indexes(
     cluster: KafkaCluster, segmented: str, tmp_path: Path
 ) -> None:
@@ -317,7 +316,6 @@ def test_several_segments_and_their_indexes(
             assert lines == java_dump(cluster.version, path)
 
 
-@pytest.mark.promise("`pykclient log` finds offsets and times as a broker does")
 def test_an_offset_and_a_time_are_found_with_and_without_the_indexes(
     cluster: KafkaCluster, segmented: str
 ) -> None:
@@ -337,7 +335,6 @@ def test_an_offset_and_a_time_are_found_with_and_without_the_indexes(
                 assert [line["offset"] for line in lines if line["type"] == "record"] == expected
 
 
-@pytest.mark.promise("`pykclient log` finds offsets and times as a broker does")
 def test_a_broker_finds_the_same_offsets_for_times(cluster: KafkaCluster, segmented: str) -> None:
     choose = random.Random(SEED)
     last_ms = FIRST_MS + (SEGMENTED_COUNT - 1) * STEP_MS
@@ -372,7 +369,6 @@ def equal_lines(version: str, path: Path) -> list[str]:
     return lines
 
 
-@pytest.mark.promise("`pykclient log` prints the metadata log, its snapshots and its voters")
 def test_the_metadata_log_and_its_snapshots(cluster: KafkaCluster, tmp_path: Path) -> None:
     confluent_create_topic(cluster, "metadata")
     folder = cluster.data_folder(1) / METADATA_FOLDER
@@ -397,7 +393,6 @@ def test_the_metadata_log_and_its_snapshots(cluster: KafkaCluster, tmp_path: Pat
     ]
 
 
-@pytest.mark.promise("`pykclient log` prints the metadata log, its snapshots and its voters")
 @pytest.mark.parametrize("version", NEWEST_FIRST)
 def test_voters_of_a_quorum_that_can_change(version: str, tmp_path: Path) -> None:
     """They stand in what formatting leaves for the first start, with a bootstrap snapshot."""

@@ -41,9 +41,6 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.kafka
 
-PROMISE = pytest.mark.promise(
-    "`pykclient log` decodes the records of internal topics as DumpLogSegments does"
-)
 JAVA_OPTIONS = {
     "offsets": "--offsets-decoder",
     "transactions": "--transaction-log-decoder",
@@ -118,7 +115,6 @@ def copies(cluster: KafkaCluster, topic: str, folder: Path) -> Iterator[Path]:
             yield Path(shutil.copy(path, folder / path.parent.name))
 
 
-@PROMISE
 def test_what_brokers_keep_in_internal_topics_is_shown_as_java_shows_it(
     cluster: KafkaCluster, tmp_path: Path
 ) -> None:
@@ -251,7 +247,6 @@ def rows_of(option: str) -> Iterator[tuple[bytes, bytes | None]]:
     yield (500).to_bytes(2, "big") + b"any", b"any"
 
 
-@PROMISE
 @pytest.mark.parametrize("option", JAVA_OPTIONS)
 def test_every_kind_in_every_version_is_shown_as_java_shows_it(option: str, tmp_path: Path) -> None:
     offsets = count()

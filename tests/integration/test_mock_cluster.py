@@ -78,7 +78,6 @@ def partitions_of(topic: str) -> list[TopicPartition]:
     return [TopicPartition(topic, number) for number in range(PARTITION_COUNT)]
 
 
-@pytest.mark.promise("librdkafka's mock cluster exchanges records of every codec, and offsets")
 @pytest.mark.parametrize("codec", ["none", "gzip", "snappy", "lz4", "zstd"])
 @pytest.mark.parametrize("acks", ["all", 1])
 def test_what_is_acknowledged_is_read_at_its_place_and_in_order(
@@ -105,7 +104,6 @@ def test_what_is_acknowledged_is_read_at_its_place_and_in_order(
     assert all(offsets == list(range(len(offsets))) for offsets in by_partition.values())
 
 
-@pytest.mark.promise("librdkafka's mock cluster exchanges records of every codec, and offsets")
 def test_offsets_and_seeks(mock_cluster: MockCluster) -> None:
     topic = f"mock-{uuid.uuid4().hex[:8]}"
     written = produce(mock_cluster, topic)
@@ -120,7 +118,6 @@ def test_offsets_and_seeks(mock_cluster: MockCluster) -> None:
         assert (last.offset, last.value) == (end - 1, b"%d" % (COUNT - 1))
 
 
-@pytest.mark.promise("librdkafka's mock cluster exchanges records of every codec, and offsets")
 def test_its_brokers_and_topics_are_listed(mock_cluster: MockCluster) -> None:
     topic = f"mock-{uuid.uuid4().hex[:8]}"
     produce(mock_cluster, topic)

@@ -240,9 +240,6 @@ def test_options_that_are_not_built_are_refused(options: str, reason: str) -> No
 # Roles.
 
 ROLE = "arn:aws:iam::123456789012:role/msk"
-ROLES = pytest.mark.promise(
-    "AWS_MSK_IAM signs as a role: of a web identity, a profile or a setting"
-)
 
 
 @pytest.fixture
@@ -252,7 +249,6 @@ def sts(monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeSts]:
         yield found
 
 
-@ROLES
 def test_a_web_identity_assumes_its_role(
     aws: Path, sts: FakeSts, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -271,7 +267,6 @@ def test_a_web_identity_assumes_its_role(
         signer().credentials(HOST)
 
 
-@ROLES
 def test_a_profile_assumes_its_role(aws: Path, sts: FakeSts) -> None:
     (aws / "config").write_text(
         f"[profile role]\nrole_arn = {ROLE}\ncredential_source = Environment\n"
@@ -281,7 +276,6 @@ def test_a_profile_assumes_its_role(aws: Path, sts: FakeSts) -> None:
     assert sts.requests[0]["Action"] == "AssumeRole"
 
 
-@ROLES
 def test_a_role_of_the_settings_is_assumed(sts: FakeSts) -> None:
     module = "software.amazon.msk.auth.iam.IAMLoginModule"
     options = (

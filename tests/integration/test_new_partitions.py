@@ -18,10 +18,6 @@ TIMEOUT_S = 30.0
 METADATA_AGE_MS = 200
 FULL = 3
 
-pytestmark = pytest.mark.promise(
-    "`Admin` and `pykclient topics alter` add partitions, which clients then use"
-)
-
 
 def read(consumer: Consumer, value: bytes) -> None:
     """Poll until this value comes."""

@@ -54,9 +54,6 @@ CANARY = "canary-77e1"
 ISSUES = pytest.mark.promise(
     "OAUTHBEARER has tokens of an identity server, by client credentials or a signed assertion"
 )
-FAILS = pytest.mark.promise(
-    "an identity server that is away, slow or hostile, or that refuses, is a specific error"
-)
 
 
 @pytest.fixture(scope="module")
@@ -417,7 +414,6 @@ REPLIES: list[Any] = [
 ]
 
 
-@FAILS
 @pytest.mark.parametrize(("reply", "error", "reason"), REPLIES)
 def test_what_is_no_token_is_an_error_that_says_so(
     identity: IdentityServer,
@@ -512,7 +508,6 @@ def test_librdkafka_sends_the_same_request_by_the_same_settings(
     assert one.credentials == other.credentials == ("client", CANARY)
 
 
-@FAILS
 def test_a_call_ends_with_the_servers_refusal_and_later_ones_work(
     identity: IdentityServer,
     fake: FakeKafka,
@@ -535,7 +530,6 @@ def test_a_call_ends_with_the_servers_refusal_and_later_ones_work(
     assert CANARY not in caplog.text
 
 
-@FAILS
 def test_a_server_that_is_away_is_tried_again_until_the_calls_time_is_over(
     identity: IdentityServer, fake: FakeKafka, settings: dict[str, object]
 ) -> None:

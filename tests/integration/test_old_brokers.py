@@ -145,7 +145,6 @@ def test_all_clients_work_with_a_broker_that_has_the_versions_of_2_1(
     assert old.requested == newest | {(ApiKey.API_VERSIONS, 0)}
 
 
-@pytest.mark.promise("transactions work with brokers since 2.1, and say what needs newer ones")
 @pytest.mark.kafka
 def test_transactions_work_with_a_broker_that_has_the_versions_of_2_1(
     kafka_cluster: KafkaCluster,
@@ -196,7 +195,6 @@ def test_transactions_work_with_a_broker_that_has_the_versions_of_2_1(
     assert (ApiKey.TXN_OFFSET_COMMIT, 2) in old.requested
 
 
-@pytest.mark.promise("transactions work with brokers since 2.1, and say what needs newer ones")
 @pytest.mark.kafka
 def test_a_lost_response_after_a_commit_ends_no_producer_with_the_versions_of_2_1(
     kafka_cluster: KafkaCluster,

@@ -108,7 +108,6 @@ def interrupt_prepare(fake: FakeKafka, producer: Producer) -> None:
     thread.join()
 
 
-@pytest.mark.promise("a transaction that is being prepared gets over Ctrl-C, and close aborts it")
 def test_what_ctrl_c_interrupts_is_prepared_by_calling_again(fake: FakeKafka, admin: Admin) -> None:
     with opened(fake) as producer:
         producer.init_transactions()
@@ -123,7 +122,6 @@ def test_what_ctrl_c_interrupts_is_prepared_by_calling_again(fake: FakeKafka, ad
     assert committed(fake) == [b"a"]
 
 
-@pytest.mark.promise("a transaction that is being prepared gets over Ctrl-C, and close aborts it")
 def test_close_aborts_what_ctrl_c_has_left(fake: FakeKafka) -> None:
     with opened(fake) as producer:
         producer.init_transactions()
@@ -277,7 +275,6 @@ def test_a_transaction_that_is_not_ended_in_its_time_is_gone_and_the_next_may_be
 # Those who end it.
 
 
-@pytest.mark.promise("ending prepared transactions gets over lost responses and moved coordinators")
 @pytest.mark.parametrize("is_commit", [True, False])
 def test_an_end_gets_over_what_brokers_lose(fake: FakeKafka, admin: Admin, is_commit: bool) -> None:
     prepared = [prepare(fake, f"x{number}", b"%d" % number) for number in range(9)]

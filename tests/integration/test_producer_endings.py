@@ -111,9 +111,6 @@ wrapper.producer.send("t", b"second")
 """
 
 
-@pytest.mark.promise(
-    "a program's end sends what was not closed; what is lost is logged with its number"
-)
 @pytest.mark.parametrize(("program", "count"), [(UNCLOSED, 100), (CLOSED_IN_DESTRUCTOR, 2)])
 def test_what_a_program_leaves_is_sent_when_it_ends(
     program: str, count: int, fake: FakeKafka
@@ -138,9 +135,6 @@ for number in range(7):
 """
 
 
-@pytest.mark.promise(
-    "a program's end sends what was not closed; what is lost is logged with its number"
-)
 def test_what_a_program_leaves_is_reported_with_its_number(fake: FakeKafka) -> None:
     with fake.control() as cluster:
         cluster.create_topic("t", 1)
@@ -165,7 +159,6 @@ def stalled(fake: FakeKafka) -> Iterator[Producer]:
     producer.close(0)
 
 
-@pytest.mark.promise("`close` reports how many records it leaves")
 def test_close_reports_how_many_records_it_leaves(
     stalled: Producer, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -255,7 +248,6 @@ def descriptor_count() -> int:
     return len(os.listdir("/dev/fd"))
 
 
-@pytest.mark.promise("a producer that is dropped warns, and gives everything back")
 def test_a_producer_that_is_dropped_warns_and_gives_everything_back(fake: FakeKafka) -> None:
     before = descriptor_count()
     producer = Producer(bootstrap_servers=fake.bootstrap_servers, client_id="dropped")
@@ -298,9 +290,6 @@ print(sent)
 """
 
 
-@pytest.mark.promise(
-    "`request_close` ends a producer from a signal handler; nothing accepted is lost"
-)
 @pytest.mark.parametrize("method", ["request_close", "close"])
 def test_a_handler_ends_a_producer_and_nothing_accepted_is_lost(
     fake: FakeKafka, method: str
@@ -320,7 +309,6 @@ def fake_has_topic(fake: FakeKafka) -> bool:
         return "t" in cluster.topics
 
 
-@pytest.mark.promise("code that interrupts `send` and would wait for the sender is refused at once")
 def test_what_interrupts_a_send_ends_at_once_with_a_result_or_a_refusal(fake: FakeKafka) -> None:
     """Signals in a tight loop; each handler flushes, sends or waits, with no time-out.
 
@@ -384,7 +372,6 @@ def counting(fake: FakeKafka, monkeypatch: pytest.MonkeyPatch) -> Producer:
     return Producer(bootstrap_servers=fake.bootstrap_servers, interceptors=[Counting()])
 
 
-@pytest.mark.promise("interceptors are closed once")
 def test_closing_in_a_callback_closes_interceptors_once(counting: Producer) -> None:
     counting.send("t", b"v", on_delivery=lambda *_: counting.close())
     deadline_s = time.monotonic() + TIMEOUT_S
@@ -394,7 +381,6 @@ def test_closing_in_a_callback_closes_interceptors_once(counting: Producer) -> N
     assert Counting.close_count == 1
 
 
-@pytest.mark.promise("interceptors are closed once")
 def test_threads_that_close_at_once_close_interceptors_once(counting: Producer) -> None:
     threads = [threading.Thread(target=counting.close) for _ in range(8)]
     for thread in threads:
@@ -446,7 +432,6 @@ def unseen(caplog: pytest.LogCaptureFixture) -> list[str]:
     return [record.getMessage() for record in caplog.records if "has seen" in record.message]
 
 
-@pytest.mark.promise("failures that the application has not looked at are one warning")
 def test_unseen_failures_are_one_warning(caplog: pytest.LogCaptureFixture) -> None:
     producer, deliveries = lost(50)
     deliveries.clear()
@@ -456,7 +441,6 @@ def test_unseen_failures_are_one_warning(caplog: pytest.LogCaptureFixture) -> No
     assert "DeliveryTimeoutError" in warning
 
 
-@pytest.mark.promise("failures that the application has not looked at are one warning")
 @pytest.mark.parametrize("is_seen", [False, True])
 def test_failures_whose_deliveries_outlive_the_producer_are_one_warning_when_those_are_dropped(
     caplog: pytest.LogCaptureFixture, is_seen: bool
@@ -485,7 +469,6 @@ os.wait()
 """
 
 
-@pytest.mark.promise("failures that the application has not looked at are one warning")
 @pytest.mark.parametrize("end", ["close", "leave"])
 def test_failures_whose_deliveries_are_held_to_the_end_of_the_program_are_one_warning(
     end: str,
@@ -553,7 +536,6 @@ logging.getLogger("app").warning("the last line")
 """
 
 
-@pytest.mark.promise("`flush` of a closed producer returns, so that `logging` ends with every line")
 def test_a_logging_handler_that_flushes_at_the_end_loses_no_lines(
     fake: FakeKafka, tmp_path: Path
 ) -> None:

@@ -136,7 +136,6 @@ def check(producer: Producer) -> None:
     assert producer._core.pool.free_bytes == producer._core.pool.size_bytes
 
 
-@pytest.mark.promise("an interrupt anywhere in a call leaves the producer whole")
 @pytest.mark.parametrize(
     "call", [Numbers.send_new_batch, Numbers.send_rows, Numbers.flush, Numbers.result]
 )
@@ -162,7 +161,6 @@ def test_an_interrupt_anywhere_leaves_the_producer_whole(
     assert found == sorted(found)
 
 
-@pytest.mark.promise("an interrupt anywhere in a call leaves the producer whole")
 def test_an_interrupt_anywhere_in_close_leaves_one_that_can_be_closed(fake: FakeKafka) -> None:
     place = 0
     while True:

@@ -107,7 +107,6 @@ def test_everything_passes_both_ways(proxy: FaultProxy) -> None:
     assert proxy.counts == {}
 
 
-@pytest.mark.promise("the fault proxy limits the rate")
 def test_a_large_frame_passes_and_a_slow_reader_makes_the_sender_wait(proxy: FaultProxy) -> None:
     data = LARGE_BYTES.to_bytes(4, "big") + bytes(LARGE_BYTES)
     with connect(proxy) as connection:
@@ -126,7 +125,6 @@ def test_the_servers_last_bytes_arrive(proxy: FaultProxy) -> None:
         assert is_ended(connection) or receive(connection, 5) in (b"", REQUEST[:5])
 
 
-@pytest.mark.promise("the fault proxy loses the response after the broker acted")
 def test_a_lost_response_ends_the_connection_and_a_new_one_works(proxy: FaultProxy) -> None:
     proxy.inject(Lose(count_max=1))
     with connect(proxy) as connection:
@@ -137,7 +135,6 @@ def test_a_lost_response_ends_the_connection_and_a_new_one_works(proxy: FaultPro
     assert proxy.counts == {"Lose": 1}
 
 
-@pytest.mark.promise("the fault proxy cuts a frame in the middle")
 def test_a_cut_response_comes_in_part(proxy: FaultProxy) -> None:
     proxy.inject(Cut())
     with connect(proxy) as connection:
@@ -148,7 +145,6 @@ def test_a_cut_response_comes_in_part(proxy: FaultProxy) -> None:
     assert proxy.counts == {"Cut": 1}
 
 
-@pytest.mark.promise("the fault proxy forges a length, doubles a response, and counts its faults")
 @pytest.mark.parametrize(
     ("fault", "responses"),
     [
@@ -166,7 +162,6 @@ def test_a_response_is_changed_by_the_fault_and_counted(
     assert proxy.counts == {type(fault).__name__: 1}
 
 
-@pytest.mark.promise("the fault proxy flips a bit")
 def test_one_bit_of_a_response_is_flipped_and_counted(proxy: FaultProxy) -> None:
     proxy.inject(Flip())
     with connect(proxy) as connection:
@@ -178,7 +173,6 @@ def test_one_bit_of_a_response_is_flipped_and_counted(proxy: FaultProxy) -> None
     assert proxy.counts == {"Flip": 1}
 
 
-@pytest.mark.promise("the fault proxy delays")
 def test_a_delay_takes_its_time(proxy: FaultProxy) -> None:
     proxy.inject(Delay(delay_ms=DELAY_MS))
     with connect(proxy) as connection:
@@ -188,7 +182,6 @@ def test_a_delay_takes_its_time(proxy: FaultProxy) -> None:
     assert proxy.counts == {"Delay": 1}
 
 
-@pytest.mark.promise("the fault proxy limits the rate")
 def test_a_rate_is_kept(proxy: FaultProxy) -> None:
     data = bytes([255]) * RATE_BYTES_PER_S
     proxy.limit_rate(RATE_BYTES_PER_S)
@@ -202,7 +195,6 @@ def test_a_rate_is_kept(proxy: FaultProxy) -> None:
         assert receive(connection, len(data)) == data
 
 
-@pytest.mark.promise("the fault proxy swallows bytes without a reset")
 def test_a_blackhole_stays_open_and_sends_nothing(proxy: FaultProxy) -> None:
     proxy.inject(Blackhole(direction=Direction.REQUEST, count_max=1))
     with connect(proxy) as connection, connect(proxy) as other:
@@ -220,7 +212,6 @@ def test_a_blackhole_stays_open_and_sends_nothing(proxy: FaultProxy) -> None:
         assert is_ended(connection)
 
 
-@pytest.mark.promise("the fault proxy refuses connections")
 def test_refused_connections_are_reset_and_counted(proxy: FaultProxy) -> None:
     proxy.inject(Refuse(count_max=2))
     for _ in range(2):
@@ -231,7 +222,6 @@ def test_refused_connections_are_reset_and_counted(proxy: FaultProxy) -> None:
     assert proxy.connection_count == 3
 
 
-@pytest.mark.promise("the fault proxy refuses connections")
 def test_a_proxy_that_refuses_does_not_listen_and_comes_back(proxy: FaultProxy) -> None:
     with connect(proxy) as connection:
         proxy.refuse_connections()

@@ -126,8 +126,6 @@ def values_in_log(kafka: KafkaCluster, topic: str) -> dict[int, list[int]]:
     return values
 
 
-@pytest.mark.promise("the fault proxy loses the response after the broker acted")
-@pytest.mark.promise("produce, fetch and administration work through the fault proxy")
 @pytest.mark.parametrize(
     "fault",
     [
@@ -303,7 +301,6 @@ def poll_numbers(consumer: Consumer, errors: list[KafkaError]) -> list[tuple[int
     return found
 
 
-@pytest.mark.promise("produce, fetch and administration work through the fault proxy")
 @pytest.mark.parametrize(
     "fault",
     [
@@ -331,7 +328,6 @@ def test_every_record_comes_once_and_in_order(
     assert found == [(number, number) for number in range(CONSUMED_RECORDS)]
 
 
-@pytest.mark.promise("the fault proxy flips a bit")
 def test_flipped_bits_give_no_corrupt_value_and_no_end(
     kafka: KafkaCluster, proxy: FaultProxy, filled: str
 ) -> None:
@@ -362,10 +358,6 @@ def read_until(stream: IO[str], text: str) -> None:
         assert line, f"it ended without {text!r}"
 
 
-@pytest.mark.promise(
-    "with `on_stall=log` a consumer lives through outages, from before its start, and raises what "
-    "lasts"
-)
 def test_the_guides_service_lives_through_outages_and_ends_on_request(
     kafka: KafkaCluster, proxy: FaultProxy
 ) -> None:

@@ -47,14 +47,6 @@ if TYPE_CHECKING:
 
 pytestmark = [pytest.mark.kafka, OWN_BROKERS]
 
-WORKS = pytest.mark.promise(
-    "a secured `KafkaCluster` has listeners with TLS, mutual TLS and each mechanism of SASL, for "
-    "clients of every language"
-)
-REFUSES = pytest.mark.promise(
-    "a secured `KafkaCluster` refuses wrong passwords, unknown users, forged tokens, clients "
-    "without a certificate, and what an ACL does not allow"
-)
 
 TIMEOUT_S = 30.0
 POLL_S = 0.1
@@ -97,13 +89,11 @@ def refusal_of(settings: Mapping[str, object]) -> str:
     return errors[0].str()
 
 
-@WORKS
 @pytest.mark.parametrize("listener", ["SSL", "MTLS"])
 def test_a_record_goes_over_tls(secured_kafka_cluster: KafkaCluster, listener: str) -> None:
     write_and_read(secured_kafka_cluster.client_settings(listener))
 
 
-@WORKS
 @pytest.mark.parametrize("mechanism", SECURITY.mechanisms)
 @pytest.mark.parametrize("listener", SASL_LISTENERS)
 def test_a_record_goes_over_sasl(
@@ -115,7 +105,6 @@ def test_a_record_goes_over_sasl(
         write_and_read(settings)
 
 
-@REFUSES
 @pytest.mark.parametrize("mechanism", PASSWORD_MECHANISMS)
 @pytest.mark.parametrize("user", ["alice", "mallory"])
 def test_a_wrong_password_and_an_unknown_user_are_refused(
@@ -127,7 +116,6 @@ def test_a_wrong_password_and_an_unknown_user_are_refused(
     assert "Authentication failed" in refusal(settings)
 
 
-@WORKS
 def test_javas_client_takes_the_same_settings_with_dots(
     each_secured_kafka_cluster: KafkaCluster,
 ) -> None:
@@ -167,7 +155,6 @@ def produce_error(settings: Mapping[str, object], topic: str) -> str | None:
     return name
 
 
-@REFUSES
 @pytest.mark.parametrize(
     ("listener", "mechanism"), [("MTLS", None), ("SASL_SSL", "PLAIN"), ("SASL_SSL", "OAUTHBEARER")]
 )
@@ -250,7 +237,6 @@ def with_token(settings: Mapping[str, object], token: str) -> dict[str, object]:
     return {**settings, "oauth_cb": lambda _: (token, time.time() + 60)}
 
 
-@REFUSES
 @pytest.mark.parametrize("version", NEWEST_FIRST)
 def test_signed_tokens_are_checked_and_proxies_stand_before_each_listener(
     kafka_cluster_factory: KafkaClusterFactory, tmp_path: Path, version: str
@@ -329,7 +315,6 @@ def test_the_brokers_certificate_is_no_other_hosts_and_no_other_authoritys(
         handshake(settings, "localhost", ssl.create_default_context())
 
 
-@REFUSES
 def test_mutual_tls_takes_no_client_without_a_certificate(
     secured_kafka_cluster: KafkaCluster,
 ) -> None:

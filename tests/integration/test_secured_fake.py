@@ -54,7 +54,6 @@ def secured_fake() -> Iterator[FakeKafka]:
         yield fake
 
 
-@pytest.mark.promise("clients of every language reach fake brokers over TLS and SASL")
 @pytest.mark.parametrize(("listener", "mechanism"), WAYS)
 def test_this_client_writes_and_reads_on_each_listener(
     secured_fake: FakeKafka, listener: str, mechanism: str | None
@@ -151,7 +150,6 @@ def plain_names(settings: dict[str, str]) -> dict[str, Any]:
     return {names[name]: value for name, value in found.items()}
 
 
-@pytest.mark.promise("clients of every language reach fake brokers over TLS and SASL")
 @pytest.mark.parametrize("write_and_read", [confluent, kafka_python, aiokafka])
 @pytest.mark.parametrize(
     ("listener", "mechanism"),
@@ -171,8 +169,6 @@ def test_other_clients_write_and_read(
     assert write_and_read(settings, topic) == [b"lamp"]
 
 
-@pytest.mark.promise("new credentials work without a new client")
-@pytest.mark.promise("a test changes the users of fake brokers")
 def test_a_client_is_refused_and_goes_on_with_the_new_password(secured_fake: FakeKafka) -> None:
     settings = secured_fake.client_settings(mechanism="SCRAM-SHA-256", user="carol", password="x1")
     with Admin(dict(settings)) as admin:
@@ -183,7 +179,6 @@ def test_a_client_is_refused_and_goes_on_with_the_new_password(secured_fake: Fak
         admin.list_topics()
 
 
-@pytest.mark.promise("SCRAM's iterations hold up no other connection of the client")
 def test_a_million_iterations_hold_up_no_other_connection() -> None:
     """While one connection computes, as long as that takes, the other one goes on and on."""
     security = ClusterSecurity(mechanisms=("SCRAM-SHA-256",), listeners=("SASL_PLAINTEXT",))
@@ -209,7 +204,6 @@ def test_a_million_iterations_hold_up_no_other_connection() -> None:
     assert count >= 20
 
 
-@pytest.mark.promise("a refused password is an AuthenticationError at once")
 def test_a_password_that_is_refused_later_is_named_by_whatever_waits() -> None:
     """Records wait for it to be cured, and say why when their time is up."""
     security = ClusterSecurity(mechanisms=("PLAIN",), listeners=("SASL_PLAINTEXT",))
@@ -264,9 +258,6 @@ def respond_with_mechanisms(cluster: FakeCluster) -> None:
     cluster.faults.add(respond_with(response), ApiKey.PRODUCE)
 
 
-@pytest.mark.promise(
-    "a broker that refuses a client in the middle of its work gets no request twice"
-)
 @pytest.mark.parametrize(
     "demand", [expire, refuse_as_unauthenticated, act_and_end_the_session, respond_with_mechanisms]
 )

@@ -66,7 +66,6 @@ def test_the_program_of_the_page_sends(secured_kafka_cluster: KafkaCluster) -> N
     exec(compile(text, "docs/security.md", "exec"), {})
 
 
-@pytest.mark.promise("new credentials work without a new client")
 def test_a_client_goes_on_after_its_refusal_is_cured(
     secured_kafka_cluster: KafkaCluster, tmp_path: Path
 ) -> None:

@@ -474,8 +474,6 @@ def test_each_client_works_on_each_listener(place: Place, way: WayIn) -> None:
 @pytest.mark.promise(
     "each mistake of security is an error of its own, with the cure, within two seconds"
 )
-@pytest.mark.promise("a refused password is an AuthenticationError at once")
-@pytest.mark.promise("a TLS connection that is not to be trusted is a TlsError at once")
 @pytest.mark.parametrize("mistake", MISTAKES, ids=names_of(MISTAKES))
 def test_each_mistake_is_an_error_with_the_cure_within_two_seconds(
     place: Place, mistake: Mistake, caplog: pytest.LogCaptureFixture

@@ -159,7 +159,6 @@ def test_a_slow_reader_gets_everything_in_order(
     peer.close()
 
 
-@pytest.mark.promise("a slow peer holds up no write and no wait")
 def test_a_reader_that_never_reads_holds_up_neither_write_nor_wait(
     port: SelectorPort, listener: socket.socket
 ) -> None:
@@ -345,7 +344,6 @@ def test_a_wait_without_end_can_be_woken(port: SelectorPort) -> None:
 # Waiting among parts of a response.
 
 
-@pytest.mark.promise("a part of a response does not end a wait, nor prolong it")
 def test_a_wait_goes_on_while_only_parts_come(port: SelectorPort, listener: socket.socket) -> None:
     stream, peer = connect(port, listener)
     stream.wanted_bytes = 30
@@ -371,7 +369,6 @@ def test_a_wait_goes_on_while_only_parts_come(port: SelectorPort, listener: sock
         assert len(stream.received) == 30
 
 
-@pytest.mark.promise("a part of a response does not end a wait, nor prolong it")
 def test_parts_do_not_make_a_wait_longer(port: SelectorPort, listener: socket.socket) -> None:
     stream, peer = connect(port, listener)
     stream.wanted_bytes = 10**9
@@ -393,7 +390,6 @@ def test_parts_do_not_make_a_wait_longer(port: SelectorPort, listener: socket.so
     assert 0.1 <= waited_s < PATIENCE_S
 
 
-@pytest.mark.promise("a part of a response does not end a wait, nor prolong it")
 def test_a_wake_up_amid_a_shutdown_does_no_harm() -> None:
     port = SelectorPort()
     port._wake_receiver.close()

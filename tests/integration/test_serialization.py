@@ -24,7 +24,6 @@ LONG = "org.apache.kafka.common.serialization.LongDeserializer"
 
 
 @pytest.mark.kafka
-@pytest.mark.promise("serializers and deserializers get the topic and the headers")
 def test_the_pages_program_writes_and_reads_objects(kafka_cluster: KafkaCluster) -> None:
     topic = f"orders-{uuid.uuid4().hex[:8]}"
     program = re.findall(r"```python\n(.*?)```", PAGE.read_text(encoding="utf-8"), re.DOTALL)[0]

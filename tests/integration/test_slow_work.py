@@ -80,7 +80,6 @@ def iterated(consumer: Consumer, count: int) -> list[object]:
 READERS = [polled, iterated]
 
 
-@pytest.mark.promise("a slow deserializer keeps its membership; `max_poll_interval_ms` covers it")
 @pytest.mark.parametrize("read", READERS)
 @each_protocol
 def test_a_slow_deserializer_keeps_its_membership(
@@ -101,7 +100,6 @@ def test_a_slow_deserializer_keeps_its_membership(
         assert recording.events == [("assigned", NUMBERS)]
 
 
-@pytest.mark.promise("a slow deserializer keeps its membership; `max_poll_interval_ms` covers it")
 @pytest.mark.parametrize("read", READERS)
 @each_protocol
 def test_a_deserializer_that_takes_longer_than_the_poll_interval_is_given_up(
@@ -129,7 +127,6 @@ def test_a_deserializer_that_takes_longer_than_the_poll_interval_is_given_up(
     assert recording.calls[:3] == ["assigned", "lost", "assigned"]
 
 
-@pytest.mark.promise("a slow deserializer keeps its membership; `max_poll_interval_ms` covers it")
 @pytest.mark.parametrize("read", READERS)
 @each_protocol
 def test_a_consumer_that_always_has_records_buffered_is_not_late(
@@ -152,9 +149,6 @@ def test_a_consumer_that_always_has_records_buffered_is_not_late(
         assert recording.events == [("assigned", NUMBERS)]
 
 
-@pytest.mark.promise(
-    "a deserializer may call the consumer and be interrupted; nothing is lost or committed by it"
-)
 @each_protocol
 def test_what_a_deserializer_commits_leaves_out_what_it_has_in_hand(
     protocol: str, fake: FakeKafka
@@ -186,9 +180,6 @@ def test_what_a_deserializer_commits_leaves_out_what_it_has_in_hand(
         assert committed_count() == 6
 
 
-@pytest.mark.promise(
-    "a deserializer may call the consumer and be interrupted; nothing is lost or committed by it"
-)
 @each_protocol
 def test_a_deserializer_may_have_the_consumer_leave(protocol: str, fake: FakeKafka) -> None:
     """The records of that poll are not returned: they are for the next owner of the partition."""
@@ -230,7 +221,6 @@ def spin(consumer: Consumer, timeout_s: float, until: Callable[[int], bool]) -> 
     return count
 
 
-@pytest.mark.promise("polls with timeout 0 join, read, commit and raise what is wrong")
 @pytest.mark.parametrize("timeout_s", [0, 1e-6, 1e-3])
 @each_protocol
 def test_they_join_read_and_commit(protocol: str, timeout_s: float, filled: FakeKafka) -> None:
@@ -249,7 +239,6 @@ def test_they_join_read_and_commit(protocol: str, timeout_s: float, filled: Fake
     assert recording.events == [("assigned", NUMBERS), ("revoked", NUMBERS)]
 
 
-@pytest.mark.promise("polls with timeout 0 join, read, commit and raise what is wrong")
 def test_members_share_what_there_is(filled: FakeKafka) -> None:
     with member_of(filled) as first, member_of(filled) as second:
         first.subscribe([TOPIC])
@@ -263,7 +252,6 @@ def test_members_share_what_there_is(filled: FakeKafka) -> None:
         spin(second, 0, is_shared)
 
 
-@pytest.mark.promise("polls with timeout 0 join, read, commit and raise what is wrong")
 def test_they_take_no_time(filled: FakeKafka) -> None:
     """Though there is something to wait for: the coordinator, which does not respond."""
     with filled.control() as cluster:
@@ -279,7 +267,6 @@ def test_they_take_no_time(filled: FakeKafka) -> None:
         assert sorted(spent_s)[len(spent_s) * 9 // 10] < 0.05
 
 
-@pytest.mark.promise("polls with timeout 0 join, read, commit and raise what is wrong")
 def test_they_raise_what_no_waiting_cures(filled: FakeKafka) -> None:
     with member_of(filled, allow_auto_create_topics=False) as consumer:
         consumer.subscribe(["absent"])

@@ -97,7 +97,6 @@ def left(
     found.close()
 
 
-@pytest.mark.promise("what a Spark query left open is settled at the command line")
 def test_what_is_undecided_is_aborted(left: LeftQuery) -> None:
     report = left.write(0, 0, b"lost")
     assert report.written is not None
@@ -118,7 +117,6 @@ def test_what_is_undecided_is_aborted(left: LeftQuery) -> None:
         left.driver.run(left.protocol.commit(0, [report]))
 
 
-@pytest.mark.promise("what a Spark query left open is settled at the command line")
 def test_what_is_decided_is_committed(left: LeftQuery) -> None:
     decided = [left.write(0, task, b"%d" % task) for task in (0, 1)]
     left.write(0, 1, b"copy")

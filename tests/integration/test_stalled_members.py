@@ -25,7 +25,6 @@ POLL_S = 0.02
 COUNT = 10
 LATE_MS = 400
 GROUP = "copiers"
-PROMISE = pytest.mark.promise("a member that was removed commits no offsets in a transaction")
 each_protocol = pytest.mark.parametrize("protocol", ["classic", "consumer"])
 
 
@@ -141,13 +140,11 @@ def tell_the_story(servers: str, topic: str, protocol: str) -> None:
     assert output_count(servers, topic) == COUNT
 
 
-@PROMISE
 @each_protocol
 def test_what_the_next_owner_has_committed_is_not_doubled(fake: FakeKafka, protocol: str) -> None:
     tell_the_story(fake.bootstrap_servers, "t", protocol)
 
 
-@PROMISE
 def test_a_member_whose_pattern_brokers_match_is_refused_too(fake: FakeKafka) -> None:
     servers = fake.bootstrap_servers
     with Copier(servers, "t", "consumer", max_poll_interval_ms=LATE_MS) as stalled:
@@ -161,7 +158,6 @@ def test_a_member_whose_pattern_brokers_match_is_refused_too(fake: FakeKafka) ->
     assert output_count(servers, "t") == COUNT
 
 
-@PROMISE
 @pytest.mark.kafka
 @each_protocol
 def test_kafka_refuses_the_offsets_of_a_member_that_stalled(
@@ -172,7 +168,6 @@ def test_kafka_refuses_the_offsets_of_a_member_that_stalled(
     tell_the_story(kafka_cluster.bootstrap_servers, topic, protocol)
 
 
-@PROMISE
 @each_protocol
 def test_a_group_that_is_empty_again_takes_no_offsets_of_the_one_that_stalled(
     fake: FakeKafka, protocol: str
@@ -186,7 +181,6 @@ def test_a_group_that_is_empty_again_takes_no_offsets_of_the_one_that_stalled(
     assert output_count(servers, "t") == COUNT
 
 
-@PROMISE
 @each_protocol
 def test_a_member_whose_session_ended_is_refused(fake: FakeKafka, protocol: str) -> None:
     """The session ends so when a native call holds the GIL; the next heartbeat learns of it."""
@@ -202,7 +196,6 @@ def test_a_member_whose_session_ended_is_refused(fake: FakeKafka, protocol: str)
     assert output_count(servers, "t") == COUNT
 
 
-@PROMISE
 @each_protocol
 def test_a_static_member_that_another_one_replaced_is_refused(
     fake: FakeKafka, protocol: str
@@ -218,7 +211,6 @@ def test_a_static_member_that_another_one_replaced_is_refused(
     assert output_count(servers, "t") == COUNT
 
 
-@PROMISE
 @each_protocol
 def test_records_of_a_subscription_that_has_ended_are_refused(
     fake: FakeKafka, protocol: str
@@ -235,7 +227,6 @@ def test_records_of_a_subscription_that_has_ended_are_refused(
     assert output_count(servers, "t") == COUNT
 
 
-@PROMISE
 @each_protocol
 def test_a_subscriber_without_a_completed_rebalance_is_refused_before_anything_is_sent(
     fake: FakeKafka, protocol: str

@@ -104,12 +104,6 @@ def test_a_cluster_that_is_gone_is_reported_and_read_again_when_it_is_back(
         assert [record.value for record in consumer.poll(TIMEOUT_S)] == [b"w"]
 
 
-LIVES_ON = pytest.mark.promise(
-    "with `on_stall=log` a consumer lives through outages, from before its start, and raises what "
-    "lasts"
-)
-
-
 def poll_until_it_logs(consumer: Consumer, caplog: pytest.LogCaptureFixture, match: str) -> None:
     """Polls that find nothing and raise nothing, until one logs why."""
     started_s = time.monotonic()
@@ -121,7 +115,6 @@ def poll_until_it_logs(consumer: Consumer, caplog: pytest.LogCaptureFixture, mat
         assert time.monotonic() - started_s < TIMEOUT_S
 
 
-@LIVES_ON
 @pytest.mark.parametrize("subscribes", [False, True])
 def test_a_service_starts_before_its_brokers_and_lives_through_their_outage(
     servers: str, fake_kafka: FakeKafka, caplog: pytest.LogCaptureFixture, *, subscribes: bool
@@ -149,7 +142,6 @@ def test_a_service_starts_before_its_brokers_and_lives_through_their_outage(
         poll_until_it_reads(consumer)
 
 
-@LIVES_ON
 def test_a_service_waits_for_its_topic(
     fake_kafka: FakeKafka, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -161,7 +153,6 @@ def test_a_service_waits_for_its_topic(
         poll_until_it_reads(consumer)
 
 
-@LIVES_ON
 def test_a_service_gets_the_error_that_no_waiting_cures(
     servers: str, fake_kafka: FakeKafka
 ) -> None:
@@ -194,9 +185,6 @@ def test_a_broker_that_only_refuses_or_never_responds_is_reported(
             assert len(consumer.poll(TIMEOUT_S)) == 1
 
 
-@pytest.mark.promise(
-    "a stalled group is raised by empty polls; a group that waits for its members is not"
-)
 @pytest.mark.parametrize("is_member", [True, False])
 def test_offsets_of_a_transaction_that_does_not_end_are_reported(
     servers: str, fake_kafka: FakeKafka, is_member: bool
@@ -211,10 +199,6 @@ def test_offsets_of_a_transaction_that_does_not_end_are_reported(
         poll_until_it_reads(consumer)
 
 
-@pytest.mark.promise(
-    "a stalled group is raised by empty polls; a group that waits for its members is not"
-)
-@pytest.mark.promise("joins that are refused again and again back off, and are reported")
 @pytest.mark.parametrize("error", [CoordinatorLoadInProgressError, RebalanceInProgressError])
 def test_a_coordinator_that_accepts_no_member_is_reported(
     servers: str, fake_kafka: FakeKafka, error: type[BrokerError]
@@ -255,7 +239,6 @@ def iterate_busy(consumer: Consumer) -> None:
             return
 
 
-@pytest.mark.promise("an error does not wait behind a partition that always has records")
 @pytest.mark.parametrize("read", [poll_busy, iterate_busy])
 def test_an_error_does_not_wait_behind_a_partition_that_always_has_records(
     busy_servers: str, read: Callable[[Consumer], None]

@@ -85,7 +85,6 @@ def group(request: pytest.FixtureRequest, fake: FakeKafka) -> Iterator[StaticGro
         yield group
 
 
-@pytest.mark.promise("a static leader's restart moves nothing, and what came meanwhile is assigned")
 def test_a_leader_that_restarts_moves_nothing(group: StaticGroup, fake: FakeKafka) -> None:
     before = [each.assignment() for each in group.members]
     events = [list(recording.events) for recording in group.recordings[1:]]
@@ -101,7 +100,6 @@ def test_a_leader_that_restarts_moves_nothing(group: StaticGroup, fake: FakeKafk
     assert joins.used_count == 1, "the leader's own"
 
 
-@pytest.mark.promise("a static leader's restart moves nothing, and what came meanwhile is assigned")
 def test_what_came_while_the_leader_was_away_is_read(group: StaticGroup, fake: FakeKafka) -> None:
     """Also where the leader's own share would stay the same."""
     group.members[0].close()

@@ -197,9 +197,6 @@ def new_from(first_offset: int) -> list[tuple[int, object]]:
     return list(enumerate(NEW, first_offset))
 
 
-@pytest.mark.promise(
-    "an idle topic whose leaders change loses no position; each batch gives it its epoch"
-)
 @pytest.mark.parametrize("policy", POLICIES)
 def test_what_came_while_it_was_away_is_read_whatever_the_policy(story: Story, policy: str) -> None:
     consumer = story.consumer(STILL, group_id=policy, auto_offset_reset=policy)
@@ -209,9 +206,6 @@ def test_what_came_while_it_was_away_is_read_whatever_the_policy(story: Story, p
     assert found + read(consumer, len(NEW) - len(found)) == new_from(END)
 
 
-@pytest.mark.promise(
-    "an idle topic whose leaders change loses no position; each batch gives it its epoch"
-)
 def test_java_reads_the_same_from_the_same_commit(story: Story) -> None:
     records = java_consume(
         story.cluster, STILL, len(NEW), settings={"group.id": "java"}, is_from_beginning=False
@@ -219,9 +213,6 @@ def test_java_reads_the_same_from_the_same_commit(story: Story) -> None:
     assert [(record.offset, record.value) for record in records] == new_from(END)
 
 
-@pytest.mark.promise(
-    "an idle topic whose leaders change loses no position; each batch gives it its epoch"
-)
 def test_a_consumer_that_never_left_skips_nothing_and_reads_nothing_again(story: Story) -> None:
     for name, consumer, values in story.living:
         while len(values) < len(NEW):
@@ -231,9 +222,6 @@ def test_a_consumer_that_never_left_skips_nothing_and_reads_nothing_again(story:
         assert values == NEW, name
 
 
-@pytest.mark.promise(
-    "an idle topic whose leaders change loses no position; each batch gives it its epoch"
-)
 @pytest.mark.parametrize("level", LEVELS)
 def test_behind_a_marker_of_the_leader_in_between_reading_goes_on(story: Story, level: str) -> None:
     consumer = story.consumer(
@@ -242,9 +230,6 @@ def test_behind_a_marker_of_the_leader_in_between_reading_goes_on(story: Story, 
     assert read(consumer, len(NEW)) == new_from(END + 1)
 
 
-@pytest.mark.promise(
-    "an idle topic whose leaders change loses no position; each batch gives it its epoch"
-)
 @pytest.mark.parametrize("group", ["in the hole", "at its end"])
 def test_what_is_left_of_a_head_is_read(story: Story, group: str) -> None:
     settings = {"group_id": group, "auto_offset_reset": "earliest"}

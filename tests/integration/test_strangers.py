@@ -145,7 +145,6 @@ STRANGERS: list[tuple[Behaviour, str, str]] = [
 ]
 
 
-@pytest.mark.promise("a port that is not Kafka's is reported")
 @pytest.mark.parametrize(
     ("journey", "behaviour", "what", "cure"),
     [
@@ -191,7 +190,6 @@ def test_every_address_that_cannot_be_reached_is_named_in_time(journey: Journey)
 
 
 @pytest.mark.promise("any bootstrap address may be down")
-@pytest.mark.promise("half of the bootstrap list is enough")
 @pytest.mark.kafka
 @pytest.mark.parametrize("behaviour", [speaks_http, expects_tls, hangs_up, is_silent])
 def test_one_address_that_works_is_enough(
@@ -209,7 +207,6 @@ def test_one_address_that_works_is_enough(
                 assert consumer.end_offsets([partition]) == {partition: 1}
 
 
-@pytest.mark.promise("the look-up of a name blocks no call")
 def test_a_resolver_that_hangs_is_reported_and_holds_no_call(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -229,7 +226,6 @@ def test_a_resolver_that_hangs_is_reported_and_holds_no_call(
         gate.set()
 
 
-@pytest.mark.promise("a broker that is too old is reported")
 @pytest.mark.parametrize("journey", JOURNEYS)
 def test_a_broker_too_old_is_reported_at_once_with_the_version_it_takes(journey: Journey) -> None:
     with (
@@ -284,7 +280,6 @@ def test_a_broker_with_wrong_responses_is_reported_and_tried_again(
         assert server.connection_count <= 5 * (TIMEOUT_MS / 1000 + GRACE_S)
 
 
-@pytest.mark.promise("a frame has a size limit")
 def test_a_response_over_the_limit_is_refused_before_memory_is_taken_for_it() -> None:
     def announce(_: int) -> bytes:
         return (2**31 - 1).to_bytes(4) + bytes(1_000)

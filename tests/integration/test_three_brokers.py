@@ -53,7 +53,6 @@ def test_every_broker_lists_all_when_the_cluster_is_made(three: KafkaCluster) ->
         assert brokers_in_metadata(address) == {1, 2, 3}
 
 
-@pytest.mark.promise("a broker is killed and started again")
 def test_a_killed_leader_is_replaced_and_comes_back_with_its_data(three: KafkaCluster) -> None:
     topic = confluent_create_topic(three, "killed", replication_factor=3)
     leader = three.leader(topic, 0)
@@ -66,7 +65,6 @@ def test_a_killed_leader_is_replaced_and_comes_back_with_its_data(three: KafkaCl
     assert (three.data_folder(leader) / f"{topic}-0").is_dir()
 
 
-@pytest.mark.promise("a broker is stopped")
 def test_a_stopped_leader_has_handed_over_when_it_is_gone(three: KafkaCluster) -> None:
     topic = confluent_create_topic(three, "stopped", replication_factor=3)
     leader = three.leader(topic, 0)
@@ -78,7 +76,6 @@ def test_a_stopped_leader_has_handed_over_when_it_is_gone(three: KafkaCluster) -
     three.start(leader)
 
 
-@pytest.mark.promise("a broker is paused and resumed")
 def test_a_paused_broker_accepts_and_does_not_respond_until_it_is_resumed(
     three: KafkaCluster,
 ) -> None:
@@ -90,7 +87,6 @@ def test_a_paused_broker_accepts_and_does_not_respond_until_it_is_resumed(
     await_true(lambda: brokers_in_metadata(paused) == {1, 2, 3}, "the broker is back")
 
 
-@pytest.mark.promise("a broker is killed and started again")
 @pytest.mark.soak
 def test_all_brokers_can_be_down_at_once(three: KafkaCluster) -> None:
     topic = confluent_create_topic(three, "all-down", replication_factor=3)

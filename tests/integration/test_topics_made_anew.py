@@ -141,7 +141,6 @@ def test_every_record_of_the_new_topic_is_read(
         assert read(consumer, NEW_COUNT) == list(range(NEW_COUNT))
 
 
-@pytest.mark.promise("a producer loses nothing of a topic that is created again")
 def test_a_producer_under_load_loses_nothing_of_a_topic_that_is_made_anew(servers: str) -> None:
     topic = "anew-written"
     partition = TopicPartition(topic, 0)
@@ -175,7 +174,6 @@ def test_a_producer_under_load_loses_nothing_of_a_topic_that_is_made_anew(server
     assert numbers[0] <= last_first
 
 
-@pytest.mark.promise("an offset of a topic that was deleted is not committed for the new one")
 @pytest.mark.parametrize("protocol", ["classic", "consumer"])
 @pytest.mark.parametrize("call", ["commit", "commit_async", "offsets", "close"])
 def test_an_offset_of_the_old_topic_is_not_committed_for_the_new_one(

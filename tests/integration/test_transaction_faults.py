@@ -70,7 +70,6 @@ def committed(fake: FakeKafka) -> list[bytes | None]:
     return values
 
 
-@pytest.mark.promise("a transaction gets over lost responses, and a commit over Ctrl-C")
 @pytest.mark.parametrize("is_handled", [True, False])
 def test_a_transaction_gets_over_lost_requests_and_responses(
     fake: FakeKafka, is_handled: bool
@@ -97,7 +96,6 @@ def test_a_transaction_gets_over_lost_requests_and_responses(
     assert offset.offset == 2
 
 
-@pytest.mark.promise("a transaction gets over lost responses, and a commit over Ctrl-C")
 @pytest.mark.parametrize("api_key", [ApiKey.PRODUCE, ApiKey.END_TXN])
 def test_a_commit_that_ctrl_c_interrupts_goes_on_and_is_whole(
     fake: FakeKafka, api_key: ApiKey

@@ -19,9 +19,6 @@ if TYPE_CHECKING:
 
 PARTITION_COUNT = 2
 COUNT = 120
-PROMISE = pytest.mark.promise(
-    "the transactional copier has the options and lines of Kafka's, beside Java's in one group"
-)
 
 
 class Topics:
@@ -73,7 +70,6 @@ class Topics:
             assert self.copied(partition) == list(range(partition, COUNT, PARTITION_COUNT))
 
 
-@PROMISE
 def test_it_copies_a_partition_and_says_how_far_it_is(fake_kafka: FakeKafka) -> None:
     topics = Topics(fake_kafka.bootstrap_servers)
     with Copier(topics.servers, *topics.options(1), "--enable-random-aborts") as copier:
@@ -112,7 +108,6 @@ def test_one_that_is_killed_leaves_nothing_half_copied(fake_kafka: FakeKafka) ->
     assert topics.copied(0) == list(range(0, COUNT, PARTITION_COUNT))
 
 
-@PROMISE
 def test_one_that_is_fenced_ends_with_status_1(fake_kafka: FakeKafka) -> None:
     topics = Topics(fake_kafka.bootstrap_servers)
     options = topics.options()
@@ -162,7 +157,6 @@ def test_a_wrong_call_is_reported(options: tuple[str, ...], expected: str) -> No
     assert copier.events == []
 
 
-@PROMISE
 @pytest.mark.kafka
 def test_ours_and_javas_copy_in_one_group_exactly_once(kafka_cluster: KafkaCluster) -> None:
     topics = Topics(kafka_cluster.bootstrap_servers)

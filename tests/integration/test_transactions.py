@@ -139,7 +139,6 @@ def test_what_was_not_sent_is_dropped_by_an_abort(
     assert read(each_kafka_cluster, topic, "read_uncommitted") == [b"b"]
 
 
-@pytest.mark.promise("offsets are committed with a transaction, and not for a group that moved on")
 def test_offsets_belong_to_the_transaction(
     each_kafka_cluster: KafkaCluster, producer: Producer, topic: str
 ) -> None:
@@ -176,7 +175,6 @@ def test_offsets_belong_to_the_transaction(
     assert read(each_kafka_cluster, topic) == [b"in", b"out"]
 
 
-@pytest.mark.promise("a producer that another one has fenced commits nothing, and says who did it")
 def test_a_fenced_producer_can_do_no_more(
     each_kafka_cluster: KafkaCluster, producer: Producer, make_producer: MakeProducer, topic: str
 ) -> None:
@@ -198,7 +196,6 @@ def test_a_fenced_producer_can_do_no_more(
     assert read(each_kafka_cluster, topic) == [b"new"]
 
 
-@pytest.mark.promise("close aborts a transaction that is open, and finishes a commit")
 def test_close_aborts_what_is_open(
     each_kafka_cluster: KafkaCluster, producer: Producer, make_producer: MakeProducer, topic: str
 ) -> None:
@@ -372,7 +369,6 @@ def test_a_record_that_was_not_accepted_is_not_committed_around(
     assert read(each_kafka_cluster, topic) == [b"again"]
 
 
-@pytest.mark.promise("what repeats the end of a prepared transaction ends no other one")
 def test_a_repeated_end_of_a_prepared_transaction_ends_no_other_one(
     each_kafka_cluster: KafkaCluster, producer: Producer, topic: str
 ) -> None:

@@ -297,7 +297,6 @@ def java_hanging(cluster: KafkaCluster, where: Iterable[str]) -> list[dict[str, 
     return [dict(zip(heading, row, strict=True)) for row in rows]
 
 
-@pytest.mark.promise("`pykclient transactions` finds and aborts what hangs, as Kafka's tool does")
 @pytest.mark.parametrize("is_ours", [True, False], ids=["ours aborts", "Java's aborts"])
 def test_what_one_tool_finds_the_other_aborts(
     cluster: KafkaCluster,

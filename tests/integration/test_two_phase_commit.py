@@ -39,7 +39,6 @@ def wait_until_aborted(admin: Admin, transactional_id: str) -> None:
         time.sleep(0.05)
 
 
-@pytest.mark.promise("a transaction of two-phase commits outlives every time-out")
 def test_a_prepared_transaction_outlives_every_time_out(two_phase_cluster: KafkaCluster) -> None:
     cluster = two_phase_cluster
     topic = confluent_create_topic(cluster, "two-phase", partition_count=2)
@@ -80,7 +79,6 @@ def test_a_new_epoch_keeps_taking_part(two_phase_cluster: KafkaCluster) -> None:
     assert read(cluster, topic) == [b"b"]
 
 
-@pytest.mark.promise("brokers without two-phase commits are named as the reason, with the cure")
 def test_brokers_without_it_are_refused(each_kafka_cluster: KafkaCluster) -> None:
     with two_phase_producer(each_kafka_cluster, "none") as producer:
         for _ in range(2):

@@ -58,9 +58,6 @@ def shared_by(*members: VerifiableMember) -> bool:
     return all(shares) and sum(map(len, shares)) == PARTITION_COUNT == len(set().union(*shares))
 
 
-@pytest.mark.promise(
-    "the verifiable consumer has the options, events and order of Kafka's, beside Java's"
-)
 @pytest.mark.parametrize("protocol", PROTOCOLS)
 def test_it_prints_what_it_does_and_leaves_at_a_signal(servers: str, protocol: str) -> None:
     options = (*GROUP, "--verbose", "--group-protocol", protocol)
@@ -104,9 +101,6 @@ def test_with_autocommit_it_reports_no_commits_and_makes_them(servers: str) -> N
     assert {each.offset for each in offsets.values()} <= {COUNT // PARTITION_COUNT}
 
 
-@pytest.mark.promise(
-    "the verifiable consumer has the options, events and order of Kafka's, beside Java's"
-)
 def test_members_take_over_from_one_that_was_killed(servers: str) -> None:
     options = (*GROUP, "--verbose", *SESSION)
     with VerifiableMember(servers, *options) as stays, VerifiableMember(servers, *options) as ends:
@@ -144,9 +138,6 @@ def test_an_error_ends_it_with_a_status_and_a_reason(servers: str) -> None:
     assert member.events[-1]["name"] == "shutdown_complete"
 
 
-@pytest.mark.promise(
-    "the verifiable consumer has the options, events and order of Kafka's, beside Java's"
-)
 @pytest.mark.kafka
 @pytest.mark.parametrize("protocol", PROTOCOLS)
 def test_ours_and_javas_share_a_group_and_report_the_same_events(

@@ -57,7 +57,6 @@ def written(servers: str, topic: str, count: int) -> list[tuple[int, int, Any, A
     return sorted(rows)
 
 
-@pytest.mark.promise("the verifiable producer has the options and events of Kafka's, beside Java's")
 def test_it_reports_what_became_of_each_record_and_the_sums(servers: str) -> None:
     options = ("--max-messages", "50", "--value-prefix", "7", "--repeating-keys", "3")
     times = ("--message-create-time", "1000000")
@@ -132,7 +131,6 @@ def test_a_wrong_call_is_reported(options: tuple[str, ...], expected: str) -> No
     assert sending.events == []
 
 
-@pytest.mark.promise("the verifiable producer has the options and events of Kafka's, beside Java's")
 @pytest.mark.kafka
 def test_ours_and_javas_write_the_same_and_report_the_same(kafka_cluster: KafkaCluster) -> None:
     servers = kafka_cluster.bootstrap_servers

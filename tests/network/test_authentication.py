@@ -71,7 +71,6 @@ def respond(authentication: Authentication, **fields: Any) -> None:
     authentication.work_at_once()
 
 
-@pytest.mark.promise("SASL authenticates each connection before any other request")
 def test_it_goes_on_until_its_mechanism_has_ended() -> None:
     authentication = authenticating()
     assert isinstance(authentication.message, SaslAuthenticateRequest)

@@ -23,7 +23,6 @@ def test_an_endless_timeout_can_be_added_to_a_clock() -> None:
     assert timeout_ms(float("inf"), DEFAULT_MS) + 10**15 < NEVER_MS
 
 
-@pytest.mark.promise("a negative timeout is refused by every call")
 @pytest.mark.parametrize("timeout", [-1, -1e-9, float("-inf"), float("nan")])
 def test_what_is_no_time_is_refused(timeout: float) -> None:
     with pytest.raises(UsageError, match="seconds, from 0"):

@@ -43,7 +43,6 @@ def config(servers: str, **settings: object) -> AdminConfig:
     return AdminConfig.from_settings(bootstrap_servers=servers, **settings)
 
 
-@pytest.mark.promise("bootstrap addresses get their canonical names (KIP-235)")
 def test_every_address_of_a_name_has_its_own_name() -> None:
     given = config("alias:9092,nameless:9093,alias:9092", client_dns_lookup=CANONICAL)
     assert with_canonical_names(given).bootstrap_servers == (
@@ -91,7 +90,6 @@ def test_a_resolver_that_hangs_does_not_hold_the_client(caplog: pytest.LogCaptur
     assert "were not looked up within 10 ms" in caplog.text
 
 
-@pytest.mark.promise("bootstrap addresses get their canonical names (KIP-235)")
 def test_a_client_starts_from_the_canonical_names() -> None:
     with Admin(bootstrap_servers="alias:9092", client_dns_lookup=CANONICAL) as admin:
         assert "broker-1.example.com" in repr(admin)

@@ -18,7 +18,6 @@ from tests.network.scripted_network import BROKERS, ScriptedNetwork
 # The way of a request.
 
 
-@pytest.mark.promise("`NetworkClient.send` only queues, and runs no callback")
 def test_a_request_to_a_node_connects_shakes_hands_and_has_its_response(
     network: ScriptedNetwork,
 ) -> None:
@@ -41,7 +40,6 @@ def test_requests_to_one_node_are_written_in_order(network: ScriptedNetwork) -> 
     assert [received.message for received in peer.requests] == messages
 
 
-@pytest.mark.promise("`NetworkClient.send` only queues, and runs no callback")
 def test_a_request_to_an_unknown_node_fails_with_the_reason(network: ScriptedNetwork) -> None:
     completion = network.send(77)
     assert not completion.is_done()

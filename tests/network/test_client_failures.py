@@ -282,7 +282,6 @@ def test_everything_in_flight_or_queued_fails_with_the_connection() -> None:
     assert peer.is_closed()
 
 
-@pytest.mark.promise("metadata is refreshed after errors")
 def test_a_lost_connection_requests_metadata(network: ScriptedNetwork) -> None:
     [request] = network.metadata.poll(network.now_ms).requests
     request.on_response(MetadataResponse(), network.now_ms)
@@ -318,9 +317,6 @@ def test_bytes_that_cannot_be_read_end_the_connection_but_the_request_may_be_tri
     assert peer.is_closed()
 
 
-@pytest.mark.promise(
-    "a response that contradicts its request is retried on a new connection, and fails no batch"
-)
 def test_a_response_that_contradicts_its_request_ends_the_connection_as_well(
     network: ScriptedNetwork,
 ) -> None:

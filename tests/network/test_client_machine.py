@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
@@ -226,4 +225,3 @@ class ClientMachine(RuleBasedStateMachine):
 
 ClientMachine.TestCase.settings = settings(max_examples=150, stateful_step_count=60, deadline=None)
 TestClientMachine = ClientMachine.TestCase
-pytest.mark.promise("responses are matched with their requests, in order")(TestClientMachine)

@@ -41,7 +41,6 @@ def test_a_request_for_any_node_waits_for_none_that_is_queued_for_a_node() -> No
     assert len(peer.requests) == 2
 
 
-@pytest.mark.promise("a hanging broker gets no request that another broker can handle")
 def test_a_node_that_owes_a_response_for_long_comes_after_all_others(
     network: ScriptedNetwork,
 ) -> None:
@@ -57,7 +56,6 @@ def test_a_node_that_owes_a_response_for_long_comes_after_all_others(
     assert (len(hung.requests), len(busy.requests)) == (1, 4)
 
 
-@pytest.mark.promise("a hanging broker gets no request that another broker can handle")
 def test_another_node_is_connected_to_before_a_hung_one_gets_the_request(
     network: ScriptedNetwork,
 ) -> None:

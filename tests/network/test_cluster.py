@@ -171,7 +171,6 @@ def hinted(
     return hints.newer_than(cluster(known_epoch))
 
 
-@pytest.mark.promise("a response that names the new leader is followed at once (KIP-951)")
 def test_a_newer_leader_replaces_the_old_one_and_nothing_else_changes() -> None:
     assert hinted(2, 0, known_epoch=None) is not None, "any is newer than none"
     before, after = cluster(), hinted(2, 6)

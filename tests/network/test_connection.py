@@ -106,7 +106,6 @@ def test_the_handshake_is_the_first_thing_that_is_sent(line: Line) -> None:
     assert line.connection.next_deadline_ms() == NOW_MS + 30_000
 
 
-@pytest.mark.promise("ApiVersions falls back to what the broker knows")
 def test_a_refused_version_is_tried_again_in_another(line: Line) -> None:
     line.accept()
     line.peer.respond_versions({}, error_code=35, respond_version=0)
@@ -121,7 +120,6 @@ def test_a_refused_version_is_tried_again_in_another(line: Line) -> None:
 # Requests and responses.
 
 
-@pytest.mark.promise("responses are matched with their requests, in order")
 @pytest.mark.parametrize("piece_bytes", PIECES)
 def test_responses_come_with_their_requests_in_order_however_the_bytes_are_cut(
     ready: Line, piece_bytes: int | None
@@ -186,7 +184,6 @@ def test_a_later_response_does_not_shorten_the_throttling(ready: Line, later_ms:
     assert ready.connection.throttled_until_ms == 2_700
 
 
-@pytest.mark.promise("a broker cannot throttle a client without limit")
 @pytest.mark.parametrize("throttle_ms", [THROTTLE_MS_MAX + 1, 2**31 - 1])
 def test_no_broker_throttles_us_for_longer_than_the_limit(ready: Line, throttle_ms: int) -> None:
     ready.send()
@@ -206,7 +203,6 @@ def test_a_response_that_was_not_requested_ends_it(ready: Line) -> None:
     assert "correlation id 5 came while none is due" in str(ready.connection.failure)
 
 
-@pytest.mark.promise("responses are matched with their requests, in order")
 def test_a_response_out_of_turn_ends_it_and_leaves_the_requests_in_flight(ready: Line) -> None:
     requests = [ready.send(), ready.send()]
     ready.peer.requests.popleft()

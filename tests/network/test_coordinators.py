@@ -118,9 +118,6 @@ def test_nothing_is_requested_before_it_is_wanted(scene: Scene) -> None:
     assert not scene.any_broker.requests
 
 
-@pytest.mark.promise(
-    "coordinators of groups, transactions and share groups are found in every version"
-)
 @pytest.mark.parametrize("version", range(7))
 def test_a_group_is_looked_up_once_in_every_version(version: int) -> None:
     scene = Scene(versions=(0, version))
@@ -136,7 +133,6 @@ def test_a_group_is_looked_up_once_in_every_version(version: int) -> None:
     assert (found.broker_id, found.address) == (BROKER.id, BROKER.address)
 
 
-@pytest.mark.promise("a coordinator has a connection of its own")
 def test_the_coordinators_connection_is_apart_from_the_brokers(scene: Scene) -> None:
     found = scene.find()
     data, coordinator = scene.network.make_ready(BROKER.id), scene.connect(found)
@@ -148,7 +144,6 @@ def test_the_coordinators_connection_is_apart_from_the_brokers(scene: Scene) -> 
     assert (first.is_done(), second.is_done()) == (False, True)
 
 
-@pytest.mark.promise("a coordinator has a connection of its own")
 def test_a_coordinators_connection_serves_no_request_for_any_node(scene: Scene) -> None:
     coordinator = scene.connect(scene.find())
     for _ in range(20):
@@ -177,7 +172,6 @@ def test_a_coordinator_that_moved_is_connected_to_at_its_new_address(scene: Scen
     assert old.is_closed()
 
 
-@pytest.mark.promise("a lost or moved coordinator is looked up again, with back-off")
 def test_a_lost_connection_makes_it_unknown_and_it_is_looked_up_anew(scene: Scene) -> None:
     found = scene.find()
     scene.connect(found).hang_up()
@@ -187,7 +181,6 @@ def test_a_lost_connection_makes_it_unknown_and_it_is_looked_up_anew(scene: Scen
     assert scene.lookup().coordinator_keys == ["g"]
 
 
-@pytest.mark.promise("a lost or moved coordinator is looked up again, with back-off")
 def test_one_that_is_wrong_is_looked_up_after_a_back_off(scene: Scene) -> None:
     found = scene.find()
     scene.coordinators.find(GROUP, "g").mark_unknown(found.id, NotCoordinatorError())
@@ -198,7 +191,6 @@ def test_one_that_is_wrong_is_looked_up_after_a_back_off(scene: Scene) -> None:
     assert scene.any_broker.requests
 
 
-@pytest.mark.promise("a coordinator that was replaced while it hung fences no producer")
 def test_one_that_is_in_doubt_is_not_requested_to_name_itself(scene: Scene) -> None:
     self_named = BROKERS[0]
     scene.want()
@@ -242,7 +234,6 @@ def test_news_about_a_former_coordinator_changes_nothing(scene: Scene) -> None:
     assert scene.want() == found
 
 
-@pytest.mark.promise("a lost or moved coordinator is looked up again, with back-off")
 def test_while_there_is_none_it_is_tried_again_at_growing_intervals(scene: Scene) -> None:
     scene.want()
     scene.step()
@@ -259,7 +250,6 @@ def test_while_there_is_none_it_is_tried_again_at_growing_intervals(scene: Scene
     assert scene.coordinators.find(GROUP, "g").attempt.last_error is None
 
 
-@pytest.mark.promise("an error of FindCoordinator that no retry cures is raised")
 def test_what_no_attempt_cures_is_reported_and_looked_up_anew_only_when_wanted(
     scene: Scene,
 ) -> None:
@@ -280,9 +270,6 @@ def test_what_no_attempt_cures_is_reported_and_looked_up_anew_only_when_wanted(
     assert scene.any_broker.requests
 
 
-@pytest.mark.promise(
-    "coordinators of groups, transactions and share groups are found in every version"
-)
 def test_keys_are_looked_up_together_by_type(scene: Scene) -> None:
     wanted = [("a", GROUP), ("b", GROUP), ("t", CoordinatorType.TRANSACTION)]
     for key, key_type in wanted:
@@ -298,9 +285,6 @@ def test_keys_are_looked_up_together_by_type(scene: Scene) -> None:
     assert scene.want("b") is not None
 
 
-@pytest.mark.promise(
-    "coordinators of groups, transactions and share groups are found in every version"
-)
 def test_an_older_broker_gets_one_key_at_a_time() -> None:
     scene = Scene(versions=(0, 3))
     scene.want("a")
@@ -374,9 +358,6 @@ def suspect_coordinator(scene: Scene) -> tuple[CoordinatorNode, Completion]:
     return found, owed
 
 
-@pytest.mark.promise(
-    "a hanging broker is replaced at once: coordinator, leader, and for any other request"
-)
 def test_another_coordinator_takes_over_from_one_that_is_suspect(scene: Scene) -> None:
     _, owed = suspect_coordinator(scene)
     scene.respond(broker=BROKERS[2])
@@ -388,9 +369,6 @@ def test_another_coordinator_takes_over_from_one_that_is_suspect(scene: Scene) -
     scene.connect(found)
 
 
-@pytest.mark.promise(
-    "a hanging broker is replaced at once: coordinator, leader, and for any other request"
-)
 def test_one_that_is_only_slow_stays_and_is_doubted_now_and_then(scene: Scene) -> None:
     found, owed = suspect_coordinator(scene)
     scene.respond()

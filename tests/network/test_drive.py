@@ -120,7 +120,6 @@ def test_what_is_raised_in_decisions_comes_out_of_the_drive(
         drive(ScriptedEngine(events, []), clock.port, decide())  # type: ignore[arg-type]
 
 
-@pytest.mark.promise("an interrupt loses no record that was not returned")
 def test_an_interrupt_in_any_line_of_the_drive_ends_the_decisions(
     clock: Clock, events: list[str]
 ) -> None:

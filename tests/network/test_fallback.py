@@ -65,7 +65,6 @@ def test_addresses_are_bounded() -> None:
 # Within the client.
 
 
-@pytest.mark.promise("a peer that hangs up on ApiVersions is sent older versions, and remembered")
 def test_a_peer_that_hangs_up_is_sent_version_3_then_0() -> None:
     network = ScriptedNetwork()
     network.send()

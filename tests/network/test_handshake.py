@@ -72,7 +72,6 @@ def test_a_response_to_our_highest_version_ends_it_with_the_brokers_ranges() -> 
     assert handshake.versions.ranges == ALL_RANGES
 
 
-@pytest.mark.promise("ApiVersions falls back to what the broker knows")
 @pytest.mark.parametrize(
     ("listed", "next_version"),
     [
@@ -95,9 +94,6 @@ def test_a_refused_version_makes_it_try_again_in_one_that_the_broker_lists_or_in
     assert handshake.versions is not None
 
 
-@pytest.mark.promise(
-    "a refused ApiVersions counts though its list is unreadable; one surplus tag section is passed"
-)
 @pytest.mark.parametrize(
     "behind_the_error",
     [b"", b"\x01\x00\x12\x00\x00\x00\x02\x00\x00\x00\x00", b"\xff\xff"],
@@ -122,7 +118,6 @@ def test_no_common_version_of_api_versions_is_reported(listed: dict[int, tuple[i
     assert handshake.state is HandshakeState.FAILED
 
 
-@pytest.mark.promise("ApiVersions falls back to what the broker knows")
 def test_unknown_keys_without_end_end() -> None:
     handshake = Handshake(NODE)
     requested = []

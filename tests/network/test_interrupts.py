@@ -33,7 +33,6 @@ class Hit(threading.Thread):
 
 
 @pytest.mark.skipif(not hasattr(signal, "pthread_sigmask"), reason="Windows holds no signal back")
-@pytest.mark.promise("an interrupted wake-up, start or end of a thread leaves nothing undone")
 def test_a_signal_waits_for_the_start_of_a_thread() -> None:
     thread = Hit(target=lambda: None)
     before = signal.signal(signal.SIGUSR1, raise_error)

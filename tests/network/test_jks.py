@@ -67,7 +67,6 @@ def keytool(folder: Path, *words: str) -> None:
 
 
 @NEEDS_KEYTOOL
-@pytest.mark.promise("keystores and truststores in JKS are read, as Java's keytool makes them")
 def test_stores_that_keytool_makes_are_read(tmp_path: Path) -> None:
     kind = ("-storetype", "JKS", "-storepass", f"{CANARY}ö")
     keytool(

@@ -30,7 +30,6 @@ if TYPE_CHECKING:
 LOGGER = "pykclient.network"
 
 
-@pytest.mark.promise("log messages name their client")
 @pytest.mark.parametrize(
     ("client_id", "message"),
     [("", "lost n1: gone"), ("c1", "[c1] lost n1: gone"), ("100%s", "[100s] lost n1: gone")],
@@ -211,7 +210,6 @@ def lose(repeated: RateLimitedLog, now_ms: int, why: str = "refused") -> bool:
     return repeated.log(logging.WARNING, now_ms, ("n1", why), "lost %s: %s", "n1", why)
 
 
-@pytest.mark.promise("repeated failures are logged once for each reason, then now and then")
 def test_one_line_stands_for_all_that_are_alike(
     repeated: RateLimitedLog, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -222,7 +220,6 @@ def test_one_line_stands_for_all_that_are_alike(
     assert len(lines(caplog, logging.DEBUG)) == len(logged) - 1
 
 
-@pytest.mark.promise("repeated failures are logged once for each reason, then now and then")
 def test_after_a_while_it_is_logged_again_with_how_often(
     repeated: RateLimitedLog, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -137,7 +137,6 @@ def test_all_that_wait_get_the_one_token() -> None:
     assert bench.source.count == 1
 
 
-@pytest.mark.promise("tokens are renewed ahead of their expiry, and kept while that fails")
 @pytest.mark.parametrize(
     ("lifetime_s", "settings", "after_s"),
     [
@@ -170,7 +169,6 @@ def test_a_token_is_renewed_when_java_would(
     assert bench.token() == "t2"
 
 
-@pytest.mark.promise("tokens are renewed ahead of their expiry, and kept while that fails")
 def test_a_renewal_that_fails_is_tried_again_and_the_token_stays(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
@@ -260,7 +258,6 @@ def fetches_in(seconds: int, bench: Bench, *, is_refused_by_broker: bool) -> int
     return bench.source.count - count
 
 
-@pytest.mark.promise("tokens are requested with a growing pause while they are refused")
 @pytest.mark.parametrize("is_refused_by_broker", [True, False])
 def test_the_pause_grows_while_tokens_or_the_client_are_refused(
     is_refused_by_broker: bool,

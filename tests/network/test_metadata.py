@@ -58,7 +58,6 @@ def test_nothing_is_requested_while_a_response_is_due(metadata: Metadata) -> Non
     assert poll(metadata, START_MS + 10**9) is None
 
 
-@pytest.mark.promise("metadata is refreshed by age")
 def test_a_good_response_holds_until_it_is_too_old(metadata: Metadata) -> None:
     respond_with(metadata, START_MS)
     assert metadata.next_poll_ms() == START_MS + MAX_AGE_MS
@@ -66,7 +65,6 @@ def test_a_good_response_holds_until_it_is_too_old(metadata: Metadata) -> None:
     due_request(metadata, START_MS + MAX_AGE_MS)
 
 
-@pytest.mark.promise("metadata is refreshed after errors")
 def test_an_update_requested_waits_for_the_back_off_after_the_last_one(metadata: Metadata) -> None:
     respond_with(metadata, START_MS)
     metadata.request_update()
@@ -157,7 +155,6 @@ def test_all_topics_are_requested_without_creating_any(metadata: Metadata) -> No
     assert requested_topics(due_request(metadata, START_MS)) == ["t"]
 
 
-@pytest.mark.promise("a partition without a leader that nobody reads costs no metadata requests")
 def test_of_all_topics_only_those_that_are_used_are_waited_for(metadata: Metadata) -> None:
     """Somewhere in a large cluster a partition has no leader, perhaps for weeks."""
     used: list[str] = []

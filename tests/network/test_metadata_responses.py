@@ -298,9 +298,6 @@ def test_whatever_brokers_send_the_snapshot_stays_sound_and_the_pace_bounded(
         now_ms = metadata.next_poll_ms()
 
 
-@pytest.mark.promise(
-    "a response that contradicts its request is retried on a new connection, and fails no batch"
-)
 def test_a_response_that_leaves_out_a_topic_contradicts_its_request(metadata: Metadata) -> None:
     metadata.set_topics(["a", "b"])
     request = due_request(metadata, START_MS)

@@ -107,7 +107,6 @@ def test_a_name_gives_all_its_addresses_once_each_in_order(desk: Desk, names: Na
     )
 
 
-@pytest.mark.promise("the look-up of a name blocks no call")
 def test_a_look_up_that_hangs_holds_nothing_up(desk: Desk, names: Names) -> None:
     names.gate.clear()
     desk.resolve("broker")
@@ -158,7 +157,6 @@ def test_what_the_systems_own_resolver_chokes_on_is_an_error_too(desk: Desk, hos
     assert "cannot be resolved" in failed(desk.await_results())
 
 
-@pytest.mark.promise("the look-up of a name blocks no call")
 def test_look_ups_that_hang_are_limited_in_number(desk: Desk, names: Names) -> None:
     names.gate.clear()
     for number in range(LOOKUPS_MAX):

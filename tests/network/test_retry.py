@@ -98,7 +98,6 @@ def test_after_each_failure_the_pause_grows() -> None:
     assert isinstance(attempt.last_error, NotCoordinatorError)
 
 
-@pytest.mark.promise("joins that are refused again and again back off, and are reported")
 def test_the_first_failures_may_be_followed_at_once_but_not_all() -> None:
     attempt = new_attempt()
     due_ms = []

@@ -39,7 +39,6 @@ def test_plain_sends_name_and_password_once() -> None:
     assert plain.respond(b"") is None  # type: ignore[func-returns-value]
 
 
-@pytest.mark.promise("SCRAM checks the server's nonce, iterations and proof")
 def test_scram_says_what_the_example_of_rfc_7677_has() -> None:
     name, user, password, nonce = RFC_7677
     mechanism = Scram(name, user, Password(password), nonce)
@@ -118,7 +117,6 @@ def test_client_and_server_agree(name: str, user: str, password: str) -> None:
     assert mechanism.respond(server.final(final)) is None
 
 
-@pytest.mark.promise("SCRAM checks the server's nonce, iterations and proof")
 @pytest.mark.parametrize(
     ("challenge", "reason"),
     [
@@ -148,7 +146,6 @@ def test_the_largest_count_of_iterations_is_done() -> None:
     assert final.startswith(b"c=biws,r=abcd,p=")
 
 
-@pytest.mark.promise("SCRAM checks the server's nonce, iterations and proof")
 @pytest.mark.parametrize(
     ("challenge", "reason"),
     [

@@ -89,7 +89,6 @@ def kinds(peer: ScriptedPeer) -> list[type[Message]]:
     return [type(each.message) for each in peer.requests]
 
 
-@pytest.mark.promise("SASL authenticates each connection before any other request")
 def test_nothing_else_is_sent_before_the_client_is_authenticated() -> None:
     secured = network()
     completion = secured.write(NODE_ID)
@@ -243,9 +242,6 @@ def hang_up_at_once(secured: SecuredNetwork, peer: ScriptedPeer) -> None:
     secured.turn()
 
 
-@pytest.mark.promise(
-    "a broker that refuses a client in the middle of its work gets no request twice"
-)
 @pytest.mark.parametrize(
     ("misbehave", "is_served", "reason"),
     [
@@ -318,7 +314,6 @@ def test_a_session_without_an_end_is_not_renewed(lifetime_ms: int) -> None:
 # Brokers that refuse.
 
 
-@pytest.mark.promise("a broker that refuses a client is tried once a second at most")
 def test_a_refusal_is_not_tried_again_in_a_storm() -> None:
     """Whatever calls wait meanwhile, and whichever addresses there are."""
     secured = SecuredNetwork(bootstrap=BOOTSTRAP, security=PLAIN)
@@ -336,7 +331,6 @@ def test_a_refusal_is_not_tried_again_in_a_storm() -> None:
     assert isinstance(secured.metadata.fatal_error, AuthenticationError)
 
 
-@pytest.mark.promise("new credentials work without a new client")
 def test_a_new_password_works_without_a_new_client() -> None:
     words = iter(["old", "new"])
     secured = network(sasl_password=lambda: next(words))
@@ -354,9 +348,6 @@ def test_a_new_password_works_without_a_new_client() -> None:
     assert completion.response is not None
 
 
-@pytest.mark.promise(
-    "one address that refuses a client does not end its calls while others are merely away"
-)
 @pytest.mark.parametrize("refuses_first", [True, False])
 def test_one_address_that_refuses_while_another_is_away_ends_nothing(refuses_first: bool) -> None:
     secured = SecuredNetwork(bootstrap=BOOTSTRAP[:2], security=PLAIN)
@@ -405,7 +396,6 @@ def hung_up_on() -> SecuredNetwork:
     return plain
 
 
-@pytest.mark.promise("a listener that requires SASL is named as one within a moment")
 def test_a_listener_that_requires_sasl_is_named_and_found_out_each_time() -> None:
     plain = hung_up_on()
     for _ in range(3):

@@ -197,7 +197,6 @@ def write(folder: Path, data: bytes) -> Path:
     return place
 
 
-@pytest.mark.promise("files of certificates that cannot be used are refused with the cure")
 @pytest.mark.parametrize(
     ("make", "settings", "reason"),
     [

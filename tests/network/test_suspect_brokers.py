@@ -23,9 +23,6 @@ def updates_ms(network: ScriptedNetwork, monkeypatch: pytest.MonkeyPatch) -> lis
     return times_ms
 
 
-@pytest.mark.promise(
-    "a hanging broker is replaced at once: coordinator, leader, and for any other request"
-)
 def test_a_request_for_any_node_moves_to_another_one(network: ScriptedNetwork) -> None:
     suspect = network.make_ready(1)
     movable = network.write(is_movable=True)
@@ -98,9 +95,6 @@ def test_a_suspect_node_gets_the_request_when_the_only_other_one_keeps_us_waitin
     assert len(first.requests) == 1
 
 
-@pytest.mark.promise(
-    "a hanging broker is replaced at once: coordinator, leader, and for any other request"
-)
 @pytest.mark.parametrize("held_ms", [0, 10_000])
 def test_the_leader_instead_of_a_suspect_broker_is_looked_up_now_and_then(
     network: ScriptedNetwork, updates_ms: list[int], held_ms: int
@@ -132,9 +126,6 @@ def test_a_broker_that_is_slow_each_time_is_checked_less_and_less(
     assert len(updates_ms) < 20
 
 
-@pytest.mark.promise(
-    "a hanging broker is replaced at once: coordinator, leader, and for any other request"
-)
 def test_a_suspect_broker_that_is_no_member_of_the_cluster_is_given_up(
     network: ScriptedNetwork,
 ) -> None:

@@ -81,7 +81,6 @@ def scene(authority: trustme.CA) -> Scene:
     return Scene(context, ssl_truststore_certificates=pem_of(authority))
 
 
-@pytest.mark.promise("what passes TLS is what was sent, whatever the pieces")
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=25)
 @given(
     piece_bytes=st.integers(100, 70_000),
@@ -249,7 +248,6 @@ def hanging_up_then(scene: Scene, reply: bytes | None) -> Sink:
     return scene.connect()
 
 
-@pytest.mark.promise("a peer without TLS is named as one within a moment")
 def test_a_listener_without_tls_that_hangs_up_is_known_by_its_response_in_plain_text(
     scene: Scene,
 ) -> None:
@@ -374,7 +372,6 @@ def test_a_peer_that_wants_replies_without_reading_them_is_given_up(scene: Scene
         raise_of(sink)
 
 
-@pytest.mark.promise("certificates are read again when their files change")
 def test_files_that_change_are_read_again_and_broken_ones_are_not_taken(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -9,8 +9,6 @@ import threading
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 
-import pytest
-
 from pykclient import Consumer, Producer
 from pykclient.errors import PurgedError
 from pykclient.testing.port import PortReservation
@@ -20,7 +18,6 @@ if TYPE_CHECKING:
     from pykclient import ConsumerRecords
     from pykclient.testing import FakeKafka
 
-pytestmark = pytest.mark.promise("the page's asyncio program never holds up the event loop")
 
 ORDER_COUNT = 50
 TICK_COUNT = 100

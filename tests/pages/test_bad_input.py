@@ -31,9 +31,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from typing import TextIO
 
-pytestmark = pytest.mark.promise(
-    "the pages' scripts raise an error of one line without broker or topic; their services go on"
-)
 
 SERVICES = (
     *("service.py", "ship_orders.py", "measure.py", "bill_orders.py", "charge_orders.py"),
@@ -250,10 +247,6 @@ def bad_output(request: pytest.FixtureRequest) -> Iterator[tuple[TextIO, str]]:
     output.close()
 
 
-@pytest.mark.promise(
-    "the pages' services end with one line and status 1 where their output is a closed pipe or a "
-    "full disk"
-)
 @pytest.mark.parametrize("name", PRINTING)
 def test_an_output_that_cannot_be_written_ends_a_program_with_a_line(
     name: str, bad_output: tuple[TextIO, str], ordered_servers: str
@@ -273,10 +266,6 @@ def command(name: str, servers: str, folder: Path) -> list[str]:
 ENVIRON = {**os.environ, "PYTHONPATH": str(DOCS.parent)}
 
 
-@pytest.mark.promise(
-    "the pages' services end with one line and status 1 where their output is a closed pipe or a "
-    "full disk"
-)
 @pytest.mark.parametrize(
     "name",
     ["place_orders.py", "ship_orders.py", pytest.param("price_orders.py", marks=pytest.mark.soak)],

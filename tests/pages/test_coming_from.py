@@ -27,9 +27,6 @@ if TYPE_CHECKING:
 
     from pykclient.testing import FakeKafka
 
-pytestmark = pytest.mark.promise(
-    "the pages for other clients have each of their methods and settings"
-)
 
 HEADINGS = {
     "confluent-kafka": {"Producer": "Producer", "Consumer": "Consumer", "AdminClient": "Admin"},

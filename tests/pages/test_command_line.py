@@ -38,7 +38,6 @@ def commands() -> Iterator[tuple[str, str]]:
             yield command, output
 
 
-@pytest.mark.promise("the commands of the page on the command line print what stands there")
 def test_the_commands_print_what_the_page_has(tmp_path: Path) -> None:
     program = tmp_path / "pykclient"
     program.write_text(f'#!/bin/sh\nexec {sys.executable} -m pykclient "$@"\n')
@@ -65,7 +64,6 @@ def test_the_commands_print_what_the_page_has(tmp_path: Path) -> None:
             assert re.fullmatch(pattern, ended.stdout), f"{command}\n{ended.stdout}"
 
 
-@pytest.mark.promise("the commands of the page on the command line print what stands there")
 def test_every_option_is_on_the_page() -> None:
     absent = [
         f"{' '.join(words)} {action.option_strings[-1]}"
@@ -102,7 +100,6 @@ def parsers(
                 yield from parsers(part, (*words, name))
 
 
-@pytest.mark.promise("commands find their brokers by option, setting, properties file or variable")
 def test_each_command_of_a_cluster_has_the_same_options_for_it() -> None:
     lacking = [
         (" ".join(words), option)

@@ -272,7 +272,6 @@ def test_a_flush_waits_for_the_batches_of_its_moment_only() -> None:
     assert operation.is_done
 
 
-@pytest.mark.promise("a flush that timed out leaves nothing behind")
 def test_a_flush_without_a_waiting_call_is_dropped() -> None:
     flushes = Flushes()
     batch = new_batch(1)

@@ -26,15 +26,6 @@ ROWS = 5_000
 """So many that no column counts as being in pieces."""
 NOT_UTF8 = pa.array([b"t\xff"]).view(pa.string())
 """Arrow itself does not look."""
-TAKES_EVERY_KIND = pytest.mark.promise(
-    "`send_arrow` takes every binary and text kind, times, headers, nulls, slices and chunks"
-)
-NAMES_WRONG_COLUMNS = pytest.mark.promise(
-    "wrong columns are named, with what is accepted; offsets outside their buffer are refused"
-)
-REFUSES_DAMAGED_ROWS = pytest.mark.promise(
-    "text that is not UTF-8 and streams that are no rows are refused; any alignment is read"
-)
 
 
 class Stream:
@@ -69,7 +60,6 @@ def encoded(column: pa.Array, kind: pa.DataType) -> pa.DictionaryArray:
     return pa.DictionaryArray.from_arrays(found.indices.cast(kind.index_type), values)
 
 
-@TAKES_EVERY_KIND
 @pytest.mark.parametrize(
     "kind",
     [
@@ -94,7 +84,6 @@ def test_keys_and_values_may_be_binary_or_text_of_any_kind(kind: pa.DataType) ->
     assert list(columns.values) == list(columns.keys) == [None, b"cd"]
 
 
-@TAKES_EVERY_KIND
 @pytest.mark.parametrize("unit", ["s", "ms", "us", "ns"])
 @pytest.mark.parametrize("zone", [None, "Europe/Berlin"])
 def test_timestamps_of_any_unit_become_milliseconds(unit: str, zone: str | None) -> None:
@@ -105,7 +94,6 @@ def test_timestamps_of_any_unit_become_milliseconds(unit: str, zone: str | None)
     assert list(written(table).timestamps_ms) == [first_ms, NOW_MS, first_ms + 3_600_000]
 
 
-@TAKES_EVERY_KIND
 @pytest.mark.parametrize("kind", [HEADERS, pa.large_list(HEADERS.value_type)], ids=str)
 def test_headers_come_with_their_records(kind: pa.DataType) -> None:
     headers = [[("x", b"0")], [("a", b"1"), ("a", None)], None, [], [("é", b"")]]
@@ -113,7 +101,6 @@ def test_headers_come_with_their_records(kind: pa.DataType) -> None:
     assert list(written(table).headers) == [(("a", b"1"), ("a", None)), (), (), (("é", b""),)]
 
 
-@TAKES_EVERY_KIND
 def test_columns_of_nulls_are_as_if_they_were_not_there() -> None:
     names = ["value", "key", "headers", "partition", "timestamp"]
     table = pa.table({name: pa.nulls(2) for name in names})
@@ -125,7 +112,6 @@ def test_columns_of_nulls_are_as_if_they_were_not_there() -> None:
     assert list(columns.headers) == [(), ()]
 
 
-@TAKES_EVERY_KIND
 def test_rows_name_their_partitions_and_topics() -> None:
     table = pa.table(
         {
@@ -151,7 +137,6 @@ def test_one_topic_in_all_rows_is_as_if_it_were_given() -> None:
     assert made.blocks[0].topics is None
 
 
-@TAKES_EVERY_KIND
 @pytest.mark.parametrize("piece_count", [1, 3, 1_000])
 def test_pieces_of_a_table_are_numbered_through(piece_count: int) -> None:
     count = 9_000
@@ -171,7 +156,6 @@ def test_anything_with_an_arrow_stream_is_taken() -> None:
         assert list(written(data).values) == [b"a"]
 
 
-@REFUSES_DAMAGED_ROWS
 @pytest.mark.parametrize("data", [pa.array([b"a"]), pa.chunked_array([[1], [2]])], ids=type)
 def test_a_stream_of_something_else_than_rows_is_refused(data: object) -> None:
     with pytest.raises(UsageError, match=r"send_arrow takes rows with columns, not .*Array"):
@@ -240,7 +224,6 @@ def test_a_serializer_takes_any_type() -> None:
     assert list(columns.values) == [b"1", None]
 
 
-@NAMES_WRONG_COLUMNS
 @pytest.mark.parametrize(
     ("table", "message"),
     [
@@ -268,8 +251,6 @@ def test_a_wrong_column_is_named_with_what_is_taken(table: dict[str, object], me
         tables().table("t", pa.table(table))
 
 
-@NAMES_WRONG_COLUMNS
-@REFUSES_DAMAGED_ROWS
 @pytest.mark.parametrize(
     ("headers", "message"),
     [
@@ -325,7 +306,6 @@ def test_damaged_headers_of_many_rows_are_refused() -> None:
                 read("t", table)
 
 
-@REFUSES_DAMAGED_ROWS
 def test_text_for_a_serializer_has_to_be_text() -> None:
     made_by = tables(value_serializer=lambda _, value: repr(value).encode())
     table = pa.table({"value": NOT_UTF8})
@@ -336,7 +316,6 @@ def test_text_for_a_serializer_has_to_be_text() -> None:
     assert list(written(table).values) == [b"t\xff"]
 
 
-@REFUSES_DAMAGED_ROWS
 def test_numbers_and_offsets_may_stand_at_any_address() -> None:
     """Goal: a column in the midst of a message, as Arrow Flight has them, is read."""
 

@@ -166,7 +166,6 @@ def test_random_use_keeps_the_sum_of_all_reservations(seed: int) -> None:
         assert not pool.has_waiters or pool.free_bytes < 400
 
 
-@pytest.mark.promise("`send` waits for memory, up to `max_block_ms`")
 def test_threads_that_wait_are_all_served_and_memory_is_whole_again(pool: BufferPool) -> None:
     served = []
 

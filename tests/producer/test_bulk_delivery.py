@@ -74,7 +74,6 @@ def test_batches_may_end_while_rows_are_still_appended() -> None:
     assert bulk.result(0, None) == [RecordMetadataRange("t", 0, 5, 4)]
 
 
-@pytest.mark.promise("a bulk delivery holds its ranges, and no memory per row")
 def test_contiguous_spans_are_one_part() -> None:
     result = batch()
     spans = [AppendedRows(result, start, range(start, start + 10)) for start in (0, 10, 20)]
@@ -211,7 +210,6 @@ def test_a_done_callback_that_fails_is_logged_and_the_next_is_called(
     assert "a done callback for 1 records failed" in caplog.text
 
 
-@pytest.mark.promise("a bulk delivery holds its ranges, and no memory per row")
 def test_a_part_that_is_reported_keeps_no_batch_and_no_row_numbers() -> None:
     result = batch()
     bulk = filled(3, AppendedRows(result, 0, array("q", [0, 1, 2])))

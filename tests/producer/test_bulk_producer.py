@@ -29,12 +29,6 @@ if TYPE_CHECKING:
 
 POLICY_VIOLATION = 44
 NOW_MS = WALL_CLOCK_NS // 1_000_000
-KEEPS_THE_ORDER = pytest.mark.promise(
-    "rows with a key go where Java puts them, others fill batches; both keep the input's order"
-)
-WORKS_WITH_THE_APPLICATIONS_CODE = pytest.mark.promise(
-    "bulk sending works with serializers, partitioners, interceptors and other threads"
-)
 
 
 def new(**settings: object) -> ScriptedBulkProducer:
@@ -71,7 +65,6 @@ def test_all_records_of_a_batch_share_one_delivery(producer: ScriptedBulkProduce
     assert list(columns.headers) == [()] * 3
 
 
-@KEEPS_THE_ORDER
 def test_records_with_keys_go_where_java_puts_them_in_order(
     producer: ScriptedBulkProducer,
 ) -> None:
@@ -95,7 +88,6 @@ MIXED_KEYS = [None, b"a", None, b"a", None, b"a"]
 VALUES: list[bytes | None] = [b"%d" % number for number in range(6)]
 
 
-@KEEPS_THE_ORDER
 @pytest.mark.parametrize(
     "columns",
     [
@@ -138,7 +130,6 @@ def turns_of(places: list[tuple[int, int]]) -> list[int]:
     return turns
 
 
-@KEEPS_THE_ORDER
 @pytest.mark.parametrize("row_count", [6_000, 50])
 def test_records_without_a_key_take_turns_by_bytes_among_those_with_one(row_count: int) -> None:
     """Goal: as with `send`, a partition takes a batch's worth; also over many small calls."""
@@ -165,7 +156,6 @@ def test_records_without_a_key_take_turns_by_bytes_among_those_with_one(row_coun
     assert 2_000 * 13 // 2_000 // 4 <= len(turns) <= 2_000 * 13 // 2_000 + 1
 
 
-@KEEPS_THE_ORDER
 def test_records_without_keys_fill_batches_partition_after_partition(
     producer: ScriptedBulkProducer,
 ) -> None:
@@ -202,7 +192,6 @@ def test_more_than_the_memory_holds_waits_for_what_was_sent_before() -> None:
     assert producer.core.pool.free_bytes == 100_000
 
 
-@pytest.mark.promise("bulk input is checked as a whole before anything is sent")
 def test_nothing_is_sent_when_a_record_is_wrong(producer: ScriptedBulkProducer) -> None:
     with pytest.raises(SerializationError, match=r"values\[2\] is of type int"):
         producer.send_batch("t", [b"a", b"b", 7])
@@ -212,7 +201,6 @@ def test_nothing_is_sent_when_a_record_is_wrong(producer: ScriptedBulkProducer) 
     assert producer.logs == {}
 
 
-@pytest.mark.promise("no rows are a delivery that is done")
 @pytest.mark.parametrize("keys", [None, []])
 @pytest.mark.parametrize("partition", [None, 1])
 def test_no_records_are_a_delivery_that_is_done_and_send_nothing(
@@ -264,7 +252,6 @@ def test_of_a_batch_that_is_split_only_the_culprit_fails() -> None:
     assert producer.logs["t", 0] == values[:600] + values[601:]
 
 
-@pytest.mark.promise("a bulk call that stops midway loses nothing; one that cannot begin raises")
 def test_a_call_that_times_out_midway_reports_by_the_delivery(
     producer: ScriptedBulkProducer,
 ) -> None:
@@ -281,7 +268,6 @@ def test_a_call_that_times_out_midway_reports_by_the_delivery(
     assert sum(map(len, producer.logs.values())) == len(sent)
 
 
-@pytest.mark.promise("a bulk call that stops midway loses nothing; one that cannot begin raises")
 def test_a_call_that_gets_nowhere_raises() -> None:
     producer = new(buffer_memory=20_000)
     producer.send("t", b"x" * 15_000, partition=0)
@@ -318,7 +304,6 @@ def test_done_callbacks_are_called_once_when_all_is_known(
     assert completed == [delivery, delivery]
 
 
-@WORKS_WITH_THE_APPLICATIONS_CODE
 def test_serializers_are_called_for_each_record() -> None:
     producer = new(value_serializer=str.encode, key_serializer=lambda number: b"%d" % number)
     producer.send_batch("t", ["a", None], [1, 2], partition=0)
@@ -328,7 +313,6 @@ def test_serializers_are_called_for_each_record() -> None:
     assert list(written.columns.keys) == [b"1", b"2"]
 
 
-@WORKS_WITH_THE_APPLICATIONS_CODE
 def test_an_own_partitioner_is_called_for_each_record() -> None:
     calls: list[tuple[object, ...]] = []
 
@@ -345,7 +329,6 @@ def test_an_own_partitioner_is_called_for_each_record() -> None:
     assert producer.logs == {("t", 1): [b"a", b"c"], ("t", 0): [b"b"]}
 
 
-@WORKS_WITH_THE_APPLICATIONS_CODE
 def test_a_named_partitioner_divides_rows_as_it_does_records() -> None:
     producer = new(partitioner="round_robin")
     producer.send_batch("t", [b"a", b"b", b"c", b"d"], [b"k"] * 4)
@@ -380,7 +363,6 @@ class Witness:
         self.acknowledged.append((metadata, error))
 
 
-@WORKS_WITH_THE_APPLICATIONS_CODE
 @pytest.mark.parametrize("is_arrow", [False, True])
 def test_a_serializer_adds_headers_to_each_record(is_arrow: bool) -> None:
     def serialize(topic: str, headers: list[tuple[str, bytes]], value: str) -> bytes:
@@ -399,7 +381,6 @@ def test_a_serializer_adds_headers_to_each_record(is_arrow: bool) -> None:
     assert sorted(headers) == sorted([(*common, ("t", b"a")), common])
 
 
-@WORKS_WITH_THE_APPLICATIONS_CODE
 @pytest.mark.parametrize("is_arrow", [False, True])
 def test_interceptors_see_each_record(is_arrow: bool) -> None:
     witness = Witness()

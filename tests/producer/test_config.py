@@ -54,7 +54,6 @@ def test_acks_are_kept_as_the_protocols_number(value: object, acks: int) -> None
     assert make_config(acks=value).acks == acks
 
 
-@pytest.mark.promise("old names and values are refused, with the new ones")
 def test_acks_of_two_are_refused_with_the_new_way() -> None:
     with pytest.raises(ConfigError) as caught:
         make_config(acks=2)

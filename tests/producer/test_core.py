@@ -64,7 +64,6 @@ def test_a_produce_request_has_the_acknowledgements_that_are_set(acks: object, n
     assert [request.acks for request in producer.produced] == [number]
 
 
-@pytest.mark.promise("`send` keeps to the per-record boundary")
 def test_send_is_the_per_record_cores_own_without_a_layer(producer: ScriptedProducer) -> None:
     assert Producer.send is SendCore.send
     producer.send("t", b"first", partition=0)

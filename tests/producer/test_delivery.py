@@ -62,7 +62,6 @@ def batch() -> OpenBatch:
     return OpenBatch()
 
 
-@pytest.mark.promise("a negative timeout is refused by every call")
 @pytest.mark.parametrize("timeout", [-1, -0.001, float("nan")])
 def test_a_timeout_below_zero_does_not_wait(batch: OpenBatch, timeout: float) -> None:
     delivery = batch.append()
@@ -180,7 +179,6 @@ def test_one_callback_that_fails_is_logged_and_the_others_are_called(
     assert ["t-3" in record.getMessage() for record in caplog.records] == [True, True]
 
 
-@pytest.mark.promise("a callback that raises keeps no other callback from running")
 def test_a_callback_that_exits_does_not_keep_others_from_being_called(
     batch: OpenBatch, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -51,7 +51,6 @@ def test_callbacks_that_fail_are_counted_named_and_logged_now_and_then(
     assert "99 times" in lines(caplog, logging.ERROR)[-1]
 
 
-@pytest.mark.promise("a user function that fails for each record is logged once and counted")
 def test_a_callback_that_fails_in_many_partitions_is_one_line_and_its_count(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
@@ -63,7 +62,6 @@ def test_a_callback_that_fails_in_many_partitions_is_one_line_and_its_count(
     assert "2999 times" in lines(caplog, logging.ERROR)[-1]
 
 
-@pytest.mark.promise("failures that the application has not looked at are one warning")
 def test_unseen_failures_are_one_warning_for_each_partition_and_reason(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
@@ -94,7 +92,6 @@ def test_a_logging_filter_that_fails_ends_nothing(monkeypatch: pytest.MonkeyPatc
     assert reports.callback_error_count == 1
 
 
-@pytest.mark.promise("failures that the application has not looked at are one warning")
 def test_what_goes_on_failing_is_counted_and_reported_now_and_then_and_at_the_end(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
@@ -109,7 +106,6 @@ def test_what_goes_on_failing_is_counted_and_reported_now_and_then_and_at_the_en
     assert found == ["10", "30", "10"]
 
 
-@pytest.mark.promise("failures that the application has not looked at are one warning")
 @pytest.mark.parametrize("is_over", [False, True])
 def test_what_is_held_at_the_end_of_the_program_is_one_warning(
     caplog: pytest.LogCaptureFixture, is_over: bool

@@ -392,7 +392,6 @@ def test_what_was_lost_on_its_way_to_either_log_is_sent_again_under_its_numbers(
     assert place(sequence.send()) == (4, 0)
 
 
-@pytest.mark.promise("a producer loses nothing of a topic that is created again")
 def test_what_a_lost_request_wrote_to_the_new_log_is_not_sent_under_another_number(
     sequence: Sequence,
 ) -> None:

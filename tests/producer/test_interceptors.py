@@ -66,7 +66,6 @@ def test_one_that_fails_is_logged_and_skipped(caplog: pytest.LogCaptureFixture) 
     assert len(caplog.records) == 3
 
 
-@pytest.mark.promise("a user function that fails for each record is logged once and counted")
 def test_one_that_fails_at_each_record_is_logged_with_a_traceback_once_and_counted(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
@@ -147,7 +146,6 @@ def test_an_object_that_is_no_interceptor_is_refused() -> None:
         ProducerInterceptors.from_setting([object()], clock_ms=int)
 
 
-@pytest.mark.promise("an interceptor that raises keeps no other, and no callback, from running")
 @pytest.mark.parametrize("error", [ZeroDivisionError, SystemExit, KeyboardInterrupt])
 def test_whatever_one_raises_the_others_and_the_callback_are_called(
     error: type[BaseException],

@@ -31,7 +31,6 @@ def test_a_key_decides_the_partition_and_an_explicit_one_beats_it() -> None:
     assert batches[0].result is explicit.batch
 
 
-@pytest.mark.promise("records without a key stay on one partition for a batch")
 def test_records_without_a_key_stick_to_one_partition_and_then_to_another() -> None:
     bench = SenderBench(leaders=[1] * 6, batch_size=1_000, linger_ms=5)
     taken: list[int] = []
@@ -184,7 +183,6 @@ def test_the_sender_is_woken_once_and_only_for_what_it_would_not_send_in_time() 
     assert bench.wakeup_count == 2  # a full batch does not wait
 
 
-@pytest.mark.promise("an interrupted wake-up, start or end of a thread leaves nothing undone")
 def test_what_interrupts_a_wake_up_wakes_the_sender_itself() -> None:
     """A signal handler that flushes in there waits for the sender, which no other thread wakes."""
     wakeups: list[str] = []

@@ -52,7 +52,6 @@ def test_each_named_partitioner_has_its_rule() -> None:
     assert tuple(KEY_RULES) == PARTITIONERS
 
 
-@pytest.mark.promise("a partitioner of librdkafka's puts a key where librdkafka puts it")
 def test_keys_go_to_the_partitions_that_librdkafka_chooses() -> None:
     header, *rows = VECTORS_OF_LIBRDKAFKA.read_text().splitlines()
     columns = [column.split(" ") for column in header.split("\t")[1:]]
@@ -89,7 +88,6 @@ def drawn(partition: StickyPartitioner, *, times: int = 6_000) -> Counter[int]:
     return Counter(partition.switch(now_ms=0) for _ in range(times))
 
 
-@pytest.mark.promise("records without a key stay on one partition for a batch")
 def test_a_partition_keeps_its_turn_until_it_has_taken_a_batch() -> None:
     partition = sticky([PartitionLoad(index, 0) for index in range(1_000)])
     partition.on_partitions(1_000, now_ms=0)

@@ -238,7 +238,6 @@ def run(seed: int) -> PreparedSimulation:
     return simulation
 
 
-@pytest.mark.promise("500 seeds of transactions that another process ends keep them whole")
 @pytest.mark.parametrize("first_seed", seeds(40, soak_count=600, step=20))
 def test_what_is_prepared_is_whole_or_not_at_all(first_seed: int) -> None:
     for seed in range(first_seed, first_seed + 20):

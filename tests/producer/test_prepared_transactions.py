@@ -376,7 +376,6 @@ def test_what_was_prepared_is_not_said_of_the_next_transaction() -> None:
     assert "elsewhere" not in str(commit.error)
 
 
-@pytest.mark.promise("only a producer with two-phase commits uses their version of InitProducerId")
 @pytest.mark.parametrize("is_two_phase", [False, True])
 def test_each_identity_takes_part_in_two_phase_commits_or_none(is_two_phase: bool) -> None:
     settings = {"transaction_two_phase_commit_enable": True} if is_two_phase else {}
@@ -418,7 +417,6 @@ def test_brokers_that_refuse_two_phase_commits_are_explained() -> None:
     assert "TWO_PHASE_COMMIT" in str(initialized.error)
 
 
-@pytest.mark.promise("what repeats the end of a prepared transaction ends no other one")
 @pytest.mark.parametrize("is_commit", [True, False])
 @pytest.mark.parametrize("version", [1, 2])
 def test_a_prepared_transaction_that_its_producer_ends_costs_an_epoch(

@@ -57,7 +57,6 @@ def test_other_buffers_are_copied_into_bytes(value: object) -> None:
     assert serialized(value=value, key=value)[1:3] == (b"v", b"v")
 
 
-@pytest.mark.promise("serializers turn keys and values into bytes")
 def test_serializers_get_the_topic_and_never_null() -> None:
     def serialize(topic: str, value: object) -> bytes:
         return f"{topic}:{value}".encode()
@@ -80,7 +79,6 @@ class Typed:
         return f"{topic}:{value}".encode()
 
 
-@pytest.mark.promise("serializers and deserializers get the topic and the headers")
 @pytest.mark.parametrize("headers", [None, {"a": b"x"}, [("a", b"x")]])
 def test_what_serializers_add_to_the_headers_is_sent_the_keys_first(
     headers: HeadersInput | None,
@@ -108,7 +106,6 @@ def test_a_header_of_a_serializer_that_cannot_be_sent_is_an_error() -> None:
         serialized(value=5, by=serializer(value_serializer=serialize))
 
 
-@pytest.mark.promise("a value that is not bytes is refused")
 @pytest.mark.parametrize("value", ["text", 5, 1.5, ["list"], object()])
 def test_what_is_not_bytes_names_topic_type_and_cure(value: object) -> None:
     with pytest.raises(SerializationError) as raised:
@@ -119,7 +116,6 @@ def test_what_is_not_bytes_names_topic_type_and_cure(value: object) -> None:
         serialized(key=value)
 
 
-@pytest.mark.promise("serializers turn keys and values into bytes")
 def test_a_serializer_that_fails_is_the_cause() -> None:
     with pytest.raises(SerializationError, match=r"value_serializer.*topic t") as raised:
         serialized(value=5, by=serializer(value_serializer=str.encode))

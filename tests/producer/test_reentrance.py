@@ -61,7 +61,6 @@ def interrupt(
     monkeypatch.setattr(kind, method, interrupted)
 
 
-@pytest.mark.promise("code that interrupts `send` may send")
 @pytest.mark.parametrize("method", ["_begin", "_end_full", "_new_batch", "install"])
 @pytest.mark.parametrize("inner", [0, 1], ids=["same partition", "another one"])
 def test_send_in_a_handler_that_interrupted_send_goes_through(
@@ -85,7 +84,6 @@ def test_send_in_a_handler_that_interrupted_send_goes_through(
     assert not producer.core.accumulator.inside
 
 
-@pytest.mark.promise("the sender waits for no lock for long")
 def test_the_sender_goes_on_with_others_while_a_thread_holds_a_lock() -> None:
     bench = SenderBench(leaders=(1, 1), delivery_timeout_ms=1_000)
     held, free = bench.send(partition=0), bench.send(partition=1)
@@ -101,7 +99,6 @@ def test_the_sender_goes_on_with_others_while_a_thread_holds_a_lock() -> None:
     assert held.done()
 
 
-@pytest.mark.promise("the sender waits for no lock for long")
 def test_a_held_batch_does_not_keep_others_from_expiring() -> None:
     bench = SenderBench(leaders=(None, None), delivery_timeout_ms=1_000)
     held, free = bench.send(partition=0), bench.send(partition=1)

@@ -91,7 +91,6 @@ def test_headers_are_for_all_or_one_list_for_each(
         assert [record.headers for record in made] == expected
 
 
-@pytest.mark.promise("bulk input is checked as a whole before anything is sent")
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
@@ -131,7 +130,6 @@ def test_a_wrong_timestamp_is_named_also_among_numbers_of_another_type() -> None
         table([b"", b""], timestamps_ms=cast("Timestamps", [Index(5), Index(-1)]))
 
 
-@pytest.mark.promise("bulk input is checked as a whole before anything is sent")
 def test_wrong_entries_are_named() -> None:
     with pytest.raises(SerializationError, match=r"keys\[1\] is of type str.*key_serializer"):
         table([b"", b""], [b"", "k"])
@@ -141,7 +139,6 @@ def test_wrong_entries_are_named() -> None:
         table([b"", b""], headers=[("a", 7)])
 
 
-@pytest.mark.promise("bulk input is checked as a whole before anything is sent")
 def test_a_record_too_large_is_named_with_the_setting() -> None:
     with pytest.raises(RecordTooLargeError, match=r"record at index 2 .* max_request_size is 1000"):
         tables(1_000).table(BulkInput("t", [b"", b"x" * 890, b"x" * 950]))

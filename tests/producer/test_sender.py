@@ -351,7 +351,6 @@ def purged(bench: SenderBench, *, queued: bool = True, in_flight: bool = True) -
     return bench.sender.purge(bench.now_ms, is_queued_wanted=queued, is_in_flight_wanted=in_flight)
 
 
-@pytest.mark.promise("`purge` gives up what waits, what is in flight, or both, and says which")
 @pytest.mark.parametrize(("queued", "in_flight"), [(True, True), (True, False), (False, True)])
 def test_purging_fails_what_waits_and_what_is_in_flight(queued: bool, in_flight: bool) -> None:
     bench = SenderBench(leaders=(1, None))
@@ -377,7 +376,6 @@ def test_what_is_purged_between_attempts_may_be_in_the_log() -> None:
     assert error.may_be_written
 
 
-@pytest.mark.promise("`purge` gives up what waits, what is in flight, or both, and says which")
 def test_after_purging_a_late_response_counts_for_the_sequence_and_for_memory() -> None:
     bench = SenderBench()
     purged_delivery = bench.send_batch()
@@ -518,9 +516,6 @@ def test_a_topic_without_an_id_is_named_in_a_version_that_has_names() -> None:
     assert request.max_version == 12
 
 
-@pytest.mark.promise(
-    "a response that contradicts its request is retried on a new connection, and fails no batch"
-)
 @pytest.mark.parametrize(
     ("indexes", "complaint"),
     [

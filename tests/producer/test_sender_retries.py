@@ -92,7 +92,6 @@ def test_a_request_without_a_response_is_sent_again(error: KafkaError) -> None:
     assert delivery.result().offset == 100
 
 
-@pytest.mark.promise("metadata is refreshed after errors")
 def test_a_new_leader_gets_the_request_without_a_back_off() -> None:
     bench = SenderBench(leaders=(1,))
     bench.send_batch()
@@ -103,7 +102,6 @@ def test_a_new_leader_gets_the_request_without_a_back_off() -> None:
     assert [request.node_id for request in bench.poll(after_ms=1)] == [2]
 
 
-@pytest.mark.promise("a response that names the new leader is followed at once (KIP-951)")
 def test_the_leader_that_a_refusal_names_gets_the_request_at_once() -> None:
     """KIP-951: no wait for metadata, nor for a back-off."""
     bench = SenderBench(leaders=(1, 2))
@@ -269,7 +267,6 @@ def made_anew(bench: SenderBench) -> None:
     bench.lead(1, topic_id=bytes(range(1, 17)))
 
 
-@pytest.mark.promise("a producer loses nothing of a topic that is created again")
 @pytest.mark.parametrize("code", [3, 100, 103])
 @pytest.mark.parametrize("is_refused_first", [False, True])
 def test_a_leader_whose_metadata_gets_a_new_topic_late_loses_no_record(

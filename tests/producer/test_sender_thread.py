@@ -153,7 +153,6 @@ def new_result(thread: SenderThread) -> ProduceResult:
     return ProduceResult(TopicPartition("t", 0), FailureReports("", lambda: 0), thread)
 
 
-@pytest.mark.promise("a sender thread does the sending, and its failure fails every delivery")
 def test_it_runs_until_its_end_and_closes_its_port_before_it_has_ended(running: Running) -> None:
     assert not running.thread.join(0)
     running.end()
@@ -161,7 +160,6 @@ def test_it_runs_until_its_end_and_closes_its_port_before_it_has_ended(running: 
     assert running.deaths == []
 
 
-@pytest.mark.promise("a sender thread does the sending, and its failure fails every delivery")
 def test_its_death_is_reported_and_everything_is_closed_all_the_same(
     running: Running, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -226,7 +224,6 @@ def test_a_child_process_cannot_wait(running: Running) -> None:
         running.thread.wait(new_result(running.thread), 0, None)
 
 
-@pytest.mark.promise("code that interrupts `send` and would wait for the sender is refused at once")
 def test_what_interrupted_a_send_cannot_wait(running: Running) -> None:
     running.inside.add(threading.get_ident())
     with pytest.raises(UsageError, match="interrupted send"):

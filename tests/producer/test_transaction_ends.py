@@ -28,9 +28,6 @@ def write(bench: Bench, version: int) -> None:
     bench.written()
 
 
-@pytest.mark.promise(
-    "a topic that is recreated while a transaction ends changes nothing of its end"
-)
 @pytest.mark.parametrize("is_commit", [True, False])
 @pytest.mark.parametrize("version", [1, 2])
 def test_a_topic_recreated_while_endtxn_is_in_flight_changes_nothing_of_the_end(

@@ -631,7 +631,6 @@ class Simulation:
         assert sorted(self.world.committed_offsets) == self.world.committed_offsets
 
 
-@pytest.mark.promise("1,500 seeds of transactions, zombies and late requests keep them whole")
 @pytest.mark.parametrize("first_seed", seeds(60, soak_count=1_500, step=20))
 def test_transactions_are_whole_or_not_at_all(first_seed: int) -> None:
     for seed in range(first_seed, first_seed + 20):

@@ -537,7 +537,6 @@ def test_fencing_is_final_and_says_who_did_it() -> None:
     assert not bench.requests
 
 
-@pytest.mark.promise("a coordinator that was replaced while it hung fences no producer")
 @pytest.mark.parametrize("code", [PRODUCER_FENCED, INVALID_PRODUCER_EPOCH, INVALID_TXN_STATE])
 def test_a_coordinator_that_may_be_replaced_fences_nobody(code: int) -> None:
     """It hung, and responds from what it knew before; the others have another one since."""

@@ -42,8 +42,6 @@ OWN_TOPICS_RECORDS = (
 )
 
 
-@pytest.mark.promise("every message that a full client uses can be written")
-@pytest.mark.promise("one table says which APIs are spoken")
 def test_table_and_classes_agree() -> None:
     for key, api in APIS.items():
         request, response = request_type(key), response_type(key)
@@ -55,18 +53,15 @@ def test_table_and_classes_agree() -> None:
             assert message.flexible_from == api.flexible_from
 
 
-@pytest.mark.promise("every message that a full client uses can be written")
 def test_every_request_of_a_full_client_is_built() -> None:
     assert {name for name in FULL_CLIENT if ApiKey[name] not in APIS} == set()
 
 
-@pytest.mark.promise("every message that a full client uses can be written")
 def test_records_of_the_brokers_own_topics_can_be_read() -> None:
     missing = set(OWN_TOPICS_RECORDS) - {name for names in DATA.values() for name in names}
     assert missing == set()
 
 
-@pytest.mark.promise("one table says which APIs are spoken")
 @pytest.mark.parametrize("number", [ApiKey.LEADER_AND_ISR, 4, -1, 999])
 def test_api_that_is_not_spoken_is_refused(number: int) -> None:
     with pytest.raises(UnsupportedVersionError, match=f"API {int(number)}"):
@@ -75,9 +70,6 @@ def test_api_that_is_not_spoken_is_refused(number: int) -> None:
         response_type(number)
 
 
-@pytest.mark.promise(
-    "`import pykclient` loads no message and no optional package, and takes at most 60 ms"
-)
 @pytest.mark.parametrize("module", ["pykclient", "pykclient.protocol.message"])
 def test_importing_the_package_or_the_table_loads_no_message(module: str) -> None:
     code = (

@@ -133,14 +133,10 @@ def test_a_view_that_the_caller_still_holds_does_not_hinder_growth() -> None:
     assert len(views) > 2
 
 
-@pytest.mark.promise("frames, lengths and counts are refused before memory is taken for them")
-@pytest.mark.promise("a frame has a size limit")
 def test_frame_of_exactly_the_limit_is_taken() -> None:
     assert list(feed(FrameBuffer(receive_max_bytes=3), framed([b"abc"]))) == [b"abc"]
 
 
-@pytest.mark.promise("frames, lengths and counts are refused before memory is taken for them")
-@pytest.mark.promise("a frame has a size limit")
 @pytest.mark.parametrize(
     ("head", "complaint"),
     [
@@ -207,9 +203,6 @@ except FrameTooLargeError as error:
 """
 
 
-@pytest.mark.promise(
-    "a response without memory for it is an error that says so, and ends the connection"
-)
 @pytest.mark.skipif(sys.platform != "linux", reason="/proc has the size of the address space")
 @pytest.mark.parametrize("core", ["pure", "compiled"])
 def test_a_frame_ends_with_an_error_when_its_memory_runs_out(core: str) -> None:

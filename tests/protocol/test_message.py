@@ -56,7 +56,6 @@ def test_request_before_the_first_flexible_version_has_header_version_1() -> Non
     )
 
 
-@pytest.mark.promise("flexible versions and tagged fields are read and written")
 def test_flexible_request_has_header_version_2_whose_client_id_is_not_compact() -> None:
     frame = encode_request(MetadataRequest(), 12, 7, "me")
     assert frame == (
@@ -151,7 +150,6 @@ def test_null_where_the_version_does_not_allow_it_is_refused() -> None:
         encode_request(MetadataRequest(topics=None), 0, 1, None)
 
 
-@pytest.mark.promise("flexible versions and tagged fields are read and written")
 def test_unknown_tag_in_a_message_is_passed_over() -> None:
     frame = encode_response(MetadataResponse(), 9, 7)
     assert frame[-1] == 0
@@ -191,9 +189,6 @@ def test_a_broker_passes_over_what_follows_a_request_but_not_over_what_is_missin
         decode_request(request[:-1], passes_surplus=True)
 
 
-@pytest.mark.promise(
-    "a refused ApiVersions counts though its list is unreadable; one surplus tag section is passed"
-)
 def test_one_empty_section_of_tags_too_many_is_passed_over_and_nothing_else_is() -> None:
     frame = encode_response(MetadataResponse(), 9, 7)[4:]
     assert decode_response(MetadataResponse, 9, frame + b"\x00") == MetadataResponse()

@@ -55,7 +55,6 @@ def seeded(name: str, version: int, seed: int) -> bytes:
     return written(generated()[name].make(version, choices), version)
 
 
-@pytest.mark.promise("every message is read back as it was written, in every version")
 @every_message
 @settings(max_examples=5, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(data=st.data())
@@ -67,7 +66,6 @@ def test_message_survives_writing_and_reading(name: str, data: st.DataObject) ->
         assert written(read(name, version, encoded), version) == encoded
 
 
-@pytest.mark.promise("every message is read back as it was written, in every version")
 @every_message
 def test_default_message_survives_writing_and_reading(name: str) -> None:
     message = generated()[name].type()

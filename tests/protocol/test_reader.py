@@ -147,7 +147,6 @@ def test_unsigned_varint_survives(value: int) -> None:
     assert len(out) == max(1, -(-value.bit_length() // 7))
 
 
-@pytest.mark.promise("frames, lengths and counts are refused before memory is taken for them")
 @pytest.mark.parametrize(
     ("name", "count"),
     [
@@ -243,8 +242,6 @@ def test_unknown_tags_are_passed_over() -> None:
     assert reader.remaining == len(b"rest")
 
 
-@pytest.mark.promise("frames, lengths and counts are refused before memory is taken for them")
-@pytest.mark.promise("flexible versions and tagged fields are read and written")
 @pytest.mark.parametrize(
     "data",
     [

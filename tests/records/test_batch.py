@@ -37,12 +37,6 @@ ROW: Row = (1000, b"k", b"v", ())
 THREE: list[Row] = [(1000, None, b"a", ()), (1001, b"k", None, ()), (1002, b"", b"", (("h", b""),))]
 
 
-sizes_fit = pytest.mark.promise(
-    "offset, count and size of a batch fit each other, and a batch without progress is an error"
-)
-
-
-@pytest.mark.promise("control and transactional flags are read back")
 def test_the_header_is_read_back() -> None:
     (batch,) = read(
         build(
@@ -72,7 +66,6 @@ def test_the_flag_of_a_delete_horizon_is_read() -> None:
     assert batch.has_delete_horizon
 
 
-@pytest.mark.promise("a header name that is not UTF-8 is replaced")
 def test_a_header_name_that_is_not_utf8_does_not_make_a_batch_corrupt() -> None:
     rows: list[Row] = [(5, b"k", b"v", (("caf\u00e9", b"1"),)), (5, None, b"w", ())]
     latin = resealed(build(rows).replace("caf\u00e9".encode(), b"caf\xe9!"))
@@ -80,7 +73,6 @@ def test_a_header_name_that_is_not_utf8_does_not_make_a_batch_corrupt() -> None:
     assert rows_of(batch) == [(5, b"k", b"v", (("caf\ufffd!", b"1"),)), rows[1]]
 
 
-@pytest.mark.promise("every batch is read back as it was written, in five codecs")
 @given(ROWS, st.sampled_from(CODECS), st.integers(0, 2**62))
 def test_records_come_back_with_every_codec(
     rows: list[Row], codec: Codec, base_offset: int
@@ -90,7 +82,6 @@ def test_records_come_back_with_every_codec(
     assert list(batch.records().offsets) == list(range(base_offset, base_offset + len(rows)))
 
 
-@pytest.mark.promise("log-append time is read as the time of each record")
 def test_with_log_append_time_every_record_has_the_time_of_the_broker() -> None:
     (batch,) = read(build(THREE, log_append_time_ms=5000))
     assert batch.timestamp_type is TimestampType.LOG_APPEND_TIME
@@ -139,7 +130,6 @@ def test_batches_before_the_start_offset_are_skipped() -> None:
     assert [batch.base_offset for batch in read(data, start_offset=2)] == [0, 3]
 
 
-@pytest.mark.promise("a last batch that is cut off waits for the next fetch")
 def test_a_cut_off_last_batch_is_left_for_the_next_fetch_wherever_it_is_cut() -> None:
     whole = build(THREE)
     data = whole + build(THREE, Codec.SNAPPY, base_offset=3)
@@ -156,7 +146,6 @@ def test_an_incomplete_first_batch_has_the_size_that_it_needs() -> None:
         assert needed == (None if end < 12 else len(data))
 
 
-@sizes_fit
 @pytest.mark.promise(
     "malformed records raise `CorruptRecordError` with topic, partition and offset"
 )
@@ -180,20 +169,17 @@ def test_a_header_that_contradicts_itself_is_corrupt(
     assert_corrupt(data, reason, 40)
 
 
-@pytest.mark.promise("frames, lengths and counts are refused before memory is taken for them")
 def test_more_records_than_bytes_are_refused_before_anything_is_made_of_them() -> None:
     data = header_changed(build(THREE), LAST_OFFSET_DELTA_AT, 2**31 - 1, 4)
     assert_corrupt(header_changed(data, RECORD_COUNT_AT, 2**31 - 1, 4), "cannot stand in", 0)
 
 
-@sizes_fit
 def test_a_record_beyond_the_last_offset_is_corrupt() -> None:
     compacted = header_changed(build(THREE, base_offset=7), RECORD_COUNT_AT, 1, 4)
     first_record = compacted[:HEADER_SIZE_BYTES] + bytes.fromhex("0e0000080102 6100")
     assert_corrupt(resealed(first_record), "a record at offset 11, its header says 9", 7)
 
 
-@sizes_fit
 def test_no_chunk_beyond_the_last_offset_is_handed_out() -> None:
     header = header_changed(build(THREE, base_offset=7), RECORD_COUNT_AT, 2, 4)[:HEADER_SIZE_BYTES]
     far_and_farther = bytes.fromhex("0e0000080102 6100 0e00000a0102 6100")
@@ -229,7 +215,6 @@ def test_a_wrong_checksum_is_corrupt_unless_checksums_are_not_to_be_checked() ->
     assert rows_of(batch) == THREE
 
 
-@pytest.mark.promise("CRC32-C detects each flipped bit")
 def test_a_changed_byte_anywhere_under_the_checksum_is_corrupt() -> None:
     data = build(THREE)
     for position in range(17, len(data)):
@@ -255,7 +240,6 @@ def test_batches_whose_offsets_do_not_ascend_are_corrupt() -> None:
     )
 
 
-@sizes_fit
 def test_batches_that_all_end_before_the_start_offset_are_an_error_not_a_spin() -> None:
     data = build(THREE) + build(THREE, base_offset=3)
     with pytest.raises(CorruptRecordError, match="the batches that came end at 5") as caught:
@@ -291,7 +275,6 @@ def test_damage_under_a_right_checksum_gives_records_or_a_corrupt_record_error(
         read_all(resealed(damaged))
 
 
-@pytest.mark.promise("only our own errors leave the parsers, of either core")
 @given(st.binary(max_size=300), st.booleans())
 def test_any_bytes_give_batches_or_a_corrupt_record_error(data: bytes, is_sealed: bool) -> None:
     if is_sealed and len(data) > 61:

@@ -115,7 +115,6 @@ def test_lz4_is_written_in_the_blocks_that_java_reads() -> None:
     assert info["content_size"] == 0
 
 
-@pytest.mark.promise("snappy is read with Java's framing and without")
 def test_snappy_is_written_in_the_framing_of_java() -> None:
     data = bytes(range(256)) * 300
     compressed = compress(Codec.SNAPPY, data)
@@ -124,7 +123,6 @@ def test_snappy_is_written_in_the_framing_of_java() -> None:
     assert bytes(cramjam.snappy.decompress_raw(compressed[20 : 20 + size])) == data[: 32 * 1024]
 
 
-@pytest.mark.promise("snappy is read with Java's framing and without")
 def test_snappy_without_framing_is_read_too() -> None:
     data = b"librdkafka writes one bare block " * 3000
     assert decompress(Codec.SNAPPY, bytes(cramjam.snappy.compress_raw(data)), LIMIT) == data
@@ -251,7 +249,6 @@ class CountedCalls:
         return call
 
 
-@pytest.mark.promise("a megabyte of blocks, frames or members that hold nothing costs little")
 @either_zstd
 @pytest.mark.parametrize("core", ["pure", "compiled"])
 @pytest.mark.parametrize("name", PARTS)

@@ -99,7 +99,6 @@ def hidden(batches: list[RecordBatch], aborted: list[tuple[int, int]]) -> list[i
     return offsets
 
 
-@pytest.mark.promise("control and transactional flags are read back")
 def test_what_was_aborted_is_hidden_up_to_its_marker() -> None:
     batches = [
         records(0, 7),

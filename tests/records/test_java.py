@@ -75,7 +75,6 @@ def test_the_producer_of_java_is_read() -> None:
     assert read_golden("idempotent").partition_leader_epoch == 6
 
 
-@pytest.mark.promise("log-append time is read as the time of each record")
 def test_log_append_time_of_java_is_read() -> None:
     batch = read_golden("log append time")
     assert batch.timestamp_type is TimestampType.LOG_APPEND_TIME
@@ -87,7 +86,6 @@ def test_offsets_with_gaps_that_java_wrote_are_read() -> None:
     assert records_of(read_golden("compacted")) == GAPS
 
 
-@pytest.mark.promise("control and transactional flags are read back")
 @pytest.mark.parametrize("kind", [ControlType.COMMIT, ControlType.ABORT])
 def test_markers_that_java_wrote_are_read(kind: ControlType) -> None:
     batch = read_golden(kind.name.lower())

@@ -162,9 +162,6 @@ def test_what_one_message_wraps_is_decoded_piece_by_piece() -> None:
     assert pieces == [[23, 24, 25], [26, 27, 28], [29]]
 
 
-@pytest.mark.promise(
-    "a batch of the old formats is decoded piece by piece, like a batch of version 2"
-)
 def test_memory_is_that_of_a_piece_however_many_messages_there_are() -> None:
     """Small messages take ten times as much as objects as they do packed."""
     inner = b"".join(message(n, None, b"%d" % n) for n in range(30_000))
@@ -181,9 +178,6 @@ def test_memory_is_that_of_a_piece_however_many_messages_there_are() -> None:
     assert peak_bytes < len(inner) / 2
 
 
-@pytest.mark.promise(
-    "a batch of the old formats is decoded piece by piece, like a batch of version 2"
-)
 def test_damage_behind_good_messages_is_reported_when_it_is_reached() -> None:
     bad = bytearray(message(3, None, b"v"))
     bad[-1] ^= 1
@@ -286,7 +280,6 @@ def test_a_bomb_is_corrupt(codec: Codec) -> None:
     assert (caught.value.partition, caught.value.offset) == (3, 5)
 
 
-@pytest.mark.promise("only our own errors leave the parsers, of either core")
 @given(st.data())
 def test_damage_gives_records_or_a_corrupt_record_error(data: st.DataObject) -> None:
     inner = message(0, b"key", b"value") + message(1, None, b"v" * 50)

@@ -134,9 +134,6 @@ def test_an_empty_segment_has_no_batches() -> None:
     assert read_all(b"") == ([], None)
 
 
-@pytest.mark.promise(
-    "of a damaged segment the good part is printed, then where and why it ends, with status 1"
-)
 @pytest.mark.parametrize("cut", [1, 11, 12, 16, 17, 60, 61, 62, len(BATCHES[1]) - 1])
 def test_a_cut_batch_ends_it(cut: int) -> None:
     positions, error = read_all(BATCHES[0] + BATCHES[1][:cut])
@@ -190,7 +187,6 @@ def test_a_file_that_becomes_shorter_meanwhile_is_an_error() -> None:
         list(shrunk.batches())
 
 
-@pytest.mark.promise("`pykclient log` finds offsets and times as a broker does")
 @pytest.mark.parametrize(
     "indexes",
     [

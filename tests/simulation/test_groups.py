@@ -59,7 +59,6 @@ def test_a_simulated_group_shares_its_partitions_and_loses_nothing(
         simulation_class(seed).run()
 
 
-@pytest.mark.promise("a poll inside a loop over records does not disturb the loop")
 @each_protocol
 @pytest.mark.parametrize(
     "first", seeds(INSIDE_SEED_COUNT, soak_count=SOAK_SEED_COUNT, step=INSIDE_SEED_COUNT)
@@ -76,7 +75,6 @@ def test_polls_inside_loops_cost_no_record(
     assert met["poll inside"] > INSIDE_SEED_COUNT / 2
 
 
-@pytest.mark.promise("without failures no record is read twice, though members come and go")
 @each_protocol
 @pytest.mark.parametrize(
     "first", seeds(MILD_SEED_COUNT, soak_count=SOAK_MILD_SEED_COUNT, step=MILD_SEEDS_PER_TEST)
@@ -220,7 +218,6 @@ def test_the_simulation_notices(
         run_until_noticed(simulation_class, FIRST_SEEDS.get((simulation_class, complaint), 0))
 
 
-@pytest.mark.promise("without failures no record is read twice, though members come and go")
 @each_protocol
 def test_the_simulation_notices_records_that_are_handed_out_after_their_commit(
     monkeypatch: pytest.MonkeyPatch, simulation_class: type[GroupSimulation]
@@ -230,7 +227,6 @@ def test_the_simulation_notices_records_that_are_handed_out_after_their_commit(
         run_until_noticed(simulation_class, 5, is_mild=True)
 
 
-@pytest.mark.promise("a poll inside a loop over records does not disturb the loop")
 @each_protocol
 @pytest.mark.parametrize(
     ("name", "defect"),

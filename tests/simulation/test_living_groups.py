@@ -28,9 +28,6 @@ ALIKE_MAX = 2 * (1 + TROUBLE_MS // REPEAT_MS)
 there are two reasons."""
 
 
-@pytest.mark.promise(
-    "a stalled group is raised by empty polls; a group that waits for its members is not"
-)
 @pytest.mark.parametrize("protocol", PROTOCOLS)
 @pytest.mark.parametrize("has_joined", [True, False])
 def test_a_coordinator_that_is_found_but_out_of_reach_is_reported(
@@ -53,9 +50,6 @@ def test_a_coordinator_that_is_found_but_out_of_reach_is_reported(
         assert group.errors_of_polls(2 * SESSION_MS) == []
 
 
-@pytest.mark.promise(
-    "a stalled group is raised by empty polls; a group that waits for its members is not"
-)
 @pytest.mark.parametrize("protocol", PROTOCOLS)
 def test_a_coordinator_that_accepts_no_member_is_reported(protocol: str) -> None:
     with LivingGroup(protocol) as group:
@@ -69,9 +63,6 @@ def test_a_coordinator_that_accepts_no_member_is_reported(protocol: str) -> None
         assert group.member.owned
 
 
-@pytest.mark.promise(
-    "a stalled group is raised by empty polls; a group that waits for its members is not"
-)
 def test_a_group_that_waits_for_another_member_is_not_reported() -> None:
     """Its JoinGroup waits, and gets a response when the other one has joined again, or is gone."""
     with LivingGroup("classic") as group:
@@ -81,7 +72,6 @@ def test_a_group_that_waits_for_another_member_is_not_reported() -> None:
         assert group.errors_of_polls(2 * SESSION_MS) == []
 
 
-@pytest.mark.promise("repeated failures are logged once for each reason, then now and then")
 @pytest.mark.parametrize("protocol", PROTOCOLS)
 @pytest.mark.parametrize("has_joined", [True, False])
 def test_a_coordinator_out_of_reach_is_reported_now_and_then(
@@ -103,9 +93,6 @@ def test_a_coordinator_out_of_reach_is_reported_now_and_then(
         assert brief, "that it goes on is logged, too"
 
 
-@pytest.mark.promise(
-    "what was revoked before it was taken is acknowledged; an old coordinator fences no member"
-)
 def test_what_was_taken_from_a_member_that_is_away_is_read_by_another_at_once() -> None:
     """One at work gets a target with more partitions, and then one without them.
 

@@ -35,9 +35,6 @@ SEEDS_PER_TEST = 10
 SEEDS_UNTIL_NOTICED = 120
 
 
-@pytest.mark.promise(
-    "an idle topic whose leaders change loses no position; each batch gives it its epoch"
-)
 @pytest.mark.parametrize(
     "first", seeds(SEED_COUNT, soak_count=SOAK_SEED_COUNT, step=SEEDS_PER_TEST)[1:]
 )
@@ -152,9 +149,6 @@ FIRST_SEEDS = {"what skips ahead has no epoch": 142, "an unknown epoch is no tru
 """The first seed that is tried, where the earlier ones notice nothing."""
 
 
-@pytest.mark.promise(
-    "an idle topic whose leaders change loses no position; each batch gives it its epoch"
-)
 @pytest.mark.parametrize("rule", RULES)
 def test_the_simulation_notices_a_rule_that_is_broken(
     rule: str, monkeypatch: pytest.MonkeyPatch
@@ -163,9 +157,6 @@ def test_the_simulation_notices_a_rule_that_is_broken(
     run_with(monkeypatch, [plant], message, first_seed=FIRST_SEEDS.get(rule, 0))
 
 
-@pytest.mark.promise(
-    "an idle topic whose leaders change loses no position; each batch gives it its epoch"
-)
 @pytest.mark.parametrize(
     ("plants", "message"),
     [

@@ -30,8 +30,6 @@ BUFFER_MEMORY = 20_000
 """So little that calls get stuck midway."""
 
 
-@pytest.mark.promise("a clean change of leaders loses and doubles nothing")
-@pytest.mark.promise("producer and consumer survive 200 seeds of simulated faults")
 @pytest.mark.parametrize("seed", seeds(SEED_COUNT, soak_count=SOAK_SEED_COUNT)[MEETING_SEED_COUNT:])
 def test_simulated_records_are_not_lost_doubled_or_reordered(seed: int) -> None:
     Simulation(seed).run()
@@ -52,7 +50,6 @@ def test_the_simulation_meets_every_fault_and_most_records_arrive() -> None:
     assert read >= delivered > 500
 
 
-@pytest.mark.promise("producer and consumer survive 200 seeds of simulated faults")
 def test_the_simulation_notices_what_a_producer_without_sequences_doubles() -> None:
     with pytest.raises(AssertionError, match=r"doubled|reordered"):
         run_without_sequences()

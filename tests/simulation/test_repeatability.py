@@ -71,12 +71,10 @@ def traces_of_process(hash_seed: str) -> list[str]:
     return run.stdout.split()
 
 
-@pytest.mark.promise("a simulated seed repeats its run byte for byte, in any process")
 def test_a_seed_repeats_its_run_in_another_process(traces_here: list[str]) -> None:
     assert traces_here == traces_of_process(HASH_SEED)
     assert len(set(traces_here)) == len(RUNS), "each seed has a run of its own"
 
 
-@pytest.mark.promise("a simulated seed repeats its run byte for byte, in any process")
 def test_a_seed_repeats_its_run_in_the_same_process(traces_here: list[str]) -> None:
     assert traces_here == traces()

@@ -101,7 +101,6 @@ def test_without_a_reset_the_loss_is_raised_and_nothing_is_skipped() -> None:
     assert scene.values()[5:] == [b"value %d" % n for n in (13, 14, 15, 16)]
 
 
-@pytest.mark.promise("a clean change of leaders loses and doubles nothing")
 @pytest.mark.parametrize("reset", ["earliest", "none"])
 def test_a_clean_change_of_leaders_changes_nothing(reset: str) -> None:
     scene = Scene(reset)

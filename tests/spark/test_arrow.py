@@ -5,7 +5,6 @@ from __future__ import annotations
 from datetime import UTC, datetime
 
 import pyarrow as pa
-import pytest
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import BinaryType, LongType, StructType
 
@@ -66,7 +65,6 @@ def test_only_the_requested_columns_are_picked_in_their_order() -> None:
     assert columns.pick(consumed()).to_pydict() == {"offset": [7, 8], "value": [None, b""]}
 
 
-@pytest.mark.promise("Spark receives Arrow batches")
 def test_bytes_are_not_copied_when_picked() -> None:
     batch = consumed()
     picked = RecordColumns(StructType().add("value", BinaryType())).pick(batch)

@@ -155,7 +155,6 @@ def fake(fake_kafka: FakeKafka) -> FakeKafka:
 # Topics.
 
 
-@pytest.mark.promise("Spark names a missing topic within two seconds")
 @pytest.mark.kafka
 @pytest.mark.parametrize(
     "call",
@@ -172,7 +171,6 @@ def test_a_missing_topic_is_named_before_anything_is_read(
     assert_quick(lambda: seconds_to_name_topic(lambda: call(servers), "no-such-topic"))
 
 
-@pytest.mark.promise("Spark names a missing topic within two seconds")
 @pytest.mark.parametrize(
     ("options", "value"),
     [({"topic": "b"}, "v"), ({}, "v"), ({"topic": "a", "onRecordTooLarge": "b"}, "v" * 2_000_000)],
@@ -206,7 +204,6 @@ finally:
 """
 
 
-@pytest.mark.promise("Spark names a missing topic within two seconds")
 def test_a_missing_topic_is_named_by_the_first_task_of_a_worker() -> None:
     """From when it has the writer and its first rows: Spark starts the process before, and
     pyarrow imports pandas with the first list that it converts."""
@@ -344,7 +341,6 @@ def test_an_end_behind_an_open_transaction_is_reported_as_such(
 # Brokers.
 
 
-@pytest.mark.promise("Spark names brokers that are gone within the clients' time-outs")
 def test_brokers_that_cannot_be_reached_are_named_everywhere(unused_address: str) -> None:
     brief = {**SHORT, "kafka.default.api.timeout.ms": "700", "kafka.max.block.ms": "700"}
     calls: list[Callable[[], object]] = [
@@ -361,7 +357,6 @@ def test_brokers_that_cannot_be_reached_are_named_everywhere(unused_address: str
             call()
 
 
-@pytest.mark.promise("Spark names brokers that are gone within the clients' time-outs")
 @pytest.mark.parametrize(
     "call",
     [lambda servers: reader_of(servers).partitions(), begin, begin_available_now],
@@ -384,7 +379,6 @@ def test_a_request_of_a_batch_that_fails_is_repeated(fake: FakeKafka) -> None:
         assert read_all(reader_of(fake.bootstrap_servers, **options)) == [*range(20)]
 
 
-@pytest.mark.promise("Spark names brokers that are gone within the clients' time-outs")
 def test_brokers_that_go_while_a_task_reads_are_named(fake: FakeKafka) -> None:
     options = {**SHORT, "kafka.max.partition.fetch.bytes": "1"}
     # Time for some metadata updates that fail.
@@ -399,7 +393,6 @@ def test_brokers_that_go_while_a_task_reads_are_named(fake: FakeKafka) -> None:
     assert str(caught.value).count("the last metadata update failed") <= 1
 
 
-@pytest.mark.promise("Spark names brokers that are gone within the clients' time-outs")
 def test_brokers_that_go_before_rows_are_acknowledged_are_named(fake: FakeKafka) -> None:
     def batches() -> Iterator[pa.RecordBatch]:
         yield rows("a")
@@ -411,7 +404,6 @@ def test_brokers_that_go_before_rows_are_acknowledged_are_named(fake: FakeKafka)
         sink_of(fake.bootstrap_servers).write(batches())
 
 
-@pytest.mark.promise("Spark names brokers that are gone within the clients' time-outs")
 def test_brokers_that_go_before_progress_is_committed_are_named(
     fake: FakeKafka, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -110,8 +110,6 @@ def failure(frame: DataFrame) -> str:
     return str(caught.value)
 
 
-@pytest.mark.promise("Spark finds the source by the format's name, without registration")
-@pytest.mark.promise("Spark reads a topic with the columns of its own Kafka source")
 def test_a_topic_is_read_by_format_name_with_all_columns(
     read: DataFrameReader, written: list[Written]
 ) -> None:
@@ -120,7 +118,6 @@ def test_a_topic_is_read_by_format_name_with_all_columns(
     assert rows_of(frame) == [tuple(record) for record in written]
 
 
-@pytest.mark.promise("Spark reads a topic with the columns of its own Kafka source")
 def test_headers_are_left_out_unless_requested(
     read: DataFrameReader, written: list[Written]
 ) -> None:
@@ -140,7 +137,6 @@ def test_only_the_columns_of_a_users_schema_are_read(
     assert values == sorted((record.offset, record.value) for record in written if record.value)
 
 
-@pytest.mark.promise("Spark reads between the offsets that are given")
 def test_offsets_choose_what_is_read(read: DataFrameReader, written: list[Written]) -> None:
     topic = written[0].topic
     frame = (
@@ -162,7 +158,6 @@ def test_times_choose_what_is_read(read: DataFrameReader, written: list[Written]
     assert offsets_of(frame) == pairs(range(10, 13), range(10, 13))
 
 
-@pytest.mark.promise("Spark reads topics by name or by partition")
 def test_partitions_can_be_assigned(read: DataFrameReader, written: list[Written]) -> None:
     frame = read.option("assign", json.dumps({written[0].topic: [1]})).load()
     assert offsets_of(frame) == pairs(range(0), range(RECORDS_PER_PARTITION))
@@ -181,7 +176,6 @@ def test_ranges_are_cut_into_more_tasks(read: DataFrameReader, written: list[Wri
     assert offsets_of(cut) == pairs(range(RECORDS_PER_PARTITION), range(RECORDS_PER_PARTITION))
 
 
-@pytest.mark.promise("Spark's tasks share small ranges where `maxPartitions` limits them")
 def test_ranges_share_a_task(read: DataFrameReader, written: list[Written]) -> None:
     frame = read.option("subscribe", written[0].topic).option("maxPartitions", 1).load()
     assert frame.rdd.getNumPartitions() == 1
@@ -196,7 +190,6 @@ def test_a_topic_without_records_is_an_empty_frame(
     assert frame.collect() == []
 
 
-@pytest.mark.promise("Spark passes `kafka.*` options to the consumer")
 def test_aborted_records_are_read_unless_only_committed_ones_are_requested(
     read: DataFrameReader, kafka_cluster: KafkaCluster, new_topic: Callable[[int], str]
 ) -> None:
@@ -241,7 +234,6 @@ def test_records_that_were_deleted_fail_the_read_or_are_left_out(
     assert offsets_of(from_zero.option("failOnDataLoss", "false").load()) == pairs(range(4, 10))
 
 
-@pytest.mark.promise("a topic that does not exist is reported")
 def test_a_topic_that_does_not_exist_is_named(read: DataFrameReader) -> None:
     text = failure(read.option("subscribe", "no-such-topic").load())
     assert "no-such-topic" in text
@@ -281,7 +273,6 @@ def test_an_option_that_only_a_stream_can_have_is_refused_by_the_first_action(
     assert "of a batch read cannot be latest" in failure(frame)
 
 
-@pytest.mark.promise("Spark passes `kafka.*` options to the consumer")
 @pytest.mark.parametrize(
     ("setting", "value", "complaint"),
     [

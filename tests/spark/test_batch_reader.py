@@ -75,7 +75,6 @@ def test_a_schema_with_a_wrong_column_makes_no_reader() -> None:
         KafkaBatchReader(options, StructType().add("value", StringType()))
 
 
-@pytest.mark.promise("Spark receives Arrow batches")
 @pytest.mark.kafka
 def test_a_range_is_read_in_batches_up_to_its_end(
     kafka_cluster: KafkaCluster, aged_partition: TopicPartition

@@ -30,7 +30,6 @@ def printed_by(program: str) -> str:
     ).stdout.strip()
 
 
-@pytest.mark.promise("Spark finds the source by the format's name, without registration")
 def test_the_module_that_spark_looks_for_holds_the_source() -> None:
     assert DefaultSource is KafkaDataSource
     assert DefaultSource.name() == "pykafka"

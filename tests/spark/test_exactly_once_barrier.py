@@ -33,10 +33,6 @@ if TYPE_CHECKING:
 SINK, TOPIC = "orders", "rows"
 PROTOCOL = SinkProtocol(SINK, ATOMIC_TASK)
 
-pytestmark = pytest.mark.promise(
-    "a coordinator that hung and was replaced misleads no driver of an exactly-once sink"
-)
-
 
 @pytest.fixture
 def make_driver(fake_kafka: FakeKafka) -> Iterator[MakeDriver]:

@@ -115,7 +115,6 @@ def fail_each(version: int, failure: Failure, numbers: range) -> None:
         assert simulation.request_count > number
 
 
-@pytest.mark.promise("each request of an exactly-once query may fail: each row is visible once")
 @pytest.mark.parametrize("version", SEEDS)
 @pytest.mark.parametrize("name", FAILURES)
 def test_any_request_may_fail(name: str, version: int) -> None:
@@ -123,7 +122,6 @@ def test_any_request_may_fail(name: str, version: int) -> None:
 
 
 @pytest.mark.soak
-@pytest.mark.promise("each request of an exactly-once query may fail: each row is visible once")
 @pytest.mark.parametrize("version", SEEDS)
 @pytest.mark.parametrize("name", FAILURES)
 @pytest.mark.parametrize("first", range(1, STEP))

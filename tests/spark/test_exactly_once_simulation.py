@@ -55,9 +55,6 @@ def quiet() -> Iterator[None]:
     logging.disable(logging.NOTSET)
 
 
-@pytest.mark.promise(
-    "1,000 seeds of the simulated exactly-once sink show each row once, for each unit"
-)
 @pytest.mark.parametrize("atomicity", [ATOMIC_TASK, ATOMIC_BATCH])
 @pytest.mark.parametrize("first", seeds(SEED_COUNT, soak_count=1_000, step=SEEDS_PER_TEST))
 def test_each_row_is_visible_once_whatever_spark_and_brokers_do(first: int, atomicity: str) -> None:

@@ -166,7 +166,6 @@ def test_a_batch_without_a_number_is_refused_in_foreach_batch(copy: Copy) -> Non
     assert copy.values() == [[], []]
 
 
-@pytest.mark.promise("Spark writes a batch once, by its number")
 def test_a_batch_write_with_a_number_is_done_once(copy: Copy) -> None:
     frame = copy.spark.range(10, numPartitions=3).selectExpr("CAST(id AS STRING) AS value")
 

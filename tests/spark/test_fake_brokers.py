@@ -74,7 +74,6 @@ def test_a_range_is_read_up_to_its_end(fake: FakeKafka) -> None:
     assert offsets_of(fake, 12, 27) == list(range(12, 27))
 
 
-@pytest.mark.promise("a task of a stream requests no offsets, and connects once in its worker")
 def test_a_task_of_a_stream_requests_no_offsets_and_connects_once(fake: FakeKafka) -> None:
     """Its range says where it ends, and the next task takes over its consumer."""
     requests: set[str] = set()
@@ -102,7 +101,6 @@ def test_what_is_gone_since_the_plan_is_left_out_and_the_rest_is_read(fake: Fake
     assert offsets_of(fake, 5, 20, failOnDataLoss="false") == list(range(FIRST_LEFT, 20))
 
 
-@pytest.mark.promise("Spark receives Arrow batches")
 def test_large_records_come_in_batches_of_few_rows(fake_kafka: FakeKafka) -> None:
     value_bytes = BATCH_SIZE_BYTES_MAX * 2 // 5
     settings = {"compression_type": "lz4", "max_request_size": 2**27, "batch_size": 2**26}
@@ -135,7 +133,6 @@ def damaged(fake_kafka: FakeKafka) -> FakeKafka:
     return fake_kafka
 
 
-@pytest.mark.promise("Spark names a damaged batch with its topic, partition and offsets")
 @pytest.mark.parametrize("make", [KafkaBatchReader, KafkaStreamReader])
 def test_a_damaged_batch_fails_the_task_with_its_place(
     damaged: FakeKafka, make: type[KafkaBatchReader] | type[KafkaStreamReader]
@@ -152,7 +149,6 @@ def test_a_damaged_batch_fails_the_task_with_its_place(
     assert "Set failOnDataLoss=false to read what is left" in str(caught.value)
 
 
-@pytest.mark.promise("Spark names a damaged batch with its topic, partition and offsets")
 @pytest.mark.parametrize("make", [KafkaBatchReader, KafkaStreamReader])
 @pytest.mark.parametrize(("start", "end", "passed"), [(0, 15, "[6, 9)"), (7, 8, "[7, 8)")])
 def test_a_damaged_batch_is_passed_over_if_that_is_allowed(

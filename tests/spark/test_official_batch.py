@@ -130,14 +130,12 @@ def test_a_query_finds_what_it_finds_through_the_official_source(oracle: Oracle,
     assert len(rows) == row_count
 
 
-@pytest.mark.promise("Spark reads a topic with the columns of its own Kafka source")
 @pytest.mark.parametrize("headers", ["true", "False"])
 def test_the_schema_is_that_of_the_official_source(oracle: Oracle, headers: str) -> None:
     given = {**PLAIN, "includeHeaders": headers}
     assert oracle.frame(OURS, given).schema == oracle.frame(OFFICIAL, given).schema
 
 
-@pytest.mark.promise("Spark is refused what its own Kafka source refuses")
 @pytest.mark.parametrize("name", REFUSED)
 def test_what_the_official_source_refuses_is_refused(oracle: Oracle, name: str) -> None:
     given, complaint = REFUSED[name]

@@ -287,7 +287,6 @@ REFUSED: Final[Mapping[str, tuple[str, Mapping[str, str], str]]] = {
 }
 
 
-@pytest.mark.promise("Spark is refused what its own Kafka sink refuses")
 @pytest.mark.parametrize("name", REFUSED)
 def test_what_the_official_sink_refuses_is_refused(
     spark: SparkSession, written: Written, name: str

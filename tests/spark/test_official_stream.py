@@ -282,7 +282,6 @@ def topics(kafka_cluster: KafkaCluster) -> Iterator[Topics]:
     made.open_producers.clear()
 
 
-@pytest.mark.promise("A stream has the batches that it has through Spark's own Kafka source")
 @pytest.mark.parametrize(
     "name",
     [
@@ -375,7 +374,6 @@ class RunningQueries:
         ]
 
 
-@pytest.mark.promise("A stream has the batches that it has through Spark's own Kafka source")
 @pytest.mark.soak
 def test_a_batch_waits_for_enough_records_as_in_the_official_source(
     spark: SparkSession,

@@ -43,7 +43,6 @@ def oldest(tmp_path: Path) -> str:
     return os.pathsep.join([str(tmp_path), str(ROOT)])
 
 
-@pytest.mark.promise("the connector's tests run on the oldest PySpark that the package takes")
 @pytest.mark.soak
 @pytest.mark.spark
 @pytest.mark.kafka

@@ -54,7 +54,6 @@ def test_names_are_not_case_sensitive() -> None:
     )
 
 
-@pytest.mark.promise("Spark reads topics by name or by partition")
 @pytest.mark.parametrize(
     ("option", "value", "choice"),
     [
@@ -97,7 +96,6 @@ def test_bootstrap_servers_are_required() -> None:
         KafkaOptions.from_spark({"subscribe": "a"}, Use.BATCH)
 
 
-@pytest.mark.promise("Spark passes `kafka.*` options to the consumer")
 def test_settings_of_the_consumer_are_passed_on_without_their_prefix() -> None:
     options = read(kafka_isolation_level="read_committed", kafka_fetch_max_bytes="1000")
     config = ConsumerConfig.from_settings(options.consumer_settings())
@@ -172,7 +170,6 @@ def test_records_of_a_poll_make_arrow_batches_larger_but_not_smaller(key: str) -
         assert options.batch_rows == rows
 
 
-@pytest.mark.promise("Spark reads between the offsets that are given")
 @pytest.mark.parametrize(
     ("option", "value", "limit"),
     [
@@ -208,7 +205,6 @@ def test_a_start_is_an_edge_offsets_or_a_time(option: str, value: str, limit: Of
     assert read(**{option: value}).starting == limit
 
 
-@pytest.mark.promise("Spark reads between the offsets that are given")
 @pytest.mark.parametrize(
     ("option", "value", "limit"),
     [

@@ -14,7 +14,6 @@ COLUMNS = (
 )
 
 
-@pytest.mark.promise("Spark reads a topic with the columns of its own Kafka source")
 def test_columns_are_those_of_sparks_own_source() -> None:
     assert record_schema(include_headers=False).simpleString() == f"{COLUMNS}>"
     with_headers = record_schema(include_headers=True)

@@ -44,7 +44,6 @@ def shown_of(frame: DataFrame) -> str:
     return str(frame._jdf.queryExecution().toString())
 
 
-@pytest.mark.promise("Spark reads and writes secured clusters, and shows no password of theirs")
 @pytest.mark.parametrize("listener", ["SASL_SSL", "MTLS"])
 def test_a_secured_cluster_is_written_and_read(
     spark: SparkSession,

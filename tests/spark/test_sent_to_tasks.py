@@ -44,7 +44,6 @@ MADE: dict[str, Callable[[], SentToTasks]] = {
 }
 
 
-@pytest.mark.promise("an executor with another version of the wheel names both versions")
 @pytest.mark.parametrize("name", MADE)
 def test_another_version_is_named_before_anything_else(name: str) -> None:
     ended = subprocess.run(

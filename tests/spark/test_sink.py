@@ -439,7 +439,6 @@ def test_the_system_sizes_the_send_buffer_unless_the_user_does(
     assert ProducerConfig.from_settings(settings).send_buffer_bytes == size
 
 
-@pytest.mark.promise("Spark writes with the partitioners of Java's producer")
 def test_the_default_partitioner_of_java_hashes_keys(servers: str) -> None:
     name = "org.apache.kafka.clients.producer.internals.DefaultPartitioner"
     found = rows_by_partition(servers, kafka_partitioner_class=name)
@@ -449,7 +448,6 @@ def test_the_default_partitioner_of_java_hashes_keys(servers: str) -> None:
     assert sorted(chain(*found)) == list(range(40))
 
 
-@pytest.mark.promise("Spark writes with the partitioners of Java's producer")
 def test_the_uniform_sticky_partitioner_of_java_ignores_keys(servers: str) -> None:
     name = "org.apache.kafka.clients.producer.UniformStickyPartitioner"
     given = {"kafka_partitioner.class": name, "kafka_partitioner_ignore_keys": "false"}
@@ -458,7 +456,6 @@ def test_the_uniform_sticky_partitioner_of_java_ignores_keys(servers: str) -> No
     assert sorted(found) == [[], list(range(40))]
 
 
-@pytest.mark.promise("Spark writes with the partitioners of Java's producer")
 def test_the_round_robin_partitioner_of_java_takes_turns(servers: str) -> None:
     name = "org.apache.kafka.clients.producer.RoundRobinPartitioner"
     found = rows_by_partition(servers, kafka_partitioner=name)

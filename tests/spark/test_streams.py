@@ -122,7 +122,6 @@ def test_a_stream_reads_in_limited_batches_and_goes_on_where_its_checkpoint_ende
     assert stream.run() == {}
 
 
-@pytest.mark.promise("A stream that begins at the latest offset loses nothing from then on")
 def test_a_stream_that_begins_at_latest_logs_its_beginning_before_it_reads(stream: Stream) -> None:
     assert stream.run() == {0: []}
     assert stream.logged(0) == StreamOffset(stream.at(5, 3), stream.at(5, 3))
@@ -130,7 +129,6 @@ def test_a_stream_that_begins_at_latest_logs_its_beginning_before_it_reads(strea
     assert stream.run() == {1: [(0, 5), (1, 3)]}
 
 
-@pytest.mark.promise("A stream that begins at the latest offset loses nothing from then on")
 def test_a_first_batch_that_failed_is_repeated_from_where_the_query_began(stream: Stream) -> None:
     """Spark then requests the initial offset a second time, and the latest one is behind that."""
 
@@ -211,7 +209,6 @@ def test_partitions_and_topics_come_and_go_while_a_query_runs(
     assert sorted(found) == [*stays, (passing, 0, 0)]
 
 
-@pytest.mark.promise("Spark writes streams, with the columns of its own Kafka sink")
 def test_a_stream_is_written_to_another_topic(
     stream: Stream, read: DataFrameReader, new_topic: Callable[[int], str], tmp_path: Path
 ) -> None:
@@ -262,7 +259,6 @@ def test_an_aggregation_is_written_as_a_whole_in_mode_complete(
     assert sorted(written[2:]) == [(b"0", b"5"), (b"1", b"3")]
 
 
-@pytest.mark.promise("Spark writes streams in output mode update, in foreachBatch")
 def test_what_changed_in_an_aggregation_is_written_in_mode_update(
     stream: Stream, read: DataFrameReader, new_topic: Callable[[int], str], tmp_path: Path
 ) -> None:
@@ -290,7 +286,6 @@ def test_what_changed_in_an_aggregation_is_written_in_mode_update(
     assert written[2:] == [(b"1", b"5")]
 
 
-@pytest.mark.promise("Spark writes a frame, with the columns of its own Kafka sink")
 def test_a_frame_is_written_and_read_back(
     spark: SparkSession, read: DataFrameReader, stream: Stream, new_topic: Callable[[int], str]
 ) -> None:
@@ -347,7 +342,6 @@ def test_a_bad_option_of_a_stream_is_named_by_the_query(
     assert "UnboundLocalError" not in str(caught.value)
 
 
-@pytest.mark.promise("A frame that is used again reads what has come since")
 def test_a_frame_reads_anew_in_every_action(read: DataFrameReader, stream: Stream) -> None:
     frame = read.option("subscribe", stream.topic).load()
     assert frame.count() == 8

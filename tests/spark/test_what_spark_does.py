@@ -139,7 +139,6 @@ def test_spark_gives_the_rows_of_one_pushed_filter_to_every_query_of_a_frame(
     assert sorted(row["p"] for row in both) == [1] * 2 * ROW_COUNT
 
 
-@pytest.mark.promise("Spark's filter push-down changes no result")
 def test_filters_on_one_frame_give_their_own_rows_with_push_down_on(
     small: SparkSession, fake_kafka: FakeKafka
 ) -> None:
@@ -299,7 +298,6 @@ def test_spark_hides_what_stream_reader_raises_behind_an_error_of_its_own(
     assert 0 < said.find("the source gives") < said.find("UnboundLocalError")
 
 
-@pytest.mark.promise("An idle stream sends each broker at most 20 requests a second")
 def test_an_idle_stream_sends_a_broker_at_most_20_requests_a_second(
     small: SparkSession, fake_kafka: FakeKafka, tmp_path: Path
 ) -> None:

@@ -9,7 +9,6 @@ from pykclient.testing import ManualClock
 from pykclient.testing.clock import Deadline
 
 
-@pytest.mark.promise("`ManualClock` is moved by tests alone")
 def test_it_stands_still_until_it_is_moved_and_never_goes_back() -> None:
     clock = ManualClock(5)
     assert clock.now_ms == clock.now_ms == 5

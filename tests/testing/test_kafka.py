@@ -28,9 +28,6 @@ HERE = {SERVERS: "localhost:9092"}
 A_NUMBER = "brokers is {brokers}; give a number from 1 to 99"
 
 
-@pytest.mark.promise(
-    "without an engine or a known provider the cure is named, and the test is skipped"
-)
 @pytest.mark.parametrize(
     ("arguments", "environment", "error", "message"),
     [

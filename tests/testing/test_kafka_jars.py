@@ -77,7 +77,6 @@ def machine(tmp_path: Path) -> Machine:
     return Machine(tmp_path)
 
 
-@pytest.mark.promise("both commands run again, in any order, without a network")
 def test_the_jars_are_fetched_once_and_then_nothing_is_run(machine: Machine) -> None:
     machine.add_maven()
     first = kafka_jars(VERSION, environ=machine.environ)
@@ -90,7 +89,6 @@ def test_the_jars_are_fetched_once_and_then_nothing_is_run(machine: Machine) -> 
     assert leftovers == {f"kafka-{VERSION}", f"kafka-{VERSION}.lock"}
 
 
-@pytest.mark.promise("Kafka's jars come through Maven, or through Spark's Ivy, whole or not at all")
 def test_several_processes_fetch_once(machine: Machine, tmp_path: Path) -> None:
     """The fetch is held up until all have begun, so that they meet at the lock."""
     gate = tmp_path / "gate"
@@ -130,7 +128,6 @@ def test_what_an_interrupted_fetch_left_is_removed(machine: Machine) -> None:
     assert not leftover.exists()
 
 
-@pytest.mark.promise("Kafka's jars come through Maven, or through Spark's Ivy, whole or not at all")
 def test_a_damaged_cache_is_fetched_anew(machine: Machine) -> None:
     machine.add_maven()
     jars = kafka_jars(VERSION, environ=machine.environ)
@@ -139,7 +136,6 @@ def test_a_damaged_cache_is_fetched_anew(machine: Machine) -> None:
     assert machine.call_count == 2
 
 
-@pytest.mark.promise("Kafka's jars come through Maven, or through Spark's Ivy, whole or not at all")
 def test_a_failed_fetch_leaves_no_folder_and_shows_why(machine: Machine) -> None:
     machine.add("mvn", "echo no registry in reach; exit 3")
     with pytest.raises(MissingPrerequisiteError, match="status 3") as caught:
@@ -163,7 +159,6 @@ def test_an_incomplete_fetch_is_not_taken(machine: Machine) -> None:
     assert not (machine.cache / "pykclient" / f"kafka-{VERSION}").exists()
 
 
-@pytest.mark.promise("Kafka's jars come through Maven, or through Spark's Ivy, whole or not at all")
 def test_without_maven_the_ivy_of_pyspark_is_used(machine: Machine, tmp_path: Path) -> None:
     """Java is a program that prints its version, and as Ivy retrieves files by the pattern."""
     pytest.importorskip("pyspark")
@@ -191,7 +186,6 @@ def test_jars_are_fetched_without_what_they_depend_on_where_that_is_meant(machin
     assert "<groupId>*</groupId><artifactId>*</artifactId></exclusion>" in pom.read_text()
 
 
-@pytest.mark.promise("what is fetched for tests is what it was: by a digest in the repository")
 def test_a_jar_with_a_changed_byte_is_refused(machine: Machine, tmp_path: Path) -> None:
     artifact = Artifact("org.example", "one", "1.0")
     digest = sha256((tmp_path / "prototype.jar").read_bytes()).hexdigest()
@@ -213,7 +207,6 @@ def test_a_jar_with_a_changed_byte_is_refused(machine: Machine, tmp_path: Path) 
     assert {path.name for path in folder.iterdir()} == {"one-1.0.jar", "two-1.0.jar"}
 
 
-@pytest.mark.promise("what is fetched for tests is what it was: by a digest in the repository")
 @pytest.mark.parametrize("version", KAFKA_VERSIONS)
 def test_the_tested_versions_of_kafka_are_pinned(machine: Machine, version: str) -> None:
     names = tuple(
@@ -234,7 +227,6 @@ def test_maven_and_ivy_check_what_the_registry_says(machine: Machine) -> None:
     assert "--strict-checksums" in machine.calls.read_text().split()
 
 
-@pytest.mark.promise("what cannot be installed is named, with its cure")
 def test_without_maven_and_pyspark_both_are_named(
     machine: Machine, monkeypatch: pytest.MonkeyPatch
 ) -> None:

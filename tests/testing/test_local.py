@@ -70,7 +70,6 @@ def test_the_server_it_is_for_can_listen_again_and_again() -> None:
     reservation.close()
 
 
-@pytest.mark.promise("ports are free, and stay a broker's own")
 def test_reservations_never_meet() -> None:
     reservations = [PortReservation() for _ in range(PORT_COUNT)]
     assert len({reservation.port for reservation in reservations}) == PORT_COUNT
@@ -78,7 +77,6 @@ def test_reservations_never_meet() -> None:
         reservation.close()
 
 
-@pytest.mark.promise("ports are free, and stay a broker's own")
 @pytest.mark.skipif(sys.platform != "linux", reason="only Linux lets two sockets share a port")
 def test_no_other_gets_the_port_while_its_server_is_away() -> None:
     reservation = PortReservation()

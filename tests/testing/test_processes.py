@@ -176,9 +176,6 @@ def run_owner(then: str) -> tuple[subprocess.Popen[str], Path, list[int]]:
     return owner, Path(folder), [int(pid) for pid in pids]
 
 
-@pytest.mark.promise(
-    "brokers are gone after `close`, and after a crash of the process that started them"
-)
 @pytest.mark.parametrize(
     "then",
     [

@@ -163,7 +163,6 @@ def test_a_setting_that_the_cluster_chooses_itself_is_refused() -> None:
         layout(1, node_id="7", listeners="PLAINTEXT://:9092")
 
 
-@pytest.mark.promise("a test broker keeps records of any age")
 @pytest.mark.parametrize("unit", ["ms", "minutes", "hours"])
 def test_records_stay_for_ever_unless_the_user_gives_a_time_in_whatever_unit(unit: str) -> None:
     assert layout(1).broker(1, FOLDER)["log.retention.ms"] == -1

@@ -72,7 +72,6 @@ FLIPPED = FRAME[:9] + bytes([FRAME[9] ^ 8]) + FRAME[10:]
 FORGED = b"\x7f\xff\xff\xff" + FRAME[4:]
 
 
-@pytest.mark.promise("the fault proxy delays")
 @pytest.mark.parametrize("piece_bytes", [1, 3, 7, 1000])
 @pytest.mark.parametrize(
     ("strikes", "expected"),
@@ -208,7 +207,6 @@ def test_a_probability_is_kept_and_the_seed_repeats_it() -> None:
     assert runs[0] == runs[1] != runs[2]
 
 
-@pytest.mark.promise("the fault proxy cuts a frame in the middle")
 def test_places_lie_in_the_frame_behind_its_size() -> None:
     plan = plan_of(Flip())
     head = FrameHead(Direction.RESPONSE, None, 12)
@@ -235,7 +233,6 @@ def test_connections_are_refused_by_the_same_dice() -> None:
     assert plan.counts == {"Refuse": 2}
 
 
-@pytest.mark.promise("the fault proxy forges a length, doubles a response, and counts its faults")
 def test_new_faults_count_anew_and_the_counts_go_on() -> None:
     plan = plan_of(Lose(count_max=1))
     assert plan.strike_frame(RESPONSE)

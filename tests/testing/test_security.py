@@ -47,7 +47,6 @@ def test_users_of_plain_alone_may_have_any_name() -> None:
     assert jaas.endswith('PlainLoginModule required "user_zoë, a"="x";')
 
 
-@pytest.mark.promise("a secured `KafkaCluster` shows no password")
 def test_no_password_is_shown() -> None:
     security = ClusterSecurity(users={"alice": CANARY})
     assert CANARY not in repr(security)

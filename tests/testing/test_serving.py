@@ -48,7 +48,6 @@ def interrupted_in_wait() -> Iterator[threading.Event]:
         signal.signal(signal.SIGINT, former)
 
 
-@pytest.mark.promise("`pykclient broker` serves any client until Ctrl-C or SIGTERM, status 0")
 def test_a_thread_is_alive_after_ctrl_c_in_wait_and_close_waits_for_it() -> None:
     ended = threading.Event()
 
@@ -68,7 +67,6 @@ def test_a_thread_is_alive_after_ctrl_c_in_wait_and_close_waits_for_it() -> None
     assert not serving.is_alive
 
 
-@pytest.mark.promise("`pykclient broker` serves any client until Ctrl-C or SIGTERM, status 0")
 def test_a_broker_ends_well_by_ctrl_c_when_a_client_goes() -> None:
     for _ in range(ROUNDS):
         with FakeKafka() as fake, interrupted_in_wait() as has_raised:

@@ -66,7 +66,6 @@ class Pausable(Protocol):
     def resume(self) -> None: ...
 
 
-@pytest.mark.promise("a Spark cluster of two hosts breaks on command and leaves nothing behind")
 @pytest.mark.soak
 def test_parts_of_an_application_are_killed_and_leave_nothing(
     spark_cluster: SparkCluster, application: SparkApplication, request_file: Path
@@ -127,7 +126,6 @@ def test_servers_map_the_archive_of_their_classes(spark_cluster: SparkCluster) -
     assert make_archive(home) == home.class_archive
 
 
-@pytest.mark.promise("a Spark cluster of two hosts breaks on command and leaves nothing behind")
 @pytest.mark.soak
 @pytest.mark.parametrize("ended_by", [signal.SIGINT, signal.SIGKILL])
 def test_the_cluster_of_the_command_line_ends_with_its_process(ended_by: signal.Signals) -> None:
@@ -148,7 +146,6 @@ def test_the_cluster_of_the_command_line_ends_with_its_process(ended_by: signal.
     await_true(lambda: not alive(below) and not folder.exists())
 
 
-@pytest.mark.promise("a Spark cluster of two hosts breaks on command and leaves nothing behind")
 @pytest.mark.soak
 def test_a_master_and_a_worker_come_back_and_close_ends_what_is_paused(
     request_file: Path,

@@ -30,9 +30,6 @@ def section(client: str) -> str:
     return reference().split(f"\n## {client.title()}\n")[1].split("\n## ")[0]
 
 
-@pytest.mark.promise(
-    "`docs/configuration.md` has every key of Kafka's clients, supported or refused with reason"
-)
 @EACH
 def test_the_document_is_up_to_date(tool: ModuleType, capsys: pytest.CaptureFixture[str]) -> None:
     assert tool.main(["--check"]) == 0, capsys.readouterr().out
@@ -51,9 +48,6 @@ def test_check_reports_what_differs_and_writing_cures_it(
     assert tool.main([*into, "--check"]) == 1
 
 
-@pytest.mark.promise(
-    "`docs/configuration.md` has every key of Kafka's clients, supported or refused with reason"
-)
 @pytest.mark.parametrize("config", CONFIGS, ids=lambda config: config.client)
 def test_every_key_of_kafka_is_in_one_table_with_its_default_or_the_reason(
     config: type[ClientConfig],

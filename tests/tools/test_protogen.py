@@ -27,7 +27,6 @@ def _compiler() -> None:
     java_with_compiler()
 
 
-@pytest.mark.promise("the messages are generated; `--check` fails when the output differs")
 @pytest.mark.usefixtures("_compiler")
 def test_check_names_what_differs_and_writing_cures_it(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]

@@ -184,7 +184,6 @@ def test_executors_have_the_package_from_an_archive(
         assert f"{FOLDER}/spark_connector" in str(file)
 
 
-@pytest.mark.promise("the wheel reaches executors by installation")
 def test_executors_have_the_package_that_pip_has_installed(
     bare_cluster: SparkCluster, installed_python: Path, kafka_cluster: KafkaCluster, topic: str
 ) -> None:
@@ -207,7 +206,6 @@ def test_executors_have_the_package_that_pip_has_installed(
     assert Path(of_driver).is_relative_to(packages_of(installed_python) / "spark_connector")
 
 
-@pytest.mark.promise("an executor with another version of the wheel names both versions")
 def test_another_version_on_the_executors_is_named(
     installed_python: Path, packed: Path, kafka_cluster: KafkaCluster, topic: str, tmp_path: Path
 ) -> None:

@@ -97,7 +97,6 @@ def test_a_query_under_fire_loses_nothing(
 @pytest.mark.spark
 @pytest.mark.soak
 @pytest.mark.timeout(900)
-@pytest.mark.promise("an idle Python worker of an executor ends, and its connections with it")
 def test_a_python_worker_without_work_ends_and_its_connections_with_it(
     chaos_cluster: KafkaCluster, spark_cluster: SparkCluster
 ) -> None:

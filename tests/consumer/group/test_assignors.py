@@ -59,7 +59,6 @@ def test_an_own_one_is_an_object_a_class_or_a_name() -> None:
     assert chosen(f"{OwnAssignor.__module__}:OwnAssignor") == ["roundrobin"]
 
 
-@pytest.mark.promise("assignors of users assign, and are refused when they break the rules")
 @pytest.mark.parametrize(
     ("value", "message"),
     [

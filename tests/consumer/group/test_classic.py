@@ -61,7 +61,6 @@ def joined(scene: ClassicScene) -> ClassicScene:
     return scene
 
 
-@pytest.mark.promise("a member joins, assigns as the leader, syncs and stays")
 def test_a_member_joins_with_its_settings_and_takes_its_assignment(scene: ClassicScene) -> None:
     scene.start_joining()
     first = scene.take(JoinGroupRequest)
@@ -87,7 +86,6 @@ def test_a_member_joins_with_its_settings_and_takes_its_assignment(scene: Classi
     assert scene.carried_out.events == ["lose all", "assign t0"]
 
 
-@pytest.mark.promise("a member joins, assigns as the leader, syncs and stays")
 def test_the_leader_assigns_before_it_syncs_and_only_in_a_poll(scene: ClassicScene) -> None:
     scene.start_joining()
     update_metadata(scene.metadata)
@@ -107,7 +105,6 @@ def test_the_leader_assigns_before_it_syncs_and_only_in_a_poll(scene: ClassicSce
     ]
 
 
-@pytest.mark.promise("nothing is revoked while the application is at work")
 def test_a_follower_syncs_while_the_application_is_away_but_takes_when_it_polls(
     scene: ClassicScene,
 ) -> None:
@@ -122,7 +119,6 @@ def test_a_follower_syncs_while_the_application_is_away_but_takes_when_it_polls(
     assert scene.carried_out.events == ["lose all", "assign t0"]
 
 
-@pytest.mark.promise("nothing is revoked while the application is at work")
 def test_nothing_is_given_up_while_the_application_is_away(joined: ClassicScene) -> None:
     joined.beat(RebalanceInProgressError.code)
     joined.wait(1)
@@ -165,7 +161,6 @@ def test_an_assignment_that_takes_something_away_leads_to_another_round(
     assert scene.take(JoinGroupRequest).reason == "need to revoke partitions and re-join"
 
 
-@pytest.mark.promise("every error of a group's responses is handled as in Java")
 @pytest.mark.parametrize("error", [NotCoordinatorError, CoordinatorNotAvailableError])
 @pytest.mark.parametrize("is_syncing", [False, True])
 def test_another_coordinator_is_looked_up_and_gets_the_request_after_a_pause(
@@ -187,7 +182,6 @@ def test_a_coordinator_that_loads_gets_the_request_again_after_a_pause(scene: Cl
     scene.take(JoinGroupRequest)
 
 
-@pytest.mark.promise("joins that are refused again and again back off, and are reported")
 @pytest.mark.parametrize("is_syncing", [False, True])
 def test_a_member_that_is_refused_again_and_again_pauses(
     is_syncing: bool, scene: ClassicScene
@@ -243,7 +237,6 @@ def test_a_member_that_is_given_an_id_again_and_again_pauses(
     ]
 
 
-@pytest.mark.promise("every error of a group's responses is handled as in Java")
 @pytest.mark.parametrize("is_syncing", [False, True])
 def test_a_round_that_another_one_overtook_is_begun_again_at_once(
     is_syncing: bool, scene: ClassicScene
@@ -255,7 +248,6 @@ def test_a_round_that_another_one_overtook_is_begun_again_at_once(
     assert scene.carried_out.events == ["lose all"], "nothing is given up twice"
 
 
-@pytest.mark.promise("every error of a group's responses is handled as in Java")
 @pytest.mark.parametrize(
     ("error", "member_id"), [(UnknownMemberIdError, ""), (IllegalGenerationError, "m-1")]
 )
@@ -284,7 +276,6 @@ def test_a_sync_of_no_member_leads_to_joining_anew(
     scene.take(JoinGroupRequest)
 
 
-@pytest.mark.promise("every error of a group's responses is handled as in Java")
 @pytest.mark.parametrize(
     "error",
     [
@@ -329,7 +320,6 @@ def test_a_fenced_heartbeat_ends_the_membership() -> None:
     assert not scene.membership.can_commit
 
 
-@pytest.mark.promise("every error of a group's responses is handled as in Java")
 def test_a_join_that_is_lost_is_sent_again_under_the_same_name(scene: ClassicScene) -> None:
     scene.join()
     scene.membership.request_join("again")
@@ -377,7 +367,6 @@ def test_an_old_broker_without_static_membership_is_reported() -> None:
     assert isinstance(scene.membership.take_error(), UnsupportedVersionError)
 
 
-@pytest.mark.promise("a member joins, assigns as the leader, syncs and stays")
 def test_heartbeats_are_sent_one_at_a_time_and_each_response_begins_a_session(
     joined: ClassicScene,
 ) -> None:
@@ -474,7 +463,6 @@ def test_a_rebalance_of_a_generation_of_before_begins_no_other(joined: ClassicSc
     assert joined.membership.state is ClassicState.STABLE
 
 
-@pytest.mark.promise("every error of a group's responses is handled as in Java")
 @pytest.mark.parametrize("error", [UnknownMemberIdError, IllegalGenerationError])
 def test_a_coordinator_that_was_replaced_ends_no_membership(
     error: type[BrokerError], joined: ClassicScene
@@ -487,7 +475,6 @@ def test_a_coordinator_that_was_replaced_ends_no_membership(
     joined.take(HeartbeatRequest)
 
 
-@pytest.mark.promise("repeated failures are logged once for each reason, then now and then")
 def test_attempts_to_join_that_fail_alike_are_logged_once(
     scene: ClassicScene, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -22,7 +22,6 @@ topics = st.text("abc", min_size=1, max_size=3)
 partitions = st.lists(st.builds(TopicPartition, topics, st.integers(0, 9)), unique=True)
 
 
-@pytest.mark.promise("a member joins, assigns as the leader, syncs and stays")
 def test_a_subscription_has_javas_bytes() -> None:
     member = GroupMember(
         topics=frozenset({"b", "a"}),

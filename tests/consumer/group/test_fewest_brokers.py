@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import Counter
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -18,9 +17,6 @@ from pykclient.consumer.group.assignors import (
 from pykclient.consumer.group.assignors.setting import make_assignors
 from pykclient.types import Node, TopicPartition
 
-PROMISE = pytest.mark.promise(
-    "`fewest-brokers` gives members equal shares that are led by as few brokers as possible"
-)
 Assigned = dict[str, list[TopicPartition]]
 
 
@@ -53,7 +49,6 @@ def test_the_setting_names_it() -> None:
     assert isinstance(assignor, FewestBrokersAssignor)
 
 
-@PROMISE
 def test_each_member_reads_from_one_broker_where_that_is_possible() -> None:
     topics = {"t": led_by(1, 2, 3, 1, 2, 3, 1, 2, 3)}
     group = members(a="t", b="t", c="t")
@@ -63,7 +58,6 @@ def test_each_member_reads_from_one_broker_where_that_is_possible() -> None:
     assert connections(topics, RangeAssignor().assign(topics, group)) == 9
 
 
-@PROMISE
 def test_rests_of_brokers_that_fit_are_not_cut() -> None:
     topics = {"t": led_by(*[1] * 4, *[2] * 2, *[3] * 2, *[4] * 4)}
     assigned = assign(topics, members(a="t", b="t", c="t"))
@@ -92,7 +86,6 @@ def test_partitions_without_a_leader_are_assigned_as_well() -> None:
 leaders = st.lists(st.sampled_from([None, *range(1, 7)]), max_size=30)
 
 
-@PROMISE
 @given(topics=st.dictionaries(st.sampled_from("tuv"), leaders), count=st.integers(1, 9))
 def test_members_of_the_same_topics(topics: dict[str, list[int | None]], count: int) -> None:
     """All is assigned once, counts differ by one at most, and connections are bounded."""
@@ -109,7 +102,6 @@ def test_members_of_the_same_topics(topics: dict[str, list[int | None]], count: 
     assert assign(known, dict(reversed(group.items()))) == assigned
 
 
-@PROMISE
 @given(
     topics=st.dictionaries(st.sampled_from("tuvw"), leaders),
     wanted=st.lists(st.sets(st.sampled_from("tuvwx")), min_size=1, max_size=7),

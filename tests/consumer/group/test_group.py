@@ -53,7 +53,6 @@ def is_member(scene: GroupScene) -> bool:
 
 
 @pytest.mark.promise("`max_poll_interval_ms` and `session_timeout_ms` are enforced")
-@pytest.mark.promise("a fenced or late KIP-848 member loses everything and joins again")
 def test_a_member_whose_application_polls_too_seldom_leaves_and_joins_again(
     scene: GroupScene, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -98,9 +97,6 @@ def test_a_first_assignment_of_nothing_is_reported(scene: GroupScene) -> None:
 # Topics.
 
 
-@pytest.mark.promise(
-    "an unauthorized topic is reported; a pattern or metadata that waits revokes nothing"
-)
 def test_a_topic_that_may_not_be_read_is_raised_by_poll(scene: GroupScene) -> None:
     scene.subscription.subscribe(["t", "secret"])
     scene.join(A)
@@ -141,9 +137,6 @@ def test_a_topic_that_is_not_wanted_any_more_is_not_raised(
     assert not scene.group.has_error
 
 
-@pytest.mark.promise(
-    "an unauthorized topic is reported; a pattern or metadata that waits revokes nothing"
-)
 def test_metadata_that_starts_over_takes_nothing_away(scene: GroupScene) -> None:
     scene.subscription.subscribe_pattern(re.compile("t"))
     scene.group.on_subscribed(scene.listener)
@@ -178,9 +171,6 @@ def matched(scene: GroupScene) -> GroupScene:
     return scene
 
 
-@pytest.mark.promise(
-    "an unauthorized topic is reported; a pattern or metadata that waits revokes nothing"
-)
 def test_a_new_pattern_keeps_the_member_while_no_metadata_comes(
     matched: GroupScene,
 ) -> None:
@@ -385,7 +375,6 @@ def test_user_data_that_cannot_be_sent_is_the_assignors_fault(data: object) -> N
         classic.poll()
 
 
-@pytest.mark.promise("a leader's mistake causes no storm of rebalances")
 def test_a_leader_that_assigns_what_is_not_read_is_reported(classic: GroupScene) -> None:
     """Once may be what a static member had before; to join for ever would be a storm."""
     classic.update_metadata(T)
@@ -401,7 +390,6 @@ def test_a_leader_that_assigns_what_is_not_read_is_reported(classic: GroupScene)
     assert not classic.subscription.partitions
 
 
-@pytest.mark.promise("a leader's mistake causes no storm of rebalances")
 def test_what_was_read_when_it_joined_is_no_fault_of_the_leader(classic: GroupScene) -> None:
     classic.update_metadata(T, U)
     classic.subscription.subscribe(["t"])
@@ -453,9 +441,6 @@ def joined() -> GroupScene:
     return scene
 
 
-@pytest.mark.promise(
-    "an unauthorized topic is reported; a pattern or metadata that waits revokes nothing"
-)
 @pytest.mark.parametrize("starts_over", [True, False])
 def test_a_topic_that_metadata_loses_sight_of_stays(joined: GroupScene, starts_over: bool) -> None:
     if starts_over:

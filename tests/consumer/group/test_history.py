@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 
-import pytest
-
 from pykclient.consumer.group.history import REBALANCES_MAX, GroupHistory
 from pykclient.types import GroupMetadata, TopicPartition
 
@@ -13,9 +11,6 @@ A, B = TopicPartition("t", 0), TopicPartition("t", 1)
 NOW = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
 
 
-@pytest.mark.promise(
-    "a rebalance is enforced with a reason (KIP-568, KIP-800), and shown by `group_history`"
-)
 def test_a_rebalance_has_its_time_reason_moves_and_duration() -> None:
     history = GroupHistory()
     history.begin("subscription has changed", 10_000)

@@ -64,7 +64,6 @@ def test_nothing_is_sent_before_it_is_to_join(scene: Kip848Scene) -> None:
     assert scene.sent == []
 
 
-@pytest.mark.promise("a KIP-848 member reads, commits with its epoch, and leaves")
 def test_the_first_heartbeat_has_everything() -> None:
     scene = Kip848Scene("instance", "range")
     scene.membership.request_join()
@@ -135,7 +134,6 @@ def test_a_member_without_partitions_is_stable(scene: Kip848Scene) -> None:
 # Heartbeats.
 
 
-@pytest.mark.promise("a KIP-848 member reads, commits with its epoch, and leaves")
 def test_heartbeats_come_at_the_coordinators_interval_and_have_only_news(
     stable: Kip848Scene,
 ) -> None:
@@ -304,9 +302,6 @@ def test_the_same_assignment_again_changes_nothing(stable: Kip848Scene) -> None:
     assert stable.sent == []
 
 
-@pytest.mark.promise(
-    "what was revoked before it was taken is acknowledged; an old coordinator fences no member"
-)
 @pytest.mark.parametrize("is_known", [True, False])
 def test_what_was_taken_back_before_it_was_taken_is_acknowledged_all_the_same(
     stable: Kip848Scene, is_known: bool
@@ -330,7 +325,6 @@ def test_what_was_taken_back_before_it_was_taken_is_acknowledged_all_the_same(
 # Being thrown out.
 
 
-@pytest.mark.promise("a fenced or late KIP-848 member loses everything and joins again")
 @pytest.mark.parametrize("error", [FencedMemberEpochError, UnknownMemberIdError])
 def test_a_fenced_member_loses_everything_and_joins_again_under_its_id(
     stable: Kip848Scene, error: type[BrokerError]
@@ -353,7 +347,6 @@ def test_a_fenced_member_loses_everything_and_joins_again_under_its_id(
     assert heartbeat.subscribed_topic_names == ["a", "b"]
 
 
-@pytest.mark.promise("joins that are refused again and again back off, and are reported")
 def test_a_member_that_is_fenced_again_and_again_pauses(stable: Kip848Scene) -> None:
     """Some coordinators refuse as fast as requests come."""
     stable.wait(INTERVAL_MS)
@@ -372,9 +365,6 @@ def test_a_member_that_is_fenced_again_and_again_pauses(stable: Kip848Scene) -> 
     assert stable.membership.rejection is None
 
 
-@pytest.mark.promise(
-    "what was revoked before it was taken is acknowledged; an old coordinator fences no member"
-)
 @pytest.mark.parametrize("error", [FencedMemberEpochError, UnknownMemberIdError])
 def test_a_broker_that_is_coordinator_no_more_removes_no_member(
     stable: Kip848Scene, error: type[BrokerError]
@@ -444,7 +434,6 @@ def test_after_a_refusal_another_poll_tries_again_but_not_after_a_fatal_one() ->
         assert scene.membership.has_error == error.fatal
 
 
-@pytest.mark.promise("a static member's name that is not released yet is reported, and tried again")
 def test_a_name_that_is_not_free_yet_is_raised_and_tried_again() -> None:
     scene = Kip848Scene("instance")
     scene.membership.request_join()
@@ -581,7 +570,6 @@ def test_one_fenced_while_it_gives_up_has_nothing_to_leave(stable: Kip848Scene) 
     assert left.is_done
 
 
-@pytest.mark.promise("a member that leaves before its first response leaves all the same")
 @pytest.mark.parametrize("has_response", [False, True])
 def test_one_whose_first_heartbeat_has_no_response_yet_leaves(has_response: bool) -> None:
     """The coordinator has it, and would keep its partitions for a whole session."""
@@ -602,7 +590,6 @@ def test_one_whose_first_heartbeat_has_no_response_yet_leaves(has_response: bool
     assert left.is_done
 
 
-@pytest.mark.promise("a member that leaves before its first response leaves all the same")
 def test_one_whose_first_heartbeat_was_lost_leaves() -> None:
     scene = Kip848Scene()
     scene.membership.request_join()
@@ -633,7 +620,6 @@ def test_a_static_member_that_does_not_poll_leaves_for_a_while() -> None:
     assert scene.is_in(MemberState.STALE)
 
 
-@pytest.mark.promise("a member that leaves before its first response leaves all the same")
 @pytest.mark.parametrize("error", [UnreleasedInstanceIdError, CoordinatorLoadInProgressError])
 def test_one_that_was_never_let_in_has_nothing_to_leave(error: type[BrokerError]) -> None:
     scene = Kip848Scene("instance")

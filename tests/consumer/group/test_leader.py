@@ -117,7 +117,6 @@ def test_an_assignor_assigns() -> None:
     assert assigned == {"m1": Assignment((A0,)), "m2": Assignment((A1,))}
 
 
-@pytest.mark.promise("assignors of users assign, and are refused when they break the rules")
 @pytest.mark.parametrize(
     ("assigned", "message"),
     [
@@ -218,7 +217,6 @@ def described(*shares: bytes, state: str = "Stable", error_code: int = 0) -> Des
     return DescribeGroupsResponse(groups=[group])
 
 
-@pytest.mark.promise("a static leader's restart moves nothing, and what came meanwhile is assigned")
 @pytest.mark.parametrize(
     ("second", "has_found"),
     [([P1, P2], False), ([P1], True), ([P1, P2, TopicPartition("u", 0)], False)],

@@ -356,9 +356,6 @@ def test_what_is_kept_in_the_end_is_held_no_more(scene: Scene) -> None:
     assert not any(assigned.is_held for assigned in scene.subscription)
 
 
-@pytest.mark.promise(
-    "`close` has one deadline, in both protocols; a listener may close or unsubscribe"
-)
 def test_what_is_reported_as_revoked_is_not_reported_again(scene: Scene) -> None:
     scene.change_to(B)
     again = scene.give_up(RevokeAll())
@@ -371,9 +368,6 @@ def test_what_is_reported_as_revoked_is_not_reported_again(scene: Scene) -> None
     assert not scene.subscription.partitions
 
 
-@pytest.mark.promise(
-    "`close` has one deadline, in both protocols; a listener may close or unsubscribe"
-)
 def test_what_is_reported_as_revoked_is_not_reported_as_lost(scene: Scene) -> None:
     scene.give_up(RevokeAll())
     lost = scene.give_up(LoseAll())

@@ -72,7 +72,6 @@ def test_scram_is_served_as_in_the_example_of_rfc_7677(monkeypatch: pytest.Monke
     assert exchange.user == "user"
 
 
-@pytest.mark.promise("sessions on fake brokers end, unless the client authenticates again")
 def test_a_session_ends_unless_the_client_authenticates_again() -> None:
     cluster = FakeCluster(1, security=SECURITY, connections_max_reauth_ms=LIFETIME_MS)
     lazy, dutiful = Client(cluster), Client(cluster)
@@ -97,7 +96,6 @@ def test_a_client_may_not_authenticate_again_and_again() -> None:
     assert client.authenticate(REAUTHENTICATION_INTERVAL_MS + 1).error_code == 0
 
 
-@pytest.mark.promise("a test changes the users of fake brokers")
 def test_a_password_changes_and_a_user_goes() -> None:
     cluster = FakeCluster(1, security=SECURITY)
     before = cluster.users.scram("SCRAM-SHA-256", "alice")

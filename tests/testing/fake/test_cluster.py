@@ -59,11 +59,6 @@ T0 = TopicPartition("t", 0)
 NAMED, UNNAMED = MetadataRequest(topics=[]), MetadataRequest(topics=None)
 
 
-faults_by_api = pytest.mark.promise(
-    "faults by API: respond, delay, drop, lose the response, disconnect, error code"
-)
-
-
 @pytest.fixture
 def cluster() -> FakeCluster:
     cluster = FakeCluster(3)
@@ -74,7 +69,6 @@ def cluster() -> FakeCluster:
 # Acknowledgements.
 
 
-@pytest.mark.promise("high watermark and log end of the fake cluster are Kafka's")
 def test_acks_all_waits_for_the_replicas_and_moves_the_high_watermark() -> None:
     cluster = FakeCluster(3, replication_delay_ms=40)
     cluster.create_topic("t")
@@ -108,7 +102,6 @@ def test_a_stalled_replica_holds_acks_all_until_its_time_out(cluster: FakeCluste
     assert produced(call).error_code == RequestTimedOutError.code
 
 
-@pytest.mark.promise("leaders move, the ISR shrinks and grows, brokers stop and come back")
 def test_a_replica_that_lags_leaves_the_isr_and_comes_back(cluster: FakeCluster) -> None:
     cluster.stall_replicas(2)
     call = produce(cluster, 0, batch_of(b"v"), timeout_ms=2 * LAG_MS_MAX)
@@ -130,7 +123,6 @@ def test_too_few_replicas_refuse_before_and_after_the_append(cluster: FakeCluste
     assert produced(late).error_code == NotEnoughReplicasError.code
 
 
-@pytest.mark.promise("leaders move, the ISR shrinks and grows, brokers stop and come back")
 def test_a_leader_that_moves_fails_what_waits_and_loses_what_was_not_copied(
     cluster: FakeCluster,
 ) -> None:
@@ -148,7 +140,6 @@ def test_a_leader_that_moves_fails_what_waits_and_loses_what_was_not_copied(
 # Brokers.
 
 
-@pytest.mark.promise("leaders move, the ISR shrinks and grows, brokers stop and come back")
 def test_a_stopped_broker_hands_over_and_comes_back_as_a_follower(cluster: FakeCluster) -> None:
     cluster.stop_broker(0)
     partition = cluster.partition(T0)
@@ -208,9 +199,6 @@ def test_what_cannot_be_is_a_usage_error(cluster: FakeCluster) -> None:
 # Fetching.
 
 
-@pytest.mark.promise(
-    "the fake cluster's Fetch waits for bytes or its time, has sessions, and rotates partitions"
-)
 def test_a_fetch_waits_for_bytes_or_its_time(cluster: FakeCluster) -> None:
     size_bytes = len(batch_of(b"v"))
     call = fetch(cluster, 0, 0, min_bytes=2 * size_bytes)
@@ -236,9 +224,6 @@ def test_a_fetch_gets_an_error_at_once(cluster: FakeCluster) -> None:
         assert fetched(call).error_code == error.code
 
 
-@pytest.mark.promise(
-    "the fake cluster's Fetch waits for bytes or its time, has sessions, and rotates partitions"
-)
 def test_a_session_responds_with_what_is_new_only(cluster: FakeCluster) -> None:
     produce(cluster, 0, batch_of(b"v"))
     first = response_of(fetch(cluster, 0, 1, max_wait_ms=0, session_epoch=0), FetchResponse)
@@ -299,7 +284,6 @@ def test_a_reader_in_another_rack_is_sent_to_a_follower_that_serves_it() -> None
 # Metadata.
 
 
-@pytest.mark.promise("the fake cluster creates missing topics on Metadata")
 def test_a_missing_topic_is_created_where_the_request_allows_it() -> None:
     cluster = FakeCluster(1, default_partition_count=4)
 
@@ -343,7 +327,6 @@ def test_a_setting_that_no_topic_has_is_refused() -> None:
 # Faults.
 
 
-@faults_by_api
 def test_faults_are_used_as_often_as_they_are_meant(cluster: FakeCluster) -> None:
     handle = cluster.faults.add(
         faults.fail_with(KafkaStorageError), ApiKey.PRODUCE, broker_id=0, times=2
@@ -358,7 +341,6 @@ def test_faults_are_used_as_often_as_they_are_meant(cluster: FakeCluster) -> Non
     assert produced(produce(cluster, 0, batch_of(b"v"))).base_offset == 1
 
 
-@faults_by_api
 def test_a_request_whose_response_is_lost_was_carried_out_and_a_dropped_one_was_not(
     cluster: FakeCluster,
 ) -> None:
@@ -374,7 +356,6 @@ def test_a_request_whose_response_is_lost_was_carried_out_and_a_dropped_one_was_
         assert log.log_end_offset == end_offset
 
 
-@faults_by_api
 def test_a_response_can_be_delayed_or_replaced(cluster: FakeCluster) -> None:
     cluster.faults.add(faults.delay_response(300))
     call = produce(cluster, 0, batch_of(b"v"), now_ms=100)
@@ -387,7 +368,6 @@ def test_a_response_can_be_delayed_or_replaced(cluster: FakeCluster) -> None:
     assert cluster.handle_request(0, MetadataRequest(), 400).require_response() is other
 
 
-@faults_by_api
 def test_a_fault_is_for_its_api_its_broker_and_the_requests_it_looks_for() -> None:
     waiting = Faults()
     fault = faults.drop()

@@ -8,8 +8,6 @@ from __future__ import annotations
 import pathlib
 from typing import TYPE_CHECKING
 
-import pytest
-
 from pykclient.protocol.messages.offset_records import OffsetCommitKey, OffsetCommitValue
 from pykclient.protocol.messages.transaction_records import TransactionLogKey
 from pykclient.protocol.reader import Reader
@@ -27,6 +25,8 @@ from pykclient.types import TopicPartition
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
+
+    import pytest
 
 SEGMENT_MS = 1_000
 COMPACTED = LogSettings(is_compacted=True, is_deleted=False, segment_ms=SEGMENT_MS)
@@ -55,7 +55,6 @@ def offsets(log: PartitionLog) -> list[int]:
     return found
 
 
-@pytest.mark.promise("fake brokers compact what is dirty enough, and Kafka's own topics")
 def test_a_log_is_cleaned_when_enough_of_it_is_dirty() -> None:
     log = PartitionLog(COMPACTED._replace(min_cleanable_dirty_ratio=0.5))
     put(log, 0, "a")
@@ -186,7 +185,6 @@ def test_the_cleaner_runs_while_a_topic_is_compacted() -> None:
     assert offsets(log) == [1, 2], "the segment that was written to last stays"
 
 
-@pytest.mark.promise("fake brokers compact what is dirty enough, and Kafka's own topics")
 def test_kafkas_own_topics_keep_the_newest_of_each_group_and_transactional_id() -> None:
     cluster = FakeCluster(1)
     cluster.create_topic("t", 1)

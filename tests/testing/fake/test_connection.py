@@ -63,7 +63,6 @@ def versions_in(frame: bytes) -> ApiVersionsResponse:
     return decode_response(ApiVersionsResponse, 0, frame[4:])
 
 
-@pytest.mark.promise("a fake broker handles bytes without a socket or a thread")
 def test_a_request_byte_by_byte_gets_its_response_once_it_is_whole(cluster: FakeCluster) -> None:
     client = Client(cluster)
     responses = [client.send(VERSIONS[index : index + 1]) for index in range(len(VERSIONS))]
@@ -72,7 +71,6 @@ def test_a_request_byte_by_byte_gets_its_response_once_it_is_whole(cluster: Fake
     assert spoken == set(HANDLERS)
 
 
-@pytest.mark.promise("the fake cluster serves ApiVersions, and limits versions on request")
 def test_an_unsupported_version_of_api_versions_gets_the_range(
     cluster: FakeCluster,
 ) -> None:
@@ -88,7 +86,6 @@ def test_an_unsupported_version_of_api_versions_gets_the_range(
     assert client.connection.is_closed
 
 
-@pytest.mark.promise("the fake cluster names the feature `group.version` as Kafka does")
 @pytest.mark.parametrize(
     ("version", "has_groups", "supported", "finalized"),
     [
@@ -118,9 +115,6 @@ def test_groups_of_kip_848_are_a_feature(
     assert response.finalized_features_epoch >= 0
 
 
-@pytest.mark.promise(
-    "a malformed request gets Kafka's error or a closed connection, never an exception"
-)
 @pytest.mark.parametrize(
     "data",
     [
@@ -142,7 +136,6 @@ def test_what_is_no_request_closes_the_connection(data: bytes, cluster: FakeClus
     assert not cluster.brokers[0].connections
 
 
-@pytest.mark.promise("a fake broker handles bytes without a socket or a thread")
 def test_requests_wait_for_the_one_before_them(cluster: FakeCluster) -> None:
     cluster.faults.add(faults.delay_response(50))
     client = Client(cluster)
@@ -153,7 +146,6 @@ def test_requests_wait_for_the_one_before_them(cluster: FakeCluster) -> None:
     assert versions_in(responses[: len(responses) // 3])
 
 
-@pytest.mark.promise("a flooding or unreading client takes little memory, and others are served")
 def test_a_client_that_sends_on_and_on_is_not_read_on_and_on(cluster: FakeCluster) -> None:
     cluster.faults.add(faults.delay_response(50))
     client = Client(cluster)
@@ -186,7 +178,6 @@ def test_large_requests_are_read_ahead_by_their_bytes(
     assert client.connection.wants_input
 
 
-@pytest.mark.promise("a flooding or unreading client takes little memory, and others are served")
 def test_a_client_that_reads_no_response_is_served_no_more(
     cluster: FakeCluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -198,7 +189,6 @@ def test_a_client_that_reads_no_response_is_served_no_more(
     assert taken == [2 * response_bytes, 2 * response_bytes, response_bytes, 0]
 
 
-@pytest.mark.promise("a flooding or unreading client takes little memory, and others are served")
 def test_calls_that_end_each_other_do_not_pile_up(cluster: FakeCluster) -> None:
     """Each of many clients waits for records, and has a request behind that makes some.
 
@@ -235,9 +225,6 @@ def test_a_broker_that_stops_closes_its_connections(cluster: FakeCluster) -> Non
     assert client.connection.is_closed
 
 
-@pytest.mark.promise(
-    "a malformed request gets Kafka's error or a closed connection, never an exception"
-)
 @pytest.mark.parametrize("seed", range(10))
 def test_any_well_formed_request_gets_a_response_or_closes(seed: int) -> None:
     """Method: random values in every field of every API and version, most of them nonsense."""
@@ -261,9 +248,6 @@ def _request_name(key: ApiKey) -> str:
     return "".join(part.capitalize() for part in key.name.split("_")) + "Request"
 
 
-@pytest.mark.promise(
-    "a malformed request gets Kafka's error or a closed connection, never an exception"
-)
 @pytest.mark.parametrize("seed", range(20))
 def test_flipped_bytes_never_raise(seed: int) -> None:
     random = Random(seed)

@@ -91,7 +91,6 @@ def offset_line(**fields: object) -> str:
     return json.dumps({"type": "offset", "group": "g", **offset, **fields})
 
 
-@pytest.mark.promise("`pykclient broker --data` has again what it had, also when it was killed")
 @pytest.mark.parametrize("is_killed", [False, True])
 def test_topics_records_and_offsets_are_there_again(tmp_path: Path, is_killed: bool) -> None:
     with kept_in(tmp_path, is_killed=is_killed) as cluster:
@@ -138,9 +137,6 @@ def test_what_was_deleted_stays_deleted(tmp_path: Path) -> None:
         assert offsets(cluster) == []
 
 
-@pytest.mark.promise(
-    "the end of a log that a crash has damaged is cut off at the start, with a warning"
-)
 @pytest.mark.parametrize("damage", ["cut", "zeros", "flip", "twice"])
 def test_a_damaged_end_is_cut_off_and_the_rest_is_served(
     tmp_path: Path, damage: str, caplog: pytest.LogCaptureFixture
@@ -229,7 +225,6 @@ def test_a_last_line_that_was_cut_is_left_out(
     assert "the last line was cut" in caplog.text
 
 
-@pytest.mark.promise("a folder that cannot be used is named, with the reason and what to do")
 @pytest.mark.parametrize(
     ("line", "reason"),
     [
@@ -260,7 +255,6 @@ def test_a_damaged_metadata_file_is_refused_with_the_line(
             DataDirectory(tmp_path)
 
 
-@pytest.mark.promise("a folder that cannot be used is named, with the reason and what to do")
 @pytest.mark.parametrize(
     ("line", "reason"),
     [
@@ -306,7 +300,6 @@ def test_metadata_has_a_few_times_the_lines_that_hold(
         assert "later" in cluster.topics
 
 
-@pytest.mark.promise("a folder that cannot be used is named, with the reason and what to do")
 def test_folders_of_others_are_left_alone(tmp_path: Path) -> None:
     (tmp_path / "thesis.txt").write_text("mine")
     with pytest.raises(StorageError, match=r"has files that are not a broker's.*name an empty"):

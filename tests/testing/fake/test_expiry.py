@@ -36,7 +36,6 @@ def committed(cluster: FakeCluster, group: str) -> set[str]:
     return {name.topic for name in cluster.groups.offsets(group).all()}
 
 
-@pytest.mark.promise("fake brokers forget unused offsets, groups and producers as Kafka does")
 def test_offsets_without_members_expire_with_their_group(cluster: FakeCluster) -> None:
     """KIP-211: those of consumers with partitions by hand, from their commit on."""
     ClassicClient(cluster).commit({0: 1})
@@ -47,7 +46,6 @@ def test_offsets_without_members_expire_with_their_group(cluster: FakeCluster) -
     assert committed(cluster, "g") == set()
 
 
-@pytest.mark.promise("fake brokers forget unused offsets, groups and producers as Kafka does")
 def test_offsets_of_a_group_count_from_when_its_last_member_went(cluster: FakeCluster) -> None:
     (client,) = settled(cluster, None)
     client.commit({0: 1})
@@ -77,7 +75,6 @@ def test_offsets_of_topics_that_a_member_does_not_read_expire(cluster: FakeClust
     assert committed(cluster, GROUP) == {"t"}
 
 
-@pytest.mark.promise("fake brokers forget unused offsets, groups and producers as Kafka does")
 def test_a_producer_that_was_silent_for_long_is_forgotten() -> None:
     settings = TransactionSettings(producer_id_expiration_ms=RETENTION_MS)
     cluster = FakeCluster(1, transaction_settings=settings)

@@ -44,9 +44,6 @@ def read(log: PartitionLog, offset: int, max_bytes: int = 1_000_000) -> list[int
     return [each for batch in batches for each in batch.records(offset).offsets]
 
 
-@pytest.mark.promise(
-    "the fake log finds by offset and time through sparse indexes and binary search"
-)
 @pytest.mark.parametrize("seed", range(20))
 def test_every_offset_and_every_time_is_found_as_by_looking_at_all(seed: int) -> None:
     """Goal: the sparse indexes lose nothing. Method: many batches against plain lists."""
@@ -116,9 +113,6 @@ def test_a_read_is_bounded_but_has_its_first_batch_whole() -> None:
         )
 
 
-@pytest.mark.promise(
-    "the fake cluster checks sequences and epochs on Produce, and recognises a repeated batch"
-)
 def test_a_duplicate_batch_gets_the_first_response_and_is_not_appended() -> None:
     log = PartitionLog()
     numbered = [
@@ -131,9 +125,6 @@ def test_a_duplicate_batch_gets_the_first_response_and_is_not_appended() -> None
     assert log.log_end_offset == 14
 
 
-@pytest.mark.promise(
-    "the fake cluster checks sequences and epochs on Produce, and recognises a repeated batch"
-)
 def test_sequences_and_epochs_are_checked() -> None:
     log = PartitionLog()
 
@@ -261,7 +252,6 @@ def test_deleted_and_old_records_are_gone_and_the_rest_is_not() -> None:
     assert log.log_start_offset == 5, "the segment that is written to stays"
 
 
-@pytest.mark.promise("high watermark and log end of the fake cluster are Kafka's")
 def test_open_transactions_hold_the_last_stable_offset_and_aborted_ones_are_returned() -> None:
     log = PartitionLog()
 

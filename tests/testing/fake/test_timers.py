@@ -12,7 +12,6 @@ TIMER_COUNT = 1_000
 HORIZON_MS = 200_000
 
 
-@pytest.mark.promise("a thousand timers expire in the wheel as in a sorted list")
 @pytest.mark.parametrize("seed", range(10))
 def test_a_thousand_timers_fire_as_from_a_sorted_list(seed: int) -> None:
     """Method: random adds, cancels and moves of both, from a start that no slot begins at."""
@@ -47,7 +46,6 @@ def test_a_thousand_timers_fire_as_from_a_sorted_list(seed: int) -> None:
             assert not waiting.pop(number)[1].is_waiting
 
 
-@pytest.mark.promise("a thousand timers expire in the wheel as in a sorted list")
 def test_a_timer_gets_its_own_time_however_far_the_clock_jumps() -> None:
     wheel = TimingWheel()
     times: list[int] = []

@@ -47,10 +47,6 @@ from tests.testing.fake.groups.classic_client import (
 )
 from tests.testing.fake.requests import coordinator_id
 
-votes_and_refusals = pytest.mark.promise(
-    "classic groups: the protocol is voted; strangers, full groups, old generations are refused"
-)
-
 
 def state_of(cluster: FakeCluster) -> str:
     return cluster.group("g").state
@@ -63,7 +59,6 @@ def pause(cluster: FakeCluster, duration_ms: int) -> None:
 # Joining.
 
 
-@pytest.mark.promise("classic groups: members join, are assigned, stay and leave, in every version")
 @pytest.mark.parametrize(
     "version", range(JoinGroupRequest.min_version, JoinGroupRequest.max_version + 1)
 )
@@ -93,9 +88,6 @@ def test_a_member_joins_and_is_assigned_in_every_version(
     assert group.members[0].partitions == (TopicPartition("t", 0), TopicPartition("t", 1))
 
 
-@pytest.mark.promise(
-    "classic groups: first member ids, static members, fencing, a leader that need not assign"
-)
 def test_an_id_that_was_requested_and_not_used_is_dropped(cluster: FakeCluster) -> None:
     client = ClassicClient(cluster)
     client.member_id = joined(client.join()).member_id
@@ -120,7 +112,6 @@ def test_only_the_leader_receives_the_members(cluster: FakeCluster) -> None:
     assert {each.leader for each in response} == {clients[0].member_id}
 
 
-@pytest.mark.promise("classic groups: first delay, rebalance, session and sync timeouts")
 def test_a_group_that_was_empty_waits_for_more_members_each_time_one_comes() -> None:
     settings = GroupSettings(group_initial_rebalance_delay_ms=3_000)
     cluster = FakeCluster(1, group_settings=settings)
@@ -161,7 +152,6 @@ def test_a_new_member_makes_the_others_join_again(cluster: FakeCluster) -> None:
     ]
 
 
-@pytest.mark.promise("classic groups: first delay, rebalance, session and sync timeouts")
 def test_members_that_do_not_join_again_in_time_are_lost(cluster: FakeCluster) -> None:
     gone = ClassicClient(cluster, session_ms=5 * REBALANCE_MS)
     new = ClassicClient(cluster, rebalance_ms=1_000)
@@ -219,7 +209,6 @@ def test_a_response_that_was_lost_is_sent_again(cluster: FakeCluster) -> None:
 # Which protocol.
 
 
-@votes_and_refusals
 @pytest.mark.parametrize(
     ("protocols_of_members", "chosen"),
     [
@@ -239,7 +228,6 @@ def test_the_protocol_with_most_votes_that_all_support_is_chosen(
     assert {response.protocol_name for response in begun(*clients)} == {chosen}
 
 
-@votes_and_refusals
 @pytest.mark.parametrize(
     "stranger",
     [
@@ -267,7 +255,6 @@ def test_a_first_member_needs_a_protocol(cluster: FakeCluster) -> None:
 # What is refused.
 
 
-@votes_and_refusals
 def test_what_no_group_would_take_is_refused(cluster: FakeCluster) -> None:
     client = ClassicClient(cluster)
     assert joined(client.join(group="")).error_code == InvalidGroupIdError.code
@@ -281,7 +268,6 @@ def test_what_no_group_would_take_is_refused(cluster: FakeCluster) -> None:
     assert cluster.groups.find("g") is None, "none of these makes a group"
 
 
-@votes_and_refusals
 def test_a_full_group_takes_no_more_members() -> None:
     cluster = FakeCluster(1, group_settings=GroupSettings(50, group_max_size=2))
     clients = [ClassicClient(cluster) for _ in range(3)]
@@ -294,7 +280,6 @@ def test_a_full_group_takes_no_more_members() -> None:
     assert not clients[0].join().is_ended, "a member is no new one"
 
 
-@votes_and_refusals
 def test_members_of_another_generation_or_name_are_refused(cluster: FakeCluster) -> None:
     [client] = settled(cluster, None)
     client.generation = 0
@@ -318,7 +303,6 @@ def test_a_pending_member_cannot_turn_static(cluster: FakeCluster) -> None:
 # Assigning.
 
 
-@pytest.mark.promise("classic groups: members join, are assigned, stay and leave, in every version")
 def test_members_wait_for_the_leaders_assignment(cluster: FakeCluster) -> None:
     leader, follower = ClassicClient(cluster), ClassicClient(cluster)
     begun(leader, follower)
@@ -350,7 +334,6 @@ def test_a_member_that_joins_while_the_leader_assigns_begins_again(cluster: Fake
     assert synced(leader.sync()).error_code == RebalanceInProgressError.code
 
 
-@pytest.mark.promise("classic groups: first delay, rebalance, session and sync timeouts")
 def test_members_that_never_request_their_assignment_are_removed(cluster: FakeCluster) -> None:
     leader = ClassicClient(cluster, rebalance_ms=4_000)
     follower = ClassicClient(cluster, rebalance_ms=4_000)
@@ -366,7 +349,6 @@ def test_members_that_never_request_their_assignment_are_removed(cluster: FakeCl
 # Staying and leaving.
 
 
-@pytest.mark.promise("classic groups: first delay, rebalance, session and sync timeouts")
 def test_a_member_without_heartbeats_is_lost_after_its_session(cluster: FakeCluster) -> None:
     lively, silent = settled(cluster, None, None)
     pause(cluster, SESSION_MS - 1)

@@ -37,9 +37,6 @@ def move(cluster: FakeCluster) -> int:
     return old_id
 
 
-@pytest.mark.promise(
-    "the fake cluster serves FindCoordinator in every version, and places groups by Java's hash"
-)
 @pytest.mark.parametrize("version", range(FindCoordinatorRequest.max_version + 1))
 def test_the_coordinator_is_found_in_every_version(version: int, cluster: FakeCluster) -> None:
     keys = ["g"] if version >= 4 else []
@@ -49,7 +46,6 @@ def test_the_coordinator_is_found_in_every_version(version: int, cluster: FakeCl
     assert found == coordinator_id(cluster)
 
 
-@pytest.mark.promise("a coordinator that moves or stops keeps what was written to the log")
 def test_a_stable_group_goes_on_at_its_new_coordinator(cluster: FakeCluster) -> None:
     clients = settled(cluster, None, None)
     assert clients[0].commit({0: 7}) == [0]
@@ -73,7 +69,6 @@ def test_members_have_a_whole_session_from_the_move_on(cluster: FakeCluster) -> 
     assert client.heartbeat() == UnknownMemberIdError.code
 
 
-@pytest.mark.promise("a coordinator that moves or stops keeps what was written to the log")
 def test_a_waiting_member_is_sent_to_the_new_coordinator(cluster: FakeCluster) -> None:
     leader, follower = ClassicClient(cluster), ClassicClient(cluster)
     calls = [leader.join_by_id(), follower.join_by_id()]
@@ -87,7 +82,6 @@ def test_a_waiting_member_is_sent_to_the_new_coordinator(cluster: FakeCluster) -
     assert synced(waiting).error_code == NotCoordinatorError.code
 
 
-@pytest.mark.promise("a coordinator that moves or stops keeps what was written to the log")
 def test_a_generation_that_was_never_assigned_is_gone(cluster: FakeCluster) -> None:
     [old], new = settled(cluster, None), ClassicClient(cluster)
     call = new.join_by_id()
@@ -120,7 +114,6 @@ def test_members_join_again_at_the_new_coordinator(cluster: FakeCluster) -> None
     assert cluster.group("g").generation == 2
 
 
-@pytest.mark.promise("a coordinator that moves or stops keeps what was written to the log")
 def test_a_group_outlives_its_only_broker() -> None:
     cluster = FakeCluster(1, group_settings=GroupSettings(group_initial_rebalance_delay_ms=50))
     cluster.create_topic("t", 4)

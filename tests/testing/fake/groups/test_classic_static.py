@@ -39,9 +39,6 @@ def test_a_static_member_joins_without_requesting_an_id_first(cluster: FakeClust
     assert client.member_id.startswith("i-")
 
 
-@pytest.mark.promise(
-    "classic groups: first member ids, static members, fencing, a leader that need not assign"
-)
 @pytest.mark.parametrize(
     ("number", "version", "is_skipped", "member_count", "leads"),
     [(0, 9, True, 2, True), (0, 8, False, 0, False), (1, 9, False, 0, False)],
@@ -66,9 +63,6 @@ def test_one_that_comes_back_keeps_its_share_without_a_rebalance(
     assert clients[1 - number].heartbeat() == 0
 
 
-@pytest.mark.promise(
-    "classic groups: first member ids, static members, fencing, a leader that need not assign"
-)
 def test_the_one_that_was_replaced_is_fenced(cluster: FakeCluster) -> None:
     [old] = settled(cluster, "i")
     back = ClassicClient(cluster, "i")

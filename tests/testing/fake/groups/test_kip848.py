@@ -85,7 +85,6 @@ def test_a_target_stands_for_the_interval_between_assignments(cluster: FakeClust
     assert cluster.group(GROUP).state == "Reconciling"
 
 
-@pytest.mark.promise("fake KIP-848 groups: session and rebalance timeouts")
 def test_a_member_without_heartbeats_is_gone_after_its_session(cluster: FakeCluster) -> None:
     first, second = two_settled(cluster)
     epoch = group_of(cluster).epoch
@@ -100,7 +99,6 @@ def test_a_member_without_heartbeats_is_gone_after_its_session(cluster: FakeClus
     assert first.beat().error_code == UnknownMemberIdError.code
 
 
-@pytest.mark.promise("fake KIP-848 groups: session and rebalance timeouts")
 def test_a_member_that_gives_nothing_up_is_gone_after_its_rebalance_time_out(
     cluster: FakeCluster,
 ) -> None:
@@ -126,7 +124,6 @@ def test_a_member_that_gives_up_in_time_stays(cluster: FakeCluster) -> None:
     assert first.beat().error_code == 0
 
 
-@pytest.mark.promise("fake KIP-848 groups: session and rebalance timeouts")
 def test_a_static_member_that_left_has_its_session_to_come_back(cluster: FakeCluster) -> None:
     client = Kip848Client(cluster, "m1", ["t"], instance_id="i")
     client.settle()
@@ -159,7 +156,6 @@ def test_a_static_member_that_left_has_nothing_to_give_up_any_more(cluster: Fake
     assert owned_by(cluster, other) == {"t": [2, 3]}
 
 
-@pytest.mark.promise("fake KIP-848 groups: topics that appear, grow and go change the target")
 def test_a_topic_that_appears_is_assigned_at_the_next_heartbeat(cluster: FakeCluster) -> None:
     client = Kip848Client(cluster, "m1", ["t", "later"])
     client.settle()
@@ -169,7 +165,6 @@ def test_a_topic_that_appears_is_assigned_at_the_next_heartbeat(cluster: FakeClu
     assert owned_by(cluster, client) == {"t": [0, 1, 2, 3], "later": [0, 1]}
 
 
-@pytest.mark.promise("fake KIP-848 groups: topics that appear, grow and go change the target")
 def test_a_topic_that_grows_is_assigned_whole_at_the_next_heartbeat(cluster: FakeCluster) -> None:
     client = Kip848Client(cluster, "m1", ["t"])
     client.settle()
@@ -185,7 +180,6 @@ def test_a_topic_grows_to_more_than_it_has(cluster: FakeCluster, name: str, coun
         cluster.add_partitions(name, count)
 
 
-@pytest.mark.promise("fake KIP-848 groups: topics that appear, grow and go change the target")
 def test_a_deleted_topic_is_taken_away_and_its_namesake_assigned_anew(
     cluster: FakeCluster,
 ) -> None:
@@ -247,7 +241,6 @@ def test_expressions_are_resolved_again_after_a_while(cluster: FakeCluster) -> N
     assert not group_of(cluster).is_subscribed_to("u1")
 
 
-@pytest.mark.promise("members of fake KIP-848 groups survive a moved coordinator and fencing")
 def test_a_new_coordinator_gives_everybody_a_session_anew(cluster: FakeCluster) -> None:
     first, second = two_settled(cluster)
     epoch = group_of(cluster).epoch
@@ -262,7 +255,6 @@ def test_a_new_coordinator_gives_everybody_a_session_anew(cluster: FakeCluster) 
     assert response.error_code == NotCoordinatorError.code
 
 
-@pytest.mark.promise("fake KIP-848 groups fence commits and reads of offsets by member epoch")
 @pytest.mark.parametrize(
     ("member_id", "epoch_change", "partition", "version", "expected"),
     [
@@ -309,7 +301,6 @@ def test_an_empty_group_takes_commits_without_an_epoch_and_may_be_deleted(
     assert cluster.groups.find(GROUP) is None
 
 
-@pytest.mark.promise("fake KIP-848 groups fence commits and reads of offsets by member epoch")
 @pytest.mark.parametrize(
     ("member_id", "epoch", "expected"),
     [
@@ -335,13 +326,11 @@ def join_classic(cluster: FakeCluster) -> JoinGroupResponse:
     )
 
 
-@pytest.mark.promise("an empty fake group may change its protocol, and keeps its offsets")
 def test_a_group_with_members_keeps_its_kind(cluster: FakeCluster) -> None:
     Kip848Client(cluster, "m1", ["t"]).beat()
     assert join_classic(cluster).error_code == InconsistentGroupProtocolError.code
 
 
-@pytest.mark.promise("administrators list and describe fake KIP-848 groups")
 def test_what_is_described_and_listed(cluster: FakeCluster) -> None:
     first, second = two_settled(cluster)
     request = ConsumerGroupDescribeRequest(

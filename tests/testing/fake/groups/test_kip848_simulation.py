@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections import Counter
 
-import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
@@ -171,6 +170,3 @@ class Group(RuleBasedStateMachine):
 
 Group.TestCase.settings = settings(max_examples=60, stateful_step_count=40, deadline=None)
 TestGroup = Group.TestCase
-pytest.mark.promise(
-    "no partition has two members, no epoch goes back, and at rest each partition has one"
-)(TestGroup)

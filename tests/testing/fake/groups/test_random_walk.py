@@ -219,9 +219,6 @@ def walked(seed: int) -> Walk:
     return walk
 
 
-@pytest.mark.promise(
-    "a malformed request gets Kafka's error or a closed connection, never an exception"
-)
 @pytest.mark.parametrize("seed", range(SEED_COUNT))
 def test_no_member_is_left_waiting_and_the_group_ends_empty(seed: int) -> None:
     walk = walked(seed)

@@ -57,7 +57,6 @@ def test_whole_names_match(pattern: str, matching: list[str], other: list[str]) 
     assert [name for name in matching + other if regex.fullmatch(name)] == matching
 
 
-@pytest.mark.promise("the fake cluster's expressions have RE2's syntax, and none takes long")
 @pytest.mark.parametrize(
     "pattern",
     [
@@ -84,7 +83,6 @@ def test_what_re2_does_not_take_is_refused_with_the_reason(pattern: str) -> None
         compile_topic_regex(pattern)
 
 
-@pytest.mark.promise("the fake cluster's expressions have RE2's syntax, and none takes long")
 @pytest.mark.parametrize(
     "pattern",
     ["(a*)*(a*)*b", "(a+a+)+b", "(a|aa)+b", "(.*.*.*)*b", "(a|a|a|a)*b", "(a?){16}b", ".*.*.*.*b"],
@@ -94,14 +92,12 @@ def test_what_could_take_long_is_refused(pattern: str) -> None:
         compile_topic_regex(pattern)
 
 
-@pytest.mark.promise("the fake cluster's expressions have RE2's syntax, and none takes long")
 @pytest.mark.parametrize("pattern", [".*.*.*b", "(a?){11}a{238}b", "(a|a){11}a{238}b", "a+(a*)?b"])
 def test_what_is_taken_ends_soon(pattern: str) -> None:
     # A pattern with many more ways would not end in the life of this test.
     assert not compile_topic_regex(pattern).fullmatch(LONGEST_NAME)
 
 
-@pytest.mark.promise("the fake cluster's expressions have RE2's syntax, and none takes long")
 @given(st.text("ab.*+?|()[]{}1,^-", max_size=9), st.text("ab1-", max_size=4))
 def test_it_agrees_with_python_where_both_take_a_pattern(pattern: str, name: str) -> None:
     # Python has possessive repetitions, and another meaning of {,n}.

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
@@ -75,9 +74,6 @@ def test_a_length_counts_what_java_counts() -> None:
     assert [utf16_unit_count(text) for text in ("", "abc", "é", "😀")] == [0, 3, 1, 2]
 
 
-@pytest.mark.promise(
-    "the fake cluster serves FindCoordinator in every version, and places groups by Java's hash"
-)
 def test_the_leader_of_the_groups_partition_coordinates_it() -> None:
     cluster = FakeCluster(3, group_settings=GroupSettings(offsets_topic_num_partitions=7))
     for name in ("group", "a", "b", ""):

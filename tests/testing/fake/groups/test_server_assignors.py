@@ -37,9 +37,6 @@ def shown(assignment: dict[str, frozenset[TopicIdPartition]]) -> dict[str, list[
     }
 
 
-@pytest.mark.promise(
-    "the brokers' assignors give each partition to one subscriber, evenly, and move little"
-)
 @pytest.mark.parametrize(
     ("assignor", "members", "counts", "expected"),
     [
@@ -86,9 +83,6 @@ def test_uniform_shares_by_number_over_all_topics() -> None:
     assert [len(share) for share in assignment.values()] == [3, 3]
 
 
-@pytest.mark.promise(
-    "the brokers' assignors give each partition to one subscriber, evenly, and move little"
-)
 def test_uniform_moves_no_more_than_it_must() -> None:
     first = SERVER_ASSIGNORS["uniform"]([member("m1", b"a"), member("m2", b"a")], {A: 6})
     members = [member(name, b"a", first.get(name, NOTHING)) for name in ("m1", "m2", "m3")]
@@ -98,9 +92,6 @@ def test_uniform_moves_no_more_than_it_must() -> None:
     assert len(second["m3"]) == 2
 
 
-@pytest.mark.promise(
-    "the brokers' assignors give each partition to one subscriber, evenly, and move little"
-)
 @given(
     st.lists(st.sets(st.sampled_from([A, B, C])), min_size=1, max_size=6),
     st.tuples(*[st.integers(1, 9)] * 3),

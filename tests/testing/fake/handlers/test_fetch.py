@@ -46,9 +46,6 @@ def fetch_partitions(
     return response.session_id, topics
 
 
-@pytest.mark.promise(
-    "the fake cluster's Fetch waits for bytes or its time, has sessions, and rotates partitions"
-)
 def test_of_a_session_a_partition_that_was_read_comes_last_the_next_time(
     cluster: FakeCluster,
 ) -> None:
@@ -67,7 +64,6 @@ def test_of_a_session_a_partition_that_was_read_comes_last_the_next_time(
     assert read == [[0], [1], [0], [1]]
 
 
-@pytest.mark.promise("the fake cluster's Fetch serves read_committed and diverging logs")
 def test_a_reader_of_committed_records_gets_none_of_an_open_transaction(
     cluster: FakeCluster,
 ) -> None:
@@ -79,7 +75,6 @@ def test_a_reader_of_committed_records_gets_none_of_an_open_transaction(
     assert (committed.high_watermark, committed.last_stable_offset) == (2, 1)
 
 
-@pytest.mark.promise("the fake cluster's Fetch serves read_committed and diverging logs")
 @pytest.mark.parametrize(("epoch", "diverging"), [(0, None), (1, None), (2, (1, 2)), (3, (3, 2))])
 def test_a_reader_of_a_diverged_log_gets_the_end_offset_of_the_epoch(
     epoch: int, diverging: tuple[int, int] | None, cluster: FakeCluster

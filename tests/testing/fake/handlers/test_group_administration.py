@@ -59,7 +59,6 @@ def described(
     return response.groups[0]
 
 
-@pytest.mark.promise("the fake cluster describes, lists and deletes groups in every version")
 @pytest.mark.parametrize("version", range(DescribeGroupsRequest.max_version + 1))
 def test_a_stable_group_is_described_in_every_version(version: int, client: ClassicClient) -> None:
     group = described(client.cluster, "g", version)
@@ -113,7 +112,6 @@ def listed(
     return groups
 
 
-@pytest.mark.promise("the fake cluster describes, lists and deletes groups in every version")
 @pytest.mark.parametrize("version", range(ListGroupsRequest.max_version + 1))
 def test_groups_are_listed_by_their_coordinators_in_every_version(
     version: int, client: ClassicClient
@@ -140,7 +138,6 @@ def deleted(cluster: FakeCluster, *names: str, version: int = 2) -> list[tuple[s
     return [(each.group_id, each.error_code) for each in response.results]
 
 
-@pytest.mark.promise("the fake cluster describes, lists and deletes groups in every version")
 @pytest.mark.parametrize("version", range(DeleteGroupsRequest.max_version + 1))
 def test_an_empty_group_is_deleted_with_its_offsets_in_every_version(
     version: int, client: ClassicClient
@@ -164,7 +161,6 @@ def test_only_the_coordinator_deletes(client: ClassicClient) -> None:
     assert deleted(cluster, elsewhere) == [(elsewhere, NotCoordinatorError.code)]
 
 
-@pytest.mark.promise("classic groups: members join, are assigned, stay and leave, in every version")
 @pytest.mark.parametrize("version", range(LeaveGroupRequest.max_version + 1))
 def test_members_leave_in_every_version(version: int, client: ClassicClient) -> None:
     assert client.leave(version) == 0
@@ -183,7 +179,6 @@ def test_a_member_that_was_given_an_id_may_leave_without_having_joined(
     assert joined(call).generation_id == 2
 
 
-@pytest.mark.promise("classic groups: members join, are assigned, stay and leave, in every version")
 @pytest.mark.parametrize("version", range(HeartbeatRequest.max_version + 1))
 def test_heartbeats_get_a_response_in_every_version(version: int, client: ClassicClient) -> None:
     assert client.heartbeat(version) == 0

@@ -43,7 +43,6 @@ def init_producer_id(
     )
 
 
-@pytest.mark.promise("the fake cluster serves InitProducerId: ids and epochs")
 def test_an_idempotent_producer_gets_an_id_of_its_own_from_any_broker(cluster: FakeCluster) -> None:
     responses = [
         init_producer_id(cluster, None, broker_id=broker_id, version=version)
@@ -54,7 +53,6 @@ def test_an_idempotent_producer_gets_an_id_of_its_own_from_any_broker(cluster: F
     assert len({each.producer_id for each in responses}) == len(responses)
 
 
-@pytest.mark.promise("the fake cluster serves InitProducerId: ids and epochs")
 def test_a_transactional_producer_keeps_its_id_in_a_new_epoch(cluster: FakeCluster) -> None:
     responses = [init_producer_id(cluster, "a") for _ in range(EPOCH_MAX + 2)]
     assert [each.producer_epoch for each in responses] == [*range(EPOCH_MAX + 1), 0]
@@ -63,7 +61,6 @@ def test_a_transactional_producer_keeps_its_id_in_a_new_epoch(cluster: FakeClust
     assert init_producer_id(cluster, "b").producer_id not in (same[0], other), "epochs are used up"
 
 
-@pytest.mark.promise("the fake cluster serves InitProducerId: ids and epochs")
 def test_what_no_coordinator_gives_an_id_for_is_refused(cluster: FakeCluster) -> None:
     elsewhere = (coordinator_id(cluster, "a", TRANSACTIONAL_ID) + 1) % 3
     for response, error in (

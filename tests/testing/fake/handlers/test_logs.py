@@ -66,7 +66,6 @@ def look_up(
     return response.topics[0].partitions[0]
 
 
-@pytest.mark.promise("the fake cluster serves ListOffsets in every version, with its special times")
 @pytest.mark.parametrize(
     ("timestamp", "offset", "timestamp_ms"),
     [
@@ -92,7 +91,6 @@ def test_what_a_time_means(
     )
 
 
-@pytest.mark.promise("the fake cluster serves ListOffsets in every version, with its special times")
 @pytest.mark.parametrize(
     "version", range(ListOffsetsRequest.min_version, ListOffsetsRequest.max_version + 1)
 )
@@ -144,9 +142,6 @@ def epoch_end(
     return response.topics[0].partitions[0]
 
 
-@pytest.mark.promise(
-    "the fake cluster ends leader epochs as Kafka does, and drops deleted and old records"
-)
 @pytest.mark.parametrize(
     ("epoch", "found_response"), [(0, (0, 1)), (1, (1, 2)), (2, (1, 2)), (3, (3, 4)), (4, (-1, -1))]
 )
@@ -183,9 +178,6 @@ def delete(cluster: FakeCluster, before_offset: int) -> DeleteRecordsPartitionRe
     return response.topics[0].partitions[0]
 
 
-@pytest.mark.promise(
-    "the fake cluster ends leader epochs as Kafka does, and drops deleted and old records"
-)
 @pytest.mark.parametrize(("before_offset", "start"), [(0, 0), (2, 2), (COUNT, COUNT), (-1, COUNT)])
 def test_what_was_before_the_offset_is_there_no_more(
     before_offset: int, start: int, filled: FakeCluster
@@ -203,9 +195,6 @@ def test_an_offset_outside_of_the_log_is_refused(before_offset: int, filled: Fak
     assert filled.partition(T0).log.log_start_offset == 0
 
 
-@pytest.mark.promise(
-    "the fake cluster ends leader epochs as Kafka does, and drops deleted and old records"
-)
 def test_old_segments_go_by_themselves() -> None:
     cluster = FakeCluster(1, epoch_ms=0)
     config = {"segment.bytes": "1", "retention.ms": str(RETENTION_CHECK_MS)}

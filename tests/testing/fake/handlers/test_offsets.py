@@ -64,11 +64,6 @@ PartitionResult = tuple[int, int, int, str | None]
 """Error code, offset, leader epoch, metadata."""
 
 
-every_version = pytest.mark.promise(
-    "the fake cluster commits, fetches and deletes offsets in every version, with transactions"
-)
-
-
 def commit(
     cluster: FakeCluster,
     version: int,
@@ -137,7 +132,6 @@ def fetch(
 # Committing.
 
 
-@every_version
 @pytest.mark.parametrize(
     "version", range(OffsetCommitRequest.min_version, OffsetCommitRequest.max_version + 1)
 )
@@ -200,7 +194,6 @@ def test_commits_are_taken_while_members_join_and_not_while_the_leader_assigns(
     assert cluster.group("g").offsets[T0].offset == 1
 
 
-@every_version
 def test_a_note_that_is_too_long_is_refused_alone(cluster: FakeCluster) -> None:
     [client] = settled(cluster, None)
     limit = cluster.groups.settings.offset_metadata_max_bytes
@@ -214,7 +207,6 @@ def test_a_note_that_is_too_long_is_refused_alone(cluster: FakeCluster) -> None:
 # Fetching.
 
 
-@every_version
 @pytest.mark.parametrize(
     "version", range(OffsetFetchRequest.min_version, OffsetFetchRequest.max_version + 1)
 )
@@ -250,7 +242,6 @@ def test_an_unknown_topic_id_gets_its_error(cluster: FakeCluster) -> None:
     assert response.groups[0].topics[0].partitions[0].error_code == UnknownTopicIdError.code
 
 
-@every_version
 @pytest.mark.parametrize("version", [7, 9])
 def test_offsets_of_open_transactions_are_unstable_where_require_stable_is_set(
     version: int, cluster: FakeCluster
@@ -305,7 +296,6 @@ def test_offsets_of_an_empty_group_are_deleted(cluster: FakeCluster) -> None:
     assert cluster.group("g").offsets == {}
 
 
-@every_version
 def test_only_topics_that_consumers_do_not_read_are_forgotten(cluster: FakeCluster) -> None:
     client = ClassicClient(cluster, protocols={"range": subscription_to("t")})
     settle(client)

@@ -166,9 +166,6 @@ def ends(cluster: FakeCluster, partition: int = 0) -> tuple[int, int]:
     return log.high_watermark, log.last_stable_offset
 
 
-@pytest.mark.promise(
-    "fake transactions end when their time is over, and survive moved coordinators and leaders"
-)
 @pytest.mark.parametrize("version", [1, 2])
 def test_a_transaction_whose_time_is_over_is_aborted_in_another_epoch(version: int) -> None:
     settings = TransactionSettings(transaction_version=version)
@@ -221,9 +218,6 @@ def test_what_takes_part_in_a_two_phase_commit_has_no_time_out(tmp_path: Path) -
         assert state(cluster) is TransactionState.COMPLETE_ABORT
 
 
-@pytest.mark.promise(
-    "fake transactions end when their time is over, and survive moved coordinators and leaders"
-)
 def test_markers_that_are_stalled_hold_up_readers_and_the_next_transaction(
     cluster: FakeCluster,
 ) -> None:
@@ -256,9 +250,6 @@ def test_markers_may_be_late() -> None:
     assert state(cluster) is TransactionState.COMPLETE_COMMIT
 
 
-@pytest.mark.promise(
-    "fake transactions end when their time is over, and survive moved coordinators and leaders"
-)
 def test_a_marker_waits_for_a_leader_and_not_for_a_topic_that_is_gone() -> None:
     cluster = FakeCluster(2)
     cluster.create_topic("t", assignments=[[0], [1]])
@@ -283,9 +274,6 @@ def test_a_marker_waits_for_a_leader_and_not_for_a_topic_that_is_gone() -> None:
     assert state(cluster) is TransactionState.COMPLETE_COMMIT
 
 
-@pytest.mark.promise(
-    "fake transactions end when their time is over, and survive moved coordinators and leaders"
-)
 def test_the_next_coordinator_goes_on(cluster: FakeCluster) -> None:
     first = producer(cluster)
     write(cluster, first)
@@ -352,9 +340,6 @@ def test_transactions_go_on_after_a_restart(tmp_path: Path) -> None:
         assert not cluster.groups.offsets("g").is_unstable(PARTITION)
 
 
-@pytest.mark.promise(
-    "of a plain commit and a transaction's the later record wins, in fake logs as in Kafka's"
-)
 @pytest.mark.parametrize("is_last", [True, False])
 def test_a_plain_commit_and_one_of_a_transaction_keep_their_order_in_a_restart(
     tmp_path: Path, *, is_last: bool
