@@ -192,7 +192,7 @@ class _Loop(Generic[K_co, V_co]):
         self.guard = consumer._wiring.batch_guard  # noqa: SLF001 - a part of the package
 
     def next_batch(self) -> ExactlyOnceBatch[K_co, V_co]:
-        self.guard.on_loop_left()  # of its own now
+        self.guard.on_loop_left()  # the polls below are the loop's own
         self._settle()
         while True:
             records = self._consumer.poll(max_records=self._max_records)

@@ -19,7 +19,7 @@ class BatchUse(Enum):
     NONE = "none"
     """The loop is at work, or was left."""
     UNUSED = "unused"
-    """It was handed out, and its ``with`` block has not begun."""
+    """The loop has returned it, and its ``with`` block has not begun."""
     OPEN = "open"
     """Its ``with`` block runs."""
     ENDED = "ended"
@@ -33,7 +33,7 @@ class BatchGuard:
         self.state = BatchUse.NONE
 
     def on_loop_left(self) -> None:
-        """Allow polls after the loop, unless a batch was handed out and not used."""
+        """Allow polls after the loop, unless its last batch was not used."""
         if self.state is BatchUse.ENDED:
             self.state = BatchUse.NONE
 
@@ -63,11 +63,11 @@ class BatchGuard:
         Raises:
             UsageError: a block is open.
         """
-        if self.state is BatchUse.OPEN:
-            raise UsageError(
-                f"{call}() in a block of ExactlyOnce: the end of the block commits the offsets "
-                f"behind its records, and the consumer would go on elsewhere. Seek after the block"
-            )
+        self._refuse_in_block(
+            call,
+            "the end of the block commits the offsets behind its records, and the consumer would "
+            "go on elsewhere. Seek after the block",
+        )
 
     def check_commit(self, call: str) -> None:
         """Raise unless the application may commit.
@@ -75,8 +75,12 @@ class BatchGuard:
         Raises:
             UsageError: a block is open.
         """
+        self._refuse_in_block(
+            call,
+            "the end of the block commits the offsets, in its transaction. An abort would lose "
+            "what is committed here: leave the call out",
+        )
+
+    def _refuse_in_block(self, call: str, reason: str) -> None:
         if self.state is BatchUse.OPEN:
-            raise UsageError(
-                f"{call}() in a block of ExactlyOnce: the end of the block commits the offsets, in "
-                f"its transaction. An abort would lose what is committed here: leave the call out"
-            )
+            raise UsageError(f"{call}() in a block of ExactlyOnce: {reason}")
