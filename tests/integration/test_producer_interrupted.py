@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dis
 import sys
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -11,6 +12,7 @@ import pytest
 
 import pykclient
 from pykclient import Producer
+from pykclient.errors import UsageError
 from pykclient.testing import FakeKafka
 from pykclient.types import TopicPartition
 
@@ -30,17 +32,18 @@ LOOKS_AFTER = {"CALL", "CALL_FUNCTION_EX", "RESUME", "JUMP_BACKWARD", "CALL_KW"}
 
 
 class Injector:
-    """Raises in the n-th place of the client's code at which Python would call a signal handler.
+    """Calls `handler` in the n-th place of the client's code at which Python would call one.
 
     That is after a call into C, at a function's beginning and at a loop's end. Places in
     destructors are left out, which swallow what is raised in them.
     """
 
-    def __init__(self, number: int) -> None:
+    def __init__(self, number: int, handler: Callable[[], object]) -> None:
         self._left = number
+        self._handler = handler
         self._codes: dict[CodeType, bytes] = {}
         self._last: dict[FrameType, str] = {}
-        self.has_raised = False
+        self.has_called = False
 
     def on_call(self, frame: FrameType, event: str, argument: object) -> TraceFunction | None:
         code = frame.f_code
@@ -62,15 +65,21 @@ class Injector:
             self._last[frame] = dis.opname[code[frame.f_lasti]]
             if last in LOOKS_AFTER:
                 self._left -= 1
-                if self._left < 0:
-                    self.has_raised = True
-                    raise KeyboardInterrupt
+                if self._left == -1:
+                    self.has_called = True
+                    self._handler()
         return self._on_event
 
 
-def interrupted_at(number: int, function: Callable[[], object]) -> bool:
-    """Call a function, and raise at the place; return whether it has come so far."""
-    injector = Injector(number)
+def interrupt() -> None:
+    raise KeyboardInterrupt
+
+
+def interrupted_at(
+    number: int, function: Callable[[], object], handler: Callable[[], object] = interrupt
+) -> bool:
+    """Call a function, and the handler at the place; return whether it has come so far."""
+    injector = Injector(number, handler)
     previous = sys.gettrace()
     try:
         sys.settrace(injector.on_call)
@@ -79,7 +88,7 @@ def interrupted_at(number: int, function: Callable[[], object]) -> bool:
         pass
     finally:
         sys.settrace(previous)
-    return injector.has_raised
+    return injector.has_called
 
 
 @pytest.fixture
@@ -159,6 +168,57 @@ def test_an_interrupt_anywhere_leaves_the_producer_whole(
     found = values_in(fake)
     assert sorted(set(found)) == list(range(numbers.accepted))
     assert found == sorted(found)
+
+
+@pytest.mark.parametrize("call", [Numbers.send_new_batch, Numbers.send_rows, Numbers.flush])
+def test_a_handler_anywhere_gets_the_result_of_its_record_or_a_refusal(
+    fake: FakeKafka, call: Callable[[Numbers], None]
+) -> None:
+    """Goal: the sender knows of a batch before a handler can append to it and wait."""
+    counts = {"delivered": 0, "refused": 0}
+    with Producer(bootstrap_servers=fake.bootstrap_servers, batch_size=300) as producer:
+        numbers = Numbers(producer)
+
+        def handler() -> None:
+            delivery = producer.send("t", b"-1", partition=0)
+            try:
+                delivery.result(TIMEOUT_S)
+                counts["delivered"] += 1
+            except UsageError as error:
+                counts["refused"] += "interrupted send()" in str(error)
+
+        numbers.send()
+        place = 0
+        while interrupted_at(place, lambda: call(numbers), handler):
+            place += 1
+            assert place < PLACES_MAX
+        producer.flush(TIMEOUT_S)
+        check(producer)
+    assert counts["delivered"]
+    assert counts["refused"]
+    assert sum(counts.values()) == place
+    found = values_in(fake)
+    assert [number for number in found if number >= 0] == list(range(numbers.accepted))
+    assert found.count(-1) == place
+
+
+def test_a_handler_anywhere_gets_the_result_of_a_first_record_of_its_topic(
+    fake: FakeKafka,
+) -> None:
+    with Producer(bootstrap_servers=fake.bootstrap_servers, max_block_ms=30_000) as producer:
+
+        def send() -> Delivery[RecordMetadata]:
+            return producer.send(f"new-{place}", b"")
+
+        def send_and_wait() -> None:
+            with suppress(UsageError):  # "interrupted send()"
+                send().result(TIMEOUT_S)
+
+        place = 0
+        while interrupted_at(place, send, send_and_wait):
+            place += 11  # each waits for metadata
+            assert place < PLACES_MAX
+    assert place > 30
 
 
 def test_an_interrupt_anywhere_in_close_leaves_one_that_can_be_closed(fake: FakeKafka) -> None:

@@ -355,6 +355,9 @@ class OpenBatches:
                                     return other
                         self._begin(queue, batch)
                         queue.install(batch, is_sticky=is_sticky)
+                    # While we are inside: a handler that interrupts us later may append to the
+                    # batch and wait for it.
+                    self.mailbox.wake(batch.due_ms)
                 finally:
                     self.inside.discard(me)
                     if self.mailbox.aside or self.closed_by is not None:
