@@ -2,32 +2,62 @@
 
 `maxOffsetsPerTrigger` is divided among the partitions in proportion to what each has waiting, and
 `minOffsetsPerTrigger` keeps a batch back until enough has come or `maxTriggerDelay` has passed,
-both as Spark's own Kafka source does.
+both as Spark's own Kafka source does. As JSON `maxOffsetsPerTrigger` is divided within each topic.
+`maxBytesPerTrigger` is divided in the same way, by bytes that are estimated from the first records
+of each partition: brokers do not tell what offsets hold. An estimate is none of the log's values,
+so it may only set where a batch ends, which Spark logs before it reads the batch.
 
 Owner: the planner of one stream.
-Source: Spark's Structured Streaming + Kafka Integration Guide (the three options).
+Source: Spark's Structured Streaming + Kafka Integration Guide (the three options of offsets).
 """
 
 from __future__ import annotations
 
+import logging
 import math
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from pykclient.errors import KafkaError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
     from pykclient import TopicPartition
+    from spark_connector.first_records import FirstRecords
     from spark_connector.options import StreamLimits
+
+    Measure = Callable[
+        [Mapping[TopicPartition, tuple[int, int]]], Mapping[TopicPartition, FirstRecords]
+    ]
+
+_LOG = logging.getLogger(__name__)
+
+EVERY_OTHER_TOPIC: Final = "*"
+"""The name of topics that `maxOffsetsPerTrigger` as JSON does not name."""
+
+SIZE_AGE_MS_MAX: Final = 10_000
+"""How long an estimate of bytes holds."""
+
+UNKNOWN_BYTES_PER_OFFSET: Final = 1_024.0
+"""The estimate where no records of any partition could be read."""
+
+
+class _Size(NamedTuple):
+    bytes_per_offset: float
+    since_ms: float
 
 
 class Admission:
     """The limits of one stream, and when a batch was let through last (in milliseconds).
 
     The first batch of a query, also of one that goes on from a checkpoint, is not kept back.
+    `measure` reads the first records of parts; only a limit of bytes uses it.
     """
 
-    def __init__(self, limits: StreamLimits) -> None:
+    def __init__(self, limits: StreamLimits, measure: Measure | None = None) -> None:
         self._limits = limits
+        self._measure = measure
+        self._sizes: dict[TopicPartition, _Size] = {}
         self._last_ms = float("-inf")
 
     def admit(
@@ -46,8 +76,15 @@ class Admission:
         if may_wait and self._is_kept_back(starts, ends, now_ms):
             return starts
         self.let_through(now_ms)
-        offsets_max = self._limits.offsets_max
-        return ends if offsets_max is None else limited(offsets_max, starts, ends)
+        limits = self._limits
+        if limits.offsets_max is not None:
+            ends = limited(limits.offsets_max, starts, ends)
+        if limits.topic_offsets_max is not None:
+            ends = limited_by_topic(limits.topic_offsets_max, starts, ends)
+        if limits.bytes_max is not None:
+            sizes = self._bytes_per_offset(starts, ends, now_ms)
+            ends = limited_by_bytes(limits.bytes_max, starts, ends, sizes)
+        return ends
 
     def let_through(self, now_ms: float) -> None:
         """The time of `maxTriggerDelay` runs from here."""
@@ -63,6 +100,42 @@ class Admission:
         if offsets_min is None or waited_ms >= self._limits.trigger_delay_ms_max:
             return False
         return sum(end - starts[partition] for partition, end in ends.items()) < offsets_min
+
+    def _bytes_per_offset(
+        self,
+        starts: Mapping[TopicPartition, int],
+        ends: Mapping[TopicPartition, int],
+        now_ms: float,
+    ) -> dict[TopicPartition, float]:
+        """Estimate the bytes for each offset of partitions that have records waiting."""
+        assert self._measure is not None
+        waiting = {
+            partition: (starts[partition], end)
+            for partition, end in ends.items()
+            if end > starts[partition]
+        }
+        old = {
+            partition: part
+            for partition, part in waiting.items()
+            if partition not in self._sizes
+            or now_ms - self._sizes[partition].since_ms >= SIZE_AGE_MS_MAX
+        }
+        try:
+            found = self._measure(old) if old else {}
+        except KafkaError as error:
+            # A task that reads the same records says so, or goes on.
+            _LOG.warning(
+                "How large records are is not known (option maxBytesPerTrigger): %s", error
+            )
+            found = {}
+        for partition, first in found.items():
+            self._sizes[partition] = _Size(first.bytes_per_offset, now_ms)
+        known = [self._sizes[one].bytes_per_offset for one in waiting if one in self._sizes]
+        other = sum(known) / len(known) if known else UNKNOWN_BYTES_PER_OFFSET
+        return {
+            one: self._sizes[one].bytes_per_offset if one in self._sizes else other
+            for one in waiting
+        }
 
 
 def limited(
@@ -85,3 +158,43 @@ def _part(offsets_max: int, size: int, total: int) -> int:
         return size
     # In the order in which the official source multiplies, since the last bit may make a record.
     return max(math.floor(offsets_max * (size / total)), 1)
+
+
+def limited_by_topic(
+    topic_offsets_max: Mapping[str, int],
+    starts: Mapping[TopicPartition, int],
+    ends: Mapping[TopicPartition, int],
+) -> dict[TopicPartition, int]:
+    """Ends that keep each topic to its own limit, or else to that of `EVERY_OTHER_TOPIC`.
+
+    A topic without a limit is not cut.
+    """
+    by_topic: dict[str, dict[TopicPartition, int]] = {}
+    for partition, end in ends.items():
+        by_topic.setdefault(partition.topic, {})[partition] = end
+    found = {}
+    for topic, own in by_topic.items():
+        offsets_max = topic_offsets_max.get(topic, topic_offsets_max.get(EVERY_OTHER_TOPIC))
+        found.update(own if offsets_max is None else limited(offsets_max, starts, own))
+    return {partition: found[partition] for partition in ends}
+
+
+def limited_by_bytes(
+    bytes_max: int,
+    starts: Mapping[TopicPartition, int],
+    ends: Mapping[TopicPartition, int],
+    bytes_per_offset: Mapping[TopicPartition, float],
+) -> dict[TopicPartition, int]:
+    """Ends that divide about `bytes_max` bytes among the partitions, at least one offset each."""
+    total_bytes = sum(
+        (ends[partition] - starts[partition]) * each for partition, each in bytes_per_offset.items()
+    )
+    if total_bytes <= bytes_max:
+        return dict(ends)
+    return {
+        partition: starts[partition]
+        + max(math.floor((end - starts[partition]) * (bytes_max / total_bytes)), 1)
+        if end > starts[partition]
+        else end
+        for partition, end in ends.items()
+    }

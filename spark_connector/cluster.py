@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from pykclient import Admin, Consumer, TopicPartition
 from pykclient.errors import ConfigError, UnknownTopicOrPartitionError
+from spark_connector.first_records import first_records
 from spark_connector.offsets import LogBounds
 from spark_connector.retries import Retries
 
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Mapping
 
     from pykclient.admin.topics import TopicDescription
+    from spark_connector.first_records import FirstRecords
     from spark_connector.options import KafkaOptions, TopicChoice
 
 _LOG = logging.getLogger(__name__)
@@ -37,6 +39,9 @@ _INTERNAL_TOPICS: Final = frozenset(
 FIRST_RESPONSE_S_MAX: Final = 10.0
 """Maximum time until brokers respond for the first time, where the user has set neither
 ``default.api.timeout.ms`` nor ``fetchOffset.numRetries``: a wrong address fails soon."""
+
+FIRST_RECORDS_S_MAX: Final = 5.0
+"""How long the plan of one batch waits for the records that show how large others are."""
 
 
 class ChosenTopics(NamedTuple):
@@ -70,8 +75,9 @@ class Cluster:
         )
         self._choice = options.choice
         self._uncommitted_settings = options.uncommitted_settings()
+        self._settings = options.consumer_settings()
         with ExitStack() as opened:
-            self._consumer = opened.enter_context(Consumer(options.consumer_settings()))
+            self._consumer = opened.enter_context(Consumer(self._settings))
             self._admin = opened.enter_context(Admin(options.admin_settings()))
             self._opened = opened.pop_all()
 
@@ -137,6 +143,12 @@ class Cluster:
     def ends(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int]:
         """The offset after the last readable record of each partition."""
         return self.retries.call(lambda: self._consumer.end_offsets(partitions))
+
+    def first_records(
+        self, parts: Mapping[TopicPartition, tuple[int, int]]
+    ) -> dict[TopicPartition, FirstRecords]:
+        """Read the first records of parts, as far as they come within `FIRST_RECORDS_S_MAX`."""
+        return first_records(self._settings, parts, FIRST_RECORDS_S_MAX)
 
     def offsets_at(
         self, timestamps_ms: Mapping[TopicPartition, int]

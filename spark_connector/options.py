@@ -24,6 +24,7 @@ from pykclient.config.unknown_keys import did_you_mean, is_known
 from pykclient.consumer.config import ConsumerConfig
 from pykclient.errors import ConfigError
 from pykclient.types import IsolationLevel
+from spark_connector.admission import EVERY_OTHER_TOPIC
 from spark_connector.client_settings import (
     CLIENT_PREFIX,
     IDLE_SETTINGS,
@@ -81,6 +82,7 @@ TASKS_MAX: Final = 2**31 - 1
 LONG_MAX: Final = 2**63 - 1
 
 _TRUTHS: Final = {"true": True, "false": False}
+_UNITS_BYTES: Final = {"": 1, "k": 2**10, "m": 2**20, "g": 2**30, "t": 2**40}
 _UNITS_MS: Final = {"ms": 1, "s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
 
 
@@ -158,7 +160,18 @@ OPTIONS: Final = (
         "how long a task waits for records (120000; Spark does not pass spark.network.timeout, its "
         "own source's default, to a Python source)",
     ),
-    Option("maxOffsetsPerTrigger", _STREAM, "the most offsets of a micro-batch"),
+    Option(
+        "maxOffsetsPerTrigger",
+        _STREAM,
+        "the most offsets of a micro-batch, or of each topic as JSON: "
+        '{"topicA":1000,"*":50}, where * is every other topic',
+    ),
+    Option(
+        "maxBytesPerTrigger",
+        _STREAM,
+        "about the most bytes of a micro-batch (keys, values and headers, without compression): an "
+        "integer, or with a unit such as 64m",
+    ),
     Option(
         "minOffsetsPerTrigger",
         _STREAM,
@@ -268,6 +281,12 @@ class TopicChoice:
     pattern: str = ""
     partitions: tuple[TopicPartition, ...] = ()
 
+    def may_have(self, topic: str) -> bool:
+        """Return whether partitions of a topic may be read."""
+        if self.pattern:
+            return re.search(self.pattern, topic) is not None
+        return topic in self.topics or any(one.topic == topic for one in self.partitions)
+
 
 class StreamLimits(NamedTuple):
     """How much and how often a stream reads, and the group that its progress is committed to."""
@@ -280,6 +299,8 @@ class StreamLimits(NamedTuple):
     offset_poll_interval_ms: int
     commit_group: str
     are_offset_retries_given: bool = False
+    topic_offsets_max: Mapping[str, int] | None = None
+    bytes_max: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -303,8 +324,9 @@ class KafkaOptions:
         Raises: `ConfigError` naming the option, what it may be, and how to cure it.
         """
         given, client = effective_options(options, use)
+        choice = _choice(given)
         return cls(
-            choice=_choice(given),
+            choice=choice,
             starting=starting_limit(given, is_stream=use is Use.STREAM),
             ending=ending_limit(given),
             client=client,
@@ -312,7 +334,7 @@ class KafkaOptions:
             poll_timeout_ms=_positive(given, "kafkaConsumer.pollTimeoutMs") or POLL_TIMEOUT_MS,
             fail_on_data_loss=_truth(given, "failOnDataLoss", default=True),
             include_headers=_truth(given, "includeHeaders", default=False),
-            stream=_stream_limits(given),
+            stream=_stream_limits(given, choice),
         )
 
     def consumer_settings(self, *, offset_count: int = 0) -> dict[str, object]:
@@ -490,8 +512,9 @@ def _task_limits(given: Mapping[str, str]) -> TaskLimits:
     return limits
 
 
-def _stream_limits(given: Mapping[str, str]) -> StreamLimits:
-    offsets_max = _positive(given, "maxOffsetsPerTrigger")
+def _stream_limits(given: Mapping[str, str], choice: TopicChoice) -> StreamLimits:
+    topic_offsets_max = _topic_limits(given, choice)
+    offsets_max = None if topic_offsets_max else _positive(given, "maxOffsetsPerTrigger")
     offsets_min = _positive(given, "minOffsetsPerTrigger")
     if offsets_max is not None and offsets_min is not None and offsets_min > offsets_max:
         raise ConfigError(
@@ -511,7 +534,49 @@ def _stream_limits(given: Mapping[str, str]) -> StreamLimits:
         offset_poll_interval_ms=number("offsetPollIntervalMs", OFFSET_POLL_INTERVAL_MS),
         commit_group=given.get("commitgroup", "").strip(),
         are_offset_retries_given="fetchoffset.numretries" in given,
+        topic_offsets_max=topic_offsets_max,
+        bytes_max=_bytes(given, "maxBytesPerTrigger"),
     )
+
+
+def _topic_limits(given: Mapping[str, str], choice: TopicChoice) -> dict[str, int] | None:
+    """Return the limit of each topic, None where the option is no JSON."""
+    option = "maxOffsetsPerTrigger"
+    text = given.get(option.lower(), "").strip()
+    if not text.startswith("{"):
+        return None
+    limits: dict[str, int] = {}
+    for topic, count in json_object(option, text, '{"topicA":1000,"*":50}').items():
+        if not (isinstance(count, int) and count is not True and 1 <= count <= LONG_MAX):
+            raise ConfigError(
+                f"{option}: {shown(topic)} needs an integer of at least 1, not {shown(count)}."
+            )
+        if topic != EVERY_OTHER_TOPIC and not choice.may_have(topic):
+            topics = choice.topics or [one.topic for one in choice.partitions]
+            raise ConfigError(
+                f"{option} names topic {shown(topic)}, which this query does not read."
+                f"{did_you_mean(topic, topics)} Every topic that it does not name is "
+                f"{EVERY_OTHER_TOPIC!r}."
+            )
+        limits[topic] = count
+    if not limits:
+        raise ConfigError(f"{option} names no topic: give an integer, or leave it out.")
+    return limits
+
+
+def _bytes(given: Mapping[str, str], option: str) -> int | None:
+    """Return a number of bytes: ``67108864``, ``64m`` or ``1g``, as Spark reads a size."""
+    if option.lower() not in given:
+        return None
+    text = given[option.lower()].strip().lower()
+    found = re.fullmatch(r"([0-9]{1,19})\s*(?:([kmgt])i?)?b?", text)
+    size = 0 if found is None else int(found[1]) * _UNITS_BYTES[found[2] or ""]
+    if not 1 <= size <= LONG_MAX:
+        raise ConfigError(
+            f"Option '{option}' must be an integer of at least 1, or a size such as 64m, "
+            f"not {text[:100]!r}."
+        )
+    return size
 
 
 def _delay_ms(given: Mapping[str, str]) -> int:

@@ -79,7 +79,7 @@ class StreamPlanner:
         self._cluster = cluster
         self._now_ms = now_ms
         self._sleep = sleep
-        self._admission = Admission(options.stream)
+        self._admission = Admission(options.stream, cluster.first_records)
         self._topics: ChosenTopics | None = None
         self._topics_ms = 0.0
         self._topic_ids: dict[str, bytes] = {}

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 from pyspark.sql.streaming.datasource import (
     ReadAllAvailable,
+    ReadMaxBytes,
     ReadMaxRows,
     ReadMinRows,
     SupportsTriggerAvailableNow,
@@ -23,7 +24,7 @@ from pyspark.sql.streaming.datasource import (
 
 from spark_connector.cluster import Cluster
 from spark_connector.offsets import StreamOffset, offsets_as_json, task_ranges
-from spark_connector.options import KafkaOptions, Use
+from spark_connector.options import LONG_MAX, KafkaOptions, Use
 from spark_connector.range_reader import read_ranges
 from spark_connector.schema import check_projection
 from spark_connector.sent_to_tasks import SentToTasks
@@ -52,6 +53,10 @@ class KafkaStreamReader(SentToTasks, DataSourceStreamReader, SupportsTriggerAvai
         limits = self._options.stream
         if limits.offsets_max is not None:
             return ReadMaxRows(limits.offsets_max)
+        if limits.topic_offsets_max is not None:
+            return ReadMaxRows(min(sum(limits.topic_offsets_max.values()), LONG_MAX))
+        if limits.bytes_max is not None:
+            return ReadMaxBytes(limits.bytes_max)
         if limits.offsets_min is not None:
             return ReadMinRows(limits.offsets_min)
         return ReadAllAvailable()

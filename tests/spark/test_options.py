@@ -401,6 +401,7 @@ def test_an_option_that_makes_no_sense_for_kafka_is_refused_with_the_way_out(
     "option",
     [
         "maxOffsetsPerTrigger",
+        "maxBytesPerTrigger",
         "minOffsetsPerTrigger",
         "maxTriggerDelay",
         "topic",
@@ -456,6 +457,25 @@ def test_a_stream_has_its_own_defaults_and_limits() -> None:
     assert limits == StreamLimits(9, 5, 30_000, 1, 0, 10, "watch", are_offset_retries_given=True)
 
 
+def test_a_stream_limits_offsets_of_each_topic() -> None:
+    text = '{"a": 1000, "*": 50}'
+    limits = read(Use.STREAM, maxOffsetsPerTrigger=text, minOffsetsPerTrigger="2000").stream
+    assert limits.offsets_max is None
+    assert limits.topic_offsets_max == {"a": 1_000, "*": 50}
+    limits = read(Use.STREAM, subscribePattern="^a", maxOffsetsPerTrigger='{"ab": 1}').stream
+    assert limits.topic_offsets_max == {"ab": 1}
+    limits = read(Use.STREAM, assign='{"a":[0]}', maxOffsetsPerTrigger='{"a": 1}').stream
+    assert limits.topic_offsets_max == {"a": 1}
+
+
+@pytest.mark.parametrize(
+    ("text", "size"),
+    [("1", 1), (" 67108864 ", 2**26), ("64m", 2**26), ("64 MiB", 2**26), ("1g", 2**30), ("5b", 5)],
+)
+def test_a_stream_limits_bytes(text: str, size: int) -> None:
+    assert read(Use.STREAM, maxBytesPerTrigger=text).stream.bytes_max == size
+
+
 @pytest.mark.parametrize(
     ("options", "complaint"),
     [
@@ -466,6 +486,23 @@ def test_a_stream_has_its_own_defaults_and_limits() -> None:
         ({"maxOffsetsPerTrigger": "0"}, "must be an integer of at least 1"),
         ({"maxOffsetsPerTrigger": "2", "minOffsetsPerTrigger": "3"}, "is larger than"),
         ({"offsetPollIntervalMs": "-1"}, "must be an integer of at least 0"),
+        ({"maxBytesPerTrigger": "0"}, "at least 1, or a size such as 64m, not '0'"),
+        ({"maxBytesPerTrigger": "8388608t"}, "or a size such as 64m"),
+        ({"maxBytesPerTrigger": "1.5g"}, "or a size such as 64m"),
+        ({"maxBytePerTrigger": "1"}, "Did you mean 'maxBytesPerTrigger'"),
+        ({"maxOffsetsPerTrigger": "{}"}, "names no topic"),
+        ({"maxOffsetsPerTrigger": '{"a":1'}, "must be JSON such as"),
+        ({"maxOffsetsPerTrigger": '{"a":1,"a":2}'}, "names 'a' twice"),
+        ({"maxOffsetsPerTrigger": '{"a":0}'}, "'a' needs an integer of at least 1, not 0"),
+        ({"maxOffsetsPerTrigger": '{"*":true}'}, "needs an integer of at least 1, not True"),
+        (
+            {"subscribe": "orders", "maxOffsetsPerTrigger": '{"order":5}'},
+            "names topic 'order', which this query does not read. Did you mean 'orders'",
+        ),
+        (
+            {"subscribePattern": "^a", "maxOffsetsPerTrigger": '{"ba":5}'},
+            "names topic 'ba', which this query does not read",
+        ),
     ],
 )
 def test_what_a_stream_cannot_do_is_refused(options: dict[str, str], complaint: str) -> None:

@@ -235,6 +235,51 @@ def test_a_limit_counts_a_new_partition_from_its_beginning(world: World) -> None
     assert planner.next_offset(first, is_limited=False).ends == {A0: 5, A1: 0}
 
 
+def test_a_limit_of_bytes_is_estimated_from_the_first_records_of_each_partition(
+    world: World,
+) -> None:
+    with Producer(bootstrap_servers=world.kafka.bootstrap_servers) as producer:
+        for size in (1_000,) * 300:
+            producer.send(TOPIC, bytes(size), b"k" * 24, partition=1)
+    world.now_ms += 50
+    planner = world.planner(startingOffsets="earliest", maxBytesPerTrigger="100k")
+    start = planner.initial_offset()
+    assert start.ends == {A0: 0, A1: 0}
+    # 5 records of a byte, and 300 of a kibibyte.
+    first = planner.next_offset(start, is_limited=True)
+    assert first.ends == {A0: 1, A1: 99}
+    assert planner.next_offset(first, is_limited=True).ends == {A0: 2, A1: 198}
+    # A repeated batch ends where the log says, and reads no record to find out.
+    later = world.planner(startingOffsets="earliest", maxBytesPerTrigger="1k")
+    assert later.ranges(start, first) == [OffsetRange(A0, 0, 1), OffsetRange(A1, 0, 99)]
+    # Trigger.Once takes everything.
+    assert planner.next_offset(start, is_limited=False).ends == {A0: 5, A1: 300}
+
+
+def test_a_query_limited_by_bytes_takes_what_is_available_and_ends(world: World) -> None:
+    planner = world.planner(startingOffsets="earliest", maxBytesPerTrigger="2")
+    planner.stop_at_present_ends()
+    position = planner.initial_offset()
+    seen = []
+    while (ends := planner.next_offset(position, is_limited=True)) != position:
+        seen.append(ends.ends[A0])
+        position = ends
+    assert seen == [2, 4, 5]
+
+
+def test_a_limit_by_topic_holds_for_each_topic(world: World) -> None:
+    with world.kafka.control() as cluster:
+        cluster.create_topic("trains", 1)
+    other = TopicPartition("trains", 0)
+    world.send(5, other)
+    limits = f'{{"{TOPIC}":2,"*":4}}'
+    planner = world.planner(
+        subscribe=f"{TOPIC},trains", startingOffsets="earliest", maxOffsetsPerTrigger=limits
+    )
+    first = planner.next_offset(planner.initial_offset(), is_limited=True)
+    assert first.ends == {A0: 2, A1: 0, other: 4}
+
+
 def test_a_query_that_takes_what_is_available_ends_there(world: World) -> None:
     planner = world.planner(startingOffsets="earliest", maxOffsetsPerTrigger=3)
     planner.stop_at_present_ends()

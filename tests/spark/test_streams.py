@@ -122,6 +122,15 @@ def test_a_stream_reads_in_limited_batches_and_goes_on_where_its_checkpoint_ende
     assert stream.run() == {}
 
 
+def test_a_stream_limits_a_batch_by_topic_and_by_bytes(stream: Stream) -> None:
+    limits = {"maxOffsetsPerTrigger": f'{{"{stream.topic}":6}}', "maxBytesPerTrigger": "4b"}
+    assert stream.run(startingOffsets="earliest", **limits) == {
+        0: pairs(range(2), range(1)),
+        1: pairs(range(2, 4), range(1, 2)),
+        2: pairs(range(4, 5), range(2, 3)),
+    }
+
+
 def test_a_stream_that_begins_at_latest_logs_its_beginning_before_it_reads(stream: Stream) -> None:
     assert stream.run() == {0: []}
     assert stream.logged(0) == StreamOffset(stream.at(5, 3), stream.at(5, 3))
