@@ -20,6 +20,7 @@ from spark_connector.offsets import batch_ranges, task_ranges
 from spark_connector.range_reader import read_ranges
 from spark_connector.schema import check_projection
 from spark_connector.sent_to_tasks import SentToTasks
+from spark_connector.shown_errors import cause_first
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -41,6 +42,7 @@ class KafkaBatchReader(SentToTasks, DataSourceReader):
         self._options = options
         self._schema = schema
 
+    @cause_first()
     def partitions(self) -> Sequence[InputPartition]:
         """The ranges of offsets of each task, mostly one.
 

@@ -24,6 +24,7 @@ from pykclient.errors import (
 from spark_connector.cluster import log_bounds
 from spark_connector.offsets import DataLossError, report_data_loss
 from spark_connector.options import BATCH_SIZE_BYTES_MAX
+from spark_connector.shown_errors import cause_first
 from spark_connector.worker_clients import worker_consumer
 
 if TYPE_CHECKING:
@@ -51,7 +52,7 @@ def read_ranges(
     """
     columns = RecordColumns(schema)
     settings = options.consumer_settings(offset_count=max(wanted.size for wanted in ranges))
-    with worker_consumer(settings) as consumer:
+    with cause_first(), worker_consumer(settings) as consumer:
         for wanted in ranges:
             yield from _RangeReader(consumer, wanted, options).batches(columns)
 

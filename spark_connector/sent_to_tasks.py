@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Final
 
 from pykclient.errors import ConfigError
 from pykclient.version import __version__
+from spark_connector.shown_errors import cause_first
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -39,6 +40,7 @@ class SentToTasks:
         return unpickled, (__version__, pickle.dumps((type(self), self.__dict__)))
 
 
+@cause_first()
 def unpickled(driver_version: str, pickled: bytes) -> SentToTasks:
     """The object that a driver of this version has pickled.
 

@@ -32,6 +32,7 @@ from pykclient.errors import (
     UnknownTopicOrPartitionError,
 )
 from pykclient.producer.config import ProducerConfig
+from spark_connector.cluster import FIRST_RESPONSE_S_MAX
 from spark_connector.exactly_once.checksum import RowsChecksum
 from spark_connector.exactly_once.delivery import ExactDelivery
 from spark_connector.exactly_once.driver import driver_of
@@ -56,6 +57,9 @@ TOPIC_WAIT_S: Final = 1.0
 """How long a task waits for a topic that brokers do not know. Some make it on demand, which took
 0.1 to 0.4 s on a machine with much else to do; ``max.block.ms``, for which a producer waits, is a
 minute."""
+
+PATIENCE: Final = ("max.block.ms", "default.api.timeout.ms", "delivery.timeout.ms", "retries")
+"""Settings of the user that say how long a write waits for brokers, also for the first response."""
 
 UNDER_WAY_BYTES_MAX: Final = 16 * 2**20
 """Maximum bytes of Arrow batches that wait for acknowledgement while Spark makes the next one.
@@ -129,13 +133,27 @@ class Sink:
         """Those of the tasks' producers, without an id."""
         return self.client.of_producer(is_transactional=self.exactly is not None)
 
-    def write(self, batches: Iterable[pa.RecordBatch]) -> WrittenRows:
+    def first_response_s(self, batch: int | None) -> float | None:
+        """Return how long a write waits for brokers to respond at all: a wrong address fails soon.
+
+        None is as long as for every other request: for a later batch of a query, which has reached
+        brokers before, and where the user has set how long.
+        """
+        is_set = any(self.client.spelling_of(name) is not None for name in PATIENCE)
+        return None if batch or is_set else FIRST_RESPONSE_S_MAX
+
+    def write(
+        self, batches: Iterable[pa.RecordBatch], first_response_s: float | None = None
+    ) -> WrittenRows:
         """Send the rows and wait until all are acknowledged.
+
+        `first_response_s` is how long brokers may take to respond at all, None as long as always.
 
         Raises: `KafkaError` that names the first row that failed, its topic and the reason.
         """
         with worker_producer(self.producer_settings()) as producer:
-            return WrittenRows(*_Write(self, producer).run(batches))
+            write = _Write(self, producer, first_response_s=first_response_s)
+            return WrittenRows(*write.run(batches))
 
     def write_exactly(
         self, batches: Iterable[pa.RecordBatch], view: View, place: Place
@@ -195,9 +213,14 @@ class _Write:
     """
 
     def __init__(
-        self, sink: Sink, producer: Producer, checksum: RowsChecksum | None = None
+        self,
+        sink: Sink,
+        producer: Producer,
+        checksum: RowsChecksum | None = None,
+        first_response_s: float | None = None,
     ) -> None:
         self._sink = sink
+        self._first_response_s = first_response_s
         self._producer = producer
         self._checksum = checksum
         self._under_way: deque[_Sent] = deque()
@@ -253,13 +276,25 @@ class _Write:
     def _await_topic(self, topic: str) -> None:
         """Wait for a topic that is new to this task.
 
-        Raises: `UnknownTopicOrPartitionError` when the brokers do not know it. Where no
-        broker responds, what is sent next fails in its time.
+        Raises: `UnknownTopicOrPartitionError` when the brokers do not know it, and
+        `KafkaTimeoutError` when none responds to a write that begins. Where none responds later,
+        what is sent next fails in its time.
         """
         if topic in self._topics:
             return
+        error = self._topic_error(topic, TOPIC_WAIT_S)
+        if error is not None and self._first_response_s is not None:
+            error = self._topic_error(topic, self._first_response_s - TOPIC_WAIT_S)
+            if error is not None:
+                raise error
+        if error is None:
+            self._topics.add(topic)
+            self._first_response_s = None
+
+    def _topic_error(self, topic: str, timeout_s: float) -> KafkaTimeoutError | None:
+        """Return why a topic has no metadata after some time, None where it has."""
         try:
-            self._producer.partitions_for(topic, TOPIC_WAIT_S)
+            self._producer.partitions_for(topic, timeout_s)
         except KafkaTimeoutError as error:
             if isinstance(error.__cause__, UnknownTopicOrPartitionError):
                 raise UnknownTopicOrPartitionError(
@@ -267,8 +302,8 @@ class _Write:
                     f"{TOPIC_WAIT_S} s: create it, or see kafka.bootstrap.servers and the option "
                     f"or column 'topic'."
                 ) from error
-        else:
-            self._topics.add(topic)
+            return error
+        return None
 
     def _send(self, table: pa.Table, first_row: int) -> None:
         if not len(table):

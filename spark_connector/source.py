@@ -17,6 +17,8 @@ from typing import TYPE_CHECKING, Final
 import pyspark
 from pyspark.sql.datasource import DataSource
 
+from spark_connector.shown_errors import cause_first
+
 if TYPE_CHECKING:
     from collections.abc import MutableMapping
 
@@ -37,6 +39,7 @@ class KafkaDataSource(DataSource):
     with it, and shows what that raises.
     """
 
+    @cause_first()
     def __init__(self, options: MutableMapping[str, str]) -> None:
         _check_pyspark()
         # Imported here: Spark looks at this module for the format's name alone.
@@ -50,6 +53,7 @@ class KafkaDataSource(DataSource):
     def name(cls) -> str:
         return "pykafka"
 
+    @cause_first()
     def schema(self) -> StructType:
         """Columns when the user names none, of a batch or a stream: Spark does not say which.
 
@@ -60,6 +64,7 @@ class KafkaDataSource(DataSource):
 
         return record_schema(include_headers=includes_headers(self.options))
 
+    @cause_first()
     def reader(self, schema: StructType) -> KafkaBatchReader:
         """The reader of one batch query; `schema` may be a part of the record's.
 
@@ -70,12 +75,14 @@ class KafkaDataSource(DataSource):
 
         return KafkaBatchReader(KafkaOptions.from_spark(self.options, Use.BATCH), schema)
 
+    @cause_first()
     def streamReader(self, schema: StructType) -> KafkaStreamReader:
         """The reader of one stream. Its first call raises what is wrong with the options."""
         from spark_connector.stream_reader import KafkaStreamReader
 
         return KafkaStreamReader(self.options, schema)
 
+    @cause_first()
     def writer(self, schema: StructType, overwrite: bool) -> KafkaBatchWriter:
         """The writer of one batch.
 
@@ -90,6 +97,7 @@ class KafkaDataSource(DataSource):
             raise ConfigError('A topic cannot be overwritten: write with mode("append").')
         return KafkaBatchWriter(Sink.from_spark(self.options, schema))
 
+    @cause_first()
     def streamWriter(self, schema: StructType, overwrite: bool) -> KafkaStreamWriter:
         """The writer of one micro-batch. Output mode complete appends the whole result each time.
 

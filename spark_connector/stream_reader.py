@@ -28,6 +28,7 @@ from spark_connector.options import LONG_MAX, KafkaOptions, Use
 from spark_connector.range_reader import read_ranges
 from spark_connector.schema import check_projection
 from spark_connector.sent_to_tasks import SentToTasks
+from spark_connector.shown_errors import cause_first
 from spark_connector.stream_planner import StreamPlanner
 
 if TYPE_CHECKING:
@@ -48,6 +49,7 @@ class KafkaStreamReader(SentToTasks, DataSourceStreamReader, SupportsTriggerAvai
 
     # Called in the driver's process.
 
+    @cause_first()
     def getDefaultReadLimit(self) -> ReadLimit:
         """The limit that Spark hands to `latestOffset`, except for `Trigger.Once`."""
         limits = self._options.stream
@@ -61,14 +63,17 @@ class KafkaStreamReader(SentToTasks, DataSourceStreamReader, SupportsTriggerAvai
             return ReadMinRows(limits.offsets_min)
         return ReadAllAvailable()
 
+    @cause_first()
     def prepareForTriggerAvailableNow(self) -> None:
         """The query stops at the ends that its first batch finds."""
         self._planner.stop_at_present_ends()
 
+    @cause_first()
     def initialOffset(self) -> dict[str, dict[str, int]]:
         """Return where a new query begins. Spark logs it with the first batch."""
         return self._planner.initial_offset().as_json()
 
+    @cause_first()
     def latestOffset(
         self, start: dict[str, dict[str, int]], limit: ReadLimit
     ) -> dict[str, dict[str, int]]:
@@ -79,10 +84,12 @@ class KafkaStreamReader(SentToTasks, DataSourceStreamReader, SupportsTriggerAvai
         end = self._planner.next_offset(begin, is_limited=is_limited)
         return start if end == begin else end.as_json()
 
+    @cause_first()
     def reportLatestOffset(self) -> dict[str, dict[str, int]] | None:
         """The ends that were learnt last, for the query's progress."""
         return offsets_as_json(self._planner.known_ends()) or None
 
+    @cause_first()
     def partitions(
         self, start: dict[str, dict[str, int]], end: dict[str, dict[str, int]]
     ) -> Sequence[InputPartition]:

@@ -22,6 +22,7 @@ from pykclient.errors import ConfigError
 from spark_connector.exactly_once.driver import driver_of
 from spark_connector.foreach_batch import QUERY_PROPERTY
 from spark_connector.sent_to_tasks import SentToTasks
+from spark_connector.shown_errors import cause_first
 from spark_connector.sink import Place, WrittenRows
 
 if TYPE_CHECKING:
@@ -66,20 +67,22 @@ class KafkaBatchWriter(SentToTasks, DataSourceArrowWriter):
         self._view: View | None = None
         self._batch = -1
         if sink.exactly is not None:
-            view = self._view = _driver(sink).view()
             given = sink.exactly.batch
+            view = self._view = _driver(sink).view(sink.first_response_s(given))
             self._batch = view.batch + 1 if given is None else given
 
+    @cause_first()
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WrittenRows:
         """Write one task's rows. Raises: what `Sink.write` and `Sink.write_exactly` raise."""
         if self._view is None:
-            return self._sink.write(iterator)
+            return self._sink.write(iterator, _first_response_s(self._sink))
         context = _task()
         assert self._sink.exactly is not None
         query = query_of(self._sink.exactly, context.getLocalProperty)
         place = _place(context, self._batch)._replace(query=query)
         return self._sink.write_exactly(iterator, self._view, place)
 
+    @cause_first()
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
         """Commit what the tasks have written exactly once.
 
@@ -88,6 +91,7 @@ class KafkaBatchWriter(SentToTasks, DataSourceArrowWriter):
         _note_too_large(self._sink, messages)
         _end(self._sink, messages, lambda driver, reports: driver.commit(self._batch, reports))
 
+    @cause_first()
     def abort(self, messages: list[WriterCommitMessage | None]) -> None:
         """Abort what tasks have written to be exactly once; what is written else stays."""
         _end(self._sink, messages, lambda driver, reports: driver.abort(self._batch, reports))
@@ -113,6 +117,7 @@ class KafkaStreamWriter(SentToTasks, DataSourceStreamArrowWriter):
             # What it raises is shown as it is.
             self._plan()
 
+    @cause_first()
     def __reduce__(self) -> tuple[Callable[[str, bytes], SentToTasks], tuple[str, bytes]]:
         # Whatever process this is, tasks get a view, and who commits claims no sink.
         self._plan()
@@ -122,14 +127,16 @@ class KafkaStreamWriter(SentToTasks, DataSourceStreamArrowWriter):
         if self._sink.exactly is not None and self._view is None:
             self._view = _driver(self._sink).view()
 
+    @cause_first()
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WrittenRows:
         """Write one task's rows. Raises: what `Sink.write` and `Sink.write_exactly` raise."""
         if self._view is None:
-            return self._sink.write(iterator)
+            return self._sink.write(iterator, _first_response_s(self._sink))
         context = _task()
         batch = int(context.getLocalProperty(BATCH_PROPERTY) or "")
         return self._sink.write_exactly(iterator, self._view, _place(context, batch))
 
+    @cause_first()
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
         """Commit what the tasks have written exactly once.
 
@@ -138,6 +145,7 @@ class KafkaStreamWriter(SentToTasks, DataSourceStreamArrowWriter):
         _note_too_large(self._sink, messages)
         _end(self._sink, messages, lambda driver, reports: driver.commit(batchId, reports))
 
+    @cause_first()
     def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
         """Abort what tasks have written to be exactly once. Else rows stay, and the batch is
         repeated."""
@@ -183,6 +191,13 @@ def _task() -> TaskContext:
     context = TaskContext.get()
     assert context is not None, "rows are written in tasks"
     return context
+
+
+def _first_response_s(sink: Sink) -> float | None:
+    """Return how long brokers may take to respond to this task at all, None as long as always."""
+    context = TaskContext.get()
+    batch = None if context is None else context.getLocalProperty(BATCH_PROPERTY)
+    return sink.first_response_s(None if batch is None else int(batch))
 
 
 def _place(context: TaskContext, batch: int) -> Place:

@@ -33,6 +33,7 @@ from pykclient import (
 )
 from pykclient.errors import (
     AdminCallError,
+    BrokerError,
     DecodeError,
     InvalidProducerEpochError,
     InvalidProducerIdMappingError,
@@ -167,6 +168,11 @@ class SinkCluster:
         """Close both clients."""
         self._close_producer()
         self._admin.close()
+
+    def await_brokers(self, timeout_s: float) -> None:
+        """Wait until a broker responds. Raises: `KafkaTimeoutError` when none does in time."""
+        with suppress(BrokerError):  # which is a response
+            self._admin.describe_topics([self._key.topic], timeout_s)
 
     def record(self) -> SinkRecord | None:
         """Return the sink's record; None before the first batch."""

@@ -45,11 +45,15 @@ class SinkDriver:
             admin_settings=client.of(AdminConfig),
         )
 
-    def view(self) -> View:
+    def view(self, first_response_s: float | None = None) -> View:
         """What tasks of the next batch need of the record; the sink is this driver's then.
+
+        `first_response_s` is how long brokers may take to respond at all, None as long as always.
 
         Raises: `KafkaError` where it cannot be claimed.
         """
+        if self._turn is None and first_response_s is not None:
+            self._cluster.await_brokers(first_response_s)
         record = self._cluster.run(self._protocol.look(self._turn, self._application))
         self._turn = record.turn
         return self._protocol.view(record)

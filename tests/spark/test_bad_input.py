@@ -371,6 +371,33 @@ def test_brokers_that_do_not_respond_at_first_fail_a_read_soon(
         call(unused_address)
 
 
+def write_batch(servers: str, **options: str) -> None:
+    """Write a batch, as far as its plan and its first task."""
+    given = {"kafka.bootstrap.servers": servers, "topic": TOPIC, **options}
+    KafkaBatchWriter(Sink.from_spark(given, VALUES)).write(iter([rows("v")]))
+
+
+@pytest.mark.parametrize(
+    "options",
+    [{}, {"delivery": "exactly_once", "sinkId": "s"}],
+    ids=["at least once", "exactly once"],
+)
+def test_brokers_that_do_not_respond_at_first_fail_a_write_soon(
+    unused_address: str, monkeypatch: pytest.MonkeyPatch, options: dict[str, str]
+) -> None:
+    monkeypatch.setattr("spark_connector.sink.FIRST_RESPONSE_S_MAX", 1.1)
+    with pytest.raises(KafkaTimeoutError, match=unused_address), within(3):
+        write_batch(unused_address, **options)
+
+
+def test_a_later_batch_waits_for_brokers_as_long_as_other_requests_do() -> None:
+    """It has reached them before: they are away, and come back."""
+    plain = Sink.from_spark({"kafka.bootstrap.servers": "h:1", "topic": TOPIC}, VALUES)
+    assert [plain.first_response_s(batch) for batch in (None, 0, 1)] == [10, 10, None]
+    given = {"kafka.bootstrap.servers": "h:1", "topic": TOPIC, "kafka.max.block.ms": "30000"}
+    assert Sink.from_spark(given, VALUES).first_response_s(None) is None
+
+
 def test_a_request_of_a_batch_that_fails_is_repeated(fake: FakeKafka) -> None:
     options = {"fetchOffset.numRetries": "2", "fetchOffset.retryIntervalMs": "1"}
     for api_key in (ApiKey.METADATA, ApiKey.LIST_OFFSETS):

@@ -294,3 +294,25 @@ def test_a_column_that_records_do_not_have_is_refused(
     schema = StructType().add("value", StringType())
     frame = read.schema(schema).option("subscribe", written[0].topic).load()
     assert "'value' of a Kafka record has type binary, not string" in failure(frame)
+
+
+def test_the_first_line_of_an_error_is_its_cause(
+    spark: SparkSession, kafka_cluster: KafkaCluster, new_topic: Callable[[int], str]
+) -> None:
+    topic = new_topic(1)
+    given = {"kafka.bootstrap.servers": kafka_cluster.bootstrap_servers, "topic": topic}
+    with pytest.raises(PySparkException) as of_plan:
+        spark.read.format("pykafka").options(**given, subscribes=topic).load()
+    assert "ConfigError: Format 'pykafka' has no option 'subscribes'" in first_line(of_plan.value)
+    rows = spark.range(1).selectExpr("repeat('v', 2000000) AS value")
+    with pytest.raises(PySparkException) as of_task:
+        rows.write.format("pykafka").mode("append").options(**given).save()
+    heading, cause, *_ = str(of_task.value).splitlines()
+    assert heading == "An exception was thrown from the Python worker:"
+    assert cause.startswith(
+        f"pykclient.errors.base.KafkaError: Row 0 of this task, for topic '{topic}'"
+    )
+
+
+def first_line(error: PySparkException) -> str:
+    return str(error).partition("\n")[0]
