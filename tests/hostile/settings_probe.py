@@ -16,6 +16,7 @@ import os
 import random
 import sys
 from contextlib import suppress
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from pykclient.config.client import ClientConfig
+    from pykclient.config.setting import Setting
 
 CLIENTS: Final = {"admin": Admin, "consumer": Consumer, "producer": Producer}
 HOST: Final = "127.0.0.1"
@@ -91,6 +93,25 @@ class Watch:
             self.seen.add(f"{kind} {name}")
 
 
+def reach_of(setting: Setting) -> str:
+    """Return what a setting names by its kind: code, a file or a URL, "any" if it is free text.
+
+    The empty text stands for a setting that names nothing.
+    """
+    named = {reach.name for text in ("a:b", ("a:b",)) for reach, _ in setting.kind.named(text)}
+    if named:
+        is_file = any(name.endswith("FILE") for name in named)
+        return "URL" if "URL" in named else "FILE" if is_file else "IMPORT"
+    is_free = setting.name == "sasl_jaas_config" or setting.kind.annotation.startswith("str")
+    return "any" if is_free else ""
+
+
+@cache
+def reaching(client: str) -> list[Setting]:
+    """Return the settings of a client that may name something."""
+    return [each for each in config_class(client).settings() if reach_of(each)]
+
+
 class Settings:
     """Random settings, most of which name something."""
 
@@ -114,6 +135,7 @@ class Settings:
             *(f"file://{each}" for each in self._files),
             *(f"file:{each}" for each in self._files[:2]),
         ]
+        self._words = [*self._files[:2], *self._names[:2], *self._urls[:2]]
         self._keys = [
             f"{outside}:file.pem",
             f"{inside}:../outside_canary/file.pem",
@@ -131,10 +153,9 @@ class Settings:
 
         Values are often references, to what providers have that are defined by the settings.
         """
-        config, random = config_class(client), self._random
+        random = self._random
         found = {"bootstrap.servers": BROKER, **random.choice([{}, *self._logins()])}
-        reaching = [each for each in config.settings() if self._values_of(each)]
-        for setting in random.sample(reaching, random.randrange(0, 3)):
+        for setting in random.sample(reaching(client), random.randrange(0, 3)):
             spelling = random.choice([setting.key, setting.name, *setting.aliases])
             found[spelling] = random.choice(self._values_of(setting))
         if random.random() < 0.3:
@@ -148,18 +169,12 @@ class Settings:
                 found[key] = f"{random.choice(['', 'a'])}${{p:{random.choice(self._keys)}}}"
         return found
 
-    def _values_of(self, setting: Any) -> list[str]:
-        """Return what a setting may name: what its kind says, and all for those that are free."""
-        named = setting.kind.named
-        if list(named("a:b")) or list(named(("a:b",))):
-            is_file = any(reach.name.endswith("FILE") for reach, _ in named("a:b"))
-            is_url = any(reach.name == "URL" for reach, _ in named("a:b"))
-            return self._urls if is_url else self._files if is_file else self._names
+    def _values_of(self, setting: Setting) -> list[str]:
+        """Return what a setting may name."""
         if setting.name == "sasl_jaas_config":
             return list(self._login_texts())
-        if setting.kind.annotation.startswith("str"):
-            return [*self._files[:2], *self._names[:2], *self._urls[:2]]
-        return []
+        named = {"FILE": self._files, "URL": self._urls, "IMPORT": self._names}
+        return named.get(reach_of(setting), self._words)
 
     def _login_texts(self) -> Iterator[str]:
         file = self._random.choice(self._files)
