@@ -76,6 +76,7 @@ class Cluster:
         self._choice = options.choice
         self._uncommitted_settings = options.uncommitted_settings()
         self._settings = options.consumer_settings()
+        self._unchecked_topic = options.dead_letters_topic
         with ExitStack() as opened:
             self._consumer = opened.enter_context(Consumer(self._settings))
             self._admin = opened.enter_context(Admin(options.admin_settings()))
@@ -92,12 +93,14 @@ class Cluster:
         that does not exist is left out, and stands in `missing` where the options name it.
 
         Raises: `ConfigError` when an assigned partition does not exist,
-        `UnknownTopicOrPartitionError` when a topic does not, and what `Admin` raises.
+        `UnknownTopicOrPartitionError` when a topic does not, or the one for dead letters, and what
+        `Admin` raises.
         """
         return self.retries.call(lambda: self._topics(missing_ok=missing_ok))
 
     def _topics(self, *, missing_ok: bool) -> ChosenTopics:
         choice = self._choice
+        self._check_dead_letters()
         if choice.pattern:
             names = self._matching(choice.pattern)
         else:
@@ -198,6 +201,15 @@ class Cluster:
             return self._described(existing, missing_ok=True)
         self._first_timeout_s = None
         return found
+
+    def _check_dead_letters(self) -> None:
+        """Look for the topic of dead letters, once: before a task needs it."""
+        if self._unchecked_topic and not self._described([self._unchecked_topic], missing_ok=True):
+            raise UnknownTopicOrPartitionError(
+                f"Topic {self._unchecked_topic!r} (option deadLettersTopic) does not exist: create "
+                f"it."
+            )
+        self._unchecked_topic = ""
 
     def _listed(self) -> Collection[str]:
         found = self._admin.list_topics(self._first_timeout_s, include_internal=True)

@@ -23,6 +23,7 @@ from pykclient.config.given_settings import from_text
 from pykclient.config.unknown_keys import did_you_mean, is_known
 from pykclient.consumer.config import ConsumerConfig
 from pykclient.errors import ConfigError
+from pykclient.producer.config import ProducerConfig
 from pykclient.types import IsolationLevel
 from spark_connector.admission import EVERY_OTHER_TOPIC
 from spark_connector.client_settings import (
@@ -146,6 +147,12 @@ OPTIONS: Final = (
         "where no record is as young as a starting time: `error` (default) or `latest`",
     ),
     Option("failOnDataLoss", _READS, "whether records that are gone fail the query (true)"),
+    Option(
+        "deadLettersTopic",
+        _READS,
+        "a topic that gets each damaged batch of records, which are then passed over; without it "
+        "they fail the query, or are lost with `failOnDataLoss` false",
+    ),
     Option("includeHeaders", _READS, "adds the column `headers` (false)"),
     Option("minPartitions", _READS, "cuts large ranges until there are about as many tasks"),
     Option(
@@ -316,6 +323,7 @@ class KafkaOptions:
     fail_on_data_loss: bool
     include_headers: bool
     stream: StreamLimits
+    dead_letters_topic: str = ""
 
     @classmethod
     def from_spark(cls, options: Mapping[str, str], use: Use) -> KafkaOptions:
@@ -325,7 +333,7 @@ class KafkaOptions:
         """
         given, client = effective_options(options, use)
         choice = _choice(given)
-        return cls(
+        checked = cls(
             choice=choice,
             starting=starting_limit(given, is_stream=use is Use.STREAM),
             ending=ending_limit(given),
@@ -335,7 +343,12 @@ class KafkaOptions:
             fail_on_data_loss=_truth(given, "failOnDataLoss", default=True),
             include_headers=_truth(given, "includeHeaders", default=False),
             stream=_stream_limits(given, choice),
+            dead_letters_topic=_dead_letters_topic(given, choice),
         )
+        if checked.dead_letters_topic:
+            # The settings are checked here, before a task needs them.
+            ProducerConfig.from_settings(checked.dead_letters_settings())
+        return checked
 
     def consumer_settings(self, *, offset_count: int = 0) -> dict[str, object]:
         """The user's settings, and what follows from ranges being fixed before they are read.
@@ -362,6 +375,13 @@ class KafkaOptions:
     def admin_settings(self) -> dict[str, object]:
         """Those of the user's settings that an admin client has too."""
         return self.client.of(AdminConfig)
+
+    def dead_letters_settings(self) -> dict[str, object]:
+        """Those of the user's settings that a producer has, which is in no transaction."""
+        settings = self.client.of_sink_driver()
+        for key in REFUSED_BY_WRITES:
+            settings.pop(self.client.spelling_of(key) or "", None)
+        return settings
 
     @property
     def batch_rows(self) -> int:
@@ -510,6 +530,20 @@ def _task_limits(given: Mapping[str, str]) -> TaskLimits:
             f"minPartitions ({limits.tasks_min}) is larger than maxPartitions ({limits.tasks_max})."
         )
     return limits
+
+
+def _dead_letters_topic(given: Mapping[str, str], choice: TopicChoice) -> str:
+    if "deadletterstopic" not in given:
+        return ""
+    topic = given["deadletterstopic"].strip()
+    if not topic:
+        raise ConfigError("Option 'deadLettersTopic' names no topic: give one, or leave it out.")
+    if choice.may_have(topic):
+        raise ConfigError(
+            f"Option 'deadLettersTopic' names topic {shown(topic)}, which this query reads: give "
+            f"another one."
+        )
+    return topic
 
 
 def _stream_limits(given: Mapping[str, str], choice: TopicChoice) -> StreamLimits:

@@ -22,6 +22,7 @@ from pykclient.errors import (
     OffsetOutOfRangeError,
 )
 from spark_connector.cluster import log_bounds
+from spark_connector.dead_letters import put_aside
 from spark_connector.offsets import DataLossError, report_data_loss
 from spark_connector.options import BATCH_SIZE_BYTES_MAX
 from spark_connector.shown_errors import cause_first
@@ -158,8 +159,11 @@ class _RangeReader:
         self._consumer.seek(partition, held.beginning if is_behind else end)
 
     def _skip_damaged(self, position: int, error: CorruptRecordError) -> None:
-        """Have a damaged batch fetched anew, as it may have been damaged on its way; the second
-        time go on behind it, or raise when that is not allowed or its end is not known."""
+        """Have a damaged batch fetched again, as it may have been damaged on its way.
+
+        The second time go on behind it, with a dead letter where the options name a topic for it,
+        or raise when that is not allowed or its end is not known.
+        """
         if self._damaged_offset != error.offset:
             self._damaged_offset = error.offset
             return
@@ -167,11 +171,16 @@ class _RangeReader:
         if end is None or end <= position:
             raise CorruptRecordError(
                 f"{partition} has a damaged batch at offset {error.offset}, and where it ends is "
-                f"not known, so that failOnDataLoss=false cannot pass it over: {error.__cause__}",
+                f"not known, so that it cannot be passed over: {error.__cause__}",
                 topic=error.topic,
                 partition=error.partition,
                 offset=error.offset,
             ) from error
+        if self._options.dead_letters_topic:
+            settings = self._options.dead_letters_settings()
+            put_aside(self._options.dead_letters_topic, settings, partition, error)
+            self._consumer.seek(partition, end)
+            return
         try:
             report_data_loss(
                 f"{partition} has a damaged batch at offsets [{error.offset}, {end}), of which "

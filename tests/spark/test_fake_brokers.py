@@ -12,17 +12,25 @@ from pyspark.sql.datasource import InputPartition
 from pyspark.sql.streaming.datasource import ReadAllAvailable
 from pyspark.sql.types import BinaryType, LongType, StructType
 
-from pykclient import Producer, TopicPartition
+from pykclient import Consumer, Producer, TopicPartition
 from pykclient.cli import main
-from pykclient.errors import CorruptRecordError
-from pykclient.testing.fake.faults import delay_response
+from pykclient.errors import (
+    CorruptRecordError,
+    KafkaError,
+    TopicAuthorizationFailedError,
+    UnknownTopicOrPartitionError,
+)
+from pykclient.protocol.api_keys import ApiKey
+from pykclient.testing.fake.faults import delay_response, fail_with
 from spark_connector.batch_reader import KafkaBatchReader
 from spark_connector.cluster import Cluster
+from spark_connector.dead_letters import ENVELOPE_BYTES
 from spark_connector.offsets import DataLossError, OffsetRange
 from spark_connector.options import BATCH_SIZE_BYTES_MAX, KafkaOptions, Use
 from spark_connector.stream_reader import KafkaStreamReader
 
 if TYPE_CHECKING:
+    from pykclient import ConsumerRecord
     from pykclient.protocol.message import Request
     from pykclient.testing import FakeKafka
 
@@ -176,6 +184,96 @@ def test_a_batch_that_was_damaged_on_its_way_is_fetched_again(damaged: FakeKafka
         cluster.partition(PARTITION).log.damage(7)
     rest = chain.from_iterable(batch.column("offset").to_pylist() for batch in batches)
     assert [*rest] == list(range(6, 15))
+
+
+def letters(fake: FakeKafka, count: int) -> list[ConsumerRecord[bytes, bytes]]:
+    """What the topic for dead letters has."""
+    settings = {"bootstrap_servers": fake.bootstrap_servers, "auto_offset_reset": "earliest"}
+    found: list[ConsumerRecord[bytes, bytes]] = []
+    with Consumer(settings) as consumer:
+        consumer.assign([TopicPartition("letters", 0)])
+        while len(found) < count:
+            found.extend(consumer.poll(10))
+    return found
+
+
+@pytest.mark.parametrize("make", [KafkaBatchReader, KafkaStreamReader])
+def test_a_damaged_batch_becomes_a_dead_letter(
+    damaged: FakeKafka,
+    caplog: pytest.LogCaptureFixture,
+    make: type[KafkaBatchReader] | type[KafkaStreamReader],
+) -> None:
+    with damaged.control() as cluster:
+        cluster.create_topic("letters", 1)
+    reader = reader_of(make, damaged, deadLettersTopic="letters", kafka_transactional_id="x")
+    for _ in range(2):  # Spark may repeat a task
+        batches = reader.read(InputPartition([OffsetRange(PARTITION, 0, 15)]))
+        found = [*chain.from_iterable(batch.column("offset").to_pylist() for batch in batches)]
+        assert found == [offset for offset in range(15) if offset not in range(6, 9)]
+    letter, again = letters(damaged, 2)
+    assert letter.key == b"flights-0-6"
+    assert (letter.key, letter.value, letter.headers) == (again.key, again.value, again.headers)
+    headers = dict(letter.headers)
+    assert b"checksum" in (headers.pop("pykafka.reason") or b"")
+    assert headers == {
+        "pykafka.topic": b"flights",
+        "pykafka.partition": b"0",
+        "pykafka.offset": b"6",
+        "pykafka.next_offset": b"9",
+        "pykafka.piece": b"1/1",
+    }
+    # The bytes are those that the log has: only the damage is to be undone.
+    with damaged.control() as cluster:
+        cluster.partition(PARTITION).log.damage(7)
+        log = cluster.partition(PARTITION).log
+        whole = log.read(6, end_offset=9, max_bytes=10_000, whole_first=True)
+    assert letter.value is not None
+    assert isinstance(whole, bytes)
+    assert len(letter.value) == len(whole)
+    assert letter.value[:-1] == whole[:-1]
+    assert "flights-0 has a damaged batch at offsets [6, 9), which is passed over" in caplog.text
+
+
+def test_a_large_dead_letter_comes_in_pieces(damaged: FakeKafka) -> None:
+    with damaged.control() as cluster:
+        cluster.create_topic("letters", 1)
+    size = ENVELOPE_BYTES + 50
+    options = {"deadLettersTopic": "letters", "kafka_max_request_size": str(size)}
+    reader = reader_of(KafkaBatchReader, damaged, **options)
+    assert len(list(reader.read(InputPartition([OffsetRange(PARTITION, 6, 10)])))) == 1
+    first, second = letters(damaged, 2)
+    pieces = [dict(each.headers)["pykafka.piece"] for each in (first, second)]
+    assert pieces == [b"1/2", b"2/2"]
+    assert len(first.value or b"") == 50
+    assert len(second.value or b"") > 0
+
+
+def test_a_dead_letter_that_brokers_do_not_take_fails_the_task(damaged: FakeKafka) -> None:
+    with damaged.control() as cluster:
+        cluster.create_topic("letters", 1)
+        cluster.faults.add(fail_with(TopicAuthorizationFailedError), ApiKey.PRODUCE, times=None)
+    reader = reader_of(KafkaBatchReader, damaged, deadLettersTopic="letters")
+    expected = r"^flights-0 has a damaged batch at offsets \[6, 9\), and topic 'letters' \(option"
+    with pytest.raises(KafkaError, match=expected):
+        list(reader.read(InputPartition([OffsetRange(PARTITION, 0, 15)])))
+
+
+@pytest.mark.parametrize("subscribed", [{"subscribe": TOPIC}, {"subscribePattern": "^flights$"}])
+def test_a_missing_topic_for_dead_letters_is_named_before_anything_is_read(
+    fake_kafka: FakeKafka, subscribed: dict[str, str]
+) -> None:
+    with fake_kafka.control() as cluster:
+        cluster.create_topic(TOPIC, 1)
+    servers = {"kafka.bootstrap.servers": fake_kafka.bootstrap_servers}
+    given = {**servers, **subscribed, "deadLettersTopic": "letters"}
+    expected = r"^Topic 'letters' \(option deadLettersTopic\) does not exist"
+    batch = KafkaBatchReader(KafkaOptions.from_spark(given, Use.BATCH), OFFSETS)
+    with pytest.raises(UnknownTopicOrPartitionError, match=expected):
+        batch.partitions()
+    stream = KafkaStreamReader(given, OFFSETS)
+    with pytest.raises(UnknownTopicOrPartitionError, match=expected):
+        stream.latestOffset(stream.initialOffset(), ReadAllAvailable())
+    stream.stop()
 
 
 @pytest.mark.parametrize("allowed", ["true", "false"])
