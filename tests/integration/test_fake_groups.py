@@ -57,7 +57,7 @@ CLIENTS = [
     KafkaPythonMember,
     AiokafkaMember,
     pytest.param(JavaMember, marks=pytest.mark.kafka),
-    pytest.param(OldestJavaMember, marks=pytest.mark.kafka),
+    pytest.param(OldestJavaMember, marks=[pytest.mark.kafka, pytest.mark.soak]),
     *KIP848_CLIENTS,
 ]
 PAIRS = [
@@ -66,7 +66,7 @@ PAIRS = [
     (AiokafkaMember, AiokafkaMember),
     pytest.param(JavaMember, JavaMember, marks=pytest.mark.kafka),
     pytest.param(OldestJavaMember, OldestJavaMember, marks=[pytest.mark.kafka, pytest.mark.soak]),
-    pytest.param(JavaKip848Member, JavaKip848Member, marks=pytest.mark.kafka),
+    pytest.param(JavaKip848Member, JavaKip848Member, marks=[pytest.mark.kafka, pytest.mark.soak]),
     pytest.param(JavaKip848Member, ConfluentKip848Member, marks=pytest.mark.kafka),
     pytest.param(ConfluentKip848Member, JavaRegexMember, marks=pytest.mark.kafka),
 ]

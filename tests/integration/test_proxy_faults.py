@@ -211,6 +211,7 @@ def id_of(admin: Admin, topic: str) -> bytes | None:
     return found.topic_id
 
 
+@pytest.mark.soak
 @pytest.mark.slow
 def test_replication_does_not_pass_the_proxies(kafka_cluster_factory: KafkaClusterFactory) -> None:
     """A record is acknowledged when the follower has it too, and its proxy accepts nothing."""

@@ -32,7 +32,7 @@ from tests.integration.confluent_tools import confluent_settings
 from tests.integration.conftest import FORBIDDEN, REAUTH_MS, SECURITY, SECURITY_CONFIG
 from tests.integration.identity_server import Signer
 from tests.integration.java_tools import Record, java_produce
-from tests.soak import NEWEST_FIRST, OWN_BROKERS
+from tests.soak import OWN_BROKERS
 from tests.testing.test_processes import await_true
 
 if TYPE_CHECKING:
@@ -237,7 +237,8 @@ def with_token(settings: Mapping[str, object], token: str) -> dict[str, object]:
     return {**settings, "oauth_cb": lambda _: (token, time.time() + 60)}
 
 
-@pytest.mark.parametrize("version", NEWEST_FIRST)
+@pytest.mark.soak
+@pytest.mark.parametrize("version", KAFKA_VERSIONS)
 def test_signed_tokens_are_checked_and_proxies_stand_before_each_listener(
     kafka_cluster_factory: KafkaClusterFactory, tmp_path: Path, version: str
 ) -> None:

@@ -261,7 +261,7 @@ def test_a_transaction_that_its_coordinator_has_timed_out_is_not_committed(
 
 @PROMISE
 @OWN_BROKERS
-@pytest.mark.parametrize("is_sent", [True, False])
+@pytest.mark.parametrize("is_sent", [True, pytest.param(False, marks=pytest.mark.soak)])
 def test_a_commit_lives_through_the_loss_of_its_coordinator(
     cluster: KafkaCluster, *, is_sent: bool
 ) -> None:

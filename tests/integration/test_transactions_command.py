@@ -235,6 +235,7 @@ def java_row(cluster: KafkaCluster, name: str, *arguments: str) -> dict[str, str
     return dict(zip(heading, row, strict=False))
 
 
+@pytest.mark.soak
 def test_kafkas_tool_shows_a_transaction_of_our_producer(
     cluster: KafkaCluster, admin: Admin, partition: TopicPartition
 ) -> None:
@@ -297,7 +298,11 @@ def java_hanging(cluster: KafkaCluster, where: Iterable[str]) -> list[dict[str, 
     return [dict(zip(heading, row, strict=True)) for row in rows]
 
 
-@pytest.mark.parametrize("is_ours", [True, False], ids=["ours aborts", "Java's aborts"])
+@pytest.mark.parametrize(
+    "is_ours",
+    [True, pytest.param(False, marks=pytest.mark.soak)],
+    ids=["ours aborts", "Java's aborts"],
+)
 def test_what_one_tool_finds_the_other_aborts(
     cluster: KafkaCluster,
     admin: Admin,

@@ -251,7 +251,7 @@ def test_what_is_prepared_is_whole_or_not_at_all(first_seed: int) -> None:
 def test_the_simulation_meets_every_fault_and_every_end() -> None:
     faults: Counter[str] = Counter()
     outcomes: Counter[str] = Counter()
-    for seed in range(30):
+    for seed in range(40):
         simulation = run(seed)
         faults.update(simulation.faults)
         outcomes.update(simulation.outcomes)

@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from pykclient.testing import KafkaCluster
 
 pytestmark = [
+    pytest.mark.soak,
     pytest.mark.kafka,
     pytest.mark.spark,
     pytest.mark.usefixtures("official_connector"),
