@@ -2,7 +2,10 @@
 
 Spark reports after each micro-batch where the query is (`endOffset`) and where its topics end
 (`latestOffset`); it has no place for metrics of a Python source. The listener makes lag of both, in
-offsets and, where it may request the next record's time, in seconds.
+offsets and, where it may read the next records, in seconds and bytes.
+
+Spark also reports what a source never learns: that the last batch of a query has finished. So the
+listener commits the end of that batch to `commitGroup`, when the query ends.
 
 Owner: Spark calls a listener from one thread; the history may be read by others.
 Source: Spark's ``StreamingQueryListener``; the metrics of its own Kafka source.
@@ -19,9 +22,9 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from pyspark.sql.streaming.listener import StreamingQueryListener
 
-from pykclient import Consumer, TopicPartition
-from pykclient.consumer.config import ConsumerConfig
+from pykclient import Admin, TopicPartition
 from pykclient.errors import ConfigError, KafkaError
+from spark_connector.first_records import first_records
 from spark_connector.offsets import offsets_from_json
 from spark_connector.options import KafkaOptions, Use
 
@@ -50,12 +53,14 @@ FIRST_UNREAD_S_MAX: Final = 5.0
 class PartitionLag(NamedTuple):
     """How far a query is behind in one partition.
 
-    `seconds` is the age of the first record that it has not read; 0 when it has read all, None when
-    that is not known.
+    `seconds` is the age of the first record that it has not read. `bytes` is an estimate of what
+    it has not read, without compression, from the first records of that. Both are 0 when it has
+    read all, None when they are not known.
     """
 
     offsets: int
     seconds: float | None
+    bytes: int | None = None
 
 
 class QueryLag(NamedTuple):
@@ -86,17 +91,21 @@ class QueryLag(NamedTuple):
         return [lag for source in self.sources.values() for lag in source.values()]
 
     def metrics(self) -> dict[str, float]:
-        """The lag of all partitions under the names of Spark's own source, and in seconds.
+        """The lag of all partitions under the names of Spark's own source, in seconds and bytes.
 
         ``minOffsetsBehindLatest``, ``avgOffsetsBehindLatest`` and ``maxOffsetsBehindLatest`` count
-        offsets; ``minSecondsBehindLatest`` and so on are there where seconds are known.
+        offsets; ``minSecondsBehindLatest`` and so on are there where seconds are known, and
+        ``estimatedTotalBytesBehindLatest`` where the bytes of all partitions are.
         """
+        sizes = [lag.bytes for lag in self._all() if lag.bytes is not None]
+        is_known = bool(sizes) and len(sizes) == len(self._all())
         return {
             **_spread("OffsetsBehindLatest", [lag.offsets for lag in self._all()]),
             **_spread(
                 "SecondsBehindLatest",
                 [lag.seconds for lag in self._all() if lag.seconds is not None],
             ),
+            **({"estimatedTotalBytesBehindLatest": sum(sizes)} if is_known else {}),
         }
 
     def __str__(self) -> str:
@@ -104,19 +113,30 @@ class QueryLag(NamedTuple):
         return f"query {self.query}, batch {self.batch}: {figures}"
 
 
+class _Batch(NamedTuple):
+    """Where a batch that has finished began and ended."""
+
+    starts: Mapping[TopicPartition, int]
+    ends: Mapping[TopicPartition, int]
+
+
 class LagListener(StreamingQueryListener):
     """Reports the lag of every query of a session that reads Kafka.
 
     Add it with ``spark.streams.addListener(LagListener(...))``, of Spark Connect too. After each
     micro-batch it logs one line (INFO) and calls `on_lag`, on the listener's thread; what that
-    raises is logged. With `options`, those of a read, the time of the first record that was not
-    read is fetched from the brokers, for `FIRST_UNREAD_S_MAX` seconds at most; without them, and
-    where brokers do not respond, lag in seconds is None; so it is where two sources read a
+    raises is logged. With `options`, those of a read, the first records that were not read are
+    fetched from the brokers, for `FIRST_UNREAD_S_MAX` seconds at most; without them, and where
+    brokers do not respond, lag in seconds and bytes is None; so it is where two sources read a
     partition of one name at two places, since the options are of one cluster. With `registry` lag
-    is in the gauges ``pykafka_lag_offsets`` and ``pykafka_lag_seconds``, labelled by query, source,
-    topic and partition (``pip install prometheus-client``); they end with the query. The gauge
-    ``pykafka_query_running`` is 1 while a query runs, and 0 when it has ended. A query that reads
-    something else has no lag.
+    is in the gauges ``pykafka_lag_offsets``, ``pykafka_lag_seconds`` and ``pykafka_lag_bytes``,
+    labelled by query, source, topic and partition (``pip install prometheus-client``); they end
+    with the query. The gauge ``pykafka_query_running`` is 1 while a query runs, and 0 when it has
+    ended. A query that reads something else has no lag.
+
+    Where `options` have a ``commitGroup``, the listener commits the end of a query's last batch to
+    it when the query has ended, for partitions whose committed offset is where that batch began.
+    Without it that batch is committed when the query starts again. A commit that fails is logged.
 
     Raises: `ConfigError` for a bad option, and ImportError where prometheus_client is missing.
     """
@@ -129,12 +149,15 @@ class LagListener(StreamingQueryListener):
         registry: CollectorRegistry | None = None,
     ) -> None:
         checked = None if options is None else KafkaOptions.from_spark(options, Use.STREAM)
+        self._options = checked
         self._settings = None if checked is None else checked.consumer_settings()
         self._on_lag = on_lag
         self._gauges = None if registry is None else _Gauges(registry)
         self._history: deque[QueryLag] = deque(maxlen=HISTORY_MAX)
         self._names: dict[str, str] = {}
         """The names of queries that run, by id."""
+        self._last_batches: dict[str, _Batch] = {}
+        """The last batch of each query that runs, by its id."""
 
     @property
     def history(self) -> tuple[QueryLag, ...]:
@@ -149,10 +172,16 @@ class LagListener(StreamingQueryListener):
         """Do nothing: an idle query has the lag of its last report, which is none."""
 
     def onQueryTerminated(self, event: QueryTerminatedEvent) -> None:
-        """End the gauges of the query, which is down. The history keeps what there was."""
+        """End the gauges of the query, which is down, and commit what it has finished.
+
+        The history keeps what there was.
+        """
         query = self._names.pop(str(event.id), str(event.id))
         if self._gauges is not None:
             self._gauges.end(query)
+        last = self._last_batches.pop(str(event.id), None)
+        if last is not None and self._options is not None and self._options.stream.commit_group:
+            _commit_end(self._options, last)
 
     def onQueryProgress(self, event: QueryProgressEvent) -> None:
         """Report the lag after one micro-batch."""
@@ -165,10 +194,16 @@ class LagListener(StreamingQueryListener):
         }
         if not sources:
             return
-        seconds = self._seconds(_at_one_place(sources.values()))
+        read = _at_one_place(sources.values())
+        starts = [_parsed(progress.sources[place].startOffset) for place in sources]
+        self._last_batches[str(progress.id)] = _Batch(
+            {partition: start for each in starts for partition, start in each.items()},
+            {partition: end for partition, (end, _) in read.items()},
+        )
+        unread = self._unread(read)
         lags = {
             place: {
-                partition: PartitionLag(max(latest - end, 0), seconds.get(partition))
+                partition: PartitionLag(max(latest - end, 0), *unread.get(partition, (None, None)))
                 for partition, (end, latest) in offsets.items()
             }
             for place, offsets in sources.items()
@@ -193,22 +228,26 @@ class LagListener(StreamingQueryListener):
             except Exception:  # noqa: BLE001 - the application's function
                 _LOG.exception("on_lag failed for %s", lag)
 
-    def _seconds(
+    def _unread(
         self, offsets: Mapping[TopicPartition, tuple[int, int]]
-    ) -> dict[TopicPartition, float]:
-        """How old the first unread records are, as far as that is known."""
+    ) -> dict[TopicPartition, tuple[float, int]]:
+        """Return seconds and bytes of what is not read, as far as they are known."""
         if self._settings is None:
             return {}
-        behind = {partition: end for partition, (end, latest) in offsets.items() if end < latest}
-        found = {partition: 0.0 for partition in offsets if partition not in behind}
+        behind = {one: part for one, part in offsets.items() if part[0] < part[1]}
+        found = {partition: (0.0, 0) for partition in offsets if partition not in behind}
         try:
-            times_ms = _first_times(self._settings, behind) if behind else {}
+            firsts = first_records(self._settings, behind, FIRST_UNREAD_S_MAX) if behind else {}
         except KafkaError as error:
-            _LOG.warning("The age of unread records is not known: %s", error)
+            _LOG.warning("Age and size of unread records are not known: %s", error)
             return found
         now = time.time()
-        for partition, time_ms in times_ms.items():
-            found[partition] = max(now - time_ms / 1_000, 0.0)
+        for partition, first in firsts.items():
+            end, latest = behind[partition]
+            found[partition] = (
+                max(now - first.timestamp_ms / 1_000, 0.0),
+                round((latest - end) * first.bytes_per_offset),
+            )
         return found
 
     def table(self) -> Table:
@@ -218,9 +257,11 @@ class LagListener(StreamingQueryListener):
         """
         from rich.table import Table
 
-        shown = Table("query", "batch", "topic", "partition", "offsets behind", "seconds behind")
+        shown = Table("query", "batch", "topic", "partition", "offsets behind")
+        for column in ("seconds behind", "bytes behind"):
+            shown.add_column(column)
         for lag in {lag.query: lag for lag in self.history}.values():
-            for partition, (offsets, seconds) in sorted(lag.partitions.items()):
+            for partition, (offsets, seconds, size) in sorted(lag.partitions.items()):
                 shown.add_row(
                     lag.query,
                     str(lag.batch),
@@ -228,6 +269,7 @@ class LagListener(StreamingQueryListener):
                     str(partition.partition),
                     f"{offsets:,}",
                     "" if seconds is None else f"{seconds:.1f}",
+                    "" if size is None else f"{size:,}",
                 )
         return shown
 
@@ -270,6 +312,12 @@ class _Gauges:
         self._seconds = Gauge(
             "pykafka_lag_seconds", "Age of the first unread record.", labels, registry=registry
         )
+        self._bytes = Gauge(
+            "pykafka_lag_bytes",
+            "Estimated size of what the query has not read.",
+            labels,
+            registry=registry,
+        )
         self._running = Gauge(
             "pykafka_query_running",
             "1 while the query runs, 0 when it has ended.",
@@ -287,28 +335,32 @@ class _Gauges:
         """Show a lag. What a query reads no longer is not shown any more."""
         found: set[tuple[str, ...]] = set()
         for source, partitions in lag.sources.items():
-            for partition, (offsets, seconds) in partitions.items():
+            for partition, own in partitions.items():
                 labels = (lag.query, str(source), partition.topic, str(partition.partition))
                 found.add(labels)
-                self._offsets.labels(*labels).set(offsets)
-                if seconds is not None:
-                    self._seconds.labels(*labels).set(seconds)
-                else:
-                    self._remove(self._seconds, labels)
+                self._set(self._offsets, labels, own.offsets)
+                self._set(self._seconds, labels, own.seconds)
+                self._set(self._bytes, labels, own.bytes)
         for gone in self._shown.get(lag.query, set()) - found:
-            self._remove(self._offsets, gone)
-            self._remove(self._seconds, gone)
+            self._remove(gone)
         self._shown[lag.query] = found
 
     def end(self, query: str) -> None:
         """Show that a query has ended, which has no lag."""
         self._running.labels(query).set(0)
         for labels in self._shown.pop(query, set()):
-            self._remove(self._offsets, labels)
-            self._remove(self._seconds, labels)
+            self._remove(labels)
+
+    def _remove(self, labels: tuple[str, ...]) -> None:
+        for gauge in (self._offsets, self._seconds, self._bytes):
+            self._set(gauge, labels, None)
 
     @staticmethod
-    def _remove(gauge: Gauge, labels: tuple[str, ...]) -> None:
+    def _set(gauge: Gauge, labels: tuple[str, ...], value: float | None) -> None:
+        """Show a value; None shows none."""
+        if value is not None:
+            gauge.labels(*labels).set(value)
+            return
         with suppress(KeyError):  # there was none
             gauge.remove(*labels)
 
@@ -329,10 +381,7 @@ def _at_one_place(
 
 def _offsets(end: str | None, latest: str | None) -> dict[TopicPartition, tuple[int, int]]:
     """Where a source is and where its topics end; nothing for a source of something else."""
-    try:
-        ends, latests = (offsets_from_json(json.loads(text or "null")) for text in (end, latest))
-    except (ValueError, ConfigError):
-        return {}
+    ends, latests = _parsed(end), _parsed(latest)
     return {
         partition: (offset, latests[partition])
         for partition, offset in ends.items()
@@ -340,28 +389,38 @@ def _offsets(end: str | None, latest: str | None) -> dict[TopicPartition, tuple[
     }
 
 
-def _first_times(
-    settings: Mapping[str, object], starts: Mapping[TopicPartition, int]
-) -> dict[TopicPartition, int]:
-    """The times of the first records at or behind some offsets, as far as they come in time."""
-    found: dict[TopicPartition, int] = {}
-    # A broker sends a whole batch even where it is larger than this.
-    size = ConsumerConfig.setting_of("max.partition.fetch.bytes")
-    narrow = {
-        key: value for key, value in settings.items() if ConsumerConfig.setting_of(key) is not size
-    }
-    narrow["max.partition.fetch.bytes"] = 1
-    with Consumer(narrow) as consumer:
-        consumer.assign(starts)
-        for partition, offset in starts.items():
-            consumer.seek(partition, offset)
-        deadline = time.monotonic() + FIRST_UNREAD_S_MAX
-        while len(found) < len(starts) and (left := deadline - time.monotonic()) > 0:
-            for record in consumer.poll(left, max_records=1):
-                partition = TopicPartition(record.topic, record.partition)
-                found[partition] = record.timestamp_ms
-                consumer.pause([partition])
-    return found
+def _parsed(text: str | None) -> dict[TopicPartition, int]:
+    """Return the offsets of a report; none for a source of something else."""
+    try:
+        return offsets_from_json(json.loads(text or "null"))
+    except (ValueError, ConfigError):
+        return {}
+
+
+def _commit_end(options: KafkaOptions, last: _Batch) -> None:
+    """Commit the end of a query's last batch, where the group stands at its beginning.
+
+    So a group that another query commits to, or the same one that was started again, stays as it
+    is.
+    """
+    group = options.stream.commit_group
+    ends = {one: end for one, end in last.ends.items() if options.choice.may_have(one.topic)}
+    try:
+        with Admin(options.admin_settings()) as admin:
+            found = admin.list_group_offsets(group, ends, FIRST_UNREAD_S_MAX)
+            moved = {
+                partition: end
+                for partition, end in ends.items()
+                if partition not in found or found[partition].offset == last.starts.get(partition)
+            }
+            if moved:
+                admin.alter_group_offsets(group, moved, FIRST_UNREAD_S_MAX)
+    except KafkaError as error:
+        _LOG.warning(
+            "The end of the last batch was not committed to group %r (option commitGroup): %s",
+            group,
+            error,
+        )
 
 
 def _spread(name: str, values: Sequence[float]) -> dict[str, float]:

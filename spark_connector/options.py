@@ -194,7 +194,12 @@ OPTIONS: Final = (
     ),
     Option("fetchOffset.retryIntervalMs", _READS, "and how long to wait in between (1000)"),
     Option("offsetPollIntervalMs", _STREAM, "the least time between two requests for ends (50)"),
-    Option("commitGroup", _STREAM, "a consumer group to which finished offsets are committed"),
+    Option(
+        "commitGroup",
+        _STREAM,
+        "a consumer group to which finished offsets are committed; a batch read is not told that "
+        "it has finished",
+    ),
     Option("groupIdPrefix", _NOWHERE, "partitions are read without a consumer group"),
     Option("kafka.group.id", _NOWHERE, "partitions are read without a consumer group"),
     Option(

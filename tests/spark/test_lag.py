@@ -18,7 +18,7 @@ from pyspark.sql.streaming.listener import (
 )
 from rich.console import Console
 
-from pykclient import Producer, TopicPartition
+from pykclient import Admin, Producer, TopicPartition
 from spark_connector import LagListener
 
 if TYPE_CHECKING:
@@ -31,7 +31,9 @@ A0, A1 = TopicPartition("a", 0), TopicPartition("a", 1)
 QUERY_ID = "6b1b1f0e-0c1f-4b1a-9d6e-6a1f5a3d0001"
 
 
-def event(*sources: tuple[str, str], name: str | None = "orders") -> QueryProgressEvent:
+def event(
+    *sources: tuple[str, str], name: str | None = "orders", start: str | None = None
+) -> QueryProgressEvent:
     """A report with the end and the latest offset of each source."""
     progress = {
         "id": QUERY_ID,
@@ -49,7 +51,7 @@ def event(*sources: tuple[str, str], name: str | None = "orders") -> QueryProgre
         "sources": [
             {
                 "description": "any",
-                "startOffset": end,
+                "startOffset": end if start is None else start,
                 "endOffset": end,
                 "latestOffset": latest,
                 "numInputRows": 1,
@@ -78,7 +80,7 @@ def test_lag_is_reported_by_partition_and_under_the_official_names(
         listener.onQueryProgress(event((offsets(5, 3), offsets(9, 3))))
     (lag,) = reports
     assert (lag.query, lag.batch) == ("orders", 7)
-    assert lag.partitions == {A0: (4, None), A1: (0, None)}
+    assert lag.partitions == {A0: (4, None, None), A1: (0, None, None)}
     assert lag.metrics() == {
         "minOffsetsBehindLatest": 0,
         "avgOffsetsBehindLatest": 2.0,
@@ -123,7 +125,7 @@ def test_the_age_of_the_first_unread_record_is_the_lag_in_seconds(
     sent_ms = int(time.time() * 1_000) - 60_000
     with Producer(bootstrap_servers=fake_kafka.bootstrap_servers) as producer:
         for age in (0, 20_000, 40_000):
-            producer.send("a", b"v", partition=0, timestamp_ms=sent_ms + age).result(10)
+            producer.send("a", b"v" * 9, b"k", partition=0, timestamp_ms=sent_ms + age).result(10)
     options = {"kafka.bootstrap.servers": fake_kafka.bootstrap_servers, "subscribe": "a"}
     registry = CollectorRegistry()
     listener = LagListener({**options, **given}, registry=registry)
@@ -132,11 +134,16 @@ def test_the_age_of_the_first_unread_record_is_the_lag_in_seconds(
     seconds = lag.partitions[A0].seconds
     assert seconds is not None
     assert 40 <= seconds <= time.time() - sent_ms / 1_000 - 20
-    assert lag.partitions[A1] == (0, 0)
+    assert lag.partitions[A0].bytes == 20
+    assert lag.partitions[A1] == (0, 0, 0)
     assert lag.metrics()["maxSecondsBehindLatest"] == seconds
+    assert lag.metrics()["estimatedTotalBytesBehindLatest"] == 20
     labels = {"query": "orders", "source": "0", "topic": "a", "partition": "0"}
     assert registry.get_sample_value("pykafka_lag_offsets", labels) == 2
     assert registry.get_sample_value("pykafka_lag_seconds", labels) == seconds
+    assert registry.get_sample_value("pykafka_lag_bytes", labels) == 20
+    listener.onQueryTerminated(ended())
+    assert registry.get_sample_value("pykafka_lag_bytes", labels) is None
 
 
 def ended(query_id: str = QUERY_ID) -> QueryTerminatedEvent:
@@ -219,8 +226,66 @@ def test_brokers_that_are_away_leave_the_lag_in_offsets(
     options = {"kafka.bootstrap.servers": unused_address, "subscribe": "a"}
     listener = LagListener(options | {"kafka.default.api.timeout.ms": "100"})
     listener.onQueryProgress(event((offsets(1, 0), offsets(3, 0))))
-    assert listener.history[0].partitions == {A0: (2, None), A1: (0, 0)}
-    assert "The age of unread records is not known" in caplog.text
+    assert listener.history[0].partitions == {A0: (2, None, None), A1: (0, 0, 0)}
+    assert "estimatedTotalBytesBehindLatest" not in listener.history[0].metrics()
+    assert "Age and size of unread records are not known" in caplog.text
+
+
+def committed(kafka: FakeKafka) -> dict[TopicPartition, int]:
+    """What the group of the tests below has committed."""
+    with Admin(bootstrap_servers=kafka.bootstrap_servers) as admin:
+        found = admin.list_group_offsets("watch")
+    return {partition: each.offset for partition, each in found.items()}
+
+
+def test_the_last_batch_is_committed_when_the_query_ends(fake_kafka: FakeKafka) -> None:
+    """A source does not learn that its last batch has finished."""
+    with fake_kafka.control() as cluster:
+        cluster.create_topic("a", 2)
+    servers = {"kafka.bootstrap.servers": fake_kafka.bootstrap_servers}
+    options = {**servers, "subscribe": "a", "commitGroup": "watch"}
+    listener = LagListener(options)
+    other = ("null", "null")
+    listener.onQueryProgress(event(other, (offsets(5, 3), offsets(5, 3)), start="null"))
+    assert committed(fake_kafka) == {}
+    listener.onQueryTerminated(ended())
+    assert committed(fake_kafka) == {A0: 5, A1: 3}
+    # The next run, of which the source has committed all but the last batch.
+    listener.onQueryProgress(event((offsets(7, 3), offsets(7, 3)), start=offsets(5, 3)))
+    listener.onQueryTerminated(ended())
+    assert committed(fake_kafka) == {A0: 7, A1: 3}
+    # Nothing was reported since.
+    listener.onQueryTerminated(ended())
+    assert committed(fake_kafka) == {A0: 7, A1: 3}
+
+
+def test_a_group_that_is_elsewhere_is_not_moved(fake_kafka: FakeKafka) -> None:
+    """The query was started again, and has gone on; or another one commits to the group."""
+    with fake_kafka.control() as cluster:
+        cluster.create_topic("a", 2)
+    with Admin(bootstrap_servers=fake_kafka.bootstrap_servers) as admin:
+        admin.alter_group_offsets("watch", {A0: 9, A1: 2})
+    servers = {"kafka.bootstrap.servers": fake_kafka.bootstrap_servers}
+    listener = LagListener({**servers, "subscribe": "a", "commitGroup": "watch"})
+    listener.onQueryProgress(event((offsets(7, 3), offsets(7, 3)), start=offsets(5, 2)))
+    listener.onQueryTerminated(ended())
+    assert committed(fake_kafka) == {A0: 9, A1: 3}
+    # Other topics than those of the options are another query's.
+    listener.onQueryProgress(event(('{"b":{"0":1}}', '{"b":{"0":1}}'), start="null"))
+    listener.onQueryTerminated(ended())
+    assert committed(fake_kafka) == {A0: 9, A1: 3}
+
+
+def test_an_end_that_is_not_committed_is_logged(
+    unused_address: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    options = {"kafka.bootstrap.servers": unused_address, "subscribe": "a", "commitGroup": "watch"}
+    listener = LagListener(options | {"kafka.default.api.timeout.ms": "100"})
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("spark_connector.lag.FIRST_UNREAD_S_MAX", 0.1)
+        listener.onQueryProgress(event((offsets(7, 3), offsets(7, 3)), start=offsets(5, 2)))
+        listener.onQueryTerminated(ended())
+    assert "The end of the last batch was not committed to group 'watch'" in caplog.text
 
 
 def test_lag_is_drawn_in_a_terminal_and_as_a_plot(

@@ -11,8 +11,8 @@ from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewPartitions, NewTopic
 from pyspark.errors import PySparkException, StreamingQueryException
 
-from pykclient import Producer, TopicPartition
-from spark_connector import foreach_batch
+from pykclient import Admin, Producer, TopicPartition
+from spark_connector import LagListener, foreach_batch
 from spark_connector.offsets import StreamOffset
 from tests.testing.test_processes import await_true
 
@@ -149,6 +149,26 @@ def test_a_first_batch_that_failed_is_repeated_from_where_the_query_began(stream
         writer.start().awaitTermination(120)
     stream.send(1, 1)
     assert stream.run() == {0: [], 1: [(0, 5), (1, 3)]}
+
+
+def test_the_only_batch_of_a_query_is_committed_by_the_listener(stream: Stream) -> None:
+    """Spark calls a source no more when such a batch has finished."""
+    servers = {"kafka.bootstrap.servers": stream.servers}
+    given = {"startingOffsets": "earliest", "commitGroup": "lag-at-end"}
+    listener = LagListener({**servers, "subscribe": stream.topic, **given})
+    stream.spark.streams.addListener(listener)
+    try:
+        query = stream.writer(**given).format("noop").trigger(once=True).start()
+        assert query.awaitTermination(120)
+        with Admin(bootstrap_servers=stream.servers) as admin:
+
+            def is_committed() -> bool:
+                found = admin.list_group_offsets("lag-at-end")
+                return {one: each.offset for one, each in found.items()} == stream.at(5, 3)
+
+            await_true(is_committed, "the end of the batch is committed")
+    finally:
+        stream.spark.streams.removeListener(listener)
 
 
 @pytest.mark.promise("A stream's progress is committed to a group that lag tools see")
