@@ -1,1 +1,1 @@
-"""``pykclient spark``: what exactly-once sinks of the Spark connector have open."""
+"""``pykclient spark``: transactions of exactly-once sinks, and checkpoints of queries."""

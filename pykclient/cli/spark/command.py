@@ -1,4 +1,4 @@
-"""``pykclient spark``: the transactions of the Spark connector's exactly-once sinks.
+"""``pykclient spark``: transactions of exactly-once sinks, and checkpoints (`checkpoint.py`).
 
 A query that does not come back leaves transactions open, and readers of what is committed wait
 behind them until their time is over. Settling a sink does what the query would do at its next
@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Final
 
 from pykclient.cli.cluster_options import add_cluster_options, client_settings
 from pykclient.cli.parts import add_parts
+from pykclient.cli.spark.checkpoint import add_checkpoint_part
 from pykclient.cli.table import write_rows
 from pykclient.types import by_topic
 
@@ -24,13 +25,15 @@ if TYPE_CHECKING:
     from spark_connector.exactly_once.cluster import OpenTransaction
     from spark_connector.exactly_once.protocol import Settled
 
-DESCRIPTION: Final = "Show, and settle, what exactly-once sinks of Spark queries have open."
+DESCRIPTION: Final = (
+    "Mend what Spark queries left: transactions of exactly-once sinks, and checkpoints."
+)
 BAD_STATUS: Final = 1
 
 
 def add_command(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     parser = commands.add_parser(
-        "spark", help="settle what a Spark query left open", description=DESCRIPTION
+        "spark", help="mend what a Spark query left", description=DESCRIPTION
     )
     parts = add_parts(parser, "parts", "PART")
     aim = "show what the query of a sink has open, and settle it where it will not come back"
@@ -49,6 +52,7 @@ def add_command(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -
         "query that still runs fails then, and loses nothing",
     )
     part.set_defaults(run=run_transactions)
+    add_checkpoint_part(parts)
 
 
 def run_transactions(options: argparse.Namespace) -> int:
