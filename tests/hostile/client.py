@@ -18,7 +18,7 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from pykclient import Admin, Consumer, Producer, TopicPartition
+from pykclient import Admin, ConfigResource, ConfigResourceType, Consumer, Producer, TopicPartition
 from pykclient.errors import KafkaError
 
 if TYPE_CHECKING:
@@ -102,10 +102,49 @@ def committed(settings: Settings, timeout_ms: int) -> object:
         return str(consumer.committed([PARTITION])[PARTITION])
 
 
+def describe_configs(settings: Settings, timeout_ms: int) -> object:
+    topic = ConfigResource(ConfigResourceType.TOPIC, TOPIC)
+    with Admin(**settings, default_api_timeout_ms=timeout_ms) as admin:
+        found = admin.describe_configs([topic], include_synonyms=True, include_documentation=True)
+        return len(found[topic])
+
+
+def list_groups(settings: Settings, timeout_ms: int) -> object:
+    with Admin(**settings, default_api_timeout_ms=timeout_ms) as admin:
+        return len(admin.list_groups())
+
+
+def describe_groups(settings: Settings, timeout_ms: int) -> object:
+    with Admin(**settings, default_api_timeout_ms=timeout_ms) as admin:
+        return len(admin.describe_groups(["g"])["g"].members)
+
+
+def list_group_offsets(settings: Settings, timeout_ms: int) -> object:
+    with Admin(**settings, default_api_timeout_ms=timeout_ms) as admin:
+        return len(admin.list_group_offsets("g"))
+
+
+def describe_producers(settings: Settings, timeout_ms: int) -> object:
+    with Admin(**settings, default_api_timeout_ms=timeout_ms) as admin:
+        return len(admin.describe_producers([PARTITION])[PARTITION])
+
+
+def list_transactions(settings: Settings, timeout_ms: int) -> object:
+    with Admin(**settings, default_api_timeout_ms=timeout_ms) as admin:
+        return len(admin.list_transactions())
+
+
+def describe_transactions(settings: Settings, timeout_ms: int) -> object:
+    with Admin(**settings, default_api_timeout_ms=timeout_ms) as admin:
+        return len(admin.describe_transactions(["x"])["x"].partitions)
+
+
 CALLS: Final[dict[str, Callable[[Settings, int], object]]] = {
     call.__name__: call
     for call in (
-        list_topics, send, poll, poll_arrow, end_offsets, join, join_kip848, committed
+        *(list_topics, send, poll, poll_arrow, end_offsets, join, join_kip848, committed),
+        *(describe_configs, list_groups, describe_groups, list_group_offsets),
+        *(describe_producers, list_transactions, describe_transactions),
     )
 }  # fmt: skip
 

@@ -30,13 +30,16 @@ from tests.records.batches import build
 
 if TYPE_CHECKING:
     import random
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
 
 TEXT_SIZE_BYTES_MAX: Final = 30_000
 """Size of a text in versions with sizes of 16 bits."""
+INVALID_REQUEST: Final = 42
 PLACEHOLDER: Final = "a text that is replaced"
 
 TARGETS: Final[tuple[tuple[str, ApiKey], ...]] = (
+    ("describe_configs", ApiKey.DESCRIBE_CONFIGS),
+    ("join_kip848", ApiKey.CONSUMER_GROUP_HEARTBEAT),
     ("list_topics", ApiKey.API_VERSIONS),
     ("list_topics", ApiKey.METADATA),
     ("send", ApiKey.METADATA),
@@ -48,6 +51,13 @@ TARGETS: Final[tuple[tuple[str, ApiKey], ...]] = (
     ("committed", ApiKey.OFFSET_FETCH),
     ("join", ApiKey.JOIN_GROUP),
     ("join", ApiKey.SYNC_GROUP),
+    ("join_kip848", ApiKey.METADATA),
+    ("list_groups", ApiKey.LIST_GROUPS),
+    ("describe_groups", ApiKey.DESCRIBE_GROUPS),
+    ("list_group_offsets", ApiKey.OFFSET_FETCH),
+    ("describe_producers", ApiKey.DESCRIBE_PRODUCERS),
+    ("list_transactions", ApiKey.LIST_TRANSACTIONS),
+    ("describe_transactions", ApiKey.DESCRIBE_TRANSACTIONS),
 )
 """Calls, and the API whose response to them is inflated."""
 
@@ -59,13 +69,15 @@ Inflate = Callable[[Message, int], tuple[str, bytes]]
 class InflatedBroker(ScriptedBroker):
     """A broker whose responses of one API are inflated."""
 
-    def __init__(self, api: ApiKey, inflate: Inflate) -> None:
+    def __init__(
+        self, api: ApiKey, inflate: Inflate, versions: Mapping[ApiKey, int] | None = None
+    ) -> None:
         self._api, self._inflate = api, inflate
         self.sent_bytes = 0
         """What was sent of these responses."""
         self.shape = "not asked"
         self._made: dict[int, bytes] = {}
-        super().__init__({api: self._respond})
+        super().__init__({api: self._respond}, versions)
 
     def _respond(self, received: Received) -> bytes:
         version = received.header.api_version
@@ -122,6 +134,9 @@ def inflated(
         return "tags", bytes(body[:-1]) + tags(min(size_bytes // 2, ELEMENTS_MAX // 2))
     owner, field, path = chance.choice(places)
     value = getattr(owner, field)
+    if field == "error_message":
+        # An error comes with a text of the broker's.
+        owner.error_code = INVALID_REQUEST  # type: ignore[attr-defined]
     if isinstance(value, str):
         sign = chance.choice(["x", "\n", "é", "\x1b"])
         if is_flexible:
@@ -165,6 +180,8 @@ def _places(structure: Structure, path: str) -> Iterator[tuple[Structure, str, s
             yield structure, name, f"{path}.{name}"
             if isinstance(value[0], Structure):
                 yield from _places(value[0], f"{path}.{name}")
+        elif isinstance(value, Structure):
+            yield from _places(value, f"{path}.{name}")
 
 
 def _subscription(size_bytes: int) -> bytes:
@@ -187,7 +204,12 @@ def _assignment(size_bytes: int) -> bytes:
     return INT16(0) + INT32(count) + topics + INT32(-1)
 
 
-_GROUP_DATA: Final = {"metadata": _subscription, "assignment": _assignment}
+_GROUP_DATA: Final = {
+    "metadata": _subscription,
+    "assignment": _assignment,
+    "member_metadata": _subscription,
+    "member_assignment": _assignment,
+}
 
 
 def _element_size_bytes(value: list[Any], version: int) -> int:
@@ -199,6 +221,8 @@ def _element_size_bytes(value: list[Any], version: int) -> int:
 
 
 def _repeated(value: list[Any], count: int, *, are_equal: bool) -> list[Any]:
+    if isinstance(value[0], int) and not are_equal:
+        return [*value, *range(value[-1] + 1, value[-1] + 1 + count)]
     if are_equal or not isinstance(value[0], Structure):
         return [*value, *[value[0]] * count]
     return [*value, *(_numbered(value[0], number) for number in range(1, count + 1))]
@@ -209,7 +233,9 @@ def _numbered(element: Structure, number: int) -> Structure:
     found = copy.copy(element)
     for name in found.__slots__:
         value = getattr(found, name)
-        if isinstance(value, str) and name != "host":
+        if name == "topic_id":
+            setattr(found, name, number.to_bytes(16))
+        elif isinstance(value, str) and name != "host":
             setattr(found, name, f"{value}{number}")
         elif isinstance(value, int) and name.endswith(("index", "node_id", "api_key")):
             setattr(found, name, value + number if name != "api_key" else number % 30_000)

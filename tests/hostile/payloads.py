@@ -19,8 +19,6 @@ import trustme
 
 from pykclient.protocol.api_keys import ApiKey
 from pykclient.protocol.messages.consumer_group_heartbeat import (
-    Assignment,
-    ConsumerGroupHeartbeatResponse,
     ResponseTopicPartitions,
 )
 from pykclient.protocol.messages.fetch import (
@@ -43,10 +41,13 @@ from pykclient.protocol.reader import ELEMENTS_MAX
 from pykclient.records.compression import Codec
 from tests.hostile.client import TIMEOUT_MS, TOPIC
 from tests.hostile.peer import (
+    KIP848_VERSIONS,
+    TOPIC_ID,
     HangUp,
     Received,
     Reply,
     ScriptedBroker,
+    assigned_by_kip848,
     metadata,
     synced,
 )
@@ -544,9 +545,6 @@ def bad_records() -> ProduceResponse:
     )
 
 
-TOPIC_ID: Final = b"i" * 16
-
-
 def kip848(
     topic_count: int = 1, partitions: list[int] | None = None, **fields: Any
 ) -> Callable[[], Behaviour]:
@@ -555,24 +553,7 @@ def kip848(
         ResponseTopicPartitions(TOPIC_ID if i == 0 else i.to_bytes(16), partitions or [0])
         for i in range(topic_count)
     ]
-    heartbeat = ConsumerGroupHeartbeatResponse(
-        **{
-            "member_id": "m",
-            "member_epoch": 1,
-            "heartbeat_interval_ms": 5_000,
-            "assignment": Assignment(topic_partitions=listed),
-            **fields,
-        }
-    )
-
-    def with_id(received: Received) -> MetadataResponse:
-        response = metadata(received)
-        response.topics[0].topic_id = TOPIC_ID
-        return response
-
     return broker(
-        (ApiKey.METADATA, 12),
-        (ApiKey.CONSUMER_GROUP_HEARTBEAT, 0),
-        metadata=with_id,
-        consumer_group_heartbeat=heartbeat,
+        *KIP848_VERSIONS.items(),
+        consumer_group_heartbeat=assigned_by_kip848(listed, **fields),
     )

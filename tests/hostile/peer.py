@@ -6,11 +6,45 @@ Owner: each connection has a thread of `LoopbackServer`; a `ScriptedBroker` does
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Final, NamedTuple, cast
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, cast
 
 from pykclient.protocol.api_keys import ApiKey, request_type
 from pykclient.protocol.message import Message, RequestHeader, decode_request, encode_response
 from pykclient.protocol.messages.api_versions import ApiVersion, ApiVersionsResponse
+from pykclient.protocol.messages.consumer_group_heartbeat import (
+    Assignment,
+    ConsumerGroupHeartbeatResponse,
+    ResponseTopicPartitions,
+)
+from pykclient.protocol.messages.describe_configs import (
+    DescribeConfigsRequest,
+    DescribeConfigsResourceResult,
+    DescribeConfigsResponse,
+    DescribeConfigsResult,
+    DescribeConfigsSynonym,
+)
+from pykclient.protocol.messages.describe_groups import (
+    DescribedGroup,
+    DescribedGroupMember,
+    DescribeGroupsResponse,
+)
+from pykclient.protocol.messages.describe_producers import (
+    DescribeProducersResponse,
+    ProducerState,
+)
+from pykclient.protocol.messages.describe_producers import (
+    PartitionResponse as DescribeProducersPartition,
+)
+from pykclient.protocol.messages.describe_producers import (
+    TopicResponse as DescribeProducersTopic,
+)
+from pykclient.protocol.messages.describe_transactions import (
+    DescribeTransactionsResponse,
+    TopicData,
+)
+from pykclient.protocol.messages.describe_transactions import (
+    TransactionState as DescribedTransaction,
+)
 from pykclient.protocol.messages.find_coordinator import FindCoordinatorResponse
 from pykclient.protocol.messages.heartbeat import HeartbeatResponse
 from pykclient.protocol.messages.init_producer_id import InitProducerIdResponse
@@ -20,11 +54,14 @@ from pykclient.protocol.messages.join_group import (
     JoinGroupResponseMember,
 )
 from pykclient.protocol.messages.leave_group import LeaveGroupResponse
+from pykclient.protocol.messages.list_groups import ListedGroup, ListGroupsResponse
 from pykclient.protocol.messages.list_offsets import (
     ListOffsetsPartitionResponse,
     ListOffsetsResponse,
     ListOffsetsTopicResponse,
 )
+from pykclient.protocol.messages.list_transactions import ListTransactionsResponse
+from pykclient.protocol.messages.list_transactions import TransactionState as ListedTransaction
 from pykclient.protocol.messages.metadata import (
     MetadataResponse,
     MetadataResponseBroker,
@@ -52,8 +89,13 @@ if TYPE_CHECKING:
 
 BROKER_ID: Final = 1
 EPOCH: Final = 5
+TOPIC_ID: Final = b"i" * 16
+GROUP: Final = "g"
+TRANSACTIONAL_ID: Final = "x"
 ILLEGAL_SASL_STATE: Final = 34
 """What a listener without SASL responds with."""
+TOPIC_ID_VERSION: Final = 10
+"""Metadata has the ids of topics since this version."""
 
 VERSIONS: Final[Mapping[ApiKey, int]] = {
     ApiKey.PRODUCE: 9,
@@ -70,8 +112,19 @@ VERSIONS: Final[Mapping[ApiKey, int]] = {
     ApiKey.API_VERSIONS: 3,
     ApiKey.INIT_PRODUCER_ID: 4,
     ApiKey.SASL_AUTHENTICATE: 2,
+    ApiKey.DESCRIBE_CONFIGS: 4,
+    ApiKey.LIST_GROUPS: 5,
+    ApiKey.DESCRIBE_GROUPS: 5,
+    ApiKey.DESCRIBE_PRODUCERS: 0,
+    ApiKey.LIST_TRANSACTIONS: 0,
+    ApiKey.DESCRIBE_TRANSACTIONS: 0,
 }
 """The newest of each API that topics have names in, and groups a request of their own."""
+KIP848_VERSIONS: Final[Mapping[ApiKey, int]] = {
+    ApiKey.METADATA: 12,
+    ApiKey.CONSUMER_GROUP_HEARTBEAT: 0,
+}
+"""What a broker has beside, or newer, for groups of the consumer protocol."""
 
 
 class Received(NamedTuple):
@@ -146,11 +199,14 @@ class ScriptedBroker:
 
 
 def metadata(received: Received) -> MetadataResponse:
+    topic = MetadataResponseTopic(name=TOPIC, partitions=[partition()])
+    if received.header.api_version >= TOPIC_ID_VERSION:
+        topic.topic_id = TOPIC_ID
     return MetadataResponse(
         brokers=[MetadataResponseBroker(node_id=BROKER_ID, host=received.host, port=received.port)],
         cluster_id="c",
         controller_id=BROKER_ID,
-        topics=[MetadataResponseTopic(name=TOPIC, partitions=[partition()])],
+        topics=[topic],
     )
 
 
@@ -208,6 +264,73 @@ def written(base_offset: int = 0, error_code: int = 0) -> ProduceResponse:
     )
 
 
+def assigned_by_kip848(
+    topic_partitions: list[ResponseTopicPartitions] | None = None, **fields: Any
+) -> ConsumerGroupHeartbeatResponse:
+    """A heartbeat's response, with the one partition; the keywords change it."""
+    if topic_partitions is None:
+        topic_partitions = [ResponseTopicPartitions(TOPIC_ID, [0])]
+    return ConsumerGroupHeartbeatResponse(
+        **{
+            "error_message": "",
+            "member_id": "m",
+            "member_epoch": 1,
+            "heartbeat_interval_ms": 5_000,
+            "assignment": Assignment(topic_partitions=topic_partitions),
+            **fields,
+        }
+    )
+
+
+def described_configs(received: Received) -> DescribeConfigsResponse:
+    request = cast("DescribeConfigsRequest", received.request)
+    entry = DescribeConfigsResourceResult(
+        name="retention.ms",
+        value="1",
+        synonyms=[DescribeConfigsSynonym("log.retention.ms", "1", 5)],
+        documentation="How long records stay.",
+    )
+    (resource,) = request.resources
+    kind, name = resource.resource_type, resource.resource_name
+    result = DescribeConfigsResult(resource_type=kind, resource_name=name, configs=[entry])
+    return DescribeConfigsResponse(results=[result])
+
+
+def described_groups(_: Received) -> DescribeGroupsResponse:
+    member = DescribedGroupMember(
+        *("m", None, "client", "host"),
+        member_metadata=b"\0\0\0\0\0\1\0\1t\xff\xff\xff\xff",
+        member_assignment=b"\0\0\0\0\0\1\0\1t\0\0\0\1\0\0\0\0\xff\xff\xff\xff",
+    )
+    group = DescribedGroup(
+        group_id=GROUP,
+        group_state="Stable",
+        protocol_type="consumer",
+        protocol_data="range",
+        members=[member],
+    )
+    return DescribeGroupsResponse(groups=[group])
+
+
+def described_producers(_: Received) -> DescribeProducersResponse:
+    partition = DescribeProducersPartition(active_producers=[ProducerState(producer_id=1)])
+    return DescribeProducersResponse(topics=[DescribeProducersTopic(TOPIC, [partition])])
+
+
+def described_transactions(_: Received) -> DescribeTransactionsResponse:
+    state = DescribedTransaction(
+        transactional_id=TRANSACTIONAL_ID,
+        transaction_state="Ongoing",
+        topics=[TopicData(TOPIC, [0])],
+    )
+    return DescribeTransactionsResponse(transaction_states=[state])
+
+
+def listed_transactions(_: Received) -> ListTransactionsResponse:
+    state = ListedTransaction(TRANSACTIONAL_ID, 1, "Ongoing")
+    return ListTransactionsResponse(transaction_states=[state])
+
+
 GOOD: Final[Mapping[ApiKey, Responder]] = {
     ApiKey.METADATA: metadata,
     ApiKey.FIND_COORDINATOR: coordinator,
@@ -220,5 +343,14 @@ GOOD: Final[Mapping[ApiKey, Responder]] = {
     ApiKey.FETCH: lambda _: None,
     ApiKey.INIT_PRODUCER_ID: lambda _: InitProducerIdResponse(producer_id=1),
     ApiKey.PRODUCE: lambda _: written(),
+    ApiKey.CONSUMER_GROUP_HEARTBEAT: lambda _: assigned_by_kip848(),
+    ApiKey.DESCRIBE_CONFIGS: described_configs,
+    ApiKey.LIST_GROUPS: lambda _: ListGroupsResponse(
+        groups=[ListedGroup(GROUP, "consumer", "Stable", "Classic")]
+    ),
+    ApiKey.DESCRIBE_GROUPS: described_groups,
+    ApiKey.DESCRIBE_PRODUCERS: described_producers,
+    ApiKey.DESCRIBE_TRANSACTIONS: described_transactions,
+    ApiKey.LIST_TRANSACTIONS: listed_transactions,
     ApiKey.SASL_HANDSHAKE: lambda _: SaslHandshakeResponse(error_code=ILLEGAL_SASL_STATE),
 }

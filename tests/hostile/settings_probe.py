@@ -93,7 +93,7 @@ class Watch:
             self.seen.add(f"{kind} {name}")
 
 
-def reach_of(setting: Setting) -> str:
+def reach_of(setting: Setting[Any]) -> str:
     """Return what a setting names by its kind: code, a file or a URL, "any" if it is free text.
 
     The empty text stands for a setting that names nothing.
@@ -107,7 +107,7 @@ def reach_of(setting: Setting) -> str:
 
 
 @cache
-def reaching(client: str) -> list[Setting]:
+def reaching(client: str) -> list[Setting[Any]]:
     """Return the settings of a client that may name something."""
     return [each for each in config_class(client).settings() if reach_of(each)]
 
@@ -169,7 +169,7 @@ class Settings:
                 found[key] = f"{random.choice(['', 'a'])}${{p:{random.choice(self._keys)}}}"
         return found
 
-    def _values_of(self, setting: Setting) -> list[str]:
+    def _values_of(self, setting: Setting[Any]) -> list[str]:
         """Return what a setting may name."""
         if setting.name == "sasl_jaas_config":
             return list(self._login_texts())

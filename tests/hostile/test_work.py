@@ -23,6 +23,7 @@ from tests.hostile.client import memory_kb
 from tests.hostile.inflated import TARGETS, InflatedBroker, inflated, usual_metadata
 from tests.hostile.made_up import MadeUp, Part, made_up, placed, usual
 from tests.hostile.payloads import Hostile
+from tests.hostile.peer import KIP848_VERSIONS
 from tests.hostile.test_hostile import TEXT_LENGTH_MAX, Client, Report
 from tests.records.batches import build
 from tests.soak import seeds
@@ -207,7 +208,9 @@ def test_inflated_responses_cost_little_for_their_size(
     for _ in range(ROUND_COUNT):
         call, api = TARGETS[seed % len(TARGETS)]
         chance = random.Random(seed)
-        met = meet(client, call, InflatedBroker(api, partial(inflated, chance, size_bytes)))
+        versions = KIP848_VERSIONS if call == "join_kip848" else None
+        broker = InflatedBroker(api, partial(inflated, chance, size_bytes), versions)
+        met = meet(client, call, broker)
         flaws = []
         if met.sent_bytes < size_bytes // 20:
             flaws.append(f"only {met.sent_bytes} bytes were sent")

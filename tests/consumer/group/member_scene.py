@@ -57,6 +57,8 @@ SESSION_MS = 9_000
 INTERVAL_MS = 3_000
 MAX_POLL_MS = 20_000
 RETRY_MS = 100
+COUNT = 10
+"""Partitions of each topic of KIP-848's scenes."""
 A, B = bytes(15) + b"a", bytes(15) + b"b"
 
 MessageT = TypeVar("MessageT")
@@ -286,10 +288,11 @@ class Kip848Scene(MemberScene):
             self.identity,
         )
 
-    def update_metadata(self, *names: str) -> None:
-        """Add these topics to the metadata."""
+    def update_metadata(self, *names: str, count: int = COUNT) -> None:
+        """Have metadata list these topics, each with so many partitions."""
         ids = {"a": A, "b": B}
-        update_metadata(self.metadata, *(topic(name, [1, 1], topic_id=ids[name]) for name in names))
+        topics = (topic(name, [1] * count, topic_id=ids[name]) for name in names)
+        update_metadata(self.metadata, *topics)
 
     def is_in(self, state: MemberState) -> bool:
         """Whether the member is as far as this."""

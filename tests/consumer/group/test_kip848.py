@@ -28,6 +28,7 @@ from pykclient.errors import (
 )
 from pykclient.protocol.messages.consumer_group_heartbeat import RequestTopicPartitions
 from tests.consumer.group.member_scene import (
+    COUNT,
     INTERVAL_MS,
     MAX_POLL_MS,
     OTHER_NODE_ID,
@@ -292,6 +293,29 @@ def test_a_topic_without_a_name_waits_for_metadata_and_the_others_do_not(
     stable.poll()
     assert stable.carried_out.events[-1] == "assign a0 b5"
     assert stable.is_in(MemberState.STABLE)
+
+
+def test_a_partition_that_metadata_do_not_list_waits_for_them(stable: Kip848Scene) -> None:
+    stable.wait(INTERVAL_MS)
+    stable.respond(2, {A: (0, 1, COUNT, COUNT)})
+    stable.poll()
+    assert is_outdated(stable.metadata)
+    assert stable.carried_out.events == []
+    assert stable.heartbeat().topic_partitions == [RequestTopicPartitions(A, [0, 1])]
+    stable.respond(2)
+    assert stable.is_in(MemberState.RECONCILING)
+    stable.update_metadata("a", "b", count=COUNT + 1)
+    stable.poll()
+    assert stable.carried_out.events == [f"assign a0 a1 a{COUNT}"]
+    assert stable.heartbeat().topic_partitions == [RequestTopicPartitions(A, [0, 1, COUNT])]
+    stable.respond(2)
+    assert stable.is_in(MemberState.STABLE)
+    # What the member has stays, whatever metadata list.
+    stable.update_metadata("b")
+    stable.wait(INTERVAL_MS)
+    stable.respond(3, {A: (1, COUNT)})
+    stable.poll()
+    assert stable.carried_out.events[-1] == f"assign a1 a{COUNT}"
 
 
 def test_the_same_assignment_again_changes_nothing(stable: Kip848Scene) -> None:

@@ -25,6 +25,7 @@ Source: KIP-848, KIP-1082; Java enum ``MemberState``, classes ``AbstractMembersh
 from __future__ import annotations
 
 from base64 import urlsafe_b64encode
+from bisect import bisect_left
 from enum import Enum
 from functools import partial
 from typing import TYPE_CHECKING, Final, NamedTuple
@@ -60,7 +61,7 @@ if TYPE_CHECKING:
     from pykclient.consumer.group.identity import MemberIdentity
     from pykclient.consumer.group.rebalance import GroupContext
     from pykclient.errors import KafkaError
-    from pykclient.network.cluster.cluster import Cluster
+    from pykclient.network.cluster.cluster import Cluster, TopicInfo
     from pykclient.protocol.message import Message
 
     TopicIdPartitions = dict[bytes, tuple[int, ...]]
@@ -217,7 +218,7 @@ class Kip848Membership:
         self._wants_join = False
         self._call: object | None = None
         """The heartbeat in flight; responses to others come too late."""
-        self._names: dict[bytes, str] = {}
+        self._topics: dict[bytes, TopicInfo] = {}
         """The topics of what is assigned, by id: metadata may lack one for a while."""
         self._target: TopicIdPartitions = {}
         self._current: TopicIdPartitions | None = None
@@ -425,12 +426,12 @@ class Kip848Membership:
         self._history.note_generation(self.member, self._config.group_remote_assignor or "")
         self._identity.complete(self.member)
         self._reconciling = assigned
-        names = {topic_id: self._name(topic_id) for topic_id in assigned}
-        self._names = {topic_id: name for topic_id, name in names.items() if name is not None}
+        topics = {topic_id: self._topic(topic_id) for topic_id in assigned}
+        self._topics = {topic_id: info for topic_id, info in topics.items() if info is not None}
         self._intent = Assign(
             [
-                TopicPartition(name, number)
-                for topic_id, name in sorted(self._names.items(), key=lambda item: item[1])
+                TopicPartition(info.name, number)
+                for topic_id, info in sorted(self._topics.items(), key=lambda item: item[1].name)
                 for number in assigned[topic_id]
             ]
         )
@@ -446,15 +447,31 @@ class Kip848Membership:
         return assigned != self._current
 
     def _resolve(self, target: TopicIdPartitions) -> TopicIdPartitions:
-        """Return the part of a target whose topics are known by name."""
-        return {
-            topic_id: numbers
-            for topic_id, numbers in target.items()
-            if self._name(topic_id) is not None
-        }
+        """Return the part of a target that metadata list, and what the member has of it.
 
-    def _name(self, topic_id: bytes) -> str | None:
-        return self._metadata.cluster.topic_name(topic_id) or self._names.get(topic_id)
+        A partition costs a coordinator four bytes, and its holder a hundred times as much. Metadata
+        pay for what they list with more bytes. New partitions wait for metadata, as new topics do.
+        """
+        found = {topic_id: self._listed(topic_id, numbers) for topic_id, numbers in target.items()}
+        return {topic_id: numbers for topic_id, numbers in found.items() if numbers}
+
+    def _listed(self, topic_id: bytes, numbers: tuple[int, ...]) -> tuple[int, ...]:
+        info = self._topic(topic_id)
+        if info is None:
+            return ()
+        count = len(info.partitions)
+        if numbers[-1] < count:
+            return numbers
+        owned = frozenset((self._current or {}).get(topic_id, ()))
+        listed = bisect_left(numbers, count)
+        return numbers[:listed] + tuple(each for each in numbers[listed:] if each in owned)
+
+    def _topic(self, topic_id: bytes) -> TopicInfo | None:
+        """Return what metadata say of a topic, or did before they lost sight of it."""
+        cluster = self._metadata.cluster
+        name = cluster.topic_name(topic_id)
+        known = self._topics.get(topic_id)
+        return known if name is None else cluster.topics.get(name, known)
 
     def _interest(self) -> Interest:
         if self._subscription.mode is SubscriptionMode.BROKER_PATTERN:
@@ -565,7 +582,7 @@ class Kip848Membership:
             return
         if response.assignment is not None or self.state is MemberState.JOINING:
             topics = [] if response.assignment is None else response.assignment.topic_partitions
-            self._on_target({each.topic_id: tuple(sorted(each.partitions)) for each in topics})
+            self._on_target({each.topic_id: tuple(sorted(set(each.partitions))) for each in topics})
 
     def _on_target(self, target: TopicIdPartitions) -> None:
         before = self._target
