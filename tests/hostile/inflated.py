@@ -24,7 +24,7 @@ from pykclient.protocol.messages.fetch import (
 from pykclient.protocol.messages.metadata import MetadataResponse
 from pykclient.protocol.reader import ELEMENTS_MAX, NUMBERS_PER_ELEMENT_MAX
 from tests.hostile.client import TOPIC
-from tests.hostile.payloads import INT16, INT32, compact, tags, varint
+from tests.hostile.payloads import INT16, INT32, compact, varint
 from tests.hostile.peer import GOOD, Received, ScriptedBroker
 from tests.records.batches import build
 
@@ -131,7 +131,7 @@ def inflated(
     if is_flexible and (not places or chance.random() < 0.15):
         body = bytearray()
         response.write(body, version)
-        return "tags", bytes(body[:-1]) + tags(min(size_bytes // 2, ELEMENTS_MAX // 2))
+        return "tags", bytes(body[:-1]) + _tags(size_bytes)
     owner, field, path = chance.choice(places)
     value = getattr(owner, field)
     if field == "error_message":
@@ -143,9 +143,10 @@ def inflated(
             return path, _with_long_text(response, owner, field, version, sign, size_bytes)
         setattr(owner, field, sign * (TEXT_SIZE_BYTES_MAX // 2))
     elif isinstance(value, bytes | memoryview):
-        made = _GROUP_DATA.get(field, lambda _: bytes(value))(size_bytes)
-        path += " of many topics"
-        setattr(owner, field, made)
+        make = _GROUP_DATA.get(field)
+        path += " again and again" if make is None else " of many topics"
+        count = size_bytes // max(1, len(value))
+        setattr(owner, field, bytes(value) * count if make is None else make(size_bytes))
     else:
         is_numbers = bool(value) and isinstance(value[0], int)
         count = size_bytes // _element_size_bytes(value, version)
@@ -157,6 +158,14 @@ def inflated(
     out = bytearray()
     response.write(out, version)
     return path, bytes(out)
+
+
+def _tags(size_bytes: int) -> bytes:
+    """As many tags as a client takes, with as much in each as there is room for."""
+    count = min(size_bytes // 2, ELEMENTS_MAX // 2)
+    content = bytes(size_bytes // count - 2)
+    each = (varint(number) + varint(len(content)) + content for number in range(count))
+    return varint(count) + b"".join(each)
 
 
 def _with_long_text(
