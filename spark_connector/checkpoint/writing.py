@@ -81,7 +81,7 @@ def _write(file: Path, data: bytes, like: os.stat_result, *, is_new: bool) -> No
         checksum_file(file).unlink(missing_ok=True)
         if is_new:
             try:
-                os.link(temporary, file)
+                _make(temporary, file)
             except FileExistsError as error:
                 raise UsageError(
                     f"{file} was made meanwhile: a query uses this checkpoint; stop it, and put "
@@ -92,6 +92,18 @@ def _write(file: Path, data: bytes, like: os.stat_result, *, is_new: bool) -> No
         _sync_folder(file.parent)
     finally:
         temporary.unlink(missing_ok=True)
+
+
+def _make(temporary: Path, file: Path) -> None:
+    """Have a file of this name. Raises: `FileExistsError`."""
+    try:
+        os.link(temporary, file)
+    except FileExistsError:
+        raise
+    except OSError as error:  # a file system without hard links
+        if file.exists():
+            raise FileExistsError(str(file)) from error
+        temporary.rename(file)
 
 
 def _give_away(file: Path, like: os.stat_result) -> None:

@@ -336,6 +336,18 @@ def test_a_file_that_a_query_makes_meanwhile_is_not_replaced(made: HandMade) -> 
     assert not list(made.folder.rglob("*.tmp"))
 
 
+def test_a_file_system_without_hard_links_does(
+    made: HandMade, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: object) -> None:
+        raise PermissionError(1, "Operation not permitted")
+
+    monkeypatch.setattr(os, "link", refuse)
+    rewind(filled(made), 0)
+    assert made.lines(3) == [ours(at(1, 0))]
+    assert not list(made.folder.rglob("*.tmp"))
+
+
 @pytest.mark.skipif(os.name == "nt", reason="rights of POSIX")
 def test_new_files_have_the_rights_of_sparks_own(made: HandMade) -> None:
     filled(made)
