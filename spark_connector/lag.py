@@ -13,7 +13,6 @@ Source: Spark's ``StreamingQueryListener``; the metrics of its own Kafka source.
 
 from __future__ import annotations
 
-import json
 import logging
 import time
 from collections import deque
@@ -25,8 +24,9 @@ from pyspark.sql.streaming.listener import StreamingQueryListener
 from pykclient import Admin, TopicPartition
 from pykclient.errors import ConfigError, KafkaError
 from spark_connector.first_records import first_records
-from spark_connector.offsets import offsets_from_json
+from spark_connector.offsets import known_ends_from_json, offsets_from_json
 from spark_connector.options import KafkaOptions, Use
+from spark_connector.versions import offset_of_progress
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -381,7 +381,7 @@ def _at_one_place(
 
 def _offsets(end: str | None, latest: str | None) -> dict[TopicPartition, tuple[int, int]]:
     """Where a source is and where its topics end; nothing for a source of something else."""
-    ends, latests = _parsed(end), _parsed(latest)
+    ends, latests = _parsed(end), _parsed(latest, known_ends_from_json)
     return {
         partition: (offset, latests[partition])
         for partition, offset in ends.items()
@@ -389,10 +389,12 @@ def _offsets(end: str | None, latest: str | None) -> dict[TopicPartition, tuple[
     }
 
 
-def _parsed(text: str | None) -> dict[TopicPartition, int]:
+def _parsed(
+    text: str | None, read: Callable[[object], dict[TopicPartition, int]] = offsets_from_json
+) -> dict[TopicPartition, int]:
     """Return the offsets of a report; none for a source of something else."""
     try:
-        return offsets_from_json(json.loads(text or "null"))
+        return read(offset_of_progress(text))
     except (ValueError, ConfigError):
         return {}
 

@@ -32,6 +32,9 @@ STARTS_KEY: Final = "starts at "
 """The beginning of the key under which an offset in Spark's log keeps `StreamOffset.starts`. No
 topic has such a name, and the value is empty, so that Spark's own source passes it over."""
 
+ENDS_KEY: Final = "ends at "
+"""The beginning of the key under which an offset keeps the ends of topics (`with_known_ends`)."""
+
 _LOG = logging.getLogger(__name__)
 
 
@@ -288,6 +291,28 @@ def offsets_from_json(value: object) -> dict[TopicPartition, int]:
             found |= {TopicPartition(topic, int(one)): int(at) for one, at in numbers.items()}
     except (AttributeError, TypeError, ValueError) as error:
         raise _not_ours(value) from error
+    return found
+
+
+def with_known_ends(
+    offset: dict[str, dict[str, int]], ends: dict[str, dict[str, int]]
+) -> dict[str, dict[str, int]]:
+    """Return the offset, with the ends of topics under a key of their own where they are others."""
+    if offsets_from_json(offset) == offsets_from_json(ends):
+        return offset
+    return {**offset, f"{ENDS_KEY}{json.dumps(ends, separators=(',', ':'))}": {}}
+
+
+def known_ends_from_json(value: object) -> dict[TopicPartition, int]:
+    """Return the ends of topics that a latest offset in Spark's progress has.
+
+    Raises: `ConfigError` as `offsets_from_json` does.
+    """
+    found = offsets_from_json(value)
+    assert isinstance(value, dict)
+    for key in value:
+        if key.startswith(ENDS_KEY):
+            found |= offsets_from_json(json.loads(key.removeprefix(ENDS_KEY)))
     return found
 
 

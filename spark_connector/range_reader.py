@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
-from pyspark.sql.pandas.types import to_arrow_schema
 
 from pykclient.errors import (
     CorruptRecordError,
@@ -26,6 +25,7 @@ from spark_connector.dead_letters import put_aside
 from spark_connector.offsets import DataLossError, report_data_loss
 from spark_connector.options import BATCH_SIZE_BYTES_MAX
 from spark_connector.shown_errors import cause_first
+from spark_connector.versions import arrow_schema
 from spark_connector.worker_clients import worker_consumer
 
 if TYPE_CHECKING:
@@ -197,7 +197,7 @@ class RecordColumns:
     cast. Spark takes exactly the names, order, types and nullability of the query's schema."""
 
     def __init__(self, schema: StructType) -> None:
-        self.schema: pa.Schema = to_arrow_schema(schema, timezone="UTC")
+        self.schema: pa.Schema = arrow_schema(schema)
         self.names = [_CONSUMER_NAMES.get(name, name) for name in schema.names]
 
     def pick(self, batch: pa.RecordBatch) -> pa.RecordBatch:

@@ -10,38 +10,27 @@ Source: PySpark's Python data source API (``DataSource``).
 
 from __future__ import annotations
 
-import re
 from copy import copy
-from typing import TYPE_CHECKING, Final
-
-import pyspark
-from pyspark.sql.datasource import DataSource
+from typing import TYPE_CHECKING
 
 from spark_connector.shown_errors import cause_first
+from spark_connector.versions import DataSource, stream_reader_for_spark
 
 if TYPE_CHECKING:
     from collections.abc import MutableMapping
 
+    from pyspark.sql.datasource import DataSourceStreamReader
     from pyspark.sql.types import StructType
 
     from spark_connector.batch_reader import KafkaBatchReader
-    from spark_connector.stream_reader import KafkaStreamReader
     from spark_connector.writers import KafkaBatchWriter, KafkaStreamWriter
-
-PYSPARK_VERSION_MIN: Final = (4, 2)
-"""The first with what streams need, such as the limits of a micro-batch."""
 
 
 class KafkaDataSource(DataSource):
-    """Kafka topics as a source and a sink, with the options and columns of Spark's own.
-
-    Raises: `UsageError` with an older PySpark. Spark makes a source before it does anything else
-    with it, and shows what that raises.
-    """
+    """Kafka topics as a source and a sink, with the options and columns of Spark's own."""
 
     @cause_first()
     def __init__(self, options: MutableMapping[str, str]) -> None:
-        _check_pyspark()
         # Imported here: Spark looks at this module for the format's name alone.
         from spark_connector.options import of_spark
 
@@ -76,11 +65,11 @@ class KafkaDataSource(DataSource):
         return KafkaBatchReader(KafkaOptions.from_spark(self.options, Use.BATCH), schema)
 
     @cause_first()
-    def streamReader(self, schema: StructType) -> KafkaStreamReader:
+    def streamReader(self, schema: StructType) -> DataSourceStreamReader:
         """The reader of one stream. Its first call raises what is wrong with the options."""
         from spark_connector.stream_reader import KafkaStreamReader
 
-        return KafkaStreamReader(self.options, schema)
+        return stream_reader_for_spark(KafkaStreamReader(self.options, schema))
 
     @cause_first()
     def writer(self, schema: StructType, overwrite: bool) -> KafkaBatchWriter:
@@ -107,14 +96,3 @@ class KafkaDataSource(DataSource):
         from spark_connector.writers import KafkaStreamWriter
 
         return KafkaStreamWriter(Sink.from_spark(self.options, schema))
-
-
-def _check_pyspark() -> None:
-    found = re.match(r"(\d+)\.(\d+)", pyspark.__version__)
-    if found is not None and tuple(map(int, found.groups())) < PYSPARK_VERSION_MIN:
-        from pykclient.errors import UsageError
-
-        raise UsageError(
-            f"Format 'pykafka' needs PySpark {'.'.join(map(str, PYSPARK_VERSION_MIN))} or newer, "
-            f"and this is {pyspark.__version__}: pip install --upgrade 'pyspark[connect]'"
-        )

@@ -176,6 +176,9 @@ class StreamPlanner:
         Raises: `DataLossError` when partitions of a batch that another process has planned are
         gone, or its log has a loss, and `failOnDataLoss` is true.
         """
+        if start == end:
+            # Spark shows a new process the last end of its log, whose batch may be finished.
+            return []
         begins = {**start.ends, **end.starts}
         if not end.starts:
             begins |= self._begins_of_foreign(start, end)

@@ -14,13 +14,6 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
-from pyspark.sql.streaming.datasource import (
-    ReadAllAvailable,
-    ReadMaxBytes,
-    ReadMaxRows,
-    ReadMinRows,
-    SupportsTriggerAvailableNow,
-)
 
 from spark_connector.cluster import Cluster
 from spark_connector.offsets import StreamOffset, offsets_as_json, task_ranges
@@ -30,13 +23,21 @@ from spark_connector.schema import check_projection
 from spark_connector.sent_to_tasks import SentToTasks
 from spark_connector.shown_errors import cause_first
 from spark_connector.stream_planner import StreamPlanner
+from spark_connector.versions import (
+    ReadAllAvailable,
+    ReadMaxBytes,
+    ReadMaxRows,
+    ReadMinRows,
+    SupportsTriggerAvailableNow,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
     import pyarrow as pa
-    from pyspark.sql.streaming.datasource import ReadLimit
     from pyspark.sql.types import StructType
+
+    from spark_connector.versions import ReadLimit
 
 
 class KafkaStreamReader(SentToTasks, DataSourceStreamReader, SupportsTriggerAvailableNow):

@@ -16,7 +16,7 @@ import sys
 from typing import TYPE_CHECKING, Final
 
 from pyspark import TaskContext
-from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowWriter
+from pyspark.sql.datasource import DataSourceArrowWriter
 
 from pykclient.errors import ConfigError
 from spark_connector.exactly_once.driver import driver_of
@@ -24,6 +24,7 @@ from spark_connector.foreach_batch import QUERY_PROPERTY
 from spark_connector.sent_to_tasks import SentToTasks
 from spark_connector.shown_errors import cause_first
 from spark_connector.sink import Place, WrittenRows
+from spark_connector.versions import DataSourceStreamArrowWriter
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence

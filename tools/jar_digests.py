@@ -12,7 +12,7 @@ from hashlib import sha256
 from pathlib import Path
 
 from pykclient.testing.cluster.jars import KAFKA_VERSIONS, cache_folder
-from tests.spark.official_connector import VERSION
+from tests.spark.official_connector import VERSIONS
 
 KAFKA = Path("pykclient/testing/cluster/digests")
 SPARK = Path("tests/spark")
@@ -22,7 +22,7 @@ def main() -> int:
     """Write each file again; 1 where a jar is another one than before."""
     status = 0
     targets = {f"kafka-{version}": KAFKA for version in KAFKA_VERSIONS}
-    targets[f"spark-sql-kafka-{VERSION}"] = SPARK
+    targets |= {f"spark-sql-kafka-{version}": SPARK for version in VERSIONS}
     for name, folder in targets.items():
         file = folder / f"{name}.sha256"
         known = read(file)

@@ -12,6 +12,7 @@ import shutil
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from spark_connector.source import KafkaDataSource
+from spark_connector.stream_reader import KafkaStreamReader
 from spark_connector.worker_clients import close_waiting
 
 if TYPE_CHECKING:
@@ -92,7 +93,7 @@ class StreamHere:
         ends: list[Offsets] = []
         task_counts: list[int] = []
         source = KafkaDataSource(dict(options))
-        reader = source.streamReader(source.schema())
+        reader = KafkaStreamReader(source.options, source.schema())
         try:
             reader.prepareForTriggerAvailableNow()
             begin = reader.initialOffset() if self.end is None else self.end

@@ -7,14 +7,24 @@ Owner: none, it holds no state.
 
 from __future__ import annotations
 
+import importlib.metadata
 import os
 from pathlib import Path
 from typing import Final
 
 from pykclient.testing.cluster.jars import Artifact, JarSet, cached_jars
 
-VERSION: Final = "4.2.0"
-"""The newest version that Maven has; it runs on the engines of Spark 4.2 and 4.3."""
+VERSIONS: Final = ("4.2.0", "4.1.1", "4.0.0")
+"""The newest that Maven has runs on the engines of Spark 4.2 and 4.3, the others on their own."""
+
+
+def version_for(pyspark: str) -> str:
+    """Return the version of the connector that runs on a PySpark."""
+    minor = ".".join(pyspark.split(".")[:2])
+    return next((one for one in VERSIONS if one.startswith(f"{minor}.")), VERSIONS[0])
+
+
+VERSION: Final = version_for(importlib.metadata.version("pyspark"))
 
 _ARTIFACTS: Final = (
     Artifact("org.apache.spark", "spark-sql-kafka-0-10_2.13", VERSION),

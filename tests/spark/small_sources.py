@@ -18,9 +18,10 @@ from pyspark.sql.datasource import (
     DataSource,
     DataSourceReader,
     DataSourceStreamReader,
-    EqualTo,
     InputPartition,
 )
+
+from spark_connector.versions import HAS_READ_LIMITS
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -86,7 +87,7 @@ class NotedSource(DataSource):
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
         if "raises" in self.options:
             raise ValueError("the reason that the source gives")
-        return NotedStreamReader(self.options)
+        return NotedStreamReader(self.options) if HAS_READ_LIMITS else OldStreamReader(self.options)
 
 
 class NotedReader(DataSourceReader):
@@ -126,6 +127,8 @@ class FilteredReader(NotedReader):
         self._wanted = range(PARTITION_COUNT)
 
     def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:
+        from pyspark.sql.datasource import EqualTo  # PySpark 4.0 has no filters
+
         for one in filters:
             if isinstance(one, EqualTo) and one.attribute == ("p",):
                 self._wanted = range(one.value, one.value + 1)
@@ -173,3 +176,23 @@ class NotedStreamReader(DataSourceStreamReader):
 
     def stop(self) -> None:
         self._calls.note("stop")
+
+
+class OldStreamReader(NotedStreamReader):
+    """The same stream, as a PySpark calls it that has no limits for a micro-batch."""
+
+    def __init__(self, options: Mapping[str, str]) -> None:
+        super().__init__(options)
+        self._at: int | None = None
+
+    def latestOffset(self) -> dict[str, int]:  # type: ignore[override]
+        """One more than the end that Spark has got or has shown last."""
+        if self._at is None:
+            self._at = int(Path(self._options["first"]).read_text(encoding="utf-8"))
+        found = super().latestOffset({"at": self._at}, None)
+        self._at = found["at"]
+        return found
+
+    def partitions(self, start: dict[str, int], end: dict[str, int]) -> Sequence[InputPartition]:
+        self._at = end["at"]
+        return super().partitions(start, end)

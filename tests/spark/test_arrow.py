@@ -5,11 +5,11 @@ from __future__ import annotations
 from datetime import UTC, datetime
 
 import pyarrow as pa
-from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import BinaryType, LongType, StructType
 
 from spark_connector.range_reader import RecordColumns
 from spark_connector.schema import record_schema
+from spark_connector.versions import arrow_schema
 
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
 
@@ -34,7 +34,7 @@ def consumed() -> pa.RecordBatch:
 def test_all_columns_are_picked_with_exactly_sparks_schema() -> None:
     schema = record_schema(include_headers=True)
     picked = RecordColumns(schema).pick(consumed())
-    assert picked.schema.equals(to_arrow_schema(schema, timezone="UTC"), check_metadata=True)
+    assert picked.schema.equals(arrow_schema(schema), check_metadata=True)
     assert picked.to_pylist() == [
         {
             "key": b"k",

@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pytest
 from pyspark.sql.datasource import InputPartition
-from pyspark.sql.streaming.datasource import ReadAllAvailable
 from pyspark.sql.types import LongType, StringType, StructField, StructType
 
 from pykclient import Consumer, Producer, TopicPartition
@@ -35,6 +34,7 @@ from spark_connector.offsets import DataLossError, OffsetRange
 from spark_connector.options import KafkaOptions, Use
 from spark_connector.sink import Sink
 from spark_connector.stream_reader import KafkaStreamReader
+from spark_connector.versions import ReadAllAvailable
 from spark_connector.writers import KafkaBatchWriter
 from tests.testing.test_processes import await_true
 

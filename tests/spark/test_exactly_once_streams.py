@@ -15,6 +15,7 @@ from pyspark.errors import PySparkException, StreamingQueryException
 from pykclient import Admin, Consumer, Producer, TopicPartition
 from spark_connector import foreach_batch
 from spark_connector.exactly_once.cluster import SinkCluster
+from tests.spark.versions import run_in_limited_batches
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -71,8 +72,7 @@ class Copy:
 
     def run(self, writer: DataStreamWriter) -> int:
         """Run it over all that there is; how many batches it had in its life."""
-        query = writer.trigger(availableNow=True).start()
-        assert query.awaitTermination(240)
+        run_in_limited_batches(writer)
         return len(list((self._checkpoint / "commits").glob("[0-9]*")))
 
     def forget_last_batch(self) -> None:

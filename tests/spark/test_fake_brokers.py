@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 
 import pytest
 from pyspark.sql.datasource import InputPartition
-from pyspark.sql.streaming.datasource import ReadAllAvailable
 from pyspark.sql.types import BinaryType, LongType, StructType
 
 from pykclient import Consumer, Producer, TopicPartition
@@ -28,6 +27,7 @@ from spark_connector.dead_letters import ENVELOPE_BYTES
 from spark_connector.offsets import DataLossError, OffsetRange
 from spark_connector.options import BATCH_SIZE_BYTES_MAX, KafkaOptions, Use
 from spark_connector.stream_reader import KafkaStreamReader
+from spark_connector.versions import ReadAllAvailable
 
 if TYPE_CHECKING:
     from pykclient import ConsumerRecord

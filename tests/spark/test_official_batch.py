@@ -14,11 +14,11 @@ import pyarrow as pa
 import pytest
 from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
-from pyspark.sql.pandas.types import to_arrow_schema
 
 from pykclient.errors import KafkaError
 from spark_connector.java_pattern import python_pattern
 from spark_connector.source import KafkaDataSource
+from spark_connector.versions import arrow_schema
 from tests.spark.batch_cases import (
     EQUAL,
     PLAIN,
@@ -87,9 +87,7 @@ class Oracle:
         schema = source.schema()
         reader = source.reader(schema)
         batches = [batch for part in reader.partitions() for batch in reader.read(part)]
-        return pa.Table.from_batches(batches, to_arrow_schema(schema, timezone="UTC")).sort_by(
-            PLACE
-        )
+        return pa.Table.from_batches(batches, arrow_schema(schema)).sort_by(PLACE)
 
     def official_failure(self, given: Mapping[str, str]) -> str:
         with pytest.raises((Py4JJavaError, PySparkException)) as caught:

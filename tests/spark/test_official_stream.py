@@ -17,6 +17,7 @@ from spark_connector import LagListener
 from tests.spark.batch_cases import COMMITTED, NEVER, OR_LATEST, PLAIN, at, each
 from tests.spark.both_streams import OfficialStream, StreamHere, logged_ends
 from tests.spark.every_topic import TopicMaker
+from tests.spark.versions import run_in_limited_batches
 from tests.testing.test_processes import await_true
 
 if TYPE_CHECKING:
@@ -81,14 +82,11 @@ class MovingQuery:
             reader = reader.option(name, str(value))
         offsets = reader.load().groupBy("partition").agg({"offset": "collect_list"})
         named = offsets.selectExpr("partition", "sort_array(`collect_list(offset)`) AS offsets")
-        query = (
+        run_in_limited_batches(
             named.writeStream.outputMode("update")
             .foreachBatch(keep)
             .option("checkpointLocation", str(self.checkpoint))
-            .trigger(availableNow=True)
-            .start()
         )
-        assert query.awaitTermination(TIMEOUT_S)
         return sizes
 
 

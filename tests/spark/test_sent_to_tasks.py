@@ -13,6 +13,7 @@ from pyspark.sql.types import BinaryType, StructType
 
 from pykclient.version import __version__
 from spark_connector.source import KafkaDataSource
+from spark_connector.stream_reader import KafkaStreamReader
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -38,7 +39,7 @@ for use in range(3):
 
 MADE: dict[str, Callable[[], SentToTasks]] = {
     "reader": lambda: KafkaDataSource(READ).reader(VALUES),
-    "streamReader": lambda: KafkaDataSource(READ).streamReader(VALUES),
+    "streamReader": lambda: KafkaStreamReader(READ, VALUES),
     "writer": lambda: KafkaDataSource(WRITE).writer(VALUES, overwrite=False),
     "streamWriter": lambda: KafkaDataSource(WRITE).streamWriter(VALUES, overwrite=False),
 }

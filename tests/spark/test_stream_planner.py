@@ -145,6 +145,15 @@ def test_a_first_batch_that_was_cut_off_loses_nothing(world: World) -> None:
     assert planner.ranges(logged, end) == [OffsetRange(A0, 5, 8)]
 
 
+def test_the_last_end_of_the_log_is_no_batch(world: World) -> None:
+    """Spark shows it to a new process, as a batch from itself to itself."""
+    planner = world.planner(startingOffsets="earliest")
+    logged = planner.next_offset(planner.initial_offset(), is_limited=False)
+    assert logged.starts
+    world.recreate()
+    assert world.planner().ranges(logged, logged) == []
+
+
 def test_a_query_that_begins_at_earliest_reads_at_once(world: World) -> None:
     planner = world.planner(startingOffsets="earliest")
     first = planner.initial_offset()
