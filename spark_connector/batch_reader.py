@@ -66,8 +66,9 @@ class KafkaBatchReader(SentToTasks, DataSourceReader):
         )
         return [InputPartition(task) for task in task_ranges(ranges, options.tasks)]
 
-    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """The records of one task. Spark passes None where there is no range at all."""
-        if partition.value is None:
+    def read(self, partition: InputPartition | None) -> Iterator[pa.RecordBatch]:
+        """The records of one task. Spark passes a partition of None where there is no range
+        at all, and PySpark 4.0 no partition."""
+        if partition is None or partition.value is None:
             return iter(())
         return read_ranges(partition.value, self._options, self._schema)
