@@ -6,6 +6,7 @@ allows anything else. Commands of SQL set none.
 
 from __future__ import annotations
 
+import re
 import threading
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from typing import TYPE_CHECKING, Final
@@ -14,6 +15,7 @@ import pytest
 from pyspark.errors import PySparkException
 
 from pykclient.testing import ClusterSecurity, FakeKafka
+from tests.test_policy import SERVERS, TRIED, Tried, each_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -24,6 +26,7 @@ if TYPE_CHECKING:
 pytestmark = [pytest.mark.spark]
 
 OAUTH: Final = {"security.protocol": "SASL_PLAINTEXT", "sasl.mechanism": "OAUTHBEARER"}
+REFUSED: Final = r"text from Spark's options may not |Option 'kafka\.\S+' cannot be used"
 CLASSES: Final = "org.apache.kafka.common.config.provider"
 
 
@@ -149,3 +152,18 @@ def test_sql_has_no_request_sent(
     (tmp_path / "token").write_text("canary-5f20")
     complaint = select(spark, brokers, {**OAUTH, key: f"file://{tmp_path}/token"})
     assert f"add {tmp_path}/token to PYKCLIENT_ALLOWED_FILES in" in complaint
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize(
+    "tried",
+    [each for each in TRIED if not each.is_local and each.client != "producer"],
+    ids=each_of,
+)
+def test_sql_names_nothing_that_the_driver_does_not_allow(
+    spark: SparkSession, brokers: FakeKafka, tried: Tried
+) -> None:
+    """Try each setting that names code, a file or a URL; a reader uses none of a producer's."""
+    settings = {key: each for key, each in tried.settings.items() if key not in SERVERS}
+    complaint = select(spark, brokers, settings)
+    assert re.search(REFUSED, complaint), complaint[:2_000]
