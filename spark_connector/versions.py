@@ -168,7 +168,7 @@ def register_source(spark: SparkSession, source: type[DataSource]) -> None:
 def offset_of_progress(text: str | None) -> object:
     """Return an offset of a query's progress; None where there is none.
 
-    On Spark Connect, PySpark 4.0 and 4.1 give the text of a dict of Python, not JSON.
+    In a progress made of JSON, PySpark 4.0 and 4.1 give the text of a dict of Python, not JSON.
 
     Raises: ValueError where the text is neither.
     """

@@ -14,7 +14,7 @@ from pyspark.errors import PySparkException, StreamingQueryException
 from pykclient import Admin, Producer, TopicPartition
 from spark_connector import LagListener, foreach_batch
 from spark_connector.offsets import StreamOffset, known_ends_from_json
-from spark_connector.versions import HAS_READ_LIMITS
+from spark_connector.versions import HAS_READ_LIMITS, offset_of_progress
 from tests.spark.versions import PLANS_ONCE, needs_pyspark, run_in_limited_batches
 from tests.testing.test_processes import await_true
 
@@ -184,7 +184,7 @@ def test_a_query_that_is_idle_has_committed_all_that_it_has_read(stream: Stream)
         assert sum(len(rows) for rows in stream.batches.values()) == 12
         progress = query.lastProgress
         assert progress is not None
-        assert json.loads(progress["sources"][0]["latestOffset"]) == {
+        assert offset_of_progress(progress["sources"][0]["latestOffset"]) == {
             stream.topic: {"0": 7, "1": 5}
         }
         # As another client finds it.
@@ -398,8 +398,8 @@ def test_the_progress_of_a_batch_that_was_cut_has_the_ends_of_topics(stream: Str
     finally:
         query.stop()
     (source,) = first["sources"]
-    assert StreamOffset.from_json(json.loads(source["endOffset"])).ends == stream.at(2, 1)
-    assert known_ends_from_json(json.loads(source["latestOffset"])) == stream.at(5, 3)
+    assert StreamOffset.from_json(offset_of_progress(source["endOffset"])).ends == stream.at(2, 1)
+    assert known_ends_from_json(offset_of_progress(source["latestOffset"])) == stream.at(5, 3)
 
 
 @pytest.mark.skipif(HAS_READ_LIMITS, reason="PySpark runs availableNow in limited batches")
