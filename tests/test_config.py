@@ -35,8 +35,8 @@ REQUIRED_IN_KAFKA = {"key.serializer", "value.serializer", "key.deserializer", "
 
 
 def kafka_settings(config: type[ClientConfig]) -> list[dict[str, str]]:
-    """Kafka 4.3.1's own table of one client's settings."""
-    with (GOLDEN / f"kafka-4.3.1-{config.client}.tsv").open(encoding="utf-8") as table:
+    """Kafka 4.4.0's own table of one client's settings."""
+    with (GOLDEN / f"kafka-4.4.0-{config.client}.tsv").open(encoding="utf-8") as table:
         return list(csv.DictReader(table, delimiter="\t"))
 
 

@@ -232,7 +232,8 @@ class DeleteGroups(AdminHandler[str, str]):
         assert isinstance(message, DeleteGroupsResponse)
         for result in message.results:
             name = result.group_id
-            yield name, failure(result.error_code, f"group {name!r}") or name
+            error = failure(result.error_code, f"group {name!r}", result.error_message)
+            yield name, error or name
 
 
 def _consumer_description(group: DescribedConsumerGroup, coordinator: Node) -> GroupDescription:

@@ -6,7 +6,7 @@ supported is an error rather than ignored, unless it is given the value that des
 anyway; nothing else here is ever accepted.
 
 Owner: none; the tables never change, and who has a key is worked out once.
-Source: Java classes ``ProducerConfig``, ``ConsumerConfig``, ``AdminClientConfig`` of 4.3.1; the
+Source: Java classes ``ProducerConfig``, ``ConsumerConfig``, ``AdminClientConfig`` of 4.4.0; the
 names of librdkafka's, kafka-python's and aiokafka's settings, and of Kafka 0.8's.
 """
 
@@ -48,6 +48,8 @@ _SECURITY: Final = _harmless(
     sasl_kerberos_min_time_before_relogin=60000
     sasl_kerberos_ticket_renew_jitter=0.05 sasl_kerberos_ticket_renew_window_factor=0.8
     sasl_login_class
+    sasl_oauthbearer_allow_unverified_audience=false
+    sasl_oauthbearer_allow_unverified_issuer=false
     sasl_oauthbearer_clock_skew_seconds=30 sasl_oauthbearer_expected_audience
     sasl_oauthbearer_expected_issuer
     sasl_oauthbearer_jwks_endpoint_refresh_ms=3600000
@@ -81,6 +83,12 @@ UNSUPPORTED: Final[tuple[Unsupported, ...]] = (
             "metric_reporters": ("org.apache.kafka.common.metrics.JmxReporter", ""),
             "metrics_recording_level": ("INFO",),
         },
+    ),
+    Unsupported(
+        EVERY_CLIENT,
+        "Names are looked up while a connection is opened, again and again within the time of the "
+        "call: there is no limit of its own.",
+        {"bootstrap_resolve_timeout_ms": ("0",)},
     ),
     Unsupported(
         EVERY_CLIENT,

@@ -3,7 +3,7 @@
 Built by `from_settings`, immutable, picklable.
 
 Owner: none, it is immutable.
-Source: Java class ``ConsumerConfig`` of 4.3.1.
+Source: Java class ``ConsumerConfig`` of 4.4.0.
 """
 
 from __future__ import annotations

@@ -355,12 +355,15 @@ class ConsumerCore(LiveClient):
         That is the member, and its generation, of the last rebalance that was completed in a
         `poll`. It stays the same when the group has removed the member since, as after
         `max_poll_interval_ms`: brokers then refuse the offsets that a transaction commits in its
-        name. The generation is -1 before the first rebalance, and after `assign`.
+        name. The generation is -1 before the first rebalance, and after `assign`. `topic_ids` are
+        those of the records that the last polls have returned.
 
         Raises:
             UsageError: there is no `group_id`.
         """
-        return self._wiring.require_group("group_metadata").identity
+        identity = self._wiring.require_group("group_metadata").identity
+        commits = self._wiring.require_commits("group_metadata")
+        return identity._replace(topic_ids=commits.returned_topics())
 
     @public_call
     def group_history(self) -> tuple[Rebalance, ...]:

@@ -2,7 +2,7 @@
 
 Idempotence that was not set gives way to settings that exclude it, as in Java.
 
-Source: Java class ``ProducerConfig`` of 4.3.1.
+Source: Java class ``ProducerConfig`` of 4.4.0.
 """
 
 from __future__ import annotations

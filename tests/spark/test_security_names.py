@@ -90,8 +90,8 @@ KAFKA_PYTHON: Final = {
 
 
 def kafkas_names() -> list[str]:
-    """Java's names of settings of TLS and SASL, of Kafka 4.3.1."""
-    with (GOLDEN / "kafka-4.3.1-admin.tsv").open(encoding="utf-8") as table:
+    """Java's names of settings of TLS and SASL, of Kafka 4.4.0."""
+    with (GOLDEN / "kafka-4.4.0-admin.tsv").open(encoding="utf-8") as table:
         names = [row["name"] for row in csv.DictReader(table, delimiter="\t")]
     return [name for name in names if name.startswith(("ssl.", "sasl.", "security."))]
 

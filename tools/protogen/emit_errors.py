@@ -30,7 +30,7 @@ def error_for_code(code: int, message: str | None = None) -> BrokerError:
     """The error that stands for a broker's error code, ready to be raised.
 
     `message` is what the broker said, or where it happened; None if there is nothing to add. A code
-    that Kafka 4.3 does not know gives a plain `BrokerError` that names it.
+    that Kafka 4.4 does not know gives a plain `BrokerError` that names it.
     """
     assert code != 0, "0 means that there is no error"
     message = message and printable(message)

@@ -349,4 +349,9 @@ TEXTS = {
     "STREAMS_INVALID_TOPOLOGY_EPOCH": "The topology epoch of the streams group is not valid.",
     "STREAMS_TOPOLOGY_FENCED": "The topology epoch of the streams group is out of date.",
     "SHARE_SESSION_LIMIT_REACHED": "The broker has as many share sessions as it takes.",
+    "GROUP_DELETION_FAILED": "The broker could not delete the group; its message says why.",
+    "STREAMS_TOPOLOGY_DESCRIPTION_UPDATE_FAILED": (
+        "The broker could not store the description of the streams group's topology."
+    ),
+    "CONTROLLER_ID_NOT_REGISTERED": "No controller with this id is registered.",
 }

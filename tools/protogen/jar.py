@@ -11,7 +11,7 @@ from pathlib import Path
 from pykclient.testing.cluster.jars import kafka_jars
 from pykclient.testing.cluster.java import MissingPrerequisiteError, find_java
 
-KAFKA_VERSION = "4.3.1"
+KAFKA_VERSION = "4.4.0"
 
 COMPILER_MODULE = "jdk.compiler"
 

@@ -252,6 +252,17 @@ class Commits:
         found = ((each, self._subscription.find(each)) for each in offsets)
         return {each: assigned.returned_id for each, assigned in found if assigned is not None}
 
+    def returned_topics(self) -> tuple[tuple[str, bytes], ...]:
+        """Return name and id of each topic of the records that the application has.
+
+        A topic of which it has records of two ids is left out.
+        """
+        ids: dict[str, set[bytes]] = {}
+        for each in self._subscription:
+            if each.returned_id != NO_TOPIC_ID:
+                ids.setdefault(each.partition.topic, set()).add(each.returned_id)
+        return tuple((name, found.pop()) for name, found in ids.items() if len(found) == 1)
+
     def _is_former(
         self, partition: TopicPartition, topic_ids: Mapping[TopicPartition, bytes]
     ) -> bool:

@@ -22,6 +22,7 @@ from pykclient.errors import (
     DisconnectedError,
     EncodeError,
     KafkaError,
+    RebootstrapRequiredError,
     TlsError,
     UnsupportedVersionError,
 )
@@ -403,7 +404,7 @@ class NetworkClient:
             now_ms,
             authenticator=self._authenticator,
             metrics=self._metrics,
-            knows_cluster=self._knows_cluster,
+            cluster_id=self._cluster_id,
         )
         self._connections[node.id] = connection
         attempt = self._states.on_connecting(node, now_ms)
@@ -414,8 +415,9 @@ class NetworkClient:
             connection.on_closed(failures.not_begun(node, error))
             self._needs_step = True
 
-    def _knows_cluster(self) -> bool:
-        return self._metadata.cluster_id is not None
+    def _cluster_id(self) -> str | None:
+        """Return which cluster the client keeps to; None for any."""
+        return self._metadata.cluster_id if self._config.metadata_cluster_check_enable else None
 
     def _follow_moves(self, now_ms: int) -> None:
         if self._address_version == self._metadata.address_version:
@@ -511,16 +513,19 @@ class NetworkClient:
 
         What else is connected by then was not verified, and connects again.
         """
-        knew_cluster = self._knows_cluster()
-        if not self._metadata.is_of_cluster(response):
-            assert self._metadata.cluster_id is not None
+        known_id = self._cluster_id()
+        is_own = self._metadata.is_of_cluster(response)
+        cluster_id = self._cluster_id()
+        if cluster_id is None:
+            return
+        if not is_own:
             assert response.cluster_id is not None
             connection.failure = failures.other_cluster(
-                connection.node, self._metadata.cluster_id, response.cluster_id
+                connection.node, cluster_id, response.cluster_id
             )
             return
         connection.on_verified()
-        if knew_cluster or not self._knows_cluster():
+        if known_id is not None:
             return
         for node_id, other in list(self._connections.items()):
             if other is not connection and other.is_established and not other.is_verified:
@@ -571,6 +576,8 @@ class NetworkClient:
             self._fail_all(self._pending.take_all(node_id), given_up)
         if self._pending.has(ANY_NODE):
             self._report_verdict(self._selection.verdict())
+        if isinstance(error, RebootstrapRequiredError):
+            self._metadata.on_misrouted(now_ms)
         # The broker that we lost may have been a leader: find out which one leads now.
         self._metadata.request_update()
 

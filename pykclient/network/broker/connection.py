@@ -34,6 +34,7 @@ from pykclient.network.broker import errors as failures
 from pykclient.network.broker.authentication import Authentication, AuthenticationState
 from pykclient.network.broker.fallback import NEWEST
 from pykclient.network.broker.handshake import Handshake, HandshakeState
+from pykclient.network.cluster.node import wire_id
 from pykclient.network.interrupts import raise_of_signal_handler
 from pykclient.network.log import ClientLog
 from pykclient.network.manager import NEVER_MS, Request
@@ -125,7 +126,7 @@ class Connection:
     """The client's end of one stream; a `Stream` to its port.
 
     With an `authenticator` the client authenticates before the connection is ready.
-    `knows_cluster` is whether the client can tell its cluster from another one.
+    `cluster_id` returns the cluster that the client belongs to; None while it knows none.
     """
 
     def __init__(
@@ -137,10 +138,12 @@ class Connection:
         *,
         authenticator: Authenticator | None = None,
         metrics: NetworkMetrics | None = None,
-        knows_cluster: Callable[[], bool] = lambda: False,
+        cluster_id: Callable[[], str | None] = lambda: None,
     ) -> None:
         self.node = node
-        self._knows_cluster = knows_cluster
+        self._cluster_id = cluster_id
+        self._names_cluster = config.metadata_recovery_strategy != "none"
+        """As in Java, for which the broker's refusal means to start over from the bootstrap."""
         self.is_verified = False
         """True if the broker is known to belong to the client's cluster."""
         self._metrics = NetworkMetrics("none") if metrics is None else metrics
@@ -344,6 +347,9 @@ class Connection:
         self._traffic = self._metrics.traffic(self.node.id)
         self.handshake_deadline_ms = deadline_ms
         self._handshake.version = version
+        cluster_id, broker_id = self._cluster_id(), wire_id(self.node.id)
+        if cluster_id is not None and broker_id >= 0 and self._names_cluster:
+            self._handshake.expect(cluster_id, broker_id)
         self._handshake.checks_sasl = checks_sasl
         self._send_handshake(deadline_ms - self._request_timeout_ms)
 
@@ -488,7 +494,8 @@ class Connection:
         if self.versions is None:
             self.versions = self._handshake.versions
             self.active_ms = now_ms
-            if self._knows_cluster():
+            self.is_verified = self._handshake.is_verified
+            if self._cluster_id() is not None and not self.is_verified:
                 self._to(ConnectionState.VERIFYING)
                 self._verify(now_ms)
                 return

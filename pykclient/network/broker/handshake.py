@@ -3,13 +3,16 @@
 A broker that does not know our version of ApiVersions responds with UNSUPPORTED_VERSION in version
 0, and gets the request again in one that it knows. A broker too old for us is refused here.
 
+From version 5 on the request names the cluster and the broker that the client means to reach, once
+it knows both. A broker that is another one responds with REBOOTSTRAP_REQUIRED.
+
 Where a listener requires SASL and the client has none, a broker closes the connection on the first
 request behind this, without a reason. The handshake after that sends SaslHandshake as well: its
 response says whether the listener requires SASL, which a client without it cannot go on from.
 
 Owner: the driver of the engine.
 Source: KIP-35, KIP-511 (names and versions of client software; fall-back), KIP-584 (features);
-KIP-43 (SaslHandshake). That it finds out whether SASL is required is ours.
+KIP-43 (SaslHandshake); KIP-1242 (misrouted connections). That it finds out whether SASL is required is ours.
 """
 
 from __future__ import annotations
@@ -22,10 +25,12 @@ from pykclient.errors import (
     AuthenticationError,
     BrokerUnsupportedVersionError,
     DecodeError,
+    RebootstrapRequiredError,
     UnsupportedSaslMechanismError,
     UnsupportedVersionError,
     error_for_code,
 )
+from pykclient.errors.text import printable
 from pykclient.protocol.api_keys import ApiKey
 from pykclient.protocol.message import decode_response
 from pykclient.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
@@ -42,6 +47,9 @@ CLIENT_SOFTWARE_NAME = "pykclient"
 
 HEADER_BYTES = 4
 """Response header version 0, the correlation id alone: an ApiVersions response always has it."""
+
+IDENTITY_FROM_VERSION = 5
+"""The first version of ApiVersions that names cluster and broker, Kafka 4.4's."""
 
 METADATA_VERSION_MIN = 4
 """The first that can leave topics unmade. Leader epochs (KIP-320) came with version 7, in Kafka
@@ -83,6 +91,8 @@ class Handshake:
     def __init__(self, node: Node, protocol: str = "PLAINTEXT") -> None:
         self._node = node
         self._protocol = protocol
+        self._versions_version = -1
+        """In which version ApiVersions was responded to."""
         self.checks_sasl = False
         """Whether to find out if the listener requires SASL; for a client that has none."""
         self.requires_sasl = False
@@ -92,8 +102,23 @@ class Handshake:
         self.state = HandshakeState.VERSIONS
         self.version = ApiVersionsRequest.max_version
         """Of `message`; before anything is sent, an older one may be chosen."""
-        self.message: Request = ApiVersionsRequest(
+        self._versions_request = ApiVersionsRequest(
             client_software_name=CLIENT_SOFTWARE_NAME, client_software_version=__version__
+        )
+        self.message: Request = self._versions_request
+
+    def expect(self, cluster_id: str, broker_id: int) -> None:
+        """Have the broker compare itself with the one that is meant, from Kafka 4.4 on."""
+        self._versions_request.cluster_id = cluster_id
+        self._versions_request.node_id = broker_id
+
+    @property
+    def is_verified(self) -> bool:
+        """Whether the broker has said that it is the one that was expected."""
+        return (
+            self.versions is not None
+            and self._versions_version >= IDENTITY_FROM_VERSION
+            and self._versions_request.cluster_id is not None
         )
 
     def on_frame(self, frame: memoryview) -> bool:
@@ -102,6 +127,7 @@ class Handshake:
         Raises:
             AuthenticationError: the listener requires SASL, and the client has none.
             DecodeError: the response is not one.
+            RebootstrapRequiredError: another broker is at the address.
             UnsupportedVersionError: the broker is too old, or is none for clients.
             BrokerError: the broker refused for another reason.
         """
@@ -113,8 +139,15 @@ class Handshake:
             self._fall_back(_refused_ranges(frame))
             return True
         response = decode_response(ApiVersionsResponse, self.version, frame)
+        self._versions_version = self.version
         if response.error_code != 0:
             self._to(HandshakeState.FAILED)
+            if response.error_code == RebootstrapRequiredError.code:
+                raise RebootstrapRequiredError(
+                    f"{self._node}: another broker is at this address, or one of another cluster "
+                    f"than {printable(self._versions_request.cluster_id or '')!r}; nothing is sent "
+                    f"to it. Correct what routes the address (DNS, proxy, advertised.listeners)"
+                )
             raise error_for_code(
                 response.error_code, f"{self._node} refused the ApiVersions request"
             )

@@ -49,10 +49,15 @@ def is_coordinator(node_id: int) -> bool:
     return node_id >= COORDINATOR_ID_BASE
 
 
+def wire_id(node_id: int) -> int:
+    """Return the broker's id; negative for a bootstrap address."""
+    return node_id - COORDINATOR_ID_BASE if is_coordinator(node_id) else node_id
+
+
 def broker_label(node_id: int) -> str:
     """Return what to call a node in a message of which only the id is known."""
     if is_coordinator(node_id):
-        return f"broker {node_id - COORDINATOR_ID_BASE}, as coordinator,"
+        return f"broker {wire_id(node_id)}, as coordinator,"
     return f"broker {node_id}"
 
 

@@ -4,7 +4,7 @@ One call of `send_offsets_to_transaction` is under way at a time, the others wai
 version 1 its group is added to the transaction before. The offsets go to the group's coordinator.
 
 Owner: the sender thread.
-Source: Java class ``TransactionManager`` (``TxnOffsetCommitHandler``); KIP-98, KIP-447.
+Source: Java class ``TransactionManager`` (``TxnOffsetCommitHandler``); KIP-98, KIP-447, KIP-1319.
 """
 
 from __future__ import annotations
@@ -22,9 +22,10 @@ from pykclient.errors import (
 )
 from pykclient.network.coordinators import MOVED_ERRORS, CoordinatorType
 from pykclient.producer.sender.transaction_requests import (
-    TXN_OFFSET_COMMIT_MAX_OF_VERSION_1,
     build_offsets,
     check_offsets,
+    committed,
+    offsets_max_version,
 )
 from pykclient.producer.sender.transaction_state import MEMBERSHIP_ERRORS, SENDING, left_group
 from pykclient.protocol.messages.add_offsets_to_txn import (
@@ -100,8 +101,8 @@ class TransactionOffsets:
             node_id,
             TxnOffsetCommitResponse,
             partial(self._on_offsets, sent, lookup, node_id),
-            max_version=None if transactions.is_v2 else TXN_OFFSET_COMMIT_MAX_OF_VERSION_1,
-            check=partial(check_offsets, sent.offsets),
+            max_version=offsets_max_version(sent.group, sent.offsets, is_v2=transactions.is_v2),
+            check=partial(check_offsets, sent.group, sent.offsets),
             build=partial(
                 build_offsets,
                 sent.group,
@@ -147,11 +148,7 @@ class TransactionOffsets:
         now_ms: int,
     ) -> None:
         transactions = self._transactions
-        codes = [
-            (TopicPartition(topic.name, part.partition_index), part.error_code)
-            for topic in response.topics
-            for part in topic.partitions
-        ]
+        codes = committed(sent.group, response)
         partition, code = next((found for found in codes if found[1] != 0), (None, 0))
         if code == 0:
             transactions.attempt.succeeded()

@@ -1,7 +1,7 @@
 """The requests of transactions: how they are made for a version, and what responses must have.
 
 Owner: none; it holds no state.
-Source: KIP-98, KIP-360, KIP-447; Java class ``TransactionManager``.
+Source: KIP-98, KIP-360, KIP-447, KIP-1319; Java class ``TransactionManager``.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from pykclient.errors import DecodeError, UnsupportedVersionError
+from pykclient.network.cluster.cluster import NO_TOPIC_ID
 from pykclient.network.manager import check_partitions
 from pykclient.protocol.messages.add_partitions_to_txn import (
     AddPartitionsToTxnRequest,
@@ -46,6 +47,9 @@ TWO_PHASE_COMMIT_VERSION: Final = 6
 
 MEMBERS_FROM_VERSION: Final = 3
 """The first version of TxnOffsetCommit that names a member of the group (KIP-447), Kafka 2.5's."""
+
+TOPIC_IDS_FROM_VERSION: Final = 6
+"""The first version of TxnOffsetCommit that has topics by their ids alone (KIP-1319), Kafka 4.4's."""
 
 PRODUCE_MAX_OF_VERSION_1: Final = 11
 TXN_OFFSET_COMMIT_MAX_OF_VERSION_1: Final = 4
@@ -111,14 +115,30 @@ def check_added(partitions: list[TopicPartition], response: Message) -> None:
     check_partitions("AddPartitionsToTxn", partitions, named)
 
 
-def check_offsets(offsets: Offsets, response: Message) -> None:
+def committed(
+    group: GroupMetadata, response: TxnOffsetCommitResponse
+) -> Iterable[tuple[TopicPartition, int]]:
+    names = {topic_id: name for name, topic_id in group.topic_ids}
+    for topic in response.topics:
+        name = topic.name or names.get(topic.topic_id, "")
+        for part in topic.partitions:
+            yield TopicPartition(name, part.partition_index), part.error_code
+
+
+def check_offsets(group: GroupMetadata, offsets: Offsets, response: Message) -> None:
     assert isinstance(response, TxnOffsetCommitResponse)
-    named = (
-        TopicPartition(topic.name, part.partition_index)
-        for topic in response.topics
-        for part in topic.partitions
-    )
+    named = (partition for partition, _ in committed(group, response))
     check_partitions("TxnOffsetCommit", list(offsets), named)
+
+
+def offsets_max_version(group: GroupMetadata, offsets: Offsets, *, is_v2: bool) -> int | None:
+    """Return the newest version of TxnOffsetCommit that can be used; None for any."""
+    if not is_v2:
+        return TXN_OFFSET_COMMIT_MAX_OF_VERSION_1
+    known = dict(group.topic_ids)
+    if all(partition.topic in known for partition in offsets):
+        return None
+    return TOPIC_IDS_FROM_VERSION - 1
 
 
 def add_partitions(
@@ -154,6 +174,7 @@ def build_offsets(
             f"offsets are those of a member of group {group.group_id!r}; use Kafka 2.5 or newer "
             f"(KIP-447)"
         )
+    topic_ids = dict(group.topic_ids)
     message = TxnOffsetCommitRequest(
         transactional_id=transactional_id,
         group_id=group.group_id,
@@ -162,13 +183,14 @@ def build_offsets(
         topics=[
             TxnOffsetCommitRequestTopic(
                 topic,
+                topic_ids.get(topic, NO_TOPIC_ID),
                 [_to_commit(number, offsets[TopicPartition(topic, number)]) for number in numbers],
             )
             for topic, numbers in by_topic(offsets).items()
         ],
     )
     if version >= MEMBERS_FROM_VERSION:
-        message.generation_id = group.generation
+        message.generation_id_or_member_epoch = group.generation
         message.member_id = group.member_id
         message.group_instance_id = group.group_instance_id
     return message

@@ -6,7 +6,8 @@ says whether there are groups of KIP-848, ``transaction.version`` whether each t
 epoch of its own (KIP-890). No other one is here to be switched.
 
 Owner: none; it holds no state.
-Source: KIP-511, KIP-584 (features), KIP-890, KAFKA-17011 (features from 0 on); Java classes
+Source: KIP-511, KIP-584 (features), KIP-890, KAFKA-17011 (features from 0 on), KIP-1242 (another
+broker than the client means); Java classes
 ``ApiVersionsRequest``, ``BrokerFeatures``.
 """
 
@@ -15,7 +16,11 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from pykclient.errors.broker import BrokerUnsupportedVersionError, InvalidRequestError
+from pykclient.errors.broker import (
+    BrokerUnsupportedVersionError,
+    InvalidRequestError,
+    RebootstrapRequiredError,
+)
 from pykclient.protocol.api_keys import ApiKey
 from pykclient.protocol.messages.api_versions import (
     ApiVersion,
@@ -40,6 +45,7 @@ TRANSACTION_FEATURE = "transaction.version"
 
 _NAME_FROM_VERSION = 3
 _FEATURES_FROM_ZERO_FROM_VERSION = 4
+_IDENTITY_FROM_VERSION = 5
 _FEATURES_EPOCH = 0
 """The features never change."""
 _SOFTWARE = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
@@ -50,6 +56,13 @@ def handle(cluster: ClusterState, call: Call, request: ApiVersionsRequest) -> Ap
     names = (request.client_software_name, request.client_software_version)
     if call.version >= _NAME_FROM_VERSION and not all(map(_SOFTWARE.fullmatch, names)):
         return refuse(cluster, request, InvalidRequestError.code)
+    meant = request.cluster_id, request.node_id
+    if (
+        call.version >= _IDENTITY_FROM_VERSION
+        and request.cluster_id is not None
+        and meant != (cluster.cluster_id, call.broker_id)
+    ):
+        return refuse(cluster, request, RebootstrapRequiredError.code)
     spoken = cluster.versions(call.broker_id)
     response = ApiVersionsResponse(
         api_keys=[

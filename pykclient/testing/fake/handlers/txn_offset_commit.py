@@ -1,7 +1,8 @@
 """TxnOffsetCommit: offsets that stand once the producer's transaction is committed.
 
 Owner: none; it holds no state.
-Source: KIP-98, KIP-447 (members and generations), KIP-890; Java classes ``OffsetMetadataManager``,
+Source: KIP-98, KIP-447 (members and generations), KIP-890, KIP-1319
+(topic ids); Java classes ``OffsetMetadataManager``,
 ``GroupCoordinatorService``.
 """
 
@@ -13,11 +14,13 @@ from pykclient.errors.broker import (
     ConcurrentTransactionsError,
     CoordinatorLoadInProgressError,
     CoordinatorNotAvailableError,
+    GroupIdNotFoundError,
     IllegalGenerationError,
     InvalidGroupIdError,
     InvalidProducerEpochError,
     OffsetMetadataTooLargeError,
     StaleMemberEpochError,
+    UnknownTopicIdError,
     UnknownTopicOrPartitionError,
 )
 from pykclient.protocol.messages.txn_offset_commit import (
@@ -43,12 +46,15 @@ if TYPE_CHECKING:
 
 _LOADING_FROM_VERSION = 2
 _ABORTABLE_FROM_VERSION = 4
+_IDS_FROM_VERSION = 6
 
 
 def handle(
     cluster: ClusterState, call: Call, request: TxnOffsetCommitRequest
 ) -> TxnOffsetCommitResponse:
     """Hold the offsets of partitions that exist, if the group lets this member commit."""
+    if call.version >= _IDS_FROM_VERSION:
+        _add_names(cluster, request)
     offsets, codes = _sorted_out(cluster, request)
     names = [*offsets, *(name for name, code in codes.items() if code == _TOO_LARGE)]
     if names:
@@ -70,6 +76,13 @@ def refuse(
     return _response(request, dict.fromkeys(names, error_code))
 
 
+def _add_names(cluster: ClusterState, request: TxnOffsetCommitRequest) -> None:
+    """Give each topic the name of its id; an id that no topic has gets none."""
+    for requested in request.topics:
+        topic = cluster.topic_by_id(requested.topic_id)
+        requested.name = "" if topic is None else topic.name
+
+
 _TOO_LARGE = OffsetMetadataTooLargeError.code
 
 
@@ -84,6 +97,7 @@ def _response(
         topics=[
             TxnOffsetCommitResponseTopic(
                 topic.name,
+                topic.topic_id,
                 [
                     TxnOffsetCommitResponsePartition(name.partition, codes.get(name, 0))
                     for name in _names(topic)
@@ -104,7 +118,9 @@ def _sorted_out(
     for topic in request.topics:
         for name, each in zip(_names(topic), topic.partitions, strict=True):
             metadata = each.committed_metadata or ""
-            if find_partition(cluster.topics.get(name.topic), name.partition) is None:
+            if not name.topic:
+                codes[name] = UnknownTopicIdError.code
+            elif find_partition(cluster.topics.get(name.topic), name.partition) is None:
                 codes[name] = UnknownTopicOrPartitionError.code
             elif utf16_unit_count(metadata) > size_max:
                 codes[name] = _TOO_LARGE
@@ -128,14 +144,15 @@ def _check(
     if refusal is not None:
         return refusal
     group = groups.find(name)
-    if group is None and request.generation_id >= 0:
-        return IllegalGenerationError
+    generation = request.generation_id_or_member_epoch
+    if group is None and generation >= 0:
+        return IllegalGenerationError if call.version < _IDS_FROM_VERSION else GroupIdNotFoundError
     if group is None:
         group = ClassicGroup(name, groups)
         groups.put(group)
     refusal = group.check_commit(
         request.member_id,
-        request.generation_id,
+        generation,
         instance_id=request.group_instance_id,
         is_transactional=True,
         version=call.version,
@@ -143,7 +160,9 @@ def _check(
     )
     if refusal is None:
         group.on_commit(request.member_id, cluster.now_ms)
-    return IllegalGenerationError if refusal is StaleMemberEpochError else refusal
+    if refusal is StaleMemberEpochError and call.version < _IDS_FROM_VERSION:
+        return IllegalGenerationError
+    return refusal
 
 
 def _verified(cluster: ClusterState, call: Call, request: TxnOffsetCommitRequest) -> Refusal | None:
