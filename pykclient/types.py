@@ -3,7 +3,7 @@
 All of them are immutable and compare by value, so they may be dictionary keys and cross threads.
 
 Source: Java classes ``org.apache.kafka.common.TopicPartition``, ``Node`` and
-``org.apache.kafka.clients.consumer.OffsetAndMetadata``, ``ConsumerGroupMetadata`` (KIP-447, KIP-1319),
+``org.apache.kafka.clients.consumer.OffsetAndMetadata``, ``ConsumerGroupMetadata`` (KIP-447),
 ``org.apache.kafka.clients.producer.PreparedTxnState`` (KIP-939).
 """
 
@@ -139,9 +139,9 @@ class GroupMetadata(NamedTuple):
     it; -1 and empty stand for no member. `group_instance_id` is set for static members (KIP-345).
     `is_subscribed` says that the consumer shares the group's partitions by `subscribe`, so that its
     offsets need a member. It is False for `assign`, and where you make a `GroupMetadata` yourself.
-    `topic_ids` has name and id of each topic whose records the consumer has returned: from Kafka 4.4
-    on brokers refuse offsets of a topic that was deleted and created again (KIP-1319). It is empty
-    where ids are not known.
+    `topic_ids` has name and id of each topic whose records the consumer has returned: from Kafka
+    4.4 on brokers refuse offsets of a topic that was deleted and created again (KIP-1319). It is
+    empty where ids are not known.
     """
 
     group_id: str

@@ -107,10 +107,10 @@ class ClientConfig(SecurityConfig):
     metadata_cluster_check_enable = Setting(
         boolean(),
         True,
-        "Use no broker of another cluster than the one that the client reached first, and none of "
-        "another id than Metadata have at its address. Brokers from 4.4 on compare both (KIP-1242), "
-        "unless metadata.recovery.strategy is none; of older ones the client compares the cluster "
-        "id. Without it the client follows its addresses to whatever cluster is there.",
+        "Use no broker of another cluster than the one that the client reached first. Brokers from "
+        "4.4 on also compare the id that Metadata have at their address (KIP-1242), unless "
+        "metadata.recovery.strategy is none; of older ones the client compares the cluster's id. "
+        "Without it the client follows its addresses to whatever cluster is there.",
     )
     client_dns_lookup = Setting(
         choice({name: name for name in DNS_LOOKUPS}),

@@ -77,6 +77,13 @@ class ClientSettings(TypedDict, total=False):
     """
     https_key_password: str | None
     """Password of that key, or of the PKCS#12. Default: None; a string, or None."""
+    metadata_cluster_check_enable: bool
+    """Use no broker of another cluster than the one that the client reached first. Brokers from
+    4.4 on also compare the id that Metadata have at their address (KIP-1242), unless
+    metadata.recovery.strategy is none; of older ones the client compares the cluster's id.
+    Without it the client follows its addresses to whatever cluster is there. Default: true;
+    true or false.
+    """
     metadata_max_age_ms: int
     """Metadata are requested again after this time. Default: 300000; an integer from 0 to
     9223372036854775807.
@@ -583,6 +590,8 @@ class ProducerSettings(ClientSettings, Generic[K, V], total=False):
     """Memory for records that are not delivered yet. Default: 33554432; an integer from 0 to
     9223372036854775807.
     """
+    client_rack: str
+    """Where this client is, for partitioner.rack.aware (KIP-1123). Default: empty; a string."""
     compression_gzip_level: int
     """Effort of gzip; -1 leaves it to the codec (KIP-390). Default: -1; an integer from 1 to 9,
     or -1.
@@ -657,6 +666,11 @@ class ProducerSettings(ClientSettings, Generic[K, V], total=False):
     """
     partitioner_ignore_keys: bool
     """Spread records with keys as if they had none. Default: false; true or false."""
+    partitioner_rack_aware: bool
+    """Give records without keys to partitions whose leader is in client.rack, while there are
+    any that take records (KIP-1123). Takes client.rack; no effect with a partitioner of your
+    own. Default: false; true or false.
+    """
     receive_buffer_bytes: int
     """Size of the socket's receive buffer; -1 leaves it to the system. Default: 32768; an
     integer from -1 to 2147483647.

@@ -23,6 +23,7 @@ from pykclient.config.setting import (
     object_list,
     sendable_text,
     shown,
+    string,
 )
 from pykclient.config.topic_setting import per_topic
 from pykclient.errors.base import ConfigError
@@ -125,6 +126,16 @@ class ProducerConfig(ClientConfig):
         "Leave out partitions whose broker has taken nothing for so long; 0 for never. Without "
         "effect unless partitioner.adaptive.partitioning.enable (KIP-794).",
     )
+    partitioner_rack_aware = Setting(
+        boolean(),
+        False,
+        "Give records without keys to partitions whose leader is in client.rack, while there are "
+        "any that take records (KIP-1123). Takes client.rack; no effect with a partitioner of "
+        "your own.",
+    )
+    client_rack = Setting(
+        string(), "", "Where this client is, for partitioner.rack.aware (KIP-1123)."
+    )
     interceptors: Setting[tuple[object, ...]] = Setting(
         object_list(), (), "Called for every record and its delivery.", key="interceptor.classes"
     )
@@ -196,6 +207,11 @@ class ProducerConfig(ClientConfig):
         self._reconcile_idempotence("enable_idempotence" in given)
         self._reconcile_two_phase_commit("transaction_timeout_ms" in given)
         self._reconcile_delivery_timeout("delivery_timeout_ms" in given)
+        if self.partitioner_rack_aware and not self.client_rack.strip():
+            raise ConfigError(
+                "partitioner.rack.aware=true needs client.rack: give the rack of this client, as "
+                "brokers have it in broker.rack, or leave partitioner.rack.aware out."
+            )
         if (
             self.partitioner_ignore_keys
             and isinstance(self.partitioner, str)

@@ -4,15 +4,16 @@ Records with a key go where Java's producer puts them: murmur2 of the key, witho
 the number of partitions. Those without a key, and all where keys are ignored, go to one partition
 until it has taken a batch's worth of bytes, then to another one, drawn at random. Where some
 partitions have longer queues than others, they are drawn less often, so that a slow broker gets
-less. `StickyPartitioner` decides this, for records and for rows; which brokers are slow the sender
-notes (`Sender`), and a partitioner of the application's is called before any of it. The per-record
-core does the same with the open batches that it finds (`SendCore.send`), and divides rows where
-some may go anywhere and others not (`RowBlock.by_partition`): those take the turns one after the
-other, too.
+less. With ``partitioner.rack.aware`` only those are drawn whose leader is in the client's rack, as
+long as there are any. `StickyPartitioner` decides this, for records and for rows; which brokers are
+slow the sender notes (`Sender`), and a partitioner of the application's is called before any of it.
+The per-record core does the same with the open batches that it finds (`SendCore.send`), and divides
+rows where some may go anywhere and others not (`RowBlock.by_partition`): those take the turns one
+after the other, too.
 
 Owner: a `StickyPartitioner` is its topic's; it changes under the lock of the partition chosen so
 far, or in the sender thread when the topic's partitions change.
-Source: Java class ``BuiltInPartitioner``; KIP-480, KIP-794.
+Source: Java class ``BuiltInPartitioner``; KIP-480, KIP-794, KIP-1123.
 """
 
 from __future__ import annotations
@@ -108,13 +109,15 @@ def checked_partition(chosen: object, topic: str, partition_count: int) -> int:
 class PartitionLoad(NamedTuple):
     """How many batches wait for a partition, and what speaks against it.
 
-    A slow leader has taken nothing for ``partitioner.availability.timeout.ms``.
+    A slow leader has taken nothing for ``partitioner.availability.timeout.ms``. One that is near is
+    in the client's rack, where the partitioner looks at racks.
     """
 
     partition: int
     waiting_count: int
     has_leader: bool = True
     is_slow: bool = False
+    is_near: bool = False
 
 
 class StickyPartitioner:
@@ -239,6 +242,7 @@ class _Table(NamedTuple):
 def _table_of(loads: Sequence[PartitionLoad], *, is_adaptive: bool) -> _Table:
     led = [load for load in loads if load.has_leader]
     usable = [load for load in led if not load.is_slow] or led or loads
+    usable = [load for load in usable if load.is_near] or usable
     counts = [load.waiting_count if is_adaptive else 0 for load in usable]
     longest = max(counts)
     # A partition weighs one, and one more for each batch that the longest queue has more than it.

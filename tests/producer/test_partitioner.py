@@ -139,6 +139,16 @@ def test_partitions_without_a_leader_or_with_a_slow_one_are_drawn_if_there_are_n
     assert set(drawn(sticky([leaderless]))) == {0}
 
 
+def test_partitions_with_their_leader_in_the_own_rack_are_drawn_while_one_takes_records() -> None:
+    near = PartitionLoad(0, 9, is_near=True)
+    slow = PartitionLoad(0, 0, is_near=True, is_slow=True)
+    leaderless = PartitionLoad(0, 0, is_near=True, has_leader=False)
+    far = PartitionLoad(1, 0)
+    assert set(drawn(sticky([near, far]))) == {0}
+    assert set(drawn(sticky([slow, far]))) == {1}
+    assert set(drawn(sticky([leaderless, far]))) == {1}
+
+
 def test_a_turn_goes_on_where_no_partition_has_a_leader() -> None:
     # Each choice would end as early as the one before: a topic of many partitions, for ever.
     partition = sticky([PartitionLoad(n, 0, has_leader=False) for n in range(100)])

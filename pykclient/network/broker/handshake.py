@@ -12,7 +12,8 @@ response says whether the listener requires SASL, which a client without it cann
 
 Owner: the driver of the engine.
 Source: KIP-35, KIP-511 (names and versions of client software; fall-back), KIP-584 (features);
-KIP-43 (SaslHandshake); KIP-1242 (misrouted connections). That it finds out whether SASL is required is ours.
+KIP-43 (SaslHandshake); KIP-1242 (misrouted connections). That it finds out whether SASL is required
+is ours.
 """
 
 from __future__ import annotations

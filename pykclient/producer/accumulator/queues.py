@@ -292,12 +292,20 @@ class TopicTable:
         partitions, nodes = topic.layout
         used = topic.queues.get
         slow = self.slow_node_ids
+        rack = self._config.client_rack if self._config.partitioner_rack_aware else None
+        near = {node_id for node_id, node in nodes.items() if rack and node.rack == rack}
         loads = []
         for info in partitions:
             queue = used(info.partition)
             waiting_count = len(queue.waiting) if queue is not None else 0
             leader_id = info.leader_id
             loads.append(
-                PartitionLoad(info.partition, waiting_count, leader_id in nodes, leader_id in slow)
+                PartitionLoad(
+                    info.partition,
+                    waiting_count,
+                    has_leader=leader_id in nodes,
+                    is_slow=leader_id in slow,
+                    is_near=leader_id in near,
+                )
             )
         return loads

@@ -36,7 +36,6 @@ from pykclient.protocol.messages.txn_offset_commit import (
     TxnOffsetCommitRequest,
     TxnOffsetCommitResponse,
 )
-from pykclient.types import TopicPartition
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -45,7 +44,7 @@ if TYPE_CHECKING:
     from pykclient.network.manager import Request
     from pykclient.producer.sender.call_under_way import CallOperation
     from pykclient.producer.sender.transactions import Transactions
-    from pykclient.types import GroupMetadata, OffsetAndMetadata
+    from pykclient.types import GroupMetadata, OffsetAndMetadata, TopicPartition
 
     Offsets = Mapping[TopicPartition, OffsetAndMetadata]
 

@@ -49,7 +49,7 @@ MEMBERS_FROM_VERSION: Final = 3
 """The first version of TxnOffsetCommit that names a member of the group (KIP-447), Kafka 2.5's."""
 
 TOPIC_IDS_FROM_VERSION: Final = 6
-"""The first version of TxnOffsetCommit that has topics by their ids alone (KIP-1319), Kafka 4.4's."""
+"""The first version of TxnOffsetCommit that has topics by their ids (KIP-1319), Kafka 4.4's."""
 
 PRODUCE_MAX_OF_VERSION_1: Final = 11
 TXN_OFFSET_COMMIT_MAX_OF_VERSION_1: Final = 4
