@@ -11,10 +11,12 @@ from random import Random
 from typing import TYPE_CHECKING, Any
 
 from pykclient.admin.config import AdminConfig
+from pykclient.errors import BrokerUnsupportedVersionError
 from pykclient.network.broker.client import NetworkClient
 from pykclient.network.cluster.cluster import Cluster
 from pykclient.network.cluster.metadata import Metadata
 from pykclient.network.manager import Request
+from pykclient.protocol.api_keys import ApiKey
 from pykclient.protocol.messages.metadata import MetadataRequest, MetadataResponse
 from pykclient.types import Node
 from tests.network.scripted_port import ScriptedPort
@@ -63,7 +65,10 @@ class Completion:
 
 
 class ScriptedNetwork:
-    """A client of a cluster of `brokers`, with all that it needs. Times are milliseconds."""
+    """A client of a cluster of `brokers`, with all that it needs. Times are milliseconds.
+
+    Brokers with `is_before_4_4` do not know the newest version of ApiVersions.
+    """
 
     def __init__(
         self,
@@ -75,8 +80,10 @@ class ScriptedNetwork:
         receive_max_bytes: int = 1_000_000,
         falls_back_to_bootstrap: bool = True,
         security: Mapping[str, object] | None = None,
+        is_before_4_4: bool = False,
     ) -> None:
         self.now_ms = 1_000_000
+        self._is_before_4_4 = is_before_4_4
         self.port = ScriptedPort()
         self.random = Random(1)
         config = AdminConfig.from_settings(
@@ -175,6 +182,11 @@ class ScriptedNetwork:
         peer = self.peer
         peer.accept()
         self.turn()
+        if self._is_before_4_4:
+            known = {int(ApiKey.API_VERSIONS): (0, 4)}
+            code = BrokerUnsupportedVersionError.code
+            peer.respond_versions(known, error_code=code, respond_version=0)
+            self.turn()
         peer.respond_versions(ranges)
         self.turn()
         return peer

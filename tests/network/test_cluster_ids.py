@@ -6,9 +6,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from pykclient.errors import ClusterMismatchError, DisconnectedError
+from pykclient.errors import ClusterMismatchError, DisconnectedError, RebootstrapRequiredError
 from pykclient.network.cluster.node import CoordinatorNode
 from pykclient.protocol.api_keys import ApiKey
+from pykclient.protocol.messages.api_versions import ApiVersionsRequest
 from pykclient.protocol.messages.init_producer_id import InitProducerIdRequest
 from pykclient.protocol.messages.metadata import MetadataResponse
 from tests.network.scripted_network import BROKERS, ScriptedNetwork
@@ -27,7 +28,18 @@ def apis(peer: ScriptedPeer) -> list[ApiKey]:
 
 @pytest.fixture
 def network() -> ScriptedNetwork:
-    return ScriptedNetwork(*BROKERS)
+    """A client of brokers before Kafka 4.4, which do not compare themselves with what is meant."""
+    return ScriptedNetwork(*BROKERS, is_before_4_4=True)
+
+
+@pytest.fixture
+def bound_newest() -> ScriptedNetwork:
+    """A client of brokers of Kafka 4.4 that has reached its cluster by broker 1."""
+    network = ScriptedNetwork(*BROKERS)
+    peer = network.make_ready(1)
+    network.write(1)
+    network.respond(peer, OWN)
+    return network
 
 
 @pytest.fixture
@@ -38,6 +50,86 @@ def bound(network: ScriptedNetwork) -> ScriptedNetwork:
     network.respond(peer, OWN)
     assert network.metadata.cluster_id == "own"
     return network
+
+
+@pytest.mark.promise("nothing is sent to another cluster at the address of a client's own")
+@pytest.mark.parametrize("node_id", [2, CoordinatorNode.of(BROKERS[1]).id])
+def test_a_broker_of_kafka_4_4_compares_itself_with_the_one_that_is_meant(
+    bound_newest: ScriptedNetwork, node_id: int
+) -> None:
+    """Goal: no round trip more, and the broker's own id for its connection as a coordinator."""
+    network = bound_newest
+    network.metadata.learn_coordinator(CoordinatorNode.of(BROKERS[1]))
+    network.write(node_id, message=InitProducerIdRequest())
+    peer = network.peer
+    peer.accept()
+    network.turn()
+    (received,) = peer.requests
+    assert isinstance(received.message, ApiVersionsRequest)
+    assert (received.message.cluster_id, received.message.node_id) == ("own", 2)
+    peer.respond_versions()
+    network.turn()
+    assert apis(peer) == [ApiKey.INIT_PRODUCER_ID]
+
+
+def test_a_bootstrap_server_is_verified_by_metadata(bound_newest: ScriptedNetwork) -> None:
+    """Goal: its broker id is not known, so that nothing can be compared there."""
+    bound_newest.client.connect(-1, bound_newest.now_ms)
+    peer = bound_newest.peer
+    peer.accept()
+    bound_newest.turn()
+    (received,) = peer.requests
+    assert isinstance(received.message, ApiVersionsRequest)
+    assert received.message.cluster_id is None
+    peer.respond_versions()
+    bound_newest.turn()
+    assert apis(peer) == [ApiKey.METADATA]
+
+
+@pytest.mark.promise("nothing is sent to another cluster at the address of a client's own")
+def test_a_misrouted_connection_makes_the_client_start_over_from_the_bootstrap_servers(
+    bound_newest: ScriptedNetwork,
+) -> None:
+    network = bound_newest
+    held = network.write(2, message=InitProducerIdRequest())
+    peer = network.peer
+    peer.accept()
+    network.turn()
+    peer.respond_versions({}, error_code=RebootstrapRequiredError.code)
+    network.turn()
+    assert peer.is_closed()
+    assert isinstance(held.error, DisconnectedError)
+    assert isinstance(held.error.__cause__, RebootstrapRequiredError)
+    assert "nothing is sent to it" in str(held.error)
+    assert not network.metadata.cluster.nodes
+    assert network.metadata.cluster_id == "own"
+
+
+def test_a_broker_that_always_refuses_the_connection_disturbs_the_others_once(
+    bound_newest: ScriptedNetwork,
+) -> None:
+    network = bound_newest
+    for is_first in (True, False, False):
+        network.update_brokers(*BROKERS)
+        network.turn(2_000)
+        network.write(2, message=InitProducerIdRequest())
+        network.peer.accept()
+        network.turn()
+        network.peer.respond_versions({}, error_code=RebootstrapRequiredError.code)
+        network.turn()
+        assert (not network.metadata.cluster.nodes) is is_first
+
+
+def test_without_the_check_a_client_follows_its_addresses() -> None:
+    network = ScriptedNetwork(*BROKERS, security={"metadata_cluster_check_enable": False})
+    peer = network.make_ready(1)
+    network.write(1)
+    network.respond(peer, OWN)
+    request = network.write(2)
+    other = network.shake_hands()
+    network.respond(other, OTHER)
+    assert isinstance(request.response, MetadataResponse)
+    assert not other.is_closed()
 
 
 def test_the_first_connection_needs_no_round_trip_more(network: ScriptedNetwork) -> None:
