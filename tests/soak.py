@@ -22,10 +22,14 @@ OWN_BROKERS = pytest.mark.skipif(
 )
 """For what breaks brokers, or looks into their files."""
 
-NEWEST_FIRST = [
-    KAFKA_VERSIONS[0],
-    *(pytest.param(version, marks=pytest.mark.soak) for version in KAFKA_VERSIONS[1:]),
-]
+NEWEST, *BETWEEN, OLDEST = KAFKA_VERSIONS
+
+_SOAKED = [pytest.param(version, marks=pytest.mark.soak) for version in BETWEEN]
+
+NEWEST_AND_OLDEST = [NEWEST, OLDEST, *_SOAKED]
+"""Versions of Kafka for what depends on the version; those between for soak."""
+
+NEWEST_FIRST = [NEWEST, *_SOAKED, pytest.param(OLDEST, marks=pytest.mark.soak)]
 """Versions of Kafka for what is not about a version: the newest, the others for soak."""
 
 

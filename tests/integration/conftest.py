@@ -12,11 +12,10 @@ import pytest
 from pykclient.errors import UsageError
 from pykclient.network.io.selector import SelectorPort
 from pykclient.testing import Acl, ClusterSecurity
-from pykclient.testing.cluster.jars import KAFKA_VERSIONS
 from tests.integration.fake_group import make_brokers
 from tests.integration.identity_server import Signer
 from tests.integration.recording_stream import HOST, PATIENCE_S
-from tests.soak import NEWEST_FIRST
+from tests.soak import BETWEEN, NEWEST, NEWEST_AND_OLDEST, NEWEST_FIRST, OLDEST
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -29,13 +28,19 @@ if TYPE_CHECKING:
 @pytest.fixture(scope="session")
 def old_kafka_cluster(kafka_cluster_factory: KafkaClusterFactory) -> KafkaCluster:
     """One broker of the oldest tested version, shared by the whole run."""
-    return kafka_cluster_factory(version=KAFKA_VERSIONS[-1])
+    return kafka_cluster_factory(version=OLDEST)
+
+
+@pytest.fixture(scope="session")
+def between_kafka_cluster(kafka_cluster_factory: KafkaClusterFactory) -> KafkaCluster:
+    """One broker of the version between, for soak."""
+    return kafka_cluster_factory(version=BETWEEN[0])
 
 
 def shared_cluster(request: pytest.FixtureRequest, name: str = "kafka_cluster") -> KafkaCluster:
     """The run's cluster of the version that is the fixture's parameter."""
-    newest = request.param == KAFKA_VERSIONS[0]
-    cluster: KafkaCluster = request.getfixturevalue(name if newest else f"old_{name}")
+    prefix = {NEWEST: "", OLDEST: "old_"}.get(request.param, "between_")
+    cluster: KafkaCluster = request.getfixturevalue(f"{prefix}{name}")
     return cluster
 
 
@@ -56,7 +61,7 @@ def three_kafka_brokers(kafka_cluster_factory: KafkaClusterFactory) -> KafkaClus
     All run again after each test that uses them; see `three_brokers`. Whoever leads a partition
     may have changed. `tests/conftest.py` has the files that use it in one process.
     """
-    return kafka_cluster_factory(3, KAFKA_VERSIONS[0], THREE_BROKERS)
+    return kafka_cluster_factory(3, NEWEST, THREE_BROKERS)
 
 
 @pytest.fixture
@@ -151,10 +156,19 @@ def old_secured_kafka_cluster(
 ) -> KafkaCluster:
     """The same of the oldest tested version."""
     security = replace(SECURITY, jwks_url=token_signer.url)
-    return kafka_cluster_factory(1, KAFKA_VERSIONS[-1], SECURITY_CONFIG, security=security)
+    return kafka_cluster_factory(1, OLDEST, SECURITY_CONFIG, security=security)
 
 
-@pytest.fixture(params=KAFKA_VERSIONS)
+@pytest.fixture(scope="session")
+def between_secured_kafka_cluster(
+    kafka_cluster_factory: KafkaClusterFactory, token_signer: Signer
+) -> KafkaCluster:
+    """The same of the version between, for soak."""
+    security = replace(SECURITY, jwks_url=token_signer.url)
+    return kafka_cluster_factory(1, BETWEEN[0], SECURITY_CONFIG, security=security)
+
+
+@pytest.fixture(params=NEWEST_AND_OLDEST)
 def each_secured_kafka_cluster(request: pytest.FixtureRequest) -> KafkaCluster:
     """In turn the shared secured cluster of each tested version."""
     return shared_cluster(request, "secured_kafka_cluster")
@@ -166,7 +180,7 @@ def any_secured_kafka_cluster(request: pytest.FixtureRequest) -> KafkaCluster:
     return shared_cluster(request, "secured_kafka_cluster")
 
 
-@pytest.fixture(params=KAFKA_VERSIONS)
+@pytest.fixture(params=NEWEST_AND_OLDEST)
 def each_kafka_cluster(request: pytest.FixtureRequest) -> KafkaCluster:
     """In turn the shared cluster of each tested version."""
     return shared_cluster(request)

@@ -29,7 +29,6 @@ from pykclient.errors import (
     UnstableOffsetCommitError,
 )
 from pykclient.testing import FakeKafka
-from pykclient.testing.cluster.jars import KAFKA_VERSIONS
 from tests.integration.group_members import (
     GROUP,
     TOPIC,
@@ -39,6 +38,7 @@ from tests.integration.group_members import (
     wait_until,
 )
 from tests.integration.test_fake_groups import wait_for_members
+from tests.soak import OLDEST
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -147,14 +147,14 @@ def test_calls_follow_a_coordinator_that_moves() -> None:
 )
 @pytest.mark.kafka
 def test_members_of_real_groups_are_described(each_kafka_cluster: KafkaCluster) -> None:
-    is_newest = each_kafka_cluster.version == KAFKA_VERSIONS[0]
+    is_new = each_kafka_cluster.version != OLDEST
     with Admin(bootstrap_servers=each_kafka_cluster.bootstrap_servers) as admin:
         if TOPIC not in admin.list_topics():
             admin.create_topics([NewTopic(TOPIC, num_partitions=len(PARTITIONS))])
         for client, group_type in (
             (ConfluentMember, "classic"),
             (ConfluentKip848Member, "consumer"),
-        )[: 1 + is_newest]:
+        )[: 1 + is_new]:
             if GROUP in admin.list_groups():
                 admin.delete_groups([GROUP])
             with client(each_kafka_cluster.bootstrap_servers) as member:

@@ -31,7 +31,7 @@ from tests.integration.conftest import shared_cluster
 from tests.integration.java_tools import java_share_read
 from tests.integration.test_log_command import java_dump, our_dump
 from tests.records.batches import build
-from tests.soak import NEWEST_FIRST
+from tests.soak import NEWEST_FIRST, OLDEST
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -73,7 +73,7 @@ def cluster(request: pytest.FixtureRequest) -> KafkaCluster:
 
 def use_groups_and_transactions(cluster: KafkaCluster) -> None:
     servers = cluster.bootstrap_servers
-    is_newest = cluster.version == KAFKA_VERSIONS[0]
+    is_new = cluster.version != OLDEST
     name = f"decoded-{uuid.uuid4().hex[:8]}"
     with Admin(bootstrap_servers=servers) as admin:
         admin.create_topics([NewTopic(name, 2, 1)])
@@ -90,7 +90,7 @@ def use_groups_and_transactions(cluster: KafkaCluster) -> None:
                 {TopicPartition(name, 0): 1}, GroupMetadata(f"{name}-transactional")
             )
             producer.abort_transaction()
-        for protocol in ("classic", "consumer") if is_newest else ("classic",):
+        for protocol in ("classic", "consumer") if is_new else ("classic",):
             with Consumer(
                 bootstrap_servers=servers,
                 group_id=f"{name}-{protocol}",
@@ -103,7 +103,7 @@ def use_groups_and_transactions(cluster: KafkaCluster) -> None:
                     pass
                 consumer.commit()
         admin.delete_groups([f"{name}-classic"])
-    if is_newest:
+    if is_new:
         assert java_share_read(cluster, name, f"{name}-share") > 0
 
 
@@ -119,14 +119,14 @@ def test_what_brokers_keep_in_internal_topics_is_shown_as_java_shows_it(
     cluster: KafkaCluster, tmp_path: Path
 ) -> None:
     use_groups_and_transactions(cluster)
-    is_newest = cluster.version == KAFKA_VERSIONS[0]
-    for option in JAVA_OPTIONS if is_newest else ("offsets", "transactions"):
+    is_new = cluster.version != OLDEST
+    for option in JAVA_OPTIONS if is_new else ("offsets", "transactions"):
         shown = ""
         for path in copies(cluster, TOPICS[option], tmp_path):
             ours = our_dump(path, f"--{option}")
             shown += "".join(ours)
             theirs = java_dump(cluster.version, path, JAVA_OPTIONS[option])
-            if option == "transactions" and not is_newest:
+            if option == "transactions" and not is_new:
                 ours, theirs = [in_older_form(line) for line in ours], sorted_partitions(theirs)
             assert ours == theirs
         assert 'key: {"type":"' in shown

@@ -48,12 +48,11 @@ from pykclient.protocol.messages.produce import (
     TopicProduceData,
 )
 from pykclient.records.builder import RecordBatchBuilder
-from pykclient.testing.cluster.jars import KAFKA_VERSIONS
 from tests.integration.confluent_tools import confluent_transaction
 from tests.integration.exchange import RealExchange
 from tests.integration.group_members import import_libraries, wait_until
 from tests.integration.java_tools import run_tool
-from tests.soak import NEWEST_FIRST
+from tests.soak import NEWEST_FIRST, OLDEST
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -372,7 +371,7 @@ def test_what_is_not_there_is_named(
 
 
 def test_a_pattern_needs_a_new_broker(cluster: KafkaCluster, admin: Admin) -> None:
-    if cluster.version == KAFKA_VERSIONS[0]:
+    if cluster.version != OLDEST:
         assert admin.list_transactions(id_pattern="no-such-.*") == {}
     else:
         with pytest.raises(UnsupportedVersionError, match="transactional_id_pattern"):

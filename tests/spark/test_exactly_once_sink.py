@@ -14,7 +14,6 @@ from pyspark.sql.types import StringType, StructType
 from pykclient import Admin
 from pykclient.errors import ConfigError, KafkaError, UnknownTopicOrPartitionError
 from pykclient.testing import FakeKafka
-from pykclient.testing.cluster.jars import KAFKA_VERSIONS
 from spark_connector.exactly_once.cluster import SinkCluster
 from spark_connector.exactly_once.driver import SinkDriver
 from spark_connector.exactly_once.names import slot_name
@@ -30,6 +29,7 @@ from spark_connector.exactly_once.record import Stage
 from spark_connector.sink import Place, Sink
 from tests.integration.confluent_tools import confluent_create_topic
 from tests.integration.test_transactions import read
+from tests.soak import NEWEST, NEWEST_AND_OLDEST
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -138,11 +138,11 @@ def _one(step: Step) -> Steps[Result]:
     return (yield step)
 
 
-@pytest.fixture(scope="module", params=KAFKA_VERSIONS)
+@pytest.fixture(scope="module", params=NEWEST_AND_OLDEST)
 def cluster(
     request: pytest.FixtureRequest, kafka_cluster_factory: KafkaClusterFactory
 ) -> Iterator[KafkaCluster]:
-    if request.param == KAFKA_VERSIONS[0]:
+    if request.param == NEWEST:
         yield request.getfixturevalue("kafka_cluster")
     else:
         with kafka_cluster_factory(version=request.param) as made:

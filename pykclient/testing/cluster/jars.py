@@ -45,7 +45,7 @@ if TYPE_CHECKING:
 
     from pykclient.testing.cluster.java import Java
 
-KAFKA_VERSIONS = ("4.3.1", "3.9.2")
+KAFKA_VERSIONS = ("4.4.0", "4.3.1", "3.9.2")
 """The versions that are tested here, the default first. Any from 3.9 on may be given."""
 
 VERSION_MIN = (3, 9)
