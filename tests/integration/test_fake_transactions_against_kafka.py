@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import time
 import uuid
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -113,7 +113,7 @@ PARTITION_COUNT = 2
 READ_COMMITTED = 1
 OLD_PRODUCE, NEW_PRODUCE = 9, 12
 OLD_END, NEW_END = 4, 5
-OLD_OFFSETS, NEW_OFFSETS = 3, 5
+OLD_OFFSETS, NEW_OFFSETS, OFFSETS_BY_ID = 3, 5, 6
 OLD_ADD = 3
 BROKER_SETTINGS = {
     "transaction.abort.timed.out.transaction.cleanup.interval.ms": 100,
@@ -131,17 +131,19 @@ class TransactionalClient:
         self._exchange = exchange
         name = uuid.uuid4().hex
         self.name, self.topic, self.group = f"id-{name}", f"t-{name}", f"g-{name}"
+        self.topic_id = bytes(16)
         self._ids: list[int] = []
 
     def prepare(self) -> None:
         """Create the topic, and wait until the broker has it, and coordinates both names."""
-        self._exchange.send(
+        created = self._exchange.send(
             CreateTopicsRequest(
                 topics=[CreatableTopic(self.topic, PARTITION_COUNT, 1)],
                 timeout_ms=int(TIMEOUT_S * 1000),
             ),
             CreateTopicsResponse,
         )
+        self.topic_id = created.topics[0].topic_id
 
         def is_led() -> bool:
             return all(self._read(number).error_code == 0 for number in range(PARTITION_COUNT))
@@ -288,6 +290,7 @@ class TransactionalClient:
         metadata: str = "",
         group: str | None = None,
         version: int = OLD_OFFSETS,
+        topic_id: bytes = bytes(16),
     ) -> list[str]:
         """TxnOffsetCommit of one partition."""
         each = TxnOffsetCommitRequestPartition(partition, offset, -1, metadata)
@@ -296,9 +299,9 @@ class TransactionalClient:
             group_id=self.group if group is None else group,
             producer_id=self._id(producer[0]),
             producer_epoch=producer[1],
-            generation_id=generation,
+            generation_id_or_member_epoch=generation,
             member_id=member_id,
-            topics=[TxnOffsetCommitRequestTopic(self.topic, [each])],
+            topics=[TxnOffsetCommitRequestTopic(self.topic, topic_id, [each])],
         )
         response = self._exchange.send(request, TxnOffsetCommitResponse, version)
         return [_error(p.error_code) for topic in response.topics for p in topic.partitions]
@@ -710,6 +713,30 @@ def offsets_of_kip_890(client: TransactionalClient) -> Iterator[object]:
     yield client.offsets()
 
 
+def offsets_by_topic_id(client: TransactionalClient) -> Iterator[object]:
+    """KIP-1319: a topic is known by its id alone, and errors name what is wrong with the member."""
+    first = client.begin()
+
+    def commit(offset: int, **member: Any) -> list[str]:
+        topic_id = member.pop("topic_id", client.topic_id)
+        return client.commit_offset(
+            first, offset, version=OFFSETS_BY_ID, topic_id=topic_id, **member
+        )
+
+    yield commit(4, generation=1, member_id="m")  # there is no group yet
+    yield commit(5)
+    yield commit(6, topic_id=bytes(16)), commit(6, topic_id=b"unknown".ljust(16, b"!"))
+    yield commit(6, partition=PARTITION_COUNT)
+    yield client.end(first, version=NEW_END)[0]
+    yield client.offsets()
+    epoch = client.join("m", 0)
+    first = client.begin()
+    for generation, member_id in ((epoch, "m"), (epoch + 1, "m"), (epoch, "n"), (-1, "")):
+        yield commit(7, generation=generation, member_id=member_id)
+    yield client.end(first, version=NEW_END)[0]
+    yield client.offsets()
+
+
 def offsets_of_members(client: TransactionalClient) -> Iterator[object]:
     """KIP-447: whoever names a member has to be it, in its generation or epoch."""
     client.join("m", 0)
@@ -827,6 +854,7 @@ SCRIPTS: list[Script] = [
     what_no_producer_gets,
     offsets_of_the_older_protocol,
     offsets_of_kip_890,
+    offsets_by_topic_id,
     offsets_of_members,
     a_time_out,
     requests_among_brokers,

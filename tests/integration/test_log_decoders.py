@@ -135,12 +135,6 @@ def test_what_brokers_keep_in_internal_topics_is_shown_as_java_shows_it(
         assert ("payload: <DELETE>" in shown) or option != "offsets"
 
 
-STATES = (
-    *("Empty", "Ongoing", "PrepareCommit", "PrepareAbort", "CompleteCommit", "CompleteAbort"),
-    "Dead",
-)
-
-
 def in_older_form(line: str) -> str:
     """A line as the tool of 3.9 prints it; it has fields of transactions, and names of states."""
     found = re.fullmatch(r"(.*) key: (\{.*\}) payload: (\{.*\})", line)
@@ -157,7 +151,7 @@ def in_older_form(line: str) -> str:
     return (
         f"{found[1]} key: transaction_metadata::transactionalId={key['transactionalId']} payload: "
         f"producerId:{value['producerId']},producerEpoch:{value['producerEpoch']},"
-        f"state={STATES[value['transactionStatus']]},partitions=[{partitions}],"
+        f"state={value['transactionStatus']},partitions=[{partitions}],"
         f"txnLastUpdateTimestamp={value['transactionLastUpdateTimestampMs']},"
         f"txnTimeoutMs={value['transactionTimeoutMs']}"
     )

@@ -4,7 +4,7 @@ A record's key begins with the number of its kind, its value with the version of
 record without a value deletes what its key names.
 
 Owner: none; it holds no state.
-Source: Java classes ``DumpLogSegments`` and ``CoordinatorRecordMessageParser`` within, of 4.3.1.
+Source: Java classes ``DumpLogSegments`` and ``CoordinatorRecordMessageParser`` within, of 4.4.0.
 """
 
 from __future__ import annotations
@@ -27,6 +27,7 @@ from pykclient.protocol.messages.consumer_protocol import (
     ConsumerProtocolSubscription,
 )
 from pykclient.protocol.messages.offset_records import GroupMetadataValue
+from pykclient.protocol.messages.transaction_records import TransactionLogValue
 from pykclient.protocol.reader import Reader
 
 if TYPE_CHECKING:
@@ -38,6 +39,13 @@ if TYPE_CHECKING:
 VERSION_BYTES: Final = 2
 CONSUMER_PROTOCOL: Final = "consumer"
 """What consumers call their protocol; what members of others write is theirs alone."""
+
+
+TRANSACTION_STATES: Final = (
+    *("Empty", "Ongoing", "PrepareCommit", "PrepareAbort"),
+    *("CompleteCommit", "CompleteAbort", "Dead", "PrepareEpochFence"),
+)
+"""By their numbers."""
 
 
 class Decoder(NamedTuple):
@@ -104,6 +112,10 @@ def _value(kind: type[DataMessage], data: bytes) -> dict[str, object]:
         for member, shown in zip(message.members, members, strict=True):
             _show_protocol(shown, "subscription", member.subscription, ConsumerProtocolSubscription)
             _show_protocol(shown, "assignment", member.assignment, ConsumerProtocolAssignment)
+    if isinstance(message, TransactionLogValue):
+        states = dict(enumerate(TRANSACTION_STATES))
+        number = message.transaction_status
+        fields["transactionStatus"] = states.get(number, str(number))
     return {"version": str(version), "data": fields}
 
 

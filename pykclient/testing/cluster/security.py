@@ -185,6 +185,9 @@ class ClusterSecurity:
             settings["super.users"] = ";".join([_ANONYMOUS, *self.super_users])
         if self.jwks_url is not None:
             settings["sasl.oauthbearer.jwks.endpoint.url"] = self.jwks_url
+            # Brokers from 4.4 on ask for both, or for these; older ones do not know them.
+            settings["sasl.oauthbearer.allow.unverified.audience"] = True
+            settings["sasl.oauthbearer.allow.unverified.issuer"] = True
         for listener in self.client_listeners:
             prefix = f"listener.name.{listener.name.lower()}"
             if listener.name == MUTUAL_TLS:

@@ -383,7 +383,7 @@ def hold_offset(cluster: FakeCluster, identity: ProducerIdentity) -> None:
     """TxnOffsetCommit of offset 5 in group ``g``."""
     offset = TxnOffsetCommitRequestPartition(0, 5)
     request = TxnOffsetCommitRequest(
-        NAME, "g", *identity, topics=[TxnOffsetCommitRequestTopic("t", [offset])]
+        NAME, "g", *identity, topics=[TxnOffsetCommitRequestTopic("t", partitions=[offset])]
     )
     response = response_to(
         cluster, request, TxnOffsetCommitResponse, broker_id=coordinator_id(cluster, "g")
@@ -439,7 +439,9 @@ def test_a_transactional_id_that_is_not_used_expires() -> None:
         TxnOffsetCommitRequest(
             NAME,
             "g",
-            topics=[TxnOffsetCommitRequestTopic("t", [TxnOffsetCommitRequestPartition(0, 5)])],
+            topics=[
+                TxnOffsetCommitRequestTopic("t", partitions=[TxnOffsetCommitRequestPartition(0, 5)])
+            ],
         ),
         EndTxnRequest(NAME, 1, 0, True),
         ListTransactionsRequest(),

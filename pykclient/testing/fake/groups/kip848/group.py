@@ -9,7 +9,7 @@ It is as if all of it stood in the log, as with Kafka: a new coordinator only st
 
 Owner: the group's registry.
 Source: KIP-848, KIP-1251 (commits of older epochs), KIP-1263 (interval between assignments); Java
-classes ``GroupMetadataManager`` and ``ConsumerGroup``, as of 4.3.
+classes ``GroupMetadataManager`` and ``ConsumerGroup``, as of 4.4.
 """
 
 from __future__ import annotations
@@ -339,11 +339,13 @@ class ConsumerGroup:
 
     def _look_at_metadata(self, *, is_forced: bool) -> None:
         """Look at the topics; the group's epoch rises if they have changed, or if it has to."""
-        subscriptions = (self._subscription(member) for member in self._members)
-        names = sorted(frozenset().union(*subscriptions))
+        subscribed = [self._subscription(member) for member in self._members]
+        names = sorted(frozenset().union(*subscribed))
         metadata = {name: self._known(name) for name in names}
         if is_forced or metadata != self._metadata:
             self.epoch += 1
+            if not subscribed:  # there is nothing to assign
+                self.target_epoch, self._targets = self.epoch, {}
         self._metadata = metadata
 
     def _on_regexes_resolved(self) -> None:
