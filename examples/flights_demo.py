@@ -51,7 +51,7 @@ if TYPE_CHECKING:
     from flights.spark_pipeline import SparkPipeline
     from spark_connector import LagListener
 
-KAFKA_VERSION = "4.3.1"
+KAFKA_VERSION = "4.4.0"
 KAFKA = f"Kafka {KAFKA_VERSION}"
 STAND_IN = "the broker of `pykclient broker`"
 TOPIC = "flights"

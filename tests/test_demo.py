@@ -410,7 +410,7 @@ def test_without_java_for_spark_the_kafka_part_runs_and_the_cure_is_named(
     monkeypatch.setattr(flights_demo, "spark_obstacle", lambda: "install a Java")
     demo = flights_demo.FlightsDemo(data_set, tmp_path / "out", Console(file=text, width=100))
     assert demo.run() == flights_demo.EXIT_MISSING
-    assert "Kafka 4.3.1 gave back every flight, once and in order" in text.getvalue()
+    assert "Kafka 4.4.0 gave back every flight, once and in order" in text.getvalue()
     said, _, rest = text.getvalue().partition("Read the data set")
     assert said == "Spark will not run:\ninstall a Java\n"
     assert "install a Java" in rest

@@ -367,7 +367,9 @@ class ClusterMismatchError(KafkaError):
     Addresses are reused, by container platforms and tunnels. A client belongs to the cluster that
     it reached first, by the cluster id of Metadata responses, and sends nothing to another one. It
     goes on looking for its own; to use the other one, make a new client. `expected_cluster_id` and
-    `found_cluster_id` are the two.
+    `found_cluster_id` are the two. Brokers from Kafka 4.4 on compare themselves with the cluster
+    and the broker that the client means (KIP-1242). They do not say which they are: then
+    `found_cluster_id` is empty.
     """
 
     refresh_metadata = True

@@ -102,7 +102,7 @@ def end_of(admin: Admin, resource: ConfigResource, *changes: AlterConfigOp) -> s
 
 
 @pytest.mark.kafka
-@pytest.mark.promise("`Admin` describes settings and alters them, on 4.3.1 and 3.9.2")
+@pytest.mark.promise("`Admin` describes settings and alters them, on 4.4.0 and 3.9.2")
 def test_settings_are_described_and_altered(each_kafka_cluster: KafkaCluster) -> None:
     with Admin(bootstrap_servers=each_kafka_cluster.bootstrap_servers) as admin:
         topic, other = made(admin), made(admin)
@@ -138,7 +138,7 @@ def test_settings_are_described_and_altered(each_kafka_cluster: KafkaCluster) ->
 
 
 @pytest.mark.kafka
-@pytest.mark.promise("`Admin` describes settings and alters them, on 4.3.1 and 3.9.2")
+@pytest.mark.promise("`Admin` describes settings and alters them, on 4.4.0 and 3.9.2")
 def test_a_broker_describes_itself_and_keeps_its_secrets(each_kafka_cluster: KafkaCluster) -> None:
     with Admin(bootstrap_servers=each_kafka_cluster.bootstrap_servers) as admin:
         (partition,) = admin.describe_topics([made(admin).name]).popitem()[1].partitions

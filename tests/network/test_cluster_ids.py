@@ -87,9 +87,8 @@ def test_a_bootstrap_server_is_verified_by_metadata(bound_newest: ScriptedNetwor
 
 
 @pytest.mark.promise("nothing is sent to another cluster at the address of a client's own")
-def test_a_misrouted_connection_makes_the_client_start_over_from_the_bootstrap_servers(
-    bound_newest: ScriptedNetwork,
-) -> None:
+def test_a_misrouted_connection_carries_nothing(bound_newest: ScriptedNetwork) -> None:
+    """Goal: brokers that are right are asked for the address, then the bootstrap servers."""
     network = bound_newest
     held = network.write(2, message=InitProducerIdRequest())
     peer = network.peer
@@ -99,25 +98,29 @@ def test_a_misrouted_connection_makes_the_client_start_over_from_the_bootstrap_s
     network.turn()
     assert peer.is_closed()
     assert isinstance(held.error, DisconnectedError)
-    assert isinstance(held.error.__cause__, RebootstrapRequiredError)
+    assert isinstance(held.error.__cause__, ClusterMismatchError)
     assert "nothing is sent to it" in str(held.error)
-    assert not network.metadata.cluster.nodes
-    assert network.metadata.cluster_id == "own"
+    assert held.error.__cause__.expected_cluster_id == "own"
+    assert network.metadata.poll(network.now_ms + 10_000).requests
+    assert network.client.is_ready(1, network.now_ms)
 
 
-def test_a_broker_that_always_refuses_the_connection_disturbs_the_others_once(
-    bound_newest: ScriptedNetwork,
-) -> None:
-    network = bound_newest
-    for is_first in (True, False, False):
-        network.update_brokers(*BROKERS)
+def test_bootstrap_servers_are_asked_where_every_broker_is_misrouted() -> None:
+    network = ScriptedNetwork(BROKERS[0])
+    peer = network.make_ready(1)
+    network.write(1)
+    network.respond(peer, OWN)
+    peer.end(DisconnectedError("gone"))
+    network.turn()
+    for _ in range(3):
         network.turn(2_000)
-        network.write(2, message=InitProducerIdRequest())
+        held = network.write(1)
         network.peer.accept()
         network.turn()
         network.peer.respond_versions({}, error_code=RebootstrapRequiredError.code)
         network.turn()
-        assert (not network.metadata.cluster.nodes) is is_first
+        assert isinstance(held.error, DisconnectedError)
+        assert any(node.id < 0 for node in network.client._selection.candidates())
 
 
 def test_without_the_check_a_client_follows_its_addresses() -> None:

@@ -1,7 +1,7 @@
 """The two forms in which a segment is printed; each call returns lines, ended by line ends.
 
 Owner: none; they hold no state that changes.
-Source: Java class ``DumpLogSegments`` of 4.3.1 and 3.9.2, whose output `TextDump` equals; of a
+Source: Java class ``DumpLogSegments`` of 4.4.0 and 3.9.2, whose output `TextDump` equals; of a
 leader change in a metadata log 3.9.2 prints only the type.
 """
 

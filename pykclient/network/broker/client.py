@@ -22,7 +22,6 @@ from pykclient.errors import (
     DisconnectedError,
     EncodeError,
     KafkaError,
-    RebootstrapRequiredError,
     TlsError,
     UnsupportedVersionError,
 )
@@ -576,8 +575,6 @@ class NetworkClient:
             self._fail_all(self._pending.take_all(node_id), given_up)
         if self._pending.has(ANY_NODE):
             self._report_verdict(self._selection.verdict())
-        if isinstance(error, RebootstrapRequiredError):
-            self._metadata.on_misrouted(now_ms)
         # The broker that we lost may have been a leader: find out which one leads now.
         self._metadata.request_update()
 

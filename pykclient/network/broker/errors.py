@@ -141,6 +141,16 @@ def other_cluster(node: Node, expected_id: str, found_id: str) -> ClusterMismatc
     return error
 
 
+def misrouted(node: Node, expected_id: str) -> ClusterMismatchError:
+    return ClusterMismatchError(
+        f"{node} belongs to another cluster than {printable(expected_id)!r}, which this client "
+        f"has used, or is another broker of it; nothing is sent to it. Correct the address, or "
+        f"what routes it (DNS, a proxy, advertised.listeners), or, to use another cluster, make a "
+        f"new client",
+        expected_cluster_id=expected_id,
+    )
+
+
 def unverified(node: Node) -> DisconnectedError:
     return DisconnectedError(
         f"{node}: the client connects again, since it has learned its cluster id meanwhile"

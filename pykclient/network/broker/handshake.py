@@ -4,7 +4,8 @@ A broker that does not know our version of ApiVersions responds with UNSUPPORTED
 0, and gets the request again in one that it knows. A broker too old for us is refused here.
 
 From version 5 on the request names the cluster and the broker that the client means to reach, once
-it knows both. A broker that is another one responds with REBOOTSTRAP_REQUIRED.
+it knows both. A broker that is another one responds with REBOOTSTRAP_REQUIRED: brokers that are
+the right ones know better addresses, and where there are none left, the bootstrap servers.
 
 Where a listener requires SASL and the client has none, a broker closes the connection on the first
 request behind this, without a reason. The handshake after that sends SaslHandshake as well: its
@@ -31,7 +32,7 @@ from pykclient.errors import (
     UnsupportedVersionError,
     error_for_code,
 )
-from pykclient.errors.text import printable
+from pykclient.network.broker import errors as failures
 from pykclient.protocol.api_keys import ApiKey
 from pykclient.protocol.message import decode_response
 from pykclient.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
@@ -128,7 +129,7 @@ class Handshake:
         Raises:
             AuthenticationError: the listener requires SASL, and the client has none.
             DecodeError: the response is not one.
-            RebootstrapRequiredError: another broker is at the address.
+            ClusterMismatchError: another broker is at the address.
             UnsupportedVersionError: the broker is too old, or is none for clients.
             BrokerError: the broker refused for another reason.
         """
@@ -144,11 +145,7 @@ class Handshake:
         if response.error_code != 0:
             self._to(HandshakeState.FAILED)
             if response.error_code == RebootstrapRequiredError.code:
-                raise RebootstrapRequiredError(
-                    f"{self._node}: another broker is at this address, or one of another cluster "
-                    f"than {printable(self._versions_request.cluster_id or '')!r}; nothing is sent "
-                    f"to it. Correct what routes the address (DNS, proxy, advertised.listeners)"
-                )
+                raise failures.misrouted(self._node, self._versions_request.cluster_id or "")
             raise error_for_code(
                 response.error_code, f"{self._node} refused the ApiVersions request"
             )

@@ -125,8 +125,6 @@ class Metadata:
         self._earliest_ms = 0
         self._expires_ms = 0
         self._failing_since_ms: int | None = None
-        self._starts_over_ms = 0
-        """Before that time a broker at a wrong address is no reason to start over once more."""
         self._listeners: list[Callable[[Cluster], None]] = []
         self._coordinators: dict[int, CoordinatorNode] = {}
         self._coordinators_version = 0
@@ -291,17 +289,6 @@ class Metadata:
             self._log.warning(
                 "no metadata for %d ms; starting over from the bootstrap addresses", failing_ms
             )
-            self._rebootstrap(now_ms)
-
-    def on_misrouted(self, now_ms: int) -> None:
-        """Start over from the bootstrap addresses: a broker is not where Metadata have it.
-
-        At most once in `metadata_recovery_rebootstrap_trigger_ms`, since that costs the other
-        brokers' connections, too.
-        """
-        if now_ms >= self._starts_over_ms:
-            self._starts_over_ms = now_ms + self._config.metadata_recovery_rebootstrap_trigger_ms
-            self._log.warning("starting over from the bootstrap addresses")
             self._rebootstrap(now_ms)
 
     def _rebootstrap(self, now_ms: int) -> None:

@@ -46,7 +46,7 @@ class FaultProxy(Closing):
     """
 
     def __init__(self, upstream: tuple[str, int], *, seed: int = 0) -> None:
-        self._upstream = upstream
+        self._upstream = self._own_upstream = upstream
         self._plan = FaultPlan(seed)
         self._reservation = PortReservation()
         self._orders: deque[Callable[[], None]] = deque()
@@ -139,6 +139,19 @@ class FaultProxy(Closing):
         """
         self._order(self._listen)
 
+    def redirect(self, upstream: tuple[str, int]) -> None:
+        """Reset all connections and pass new ones on to another broker, as a wrong route does.
+
+        Raises:
+            ClosedError: the proxy was closed.
+        """
+
+        def lead_elsewhere() -> None:
+            self._upstream = upstream
+            self._reset_links()
+
+        self._order(lead_elsewhere)
+
     def disconnect_all(self) -> None:
         """Reset all connections; new ones are welcome.
 
@@ -148,7 +161,7 @@ class FaultProxy(Closing):
         self._order(self._reset_links)
 
     def heal(self) -> None:
-        """Take all faults and limits away, and listen; blackholes of the past are reset too.
+        """Take all faults, limits and redirections away, and listen; connections are reset.
 
         Raises:
             ClosedError: the proxy was closed.
@@ -158,6 +171,7 @@ class FaultProxy(Closing):
 
         def restore() -> None:
             self._rate_bytes_per_s = self._lifetimes_ms = None
+            self._upstream = self._own_upstream
             self._listen()
             self._reset_links()
 

@@ -382,9 +382,8 @@ def restarted(folder: Path, settings: TransactionSettings | None = None) -> Iter
 def hold_offset(cluster: FakeCluster, identity: ProducerIdentity) -> None:
     """TxnOffsetCommit of offset 5 in group ``g``."""
     offset = TxnOffsetCommitRequestPartition(0, 5)
-    request = TxnOffsetCommitRequest(
-        NAME, "g", *identity, topics=[TxnOffsetCommitRequestTopic("t", partitions=[offset])]
-    )
+    topic = TxnOffsetCommitRequestTopic(topic_id=cluster.topics["t"].topic_id, partitions=[offset])
+    request = TxnOffsetCommitRequest(NAME, "g", *identity, topics=[topic])
     response = response_to(
         cluster, request, TxnOffsetCommitResponse, broker_id=coordinator_id(cluster, "g")
     )
