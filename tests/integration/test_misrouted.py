@@ -1,12 +1,13 @@
 """A route that leads to another cluster, on real brokers: nothing passes to or from it (KIP-1242).
 
 Method: cluster A is behind a proxy, which then leads to cluster B. Broker ids and topics are the
-same in both. Brokers of 4.4 refuse the connection; of older ones the client compares the cluster ids.
+same in both. Brokers of 4.4 refuse the connection; of older ones the client compares the cluster
+ids.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 import pytest
 
@@ -68,7 +69,7 @@ def poll_without_end(consumer: Consumer[bytes, bytes]) -> None:
 @pytest.mark.promise("nothing is sent to another cluster at the address of a client's own")
 @pytest.mark.parametrize("group_protocol", ["classic", "consumer"])
 def test_records_for_one_cluster_never_reach_another_and_its_records_are_never_read(
-    pair: Pair, group_protocol: str
+    pair: Pair, group_protocol: Literal["classic", "consumer"]
 ) -> None:
     a, b = pair
     for cluster in pair:

@@ -293,7 +293,8 @@ def topic_id_of(message: ProduceRequest) -> bytes:
 
 def offsets_response(code: int) -> TxnOffsetCommitResponse:
     part = TxnOffsetCommitResponsePartition(SOURCE.partition, code)
-    return TxnOffsetCommitResponse(topics=[TxnOffsetCommitResponseTopic(SOURCE.topic, [part])])
+    topic = TxnOffsetCommitResponseTopic(SOURCE.topic, partitions=[part])
+    return TxnOffsetCommitResponse(topics=[topic])
 
 
 class Transaction:

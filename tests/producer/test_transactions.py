@@ -178,7 +178,8 @@ class Bench(SenderBench):
 
     def offsets_taken(self, error_code: int = 0) -> None:
         part = TxnOffsetCommitResponsePartition(0, error_code)
-        self.answer(TxnOffsetCommitResponse(topics=[TxnOffsetCommitResponseTopic("in", [part])]))
+        topic = TxnOffsetCommitResponseTopic("in", partitions=[part])
+        self.answer(TxnOffsetCommitResponse(topics=[topic]))
 
     def drop(self) -> None:
         """Let the connection of the one request break."""
@@ -706,11 +707,12 @@ def test_offsets_go_to_the_group_s_coordinator_and_hold_up_the_end(version: int)
     commit = bench.call(bench.manager.commit)
     (request,) = bench.requests
     assert request.node_id == coordinator_id(9)
-    assert request.max_version == (4 if version == 1 else None)
+    assert request.max_version == (4 if version == 1 else 5)  # without topic ids
     assert request.build is not None
     message = request.build(3)
     assert isinstance(message, TxnOffsetCommitRequest)
-    assert (message.group_id, message.generation_id, message.member_id) == ("g", 5, "m")
+    assert message.generation_id_or_member_epoch == 5
+    assert (message.group_id, message.member_id) == ("g", "m")
     assert message.topics[0].partitions[0].committed_offset == 7
     bench.offsets_taken(NOT_COORDINATOR)
     bench.turn(2_000)

@@ -67,7 +67,7 @@ _NOT_SECURED = "this cluster is not secured; make it with KafkaCluster(security=
 class KafkaCluster(Closing):
     """A Kafka cluster of `brokers` brokers, numbered from 1; a context manager.
 
-    `version` is Kafka's, 3.9.0 or newer; 4.4.0, 4.3.1 and 3.9.2 are the ones that are tested. `config`
+    `version` is Kafka's, 3.9.0 or newer; 4.4.0, 4.3.1 and 3.9.2 are the tested ones. `config`
     holds broker settings with Kafka's dotted names, which win over those that the cluster chooses;
     ``${node.id}`` in a value is each broker's own number.
     It is ready within `start_timeout` seconds, in which fetching the jars does not count. A single
