@@ -91,12 +91,10 @@ def test_a_secret_under_a_name_that_no_client_has_shows_nowhere(
             make(settings, **keywords)
         assert CANARY not in shown_by(caught.value)
     options = {"subscribe": "t", "kafka.bootstrap.servers": "h:9", f"kafka.{name}": CANARY}
+    schema = StructType().add("offset", LongType())
+    reader: Any = KafkaDataSource(options).streamReader(schema)
     with pytest.raises(ConfigError) as caught:
-        ConsumerConfig.from_settings(
-            KafkaDataSource(options)
-            .streamReader(StructType().add("offset", LongType()))
-            ._options.consumer_settings()
-        )
+        ConsumerConfig.from_settings(reader._options.consumer_settings())
     assert CANARY not in shown_by(caught.value)
     with pytest.raises(ConfigError) as caught:
         KafkaDataSource({**options, name: CANARY}).schema()

@@ -101,7 +101,7 @@ def test_header_of_an_unknown_request_can_be_read() -> None:
 
 def test_request_of_an_unknown_version_is_unsupported() -> None:
     frame = b"\x00\x12\x00\x63\x00\x00\x00\x01\x00\x00"
-    with pytest.raises(UnsupportedVersionError, match=r"ApiVersionsRequest version 99 .* 0 to 4"):
+    with pytest.raises(UnsupportedVersionError, match=r"ApiVersionsRequest version 99 .* 0 to 5"):
         decode_request(frame)
 
 
