@@ -7,6 +7,7 @@ import subprocess
 import zipfile
 from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 from pykclient.testing.cluster.jars import kafka_jars
 from pykclient.testing.cluster.java import MissingPrerequisiteError, find_java
@@ -27,6 +28,17 @@ class ErrorFacts:
     name: str
     is_retriable: bool
     is_metadata_stale: bool
+
+
+class SettingFacts(NamedTuple):
+    """One setting of one client, as its ``ConfigDef`` has it; all of it text."""
+
+    client: str
+    name: str
+    type: str
+    default: str
+    importance: str
+    rule: str
 
 
 def find_jar() -> Path:
@@ -54,19 +66,35 @@ def read_schemas(jar: Path) -> dict[str, str]:
 def read_errors(jar: Path) -> list[ErrorFacts]:
     """All error codes but NONE, in the enum's order.
 
-    Starts Java with `jar` and the jars beside it (slf4j is needed).
+    Raises:
+        MissingPrerequisiteError: the Java has no compiler.
+    """
+    facts = [
+        ErrorFacts(int(code), name, retriable == "true", stale == "true")
+        for code, name, retriable, stale in map(str.split, _run(jar, "ErrorFacts.java"))
+    ]
+    return [fact for fact in facts if fact.name != "NONE"]
+
+
+def read_settings(jar: Path) -> list[SettingFacts]:
+    """All settings of the three clients that Kafka does not call internal.
 
     Raises:
         MissingPrerequisiteError: the Java has no compiler.
     """
+    return [SettingFacts(*line.split("\t")) for line in _run(jar, "SettingFacts.java")]
+
+
+def _run(jar: Path, program: str) -> list[str]:
+    """Start Java with `jar` and the jars beside it (slf4j is needed); return what it prints."""
     java = find_java()
     if not java.has_module(COMPILER_MODULE):
         raise MissingPrerequisiteError(
             f"{java.executable} has no compiler (module {COMPILER_MODULE}), with which Kafka's "
-            f"error codes are read; install a full JDK (Debian, Ubuntu: apt-get install "
-            f"openjdk-17-jdk-headless)"
+            f"error codes and settings are read; install a full JDK (Debian, Ubuntu: apt-get "
+            f"install openjdk-17-jdk-headless)"
         )
-    source = Path(__file__).with_name("ErrorFacts.java")
+    source = Path(__file__).with_name(program)
     classpath = os.pathsep.join((str(jar), str(jar.parent / "*")))
     run = subprocess.run(
         [str(java.executable), "-cp", classpath, str(source)],
@@ -74,9 +102,4 @@ def read_errors(jar: Path) -> list[ErrorFacts]:
         text=True,
         check=True,
     )
-    rows = (line.split() for line in run.stdout.splitlines())
-    facts = [
-        ErrorFacts(int(code), name, retriable == "true", stale == "true")
-        for code, name, retriable, stale in rows
-    ]
-    return [fact for fact in facts if fact.name != "NONE"]
+    return run.stdout.splitlines()
