@@ -269,8 +269,12 @@ class ConsumerCore(LiveClient):
         wiring = self._wiring
         if wanted and wiring.commits is not None and not wiring.subscription.is_by_group:
             self._drive(self._calls.commit_if_due(wiring.commits))
+        kept = wiring.subscription.partitions
         for dropped in wiring.subscription.assign(wanted):
             wiring.buffer.drop(dropped)
+        for assigned in wiring.subscription:
+            if assigned.partition not in kept:
+                self._await_serving(assigned)
         if wanted and wiring.group is not None:
             wiring.group.on_assigned_by_hand()
         wiring.topics.follow()
@@ -411,6 +415,12 @@ class ConsumerCore(LiveClient):
         else:
             self._wiring.buffer.drop(assigned)
             self._wiring.subscription.seek(assigned, offset, leader_epoch)
+            self._await_serving(assigned)
+
+    def _await_serving(self, assigned: AssignedPartition) -> None:
+        """Take the topic for the present one, of which the metadata may have a former id."""
+        version = self._wiring.metadata.cluster.version
+        self._wiring.subscription.await_serving(assigned, version)
 
     @public_call
     def seek_to_beginning(self, partitions: Iterable[TopicPartition] | None = None) -> None:
@@ -447,6 +457,7 @@ class ConsumerCore(LiveClient):
             self._wiring.unprocessed.forget(assigned)
             self._wiring.buffer.drop(assigned)
             self._wiring.subscription.await_reset(assigned, reset_to)
+            self._await_serving(assigned)
 
     @public_call
     def pause(self, partitions: Iterable[TopicPartition]) -> None:

@@ -223,6 +223,8 @@ class SubscriptionState:
         self._assigned: dict[TopicPartition, AssignedPartition] = {}
         self._without_position: dict[AssignedPartition, None] = {}
         self._unvalidated: dict[AssignedPartition, None] = {}
+        self._sought: dict[AssignedPartition, int] = {}
+        """See `sought`."""
         self._limits: Mapping[TopicPartition, int] | None = {}
         """What `set_limits` was given last; None when it does not hold for the assignment."""
         self._errors: dict[AssignedPartition, KafkaError] = {}
@@ -256,6 +258,15 @@ class SubscriptionState:
     def awaiting_validation(self) -> tuple[AssignedPartition, ...]:
         """The partitions that are to be validated with new leaders."""
         return tuple(self._unvalidated)
+
+    @property
+    def sought(self) -> Mapping[AssignedPartition, int]:
+        """The partitions that the user has assigned or sought in, and no broker has served since.
+
+        The number is the version of the cluster at that time: the user may know of a topic that
+        is newer than that.
+        """
+        return self._sought
 
     @property
     def is_by_pattern(self) -> bool:
@@ -356,6 +367,7 @@ class SubscriptionState:
             assigned.is_assigned = False
             self._without_position.pop(assigned, None)
             self._unvalidated.pop(assigned, None)
+            self._sought.pop(assigned, None)
             self._errors.pop(assigned, None)
         before = self._assigned
         self._assigned = {p: before.get(p) or AssignedPartition(p) for p in wanted}
@@ -399,6 +411,8 @@ class SubscriptionState:
                 self._without_position[assigned] = None
         for failed in [each for each in self._errors if not each.is_assigned]:
             del self._errors[failed]
+        for dropped in [each for each in self._sought if not each.is_assigned]:
+            del self._sought[dropped]
         self.version += 1
 
     # Positions.
@@ -406,7 +420,7 @@ class SubscriptionState:
     def seek(
         self, assigned: AssignedPartition, offset: int, leader_epoch: int | None = None
     ) -> None:
-        """Take a position from the user. Responses requested before are void.
+        """Take a position that is known. Responses requested before are void.
 
         It is one in the log that has the topic's name now, whatever was read before.
         """
@@ -414,6 +428,20 @@ class SubscriptionState:
         assigned.topic_id = NO_TOPIC_ID
         self._to_fetching(assigned, offset, leader_epoch)
         assigned.validated_epoch = None if leader_epoch is None else UNCHECKED
+
+    def await_serving(self, assigned: AssignedPartition, cluster_version: int) -> None:
+        """Record that the user assigns it or seeks in it, in this version of the cluster.
+
+        The user may know of a topic that was recreated, before the metadata do. The topic of the
+        position is the one of which a broker serves it first.
+        """
+        assigned.topic_id = NO_TOPIC_ID
+        self._sought[assigned] = cluster_version
+
+    def accept_topic(self, assigned: AssignedPartition, topic_id: bytes) -> None:
+        """Record the topic in whose log the position stands that the user has given."""
+        assigned.topic_id = topic_id
+        del self._sought[assigned]
 
     def skip_to(self, assigned: AssignedPartition, offset: int) -> None:
         """Move a position ahead. Responses requested before stay good.

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pykclient.consumer.subscription import OffsetReset, PositionState
+from pykclient.consumer.subscription import AssignedPartition, OffsetReset, PositionState
 from pykclient.errors import (
     BrokerError,
     CorruptRecordError,
@@ -15,7 +15,9 @@ from pykclient.errors import (
     InvalidFetchSessionEpochError,
     KafkaError,
     NotLeaderOrFollowerError,
+    UnknownTopicIdError,
 )
+from pykclient.network.cluster.cluster import NO_TOPIC_ID
 from pykclient.network.manager import NEVER_MS
 from pykclient.protocol.messages.fetch import (
     AbortedTransaction,
@@ -212,6 +214,71 @@ def test_an_older_broker_names_the_topic() -> None:
     responses = [FetchableTopicResponse(topic="t", partitions=[part(0, batch([0]))])]
     scene.fetch().on_response(FetchResponse(responses=responses), START_MS)
     assert scene.taken() == [0]
+
+
+# The topic of a position that the user has given.
+
+
+def seek_as_user(scene: Scene, assigned: AssignedPartition, offset: int) -> None:
+    scene.subscription.seek(assigned, offset)
+    scene.subscription.await_serving(assigned, scene.metadata.cluster.version)
+
+
+def test_a_sought_position_stands_in_the_topic_that_a_broker_serves_by_its_id() -> None:
+    scene = Scene()
+    assigned = scene.read(A)
+    seek_as_user(scene, assigned, 3)
+    reply(scene.fetch(), part(0, code=UnknownTopicIdError.code))
+    assert assigned.topic_id == NO_TOPIC_ID
+    update_metadata(scene.metadata, topic("t", [1], topic_id=OTHER_ID))
+    reply(scene.fetch(START_MS + RETRY_MS), part(0), topic_id=OTHER_ID)
+    assert assigned.topic_id == OTHER_ID
+
+
+def test_a_sought_position_that_a_session_leaves_out_is_served() -> None:
+    scene = begun()
+    assigned = scene.subscription.require(A)
+    seek_as_user(scene, assigned, 5)
+    reply(scene.fetch(), part(1, batch([0])), session_id=9)
+    assert assigned.topic_id == TOPIC_ID
+
+
+def serve_by_name(scene: Scene) -> None:
+    responses = [FetchableTopicResponse(topic="t", partitions=[part(0)])]
+    scene.fetch().on_response(FetchResponse(responses=responses), START_MS)
+
+
+def test_a_name_says_which_topic_it_is_with_metadata_that_are_newer_than_the_seek() -> None:
+    scene = Scene()
+    assigned = scene.read(A)
+    seek_as_user(scene, assigned, 3)
+    assert not is_outdated(scene.metadata)
+    serve_by_name(scene)
+    assert assigned.topic_id == NO_TOPIC_ID
+    assert is_outdated(scene.metadata)
+    update_metadata(scene.metadata, topic("t", [1], topic_id=OTHER_ID))
+    serve_by_name(scene)
+    assert assigned.topic_id == OTHER_ID
+
+
+def test_a_topic_without_an_id_is_asked_for_none() -> None:
+    scene = Scene()
+    update_metadata(scene.metadata, topic("t", [1], topic_id=NO_TOPIC_ID))
+    seek_as_user(scene, scene.read(A), 3)
+    serve_by_name(scene)
+    assert not scene.subscription.sought
+    assert not is_outdated(scene.metadata)
+
+
+def test_a_response_from_before_the_seek_does_not_say_which_topic_it_is() -> None:
+    scene = Scene()
+    assigned = scene.read(A)
+    request = scene.fetch()
+    seek_as_user(scene, assigned, 3)
+    reply(request, part(0, batch(range(3))))
+    assert assigned.topic_id == NO_TOPIC_ID
+    scene.subscription.assign([B])
+    assert not scene.subscription.sought
 
 
 def test_records_of_aborted_transactions_are_left_out_for_read_committed() -> None:

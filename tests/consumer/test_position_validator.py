@@ -536,6 +536,25 @@ def test_a_position_of_the_old_topic_stays_one_until_the_user_seeks() -> None:
     assert (assigned.offset, assigned.topic_id) == (3, OTHER_ID)
 
 
+@pytest.mark.parametrize("reset", [OffsetReset.NONE, OffsetReset.EARLIEST])
+def test_a_position_that_the_user_gives_outlives_a_topic_that_only_old_metadata_have(
+    reset: OffsetReset,
+) -> None:
+    scene = Scene(reset)
+    assigned = scene.read(A)
+    scene.subscription.seek(assigned, 3)
+    scene.subscription.await_serving(assigned, scene.metadata.cluster.version)
+    assert scene.requests() == []
+    make_anew(scene)
+    assert scene.requests() == []
+    assert (assigned.is_fetching, assigned.offset) == (True, 3)
+    # Once a broker has served it there, it stands in one topic.
+    scene.subscription.accept_topic(assigned, OTHER_ID)
+    update_metadata(scene.metadata, topic("t", [1, 2], topic_id=bytes(15) + b"3", leader_epoch=0))
+    scene.requests()
+    assert not assigned.is_fetching
+
+
 def test_without_ids_a_topic_made_anew_is_not_noticed() -> None:
     scene = Scene()
     assigned = scene.read(A)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from pykclient import Admin, Consumer, NewTopic, Producer, TopicPartition
+from pykclient import Admin, Consumer, NewTopic, OffsetAndMetadata, Producer, TopicPartition
 from pykclient.errors import (
     TopicAlreadyExistsError,
     UnknownTopicOrPartitionError,
@@ -139,6 +139,68 @@ def test_every_record_of_the_new_topic_is_read(
         assert read(consumer, OLD_COUNT) == list(range(OLD_COUNT))
         make_anew(servers, topic)
         assert read(consumer, NEW_COUNT) == list(range(NEW_COUNT))
+
+
+@pytest.mark.parametrize("reset", ["none", "latest"])
+@pytest.mark.parametrize("where", ["offset", "beginning", "end"])
+def test_a_position_that_the_user_gives_stands_in_the_new_topic(
+    servers: str, where: str, reset: str
+) -> None:
+    """The user seeks before the consumer has seen that the topic is another one."""
+    topic = f"anew-sought-{where}-{reset}"
+    partition = TopicPartition(topic, 0)
+    make(servers, topic, OLD_COUNT)
+    with Consumer(
+        bootstrap_servers=servers, auto_offset_reset=reset, allow_auto_create_topics=False
+    ) as consumer:
+        consumer.assign([partition])
+        consumer.seek(partition, 0)
+        assert read(consumer, OLD_COUNT) == list(range(OLD_COUNT))
+        make_anew(servers, topic)
+        if where == "offset":
+            consumer.seek(partition, OLD_COUNT + 5)
+            assert read(consumer, NEW_COUNT - OLD_COUNT - 5)[0] == OLD_COUNT + 5
+        elif where == "beginning":
+            consumer.seek_to_beginning()
+            assert read(consumer, NEW_COUNT) == list(range(NEW_COUNT))
+        else:
+            consumer.seek_to_end()
+            assert consumer.position(partition) == NEW_COUNT
+            with Producer(bootstrap_servers=servers) as producer:
+                producer.send(topic, b"v", partition=0)
+            assert read(consumer, 1) == [NEW_COUNT]
+
+
+@pytest.mark.parametrize("reset", ["none", "latest"])
+def test_a_partition_that_is_assigned_again_is_one_of_the_new_topic(
+    servers: str, reset: str
+) -> None:
+    """It begins where the group has committed in the new topic, or at its end."""
+    topic = f"anew-assigned-{reset}"
+    partition = TopicPartition(topic, 0)
+    make(servers, topic, OLD_COUNT)
+    settings = {
+        "bootstrap_servers": servers,
+        "group_id": topic if reset == "none" else None,
+        "auto_offset_reset": reset,
+        "enable_auto_commit": False,
+        "allow_auto_create_topics": False,
+    }
+    with Consumer(settings) as consumer:
+        consumer.assign([partition])
+        consumer.seek(partition, 0)
+        assert read(consumer, OLD_COUNT) == list(range(OLD_COUNT))
+        consumer.unsubscribe()
+        make_anew(servers, topic)
+        if reset == "none":
+            with Consumer(settings) as other:
+                other.assign([partition])
+                other.commit({partition: OffsetAndMetadata(NEW_COUNT)})
+        consumer.assign([partition])
+        assert consumer.position(partition) == NEW_COUNT
+        with Producer(bootstrap_servers=servers) as producer:
+            producer.send(topic, b"v", partition=0)
+        assert read(consumer, 1) == [NEW_COUNT]
 
 
 def test_a_producer_under_load_loses_nothing_of_a_topic_that_is_made_anew(servers: str) -> None:

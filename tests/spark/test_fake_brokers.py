@@ -105,6 +105,20 @@ def test_a_task_of_a_stream_requests_no_offsets_and_connects_once(fake: FakeKafk
     assert requests_of(20, RECORD_COUNT) == {"Metadata", "Fetch"}
 
 
+@pytest.mark.parametrize("start", [0, 2])
+def test_a_range_of_a_recreated_topic_is_read_by_the_consumer_that_read_the_former_one(
+    fake: FakeKafka, start: int
+) -> None:
+    """A Python worker keeps its consumer, with metadata of the topic that was deleted."""
+    assert offsets_of(fake, 12, RECORD_COUNT) == list(range(12, RECORD_COUNT))
+    with fake.control() as cluster:
+        cluster.delete_topic(TOPIC)
+        cluster.create_topic(TOPIC, 1)
+    with Producer(bootstrap_servers=fake.bootstrap_servers) as producer:
+        producer.send_batch(TOPIC, [b"v"] * 5)
+    assert offsets_of(fake, start, 5) == list(range(start, 5))
+
+
 def test_what_is_gone_since_the_plan_is_left_out_and_the_rest_is_read(fake: FakeKafka) -> None:
     assert offsets_of(fake, 5, 20, failOnDataLoss="false") == list(range(FIRST_LEFT, 20))
 

@@ -295,7 +295,9 @@ class Fetcher:
         hints = LeaderHints(message.node_endpoints)
         named: set[tuple[str, int]] = set()
         if self._stalls:
-            self._stalls.end(call.served(message))
+            self._stalls.end([target.assigned for target in call.served(message)])
+        if self._subscription.sought:
+            self._accept_topics(call, message)
         for target, data in partitions:
             named.add(target.assigned.partition)
             hints.add(target.assigned.partition, data.current_leader)
@@ -307,6 +309,18 @@ class Fetcher:
         if call.is_full:
             self._back_off_unnamed(call, named, now_ms)
             self._let_others_first(node_id, response)
+
+    def _accept_topics(self, call: FetchCall, message: FetchResponse) -> None:
+        """Note the topics in whose logs the positions stand that the user has given."""
+        for target in call.served(message):
+            sought_in = self._subscription.sought.get(target.assigned)
+            if sought_in is None or not target.is_current:
+                continue
+            topic_id = call.served_topic(target, message, sought_in)
+            if topic_id is None:
+                self._metadata.request_update()
+            else:
+                self._subscription.accept_topic(target.assigned, topic_id)
 
     def _back_off_unnamed(self, call: FetchCall, named: Set[tuple[str, int]], now_ms: int) -> None:
         """Leave alone for a while what a response leaves out, though it was named."""

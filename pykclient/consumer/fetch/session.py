@@ -292,15 +292,25 @@ class FetchCall:
         for partition, data in self._partitions(response):
             yield self.targets[partition], data
 
-    def served(self, response: FetchResponse) -> list[AssignedPartition]:
+    def served(self, response: FetchResponse) -> list[Target]:
         """Return what the broker serves: in a session, what it has no news of is among it."""
         codes = {name: data.error_code for name, data in self._partitions(response)}
         unnamed_code = None if self.is_full else 0
         return [
-            target.assigned
-            for name, target in self.targets.items()
-            if codes.get(name, unnamed_code) == 0
+            target for name, target in self.targets.items() if codes.get(name, unnamed_code) == 0
         ]
+
+    def served_topic(self, target: Target, response: FetchResponse, sought_in: int) -> bytes | None:
+        """Return the id of the topic of which a broker has served a target; zeros without ids.
+
+        None where it is not certain. A broker refuses the id of a topic that was deleted, but takes
+        a name for that of the present topic, of which only metadata tell the id: those that are
+        newer than `sought_in`, a version of the cluster.
+        """
+        topic_id = self._cluster.topic_id(target.assigned.partition.topic)
+        is_by_id = any(topic.topic_id != NO_TOPIC_ID for topic in response.responses)
+        is_certain = is_by_id or topic_id == NO_TOPIC_ID or self._cluster.version > sought_in
+        return topic_id if is_certain else None
 
     def _partition_fetch(self, target: Target) -> PartitionFetch:
         partition = target.assigned.partition

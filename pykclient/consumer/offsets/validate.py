@@ -169,6 +169,8 @@ class PositionValidator:
             was_id = assigned.topic_id
             if not has_new_cluster and was_id != NO_TOPIC_ID:
                 continue  # cheap, as each pause and resume comes here
+            if assigned in self._subscription.sought:
+                continue  # the user may know of a newer topic than the metadata
             # While a topic does not exist, it may also be that a broker does not know it yet.
             now_id = self._former_topics.present_id(cluster, assigned.partition.topic)
             if now_id in (NO_TOPIC_ID, was_id):
