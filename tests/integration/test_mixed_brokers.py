@@ -1,4 +1,4 @@
-"""A cluster of brokers of Kafka 4.4 and 3.9, as while it is upgraded: nothing is lost or doubled."""
+"""A cluster of brokers of Kafka 4.4 and 3.9, as in an upgrade: nothing is lost or doubled."""
 
 from __future__ import annotations
 
