@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 VERSION = KAFKA_VERSIONS[0]
 TOPIC_COMMAND = "org.apache.kafka.tools.TopicCommand"
-CONFIG_COMMAND = "kafka.admin.ConfigCommand"
+CONFIG_COMMAND = "org.apache.kafka.tools.ConfigCommand"
 
 
 def test_what_any_client_writes_any_client_reads_after_a_kill(tmp_path: Path) -> None:

@@ -98,6 +98,7 @@ SETTINGS: Final[Mapping[str, TopicSetting]] = {
     ),
     "compression.zstd.level": _int(3, "compression.zstd.level", -131_072, 22),
     "delete.retention.ms": _long(86_400_000, "log.cleaner.delete.retention.ms"),
+    "errors.deadletterqueue.group.enable": _flag(None),
     "file.delete.delay.ms": _long(60_000, "log.segment.delete.delay.ms"),
     "flush.messages": _long(LONG_MAX, "log.flush.interval.messages", 1),
     "flush.ms": _long(LONG_MAX, None),
@@ -108,6 +109,9 @@ SETTINGS: Final[Mapping[str, TopicSetting]] = {
     "local.retention.ms": _long(-2, "log.local.retention.ms", -2),
     "max.compaction.lag.ms": _long(LONG_MAX, "log.cleaner.max.compaction.lag.ms", 1),
     "max.message.bytes": _int(1_048_588, "message.max.bytes", 0),
+    "max.decompressed.message.bytes": _int(
+        2**31 - 9, "max.decompressed.message.bytes", 1, 2**31 - 9
+    ),
     "message.timestamp.after.max.ms": _long(3_600_000, "log.message.timestamp.after.max.ms"),
     "message.timestamp.before.max.ms": _long(LONG_MAX, "log.message.timestamp.before.max.ms"),
     "message.timestamp.type": _choice(
@@ -119,6 +123,8 @@ SETTINGS: Final[Mapping[str, TopicSetting]] = {
     "min.compaction.lag.ms": _long(0, "log.cleaner.min.compaction.lag.ms"),
     "min.insync.replicas": _int(1, "min.insync.replicas", 1),
     "preallocate": _flag("log.preallocate"),
+    "remote.copy.lag.bytes": _long(-1, "log.remote.copy.lag.bytes", -1),
+    "remote.copy.lag.ms": _long(0, "log.remote.copy.lag.ms", -1),
     "remote.log.copy.disable": _flag(None),
     "remote.log.delete.on.disable": _flag(None),
     "remote.storage.enable": _flag(None),
