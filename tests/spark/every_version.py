@@ -2,7 +2,8 @@
 
 Arguments choose versions; without any it is all of them. Each PySpark is installed once, into a
 folder of the user's cache, and stands on the path before the installed one; what it depends on is
-shared. The last lines are the counts of each version, and the tests that were skipped with reasons.
+shared. Long forms that start no Spark are left out. The last lines are the counts of each version,
+and the tests that were skipped with reasons.
 
 Owner: the file system; a folder comes into its place whole.
 """
@@ -71,7 +72,7 @@ def run_tests(version: str) -> tuple[int, list[str]]:
     command = (
         *(sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "--quiet"),
         # PySpark before 4.2 leaves sockets of its gateway to the garbage collector.
-        *("-W", "ignore:unclosed:ResourceWarning", "-m", "soak or not soak", *TESTS),
+        *("-W", "ignore:unclosed:ResourceWarning", "-m", "spark or not soak", *TESTS),
     )
     process = subprocess.Popen(command, cwd=ROOT, env=environ, stdout=subprocess.PIPE, text=True)
     assert process.stdout is not None

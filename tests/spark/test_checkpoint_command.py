@@ -14,6 +14,7 @@ from pyspark.errors import StreamingQueryException
 
 from pykclient import Admin, NewTopic, Producer
 from pykclient.cli import main
+from tests.spark.versions import run_in_limited_batches
 from tests.testing.test_processes import await_true
 
 if TYPE_CHECKING:
@@ -92,13 +93,9 @@ class Story:
         else:
             place = "concat_ws('-', topic, partition)"
             writer = rows.selectExpr(place, "CAST(offset AS INT)").writeStream
-        query = (
-            writer.foreachBatch(keep)
-            .option("checkpointLocation", str(self.folder))
-            .trigger(availableNow=True)
-            .start()
+        run_in_limited_batches(
+            writer.foreachBatch(keep).option("checkpointLocation", str(self.folder))
         )
-        assert query.awaitTermination(TIMEOUT_S)
         return dict(found)
 
     def command(self, part: str, *arguments: str, status: int = 0) -> list[dict[str, Any]]:
