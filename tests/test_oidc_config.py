@@ -379,6 +379,10 @@ def test_strimzis_tokens_and_assertions_are_taken() -> None:
     in_file = config(strimzi('oauth.access.token.location="/run/a token"')).oidc
     assert in_file is not None
     assert (in_file.grant, in_file.url) == (FILE, "file:///run/a%20token")
+    # Where ".." behind a link leads the system decides, here and where the policy looks.
+    linked = config(strimzi('oauth.access.token.location="/run/link/../token"')).oidc
+    assert linked is not None
+    assert linked.url == "file:///run/link/../token"
     refreshed = config(
         strimzi(f'{ENDPOINT} oauth.refresh.token="{CANARY}" oauth.client.secret="s"')
     ).oidc

@@ -10,6 +10,7 @@ import copy
 import os
 import pickle
 import sys
+from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 import pytest
@@ -32,7 +33,6 @@ from spark_connector.stream_reader import KafkaStreamReader
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
-    from pathlib import Path
     from typing import Literal
 
     Client = Literal["admin", "consumer", "producer"]
@@ -137,12 +137,15 @@ TRIED = (
     file("sasl.oauthbearer.assertion.file"),
     file("sasl.oauthbearer.assertion.private.key.file"),
     file("sasl.oauthbearer.assertion.template.file"),
-    Tried(
-        "admin",
-        "sasl.jaas.config",
-        f'{KERBEROS} required ticketCache="FILE:{PLACE}";',
-        FILES,
-        PLACE,
+    *(
+        Tried(
+            "admin",
+            "sasl.jaas.config",
+            f'{KERBEROS} required ticketCache="{kind}{PLACE}";',
+            FILES,
+            PLACE,
+        )
+        for kind in ("FILE:", "DIR:", "DIR::")
     ),
     *(
         file(key, is_local=True)
@@ -518,6 +521,33 @@ def test_a_url_is_allowed_as_a_whole() -> None:
 def test_a_ticket_cache_that_is_no_file_may_be_named() -> None:
     given = {**SERVERS, "sasl.jaas.config": f'{KERBEROS} required ticketCache="KCM:1000";'}
     ConsumerConfig.from_settings(from_text(given, "x"))
+
+
+def test_a_token_outside_of_what_may_be_read_is_not_reached_through_a_link(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Goal: the file that is read is the one that the policy has looked at."""
+    work = tmp_path / "allowed" / "work"
+    work.mkdir(parents=True)
+    outside = tmp_path / "root" / "secret"
+    outside.parent.mkdir()
+    outside.write_text("secret")
+    link = tmp_path / "link"
+    link.symlink_to(work)
+    name = f"{link}/../root/secret"  # in allowed; without links it would be outside
+    monkeypatch.setenv("PYKCLIENT_ALLOWED_FILES", str(tmp_path / "allowed"))
+    oauth = "org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginModule"
+    given = {
+        **SERVERS,
+        "sasl.mechanism": "OAUTHBEARER",
+        "security.protocol": "SASL_PLAINTEXT",
+        "sasl.jaas.config": f'{oauth} required oauth.access.token.location="{name}";',
+    }
+    found = ConsumerConfig.from_settings(from_text(given, "x")).oidc
+    assert found is not None
+    read = Path(found.url.removeprefix("file://"))
+    assert read.resolve() == work.parent / "root" / "secret"
+    assert not read.exists()
 
 
 # The origin.

@@ -119,7 +119,8 @@ class ListBrokers(AdminHandler[str, tuple[int, ...]]):
 
     def results(self, message: Message, keys: Sequence[str]) -> Results[str, tuple[int, ...]]:
         assert isinstance(message, MetadataResponse)
-        yield ALL_BROKERS, tuple(broker.node_id for broker in message.brokers)
+        error = failure(message.error_code, "the list of brokers")
+        yield ALL_BROKERS, error or tuple(broker.node_id for broker in message.brokers)
 
 
 class ListGroups(AdminHandler[int, tuple[GroupListing, ...]]):

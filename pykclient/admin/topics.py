@@ -19,6 +19,7 @@ from pykclient.errors import (
     RequestTimedOutError,
     UnknownTopicOrPartitionError,
     UsageError,
+    error_for_code,
 )
 from pykclient.network.cluster.cluster import topic_info
 from pykclient.protocol.messages.create_partitions import (
@@ -232,12 +233,13 @@ class ListTopics(AdminHandler[str, dict[str, TopicListing]]):
         self, message: Message, keys: Sequence[str]
     ) -> Results[str, dict[str, TopicListing]]:
         assert isinstance(message, MetadataResponse)
+        error = failure(message.error_code, "the list of topics")
         topics = {
             topic.name: TopicListing(topic.name, _known_id(topic.topic_id), topic.is_internal)
             for topic in message.topics
             if topic.error_code == 0 and topic.name is not None
         }
-        yield ALL_TOPICS, topics
+        yield ALL_TOPICS, error or topics
 
 
 class DescribeTopics(AdminHandler[str, TopicDescription]):
@@ -249,6 +251,10 @@ class DescribeTopics(AdminHandler[str, TopicDescription]):
 
     def results(self, message: Message, keys: Sequence[str]) -> Results[str, TopicDescription]:
         assert isinstance(message, MetadataResponse)
+        if message.error_code != 0:
+            for name in keys:
+                yield name, error_for_code(message.error_code, f"topic {name!r}")
+            return
         for topic in message.topics:
             if topic.name is not None:
                 error = failure(topic.error_code, f"topic {topic.name!r}")
@@ -269,9 +275,10 @@ class _Spread(AdminHandler[int, int]):
     def results(self, message: Message, keys: Sequence[int]) -> Results[int, int]:
         assert isinstance(message, MetadataResponse)
         outdated = self._outdated(message)
+        refusal = failure(message.error_code, "Metadata")
         for key in keys:
             error = LeaderNotAvailableError(f"broker {key} has not caught up on {outdated}")
-            yield key, error if outdated else key
+            yield key, refusal or (error if outdated else key)
 
     @abstractmethod
     def _outdated(self, response: MetadataResponse) -> list[str | None]: ...

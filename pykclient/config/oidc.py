@@ -366,7 +366,8 @@ class OidcConfig(AssertionConfig, HttpsConfig):
         if login.access_token_file is not None:
             from urllib.parse import quote  # few clients have an address to write
 
-            return f"file://{quote(os.path.abspath(login.access_token_file))}"
+            # Not shortened: ".." behind a link leads elsewhere than the policy has looked.
+            return f"file://{quote(os.path.join(os.getcwd(), login.access_token_file))}"
         if login.access_token is not None:
             return place or ""
         if place is None:

@@ -146,7 +146,7 @@ def login_configuration() -> Kind[Password]:
                 if not is_typed:
                     yield reach, options[option]
                 elif kind not in CACHES_WITHOUT_FILE:
-                    yield reach, rest
+                    yield reach, rest.removeprefix(":")  # DIR::FILE is one file of a folder
 
     return Kind(secret.parse, secret.allowed, annotation=secret.annotation, named=named)
 

@@ -28,6 +28,7 @@ from pykclient.errors import (
     InvalidPartitionsError,
     KafkaError,
     LeaderNotAvailableError,
+    RebootstrapRequiredError,
     TopicAlreadyExistsError,
     UnknownTopicOrPartitionError,
     UsageError,
@@ -49,6 +50,16 @@ from pykclient.protocol.messages.metadata import (
 TOPIC_ID = bytes(range(16))
 EXISTS = TopicAlreadyExistsError.code
 UNKNOWN = UnknownTopicOrPartitionError.code
+
+
+def test_a_metadata_response_that_is_refused_as_a_whole_lists_nothing() -> None:
+    """Goal: a program that compares lists takes no topic for deleted."""
+    refused = MetadataResponse(error_code=RebootstrapRequiredError.code)
+    ((_, listed),) = ListTopics().results(refused, [ALL_TOPICS])
+    ((_, described),) = DescribeTopics().results(refused, ["t"])
+    ((_, absent),) = TopicsAbsent(["t"]).results(refused, [1])
+    for error in (listed, described, absent):
+        assert isinstance(error, RebootstrapRequiredError)
 
 
 def found(

@@ -404,7 +404,8 @@ def test_voters_of_a_quorum_that_can_change(version: str, tmp_path: Path) -> Non
     (voters,) = [line for line in lines if " KRaftVoters {" in line]
     assert '"voterId":7,"voterDirectoryId":"' in voters
     assert '"endpoints":[{"name":"CONTROLLER","host":"127.0.0.1","port":9099}]' in voters
-    assert equal_lines(version, data / "bootstrap.checkpoint")[1] == "KRaft bootstrap snapshot"
+    if version < "4.4":  # later ones write its records into the snapshot above
+        assert equal_lines(version, data / "bootstrap.checkpoint")[1] == "KRaft bootstrap snapshot"
 
 
 @pytest.mark.promise(

@@ -144,8 +144,9 @@ class Handshake:
         self._versions_version = self.version
         if response.error_code != 0:
             self._to(HandshakeState.FAILED)
-            if response.error_code == RebootstrapRequiredError.code:
-                raise failures.misrouted(self._node, self._versions_request.cluster_id or "")
+            meant = self._versions_request.cluster_id
+            if response.error_code == RebootstrapRequiredError.code and meant is not None:
+                raise failures.misrouted(self._node, meant)
             raise error_for_code(
                 response.error_code, f"{self._node} refused the ApiVersions request"
             )

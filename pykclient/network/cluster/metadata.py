@@ -301,6 +301,7 @@ class Metadata:
         assert isinstance(response, MetadataResponse)
         if response.error_code == RebootstrapRequiredError.code:
             self._log.warning("the cluster has its clients start over from the bootstrap addresses")
+            self.last_error = error_for_code(response.error_code)
             self._retry_later(now_ms)
             self._rebootstrap(now_ms)
             return
