@@ -18,7 +18,7 @@ from pyspark.errors import PySparkException
 from pykclient.errors import KafkaError
 from spark_connector.java_pattern import python_pattern
 from spark_connector.source import KafkaDataSource
-from spark_connector.versions import arrow_schema
+from spark_connector.versions import PYSPARK, arrow_schema
 from tests.spark.batch_cases import (
     EQUAL,
     PLAIN,
@@ -138,7 +138,9 @@ def test_the_schema_is_that_of_the_official_source(oracle: Oracle, headers: str)
 @pytest.mark.parametrize("name", REFUSED)
 def test_what_the_official_source_refuses_is_refused(oracle: Oracle, name: str) -> None:
     given, complaint = REFUSED[name]
-    assert oracle.official_failure(given)
+    # Spark's own source before 4.2 reads on without a retry.
+    is_taken_there = name == "no retries" and PYSPARK < (4, 2)
+    assert is_taken_there or oracle.official_failure(given)
     assert re.search(oracle.written(complaint), oracle.failure_here(given))
 
 
