@@ -18,6 +18,7 @@ import tempfile
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Final
 
+from pykclient.config.file_content import read_file
 from pykclient.config.pem import with_lines
 from pykclient.errors import ConfigError
 from pykclient.network.io import jks
@@ -361,14 +362,7 @@ def _stamp(place: str) -> tuple[int, int, int] | None:
 
 
 def _read(place: str, setting: str) -> bytes:
-    try:
-        with open(place, "rb") as file:
-            data = file.read(FILE_BYTES_MAX + 1)
-    except OSError as error:
-        raise ConfigError(f"{setting} cannot be read: {_reason(error)}.") from error
-    if len(data) > FILE_BYTES_MAX:
-        raise ConfigError(f"{setting} has more than {FILE_BYTES_MAX} bytes.")
-    return data
+    return read_file(place, setting, bytes_max=FILE_BYTES_MAX)
 
 
 def _store_type(data: bytes, declared: str, setting: str, kind: str) -> str:

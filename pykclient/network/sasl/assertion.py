@@ -15,6 +15,7 @@ from base64 import urlsafe_b64encode
 from typing import TYPE_CHECKING, Any, Final, Protocol
 from uuid import uuid4
 
+from pykclient.config import file_content
 from pykclient.config.setting import Password
 from pykclient.errors import ConfigError
 
@@ -181,15 +182,7 @@ def read_jwt(place: str, setting: str) -> Password:
 
 def read_file(place: str, setting: str) -> bytes:
     """Return what a file holds. Raises `ConfigError`: it cannot be read, or is too large."""
-    try:
-        with open(place, "rb") as file:
-            data = file.read(FILE_BYTES_MAX + 1)
-    except OSError as error:
-        reason = (error.strerror or str(error)).lower()
-        raise ConfigError(f"{setting} cannot be read: {reason}.") from error
-    if len(data) > FILE_BYTES_MAX:
-        raise ConfigError(f"{setting} has more than {FILE_BYTES_MAX} bytes.")
-    return data
+    return file_content.read_file(place, setting, bytes_max=FILE_BYTES_MAX)
 
 
 def _loaded(load: Any, pem: Password, passphrase: Password | None) -> Any:
