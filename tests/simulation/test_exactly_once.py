@@ -187,7 +187,7 @@ DEFECTS = {
         "send_offsets_to_transaction",
         commits_as_the_member_of_now,
         "committed twice",
-        (33, 23),
+        (33, 220),
     ),
     "the transaction ends while records are in flight": Defect(
         Transactions,

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 SEED_COUNT = 4
 SEEDS_PER_TEST = 2
 SEEDS_UNTIL_NOTICED = 200
-FIRST_LATE = 95
+FIRST_LATE = 12
 """The first seed in which a late InitProducerId aborts what is decided."""
 
 FIRST_NOTICED = {
@@ -40,9 +40,9 @@ FIRST_NOTICED = {
     sink_defects.EndsBeforeDecision: 0,
     sink_defects.IgnoresDecision: 0,
     sink_defects.AbortIgnoresDecision: 2,
-    sink_defects.WritesUnfenced: 28,
+    sink_defects.WritesUnfenced: 18,
     sink_defects.AbortsLaterTurns: 10,
-    sink_defects.TrustsAnyCoordinator: 217,
+    sink_defects.TrustsAnyCoordinator: 213,
 }
 """The first seed that has noticed each defect; others may, when the simulation has changed."""
 

@@ -216,7 +216,11 @@ class Connection:
             self.failure = failures.authentication_hung_up(self.node, error)
         elif self.versions is None:
             self.failure = failures.handshake_hung_up(self.node, error)
-        elif self._in_flight and not self._has_served and self._authenticator is None:
+        elif (
+            self._in_flight
+            and not (self._has_served or self.is_verified)
+            and self._authenticator is None
+        ):
             self._is_hung_up_on_first_request = True
             self.failure = failures.first_request_hung_up(self.node, error)
 
