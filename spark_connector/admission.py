@@ -36,7 +36,7 @@ EVERY_OTHER_TOPIC: Final = "*"
 """The name of topics that `maxOffsetsPerTrigger` as JSON does not name."""
 
 SIZE_AGE_MS_MAX: Final = 10_000
-"""How long an estimate of bytes holds."""
+"""The time for which an estimate of bytes is used."""
 
 UNKNOWN_BYTES_PER_OFFSET: Final = 1_024.0
 """The estimate where no records of any partition could be read."""

@@ -197,8 +197,8 @@ OPTIONS: Final = (
     Option(
         "commitGroup",
         _STREAM,
-        "a consumer group to which finished offsets are committed; a batch read is not told that "
-        "it has finished",
+        "a consumer group to which finished offsets are committed; Spark does not say "
+        "when a batch read has finished",
     ),
     Option("groupIdPrefix", _NOWHERE, "partitions are read without a consumer group"),
     Option("kafka.group.id", _NOWHERE, "partitions are read without a consumer group"),

@@ -1,4 +1,4 @@
-"""What a file holds that a setting names: bounded in bytes, and in time where it is a pipe.
+"""Reading of files that settings name: bounded in bytes, and in time where one is a pipe.
 
 Source: ours. A named pipe that nothing writes to would hold up whoever reads it for good.
 """
@@ -14,7 +14,7 @@ from typing import Final
 from pykclient.errors.base import ConfigError
 
 PIPE_TIMEOUT_S: Final = 10.0
-"""How long whatever writes to a pipe or a terminal has for all of it."""
+"""The time in which a pipe or a terminal has to end."""
 
 
 def read_file(place: str, setting: str, *, bytes_max: int) -> bytes:

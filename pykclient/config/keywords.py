@@ -591,7 +591,7 @@ class ProducerSettings(ClientSettings, Generic[K, V], total=False):
     9223372036854775807.
     """
     client_rack: str
-    """Where this client is, for partitioner.rack.aware (KIP-1123). Default: empty; a string."""
+    """Rack of this client, for partitioner.rack.aware (KIP-1123). Default: empty; a string."""
     compression_gzip_level: int
     """Effort of gzip; -1 leaves it to the codec (KIP-390). Default: -1; an integer from 1 to 9,
     or -1.

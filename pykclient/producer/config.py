@@ -134,7 +134,7 @@ class ProducerConfig(ClientConfig):
         "your own.",
     )
     client_rack = Setting(
-        string(), "", "Where this client is, for partitioner.rack.aware (KIP-1123)."
+        string(), "", "Rack of this client, for partitioner.rack.aware (KIP-1123)."
     )
     interceptors: Setting[tuple[object, ...]] = Setting(
         object_list(), (), "Called for every record and its delivery.", key="interceptor.classes"

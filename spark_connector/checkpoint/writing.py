@@ -95,7 +95,7 @@ def _write(file: Path, data: bytes, like: os.stat_result, *, is_new: bool) -> No
 
 
 def _make(temporary: Path, file: Path) -> None:
-    """Have a file of this name. Raises: `FileExistsError`."""
+    """Give a file this name. Raises: `FileExistsError`."""
     try:
         os.link(temporary, file)
     except FileExistsError:

@@ -147,7 +147,7 @@ def test_a_position_that_the_user_gives_stands_in_the_new_topic(
     servers: str, where: str, reset: str
 ) -> None:
     """The user seeks before the consumer has seen that the topic is another one."""
-    topic = f"anew-sought-{where}-{reset}"
+    topic = f"again-sought-{where}-{reset}"
     partition = TopicPartition(topic, 0)
     make(servers, topic, OLD_COUNT)
     with Consumer(
@@ -176,7 +176,7 @@ def test_a_partition_that_is_assigned_again_is_one_of_the_new_topic(
     servers: str, reset: str
 ) -> None:
     """It begins where the group has committed in the new topic, or at its end."""
-    topic = f"anew-assigned-{reset}"
+    topic = f"again-assigned-{reset}"
     partition = TopicPartition(topic, 0)
     make(servers, topic, OLD_COUNT)
     settings = {

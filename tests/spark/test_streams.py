@@ -380,7 +380,7 @@ def test_a_frame_reads_anew_in_every_action(read: DataFrameReader, stream: Strea
     assert (frame.count(), fixed.count(), timed.count()) == (15, 13, 13 if PLANS_ONCE else 15)
 
 
-@needs_pyspark((4, 2), "no source is told of a trigger")
+@needs_pyspark((4, 2), "Spark passes no trigger to a source")
 @pytest.mark.promise("Spark reads a topic as a stream, from where its checkpoint ended")
 def test_the_trigger_of_one_batch_reads_all_in_it_whatever_the_limit(stream: Stream) -> None:
     rows: list[int] = []

@@ -311,7 +311,7 @@ class Fetcher:
             self._let_others_first(node_id, response)
 
     def _accept_topics(self, call: FetchCall, message: FetchResponse) -> None:
-        """Note the topics in whose logs the positions stand that the user has given."""
+        """Record in which topics' logs the positions stand that the user has given."""
         for target in call.served(message):
             sought_in = self._subscription.sought.get(target.assigned)
             if sought_in is None or not target.is_current:

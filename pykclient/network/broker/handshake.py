@@ -110,13 +110,13 @@ class Handshake:
         self.message: Request = self._versions_request
 
     def expect(self, cluster_id: str, broker_id: int) -> None:
-        """Have the broker compare itself with the one that is meant, from Kafka 4.4 on."""
+        """Name cluster and broker, for brokers from Kafka 4.4 on to compare with themselves."""
         self._versions_request.cluster_id = cluster_id
         self._versions_request.node_id = broker_id
 
     @property
     def is_verified(self) -> bool:
-        """Whether the broker has said that it is the one that was expected."""
+        """True if the broker has confirmed that it is the expected one."""
         return (
             self.versions is not None
             and self._versions_version >= IDENTITY_FROM_VERSION
