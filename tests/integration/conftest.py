@@ -72,11 +72,13 @@ def three_brokers(three_kafka_brokers: KafkaCluster) -> Iterator[KafkaCluster]:
 
 
 def repair(cluster: KafkaCluster) -> None:
-    """Have three brokers run, whatever was done to them."""
+    """Have three brokers run and know each other, whatever was done to them."""
     for broker in (1, 2, 3):
         for cure in (cluster.resume, cluster.start):
             with contextlib.suppress(UsageError):  # It runs already.
                 cure(broker)
+    # One that was frozen for long learns what it has missed, as of new topics, only later.
+    cluster.wait_until_ready()
 
 
 FORBIDDEN = "forbidden-"

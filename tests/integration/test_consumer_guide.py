@@ -95,6 +95,12 @@ def handled(text: str, is_enough: Callable[[list[int]], bool]) -> list[int]:
     return numbers + [int(line) for line in rest if len(line) == VALUE_BYTES + 1]
 
 
+def behind_the_first_left_out(seen: list[int], partition: int) -> range:
+    """Return the first record of a partition that was not handled, and all behind it."""
+    left_out = set(range(partition, COUNT, 2)).difference(seen)
+    return range(min(left_out, default=COUNT), COUNT, 2)
+
+
 def so_many(count: int) -> Callable[[list[int]], bool]:
     """Enough are `count`."""
     return lambda read: len(read) == count
@@ -185,7 +191,11 @@ def test_what_is_read_to_the_end_is_everything(servers: str, topic: str) -> None
 def test_what_was_in_hand_at_an_exception_is_handled_by_the_next_run(
     servers: str, topic: str, heading: str, group: str, line: str, value: str
 ) -> None:
-    """In the midst of a batch; what came before is not handled again."""
+    """In the midst of a batch; what came before is not handled again.
+
+    The workers take records while the rest is dropped, so one may handle a record behind the first
+    that was dropped: that one is handled again, as all are that come behind.
+    """
     text = program(heading, group, servers, topic)
     assert line in text
     indent = " " * (len(line) - len(line.lstrip()))
@@ -202,7 +212,8 @@ def test_what_was_in_hand_at_an_exception_is_handled_by_the_next_run(
     first = [int(line) for line in done.stdout.splitlines()]
     assert COUNT // 2 not in first
     second = handled(text, lambda read: len(set(first).union(read)) == COUNT)
-    assert not set(first) & set(second)
+    again = [behind_the_first_left_out(first, partition) for partition in range(2)]
+    assert set(second) <= set().union(*again)
 
 
 @pytest.mark.parametrize(

@@ -300,6 +300,20 @@ class KafkaCluster(Closing):
         for proxy in cluster.proxies.get(broker, {}).values():
             proxy.accept_connections()
 
+    def wait_until_ready(self, *, timeout: float = 90.0) -> None:
+        """Wait until all brokers that run list each other, as after `resume`.
+
+        The controller takes a broker that was paused for longer than
+        ``broker.session.timeout.ms`` off the list, and puts it back once it has caught up.
+
+        Raises:
+            UsageError: the cluster is not ours.
+            BrokerFailedError: a broker ended; ends with the tail of its log.
+            KafkaTimeoutError: they were not ready within `timeout` seconds.
+            ClosedError: the cluster was closed.
+        """
+        self._own_cluster().wait_until_all_ready(Deadline(timeout))
+
     def proxy(self, broker: int, listener: str | None = None) -> FaultProxy:
         """The fault proxy through which clients reach a broker, on its first listener or another.
 

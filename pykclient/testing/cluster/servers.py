@@ -95,8 +95,7 @@ class ClusterServers(ABC):
         """
         deadline = Deadline(timeout)
         self._servers[node_id].start()
-        for running_id in self.running():
-            self.wait_until_ready(running_id, deadline)
+        self.wait_until_all_ready(deadline)
 
     def running(self) -> list[int]:
         """The node ids of the brokers that run and are not paused."""
@@ -105,6 +104,11 @@ class ClusterServers(ABC):
     def close(self) -> None:
         """End all servers and remove what they left. A second call does nothing."""
         self._resources.close()
+
+    def wait_until_all_ready(self, deadline: Deadline) -> None:
+        """Wait until all brokers that run list each other; see `await_ready`."""
+        for running_id in self.running():
+            self.wait_until_ready(running_id, deadline)
 
     def wait_until_ready(self, node_id: int, deadline: Deadline) -> None:
         """Wait until the broker responds and lists every broker that runs; see `await_ready`."""
