@@ -1,1 +1,1 @@
-"""What the application's threads use: open batches, queues of partitions, memory."""
+"""Open batches, partition queues and memory: the half of sending that application threads run."""

@@ -1,17 +1,17 @@
-"""Acceptance: what a transaction has to know of calls that hand records over.
+"""Acceptance: tells a transaction about records that were not accepted.
 
-A record that `send` could not accept must not be committed around, and neither must the rest of a
-bulk call. A transaction therefore takes each *failure*, and does not end while a bulk call is under
-way: what that has yet to append is refused by then, which makes the call *torn*.
+A transaction must not commit if `send` refused one of its records, or if a bulk call stopped in the
+middle. It therefore takes each *failure*, and does not end while a bulk call is under way. The rows
+which that call has not appended yet are refused, which makes the call *torn*.
 
 The order makes it safe without a lock: a call that fails (1) puts its failure here and (2) ends, or
 raises. The sender thread (3) sees that no bulk call is under way, or takes the call that ends the
 transaction, and (4) takes the failures. Step (4) finds every failure that came before (3).
 
-A bulk call ends by one store, `has_ended`, which no interrupt divides. A call that is interrupted
-while it ends therefore leaves nothing that holds up the transaction.
+A bulk call ends by one store, `has_ended`, which an interrupt cannot split. A call that is
+interrupted while it ends therefore does not block the transaction.
 
-Owner: filled by any thread, and by what interrupts it; emptied by the sender thread.
+Owner: any thread (and a handler that interrupts it) adds; the sender thread removes.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from pykclient.errors import KafkaError, TransactionStateError
 class BulkCall:
     """One call of `send_batch` or `send_arrow` inside a transaction.
 
-    It `is_torn` until it has appended all of its rows, or none; `error` is why it did not.
+    It `is_torn` until it has appended all of its rows, or none. `error` is the reason it stopped.
     """
 
     __slots__ = ("error", "has_ended", "is_torn", "thread_id")
@@ -42,15 +42,15 @@ class Acceptance:
 
     def __init__(self) -> None:
         self.bulk_calls: dict[BulkCall, None] = {}
-        """The bulk calls under way, and those that have ended since the sender thread looked."""
+        """Bulk calls under way, and those that ended since the sender thread last looked."""
         self._failures: deque[BaseException] = deque()
 
     def fail(self, error: BaseException) -> None:
-        """Record that a record was not accepted. Any thread."""
+        """Note that a record was not accepted. Any thread."""
         self._failures.append(error)
 
     def is_in_bulk_call(self) -> bool:
-        """Return whether the caller has interrupted a bulk call of its own thread. Any thread."""
+        """Return True if the caller interrupts a bulk call of its own thread. Any thread."""
         me = get_ident()
         return any(call.thread_id == me for call in list(self.bulk_calls) if not call.has_ended)
 
@@ -60,7 +60,7 @@ class Acceptance:
         return not all(call.has_ended for call in list(self.bulk_calls))
 
     def take_failure(self) -> KafkaError | None:
-        """Return why a record was not accepted since the last time, by the first such error.
+        """Return the first reason why a record was not accepted since the previous call, or None.
 
         Sender thread.
         """
@@ -86,7 +86,7 @@ def _of_torn_call(call: BulkCall) -> KafkaError:
         return cause
     why = str(cause) if isinstance(cause, KafkaError) else repr(cause)
     error = KafkaError(
-        f"a send_batch() or send_arrow() has not appended all of its records: it was ended by {why}"
+        f"a send_batch() or send_arrow() did not append all of its records: it was ended by {why}"
     )
     error.__cause__ = cause
     return error

@@ -1,11 +1,12 @@
-"""RecordAccumulator: the records that wait to be sent, batch by batch, partition by partition.
+"""RecordAccumulator: records that wait to be sent, in batches, by partition.
 
-Each partition has a queue of batches of which the last may be open: `OpenBatches` is the
-applications' half, this class the sender's. No step costs more the more partitions there are.
+Each partition has a queue of batches; only the last one may be open. `OpenBatches` is the half that
+application threads use, this class the sender thread's half. The cost of a step does not depend on
+the number of partitions.
 
-Owner: a queue's `open` changes under its lock; everything else is the sender's, except where a
-method says that any thread may call it. The sender thread waits for no lock for long: a queue whose
-lock it does not get is left alone, and looked at again a moment later.
+Owner: a queue's `open` changes under its lock. The sender thread owns everything else, except where
+a method says that any thread may call it. The sender thread never waits long for a lock: it skips a
+queue whose lock it does not get, and looks at it again a moment later.
 Source: Java class ``RecordAccumulator``.
 """
 
@@ -40,14 +41,14 @@ if TYPE_CHECKING:
     from pykclient.types import TopicPartition
 
 HELD_LOOK_MS = 50
-"""When the sender looks again at a queue whose lock an interrupted thread holds."""
+"""Time after which the sender looks again at a queue whose lock an interrupted thread holds."""
 
 
 class RecordAccumulator:
     """The queues of all partitions.
 
-    `clock_ms` is the monotonic clock; `wakeup` makes the sender look. `fast_topics` is where
-    `send` finds appenders by topic; None when every record has to take the slow way.
+    `clock_ms` is the monotonic clock; `wakeup` wakes the sender thread. `send` finds appenders by
+    topic in `fast_topics`; None sends every record through `send_slowly`.
     """
 
     def __init__(
@@ -78,7 +79,7 @@ class RecordAccumulator:
         )
         self._mailbox = self._open_batches.mailbox
         self.acceptance = Acceptance()
-        # Not a method of ours that passes the call on: each record would pay for that.
+        # Bound directly: a forwarding method would cost a call per record.
         self.append = self._open_batches.append
         self.take_turn = self._open_batches.take_turn
         self.next_choice = self._topics.next_choice
@@ -87,12 +88,12 @@ class RecordAccumulator:
         self._unreported: set[ProducerBatch] = set()
         self._flushes = Flushes()
         self._held_look_ms = 0
-        """When to look again at a lock that was held; in the past if none is."""
+        """Time to look again at a lock that was held; in the past if none is."""
 
     # Appending: any thread.
 
     def partition_count(self, topic: str) -> int | None:
-        """Return how many partitions a topic has; None while that is not known. Any thread."""
+        """Return the number of partitions of a topic; None while it is unknown. Any thread."""
         queues = self._topics.get(topic)
         return None if queues is None else queues.sticky.partition_count
 
@@ -102,24 +103,24 @@ class RecordAccumulator:
         return self._open_batches.inside
 
     def want_memory(self) -> None:
-        """Have every batch sent, since a thread waits for memory. Any thread."""
+        """Send every batch now, since a thread waits for memory. Any thread."""
         self._mailbox.is_memory_wanted = True
         self._mailbox.wake(0)
 
     def on_bulk_call_ended(self) -> None:
-        """Wake the sender thread if it waits for calls to end. Any thread."""
+        """Wake the sender thread if it waits for bulk calls to end. Any thread."""
         if self._open_batches.closed_by is not None:
             self._mailbox.wake(0)
 
     def flush(self, operation: Operation[None]) -> None:
-        """Have every batch sent that there is now; `operation` ends when all are done. Any thread.
+        """Send every batch that exists now; `operation` ends when all are done. Any thread.
 
-        Its callback runs in the sender thread.
+        The callback of `operation` runs in the sender thread.
         """
         self._flushes.want(operation)
         self._mailbox.wake(0)
 
-    # What is ready: sender thread, from here on.
+    # Ready queues: the sender thread, from here on.
 
     def on_cluster(self, cluster: Cluster) -> None:
         now_ms = self._clock_ms()
@@ -127,14 +128,14 @@ class RecordAccumulator:
             self._follow(queue, now_ms)
 
     def on_slow_nodes(self, node_ids: frozenset[int]) -> None:
-        """Keep records that may go anywhere away from these nodes (KIP-794)."""
+        """Set the nodes that sticky partitions avoid (KIP-794)."""
         self._topics.slow_node_ids = node_ids
 
     def look(self, now_ms: int) -> None:
-        """Take what came from other threads, and what has come of age."""
+        """Process messages from other threads and expired timers."""
         mailbox = self._mailbox
         mailbox.begin_look()
-        # First: what a thread sent before its flush is then found below.
+        # Before the batches below: a thread's flush covers the records that it sent before.
         wanted_flushes = self._flushes.take_wanted()
         if not self._open_batches.try_queue_aside():
             self._held_look_ms = now_ms + HELD_LOOK_MS
@@ -165,7 +166,7 @@ class RecordAccumulator:
         mailbox.end_look(self._held_look_ms if mailbox.aside else self._ready.next_timer_ms())
 
     def next_look_ms(self) -> int:
-        """Return when to `look` again, or to take out what is `overdue`."""
+        """Return when to call `look` or `overdue` again."""
         due_ms = self._ready.next_timer_ms()
         if self._incomplete:
             oldest = next(iter(self._incomplete))
@@ -173,7 +174,7 @@ class RecordAccumulator:
         return self._held_look_ms if self._mailbox.aside else max(due_ms, self._held_look_ms)
 
     def look_at(self, partition: TopicPartition, now_ms: int) -> None:
-        """Look at a queue again that `drain` passed over, since what held it back may be gone."""
+        """Look again at a queue that `drain` skipped, since it may be possible to send from it."""
         queue = self._topics.find_queue(partition)
         if queue is not None:
             self._ready.look_at(queue, now_ms)
@@ -189,7 +190,7 @@ class RecordAccumulator:
         return {queue.key.topic for queue in self._ready.led_by(None)}
 
     def _follow(self, queue: PartitionQueue, now_ms: int) -> None:
-        """Take over a partition's leader, also when the queue was made a moment ago."""
+        """Update a queue's leader from the metadata."""
         leader = queue.topic.leader(queue.key.partition)
         if leader != queue.leader:
             self._ready.remove(queue)
@@ -199,7 +200,7 @@ class RecordAccumulator:
     def _may_linger(self) -> bool:
         return self._open_batches.closed_by is None and not self._pool.has_waiters
 
-    # Taking out and putting back.
+    # Removing and requeueing.
 
     def drain(
         self,
@@ -209,10 +210,10 @@ class RecordAccumulator:
         size_bytes_max: int,
         may_send: Callable[[ProducerBatch], bool],
     ) -> list[ProducerBatch]:
-        """Take batches for one request to a node: at most one per partition, as Kafka wants it.
+        """Remove batches for one request to a node: at most one per partition, as Kafka requires.
 
-        Together they have up to `size_bytes_max`, the first one always fits. A queue from which
-        `may_send` takes no batch is left alone until `look_at`.
+        Their total size is at most `size_bytes_max`, except that the first batch always fits. A
+        queue in which `may_send` accepts no batch is skipped until `look_at`.
         """
         batches: list[ProducerBatch] = []
         size_bytes = 0
@@ -231,7 +232,7 @@ class RecordAccumulator:
                 self._ready.look_later(queue, now_ms + HELD_LOOK_MS)
                 continue
             if batches and size_bytes + batch.size_bytes > size_bytes_max:
-                break  # the rest comes first the next time
+                break  # the others come first next time
             del queue.waiting[index]
             self._ready.remove(queue)
             batch.on_sent(queue.leader)
@@ -246,15 +247,15 @@ class RecordAccumulator:
         return self._topics.queue(partition).in_flight_count
 
     def requeue(self, batch: ProducerBatch) -> None:
-        """Put a batch back that is to be sent again, in front of all younger ones."""
+        """Put a batch back that is to be retried, before all later batches."""
         queue = self._topics.queue(batch.partition)
-        # Without the lock: meanwhile others only add at the right.
+        # No lock needed: meanwhile other threads only append at the end.
         position = sum(1 for _ in _older(list(queue.waiting), batch))
         queue.waiting.insert(position, batch)
         self._queues_waiting[queue] = None
 
     def split(self, batch: ProducerBatch) -> tuple[ProducerBatch, ProducerBatch]:
-        """Replace a batch that was too large by two (KIP-126), and return them."""
+        """Replace a batch that was too large by two (KIP-126); return those."""
         queue = self._topics.queue(batch.partition)
         parts = batch.split(queue.append_lock)
         self._incomplete.pop(batch, None)
@@ -262,7 +263,7 @@ class RecordAccumulator:
             self._incomplete[part] = queue
             self._incomplete.move_to_end(part, last=False)
             self.requeue(part)
-        # The parts have the age of the whole: what is older stays in front of them.
+        # The parts are as old as the whole: older batches stay before them.
         older = [other for other in self._incomplete if other.created_ms < batch.created_ms]
         for other in reversed(older):
             self._incomplete.move_to_end(other, last=False)
@@ -283,7 +284,7 @@ class RecordAccumulator:
         self._pool.release_if_over(batch)
 
     def on_reported(self, batch: ProducerBatch) -> None:
-        """Note that the result of a batch is reported, to its callbacks too."""
+        """Note that the result of a batch was reported and its callbacks have run."""
         self._unreported.discard(batch)
         self._flushes.on_done(batch)
 
@@ -296,9 +297,9 @@ class RecordAccumulator:
     def withdraw(
         self, now_ms: int, *, is_queued_wanted: bool, is_in_flight_wanted: bool
     ) -> list[ProducerBatch]:
-        """Return the batches that wait, those in flight, or both, taken out of the queues.
+        """Remove and return the batches that wait, those in flight, or both.
 
-        What an interrupted thread holds open stays.
+        A batch that an interrupted thread holds open stays.
         """
         self.look(now_ms)
         batches = [
@@ -309,10 +310,7 @@ class RecordAccumulator:
         return [batch for batch in batches if self._try_withdraw(batch, now_ms)]
 
     def overdue(self, now_ms: int) -> list[ProducerBatch]:
-        """Return the batches that have run out of time, the oldest first, taken out of the queues.
-
-        Those in flight are among them.
-        """
+        """Remove and return expired batches, oldest first, those in flight included."""
         batches = list(self._overdue(now_ms))
         return [batch for batch in batches if self._try_withdraw(batch, now_ms)]
 
@@ -323,25 +321,25 @@ class RecordAccumulator:
         latest_ms = now_ms - self._delivery_timeout_ms
         return takewhile(lambda batch: batch.created_ms <= latest_ms, self._incomplete)
 
-    # Ending.
+    # Closing.
 
     def close(self, error: KafkaError, now_ms: int) -> None:
-        """Refuse further records with `error`, and have all that wait sent."""
+        """Refuse further records with `error`, and send all that wait."""
         self._open_batches.close(error)
         self.look(now_ms)
         self.look_at_all(now_ms)
 
     def pause(self, error: KafkaError) -> None:
-        """Refuse further records with `error`, until `resume`; after `close` without effect."""
+        """Refuse further records with `error` until `resume`. No effect after `close`."""
         self._open_batches.pause(error)
 
     def resume(self) -> None:
         self._open_batches.resume()
 
     def withdraw_unsent(self, now_ms: int) -> list[ProducerBatch]:
-        """Return the batches that no request carries, taken out of the queues. Pause first.
+        """Remove and return the batches that no request carries. Requires `pause`.
 
-        Until the accumulator `is_empty` there may be more, as with `withdraw_all`.
+        Call it until the accumulator `is_empty`, as `withdraw_all`.
         """
         assert self._open_batches.closed_by is not None
         self.look(now_ms)
@@ -349,9 +347,9 @@ class RecordAccumulator:
         return [batch for batch in unsent if self._try_withdraw(batch, now_ms)]
 
     def withdraw_all(self, now_ms: int) -> list[ProducerBatch]:
-        """Return every batch that is not done, taken out of the queues. Close first.
+        """Remove and return every batch that is not done. Requires `close`.
 
-        Until the accumulator `is_empty` there may be more: what was held, and came later.
+        Call it until the accumulator `is_empty`: a batch may be held open, or come later.
         """
         assert self._open_batches.closed_by is not None
         self.look(now_ms)
@@ -359,8 +357,10 @@ class RecordAccumulator:
         return [batch for batch in batches if self._try_withdraw(batch, now_ms)]
 
     def abandon(self, error: KafkaError) -> list[Callable[[], None]]:
-        """Fail every record; return the calls due. For when the sender thread itself has failed:
-        relies on little, and leaves the queues as they are.
+        """Fail every record; return the callbacks to run.
+
+        Used when the sender thread itself has failed: it relies on little, and leaves the queues as
+        they are.
         """
         self._open_batches.close(error)
         came = [*list(self._mailbox.created), *list(self._mailbox.aside)]
@@ -376,16 +376,18 @@ class RecordAccumulator:
 
     @property
     def is_empty(self) -> bool:
-        """Whether all batches are done and reported, and no thread that came before `close` can add
-        another one."""
+        """True if all batches are done and reported, and no thread that entered before `close` can
+        add another one."""
         if list(self._open_batches.inside):
             return False
         mailbox = self._mailbox
         return not (self._incomplete or mailbox.created or mailbox.aside or self._unreported)
 
     def left(self) -> dict[TopicPartition, int]:
-        """Return how many records are not done, by partition. Any thread; what the sender thread
-        does meanwhile may count or not."""
+        """Return the number of unfinished records by partition.
+
+        Any thread. Concurrent changes by the sender thread may or may not be counted.
+        """
         counts: dict[TopicPartition, int] = {}
         came = [*list(self._mailbox.created), *list(self._mailbox.aside)]
         for batch in {*list(self._incomplete), *(batch for _, batch in came)}:
@@ -396,7 +398,7 @@ class RecordAccumulator:
         return counts
 
     def _try_withdraw(self, batch: ProducerBatch, now_ms: int) -> bool:
-        """Take a batch out of its queue; False while an interrupted thread holds it open."""
+        """Remove a batch from its queue; return False while an interrupted thread holds it open."""
         if batch.state is BatchState.IN_FLIGHT:
             return True
         queue = self._incomplete[batch]
@@ -425,7 +427,7 @@ class _Flush(NamedTuple):
 
 
 class Flushes:
-    """All flushes that are wanted or under way.
+    """All flushes that are requested or under way.
 
     Source: Java classes ``RecordAccumulator.awaitFlushCompletion``, ``IncompleteBatches``.
     """
@@ -436,25 +438,28 @@ class Flushes:
         self._failed_by: KafkaError | None = None
 
     def want(self, operation: Operation[None]) -> None:
-        """Request a flush; after `fail` it fails at once. Any thread."""
+        """Request a flush; fail it at once after `fail`. Any thread."""
         self._wanted.append(operation)
         if self._failed_by is not None:
             self._fail_wanted(self._failed_by)
 
     def take_wanted(self) -> list[Operation[None]]:
-        """Take out what was requested, to `begin` it: before the batches are gathered that it is
-        to wait for. The requesting thread has put all its batches where they are found."""
+        """Remove and return the requested flushes, for `begin`.
+
+        Call it before gathering the batches to wait for: the requesting thread has queued all of
+        its batches by then.
+        """
         taken = []
         while True:
             try:
                 taken.append(self._wanted.popleft())
-            except IndexError:  # `want` may be taking them out as well
+            except IndexError:  # `want` may remove them at the same time
                 return taken
 
     def begin(
         self, operations: Iterable[Operation[None]], batches: Iterable[ProducerBatch]
     ) -> None:
-        """Begin flushes that were taken out: they end when these batches are done."""
+        """Begin flushes from `take_wanted`; they end when all `batches` are done."""
         waited_for = set(batches)
         for operation in operations:
             if self._failed_by is not None:
@@ -475,11 +480,11 @@ class Flushes:
                 flush.batches.update(parts)
 
     def forget(self, operation: Operation[None]) -> None:
-        """Drop a flush that is not waited for any more. Its operation does not end."""
+        """Drop a flush whose caller has stopped waiting. Its operation does not end."""
         self._under_way = [flush for flush in self._under_way if flush.operation is not operation]
 
     def fail(self, error: KafkaError) -> None:
-        """End every flush with an error, those to come as well."""
+        """Fail every flush, and every later one."""
         self._failed_by = error
         self._fail_wanted(error)
         for flush in self._under_way:
@@ -502,13 +507,13 @@ class Flushes:
 def _next_index(
     waiting: deque[ProducerBatch], may_send: Callable[[ProducerBatch], bool]
 ) -> int | None:
-    """Return which of the waiting batches may be sent now; None if none may.
+    """Return the index of the first batch that may be sent now; None if none may.
 
-    It is the first one, unless that one keeps a sequence number under which its log does not take
-    it: then one behind it that has a number, too, may have to be clarified first. A batch without a
-    number waits for all before it, since its number follows theirs.
+    This is batch 0, unless its sequence number blocks it. Then a later batch with a sequence number
+    may have to be resolved first. A batch without a number waits for all before it, since its
+    number follows theirs.
     """
-    # By index: an application's thread may add a batch at the right at any time.
+    # By index: an application thread may append a batch at any time.
     for index in range(len(waiting)):
         if index and not waiting[index].has_sequence:
             break

@@ -1,17 +1,17 @@
-"""OpenBatches: where records are appended, from any thread.
+"""OpenBatches: appends records to the open batches of partitions, from any thread.
 
-A record goes to its partition's open batch, which grows as it fills; to a new one if it does not
-fit; or it is *blocked* until the topic is known, or until there is memory. Rows go the same way, as
-many at a time as fit. A new batch is made and filled before other threads can see it, so without a
-lock. Which partition that is, and when its turn ends, `StickyPartitioner` says. The mailbox reports
-to the sender which batches begin and end here.
+A record goes to its partition's open batch, which grows as it fills, or to a new batch if it does
+not fit. It is *blocked* while its topic is unknown or there is no memory. Rows go the same way, as
+many at a time as fit. A new batch is filled before other threads can see it, so without a lock.
+`StickyPartitioner` chooses the partition of a record without a key, and when to change it. The
+mailbox tells the sender thread which batches begin and end here.
 
-A signal handler, a destructor or a logging handler may interrupt a thread while it holds a queue's
-lock, and send. Such a thread is *inside*: it takes no lock again. Its record gets a batch of its
-own, which is put *aside*, and queued as soon as the interrupted call has left.
+A signal handler, a destructor or a logging handler may interrupt a thread that holds a queue's
+lock, and send. Such a thread is *inside*: it must not take the lock again. Its record gets a batch
+of its own, which is put *aside* and queued when the interrupted call has left.
 
-Owner: a queue's `open`, and what is open, change under its lock; nothing else here changes but at
-the end, in the sender thread.
+Owner: a queue's `open`, and the open batch, change under the queue's lock. Nothing else changes
+here except on close, in the sender thread.
 Source: Java class ``RecordAccumulator``, method ``append``; KIP-480, KIP-794 (sticky partitions).
 """
 
@@ -49,11 +49,11 @@ if TYPE_CHECKING:
     Appended: TypeAlias = "Delivery[RecordMetadata] | AppendedRows"
 
 CHUNK_BYTES = 16_384
-"""What an open batch reserves at first; it doubles that as it fills. Whole batches reserved at once
-would let 1,000 partitions with large batches exhaust the pool with little in it."""
+"""Memory that an open batch reserves first; it doubles as the batch fills. Reserving whole batches
+at once would let 1,000 partitions with large batches exhaust an almost empty pool."""
 
 LOCK_WAIT_S = 0.02
-"""How long the sender thread waits for a queue's lock: only an interrupted thread has it longer."""
+"""Maximum time the sender waits for a queue's lock; only an interrupted thread holds it longer."""
 
 
 class Need(Enum):
@@ -62,14 +62,14 @@ class Need(Enum):
 
 
 class Blocked(NamedTuple):
-    """The record could not be appended; `size_bytes` is the memory it needs."""
+    """A record could not be appended; `size_bytes` is the memory it needs."""
 
     need: Need
     size_bytes: int = 0
 
 
 class AppendedRows(NamedTuple):
-    """Rows that stand in a batch, in order from `first_index` on; `rows` has their numbers."""
+    """Rows in a batch, in order from index `first_index` on; `rows` holds their row numbers."""
 
     result: ProduceResult
     first_index: int
@@ -77,7 +77,7 @@ class AppendedRows(NamedTuple):
 
 
 class OpenBatches:
-    """What of the accumulator's batches takes records. `closed_by` is why it does not, now or ever.
+    """The batches that accept records. `closed_by` is why none is accepted now, None otherwise.
 
     `clock_ms` is the monotonic clock.
     """
@@ -96,7 +96,7 @@ class OpenBatches:
         self.closed_by: KafkaError | None = None
         self._is_closed_for_good = False
         self.inside: set[int] = set()
-        """The threads that hold a queue's lock, or are about to."""
+        """Threads that hold a queue's lock, or are about to."""
         self._limit_bytes = batch_size_bytes(config)
         self._topics = topics
         self.mailbox = SenderMailbox(wakeup)
@@ -114,17 +114,16 @@ class OpenBatches:
     def append(
         self, item: SerializedRecord | Rows, memory: MemoryWaiter | None = None
     ) -> Appended | Blocked:
-        """Append to the open batch, or to a new one, or return what has to be waited for.
+        """Append to the open batch or to a new one, or return what to wait for.
 
-        `memory` is what the caller has waited for; it is taken if a new batch is needed. Any
-        thread.
+        `memory` is the memory that the caller waited for; a new batch takes it. Any thread.
 
         Raises:
             KafkaError: the producer was closed or has failed.
-            SerializationError, EncodeError: the record cannot be written.
+            SerializationError, EncodeError: the record cannot be encoded.
         """
         topic = self._topics.get(item.topic)
-        me = get_ident()  # before: nothing is to be called between leaving a lock and `discard`
+        me = get_ident()  # here: nothing may be called between leaving a lock and `discard`
         while True:
             if topic is None:
                 self._check_open()
@@ -159,9 +158,9 @@ class OpenBatches:
             return self._append_to_new(queue, item, memory, is_sticky=is_sticky)
 
     def take_turn(self, topic_name: str, size_bytes: int) -> tuple[int, int]:
-        """Count bytes for the sticky partition; return whose turn it is, and for how many bytes.
+        """Count bytes for the sticky partition; return the partition, and the bytes left for it.
 
-        For rows that are divided before they are appended, since their order counts. Any thread.
+        Used for rows, which are divided by partition before they are appended. Any thread.
         """
         topic = self._topics.get(topic_name)
         me = get_ident()
@@ -184,22 +183,22 @@ class OpenBatches:
         return (
             0,
             self._limit_bytes,
-        )  # it is gone; an append to it waits until it is back
+        )  # the topic is unknown; an append to it waits until it is known
 
-    # The sender thread, which never waits long.
+    # The sender thread, which never waits long for a lock.
 
     def close(self, error: KafkaError) -> None:
-        """Refuse further records with `error`. Threads that are in a call may still append."""
+        """Refuse further records with `error`. A thread inside `append` may still append one."""
         self._is_closed_for_good = True
         self._refuse(error)
 
     def pause(self, error: KafkaError) -> None:
-        """As `close`, until `resume`; after `close` without effect."""
+        """Refuse further records with `error` until `resume`. No effect after `close`."""
         if not self._is_closed_for_good:
             self._refuse(error)
 
     def resume(self) -> None:
-        """Take records again; after `close` without effect."""
+        """Accept records again. No effect after `close`."""
         if not self._is_closed_for_good:
             self.closed_by = None
             self._topics.open()
@@ -209,7 +208,7 @@ class OpenBatches:
         self._topics.close()
 
     def try_seal(self, queue: PartitionQueue, batch: ProducerBatch) -> bool:
-        """Let a batch take no more records; False if its lock is held for too long."""
+        """Seal a batch; return False if its lock is not free in time."""
         if batch.state is not BatchState.OPEN:
             return True
         if not queue.lock.acquire(timeout=LOCK_WAIT_S):
@@ -226,7 +225,7 @@ class OpenBatches:
         return True
 
     def try_queue_aside(self) -> bool:
-        """Queue what was put aside; False if a lock is held for too long."""
+        """Queue the batches put aside; return False if a lock is not free in time."""
         for queue, batch in list(self.mailbox.aside):
             if not queue.lock.acquire(timeout=LOCK_WAIT_S):
                 return False
@@ -241,11 +240,11 @@ class OpenBatches:
     # Any thread.
 
     def _after_leaving(self) -> None:
-        """Queue what was put aside meanwhile. Holds no lock."""
+        """Queue the batches put aside meanwhile. Holds no lock."""
         while self.mailbox.aside:
             self._queue_first_aside()
         if self.closed_by is not None:
-            self.mailbox.wake(0)  # the sender thread waits for us to have left
+            self.mailbox.wake(0)  # the sender thread waits until this thread has left
 
     def _queue_first_aside(self) -> None:
         me = get_ident()
@@ -258,7 +257,7 @@ class OpenBatches:
                 self.inside.discard(me)
 
     def _queue_aside(self, queue: PartitionQueue, batch: ProducerBatch) -> None:
-        """Requires the queue's lock."""
+        """Queue a batch that was put aside. Requires the queue's lock."""
         if not batch.serial:  # another thread may have been faster
             if queue.open is not None:
                 self._end_full(queue)
@@ -270,11 +269,11 @@ class OpenBatches:
     def _append_to_open(
         self, queue: PartitionQueue, item: SerializedRecord | Rows, *, is_sticky: bool
     ) -> Appended | None:
-        """Append to the open batch; None if there is none, or none any more. Requires the lock."""
+        """Append to the open batch; return None if it is missing or full. Requires the lock."""
         batch = queue.open
         if batch is None:
             return None
-        if batch.state is BatchState.OPEN:  # else an interrupt has left it half closed
+        if batch.state is BatchState.OPEN:  # else an interrupt came while it was being sealed
             appended = (
                 self._append_rows(batch, item.run)
                 if isinstance(item, Rows)
@@ -311,9 +310,9 @@ class OpenBatches:
         return AppendedRows(batch.result, first_index, run.take(count)) if count else None
 
     def _grow(self, batch: ProducerBatch, target_bytes: int) -> bool:
-        """Reserve more memory for an open batch; False when it is large enough, or there is none.
+        """Reserve more memory for an open batch; False if it is large enough or memory is short.
 
-        A batch that cannot grow counts as full, and makes room by being sent.
+        A batch that cannot grow counts as full, and is sent, which frees memory.
         """
         missing_bytes = min(target_bytes, self._limit_bytes) - batch.reserved_bytes
         if missing_bytes <= 0 or not self._pool.try_reserve(missing_bytes, batch):
@@ -336,7 +335,7 @@ class OpenBatches:
         try:
             if not self._reserve(batch, size_bytes, memory):
                 return Blocked(Need.MEMORY, size_bytes)
-            # No other thread knows of the batch yet.
+            # No other thread can see the batch yet.
             count = 0 if run is None else run.fill(batch.appender)
             delivery = None if isinstance(item, Rows) else self._append_record(batch, item)
             if me in self.inside:
@@ -355,8 +354,8 @@ class OpenBatches:
                                     return other
                         self._begin(queue, batch)
                         queue.install(batch, is_sticky=is_sticky)
-                    # While we are inside: a handler that interrupts us later may append to the
-                    # batch and wait for it.
+                    # While still inside: a handler that interrupts this thread later may append to
+                    # the batch and wait for it.
                     self.mailbox.wake(batch.due_ms)
                 finally:
                     self.inside.discard(me)
@@ -370,7 +369,7 @@ class OpenBatches:
         return delivery
 
     def _first_bytes(self, item: SerializedRecord | Rows) -> int:
-        """Return how much memory a new batch begins with."""
+        """Return the number of bytes that a new batch reserves first."""
         if isinstance(item, Rows):
             wanted_bytes = max(CHUNK_BYTES, HEADER_SIZE_BYTES + item.run.size_bytes_estimate)
             least_bytes = HEADER_SIZE_BYTES + item.run.next_size_bytes_max
@@ -379,11 +378,11 @@ class OpenBatches:
         return max(min(wanted_bytes, self._limit_bytes, self._pool.size_bytes), least_bytes)
 
     def _after_new(self, batch: ProducerBatch) -> None:
-        """Wake the sender for a batch that was begun; give back the memory of one that was not."""
+        """Wake the sender if the batch was queued; release its memory if not."""
         aside = self.mailbox.aside
         if aside and any(batch is other for _, other in list(aside)):
             return
-        if batch.serial:  # set before it is taken from those aside
+        if batch.serial:  # set before the batch leaves `aside`
             self.mailbox.wake(batch.due_ms)
         else:
             self._pool.release(batch)
@@ -414,8 +413,8 @@ class OpenBatches:
         return True
 
     def _begin(self, queue: PartitionQueue, batch: ProducerBatch) -> None:
-        """Put a batch that has its memory into the queue, with its serial. Requires the lock."""
-        # All or nothing: an interrupt (Ctrl-C) comes in only where something is called.
+        """Queue a batch that has its memory, under the next serial. Requires the lock."""
+        # All or nothing: an interrupt (Ctrl-C) can only come where something is called.
         batch.serial = (queue.next_serial,)
         queue.next_serial += 1
         queue.waiting += (batch,)
@@ -423,7 +422,7 @@ class OpenBatches:
         self.mailbox.created += ((queue, batch),)
 
     def _end_full(self, queue: PartitionQueue) -> None:
-        """Have a batch sent that is full. Requires the queue's lock."""
+        """Close a full batch, to be sent. Requires the queue's lock."""
         queue.seal()
         self.mailbox.sealed.append(queue)
         self.mailbox.wake(0)
@@ -434,48 +433,48 @@ class OpenBatches:
 
 
 class SenderMailbox:
-    """What applications' threads leave for the sender thread, and how they wake it.
+    """Messages of application threads to the sender thread, and its wake-up.
 
-    Filled by any thread, emptied by the sender thread. `wakeup` makes it look.
+    Any thread adds, the sender thread removes. `wakeup` wakes the sender thread.
     """
 
     def __init__(self, wakeup: Callable[[], None]) -> None:
         self.created: deque[tuple[PartitionQueue, ProducerBatch]] = deque()
         self.aside: deque[tuple[PartitionQueue, ProducerBatch]] = deque()
-        """Batches to be queued, and not taken out before that."""
+        """Batches to be queued; each is removed only after that."""
         self.sealed: deque[PartitionQueue] = deque()
         self.is_memory_wanted = False
         self._wakeup = wakeup
         self._is_woken = False
         self._waking: set[int] = set()
-        """The threads that are about to wake the sender."""
+        """Threads that are about to wake the sender."""
         self._looks_at_ms = NEVER_MS
-        """When the sender looks next, come what may."""
+        """Time at which the sender looks next in any case."""
 
     def wake(self, wanted_ms: int) -> None:
         """Make the sender look by `wanted_ms`, after something was put into the mailbox.
 
-        The order is what makes it safe to leave out the wake-up: the sender (1) calls `begin_look`,
-        (2) empties the mailbox, (3) calls `end_look`. A thread that reads an early time or
-        a true here put its message in before (2), or before a look that is still to come.
+        A wake-up may be left out because of this order: the sender (1) calls `begin_look`, (2)
+        empties the mailbox, (3) calls `end_look`. A thread that reads an early time, or True for
+        `_is_woken`, put its message in before (2), or before a look that is still to come.
         """
         if wanted_ms >= self._looks_at_ms:
             return
         me = get_ident()
-        # What interrupts us between the mark and the wake-up may wait for the sender.
+        # A handler that interrupts between the mark and the wake-up may wait for the sender.
         if not self._is_woken or me in self._waking:
             try:
                 self._waking.add(me)
                 self._is_woken = True
                 self._wakeup()
-            except BaseException:  # an interrupt: no later call would wake the sender
+            except BaseException:  # an interrupt: no later call would wake it, since it is marked
                 self._wakeup()
                 raise
             finally:
                 self._waking.discard(me)
 
     def begin_look(self) -> None:
-        """Have every later message wake the sender. Sender thread."""
+        """Let every later message wake the sender. Sender thread."""
         self._is_woken = False
         self._looks_at_ms = NEVER_MS
 

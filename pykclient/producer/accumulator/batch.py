@@ -1,14 +1,14 @@
-"""ProducerBatch: the records of one partition that are sent together, and where they stand.
+"""ProducerBatch: records of one partition that are sent together, and their state.
 
-States: *open* (records are appended), *closed* (waiting to be sent, for the first time or again),
-*in flight* (a request carries it), *done*. A batch that runs out of time in flight is done at once,
-while its request is still out: see `is_in_request`.
+States: *open* (records are appended), *closed* (waits to be sent, first or again), *in flight* (a
+request carries it), *done*. A batch that expires in flight is done at once, while its request is
+still under way: see `is_in_request`.
 
-`may_be_written` is the memory of every attempt that ended without a response that says whether the
-broker appended the batch. Once set it stays: bytes of an old attempt may be read late, by a broker
-that was paused, and a later response says nothing about them.
+`may_be_written` is set when an attempt ends without a response that says whether the broker
+appended the batch. It is never reset: a broker that was paused may read the bytes of an old attempt
+late, and a later response says nothing about them.
 
-Owner: while open, the lock of its partition; then the sender thread.
+Owner: the partition's lock while the batch is open; then the sender thread.
 Source: Java class ``ProducerBatch``; KIP-126 (splitting).
 """
 
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 
 class BatchState(Enum):
-    __hash__ = object.__hash__  # without a call: a batch changes its state several times
+    __hash__ = object.__hash__  # faster than Enum's: a batch changes its state several times
 
     OPEN = "open"
     CLOSED = "closed"
@@ -52,12 +52,12 @@ NEXT: dict[BatchState, frozenset[BatchState]] = {
 
 
 def batch_size_bytes(config: ProducerConfig) -> int:
-    """Return the size before compression at which a batch is full."""
+    """Return the size, before compression, at which a batch is full."""
     return max(1, min(config.batch_size, config.max_request_size))
 
 
 class Compression(NamedTuple):
-    """How batches are compressed; `level` None is the codec's default (KIP-390)."""
+    """Codec and level of batches; `level` None is the codec's default (KIP-390)."""
 
     codec: Codec
     level: int | None
@@ -75,7 +75,7 @@ class Compression(NamedTuple):
 
 
 class Batching(NamedTuple):
-    """How a topic's records become batches."""
+    """Linger time and compression of a topic's batches."""
 
     linger_ms: int
     compression: Compression
@@ -86,7 +86,7 @@ class Batching(NamedTuple):
 
 
 class ProducerIdentity(NamedTuple):
-    """By which a broker distinguishes producers (KIP-98)."""
+    """Producer id and epoch, by which a broker tells producers apart (KIP-98)."""
 
     producer_id: int
     epoch: int
@@ -96,7 +96,7 @@ NO_IDENTITY = ProducerIdentity(-1, -1)
 
 
 class Leader(NamedTuple):
-    """A partition's leader in the metadata; `node_id` None if it has none."""
+    """Leader of a partition in the metadata; `node_id` None if it has none."""
 
     node_id: int | None
     epoch: int | None
@@ -105,10 +105,10 @@ class Leader(NamedTuple):
 class ProducerBatch:
     """One batch. `serial` orders the batches of its partition, the parts of a split batch included.
 
-    `due_ms` is when it has lingered or, after an attempt that failed, its back-off is over.
-    `reserved_bytes` is what it holds of the buffer pool, `capacity_bytes` how large it may become;
-    a first record is taken in any case. `identity` and `base_sequence` are set while the batch has
-    a place in its partition's sequence (`base_sequence` -1: it has none).
+    `due_ms` is the end of its linger time or, after a failed attempt, of its back-off.
+    `reserved_bytes` is its share of the buffer pool, `capacity_bytes` its maximum size; the first
+    record fits in any case. `identity` and `base_sequence` are set while the batch has a place in
+    its partition's sequence (`base_sequence` -1: it has none).
     """
 
     __slots__ = (
@@ -170,11 +170,11 @@ class ProducerBatch:
         )
         self._builder: RecordBatchBuilder[RecordMetadata] | None = builder
         self.appender: RecordAppender[RecordMetadata] = builder.appender
-        """Where records are appended; gone once the batch is done."""
+        """Appender of the records; deleted once the batch is done."""
         result.follow(self.appender)
 
     def has_appender(self, appender: RecordAppender[RecordMetadata]) -> bool:
-        """Whether records that are appended there are this batch's; no longer once it is done."""
+        """Return True if this batch gets the records of `appender`; False once it is done."""
         return self._builder is not None and self.appender is appender
 
     @property
@@ -182,13 +182,13 @@ class ProducerBatch:
         return self.base_sequence >= 0
 
     def grow(self) -> None:
-        """Take records for as many bytes as it has reserved. Requires the partition lock."""
+        """Let the appender use all reserved bytes. Requires the partition lock."""
         self.appender.grow(self.reserved_bytes - HEADER_SIZE_BYTES)
 
     def seal(self) -> None:
-        """Take no more records. Requires the partition lock.
+        """Close the batch for records. Requires the partition lock.
 
-        Sealing again does nothing, or finishes what an interrupt has left half done.
+        Sealing again does nothing, or completes a seal that was interrupted.
         """
         if self.state is BatchState.OPEN:
             self.appender.seal()
@@ -197,7 +197,7 @@ class ProducerBatch:
             self._to(BatchState.CLOSED)
 
     def encode(self, *, is_transactional: bool = False) -> memoryview:
-        """Return the batch as brokers want it, under its present identity and sequence."""
+        """Return the encoded batch, with its current identity and sequence."""
         return self._content.close(
             producer_id=self.identity.producer_id,
             producer_epoch=self.identity.epoch,
@@ -217,7 +217,7 @@ class ProducerBatch:
         self.due_ms = due_ms
 
     def retry_due_ms(self, leader: Leader) -> int:
-        """Return when to send it again: to another leader than before at once (KIP-951)."""
+        """Return when to send it again: at once if the leader has changed (KIP-951)."""
         return self.due_ms if self.sent_to == leader else 0
 
     def succeed(self, base_offset: int | None, log_append_time_ms: int | None) -> None:
@@ -227,15 +227,15 @@ class ProducerBatch:
     def fail(
         self, error: KafkaError, record_errors: Mapping[int, KafkaError] | None = None
     ) -> None:
-        """End badly. Waiting or in flight; an open batch is sealed first."""
+        """Fail the batch. It waits or is in flight; seal an open one first."""
         self._end()
         self.result.fail(error, record_errors, record_count=self.record_count)
 
     def split(self, lock: AbstractContextManager[object]) -> tuple[ProducerBatch, ProducerBatch]:
-        """Return two closed batches with one half of the records each; end this one.
+        """End this batch; return two closed batches with half of its records each.
 
-        The halves take over its age and its place in the sequence: a broker has seen none of these
-        sequence numbers, since it refused the whole.
+        They keep its age and its sequence numbers: the broker refused the whole batch, so it has
+        seen none of those numbers.
         """
         assert self.record_count > 1
         middle = self.record_count // 2
@@ -271,7 +271,7 @@ class ProducerBatch:
 
     @property
     def _content(self) -> RecordBatchBuilder[RecordMetadata]:
-        assert self._builder is not None, "a batch that is done has no records any more"
+        assert self._builder is not None, "a batch that is done has no records"
         return self._builder
 
     def _end(self) -> None:
@@ -292,7 +292,7 @@ class ProducerBatch:
 
 
 SEQUENCE_LIMIT = 2**31
-"""Sequence numbers start over at 0 after 2**31 - 1."""
+"""Sequence numbers wrap to 0 after 2**31 - 1."""
 
 
 def sequence_after(sequence: int, record_count: int) -> int:

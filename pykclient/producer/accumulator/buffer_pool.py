@@ -1,18 +1,17 @@
-"""BufferPool: how many bytes of records a producer may hold, and which threads wait for some.
+"""BufferPool: limits the memory for records, and queues threads that wait for it.
 
-It counts, it does not own memory: a batch reserves bytes before it grows. All of them come back
-when it is done and no request carries it any more (`release_if_over`), or if it was never begun
-(`release`); the parts of a split batch take what they need of it (`divide`). What a waiter was
-granted and did not hand to a batch comes back when it gives up. Waiters are served in the order of
-arrival, and no later reservation passes them; while there is one, no batch lingers. The pool itself
-never blocks; the waiting thread does.
+The pool counts bytes; it does not own memory. A batch reserves bytes before it grows. It releases
+all of them when it is done and no request carries it (`release_if_over`), or when it was never
+queued (`release`). The parts of a split batch take their share (`divide`). A waiter that leaves
+releases bytes that it did not hand to a batch. Waiters are served in order of arrival, and a later
+reservation never passes them; while there is one, no batch lingers. The pool itself never blocks:
+the waiting thread does.
 
-Bytes that leave the pool are a batch's or a waiter's in the same moment: an interrupt (Ctrl-C), a
-signal handler or a destructor comes in only where something is called, and nothing is called under
-the lock. So a thread that has it is not interrupted for long, and the sender thread may wait for
-it.
+Bytes that leave the pool belong to a batch or a waiter in the same moment: an interrupt (Ctrl-C), a
+signal handler or a destructor can only run where something is called, and nothing is called under
+the lock. A thread therefore never holds the lock for long, and the sender thread may wait for it.
 
-Owner: its own lock, taken last and held for a few operations only.
+Owner: its own lock, which is taken last and held for a few operations only.
 Source: Java class ``BufferPool``.
 """
 
@@ -31,10 +30,10 @@ if TYPE_CHECKING:
 
 
 class MemoryWaiter:
-    """A thread that needs `size_bytes`, which are reserved for it once `is_granted`.
+    """A thread that waits for `size_bytes`, which are reserved for it once `is_granted`.
 
-    `on_granted` is called when that is so, or when the pool closes. It must not block, must not
-    call the pool, and may be called twice.
+    `on_granted` is called when the bytes are granted or the pool closes. It must not block or call
+    the pool, and may be called twice.
     """
 
     __slots__ = ("is_granted", "on_granted", "size_bytes")
@@ -46,14 +45,14 @@ class MemoryWaiter:
 
 
 class BufferPool:
-    """`size_bytes` of memory for records, in reservations."""
+    """A pool of `size_bytes` for records."""
 
     def __init__(self, size_bytes: int) -> None:
         self.size_bytes = size_bytes
         self._free_bytes = size_bytes
         self._waiters: deque[MemoryWaiter] = deque()
         self._is_closed = False
-        self._lock = threading.RLock()  # should a destructor come in all the same
+        self._lock = threading.RLock()  # reentrant in case a destructor runs under it after all
 
     @property
     def free_bytes(self) -> int:
@@ -61,11 +60,11 @@ class BufferPool:
 
     @property
     def has_waiters(self) -> bool:
-        """Whether a thread waits for memory: then every batch is worth sending."""
+        """True if a thread waits for memory; then every batch is sent at once."""
         return bool(self._waiters)
 
     def try_reserve(self, size_bytes: int, batch: ProducerBatch) -> bool:
-        """Reserve bytes for a batch if there are so many and no thread waits for some."""
+        """Reserve bytes for a batch; return False if too few are free or a thread waits."""
         with self._lock:
             if self._waiters or self._free_bytes < size_bytes:
                 return False
@@ -74,8 +73,8 @@ class BufferPool:
             return True
 
     def wait_for(self, waiter: MemoryWaiter) -> None:
-        """Queue up, until granted or until `give_up`, which has to follow in any case."""
-        assert waiter.size_bytes <= self.size_bytes, "more than there is would never come"
+        """Queue a waiter. It must call `give_up` afterwards, whether or not it was granted."""
+        assert waiter.size_bytes <= self.size_bytes, "would never be granted"
         entry = (waiter,)
         with self._lock:
             is_closed = self._is_closed
@@ -87,11 +86,11 @@ class BufferPool:
             self._grant()
 
     def give_up(self, waiter: MemoryWaiter) -> None:
-        """Leave the queue; what was granted meanwhile, and not handed on, goes back."""
+        """Leave the queue; release bytes that were granted and not handed to a batch."""
         with self._lock:
             if waiter.is_granted:
                 self._free_bytes += waiter.size_bytes
-            # One that still stands in the queue is granted nothing when its turn comes.
+            # If it is still in the queue, it is granted 0 bytes when its turn comes.
             waiter.size_bytes = 0
         self._grant()
 
@@ -101,13 +100,13 @@ class BufferPool:
         waiter.size_bytes = 0
 
     def divide(self, batch: ProducerBatch, parts: Iterable[ProducerBatch]) -> None:
-        """Let the parts of a batch have what they need of its memory; it keeps the rest."""
+        """Give the parts of a batch the memory they need; the batch keeps the rest."""
         for part in parts:
             part.reserved_bytes = min(part.size_bytes, batch.reserved_bytes)
             batch.reserved_bytes -= part.reserved_bytes
 
     def release_if_over(self, batch: ProducerBatch) -> None:
-        """Take back all that a batch has once it is done and no request carries its bytes."""
+        """Release a batch's memory once it is done and no request carries its bytes."""
         if batch.state is BatchState.DONE and not batch.is_in_request and batch.reserved_bytes:
             self.release(batch)
 
@@ -115,11 +114,11 @@ class BufferPool:
         with self._lock:
             self._free_bytes += batch.reserved_bytes
             batch.reserved_bytes = 0
-        assert self._free_bytes <= self.size_bytes, "memory was given back twice"
+        assert self._free_bytes <= self.size_bytes, "memory was released twice"
         self._grant()
 
     def close(self) -> None:
-        """End every wait, those to come as well."""
+        """End every wait, and every later one at once."""
         none: deque[MemoryWaiter] = deque()
         with self._lock:
             self._is_closed = True
@@ -141,7 +140,7 @@ class BufferPool:
                     return
                 if granted.size_bytes:
                     granted.on_granted()
-            except BaseException:  # an interrupt: it is another thread that waits to be called
+            except BaseException:  # an interrupt: the granted thread still waits for its call
                 if granted is not None:
                     granted.on_granted()
                 raise

@@ -1,14 +1,14 @@
-"""The batches of one partition that wait to be sent; the queues of a topic; the topics.
+"""PartitionQueue, TopicQueues, TopicTable: waiting batches by partition and topic.
 
-A topic is *known* once the metadata has it. One that it does not have any more keeps its queues, in
-which batches may wait, but nothing is added, and they have no leader, until it is back. Once all of
-its queues are idle the table lets it go: only a thread in the middle of `append` may still hold it,
-and then it is taken back rather than made a second time. A topic may have thousands of partitions
-of which few are sent to: a queue is made when it is first needed.
+A topic is *known* while the metadata has it. A topic that leaves the metadata keeps its queues, in
+which batches may wait, but accepts no records and has no leaders until it is back. Once all of its
+queues are idle, the table drops it. A thread in the middle of `append` may still hold a dropped
+topic; the table then takes that object back instead of creating a second one. A topic may have
+thousands of partitions of which few are used: a queue is created when it is first needed.
 
-Owner: a queue's `open` belongs to its `lock`. To `waiting` an application's thread adds at the
-right, under the lock; all else with it the sender thread does, without. The other fields are the
-sender thread's; those of a topic it replaces, and any may read.
+Owner: `lock` guards a queue's `open`. An application thread appends to `waiting` under the lock;
+the sender thread changes `waiting` otherwise, without it. The sender thread owns the other fields;
+it replaces those of a topic whole, and any thread may read them.
 Source: Java class ``RecordAccumulator``, ``TopicInfo`` therein.
 """
 
@@ -45,7 +45,7 @@ class Layout(NamedTuple):
 
 
 class PartitionQueue:
-    """The batches of one partition that wait to be sent, the first one first.
+    """Batches of one partition that wait to be sent, oldest first.
 
     `lock` guards `open`, `append_lock` what is inside the open batch.
     """
@@ -75,14 +75,14 @@ class PartitionQueue:
         self.leader = leader
         self.in_flight_count = 0
         self.forced_serial: tuple[int, ...] = ()
-        """Batches up to this one are sent without lingering."""
+        """Serial up to which batches are sent without lingering."""
         self.timer_ms = NEVER_MS
-        """When the sender looks at the queue again."""
+        """Time at which the sender looks at the queue again."""
 
     def seal(self) -> None:
         """Close the open batch. Requires `lock`.
 
-        An interrupt may come in between; whoever comes next finishes it.
+        If an interrupt comes in between, the next caller completes it.
         """
         assert self.lock.locked()
         batch = self.open
@@ -98,22 +98,22 @@ class PartitionQueue:
 
     @property
     def is_idle(self) -> bool:
-        """True if it has no batch, and none of its batches is in a request. Sender thread."""
+        """True if no batch waits and no request carries one. Sender thread."""
         return not self.waiting and not self.in_flight_count
 
     def install(self, batch: ProducerBatch, *, is_sticky: bool) -> None:
-        """Let `send` find the open batch by itself from now on. Requires `lock`."""
+        """Let the fast path of `send` use the open batch. Requires `lock`."""
         topic, partition = self.topic, self.key.partition
         appenders = topic.appenders
         if partition < len(appenders.open):
             appenders.open[partition] = batch.appender
-        # While a new batch was filled without the lock, the turn may have ended.
+        # The sticky partition may have changed while the batch was filled without the lock.
         if is_sticky and topic.sticky.partition == partition:
             appenders.sticky = batch.appender
 
 
 class _Queues(dict[int, PartitionQueue]):
-    """Queues by partition, each made when it is first looked for. Any thread."""
+    """Queues by partition, each created on first use. Any thread."""
 
     def __init__(self, topic: TopicQueues) -> None:
         super().__init__()
@@ -121,7 +121,7 @@ class _Queues(dict[int, PartitionQueue]):
 
     def __missing__(self, partition: int) -> PartitionQueue:
         queue = PartitionQueue(self._topic, partition, self._topic.leader(partition))
-        return self.setdefault(partition, queue)  # another thread's, if it came first
+        return self.setdefault(partition, queue)  # another thread's, if it was first
 
 
 class TopicQueues:
@@ -149,7 +149,7 @@ class TopicQueues:
         self.resize(0, turn)
 
     def leader(self, partition: int) -> Leader:
-        """Return a partition's leader, as the metadata has it. Any thread."""
+        """Return a partition's leader according to the metadata. Any thread."""
         partitions, nodes = self.layout
         if partition >= len(partitions):
             return NO_LEADER
@@ -157,7 +157,7 @@ class TopicQueues:
         return Leader(info.leader_id if info.leader_id in nodes else None, info.leader_epoch)
 
     def led_partitions(self) -> list[int]:
-        """Return the partitions that have a leader; all if none has."""
+        """Return the partitions that have a leader, or all if none has."""
         partitions, nodes = self.layout
         led = [info.partition for info in partitions if info.leader_id in nodes]
         return led or [info.partition for info in partitions]
@@ -166,15 +166,14 @@ class TopicQueues:
         return list(self.queues.copy().values())
 
     def resize(self, partition_count: int, turn: int) -> None:
-        # Replaced whole, since `send` reads it at any time. Its gaps are filled as batches begin.
+        # Replaced whole, since `send` reads it at any time. New batches fill its entries.
         self.appenders = TopicAppenders(partition_count, key_rule=self.sticky.key_rule, turn=turn)
 
 
 class TopicTable:
     """Topics by name.
 
-    `fast_topics` is where `send` finds the appenders of a topic by itself; None when no record may
-    take that way.
+    The fast path of `send` finds appenders by topic in `fast_topics`; None closes that path.
     """
 
     def __init__(
@@ -184,10 +183,10 @@ class TopicTable:
         fast_topics: dict[object, TopicAppenders[RecordMetadata]] | None,
     ) -> None:
         self.slow_node_ids: frozenset[int] = frozenset()
-        """Nodes that have taken nothing for too long: sticky partitions avoid them (KIP-794)."""
+        """Nodes that accepted nothing for too long: sticky partitions avoid them (KIP-794)."""
         self._config = config
         self._key_rule = key_rule_of(config)
-        # Made now: a codec's library that is missing shows before anything is opened.
+        # Created now, so that a codec without its library fails before anything is opened.
         self._batching = Batching.from_config(config)
         self._batching_of = {
             name: Batching.from_config(config.for_topic(name)) for name in config.topic_settings
@@ -197,17 +196,19 @@ class TopicTable:
         self._is_closed = False
         self._topics: dict[str, TopicQueues] = {}
         self._let_go: WeakValueDictionary[str, TopicQueues] = WeakValueDictionary()
-        """Topics that the table needs no longer, while a thread that was in `append` holds one.
-        There is never a second object for a topic, whose batches could overtake the first's."""
+        """Dropped topics that a thread inside `append` still holds. A topic never has two objects:
+        batches of the second could overtake those of the first."""
 
     def get(self, name: str) -> TopicQueues | None:
-        """Return a topic that is known, None if it is not. Any thread."""
+        """Return a topic, None if it is unknown. Any thread."""
         topic = self._topics.get(name)
         return topic if topic is not None and topic.is_known else None
 
     def next_choice(self, name: str) -> int:
-        """Return the next partition where each record has one of its own; -1 if the topic is not
-        known. Any thread."""
+        """Return the next partition, where each record chooses its own; -1 if the topic is unknown.
+
+        Any thread.
+        """
         topic = self.get(name)
         return -1 if topic is None else topic.appenders.next_choice()
 
@@ -216,23 +217,23 @@ class TopicTable:
         return self._topics[partition.topic].queues[partition.partition]
 
     def find_queue(self, partition: TopicPartition) -> PartitionQueue | None:
-        """Return the queue of a partition; None if its topic was let go. Sender thread."""
+        """Return the queue of a partition; None if its topic was dropped. Sender thread."""
         topic = self._topics.get(partition.topic)
         return None if topic is None else topic.queues[partition.partition]
 
     def keep(self, topic: TopicQueues) -> None:
-        """Keep a topic that has a batch, also if it was let go before that came. Sender thread."""
+        """Keep a topic that has a batch, even if it was dropped before. Sender thread."""
         kept = self._topics.setdefault(topic.name, topic)
         assert kept is topic, "two objects of a topic"
 
     def close(self) -> None:
-        """Let `send` find no appender any more, until `open`."""
+        """Close the fast path of `send`, until `open`."""
         self._is_closed = True
         if self._fast_topics is not None:
             self._fast_topics.clear()
 
     def open(self) -> None:
-        """Let `send` find appenders again."""
+        """Open the fast path of `send` again."""
         self._is_closed = False
         if self._fast_topics is not None:
             for topic in self._topics.values():
@@ -240,16 +241,16 @@ class TopicTable:
                     self._fast_topics[topic.name] = topic.appenders
 
     def on_cluster(self, cluster: Cluster, now_ms: int) -> Iterator[PartitionQueue]:
-        """Take over the topics' partitions; yield the queues whose leader may be another one."""
+        """Update the topics' partitions; yield the queues whose leader may have changed."""
         for info in cluster.topics.values():
-            if info.partitions:  # a topic without any, which no broker should report, is unknown
+            if info.partitions:  # no broker should report a topic without any: it counts as unknown
                 yield from self._update(info, cluster, now_ms)
         for topic in list(self._topics.values()):
             if topic.name in cluster.topics:
                 continue
             if topic.is_known:
-                # It has idled too long, was deleted, or this broker does not know it for a moment.
-                # What waits keeps its place, and its sequence numbers.
+                # It idled too long, was deleted, or this broker does not know it for a moment.
+                # Waiting batches keep their place and their sequence numbers.
                 topic.is_known = False
                 if self._fast_topics is not None:
                     self._fast_topics.pop(topic.name, None)
@@ -283,7 +284,7 @@ class TopicTable:
             key_rule=self._key_rule,
             random=self._random,
         )
-        # A counter begins at 0, the state of a xorshift never does.
+        # A counter begins at 0; the state of a xorshift must not be 0.
         turn = self._random.getrandbits(32) | 1 if self._key_rule & RANDOM else 0
         topic = TopicQueues(name, sticky, self._batching_of.get(name, self._batching), turn)
         return topic

@@ -1,8 +1,8 @@
-"""Which queues are ready to be drained, by the node that leads them, and when others will be.
+"""ReadyQueues: the queues that are ready to drain, by leader node, and timers for the others.
 
-A queue is ready when its first batch is full, has lingered, is due for another attempt, or when
-there is a reason not to wait: a flush, closing, a thread that needs memory. A stale timer is
-harmless: the queue is looked at, and is not ready. `linger_ms` counts from the batch's first record
+A queue is ready when its first batch is full, has lingered, or is due for a retry, and while there
+is a reason not to wait: a flush, closing, a thread that needs memory. A stale timer is harmless:
+the queue is looked at, and is not ready. `linger_ms` counts from the batch's first record
 (`OpenBatches`, in append.py).
 
 Owner: the sender thread.
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 class ReadyQueues:
-    """The lists and the timers. `may_linger` returns whether a batch may wait for more records."""
+    """Ready queues and timers. `may_linger` returns whether a batch may wait for more records."""
 
     def __init__(self, may_linger: Callable[[], bool]) -> None:
         self._may_linger = may_linger
@@ -34,14 +34,14 @@ class ReadyQueues:
         self._timer_numbers = count()
 
     def look_at(self, queue: PartitionQueue, now_ms: int) -> None:
-        """Put a queue on its list, or take it off and set a timer for when it will be ready."""
+        """List a queue as ready, or remove it and set a timer for when it will be."""
         if not queue.waiting:
             return
         due_ms = self._due_ms(queue, queue.waiting[0])
         if due_ms <= now_ms:
             self._by_node.setdefault(queue.leader.node_id, {})[queue] = None
         else:
-            # It may be there for a batch that is behind one which has to be sent again.
+            # It may be listed for a later batch than this one, which waits for its retry.
             self.remove(queue)
             self.look_later(queue, due_ms)
 
@@ -62,7 +62,7 @@ class ReadyQueues:
             heappush(self._timers, (at_ms, next(self._timer_numbers), queue))
 
     def remove(self, queue: PartitionQueue) -> None:
-        """Take a queue off its list. Before its leader changes."""
+        """Remove a queue from its list. Call it before the leader changes."""
         ready = self._by_node.get(queue.leader.node_id)
         if ready is not None:
             ready.pop(queue, None)
@@ -82,5 +82,5 @@ class ReadyQueues:
         return [node_id for node_id in self._by_node if node_id is not None]
 
     def led_by(self, node_id: int | None) -> list[PartitionQueue]:
-        """Return the ready queues that a node leads, or (None) that have no leader; in turn."""
+        """Return the ready queues that a node leads, in order; without a leader for None."""
         return list(self._by_node.get(node_id, ()))
