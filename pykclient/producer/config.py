@@ -1,6 +1,6 @@
 """ProducerConfig: every setting of a producer, immutable and picklable.
 
-Idempotence that was not set gives way to settings that exclude it, as in Java.
+As in Java, a setting that excludes idempotence turns it off, unless it was requested explicitly.
 
 Source: Java class ``ProducerConfig`` of 4.4.0.
 """
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 ACKS_ALL: Final = -1
 IN_FLIGHT_IDEMPOTENT_MAX: Final = 5
-"""Brokers remember the last five batches of a producer (KIP-98)."""
+"""Number of batches of a producer that brokers remember (KIP-98)."""
 
 _ACKS_HINT: Final = "Write all; how many replicas that means is min.insync.replicas of the topic."
 
@@ -61,53 +61,53 @@ class ProducerConfig(ClientConfig):
             hints={str(count): _ACKS_HINT for count in range(2, 10)},
         ),
         -1,
-        "Who must hold a record before it counts as sent: all in-sync replicas (all, -1), the "
-        "leader (1), none (0).",
+        "Replicas that must have a record before it counts as sent: all in-sync replicas (all, "
+        "-1), the leader (1), none (0).",
     )
     enable_idempotence = Setting(
         boolean(),
         True,
-        "Retries neither double nor reorder records (KIP-98). Needs acks=all, retries and at most "
-        "5 requests in flight; switched off when one of them says otherwise and this was not "
-        "given. After an unclean leader election, records that may be in the log fail rather than "
-        "being doubled.",
+        "Retries neither duplicate nor reorder records (KIP-98). Needs acks=all, retries and at "
+        "most 5 requests in flight; if it was not set explicitly, a setting that excludes it turns "
+        "it off. After an unclean leader election, records that may be in the log fail instead of "
+        "being duplicated.",
     )
     transactional_id = Setting(
         _transactional_id(),
         None,
-        "Has the producer send in transactions (KIP-98): with commit_transaction readers with "
-        "isolation.level=read_committed see all records and offsets of one, else none. The id is "
-        "that of one running producer: init_transactions fences an older one with the same. Needs "
-        "idempotence.",
+        "Makes the producer transactional (KIP-98): with commit_transaction, readers with "
+        "isolation.level=read_committed see all records and offsets of a transaction, else none. "
+        "Each running producer needs its own id: init_transactions fences an older producer with "
+        "the same id. Needs idempotence.",
     )
     transaction_timeout_ms = Setting(
         integer(0),
         60_000,
-        "The coordinator aborts a transaction that is open for longer, and fences the producer. At "
-        "most the brokers' transaction.max.timeout.ms.",
+        "Time after which the coordinator aborts an open transaction and fences the producer. At "
+        "most transaction.max.timeout.ms of the brokers.",
     )
     transaction_two_phase_commit_enable = Setting(
         boolean(),
         False,
-        "Transactions have no time-out (KIP-939): what prepare_transaction returned stays open "
-        "until it is ended. Excludes transaction.timeout.ms. Needs Kafka 4.3, its brokers with "
+        "Transactions do not time out (KIP-939): a transaction that prepare_transaction returned "
+        "stays open until it is ended. Excludes transaction.timeout.ms. Needs Kafka 4.3 with "
         "unstable.api.versions.enable=true and transaction.two.phase.commit.enable=true.",
     )
     key_serializer = Setting(
         serializer_or_name("Serializer", "K"),
         None,
-        "Turns keys into bytes; none takes bytes as they are.",
+        "Turns keys into bytes; without one, keys are bytes.",
     )
     value_serializer = Setting(
         serializer_or_name("Serializer", "V"),
         None,
-        "Turns values into bytes; none takes bytes as they are.",
+        "Turns values into bytes; without one, values are bytes.",
     )
     partitioner = Setting(
         partitioner_or_name(),
         None,
-        "Chooses the partition of a record that names none; none is murmur2_random: the key's "
-        "hash as in Java, and where there is no key one partition after the other is filled. "
+        "Chooses the partition of a record that names none. The default is murmur2_random: the "
+        "key's hash as in Java; without a key, one partition after the other is filled. "
         "consistent_random (librdkafka's default) hashes by CRC32, fnv1a_random by FNV-1a. "
         "Without _random, records without a key all go to the partition of an empty key. "
         "round_robin and random choose for each record, whatever its key, which makes small "
@@ -115,71 +115,73 @@ class ProducerConfig(ClientConfig):
         key="partitioner.class",
     )
     partitioner_ignore_keys = Setting(
-        boolean(), False, "Spread records with keys as if they had none."
+        boolean(), False, "Distribute records with keys as if they had none."
     )
     partitioner_adaptive_partitioning_enable = Setting(
-        boolean(), True, "Give faster brokers more of the records without keys (KIP-794)."
+        boolean(), True, "Send more of the records without keys to faster brokers (KIP-794)."
     )
     partitioner_availability_timeout_ms = Setting(
         integer(0, LONG_MAX),
         0,
-        "Leave out partitions whose broker has taken nothing for so long; 0 for never. Without "
-        "effect unless partitioner.adaptive.partitioning.enable (KIP-794).",
+        "Avoid partitions whose broker has accepted nothing for this long; 0 for never. No effect "
+        "unless partitioner.adaptive.partitioning.enable is true (KIP-794).",
     )
     partitioner_rack_aware = Setting(
         boolean(),
         False,
-        "Give records without keys to partitions whose leader is in client.rack, while there are "
-        "any that take records (KIP-1123). Takes client.rack; no effect with a partitioner of "
-        "your own.",
+        "Send records without keys to partitions whose leader is in client.rack, if there are any "
+        "that accept records (KIP-1123). Needs client.rack; no effect with a custom partitioner.",
     )
     client_rack = Setting(
         string(), "", "Rack of this client, for partitioner.rack.aware (KIP-1123)."
     )
     interceptors: Setting[tuple[object, ...]] = Setting(
-        object_list(), (), "Called for every record and its delivery.", key="interceptor.classes"
+        object_list(),
+        (),
+        "Objects called for every record and its result.",
+        key="interceptor.classes",
     )
     batch_size = Setting(
         integer(0),
         16_384,
-        "A batch of one partition is sent when it has reached this size, which is that before "
-        "compression. Java fills batches to the size that it expects after compression: for "
-        "batches as large as Java's, raise it by the ratio.",
+        "Size at which a batch of one partition is sent, before compression. Java fills batches to "
+        "the size that it expects after compression: for batches as large as Java's, raise it by "
+        "the compression ratio.",
     )
     linger_ms = Setting(
-        integer(0, LONG_MAX), 5, "How long a batch waits to be filled before it is sent."
+        integer(0, LONG_MAX), 5, "Time that a batch waits for more records before it is sent."
     )
     buffer_memory = Setting(
         integer(0, LONG_MAX), 33_554_432, "Memory for records that are not delivered yet."
     )
     max_block_ms = Setting(
-        integer(0, LONG_MAX), 60_000, "How long send may wait for memory or metadata."
+        integer(0, LONG_MAX), 60_000, "Maximum time that send waits for memory or metadata."
     )
     max_request_size = Setting(
-        integer(0), 1_048_576, "Largest request, and so largest record before compression."
+        integer(0), 1_048_576, "Maximum size of a request, and of a record before compression."
     )
     max_in_flight_requests_per_connection = Setting(
-        integer(1), 5, "Requests in flight that a connection may have."
+        integer(1), 5, "Maximum number of requests in flight per connection."
     )
     retries = Setting(
-        integer(0, INT_MAX), INT_MAX, "Further attempts at a request, within delivery_timeout_ms."
+        integer(0, INT_MAX), INT_MAX, "Maximum retries of a batch, within delivery_timeout_ms."
     )
     delivery_timeout_ms = Setting(
         integer(0),
         120_000,
-        "Time from send to success or failure. At least linger_ms + request_timeout_ms: raised to "
-        "that when it was not given.",
+        "Maximum time from send to success or failure. At least linger_ms + request_timeout_ms: "
+        "the default is raised to that.",
     )
     compression_type = Setting(
         choice({name: name for name in ("none", "gzip", "snappy", "lz4", "zstd")}),
         "none",
-        "Codec of batches. zstd needs brokers from 2.1 (KIP-110).",
+        "Compression codec of batches. zstd needs Kafka 2.1 (KIP-110).",
     )
     compression_gzip_level = Setting(
-        integer(1, 9, also=-1), -1, "Effort of gzip; -1 leaves it to the codec (KIP-390)."
+        integer(1, 9, also=-1), -1, "gzip level; -1 is the codec's default (KIP-390)."
     )
-    compression_lz4_level = Setting(integer(1, 17), 9, "Effort of lz4 (KIP-390).")
-    compression_zstd_level = Setting(integer(-131_072, 22), 3, "Effort of zstd (KIP-390).")
+    compression_lz4_level = Setting(integer(1, 17), 9, "lz4 level (KIP-390).")
+    compression_zstd_level = Setting(integer(-131_072, 22), 3, "zstd level (KIP-390).")
     topic_settings = Setting(
         per_topic(
             compression_type,
@@ -189,17 +191,16 @@ class ProducerConfig(ClientConfig):
             linger_ms,
         ),
         {},
-        "What is different for some topics: compression.type, its levels, and linger.ms, by the "
-        "topic's name.",
+        "Settings for single topics, by topic name: compression.type, its levels, and linger.ms.",
         is_ours=True,
     )
     metadata_max_idle_ms = Setting(
-        integer(5_000, LONG_MAX), 300_000, "A topic unused for so long is forgotten."
+        integer(5_000, LONG_MAX), 300_000, "Time after which an unused topic is forgotten."
     )
     receive_buffer_bytes = ClientConfig.receive_buffer_bytes.with_default(32_768)
 
     def for_topic(self, topic: str) -> Self:
-        """This config with what is different for a topic."""
+        """Return this config with the settings of a topic applied."""
         return self._with(**self.topic_settings.get(topic, {}))
 
     def _reconcile(self, given: Collection[str]) -> None:
@@ -209,8 +210,8 @@ class ProducerConfig(ClientConfig):
         self._reconcile_delivery_timeout("delivery_timeout_ms" in given)
         if self.partitioner_rack_aware and not self.client_rack.strip():
             raise ConfigError(
-                "partitioner.rack.aware=true needs client.rack: give the rack of this client, as "
-                "brokers have it in broker.rack, or leave partitioner.rack.aware out."
+                "partitioner.rack.aware=true needs client.rack: set the rack of this client, named "
+                "as in the brokers' broker.rack, or leave partitioner.rack.aware out."
             )
         if (
             self.partitioner_ignore_keys
@@ -219,7 +220,7 @@ class ProducerConfig(ClientConfig):
         ):
             raise ConfigError(
                 f"partitioner.ignore.keys=true contradicts partitioner.class={self.partitioner}, "
-                f"which says what keys are for. Leave one of them out."
+                f"which says how keys are used. Leave one of them out."
             )
 
     def _reconcile_idempotence(self, is_given: bool) -> None:
@@ -258,14 +259,15 @@ class ProducerConfig(ClientConfig):
             return
         if self.transactional_id is None:
             raise ConfigError(
-                "transaction.two.phase.commit.enable=true is about transactions, and there is no "
-                "transactional.id. Give one, or leave it out."
+                "transaction.two.phase.commit.enable=true is for transactions, and "
+                "transactional.id is not set. Set it, or leave "
+                "transaction.two.phase.commit.enable out."
             )
         if has_timeout:
             raise ConfigError(
                 f"transaction.timeout.ms={self.transaction_timeout_ms} contradicts "
-                f"transaction.two.phase.commit.enable=true, with which transactions have no "
-                f"time-out. Leave one of them out."
+                f"transaction.two.phase.commit.enable=true, with which transactions do not time "
+                f"out. Leave one of them out."
             )
         self._settle("transaction_timeout_ms", INT_MAX)
 

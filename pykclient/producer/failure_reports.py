@@ -1,10 +1,10 @@
-"""FailureReports: what a producer logs of failures that nothing else would report.
+"""FailureReports: logs failures that nothing else would report.
 
-That is a callback of the application that raised, and records that failed without a callback and
-whose deliveries were not read: a line for all that are alike, with their number. Nothing here
+These are exceptions of the application's callbacks, and records that failed without a callback and
+without a read of their delivery: one line for all of the same kind, with their number. Nothing here
 raises: a logging handler or filter that fails must not end the sender thread.
 
-Owner: the sender thread; an `UnseenFailure` ends in any, at any moment.
+Owner: the sender thread; an `UnseenFailure` may end in any thread at any time.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from pykclient.errors import KafkaError
 
 UNSEEN_MAX: Final = 10_000
-"""How many batches of failed records are remembered until the sender thread logs them."""
+"""Maximum number of failed batches that are remembered until the sender thread logs them."""
 
 UNSEEN: Final = (
     "%d records for %s were not delivered, and no callback and no result() has seen it: %s"
@@ -31,9 +31,9 @@ UNSEEN: Final = (
 
 
 class UnseenFailure:
-    """That records failed; reported when no code can read it any more.
+    """A failure of records, which is reported if it is dropped before code has read it.
 
-    Only what failed has one: a destructor swallows a Ctrl-C that comes in it.
+    Only failures have one: a destructor swallows a Ctrl-C that comes while it runs.
     """
 
     __slots__ = ("_note", "_reports")
@@ -43,7 +43,7 @@ class UnseenFailure:
         self._note = note
 
     def see(self, record_count: int | None = None) -> None:
-        """Note that the application has seen why so many of the records failed; None for all."""
+        """Note that the application has read the error of `record_count` records; None for all."""
         note = self._note
         note.record_count = 0 if record_count is None else note.record_count - record_count
         if note.record_count <= 0:
@@ -75,19 +75,19 @@ class FailureReports:
         self._plain_log = ClientLog("pykclient.producer", client_id)
         self._log = RateLimitedLog(self._plain_log)
         self._held: dict[_Note, bool] = {}
-        """What the application may still read. What is in it no more is not reported."""
+        """Failures that the application may still read. Others are not reported."""
         self._noted: deque[_Note] = deque(maxlen=UNSEEN_MAX)
         self._unreported: dict[tuple[str, str], _Unreported] = {}
-        """What was noted, by place and kind of error."""
+        """Noted failures, by place and kind of error."""
         self._is_over = False
         self.callback_error_count = 0
-        """How many callbacks of the application have raised."""
+        """Number of callbacks of the application that have raised."""
 
     def on_callback_error(self, kind: str, where: str, function: Callable[..., object]) -> None:
-        """Log that a function of the application raised the exception that is being handled.
+        """Log the current exception, which a function of the application raised.
 
-        One line stands for all failures of the function in the same `kind` of callback, `where`
-        ever they were: a topic may have many partitions.
+        One line covers all failures of the function in the same `kind` of callback, whatever
+        `where` is: a topic may have many partitions.
         """
         self.callback_error_count += 1
         name = _name_of(function)
@@ -96,7 +96,7 @@ class FailureReports:
         )
 
     def unseen(self, what: str, record_count: int, error: KafkaError) -> UnseenFailure | None:
-        """Return what reports a failure once it is dropped; None if `close` or `purge` does."""
+        """Return an object that reports a failure when dropped; None after `close` or `purge`."""
         if isinstance(error, ClosedError | PurgedError):
             return None
         note = _Note(what, record_count, error)
@@ -104,7 +104,7 @@ class FailureReports:
         return UnseenFailure(self, note)
 
     def on_dropped(self, note: _Note) -> None:
-        """Note that no delivery of it is left. Any thread; only `UnseenFailure` calls it."""
+        """Note that no delivery can read a failure. Any thread; only `UnseenFailure` calls it."""
         if not self._held.pop(note, False):
             return
         if note.record_count > 0:
@@ -113,9 +113,9 @@ class FailureReports:
             self._log_rest()
 
     def log_unseen(self) -> None:
-        """Log what was noted, together what has the same place and kind of reason.
+        """Log noted failures, one line per place and kind of error.
 
-        What was logged a short while ago is counted and logged later.
+        A line that was logged a short while ago is counted, and logged later.
         """
         if not self._noted:
             return
@@ -124,24 +124,24 @@ class FailureReports:
             key = ("unseen", what, kind)
             if self._log.is_due(now_ms, key):
                 unreported = self._unreported.pop((what, kind), None)
-                if unreported is not None:  # else the end of the program has logged it
+                if unreported is not None:  # else it was logged at the end of the program
                     count, reason = unreported
                     self._say(logging.WARNING, key, UNSEEN, count, what, reason)
 
     def end(self) -> None:
-        """Log what is left. From now on no sender thread logs what is dropped."""
+        """Log the remaining failures. From now on they are logged as they are dropped."""
         self._is_over = True
         self._log_rest()
         self._log.log_rest()
 
     def end_program(self) -> None:
-        """Log what is left, and what could still have been read. Any thread."""
+        """Log the remaining failures, also those that could still be read. Any thread."""
         for note in list(self._held):
             self.on_dropped(note)
         self._log_rest()
 
     def on_fork(self) -> None:
-        """Forget everything: this is a child process, and the parent reports it."""
+        """Forget everything in a child process: the parent reports it."""
         self._held.clear()
         self._noted.clear()
         self._unreported.clear()
@@ -151,7 +151,7 @@ class FailureReports:
         while self._noted:
             try:
                 note = self._noted.popleft()
-            except IndexError:  # another thread has taken it; the producer is over
+            except IndexError:  # another thread was faster, after the producer's end
                 break
             if note.record_count <= 0:
                 continue
@@ -164,7 +164,7 @@ class FailureReports:
         return changed
 
     def _log_rest(self) -> None:
-        """Log all that was noted, in any thread: there is nothing after it that could repeat."""
+        """Log all noted failures, in any thread. Nothing after it could repeat them."""
         self._count()
         for key in list(self._unreported):
             unreported = self._unreported.pop(key, None)

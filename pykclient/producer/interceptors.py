@@ -1,4 +1,4 @@
-"""ProducerInterceptors: the user objects that see each record, and its result.
+"""ProducerInterceptors: user objects that see each record and its result.
 
 Owner: `on_send` runs in the application's thread, `on_acknowledgement` in the sender thread, or in
 the application's when `send` itself raised.
@@ -22,30 +22,32 @@ if TYPE_CHECKING:
 
 
 class ProducerInterceptor(Protocol[K, V]):
-    """Interface of an object in the producer's setting `interceptors` (KIP-42).
+    """Interface of the objects in the producer setting `interceptors` (KIP-42).
 
-    An object with these two methods is one; a class may also inherit from this one, and define only
-    the methods that it needs. An optional method `close()` is called once, when the producer has
-    ended, in the sender thread.
+    Any object with these two methods will do; a class may also inherit from this one and override
+    only the methods that it needs. An optional method `close()` is called once, in the sender
+    thread, when the producer has ended.
 
-    K and V are the keys and values that `send` takes; any, where none are named.
+    K and V are the key and value types that `send` takes; any type if they are not given.
 
-    An exception of a method is logged, and the record goes on as if the interceptor were not there.
+    An exception in a method is logged, and the record is processed as if the interceptor were
+    absent.
     """
 
     def on_send(self, record: ProducerRecord[K, V]) -> ProducerRecord[K, V]:
         """Return the record to send: `record` itself, or another one.
 
-        `record` has the arguments of `send`, before serialization and partitioning. It runs in the
-        thread that calls `send`, for rows of `send_batch` and `send_arrow` as well.
+        `record` has the arguments of `send`, before serialization and partitioning. Called in the
+        thread that calls `send`, also for rows of `send_batch` and `send_arrow`.
         """
         return record
 
     def on_acknowledgement(self, metadata: RecordMetadata, error: KafkaError | None) -> None:
-        """Take a record's result; `error` is None if it was delivered.
+        """Receive a record's result; `error` is None if it was delivered.
 
-        After a failure `metadata` has no offset. It runs before the record's own `on_delivery`, in
-        the sender thread, and must not wait; if `send` itself failed, in the caller's thread.
+        After a failure `metadata` has no offset. Called before the record's own `on_delivery`, in
+        the sender thread, so it must not wait. If `send` itself failed, it is called in the
+        caller's thread.
         """
 
 
@@ -54,7 +56,7 @@ class ProducerInterceptors(InterceptorChain["ProducerInterceptor[Any, Any]"]):
 
     logger = "pykclient.producer"
     required = ("on_send(record)", "on_acknowledgement(metadata, error)")
-    # The sender thread closes them as its last act, and no caller could catch anything.
+    # The sender thread closes them last; no caller could catch an exception.
     close_errors = BaseException
 
     def on_send(self, record: ProducerRecord[Any, Any]) -> ProducerRecord[Any, Any]:
@@ -63,9 +65,9 @@ class ProducerInterceptors(InterceptorChain["ProducerInterceptor[Any, Any]"]):
         )
 
     def on_acknowledgement(self, metadata: RecordMetadata, error: KafkaError | None) -> None:
-        """Call all of them with a record's result, whatever one raises.
+        """Call all interceptors with a record's result, whatever one raises.
 
-        What is no `Exception`, an exit or an interrupt, is raised at the end.
+        An exception that is no `Exception`, such as an exit or an interrupt, is raised at the end.
         """
         exit_error: BaseException | None = None
         for interceptor in self._interceptors:

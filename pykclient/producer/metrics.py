@@ -1,10 +1,10 @@
-"""What a producer measures: `ProducerMetrics` its batches and records, `CallMetrics` its calls.
+"""Metrics of a producer: `ProducerMetrics` of its batches and records, `CallMetrics` of its calls.
 
-Nothing is measured by record: a batch has the number of its records, and a call is measured where
-it waits.
+Nothing is measured per record: a batch knows its number of records, and a call is measured where it
+waits.
 
-Owner: of `ProducerMetrics` the sender thread, of `CallMetrics` a lock of its own, for measuring.
-Any thread may take a snapshot: what it reads are numbers.
+Owner: the sender thread for `ProducerMetrics`, its own lock for `CallMetrics`. Any thread may take
+a snapshot, which reads single numbers only.
 Source: Java classes ``SenderMetricsRegistry``, ``Sender.SenderMetrics``, ``KafkaProducerMetrics``,
 ``BufferPool``.
 """
@@ -30,7 +30,7 @@ NS_PER_S: Final = 1_000_000_000
 
 
 class Memory(NamedTuple):
-    """What a producer's memory is now."""
+    """State of a producer's memory."""
 
     size_bytes: int
     free_bytes: int
@@ -38,7 +38,7 @@ class Memory(NamedTuple):
 
 
 class _Records:
-    """Records of one topic."""
+    """Measurements of one topic's records."""
 
     __slots__ = ("bytes", "compression", "failed", "retried", "sent")
 
@@ -51,6 +51,8 @@ class _Records:
 
 
 class ProducerMetrics:
+    """Metrics of batches and records."""
+
     def __init__(self, windows: Windows = WINDOWS) -> None:
         self._windows = windows
         self._by_topic: dict[str, _Records] = {}
@@ -61,13 +63,13 @@ class ProducerMetrics:
 
     @property
     def failed_record_count(self) -> int:
-        """How many records were accepted and not delivered."""
+        """Number of records that were accepted and not delivered."""
         return int(sum(records.failed.total for records in tuple(self._by_topic.values())))
 
     # Measuring.
 
     def on_carried(self, batch: ProducerBatch, encoded_bytes: int, now_ms: int) -> None:
-        """Note a batch that a request carries, in so many bytes, for the first time or again."""
+        """Count a batch that a request carries in `encoded_bytes`, retries included."""
         records = self._of(batch)
         records.sent.add(batch.record_count, now_ms)
         records.bytes.add(encoded_bytes, now_ms)
@@ -102,9 +104,9 @@ class ProducerMetrics:
     def snapshot(
         self, now_ms: int, memory: Memory, *, metadata_ms: int | None
     ) -> dict[MetricName, float]:
-        """Return what is known now; a metric of which nothing is known is left out.
+        """Return all metrics that have a value.
 
-        `metadata_ms` is when metadata last came, if they have.
+        `metadata_ms` is the time of the last metadata response, None if there was none.
         """
         by_topic = tuple(self._by_topic.items())
         batch_bytes = Together([records.bytes for _, records in by_topic])
@@ -133,9 +135,9 @@ class ProducerMetrics:
 
 
 class Wait(Enum):
-    """What calls of the application wait for, by the metric that has it."""
+    """Causes of waits in application calls; the value is the metric's name."""
 
-    __hash__ = object.__hash__  # without a call
+    __hash__ = object.__hash__  # faster than Enum's
 
     FLUSH = "flush-time-ns-total"
     INIT = "txn-init-time-ns-total"
@@ -149,11 +151,10 @@ class Wait(Enum):
 
 
 class CallMetrics:
-    """For how long calls have waited, and how many records were not sent for want of memory.
+    """Metrics of how long calls waited, and of records not sent for lack of memory.
 
-    A wait that ends in an error or by an interrupt counts too. It costs two looks at the clock and
-    the lock, which the sender thread never takes.
-    `clock_ns` is the monotonic clock in nanoseconds.
+    A wait that ends in an error or an interrupt counts too. The cost is two reads of the clock and
+    the lock, which the sender thread never takes. `clock_ns` is the monotonic clock in nanoseconds.
     """
 
     def __init__(self, config: ProducerConfig, clock_ns: Callable[[], int]) -> None:
@@ -161,11 +162,11 @@ class CallMetrics:
         self._clock_ns = clock_ns
         self._waited_ns = {wait: Recent(windows) for wait in Wait}
         self._exhausted = Recent(windows)
-        self._lock = threading.RLock()  # what interrupts a measurement may measure as well
+        self._lock = threading.RLock()  # an interrupting handler may measure as well
 
     @contextmanager
     def waiting(self, wait: Wait) -> Iterator[None]:
-        """Measure what is done in the context. Any thread."""
+        """Measure the time spent in the context. Any thread."""
         started_ns = self._clock_ns()
         try:
             yield
@@ -175,7 +176,7 @@ class CallMetrics:
                 self._waited_ns[wait].add(ended_ns - started_ns, ended_ns // NS_PER_MS)
 
     def on_exhausted(self, record_count: int) -> None:
-        """Count records that are not sent since there was no memory for them. Any thread."""
+        """Count records that were not sent for lack of memory. Any thread."""
         now_ms = self._clock_ns() // NS_PER_MS
         with self._lock:
             self._exhausted.add(record_count, now_ms)
@@ -193,7 +194,7 @@ class CallMetrics:
 
 
 def _reported(records: Sequence[_Records], now_ms: int) -> dict[str, float | None]:
-    """Return the metrics of one topic's records, or of several topics' together."""
+    """Return the metrics of one topic's records, or of several topics together."""
     sent = Together([one.sent for one in records])
     size_bytes = Together([one.bytes for one in records])
     retried = Together([one.retried for one in records])

@@ -1,18 +1,17 @@
-"""Which partition a record goes to: the one it names, by its key, or by turns.
+"""StickyPartitioner: chooses a record's partition: the one it names, by key, or sticky.
 
 Records with a key go where Java's producer puts them: murmur2 of the key, without its sign, modulo
-the number of partitions. Those without a key, and all where keys are ignored, go to one partition
-until it has taken a batch's worth of bytes, then to another one, drawn at random. Where some
-partitions have longer queues than others, they are drawn less often, so that a slow broker gets
-less. With ``partitioner.rack.aware`` only those are drawn whose leader is in the client's rack, as
-long as there are any. `StickyPartitioner` decides this, for records and for rows; which brokers are
-slow the sender notes (`Sender`), and a partitioner of the application's is called before any of it.
-The per-record core does the same with the open batches that it finds (`SendCore.send`), and divides
-rows where some may go anywhere and others not (`RowBlock.by_partition`): those take the turns one
-after the other, too.
+the number of partitions. Records without a key, and all records if keys are ignored, go to one
+partition until it has taken the bytes of a batch, then to another one, drawn at random. Partitions
+with longer queues are drawn less often, so that a slow broker gets less. With
+``partitioner.rack.aware`` only partitions whose leader is in the client's rack are drawn, if there
+are any. `StickyPartitioner` decides this for records and for rows. The sender notes which brokers
+are slow (`Sender`). A custom partitioner is called before any of this. The per-record core does the
+same for open batches (`SendCore.send`), and divides rows of which only some have a fixed partition
+(`RowBlock.by_partition`), also one sticky partition after the other.
 
-Owner: a `StickyPartitioner` is its topic's; it changes under the lock of the partition chosen so
-far, or in the sender thread when the topic's partitions change.
+Owner: each topic has a `StickyPartitioner`; it changes under the lock of its current partition, or
+in the sender thread when the topic's partitions change.
 Source: Java class ``BuiltInPartitioner``; KIP-480, KIP-794, KIP-1123.
 """
 
@@ -48,8 +47,8 @@ if TYPE_CHECKING:
     from pykclient.producer.record import Rows, SerializedRecord
 
 Partitioner = Callable[[str, bytes | None, bytes | None, "tuple[PartitionInfo, ...]"], int]
-"""A partitioner of the application's own: called with the topic, the key and the value as bytes
-or None, and the topic's partitions in order; returns the number of one of them."""
+"""A custom partitioner: called with the topic, key and value as bytes or None, and the topic's
+partitions in order; returns the number of one of them."""
 
 KEY_RULES: Final = {
     "murmur2_random": MURMUR2,
@@ -61,15 +60,15 @@ KEY_RULES: Final = {
     "random": RANDOM,
     "round_robin": ROUND_ROBIN,
 }
-"""What each partitioner that has a name does with keys."""
+"""Treatment of keys by each named partitioner."""
 
 LOAD_AGE_MS_MAX = 10
-"""How old the picture of the queues may be by which the next partition is drawn. Looking at all of
-a topic's queues at each switch would make a record dearer the more partitions there are."""
+"""Maximum age of the queue lengths by which a partition is drawn. Reading all queues of a topic at
+each switch would make the cost of a record grow with the number of partitions."""
 
 
 def key_rule_of(config: ProducerConfig) -> int:
-    """Return what a topic's partitioner does with keys."""
+    """Return how the partitioner treats keys."""
     if config.partitioner_ignore_keys:
         return IGNORE_KEYS
     name = config.partitioner
@@ -77,12 +76,12 @@ def key_rule_of(config: ProducerConfig) -> int:
 
 
 def chooses_each_record(config: ProducerConfig) -> bool:
-    """Whether a named partitioner chooses for each record by itself (round_robin, random)."""
+    """Return True if a named partitioner chooses for each record (round_robin, random)."""
     return bool(key_rule_of(config) & EACH_RECORD)
 
 
 def partition_function(configured: object) -> Partitioner | None:
-    """Return the function of a configured partitioner, None for those that have a name."""
+    """Return the function of a custom partitioner, None for a named one."""
     if isinstance(configured, str) and configured in KEY_RULES:
         return None
     found = resolve_class_setting("partitioner.class", configured)
@@ -92,7 +91,7 @@ def partition_function(configured: object) -> Partitioner | None:
     if not callable(method):
         raise ConfigError(
             f"partitioner is {found!r:.100}: it must be a callable of topic, key, value and "
-            f"partitions, or have a method partition of these"
+            f"partitions, or have such a method named partition"
         )
     return cast("Partitioner", method)
 
@@ -107,10 +106,10 @@ def checked_partition(chosen: object, topic: str, partition_count: int) -> int:
 
 
 class PartitionLoad(NamedTuple):
-    """How many batches wait for a partition, and what speaks against it.
+    """Number of batches that wait for a partition, and reasons against it.
 
-    A slow leader has taken nothing for ``partitioner.availability.timeout.ms``. One that is near is
-    in the client's rack, where the partitioner looks at racks.
+    `is_slow`: the leader accepted nothing for ``partitioner.availability.timeout.ms``. `is_near`:
+    the leader is in the client's rack, and ``partitioner.rack.aware`` is set.
     """
 
     partition: int
@@ -121,11 +120,12 @@ class PartitionLoad(NamedTuple):
 
 
 class StickyPartitioner:
-    """Chooses the partition of a topic's records: without a key, one turn after the other.
+    """Chooses the partition of a topic's records; without a key, one sticky partition at a time.
 
-    A turn ends when the partition has a full batch, when it has taken `switch_bytes` in smaller
-    ones, or when it has lost its leader; and between two batches only, which keeps them full. So it
-    is one to two times `switch_bytes` long. `loads` returns the topic's partitions; at least one.
+    The sticky partition changes when it has a full batch, when it has taken `switch_bytes` in
+    smaller batches, or when it has lost its leader. It changes only between two batches, which
+    keeps them full, so it takes one to two times `switch_bytes`. `loads` returns the topic's
+    partitions, at least one.
     """
 
     __slots__ = (
@@ -151,16 +151,16 @@ class StickyPartitioner:
         random: Random,
     ) -> None:
         self.partition = -1
-        """The present choice; -1 before `on_partitions` was called."""
+        """The current sticky partition; -1 before `on_partitions` was called."""
         self.partition_count = 0
-        """How many partitions the topic has. There may be more queues, of partitions gone since."""
+        """Number of partitions of the topic. Deleted partitions may have left further queues."""
         self.key_rule = key_rule
         self._loads = loads
         self._switch_bytes = switch_bytes
         self._is_adaptive = is_adaptive
         self._random = random
         self._taken_bytes = 0
-        """What the partition has taken in this turn, in batches that are closed."""
+        """Bytes that the sticky partition has taken since the last switch, in closed batches."""
         self._table: _Table | None = None
         self._table_ms = 0
 
@@ -169,8 +169,10 @@ class StickyPartitioner:
         return self._switch_bytes - self._taken_bytes
 
     def choose(self, item: SerializedRecord | Rows) -> tuple[int, bool]:
-        """Return a partition, which there may not be if it is named, and whether it is only the
-        present turn's."""
+        """Return the partition, and whether it is the sticky one.
+
+        A partition that the record names may not exist.
+        """
         if item.partition is not None:
             return item.partition, False
         if item.key is None and not self.key_rule & NULL_IS_HASHED:  # most, without a call
@@ -182,21 +184,20 @@ class StickyPartitioner:
     def on_partitions(self, partition_count: int, now_ms: int) -> None:
         self.partition_count = partition_count
         self._table = None
-        # Without a lock: a thread that switches at the same time draws one that exists as well.
+        # Without a lock: a thread that switches at the same time also draws an existing partition.
         if not 0 <= self.partition < partition_count:
             self.switch(now_ms)
 
     def on_batch(self, size_bytes: int) -> None:
-        """Count a batch with records of this turn, which takes no more."""
+        """Count a closed batch with records of the sticky partition."""
         self._taken_bytes += size_bytes
 
     def end_turn(self, now_ms: int, *, is_batch_full: bool, has_leader: bool) -> bool:
-        """Switch if the turn is over, as looked at between two batches; return whether the
-        partition is another one now.
+        """Switch between two batches if it is time; return whether the partition has changed.
 
-        A turn without a leader ends early only for a partition with one: where none has any, every
-        other choice would end as early, and a record would be appended after as many choices as
-        the topic has partitions.
+        If the partition has lost its leader, switch early only to a partition that has one. If none
+        has, each further choice would end as early, and appending a record would take as many
+        choices as the topic has partitions.
         """
         before = self.partition
         is_over = is_batch_full or self.room_bytes <= 0
@@ -207,7 +208,7 @@ class StickyPartitioner:
         return self.partition != before
 
     def take(self, size_bytes: int, now_ms: int, *, has_leader: bool) -> bool:
-        """Count rows that are divided before they are in batches; return whether a turn began."""
+        """Count rows that are divided before they are appended; return whether it switched."""
         self._taken_bytes += size_bytes
         if self.room_bytes > 0 and has_leader:
             return False
@@ -215,11 +216,11 @@ class StickyPartitioner:
         return True
 
     def switch(self, now_ms: int) -> int:
-        """Begin the next turn; return its partition, which may be the same one."""
+        """Draw the next sticky partition, which may be the same one; return it."""
         table = self._table
         if table is None or now_ms >= self._table_ms + LOAD_AGE_MS_MAX:
             loads = self._loads()
-            if not loads:  # the metadata has dropped the topic since the caller found it
+            if not loads:  # the topic has left the metadata since the caller found it
                 self._taken_bytes = 0
                 return self.partition
             table = self._table = _table_of(loads, is_adaptive=self._is_adaptive)
@@ -231,12 +232,12 @@ class StickyPartitioner:
 
 
 class _Table(NamedTuple):
-    """What to draw from: the sums of the partitions' weights, to be searched."""
+    """Partitions to draw from, with cumulative weights."""
 
     partitions: list[int]
     weight_sums: list[int]
     is_led: bool
-    """Whether they have leaders; without, all partitions are here."""
+    """True if they have leaders; otherwise all partitions are listed."""
 
 
 def _table_of(loads: Sequence[PartitionLoad], *, is_adaptive: bool) -> _Table:
@@ -245,6 +246,6 @@ def _table_of(loads: Sequence[PartitionLoad], *, is_adaptive: bool) -> _Table:
     usable = [load for load in usable if load.is_near] or usable
     counts = [load.waiting_count if is_adaptive else 0 for load in usable]
     longest = max(counts)
-    # A partition weighs one, and one more for each batch that the longest queue has more than it.
+    # A weight is 1 plus the number of batches that the longest queue has more than the partition.
     weights = [longest + 1 - count for count in counts]
     return _Table([load.partition for load in usable], list(accumulate(weights)), bool(led))

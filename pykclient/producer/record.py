@@ -1,4 +1,4 @@
-"""What goes into `send`, what it is made into, and what comes back: immutable values.
+"""ProducerRecord, RecordMetadata and their internal forms: immutable values.
 
 Source: Java classes ``ProducerRecord`` and ``RecordMetadata``.
 """
@@ -23,13 +23,13 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class ProducerRecord(Generic[K_co, V_co]):
-    """One record to be sent.
+    """A record to send.
 
-    `value` and `key` are bytes, or whatever the configured serializers take; None is null.
-    `partition` None leaves the choice to the partitioner, `timestamp_ms` (milliseconds since 1970)
-    None stands for the time of `send`. `headers` are pairs of a name and bytes or None (KIP-82), or
-    a dict of them, kept as a tuple. `dataclasses.replace` makes a changed copy, as an interceptor
-    may want.
+    `value` and `key` are bytes, or what the configured serializers take; None is null. With
+    `partition` None the partitioner chooses. `timestamp_ms` is in milliseconds since 1970; None is
+    the time of `send`. `headers` are pairs of a name and bytes or None (KIP-82), or a dict of them;
+    they are kept as a tuple. `dataclasses.replace` returns a changed copy, for an interceptor for
+    example.
     """
 
     topic: str
@@ -51,18 +51,18 @@ class ProducerRecord(Generic[K_co, V_co]):
         object.__setattr__(self, "headers", headers)
 
     def __hash__(self) -> int:
-        # Of the fields that are always hashable: a value that awaits its serializer need not be.
+        # Only fields that are always hashable: a value before serialization need not be.
         return hash((self.topic, self.partition, self.timestamp_ms))
 
 
 class RecordMetadata(NamedTuple):
-    """Where a record stands.
+    """Position of a record in the log.
 
-    `offset` is None when it is not known: with ``acks=0`` it is not reported, a record that failed
-    has none, and a broker that recognises a record that it had before may not remember where.
-    `timestamp_ms` is the record's own, or the broker's where the topic wants that
-    (``message.timestamp.type=LogAppendTime``); None for a record that failed before it got one.
-    `partition` is -1 for a record that failed before one was chosen.
+    `offset` is None when it is unknown: ``acks=0`` does not report it, a failed record has none,
+    and a broker that recognises a duplicate may have forgotten its offset. `timestamp_ms` is the
+    record's own, or the broker's if the topic has ``message.timestamp.type=LogAppendTime``; None
+    for a record that failed before it got one. `partition` is -1 for a record that failed before
+    one was chosen.
     """
 
     topic: str
@@ -72,12 +72,12 @@ class RecordMetadata(NamedTuple):
 
     @property
     def timestamp(self) -> datetime | None:
-        """The timestamp in UTC; None if there is none, or it is beyond the year 9999."""
+        """Timestamp in UTC; None if there is none, or if it is after the year 9999."""
         return None if self.timestamp_ms is None else utc_datetime(self.timestamp_ms)
 
 
 class SerializedRecord(NamedTuple):
-    """A record that is checked and ready to be appended."""
+    """A checked record, ready to append."""
 
     topic: str
     value: bytes | None
@@ -87,13 +87,13 @@ class SerializedRecord(NamedTuple):
     headers: Headers
     on_delivery: OnDelivery[RecordMetadata] | None
     size_bytes_max: int
-    """The most that a batch with only this record can take."""
+    """Maximum size of a batch with only this record."""
 
 
 class Rows(NamedTuple):
-    """Rows that go to one partition, or (None) wherever it is the topic's turn. There are some.
+    """Rows for one partition, or (None) for the topic's sticky partition; at least one.
 
-    A batch takes as many as fit; those are taken out of `run`.
+    A batch takes as many as fit and removes them from `run`.
     """
 
     topic: str

@@ -1,6 +1,6 @@
-"""RecordSerializer: turns what `send` was given into a record that can be appended, or refuses it.
+"""RecordSerializer: checks the arguments of `send` and turns them into a serialized record.
 
-Whether there is such a topic or partition shows later.
+Existence of the topic and the partition is checked later.
 
 Owner: none, it has no state; it runs in the application's thread.
 Source: Java class ``KafkaProducer``, ``doSend`` therein.
@@ -36,9 +36,9 @@ TIMESTAMP_MAX_MS = 2**63 - 1
 
 
 class RecordSerializer:
-    """The serializers of a producer, and the limits of its records.
+    """Serializers and size limits of a producer.
 
-    `clock_ms` is the time of records that bring none, in milliseconds since 1970.
+    `clock_ms` is the time of records without a timestamp, in milliseconds since 1970.
     """
 
     def __init__(self, config: ProducerConfig, clock_ms: Callable[[], int]) -> None:
@@ -48,7 +48,7 @@ class RecordSerializer:
         self._key = None if isinstance(key, SerializeWithHeaders) else key
         self._value = None if isinstance(value, SerializeWithHeaders) else value
         self.takes_headers = (self._key, self._value) != self._serializers
-        """Whether a serializer wants the headers of each record, and may add to them."""
+        """True if a serializer takes the headers of each record, and may add to them."""
         self._limits = {
             "max_request_size": config.max_request_size,
             "buffer_memory": config.buffer_memory,
@@ -58,7 +58,7 @@ class RecordSerializer:
 
     @property
     def takes_bytes_only(self) -> bool:
-        """Whether there is no serializer, so that bytes go as they are."""
+        """True if there is no serializer: keys and values are bytes."""
         return self._serializers == (None, None)
 
     def serialize(
@@ -72,7 +72,7 @@ class RecordSerializer:
         headers: HeadersInput | None,
         on_delivery: OnDelivery[RecordMetadata] | None,
     ) -> SerializedRecord:
-        """Return the record, ready to be appended."""
+        """Return the checked record, ready to append."""
         topic = check_topic(topic, "send")
         if self.takes_headers:
             key, value, headers = self._with_headers(topic, key, value, headers)
@@ -96,8 +96,8 @@ class RecordSerializer:
     def column(
         self, name: Literal["keys", "values"], topics: Iterable[str], objects: Iterable[object]
     ) -> ByteColumn:
-        """Return the keys or the values of many records as bytes; `topics` has each one's topic."""
-        assert not self.takes_headers, "records go one by one"
+        """Return keys or values of many records as bytes; `topics` holds each record's topic."""
+        assert not self.takes_headers, "records are sent one by one then"
         serialize = self._key if name == "keys" else self._value
         if serialize is None:
             return ByteColumn.from_objects(objects, name)
@@ -115,7 +115,7 @@ class RecordSerializer:
     def _with_headers(
         self, topic: str, key: object, value: object, headers: HeadersInput | None
     ) -> tuple[bytes | None, bytes | None, HeaderList]:
-        """Return key, value and headers where a serializer may add to these."""
+        """Return key, value and headers, to which a serializer may have added."""
         listed = list(_headers(headers, topic)) if headers else []
         serialize_key, serialize_value = (
             partial(_call_with_headers, each, listed)
@@ -175,11 +175,11 @@ def checked_number(number: object, name: str, topic: str | None = None) -> int:
     if isinstance(number, int) and not isinstance(number, bool) and 0 <= number <= maximum:
         return number
     what = name if topic is None else f"the {name} of a record for topic {topic!r}"
-    # A text may be a record's, and is not shown.
+    # Text may be record data, so it is not shown.
     is_number = isinstance(number, (int, float))
     shown = shown_argument(number) if is_number else f"a {type(number).__name__}"
     raise UsageError(
-        f"{what} is a whole number from 0 to {maximum}, or None to leave it to the producer, not "
+        f"{what} is a whole number from 0 to {maximum}, or None to let the producer choose, not "
         f"{shown}"
     )
 
@@ -189,18 +189,18 @@ def _headers(headers: HeadersInput, topic: str) -> Headers:
         return tuple(map(_header, header_pairs(headers)))
     except (TypeError, ValueError) as error:
         raise SerializationError(
-            f"the headers of a record for topic {topic!r} are wrong ({error}); pass pairs of a str "
-            f"and bytes or None, or a dict of them"
+            f"the headers of a record for topic {topic!r} are malformed ({error}); pass pairs of a "
+            f"str and bytes or None, or a dict of them"
         ) from error
 
 
 def _header(pair: object) -> tuple[str, bytes | None]:
     if not isinstance(pair, tuple | list) or len(pair) != 2:
-        raise TypeError(f"a {type(pair).__name__} is no pair of a name and a value")
+        raise TypeError(f"a {type(pair).__name__} is not a pair of a name and a value")
     name, value = pair
     if not isinstance(name, str):
         raise TypeError(f"a name is of type {type(name).__name__}")
     if value is not None and not isinstance(value, bytes | bytearray | memoryview):
         raise TypeError(f"the value of {name!r:.100} is of type {type(value).__name__}")
-    name.encode()  # a lone surrogate is no text; better now than inside the batch
+    name.encode()  # a lone surrogate is not text; fail now rather than inside the batch
     return name, None if value is None else bytes(value)

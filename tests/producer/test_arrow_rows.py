@@ -227,12 +227,18 @@ def test_a_serializer_takes_any_type() -> None:
 @pytest.mark.parametrize(
     ("table", "message"),
     [
-        ({"values": [b""]}, r"no column 'values'\. Did you mean 'value'\? There are value, key, "),
-        ({"value": [b""], "offset": [1]}, r"no column 'offset'\. There are value, .* topic$"),
+        (
+            {"values": [b""]},
+            r"unknown column 'values'\. Did you mean 'value'\? The columns are value, key, ",
+        ),
+        (
+            {"value": [b""], "offset": [1]},
+            r"unknown column 'offset'\. The columns are value, .* topic$",
+        ),
         ({"key": [b""]}, "column 'value' is missing"),
         ({"value": [b""], "topic": ["u"]}, "topic is given twice"),
         ({"value": [b""], "partition": ["0"]}, "'partition' is of type string; it takes int32"),
-        ({"value": [b""], "partition": [2**31]}, "'partition' goes beyond int32"),
+        ({"value": [b""], "partition": [2**31]}, "'partition' exceeds int32"),
         ({"value": [b""] * 2, "partition": [0, -2]}, "'partition' is -2 at row 1"),
         ({"value": [b""], "timestamp": [5]}, r"'timestamp' is of type int64; it takes timestamp"),
         (
@@ -241,7 +247,7 @@ def test_a_serializer_takes_any_type() -> None:
         ),
         (
             {"value": [b""], "timestamp": pa.array([2**60], pa.timestamp("s"))},
-            "'timestamp' goes too far",
+            "'timestamp' is out of range",
         ),
     ],
     ids=lambda argument: argument[:20] if isinstance(argument, str) else "",

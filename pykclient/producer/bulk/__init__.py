@@ -1,1 +1,1 @@
-"""Sending many rows at once, from lists or from Arrow."""
+"""Bulk sending: many rows in one call, from lists or from Arrow."""

@@ -1,12 +1,12 @@
-"""ArrowTables: makes row tables of Arrow data, whose bytes are read where they are.
+"""ArrowTables: converts Arrow data to row tables, without copying where possible.
 
-What Arrow can bring into a form that the core reads, Arrow does; binary and string arrays, views
-too, are not copied. Arrow trusts the offsets that another library wrote, and reads memory by
-them: whatever it reads for us is validated by it before; what the core reads, the core checks
-itself. The only place in the producer that imports pyarrow.
+Arrow converts columns to a layout that the core reads. Binary and string arrays, views included,
+are not copied. Arrow trusts the offsets that another library wrote, and reads memory by them, so
+Arrow validates a column before it converts it; the core checks what it reads itself. This is the
+only module of the producer that imports pyarrow.
 
-Source: the Arrow columnar format and PyCapsule interface; the columns are those that Spark's Kafka
-sink takes.
+Source: the Arrow columnar format and PyCapsule interface; the columns are those of Spark's Kafka
+sink.
 """
 
 from __future__ import annotations
@@ -35,18 +35,19 @@ BYTE_KINDS: Final = "binary or string (large, view, fixed-size and dictionary on
 TOPIC: Final = "topic"
 NUMBER_BYTES_MAX: Final = 8
 ROWS_PER_PIECE_MIN: Final = 1024
-"""Tables in smaller pieces than this are copied into one: each piece costs as much as many rows."""
+"""Minimum average rows per chunk: a table in smaller chunks is copied into one chunk, since each
+chunk costs as much as this many rows."""
 
 
 class ArrowTables:
-    """Makes tables of Arrow data. `clock_ms` is the time of records that bring none."""
+    """Converts Arrow data to tables. `clock_ms` is the time of records without a timestamp."""
 
     def __init__(self, serializer: RecordSerializer, clock_ms: Callable[[], int]) -> None:
         self._serializer = serializer
         self._clock_ms = clock_ms
 
     def table(self, topic: object, data: object) -> RowTable:
-        """Return the records, ready to be sent; with `topic` None each row names its own."""
+        """Return the records as a table. With `topic` None, each row names its own topic."""
         names, table = _with_topics(topic, _arrow_table(data))
         blocks: list[TableBlock] = []
         first_row = 0
@@ -56,7 +57,7 @@ class ArrowTables:
         return RowTable(names, tuple(block for block in blocks if len(block.rows)))
 
     def records(self, topic: object, data: object) -> list[ProducerRecord[object, object]]:
-        """Return the records one by one, for whoever wants to see each before it is sent."""
+        """Return the records one by one, for interceptors and serializers that take headers."""
         names, table = _with_topics(topic, _arrow_table(data))
         records: list[ProducerRecord[object, object]] = []
         for batch in table.to_batches():
@@ -118,13 +119,13 @@ def _arrow_table(data: object) -> pyarrow.Table:
                 f"send_arrow takes rows with columns, not {type(data).__name__}: {error}"
             ) from error
     raise UsageError(
-        f"send_arrow takes a table or a record batch of Arrow, or what has __arrow_c_stream__, "
-        f"not {type(data).__name__}"
+        f"send_arrow takes a table or a record batch of Arrow, or an object with "
+        f"__arrow_c_stream__, not {type(data).__name__}"
     )
 
 
 def _with_topics(topic: object, table: pyarrow.Table) -> tuple[tuple[str, ...], pyarrow.Table]:
-    """Check the columns' names; return the topics, and a table that has numbers for them."""
+    """Check the columns; return the topic names, and the table with numbers for its topics."""
     if topic is not None:
         topic = check_topic(topic, "send_arrow")
     _check_names(table.column_names, has_topic=topic is not None)
@@ -139,11 +140,11 @@ def _with_topics(topic: object, table: pyarrow.Table) -> tuple[tuple[str, ...], 
 
 
 def _check_names(names: Sequence[str], *, has_topic: bool) -> None:
-    """Check that a table has the columns that it must have, each once, and no others."""
+    """Check that a table has each required column once, and no unknown columns."""
     for name in names:
         if name not in COLUMNS:
             raise UsageError(
-                f"there is no column {name!r}.{did_you_mean(name, COLUMNS)} There are "
+                f"unknown column {name!r}.{did_you_mean(name, COLUMNS)} The columns are "
                 f"{', '.join(COLUMNS)}"
             )
         if names.count(name) > 1:
@@ -171,9 +172,9 @@ def _or_none(partitions: Sequence[int] | None) -> Iterable[int | None]:
 
 
 class ArrowFields:
-    """One record batch. `first_row` is the number of its first row, for errors.
+    """Columns of one record batch. `first_row` is the number of its first row, for errors.
 
-    A column that is missing has nulls everywhere.
+    A missing column counts as all null.
     """
 
     def __init__(self, batch: pyarrow.RecordBatch, first_row: int = 0) -> None:
@@ -187,7 +188,7 @@ class ArrowFields:
         return _byte_column(self._batch.column(name), name, f"or set {name}_serializer")
 
     def objects(self, name: str, *, is_raw: bool) -> Sequence[object]:
-        """Return a column as Python objects; raw ones are bytes or None."""
+        """Return a column as Python objects; with `is_raw` as bytes or None."""
         if not self.has(name):
             return [None] * self._batch.num_rows
         column = self._batch.column(name)
@@ -201,7 +202,7 @@ class ArrowFields:
         return found
 
     def headers(self) -> ByteColumn | None:
-        """Return the encoded headers; None where no record has any."""
+        """Return the encoded headers; None if no record has any."""
         if not self.has("headers") or self._batch.column("headers").null_count == len(self):
             return None
         counts, names, values = self._header_columns()
@@ -221,7 +222,7 @@ class ArrowFields:
         return [tuple(next(pairs) for _ in range(count)) for count in counts.to_pylist()]
 
     def partitions(self) -> Sequence[int] | None:
-        """Return the partition of each row, -1 where it is null; None where all are."""
+        """Return the partition of each row, -1 for null; None if all are null."""
         import pyarrow as pa
 
         column = self._column("partition")
@@ -232,12 +233,12 @@ class ArrowFields:
         try:
             column = column.cast(pa.int32())
         except pa.ArrowInvalid as error:
-            raise UsageError(f"the column 'partition' goes beyond int32: {error}") from error
+            raise UsageError(f"the column 'partition' exceeds int32: {error}") from error
         self._refuse_negative("partition", column)
         return _numbers(column.fill_null(-1), "i")
 
     def timestamps_ms(self, now_ms: int | None) -> Sequence[int] | None:
-        """Return the time of each row, `now_ms` where it is null; None where all are."""
+        """Return the time of each row, `now_ms` for null; None if all are null."""
         import pyarrow as pa
 
         column = self._column("timestamp")
@@ -247,10 +248,10 @@ class ArrowFields:
             raise _wrong_type("timestamp", column.type, "timestamp (of any unit and time zone)")
         milliseconds = pa.timestamp("ms", tz=column.type.tz)
         try:
-            # Of finer units the rest is cut off, and nothing can go wrong.
+            # Finer units are truncated, which cannot overflow.
             column = column.cast(milliseconds, safe=column.type.unit in ("s", "ms"))
         except pa.ArrowInvalid as error:
-            raise UsageError(f"the column 'timestamp' goes too far: {error}") from error
+            raise UsageError(f"the column 'timestamp' is out of range: {error}") from error
         column = column.cast(pa.int64())
         self._refuse_negative("timestamp", column)
         if column.null_count and now_ms is None:
@@ -259,7 +260,7 @@ class ArrowFields:
         return _numbers(column.fill_null(now_ms) if column.null_count else column, "q")
 
     def topics(self) -> Sequence[int] | None:
-        """Return the topic of each row as `topic_codes` numbers them; None where there is one."""
+        """Return the topic of each row as a number of `topic_codes`; None if there is one topic."""
         return _numbers(self._batch.column(TOPIC), "i") if self.has(TOPIC) else None
 
     def __len__(self) -> int:
@@ -267,14 +268,14 @@ class ArrowFields:
         return count
 
     def _column(self, name: str) -> pyarrow.Array | None:
-        """Return a column, None if it is missing or all of it is null."""
+        """Return a column; None if it is missing or all null."""
         if not self.has(name) or self._batch.column(name).type == "null":
             return None
         column = self._batch.column(name)
         return column if len(column) == 0 or column.null_count < len(column) else None
 
     def _header_columns(self) -> tuple[pyarrow.Array, pyarrow.Array, pyarrow.Array]:
-        """Return how many headers each record has, and the names, as text, and values of all."""
+        """Return the number of headers per record, and all names (as text) and values."""
         import pyarrow as pa
 
         column = self._batch.column("headers")
@@ -289,7 +290,7 @@ class ArrowFields:
                 f"the column 'headers' is of type {kind}; it takes "
                 f"list<struct<key: string, value: binary>>"
             )
-        # What Arrow goes by as it divides them. The names follow, and of the values the core.
+        # Arrow divides the headers by these offsets. Names are checked below, values by the core.
         lists = pa.ListArray if pa.types.is_list(kind) else pa.LargeListArray
         outline = lists.from_arrays(column.offsets, pa.nulls(len(column.values)))
         check_layout("headers", outline, full=True)
@@ -311,15 +312,15 @@ class ArrowFields:
         if least is not None and least < 0:
             row = self._first_row + pc.index(column, least).as_py()
             raise UsageError(
-                f"the column {name!r} is {least} at row {row}; it has to be 0 or more, or null to "
-                f"leave it to the producer"
+                f"the column {name!r} is {least} at row {row}; it must be 0 or more, or null to "
+                f"let the producer choose"
             )
 
 
 def check_layout(name: str, column: pyarrow.Array | pyarrow.ChunkedArray, *, full: bool) -> None:
-    """Check that a column's buffers are as large as it says; with `full`, what stands in them too.
+    """Check that a column's buffers have the size it says; with `full`, their content too.
 
-    Whether text is UTF-8 is not looked at here, but where it is inside of something else.
+    UTF-8 is checked only for text nested in another type.
     """
     import pyarrow as pa
 
@@ -344,9 +345,9 @@ def batches_of(table: pyarrow.Table) -> list[pyarrow.RecordBatch]:
 
 
 def topic_codes(table: pyarrow.Table) -> tuple[tuple[str, ...], pyarrow.Table]:
-    """Return the topics that a table names, and the table with their numbers in place of the names.
+    """Return the topics in a table, and the table with topic numbers instead of names.
 
-    With one topic in all rows, the table has no such column any more.
+    If all rows have the same topic, the column is removed.
     """
     import pyarrow as pa
     import pyarrow.compute as pc
@@ -402,7 +403,7 @@ def _byte_column(column: pyarrow.Array, name: str, cure: str) -> ByteColumn:
 
 
 def _binary(column: pyarrow.Array, name: str, cure: str) -> pyarrow.Array:
-    """Return a column as binary or large binary, in place where it is one or holds text."""
+    """Return a column as binary or large binary, without a copy if it is binary or text."""
     import pyarrow as pa
 
     if isinstance(column.type, pa.BaseExtensionType):
@@ -462,13 +463,13 @@ def _checked_decoded(name: str, column: pyarrow.Array) -> pyarrow.Array:
 
 
 def _decoded(column: pyarrow.Array) -> pyarrow.Array:
-    """Return the items of a dictionary in place of their numbers; any other array as it is."""
+    """Return a dictionary array decoded; any other array as it is."""
     import pyarrow as pa
 
     if not pa.types.is_dictionary(column.type):
         return column
     items = column.dictionary
-    # Arrow can pick no views; and what is small as a dictionary may be large as an array.
+    # Arrow cannot take views; and a small dictionary may decode to a large array.
     if pa.types.is_string_view(items.type) or pa.types.is_string(items.type):
         items = items.cast(pa.large_string())
     elif pa.types.is_binary_view(items.type) or pa.types.is_binary(items.type):
@@ -477,7 +478,7 @@ def _decoded(column: pyarrow.Array) -> pyarrow.Array:
 
 
 def _numbers(column: pyarrow.Array, form: Literal["i", "q"]) -> Sequence[int]:
-    """Return an array of 32 or 64-bit numbers without nulls, where it is."""
+    """Return an array of 32 or 64-bit numbers without nulls, without a copy if aligned."""
     if not len(column):
         return array(form)
     numbers = memoryview(_aligned(column.buffers()[1])).cast("B").cast(form)
@@ -485,7 +486,7 @@ def _numbers(column: pyarrow.Array, form: Literal["i", "q"]) -> Sequence[int]:
 
 
 def _aligned(numbers: pyarrow.Buffer) -> pyarrow.Buffer:
-    """Return numbers where the core may read them; in a message they may stand at any address."""
+    """Return numbers at an aligned address; in an IPC message they may be at any address."""
     import pyarrow as pa
 
     if numbers.address % NUMBER_BYTES_MAX == 0:

@@ -1,12 +1,12 @@
 """BulkResult: the result of one `send_batch` or `send_arrow`, whose rows are in many batches.
 
-It is *filling* while rows are still being appended, then *pending* until all its parts are settled,
-then *done*. When a batch ends, its part shrinks to where its rows stand or why they failed, so that
-memory is per batch and not per row. There is no lock, for the reason that `producer/delivery.py`
-gives: two threads that find at once that all is known set the same result.
+It is *filling* while rows are being appended, *pending* until all parts are settled, then *done*.
+When a batch ends, its part shrinks to the range of its rows or their error, so that memory is used
+per batch and not per row. There is no lock, for the reason given in `producer/delivery.py`: two
+threads that complete the result at the same time set the same result.
 
-Owner: a part belongs to the thread that settles it, which is the sender thread once its batch has
-ended; wakers and done callbacks are registered by any thread.
+Owner: a part belongs to the thread that settles it, the sender thread once its batch has ended;
+any thread adds wakers and done callbacks.
 """
 
 from __future__ import annotations
@@ -28,19 +28,19 @@ if TYPE_CHECKING:
     from pykclient.producer.failure_reports import FailureReports, UnseenFailure
 
 _numbers = itertools.count()
-"""Numbers for done callbacks: `next` on it is safe from any thread and any handler."""
+"""Numbers of done callbacks; `next` is atomic, so safe in any thread and signal handler."""
 
 
 class RecordMetadataRange(NamedTuple):
-    """Where records stand that were sent together: `count` of them, offset after offset.
+    """A run of `count` records with consecutive offsets in one partition.
 
-    `first_offset` is None when it is not known, as `RecordMetadata.offset`.
+    `first_offset` is None when it is unknown, as `RecordMetadata.offset`.
     """
 
     topic: str
     partition: int
     first_offset: int | None
-    count: int  # type: ignore[assignment]  # which hides the method of tuples
+    count: int  # type: ignore[assignment]  # hides tuple.count
 
 
 class _Failure(NamedTuple):
@@ -50,7 +50,7 @@ class _Failure(NamedTuple):
 
 
 class _Part:
-    """Neighbouring rows in one batch; the result of `settled_count` of them is known."""
+    """Neighbouring rows in one batch; `settled_count` of them have a result."""
 
     __slots__ = ("count", "failures", "first_index", "ranges", "result", "rows", "settled_count")
 
@@ -65,7 +65,7 @@ class _Part:
 
 
 class BulkResult:
-    """The result of `row_count` rows. It has what a `Delivery` reads; there is only index 0."""
+    """The result of `row_count` rows, in the form that `Delivery` reads; the only index is 0."""
 
     def __init__(self, row_count: int, reports: FailureReports, waiting: Waiting) -> None:
         self._row_count = row_count
@@ -82,14 +82,14 @@ class BulkResult:
         self._wakers: dict[Callable[[], None], None] = {}
         self._done_callbacks: dict[int, Callable[[], object]] = {}
 
-    # How it fills: the thread that sends.
+    # Filling: the thread that sends.
 
     @property
     def has_rows(self) -> bool:
         return self._last is not None or bool(self._parts)
 
     def add(self, appended: AppendedRows) -> None:
-        """Follow rows that were appended to a batch."""
+        """Add rows that were appended to a batch."""
         last = self._last
         if last is not None:
             if _continues(last, appended):
@@ -103,7 +103,7 @@ class BulkResult:
         self._refused += [_Failure(start, stop, error) for start, stop in _spans(rows)]
 
     def seal(self) -> None:
-        """Note that all rows were added or refused."""
+        """End filling: all rows were added or refused."""
         last, self._last = self._last, None
         if last is not None:
             self._follow(last)
@@ -115,15 +115,15 @@ class BulkResult:
         self._pending[part] = None
         self._settle(part)
 
-    # How its parts end.
+    # Settling.
 
     def _settle(self, part: _Part) -> None:
-        """Take in what is known of a part, and come back when there is more."""
+        """Settle a part as far as its results are known; continue when there are more."""
         result = part.result
         assert result is not None
         while part.settled_count < part.count:
             index = part.first_index + part.settled_count
-            # A batch too large for the broker was split, and its parts end one by one.
+            # A batch too large for the broker was split; its parts end one by one.
             leaf, leaf_index, count = result.leaf_of(index, part.count - part.settled_count)
             if leaf.state is ResultState.SPLIT:
                 continue
@@ -178,13 +178,13 @@ class BulkResult:
         error.__cause__ = first.error
         return error
 
-    # What a delivery reads.
+    # The interface of `Delivery`.
 
     def is_done(self, index: int) -> bool:
         return self._is_done
 
     def result(self, index: int, timeout: float | None) -> list[RecordMetadataRange]:
-        """Wait at most `timeout` seconds (None: until it ends) and return where the rows stand."""
+        """Wait at most `timeout` seconds (None: until done); return the rows' ranges."""
         error = self.exception(index, timeout)
         if error is not None:
             raise error.with_traceback(None)
@@ -192,10 +192,10 @@ class BulkResult:
 
     def exception(self, index: int, timeout: float | None) -> BatchDeliveryError | None:
         if timeout is not None:
-            timeout_ms(timeout, 0)  # refused also if there is nothing to wait for
+            timeout_ms(timeout, 0)  # an invalid timeout is refused even when already done
         if not self._is_done and not self._waiting.wait(self, index, timeout):
             raise KafkaTimeoutError(
-                f"of {self._row_count} records not all were delivered or given up after waiting "
+                f"not all of {self._row_count} records were delivered or failed within "
                 f"{round((timeout or 0) * 1000)} ms; they are still under way, each for at most "
                 f"delivery_timeout_ms"
             )
@@ -221,12 +221,12 @@ class BulkResult:
             where = f"{self._row_count} records"
             self._reports.on_callback_error("a done callback", where, function)
             if not isinstance(error, Exception) and not self._waiting.is_current():
-                raise  # the application's own thread: an exit or an interrupt is its own
+                raise  # the application's own thread: let its exit or interrupt through
 
-    # What a waiting thread uses.
+    # For waiting threads.
 
     def is_decided(self, index: int) -> bool:
-        """Whether the result of all rows is known: no callback of single deliveries is awaited."""
+        """Return True if the results of all rows are known."""
         return self._is_done
 
     def add_waker(self, index: int, waker: Callable[[], None]) -> None:
@@ -249,7 +249,7 @@ def _continues(last: _Part, appended: AppendedRows) -> bool:
 
 
 def _spans(rows: Sequence[int]) -> Iterable[tuple[int, int]]:
-    """Return ascending rows as pairs of a start and a stop."""
+    """Return ascending rows as (start, stop) spans."""
     if isinstance(rows, range):
         return [(rows.start, rows.stop)] if rows else []
     numbered = groupby(enumerate(rows), key=lambda entry: entry[1] - entry[0])
@@ -269,11 +269,11 @@ def _failures(result: ProduceResult, index: int, rows: Sequence[int]) -> Iterabl
 
 
 def _merged(failures: Sequence[_Failure]) -> list[_Failure]:
-    """Join ascending failures that follow each other for the same reason."""
+    """Join neighbouring failures that have the same reason."""
     merged = [failures[0]]
     for failure in failures[1:]:
         last = merged[-1]
-        # A broker's errors are one object for each record, even where it refused all alike.
+        # A broker error is a separate object per record, even if it refused all of them.
         if last.stop == failure.start and str(last.error) == str(failure.error):
             merged[-1] = last._replace(stop=failure.stop)
         else:
@@ -295,7 +295,7 @@ def _between(failures: Sequence[_Failure], row_count: int) -> Iterable[range]:
 
 
 def _joined(ranges: Iterable[RecordMetadataRange]) -> list[RecordMetadataRange]:
-    """Join ranges that go on where the last one ended."""
+    """Join ranges that continue the one before."""
     joined: list[RecordMetadataRange] = []
     for found in ranges:
         last = joined[-1] if joined else None

@@ -1,8 +1,8 @@
 """BulkSender: `send_batch` and `send_arrow`, which send many records with one delivery.
 
-With interceptors, which see each record, and with serializers that take headers, records go one by
-one as with `send`. Else block after block of a `RowTable` is divided by partition; then each
-partition's rows get a batch in turn, so that all brokers have work early and the order within a
+With interceptors, which see each record, and with serializers that take headers, records are sent
+one by one as with `send`. Otherwise each block of a `RowTable` is divided by partition. The
+partitions' rows then get a batch in turn: all brokers have work early, and the order within a
 partition stays that of the input.
 
 Owner: the thread that sends.
@@ -81,9 +81,9 @@ class BulkSender:
         return Delivery(result, 0)
 
     def _append_all(self, result: BulkResult, append: Callable[[], KafkaError | None]) -> None:
-        """Append all rows by `append`; an open transaction can only be aborted if it does not.
+        """Call `append`, which appends all rows and returns the error that ended it early.
 
-        No transaction ends before it has. `append` returns what has ended it in the middle.
+        A transaction does not end while it runs. If rows are missing, it can only be aborted.
         """
         if self._core.transactions is None:
             append()
@@ -101,13 +101,13 @@ class BulkSender:
                 self._core.on_not_accepted(error)
             raise
         finally:
-            call.has_ended = True  # first, since an interrupt may come behind each call below
+            call.has_ended = True  # first: an interrupt may come after each call below
             if not call.is_torn:
                 acceptance.bulk_calls.pop(call, None)
             self._core.accumulator.on_bulk_call_ended()
 
     def _partitioned(self, block: TableBlock, topics: Sequence[str]) -> TableBlock:
-        """Have the partitioner choose for the rows that name no partition."""
+        """Let the partitioner choose for rows without a partition."""
         if isinstance(block.partitions, int):
             return block
         named = [-1] * len(block.rows) if block.partitions is None else block.partitions
@@ -131,7 +131,7 @@ class BulkSender:
                 seen.append(self._interceptors.on_send(record))
                 serialized = self._core.serialized(seen[-1], self._interceptors.before(None))
                 if self._core.partitioner is not None and serialized.partition is None:
-                    # Now: what it raises later would lose what is known of those sent before.
+                    # Now: an error later would hide the results of the records already sent.
                     serialized = self._core.partitioned(serialized)
                 prepared.append(serialized)
         except KafkaError as error:
@@ -147,7 +147,7 @@ class BulkSender:
         seen: Sequence[ProducerRecord[object, object]],
         result: BulkResult,
     ) -> KafkaError | None:
-        """Append records; return what has ended that in the middle."""
+        """Append records; return the error that ended it early, or None."""
         ended_by: KafkaError | None = None
         for index, serialized in enumerate(prepared):
             try:
@@ -166,7 +166,7 @@ class BulkSender:
 
 
 class BulkSending:
-    """Appends a table's rows, and notes in `result` where they went."""
+    """Appends a table's rows, and adds them to `result`."""
 
     def __init__(self, core: ProducerCore, table: RowTable, result: BulkResult) -> None:
         self._core = core
@@ -177,10 +177,10 @@ class BulkSending:
         self._lanes: deque[Rows] = deque()
 
     def run(self) -> KafkaError | None:
-        """Append all rows; once the first are appended, return what ends it, as the result does.
+        """Append all rows; return the error that ended it early, which the result has as well.
 
         Raises:
-            KafkaError: there is nowhere for any row to go.
+            KafkaError: not even the first row could be appended.
         """
         ended_by: KafkaError | None = None
         try:
@@ -206,7 +206,7 @@ class BulkSending:
         return ended_by
 
     def _count_left(self) -> int:
-        """Return how many rows are not appended yet."""
+        """Return the number of rows not appended yet."""
         lane_counts = (len(rows.run) for rows in self._lanes)
         return sum(lane_counts) + sum(len(block.rows) for block in self._blocks)
 
@@ -217,7 +217,7 @@ class BulkSending:
         counts = list(map(self._partition_count, self._topics))
         groups = rows.by_partition(
             counts,
-            # All keys go to an only partition, without a look at each.
+            # With one partition, keys need not be hashed.
             key_rule=IGNORE_KEYS if counts == [1] else self._key_rule,
             take_turn=self._take_turn,
             topics=topics,

@@ -1,8 +1,8 @@
-"""RowTable: what `send_batch` or `send_arrow` was given, checked as a whole before any is sent.
+"""RowTable: the input of `send_batch` or `send_arrow`, checked as a whole before any row is sent.
 
-Once there is a table, nothing can be wrong with a record any more; what may still fail is sending.
+Once there is a table, its records are valid; only sending can fail.
 
-Owner: none, a table never changes; it is made in the application's thread.
+Owner: none, a table is immutable; the application's thread creates it.
 """
 
 from __future__ import annotations
@@ -30,20 +30,20 @@ BulkHeaders = (
     | Sequence[tuple[str, bytes | None]]
     | Sequence["HeadersInput | None"]
 )
-"""Headers of many records: pairs that all of them get, or for each record its pairs or None."""
+"""Headers of many records: the pairs of all of them, or one entry per record, pairs or None."""
 
 Timestamps = int | Sequence[int | None]
-"""Timestamps of many records in milliseconds since 1970: one for all, or one for each."""
+"""Timestamps of many records in milliseconds since 1970: one for all, or one per record."""
 
 TEXT: Final = (str, bytes, bytearray, memoryview)
 
 
 class TableBlock(NamedTuple):
-    """Rows of a table that follow each other in memory.
+    """Rows of a table that are contiguous in memory.
 
-    `topics` has the topic of each row, by its place in the table's; None when there is one.
-    `partitions` has the partition of each row, -1 to leave the choice to the producer; a number
-    when all go to the same, None when all are left to the producer.
+    `topics` holds each row's topic, as an index into the table's topics; None if there is one
+    topic. `partitions` holds each row's partition, -1 to let the producer choose; an int if all
+    rows go to the same, None if the producer chooses for all.
     """
 
     rows: RowBlock
@@ -52,7 +52,7 @@ class TableBlock(NamedTuple):
 
 
 class RowTable(NamedTuple):
-    """Checked records in blocks, none of which is empty, and the names of their topics."""
+    """Checked records in non-empty blocks, and the names of their topics."""
 
     topics: tuple[str, ...]
     blocks: tuple[TableBlock, ...]
@@ -62,7 +62,7 @@ class RowTable(NamedTuple):
         return sum(len(block.rows) for block in self.blocks)
 
     def largest_partitions(self) -> list[tuple[str, int | None]]:
-        """Return the topics, each with the largest partition that is named, None where none is."""
+        """Return each topic with the largest partition that its rows name, or None."""
         largest = [-1] * len(self.topics)
         for _, topics, partitions in self.blocks:
             if isinstance(partitions, int):
@@ -79,7 +79,7 @@ class RowTable(NamedTuple):
 
 
 class BulkInput(NamedTuple):
-    """What `send_batch` was given."""
+    """The arguments of `send_batch`."""
 
     topic: object
     values: Iterable[object]
@@ -90,14 +90,14 @@ class BulkInput(NamedTuple):
 
 
 class RowTables:
-    """Makes tables of sequences. `clock_ms` is the time of records that bring none."""
+    """Converts sequences to tables. `clock_ms` is the time of records without a timestamp."""
 
     def __init__(self, serializer: RecordSerializer, clock_ms: Callable[[], int]) -> None:
         self._serializer = serializer
         self._clock_ms = clock_ms
 
     def table(self, given: BulkInput) -> RowTable:
-        """Return the records, ready to be sent."""
+        """Return the records as a table."""
         topic, values, keys, partition, timestamps_ms, headers = given
         topic = check_topic(topic, "send_batch")
         listed = _listed("values", values)
@@ -116,7 +116,7 @@ class RowTables:
         return RowTable((topic,), (TableBlock(block, None, chosen),) if count else ())
 
     def records(self, given: BulkInput) -> list[ProducerRecord[object, object]]:
-        """Return the records one by one, for interceptors, which see each before it is sent."""
+        """Return the records one by one, for interceptors and serializers that take headers."""
         topic, values, keys, partition, timestamps_ms, headers = given
         topic = check_topic(topic, "send_batch")
         listed = _listed("values", values)
@@ -139,7 +139,7 @@ class RowTables:
         )
 
     def timestamps(self, timestamps_ms: Timestamps | None, count: int) -> int | Sequence[int]:
-        """Return timestamps as a block takes them."""
+        """Return timestamps in the form that a block takes."""
         if timestamps_ms is None:
             return self._clock_ms()
         if isinstance(timestamps_ms, int):
@@ -155,7 +155,7 @@ class RowTables:
         if found is None or min(found, default=0) < 0:
             for index, time_ms in enumerate(listed if found is None else found):
                 checked_number(time_ms, f"timestamps_ms[{index}]")
-        assert found is not None, "one of them is wrong"
+        assert found is not None, "one of them is invalid"
         return found
 
 
@@ -176,7 +176,7 @@ def records_of(
 
 
 def header_column(headers: BulkHeaders, count: int) -> ByteColumn | None:
-    """Return headers as a block takes them."""
+    """Return headers in the form that a block takes."""
     listed = _listed_headers(headers)
     if not listed:
         return None
@@ -199,7 +199,7 @@ def _listed_headers(headers: BulkHeaders) -> list[object]:
 
 
 def is_pair(entry: object) -> bool:
-    """Whether an entry of headers is a pair, for all records, and not the headers of one record."""
+    """Return True if an entry is a pair for all records, not the headers of one record."""
     return isinstance(entry, Sequence) and len(entry) == 2 and isinstance(entry[0], str)
 
 
@@ -215,7 +215,7 @@ def _listed(name: str, items: Iterable[object], count: int | None = None) -> lis
             listed = None
     if listed is None:
         raise UsageError(
-            f"{name} has one entry for each record, in a list or the like; it is of type "
+            f"{name} has one entry for each record, in a list or other iterable; it is of type "
             f"{type(items).__name__}"
         )
     if count is not None and len(listed) != count:
