@@ -1,8 +1,8 @@
-"""Records as an Arrow record batch: one array per field, over buffers that the core filled.
+"""Arrow record batches from records: one array per column, over buffers that the core filled.
 
-The only place that imports pyarrow, and only when it is called.
+This is the only module of the consumer that imports pyarrow, and only when it is called.
 
-Owner: no state.
+Owner: none, it has no state.
 Source: the Arrow columnar format; the column names and types are those of Spark's Kafka source.
 """
 
@@ -42,9 +42,9 @@ COLUMNS: Final = (
 
 
 def arrow_batch(spans: Sequence[RecordSpan], wanted: Collection[str]) -> pyarrow.RecordBatch:
-    """Return the records of `spans`, in that order, in the `wanted` ones of `COLUMNS`, in theirs.
+    """Return the records of `spans` in order, with the `wanted` columns in the order of `COLUMNS`.
 
-    No spans make an empty batch.
+    Without spans the batch is empty.
     """
     try:
         import pyarrow as pa
@@ -71,24 +71,25 @@ def arrow_batch(spans: Sequence[RecordSpan], wanted: Collection[str]) -> pyarrow
 
 
 def wanted_columns(columns: Iterable[str] | None, *, include_headers: bool) -> frozenset[str]:
-    """Return the columns that a call names; None is all, the headers apart.
+    """Return the columns that a call names; None is all except the headers.
 
-    Raises: `UsageError` for a column that there is not.
+    Raises:
+        UsageError: a column is unknown.
     """
     if columns is None:
         return frozenset(COLUMNS if include_headers else COLUMNS[:-1])
     wanted = frozenset(name_list(columns, "column", "poll_arrow"))
     if not wanted:
-        raise UsageError(f"poll_arrow: columns is empty; name some of {', '.join(COLUMNS)}")
+        raise UsageError(f"poll_arrow: columns is empty; use some of {', '.join(COLUMNS)}")
     for name in wanted.difference(COLUMNS):
         raise UsageError(
-            f"poll_arrow: there is no column {shown_argument(name)}.{did_you_mean(name, COLUMNS)} "
-            f"There are {', '.join(COLUMNS)}"
+            f"poll_arrow: unknown column {shown_argument(name)}.{did_you_mean(name, COLUMNS)} "
+            f"The columns are {', '.join(COLUMNS)}"
         )
     return wanted | {"headers"} if include_headers else wanted
 
 
-# Arrays are made of buffers only: `pyarrow.array` and `pyarrow.scalar` import pandas where it is
+# Arrays are created from buffers only: `pyarrow.array` and `pyarrow.scalar` import pandas if it is
 # installed, which takes half a second.
 
 
@@ -127,13 +128,13 @@ def _headers(count: int, filled: HeaderBuffers | None) -> pyarrow.Array:
 
 
 def _runs(spans: Sequence[RecordSpan], value: Callable[[RecordSpan], T]) -> Iterator[tuple[T, int]]:
-    """Yield what spans that follow one another have in common, and how many records they have."""
+    """Yield each value that consecutive spans share, with their number of records."""
     for same, of_spans in groupby(spans, value):
         yield same, sum(span.record_count for span in of_spans)
 
 
 def _numbers(runs: Iterable[tuple[int, int]], count: int) -> pyarrow.Array:
-    """Repeat each number as often as the one beside it says, without an object per record."""
+    """Repeat each number `times`, without an object per record."""
     import pyarrow as pa
 
     data = b"".join([_NUMBER.pack(number) * times for number, times in runs])

@@ -1,7 +1,8 @@
-"""BatchGuard: what an application may call while it has a batch of `ExactlyOnce` in hand.
+"""BatchGuard: refuses calls of an application that holds a batch of `ExactlyOnce`.
 
-The loop polls, goes back after an abort and commits. A call of the application that does the same
-would pass over records, or commit what an abort takes back: it is refused before it does anything.
+The loop polls, seeks back after an abort, and commits. If the application did the same, records
+would be skipped, or offsets committed that an abort takes back. The guard raises before the call
+has an effect.
 
 Owner: the consumer's thread.
 """
@@ -14,20 +15,20 @@ from pykclient.errors import UsageError
 
 
 class BatchUse(Enum):
-    """States of the last batch, as its application sees it."""
+    """State of the last batch, as the application sees it."""
 
     NONE = "none"
-    """The loop is at work, or was left."""
+    """The loop is running, or was left."""
     UNUSED = "unused"
-    """The loop has returned it, and its ``with`` block has not begun."""
+    """The loop has returned the batch, and its ``with`` block has not begun."""
     OPEN = "open"
-    """Its ``with`` block runs."""
+    """The ``with`` block of the batch is running."""
     ENDED = "ended"
-    """Its block has ended; the loop goes on with the next one."""
+    """The block has ended; the loop continues with the next batch."""
 
 
 class BatchGuard:
-    """The state, which `ExactlyOnce` sets, and the calls that it forbids."""
+    """Holds the state, which `ExactlyOnce` sets, and checks calls against it."""
 
     def __init__(self) -> None:
         self.state = BatchUse.NONE
@@ -38,47 +39,47 @@ class BatchGuard:
             self.state = BatchUse.NONE
 
     def check_poll(self, call: str) -> None:
-        """Raise unless the application may take records.
+        """Raise if the application may not take records.
 
         Raises:
-            UsageError: a batch is in hand, or the next one belongs to the loop.
+            UsageError: a batch is open, or the next one belongs to the loop.
         """
         if self.state is BatchUse.NONE:
             return
         if self.state is BatchUse.UNUSED:
             raise UsageError(
-                f"{call}() passes over a batch of ExactlyOnce that was not used in a with block: "
+                f"{call}() would skip a batch of ExactlyOnce that was not used in a with block: "
                 f"use it, or close the consumer, and the group reads it again"
             )
         where = "in a block" if self.state is BatchUse.OPEN else "between the batches"
         raise UsageError(
-            f"{call}() {where} of ExactlyOnce takes records that no transaction has: leave the "
-            f"call out. The loop polls, and heartbeats go on while a block works, for up to "
+            f"{call}() {where} of ExactlyOnce takes records that are in no transaction: leave the "
+            f"call out. The loop polls, and heartbeats continue while a block runs, for up to "
             f"max_poll_interval_ms"
         )
 
     def check_seek(self, call: str) -> None:
-        """Raise unless the application may move the consumer.
+        """Raise if the application may not change positions.
 
         Raises:
             UsageError: a block is open.
         """
         self._refuse_in_block(
             call,
-            "the end of the block commits the offsets behind its records, and the consumer would "
-            "go on elsewhere. Seek after the block",
+            "the end of the block commits the offsets after its records, and the consumer would "
+            "continue elsewhere. Seek after the block",
         )
 
     def check_commit(self, call: str) -> None:
-        """Raise unless the application may commit.
+        """Raise if the application may not commit.
 
         Raises:
             UsageError: a block is open.
         """
         self._refuse_in_block(
             call,
-            "the end of the block commits the offsets, in its transaction. An abort would lose "
-            "what is committed here: leave the call out",
+            "the end of the block commits the offsets, in its transaction. If that is aborted, "
+            "records committed here are lost: leave the call out",
         )
 
     def _refuse_in_block(self, call: str, reason: str) -> None:

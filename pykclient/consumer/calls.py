@@ -1,9 +1,9 @@
-"""Calls: the calls of a consumer that wait for a response: about commits, offsets and topics.
+"""Calls: the consumer calls that wait for a response: about commits, offsets and topics.
 
-They take nothing from the records that are fetched meanwhile.
+They return no records, even if some are fetched meanwhile.
 
 Owner: the thread guard.
-Source: the methods of Java's ``KafkaConsumer`` that take a ``Duration``, polling apart.
+Source: the methods of Java's ``KafkaConsumer`` that take a ``Duration``, except ``poll``.
 """
 
 from __future__ import annotations
@@ -37,6 +37,8 @@ T = TypeVar("T")
 
 
 class Calls:
+    """See the module."""
+
     def __init__(self, wiring: Wiring) -> None:
         self._wiring = wiring
         self._metadata = wiring.metadata
@@ -45,13 +47,12 @@ class Calls:
         self._waiting = wiring.waiting
         self._unprocessed = wiring.unprocessed
 
-    # What the group has committed. None for offsets means what
-    # `Commits.consumed` has. A commit that succeeded counts as processed: if it was refused, the
-    # records may not have been worked on yet.
+    # Committed offsets. With `offsets` None, a call commits `Commits.consumed`. Records count as
+    # processed only after a successful commit: if it was refused, they may not be processed yet.
 
     def commit(self, commits: Commits, offsets: Offsets | None, timeout_ms: int) -> Decisions[None]:
-        """Commit, trying again where that may help, until there is a response."""
-        commit = commits.commit(offsets, NEVER_MS)  # given up below
+        """Commit, and retry until there is a final response."""
+        commit = commits.commit(offsets, NEVER_MS)  # cancelled below
         try:
             yield from self._until_done(
                 commit.operation,
@@ -66,14 +67,14 @@ class Calls:
     def commit_async(
         self, commits: Commits, offsets: Offsets | None, callback: CommitCallback | None
     ) -> Decisions[None]:
-        """Commit once; a later call makes the call of `callback`."""
+        """Commit without retries; a later call of the consumer runs `callback`."""
         deadline_ms = now_ms() + self._wiring.config.default_api_timeout_ms
         commit = commits.commit_async(offsets, deadline_ms, callback)
         self._unprocessed.finish(commit.offsets)
         yield from self._send_at_once()
 
     def commit_if_due(self, commits: Commits) -> Decisions[None]:
-        """Commit before partitions are dropped of which nothing is committed later."""
+        """Commit before partitions are dropped whose offsets are not committed later."""
         started_ms = now_ms()
         deadline_ms = started_ms + self._wiring.config.default_api_timeout_ms
         if commits.commit_if_due(started_ms, deadline_ms):
@@ -97,7 +98,7 @@ class Calls:
         finally:
             lookups.cancel(lookup)
 
-    # Where partitions begin and end, where this consumer is in them, and which there are.
+    # Offsets, positions and topics.
 
     def position(self, partition: TopicPartition, timeout_ms: int) -> Decisions[int]:
         assigned = self._subscription.require(partition)
@@ -118,11 +119,11 @@ class Calls:
         raise self._subscription.take_error_of(assigned)
 
     def positions(self, timeout_ms: int) -> Decisions[dict[TopicPartition, int]]:
-        """Return the positions of all that is assigned."""
+        """Return the positions of all assigned partitions."""
         deadline_ms = now_ms() + timeout_ms
         found: dict[TopicPartition, int] = {}
         for partition in self._subscription.partitions:
-            # A wait for one of them may see another one revoked.
+            # While this waits for one partition, another may be revoked.
             if self._subscription.find(partition) is not None:
                 left_ms = max(0, deadline_ms - now_ms())
                 found[partition] = yield from self.position(partition, left_ms)
@@ -186,7 +187,7 @@ class Calls:
         def error() -> KafkaError | None:
             return self._metadata.cluster.topic_errors.get(topic)
 
-        # What an earlier response said may be cured by now, such as a missing ACL.
+        # An error of an earlier response, such as a missing ACL, may be resolved by now.
         before = error()
 
         def is_ready() -> bool:
@@ -238,5 +239,5 @@ class Calls:
         return operation.result()
 
     def _send_at_once(self) -> Decisions[None]:
-        """Have it on its way when the application works on, as far as that takes no waiting."""
+        """Send a request now, as far as that is possible without waiting."""
         yield Until(lambda: True, now_ms())

@@ -1,4 +1,4 @@
-"""Closing: how a consumer gives up what it has: at `unsubscribe`, and for good.
+"""Closing: how a consumer releases its partitions and resources: `unsubscribe` and `close`.
 
 Owner: the thread guard.
 Source: ``unsubscribe`` and ``close`` of Java's ``KafkaConsumer``; KIP-1092 (membership at close).
@@ -24,9 +24,11 @@ if TYPE_CHECKING:
 
 
 class Closing:
+    """See the module."""
+
     def __init__(self, wiring: Wiring) -> None:
         self.is_closing = False
-        """Whether a call of `close` is under way."""
+        """True while `close` is running."""
         self.is_shut_down = False
         self._wiring = wiring
         self._is_dynamic = wiring.config.group_instance_id is None
@@ -39,9 +41,9 @@ class Closing:
         self._commits = wiring.commits
         self._unprocessed = wiring.unprocessed
         self._long_close: LongClose | None = None
-        """Logger of calls that take long."""
+        """Log for calls that take long."""
         self._left: Operation[None] | None = None
-        """Ends when the coordinator has received that this member leaves; None if it never left."""
+        """Ends when the coordinator has received the request to leave; None if there was none."""
 
     def unsubscribe(self) -> Decisions[None]:
         self._unprocessed.go_back(ends=True)
@@ -59,7 +61,7 @@ class Closing:
     def close(
         self, deadline_ms: int, group_membership: str, *, has_finished: bool
     ) -> Decisions[None]:
-        """Commit as configured, leave, and let go of everything, whatever becomes of the rest."""
+        """Commit as configured, leave, and release all resources, even if the rest fails."""
         self._begin_wait("close", deadline_ms)
         try:
             self._unprocessed.go_back(ends=True)
@@ -68,7 +70,7 @@ class Closing:
                 if self._commits is not None:
                     yield from self._commit(self._commits, deadline_ms, has_finished=has_finished)
             except ClosedError:
-                if not self._guard.is_closed:  # a listener has closed it, called by this
+                if not self._guard.is_closed:  # else a listener called by this has closed it
                     raise
             if not self._guard.is_closed:
                 self._wiring.heartbeats.end(deadline_ms)
@@ -80,7 +82,7 @@ class Closing:
             self._raise_listener_error()
 
     def shut_down(self) -> None:
-        """Let go of everything, however torn it is. It may be interrupted, and called again."""
+        """Release all resources, even if torn. It may be interrupted, and called again."""
         if self.is_shut_down:
             return
         self._guard.is_closed = True
@@ -105,7 +107,7 @@ class Closing:
                 deadline_ms=deadline_ms,
             )
         left = self._left
-        if left is not None:  # perhaps since `unsubscribe`, which does not wait for it
+        if left is not None:  # perhaps of an earlier `unsubscribe`, which does not wait for it
             yield from self._until(
                 lambda: left.is_done or self._metadata.fatal_error is not None, deadline_ms
             )
@@ -113,9 +115,9 @@ class Closing:
     def _give_up(
         self, group: ConsumerGroup, reason: str, *, sends: bool, deadline_ms: int
     ) -> Decisions[None]:
-        """Give everything up, and begin to notify the coordinator."""
+        """Release all partitions, and send the request to leave."""
         started_ms = now_ms()
-        # A commit that does not get through must leave time for the listener, and for leaving.
+        # A commit that gets no response must leave time for the listener and the leave request.
         commit_deadline_ms = (started_ms + deadline_ms) // 2
         self._left = group.begin_leave(
             reason, sends=sends, now_ms=started_ms, commit_deadline_ms=commit_deadline_ms
@@ -127,14 +129,14 @@ class Closing:
 
         try:
             if not (yield from self._until(is_over, deadline_ms)):
-                # This process stood still, perhaps: the listener is called all the same.
+                # Perhaps the process was suspended: call the listener nevertheless.
                 yield Until(is_over, now_ms())
-            yield Until(lambda: True, now_ms())  # a step, which sends the request to leave
+            yield Until(lambda: True, now_ms())  # a step that sends the request to leave
         finally:
             group.end_poll()
 
     def _commit(self, commits: Commits, deadline_ms: int, *, has_finished: bool) -> Decisions[None]:
-        """Commit as configured, and let what is under way end, as far as the time goes."""
+        """Commit as configured, and finish commits under way until the deadline."""
         if has_finished:
             self._unprocessed.clear()
         last = commits.commit_before_revocation(deadline_ms)
@@ -148,7 +150,7 @@ class Closing:
         run_user_calls(self._wiring.engine)
         if not last.is_done or last.error is not None:
             self._log.warning(
-                "closed without the last commit; what it would have covered is read again: %s",
+                "closed without the last commit; the records that it covers are read again: %s",
                 last.error or "there was not enough time",
             )
 
@@ -159,13 +161,13 @@ class Closing:
             call,
             what=lambda: f"group {group_id!r} to take the last commit, and that this member leaves",
             why=self._client.describe_failures,
-            cost="what is not committed by then is read again",
+            cost="records that are not committed by then are read again",
             started_ms=now_ms(),
             deadline_ms=deadline_ms,
         )
 
     def _until(self, is_over: Callable[[], bool], deadline_ms: int) -> Decisions[bool]:
-        """Wait, and log what for when that takes long; return whether the condition held."""
+        """Wait, and log the reason if it takes long; return whether the condition became true."""
         assert self._long_close is not None
         for until_ms in dict.fromkeys((self._long_close.until_ms(deadline_ms), deadline_ms)):
             if (yield Until(is_over, until_ms)):
@@ -178,7 +180,7 @@ class Closing:
             self._wiring.buffer.drop(dropped)
 
     def _end_fetch_sessions(self) -> None:
-        """End the sessions of this consumer, as far as a request that is written at once does."""
+        """End the fetch sessions, if that can be sent without waiting."""
         ended_ms = now_ms()
         for request in self._wiring.fetcher.end_sessions(ended_ms):
             self._client.send(request, ended_ms)

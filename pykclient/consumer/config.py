@@ -1,6 +1,4 @@
-"""ConsumerConfig: every setting of a consumer.
-
-Built by `from_settings`, immutable, picklable.
+"""ConsumerConfig: every setting of a consumer, immutable and picklable.
 
 Owner: none, it is immutable.
 Source: Java class ``ConsumerConfig`` of 4.4.0.
@@ -37,7 +35,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection
 
 RESPONSE_OVERHEAD_BYTES: Final = 512
-"""Room for what surrounds the records of a Fetch response."""
+"""Size of a Fetch response besides the records."""
 
 DURATION: Final = re.compile(
     r"P(?:(?P<days>\d+)D)?"
@@ -45,19 +43,18 @@ DURATION: Final = re.compile(
     re.ASCII | re.IGNORECASE,
 )
 DIGITS_MAX: Final = 12
-"""More of them are no time that a log could begin at."""
+"""Maximum number of digits; longer durations make no sense for a log."""
 
 CLASSIC_ONLY: Final = {
-    "partition_assignment_strategy": "the coordinator assigns; choose how with "
+    "partition_assignment_strategy": "the coordinator assigns; choose its assignor with "
     "group.remote.assignor",
-    "session_timeout_ms": "the group has it, group.consumer.session.timeout.ms of the brokers",
-    "heartbeat_interval_ms": "the group has it, group.consumer.heartbeat.interval.ms of the "
-    "brokers",
+    "session_timeout_ms": "brokers set it for the group, group.consumer.session.timeout.ms",
+    "heartbeat_interval_ms": "brokers set it for the group, group.consumer.heartbeat.interval.ms",
 }
-"""Settings that mean nothing where the coordinator decides, and what decides there."""
+"""Settings without a meaning if the coordinator decides, and what decides there."""
 
 KIP848_ONLY: Final = {
-    "group_remote_assignor": "members assign; choose how with partition.assignment.strategy",
+    "group_remote_assignor": "members assign; choose with partition.assignment.strategy",
 }
 
 _EARLIEST_HINT: Final = "It is now called earliest."
@@ -68,7 +65,7 @@ GROUP_NAME_LENGTH_MAX: Final = 249
 
 
 def _group_name() -> Kind[str | None]:
-    """A group's name, or None for no group."""
+    """Return the kind of a group name; None for no group."""
 
     def parse(value: object) -> str | None:
         if value is None:
@@ -81,7 +78,7 @@ def _group_name() -> Kind[str | None]:
 
 
 def _instance_name() -> Kind[str | None]:
-    """A static member's name, or None for a dynamic member."""
+    """Return the kind of a static member's name; None for a dynamic member."""
 
     def parse(value: object) -> str | None:
         if value is None:
@@ -158,12 +155,12 @@ _ASSIGNORS: Final = {
     "StickyAssignor": "sticky",
     "CooperativeStickyAssignor": "cooperative-sticky",
 }
-"""Kafka's assignors by the names of Java's classes."""
+"""Names of Kafka's assignors by their Java class names."""
 _ASSIGNOR_NAMES: Final = (*_ASSIGNORS.values(), "fewest-brokers")
 
 
 def _assignor_list() -> Kind[tuple[object, ...]]:
-    """Several assignors: names, Java's class names, or what `object_list` takes; at least one."""
+    """Return the kind of a list of assignors: names, Java class names, or objects; at least one."""
     others = object_list()
 
     def parse(value: object) -> tuple[object, ...]:
@@ -174,7 +171,7 @@ def _assignor_list() -> Kind[tuple[object, ...]]:
 
     return Kind(
         parse,
-        f"a list of {', '.join(_ASSIGNOR_NAMES)}, or assignors of your own ({others.allowed})",
+        f"a list of {', '.join(_ASSIGNOR_NAMES)}, or custom assignors ({others.allowed})",
         lambda value: ",".join(map(_java_name, value)),
         "str | Sequence[object]",
         named=others.named,
@@ -202,174 +199,179 @@ class ConsumerConfig(ClientConfig):
     group_id = Setting(
         _group_name(),
         None,
-        "The consumer group: what subscribe shares partitions in, and where offsets are committed.",
+        "The consumer group, which shares partitions between its members and commits offsets.",
     )
     group_instance_id = Setting(
         _instance_name(),
         None,
-        "Makes this a static member (KIP-345): it keeps its partitions over a restart that is "
-        "shorter than session_timeout_ms.",
+        "Makes this a static member (KIP-345), which keeps its partitions over a restart shorter "
+        "than session_timeout_ms.",
     )
     group_protocol = Setting(
         choice({"classic": "classic", "consumer": "consumer"}, is_case_kept=False),
         "classic",
-        "How members of a group agree: classic, where one of them assigns, or consumer, where the "
+        "Group protocol: classic, in which a member assigns partitions, or consumer, in which the "
         "coordinator does (KIP-848, Kafka 4.0 and newer).",
     )
     group_remote_assignor = Setting(
         string(),
         "",
-        "The coordinator's assignor, uniform or range, with group_protocol=consumer; empty leaves "
-        "it to the group.",
+        "The coordinator's assignor, uniform or range, with group_protocol=consumer; empty lets "
+        "the group choose.",
     )
     partition_assignment_strategy: Setting[tuple[object, ...]] = Setting(
         _assignor_list(),
         ("range", "cooperative-sticky"),
-        "How the group's leader shares partitions out, in order of preference: range, roundrobin, "
-        "sticky, cooperative-sticky, fewest-brokers, or an assignor of your own.",
+        "Assignors that the group's leader may use, in order of preference: range, roundrobin, "
+        "sticky, cooperative-sticky, fewest-brokers, or a custom one.",
     )
     session_timeout_ms = Setting(
-        integer(0), 45_000, "A member without a heartbeat for so long is out."
+        integer(0), 45_000, "A member that sends no heartbeat for this long is removed."
     )
     heartbeat_interval_ms = Setting(
         integer(0),
         3_000,
-        "How often a member sends one; less than the session, mostly a third.",
+        "Interval of heartbeats; less than session_timeout_ms, usually a third of it.",
     )
     max_poll_interval_ms = Setting(
         integer(1),
         300_000,
-        "A member that does not poll for so long leaves the group, and others read on.",
+        "A member that does not poll for this long leaves the group, which rebalances.",
     )
     exclude_internal_topics = Setting(
         boolean(),
         True,
-        "A pattern matched here matches none of Kafka's own topics; one that brokers match may.",
+        "Exclude Kafka's internal topics from a pattern that the client matches; brokers may match "
+        "them.",
     )
     enable_auto_commit = Setting(
         boolean(),
         True,
-        "Commit what the application has finished with, every auto_commit_interval_ms and before "
-        "partitions are given up. Without group_id nothing is committed.",
+        "Commit the offsets of processed records every auto_commit_interval_ms, and before "
+        "partitions are revoked. Without group_id nothing is committed.",
     )
-    auto_commit_interval_ms = Setting(
-        integer(0), 5_000, "How often offsets are committed automatically."
-    )
+    auto_commit_interval_ms = Setting(integer(0), 5_000, "Interval of automatic commits.")
     enable_auto_offset_store = Setting(
         boolean(),
         True,
-        "Count as finished what came before the latest poll. Without it, commits go up to the "
-        "first record that was not given to Consumer.store_offset. Of what was returned from that "
-        "record on, its offsets and a byte per record are kept in memory.",
+        "Records count as processed when the next poll begins. If false, commits go up to the "
+        "first record that was not passed to Consumer.store_offset. From that record on, the "
+        "offsets of returned records and a byte per record are kept in memory.",
         key="enable.auto.offset.store",
         is_ours=True,
     )
     auto_offset_reset = Setting(
         _offset_reset(),
         "latest",
-        "Where to read a partition that has no position, or whose position is gone: its end, its "
-        "beginning, the first record that is no older than a duration (KIP-1106), or nowhere "
-        "(none raises an error).",
+        "Where to begin if a partition has no position, or its position is out of range: the end, "
+        "the beginning, the first record not older than a duration (KIP-1106), or nowhere (none "
+        "raises an error).",
     )
     key_deserializer = Setting(
         serializer_or_name("Deserializer", "K"),
         None,
-        "Turns bytes into keys; none leaves bytes as they are.",
+        "Turns bytes into keys; without one, keys are bytes.",
     )
     value_deserializer = Setting(
         serializer_or_name("Deserializer", "V"),
         None,
-        "Turns bytes into values; none leaves bytes as they are.",
+        "Turns bytes into values; without one, values are bytes.",
     )
     interceptors: Setting[tuple[object, ...]] = Setting(
-        object_list(), (), "Called for records before the application.", key="interceptor.classes"
+        object_list(),
+        (),
+        "Objects called for records before the application gets them.",
+        key="interceptor.classes",
     )
     on_record_error: Setting[object] = Setting(
         _on_record_error(),
         RAISE,
-        "What becomes of a record that cannot be read: raise stops there, skip goes on behind it, "
-        "and a function is called with the error (which has the raw bytes) and goes on when it "
-        "returns.",
+        "Handling of a record that cannot be read: raise stops there, skip continues after it, and "
+        "a function is called with the error (which has the raw bytes); if it returns, the record "
+        "is skipped.",
         is_ours=True,
     )
     on_stall = Setting(
         choice({word: word for word in (RAISE, LOG)}),
         RAISE,
-        "What an empty poll does where nothing can be read for long, though trying again may help "
-        "(brokers or a coordinator out of reach, no leader, an unknown topic): raise the error, as "
-        "is right for scripts, or log it and go on, as a service wants it and Java does.",
+        "Handling of an empty poll while a retriable problem lasts (brokers or a coordinator are "
+        "unreachable, no leader, an unknown topic): raise the error, suitable for scripts, or log "
+        "it and continue, suitable for services and the same as Java.",
         is_ours=True,
     )
     isolation_level = Setting(
         choice({level.name.lower(): level for level in IsolationLevel}),
         IsolationLevel.READ_UNCOMMITTED,
-        "Whether records of open and aborted transactions are seen (KIP-98).",
+        "Whether records of open and aborted transactions are returned (KIP-98).",
     )
-    max_poll_records = Setting(integer(1), 500, "Most records that one poll returns.")
+    max_poll_records = Setting(integer(1), 500, "Maximum number of records that one poll returns.")
     fetch_min_bytes = Setting(
-        integer(0), 1, "A broker waits for so much data before it responds to a fetch."
+        integer(0), 1, "Amount of data for which a broker waits before it answers a fetch."
     )
     fetch_max_wait_ms = Setting(
         integer(0),
         500,
-        "How long a broker waits for fetch_min_bytes. Less than request_timeout_ms: lowered to "
-        "half of that when it was not given.",
+        "Maximum time that a broker waits for fetch_min_bytes. Less than request_timeout_ms: the "
+        "default is lowered to half of that.",
     )
     fetch_max_bytes = Setting(
         integer(0),
         52_428_800,
-        "Most data that is requested of all brokers at a time, each for its part; a first batch "
-        "that is larger comes whole.",
+        "Maximum amount of data requested from all brokers together; each gets a share. A first "
+        "batch that is larger is returned whole.",
     )
     max_partition_fetch_bytes = Setting(
         integer(0),
         1_048_576,
-        "Most data of one partition in a Fetch response; a first batch that is larger comes whole.",
+        "Maximum amount of data per partition in a Fetch response. A first batch that is larger is "
+        "returned whole.",
     )
     fetch_order = Setting(
         choice({FAIR: FAIR, LAG: LAG}),
         FAIR,
-        "Which partitions come first where a fetch has no room for all: fair takes turns, lag puts "
-        "those first that are furthest behind, and does without fetch sessions, in which brokers "
-        "choose the order.",
+        "Order of partitions if a fetch has no room for all: fair takes turns; lag prefers the "
+        "partitions with the largest lag, without fetch sessions, in which brokers choose the "
+        "order.",
         is_ours=True,
     )
     check_crcs = Setting(boolean(), True, "Check the checksum of every batch.")
     allow_auto_create_topics = Setting(
-        boolean(), True, "Let brokers create a topic that is requested, if they are set up so."
+        boolean(),
+        True,
+        "Allow brokers to create a requested topic, if auto.create.topics.enable is set there.",
     )
     client_rack = Setting(
-        string(), "", "Where this client is, to read from a replica close by (KIP-392)."
+        string(), "", "Rack of this client, for reading from the closest replica (KIP-392)."
     )
     default_api_timeout_ms = Setting(
-        integer(0), 60_000, "How long a call without a timeout of its own may take."
+        integer(0), 60_000, "Maximum time of a call without a timeout of its own."
     )
     consumer_timeout_ms = Setting(
         optional(integer(0, LONG_MAX)),
         None,
-        "Iteration ends when no record came for so long; None for never.",
+        "Iteration ends if no record comes for this long; None for never.",
         is_ours=True,
     )
     decompressed_max_bytes = Setting(
         integer(1_024, INT_MAX),
         DECOMPRESSED_SIZE_BYTES_MAX,
-        "Largest size that a compressed batch may decompress to; a larger one is corrupt.",
+        "Maximum size of a decompressed batch; a larger one counts as corrupt.",
         is_ours=True,
     )
 
     @property
     def offset_reset(self) -> OffsetReset:
-        """The policy in `auto_offset_reset`, without its duration."""
+        """Policy of `auto_offset_reset`, without its duration."""
         return OffsetReset(self.auto_offset_reset.partition(":")[0])
 
     @property
     def offset_reset_age_ms(self) -> int:
-        """The duration in `auto_offset_reset`; 0 where it has none."""
+        """Duration of `auto_offset_reset`; 0 if it has none."""
         duration = self.auto_offset_reset.partition(":")[2]
         return duration_ms(duration) if duration else 0
 
     def _default_client_id(self) -> str:
-        """As Java's: the group, "null" for none, and a static member's own name or a number."""
+        """Return the default as in Java: the group or "null", and the static id or a number."""
         own = self.group_instance_id or self._next_number()
         return f"consumer-{self.group_id or 'null'}-{own}"
 
@@ -392,7 +394,7 @@ class ConsumerConfig(ClientConfig):
         if self.group_instance_id is not None:
             raise ConfigError(
                 f"group.instance.id={self.group_instance_id!r} names a member of a group, and "
-                f"there is none: set group.id."
+                f"there is no group: set group.id."
             )
         if is_auto_commit_given and self.enable_auto_commit:
             raise ConfigError(
@@ -432,16 +434,16 @@ class ConsumerConfig(ClientConfig):
 
 
 def duration_ms(text: str) -> int:
-    """Return an ISO 8601 duration with days to seconds (P1DT12H) in milliseconds, rounded down.
+    """Return an ISO 8601 duration from days to seconds (P1DT12H) in milliseconds, rounded down.
 
-    As Java's ``Duration.parse`` reads it (KIP-1106).
+    It accepts what Java's ``Duration.parse`` accepts (KIP-1106).
     """
     found = DURATION.fullmatch(text)
     parts = {} if found is None else {k: v for k, v in found.groupdict().items() if v is not None}
     if not parts:
         raise ValueError(f"{text!r} is no duration; write P1D, PT12H, PT30M, PT1.5S or P1DT12H.")
     if any(len(digits) > DIGITS_MAX for digits in parts.values()):
-        raise ValueError(f"{text!r} is too long a duration.")
+        raise ValueError(f"the duration {text!r} is too long.")
     days, hours, minutes, seconds = (
         int(parts.get(unit, 0)) for unit in ("days", "hours", "minutes", "seconds")
     )

@@ -1,9 +1,8 @@
-"""Consumer: the blocking front-end, with the calls that wait: their names, arguments and promises.
+"""Consumer: the blocking front-end: names, arguments and documentation of the calls that wait.
 
-What they do is in `PollLoop`, `Calls` and `Closing`, as decisions that `drive` runs.
+`PollLoop`, `Calls` and `Closing` implement them, as decisions that `drive` runs.
 
-Owner: one thread at a time, whichever calls; `wakeup`, `store_offset` and `metrics` may come from
-any.
+Owner: one thread at a time; any thread may call `wakeup`, `store_offset` and `metrics`.
 Source: Java class ``KafkaConsumer``.
 """
 
@@ -59,20 +58,20 @@ if TYPE_CHECKING:
     CommitCallback = Callable[[dict[TopicPartition, OffsetAndMetadata], KafkaError | None], object]
 
 NEVER_LOOKED: Final = -1
-"""No version of a subscription: its partitions are to be looked at."""
+"""No version of a subscription, so that its partitions are checked."""
 
 
 class Consumer(ConsumerCore, Generic[K_co, V_co]):
-    """Reads records of partitions.
+    """Reads records from Kafka.
 
-    One thread at a time may use it: another one gets `ConcurrentModificationError` at once, and
-    only `wakeup`, `store_offset` and `metrics` may be called from anywhere. It does not survive a
-    fork. Use it in a ``with`` block, or call `close`.
+    Only one thread at a time may use it: another one gets `ConcurrentModificationError` at once.
+    Any thread may call `wakeup`, `store_offset` and `metrics`. A consumer does not survive a fork.
+    Use it in a ``with`` block, or call `close`.
 
-    K and V are what the deserializers make of keys and values, bytes where there is none. A type
-    checker infers them from deserializers given as keywords; where it cannot (they are named, or in
-    the mapping), write ``Consumer[str, Order](settings)``. A record's key and value may be None
-    besides, which is null.
+    K and V are the types that the deserializers return for keys and values, bytes without one. A
+    type checker infers them from deserializers passed as keywords. If it cannot (they are named, or
+    in the mapping), write ``Consumer[str, Order](settings)``. A record's key and value may also be
+    None, which is null.
     """
 
     def __init__(
@@ -81,12 +80,12 @@ class Consumer(ConsumerCore, Generic[K_co, V_co]):
         /,
         **keywords: Unpack[ConsumerSettings[K_co, V_co]],
     ) -> None:
-        """Take the settings of `ConsumerConfig`, as a mapping, as keywords, or both.
+        """Create a consumer with settings of `ConsumerConfig`, as a mapping, keywords or both.
 
-        Nothing is connected before the first call that needs a broker.
+        It connects at the first call that needs a broker.
 
         Raises:
-            ConfigError: a setting is unknown, malformed, not built yet, or cannot be imported.
+            ConfigError: a setting is unknown, malformed, unsupported, or cannot be imported.
         """
         given, named = hidden(settings, ConsumerConfig), hidden(keywords, ConsumerConfig)
         del settings, keywords  # tracebacks may show variables
@@ -100,35 +99,35 @@ class Consumer(ConsumerCore, Generic[K_co, V_co]):
     ) -> ConsumerRecords[K_co, V_co]:
         """Return the next records, waiting up to `timeout` seconds for the first one.
 
-        `timeout` None means `default_api_timeout_ms`, `max_records` None means `max_poll_records`.
-        Positions move past what is returned. The records of the poll before count as processed,
+        `timeout` None is `default_api_timeout_ms`, `max_records` None is `max_poll_records`. It
+        moves positions past the returned records. Records of the previous poll count as processed,
         unless their last iteration was left early, by `break`, `return` or an exception: then the
-        record in hand and those behind it are returned again.
+        record in hand and those after it are returned again.
 
-        The result is empty when nothing came in time, unless there is a reason that waiting does
-        not cure: then that is raised. Records that are at hand are returned before an error, but
-        once only: the next call raises it.
+        The result is empty if no record came in time. If waiting would not help, the reason is
+        raised. If there are both records and an error, the records are returned once, and the next
+        call raises the error.
 
         Raises:
             NotSubscribedError: nothing is assigned.
             NoOffsetForPartitionError: a partition has no position, and `auto_offset_reset` is none.
-            OffsetOutOfRangeError: as before, for a position outside the log.
+            OffsetOutOfRangeError: a position is outside the log, and `auto_offset_reset` is none.
             CorruptRecordError: the records at a position are damaged. The position stays; `seek`
-                past them, or poll again to fetch them anew.
+                past them, or poll again to fetch them again.
             RecordDeserializationError: a deserializer failed. The position stays at that record.
-                With `on_record_error` both may be passed over instead.
+                With `on_record_error` both may be skipped instead.
             LogTruncationError: records that were read are no longer in the log, and
-                `auto_offset_reset` is none (an `OffsetOutOfRangeError`; KIP-320, brokers from 2.3).
-            KafkaTimeoutError: no broker could be reached since the first poll; or a partition could
-                not be read for `default_api_timeout_ms`, whatever the reason.
-            UnknownTopicOrPartitionError: the brokers do not know a partition, for a second by now.
-            BrokerError: a broker refuses, such as TopicAuthorizationFailedError.
-            UnsupportedVersionError: the brokers are older than 2.1.
+                `auto_offset_reset` is none (an `OffsetOutOfRangeError`; KIP-320, Kafka 2.3).
+            KafkaTimeoutError: no broker could be reached since the first poll, or a partition could
+                not be read for `default_api_timeout_ms`, for whatever reason.
+            UnknownTopicOrPartitionError: brokers have not known a partition for a second.
+            BrokerError: a broker refuses, for example TopicAuthorizationFailedError.
+            UnsupportedVersionError: the brokers are older than Kafka 2.1.
             WakeupError: `wakeup` was called.
         """
         self._wiring.batch_guard.check_poll("poll")
         spans = self._poll(timeout, max_records, NO_LIMITS, is_raw=False)
-        # Only noted: most applications never look at `next_offsets`.
+        # Computed only when used: most applications never read `next_offsets`.
         positions = [
             (assigned.partition, assigned.offset, assigned.leader_epoch)
             for assigned in self._wiring.buffer.begun
@@ -155,24 +154,26 @@ class Consumer(ConsumerCore, Generic[K_co, V_co]):
         columns: Iterable[str] | None = None,
         max_bytes: int | None = None,
     ) -> pyarrow.RecordBatch:
-        """Return the next records as one Arrow record batch; empty when nothing came in time.
+        """Return the next records as an Arrow record batch; empty if none came in time.
 
-        `max_records` None means all that are at hand, whatever `max_poll_records` is: that is up to
-        `fetch_max_bytes`. `max_bytes` bounds what keys, values and headers take together; a record
-        that is larger comes alone. None means 64 MiB, and there are never more.
+        `max_records` None is no limit: all buffered records, up to `fetch_max_bytes`. `max_bytes`
+        limits the total size of keys, values and headers; a larger record comes alone. None is
+        64 MiB, which is also the maximum.
 
         Columns: `key` and `value` binary, `topic` string, `partition` int32, `offset` int64,
         `timestamp` timestamp(us, UTC), `timestamp_type` int32, and with `include_headers` also
         `headers` list<struct<key string, value binary>>. Deserializers and interceptors are not
-        applied. A timestamp beyond what microseconds can hold is null. `columns` names the ones to
-        make, None all of these; what is not named costs nothing.
+        applied. A timestamp out of range for microseconds is null. `columns` selects columns, None
+        is all of these; other columns cost nothing.
 
-        `until` bounds partitions: each is read up to that offset, not included. It is done when
-        `position` is at or past it, also where the last offsets hold no record (compaction, ended
-        transactions). When all assigned partitions are done, this returns at once.
+        `until` limits partitions: each is read up to that offset, exclusive. A partition is done
+        when `position` is at or past it, even if the last offsets have no records (compaction,
+        transaction markers). If all assigned partitions are done, this returns at once.
 
-        Raises: what `poll` raises, and `UsageError` without pyarrow, for an unknown column, or when
-        a partition in `until` is not assigned.
+        Raises:
+            UsageError: pyarrow is missing, a column is unknown, or a partition in `until` is not
+                assigned.
+            KafkaError: as `poll`.
         """
         self._wiring.batch_guard.check_poll("poll_arrow")
         wanted = wanted_columns(columns, include_headers=include_headers)
@@ -183,15 +184,16 @@ class Consumer(ConsumerCore, Generic[K_co, V_co]):
         return arrow_batch(spans, wanted)
 
     def __iter__(self) -> Iterator[ConsumerRecord[K_co, V_co]]:
-        """Yield record after record, without end, or until none comes for `consumer_timeout_ms`.
+        """Yield records without end, or until none comes for `consumer_timeout_ms`.
 
         The position moves record by record. A record counts as processed when the next one is
-        taken: if the loop is left, the record in hand is not committed automatically, and the next
-        poll or loop yields it again. `commit` inside the loop covers it. Do not iterate through
-        anything that takes records ahead of your work (`itertools.batched`, the `map` of an
-        executor): use `poll`, or `enable_auto_offset_store=False` with `store_offset`.
+        taken. If the loop is left, the record in hand is not committed automatically, and the next
+        poll or loop yields it again. `commit` inside the loop includes it. Do not pass the consumer
+        to anything that takes records ahead of your processing (`itertools.batched`, an executor's
+        `map`): use `poll`, or `enable_auto_offset_store=False` with `store_offset`.
 
-        Raises: what `poll` raises.
+        Raises:
+            KafkaError: as `poll`.
         """
         loop = Loop()
         generator = self._iterate(loop)
@@ -199,23 +201,23 @@ class Consumer(ConsumerCore, Generic[K_co, V_co]):
         return generator
 
     def _iterate(self, loop: Loop) -> Generator[ConsumerRecord[K_co, V_co], None, None]:
-        subscription = self._wiring.subscription  # looked up once, not for each record
+        subscription = self._wiring.subscription  # looked up once, not per record
         while (found := self._next_span(loop)) is not None:
             assigned, span, fetch_epoch = found
             if assigned.fetch_epoch != fetch_epoch:
-                continue  # the leader is another one, which may have lost what was found
+                continue  # there is a new leader, which may have lost these records
             first_offset, last_offset = span.columns.first_offset, span.columns.last_offset
             assigned.leader_epoch = span.leader_epoch
             version = NEVER_LOOKED
             for record in self._records_of(span):
                 position = assigned.offset
-                # An interceptor may have put in records of its own.
+                # An interceptor may have inserted records of its own.
                 if first_offset <= record.offset <= last_offset:
                     position = assigned.offset = record.offset + 1
                 yield record
                 if assigned.offset != position:
                     break
-                # The partition is looked at again only when something has changed.
+                # The partition is checked again only after a change.
                 if version != subscription.version:
                     if not assigned.is_fetching:
                         break
@@ -260,29 +262,31 @@ class Consumer(ConsumerCore, Generic[K_co, V_co]):
         )
         return drive(wiring.engine, wiring.port, decisions)
 
-    # What the group has committed. All of these need `group_id`; a subscription they do not.
+    # Committed offsets. These calls need `group_id`, but no subscription.
 
     @public_call
     def commit(self, offsets: Offsets | None = None, timeout: float | None = None) -> None:
-        """Commit offsets and wait until the group's coordinator has them.
+        """Commit offsets, and wait for the coordinator's response.
 
-        None commits everything that was returned; inside an iteration everything up to the record
-        in hand, and after one that was left early what comes before that record. With
-        `enable_auto_offset_store` off it commits what is stored. Committed records count as
-        processed: no later poll returns it again. A record commits itself and all before it in
-        its partition, what `poll` returned all of that. Otherwise the offset is that of the next
-        record to read, and may bring metadata and a leader epoch along. `timeout` is in seconds,
-        None means `default_api_timeout_ms`; what may help is tried again until then. Callbacks of
-        earlier `commit_async` calls are called before it returns.
+        None commits everything returned so far. Inside an iteration that is everything up to the
+        record in hand; after an iteration that was left early, everything before that record. With
+        `enable_auto_offset_store` off, None commits the stored offsets. Committed records count as
+        processed: no later poll returns them again.
+
+        A record commits itself and all before it in its partition; the result of `poll` commits all
+        of its records. In a mapping, the offset is that of the next record to read, and may have
+        metadata and a leader epoch. `timeout` is in seconds, None is `default_api_timeout_ms`;
+        retriable errors are retried until then. Callbacks of earlier `commit_async` calls run
+        before it returns.
 
         Raises:
             UsageError: there is no `group_id`, or the offsets are malformed.
-            CommitFailedError: this consumer is not the partitions' owner any more.
-            RebalanceInProgressError: the group is distributing its partitions; poll, then try
-                again. (Both are a `GroupRebalancedError`.)
-            FencedInstanceIdError: another member has this one's `group_instance_id`.
-            KafkaTimeoutError: the coordinator did not take them in time. It may have.
-            BrokerError: it refuses, such as TopicAuthorizationFailedError.
+            CommitFailedError: this consumer no longer owns the partitions.
+            RebalanceInProgressError: the group is rebalancing; poll, then commit again. (Both are a
+                `GroupRebalancedError`.)
+            FencedInstanceIdError: another member uses this one's `group_instance_id`.
+            KafkaTimeoutError: no response in time. The offsets may have been committed.
+            BrokerError: the coordinator refuses, for example TopicAuthorizationFailedError.
             WakeupError: `wakeup` was called.
         """
         commits = self._wiring.require_own_commits("commit")
@@ -294,16 +298,16 @@ class Consumer(ConsumerCore, Generic[K_co, V_co]):
     def commit_async(
         self, offsets: Offsets | None = None, callback: CommitCallback | None = None
     ) -> None:
-        """Commit offsets without waiting, and without trying again.
+        """Commit offsets without waiting and without retries.
 
-        They are sent at once where the coordinator is known; else a later call sends them when it
-        was found, which may take `default_api_timeout_ms`.
+        The request is sent at once if the coordinator is known. Otherwise a later call sends it
+        when the coordinator is found, within `default_api_timeout_ms`.
 
-        `callback(offsets, error)` is called from a later call of this consumer on the same thread,
-        in the order of these calls; `error` is None after success. What it raises comes out of that
-        call. `offsets` are those of `commit`.
+        A later call of this consumer on the same thread runs `callback(offsets, error)`, in the
+        order of the commits; `error` is None after success. An exception in the callback is raised
+        by that call. `offsets` are as in `commit`.
 
-        A failure that another commit may cure has `error.retriable`; trying the same again could
+        If another commit may succeed, the error has `retriable`; retrying the same offsets could
         undo a later commit. Without a callback a failure is logged.
 
         Raises:
@@ -319,16 +323,15 @@ class Consumer(ConsumerCore, Generic[K_co, V_co]):
     def committed(
         self, partitions: Iterable[TopicPartition] | None = None, timeout: float | None = None
     ) -> dict[TopicPartition, OffsetAndMetadata | None]:
-        """Return what the group has committed for partitions, None where that is nothing.
+        """Return the group's committed offsets of partitions, None if there is none.
 
-        They need not be assigned; None for `partitions` means all that are. Offsets that an open
-        transaction commits are waited for. `timeout` is in seconds, None means
-        `default_api_timeout_ms`.
+        The partitions need not be assigned; None is all assigned ones. It waits for offsets that an
+        open transaction is committing. `timeout` is in seconds, None is `default_api_timeout_ms`.
 
         Raises:
-            UsageError: there is no `group_id`, or something is no partition.
-            KafkaTimeoutError: the coordinator did not respond in time.
-            BrokerError: it refuses, such as GroupAuthorizationFailedError.
+            UsageError: there is no `group_id`, or `partitions` has an invalid item.
+            KafkaTimeoutError: no response of the coordinator in time.
+            BrokerError: the coordinator refuses, for example GroupAuthorizationFailedError.
             WakeupError: `wakeup` was called.
         """
         self._wiring.require_commits("committed")
@@ -353,15 +356,15 @@ class Consumer(ConsumerCore, Generic[K_co, V_co]):
     def position(
         self, partition: TopicPartition | None = None, timeout: float | None = None
     ) -> int | dict[TopicPartition, int]:
-        """Return the offset of the next record to be returned, looking it up if need be.
+        """Return the offset of the next record to be returned; look it up if needed.
 
-        Without `partition` it returns those of all that are assigned. `timeout` is in seconds, None
-        means `default_api_timeout_ms`.
+        Without `partition` return a dict of all assigned partitions. `timeout` is in seconds, None
+        is `default_api_timeout_ms`.
 
         Raises:
             UsageError: the partition is not assigned.
             KafkaTimeoutError: no broker reported it in time.
-            NoOffsetForPartitionError, UnknownTopicOrPartitionError and others: as in `poll`.
+            NoOffsetForPartitionError, UnknownTopicOrPartitionError and others: as `poll`.
         """
         if partition is None:
             return self._drive(self._calls.positions(self._timeout_ms(timeout)))
@@ -375,14 +378,13 @@ class Consumer(ConsumerCore, Generic[K_co, V_co]):
         partitions: Iterable[TopicPartition] | None = None,
         timeout: float | None = None,
     ) -> None:
-        """Read from the first record at or after a time, or from the end where none is.
+        """Seek to the first record at or after a time, or to the end if there is none.
 
-        The time is in milliseconds since 1970, or a datetime with a time zone. None for
-        `partitions` means all that are assigned. `timeout` is in seconds, None means
-        `default_api_timeout_ms`.
+        The time is in milliseconds since 1970, or a datetime with a time zone. `partitions` None is
+        all assigned ones. `timeout` is in seconds, None is `default_api_timeout_ms`.
 
         Raises:
-            UsageError: a partition is not assigned, or the time is none.
+            UsageError: a partition is not assigned, or the time is invalid.
             KafkaTimeoutError: not all brokers responded in time; the positions stay.
             BrokerError: a broker refuses.
             WakeupError: `wakeup` was called; the positions stay.
@@ -394,7 +396,7 @@ class Consumer(ConsumerCore, Generic[K_co, V_co]):
         time_ms = checked_time_ms(time, "seek_to_time: time")
         timeout_ms = self._timeout_ms(timeout)
         deadline_ms = now_ms() + timeout_ms
-        # First: what is written between the two look-ups is at or after the time, and is read.
+        # First: records written between the two lookups are at or after the time, and are read.
         ends = self._drive(self._calls.end_offsets(chosen, timeout_ms))
         left_ms = max(0, deadline_ms - now_ms())
         times = dict.fromkeys(chosen, time_ms)
@@ -408,9 +410,9 @@ class Consumer(ConsumerCore, Generic[K_co, V_co]):
     def beginning_offsets(
         self, partitions: Iterable[TopicPartition], timeout: float | None = None
     ) -> dict[TopicPartition, int]:
-        """Return the first offset that each partition has. They need not be assigned.
+        """Return the first offset of each partition. They need not be assigned.
 
-        `timeout` is in seconds, None means `default_api_timeout_ms`.
+        `timeout` is in seconds, None is `default_api_timeout_ms`.
 
         Raises:
             UnknownTopicOrPartitionError: the brokers do not know a partition.
@@ -426,8 +428,8 @@ class Consumer(ConsumerCore, Generic[K_co, V_co]):
     ) -> dict[TopicPartition, int]:
         """Return the offset after the last readable record of each partition.
 
-        With `read_committed` it is the last stable offset, else the high watermark. Otherwise as
-        `beginning_offsets`. The lag of partitions that are assigned is counted to these ends.
+        With `read_committed` that is the last stable offset, otherwise the high watermark. For
+        assigned partitions it updates `current_lag`. The rest is as for `beginning_offsets`.
         """
         wanted = partition_list(partitions, "end_offsets")
         return self._drive(self._calls.end_offsets(wanted, self._timeout_ms(timeout)))
@@ -436,37 +438,37 @@ class Consumer(ConsumerCore, Generic[K_co, V_co]):
     def offsets_for_times(
         self, timestamps_ms: Mapping[TopicPartition, int | datetime], timeout: float | None = None
     ) -> dict[TopicPartition, OffsetAndTimestamp | None]:
-        """Return the first record at or after a time for each partition, None where none is.
+        """Return the first record at or after a time for each partition, None if there is none.
 
-        Times are milliseconds since 1970, or datetimes with a time zone. Otherwise as
+        Times are milliseconds since 1970, or datetimes with a time zone. The rest is as for
         `beginning_offsets`.
 
         Raises:
-            UsageError: a time is none, such as a float (of seconds?), or it is before 1970.
+            UsageError: a time is invalid, for example a float (of seconds?) or before 1970.
         """
         wanted = times_by_partition(timestamps_ms, "offsets_for_times")
         return self._drive(self._calls.offsets_for_times(wanted, self._timeout_ms(timeout)))
 
     @public_call
     def partitions_for(self, topic: str, timeout: float | None = None) -> tuple[PartitionInfo, ...]:
-        """Return a topic's partitions, in order of their numbers. It need not be assigned.
+        """Return a topic's partitions in order. The topic need not be assigned.
 
-        `timeout` is in seconds, None means `default_api_timeout_ms`.
+        `timeout` is in seconds, None is `default_api_timeout_ms`.
 
         Raises:
             UnknownTopicOrPartitionError: the brokers do not know the topic.
             KafkaTimeoutError: no broker responded in time.
-            BrokerError: a broker refuses, such as InvalidTopicError.
-            UsageError: no request can carry such a name.
+            BrokerError: a broker refuses, for example InvalidTopicError.
+            UsageError: the name is invalid.
         """
         check_topic(topic, "partitions_for")
         return self._drive(self._calls.partitions_for(topic, self._timeout_ms(timeout)))
 
     @public_call
     def list_topics(self, timeout: float | None = None) -> dict[str, tuple[PartitionInfo, ...]]:
-        """Return all topics that this client may see, with their partitions; internal ones too.
+        """Return all topics that this client may see, internal ones included, with partitions.
 
-        `timeout` is in seconds, None means `default_api_timeout_ms`.
+        `timeout` is in seconds, None is `default_api_timeout_ms`.
 
         Raises:
             KafkaTimeoutError: no broker responded in time.
@@ -480,11 +482,12 @@ class Consumer(ConsumerCore, Generic[K_co, V_co]):
     def unsubscribe(self) -> None:
         """Stop reading, and leave the group if this is a member of one.
 
-        The listener is called for what is given up before this returns. The coordinator is notified
-        without waiting for its response; a static member (KIP-345) stays until its session ends.
+        The listener is called for the revoked partitions before this returns. The coordinator is
+        notified, without waiting for its response; a static member (KIP-345) stays until its
+        session ends.
 
         Raises:
-            RebalanceListenerError: the listener failed. The consumer has left all the same.
+            RebalanceListenerError: the listener failed. The consumer has left nevertheless.
         """
         self._drive(self._closing.unsubscribe())
 
@@ -495,7 +498,7 @@ class Consumer(ConsumerCore, Generic[K_co, V_co]):
 
 
 def _checked(offsets: Offsets, call: str) -> dict[TopicPartition, OffsetAndMetadata]:
-    """Return offsets in the form in which they are committed."""
+    """Return offsets by partition, in the form that is committed."""
     if isinstance(offsets, ConsumerRecord):
         behind = OffsetAndMetadata(offsets.offset + 1, leader_epoch=offsets.leader_epoch)
         offsets = {offsets.topic_partition: behind}

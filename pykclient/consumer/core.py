@@ -1,17 +1,16 @@
-"""ConsumerCore: a consumer's life, and every call that needs no broker; `Consumer` adds the others.
+"""ConsumerCore: a consumer's life cycle, and all calls that need no broker; see also `Consumer`.
 
-`public_call` is what every public method does before and after its own work. It *enters* the thread
-guard, *makes good* what a call that did not end has left behind, marks the state as torn, makes the
-call, and marks it as whole. What a call has taken for the application counts as returned when the
-call returns, not before.
+`public_call` wraps every public method. It *enters* the thread guard, *makes good* what an
+interrupted call has left, marks the state as torn, makes the call, and marks the state as whole.
+Records count as returned when the call returns, not before.
 
-CPython looks for signals at the start of a function, at a jump back and after a call into C. So
-plain stores that follow each other, and a `return` after them, are one: a handler spans before all
+CPython checks for signals at the start of a function, at a jump back and after a call into C.
+Consecutive plain stores, and a `return` after them, are therefore atomic: a handler runs before all
 of them or after.
 
-Owner: the thread guard, which each public method takes; `wakeup`, `store_offset` and `metrics`
-alone do not.
-Source: Java class ``KafkaConsumer``; of `public_call` ours, see `network.interrupts`.
+Owner: the thread guard, which each public method takes, except `wakeup`, `store_offset` and
+`metrics`.
+Source: Java class ``KafkaConsumer``; `public_call` is our own, see `network.interrupts`.
 """
 
 from __future__ import annotations
@@ -67,7 +66,7 @@ if TYPE_CHECKING:
     from pykclient.types import GroupMetadata
 
 CLOSE_TIMEOUT_MS: Final = 30_000
-"""How long `close` may take where nothing is said; Java's."""
+"""Default time of `close`, as in Java."""
 
 MEMBERSHIP_AT_CLOSE: Final = ("default", "leave_group", "remain_in_group")
 
@@ -77,10 +76,10 @@ T = TypeVar("T")
 
 
 def _close_after_heartbeats(heartbeats: weakref.ref[Heartbeats], close: Callable[[], None]) -> None:
-    """Close the sockets of a consumer that was dropped, when its heartbeat thread has ended."""
+    """Close the sockets of a dropped consumer after its heartbeat thread has ended."""
     kept = heartbeats()
     if kept is None:
-        close()  # the thread keeps them while it makes a step
+        close()  # the thread holds a reference only while it makes a step
     else:
         kept.abandon(close)
 
@@ -88,7 +87,7 @@ def _close_after_heartbeats(heartbeats: weakref.ref[Heartbeats], close: Callable
 def public_call(
     method: Callable[Concatenate[ConsumerT, P], T],
 ) -> Callable[Concatenate[ConsumerT, P], T]:
-    """Make a method one that may be interrupted anywhere, and refuses to be called on top."""
+    """Allow interrupts anywhere in a method, and refuse to call it on top of another call."""
 
     @wraps(method)
     def call(self: ConsumerT, /, *args: P.args, **keywords: P.kwargs) -> T:
@@ -116,7 +115,7 @@ def public_call(
                 waiting.raise_if_closed()
         except BaseException as error:
             if is_inside:
-                guard.inside = None  # before any call: an interrupt comes in with one
+                guard.inside = None  # before any call, since an interrupt may come with one
                 if waiting.close_request and isinstance(error, Exception):
                     self._end(*waiting.close_request, has_finished=True)
             explain_keywords(error, keywords)
@@ -129,9 +128,9 @@ def public_call(
 
 
 class ConsumerCore(LiveClient):
-    """A consumer's state and every method that needs no broker.
+    """A consumer's state, and every method that needs no broker.
 
-    `port` is where I/O passes; None opens sockets when they are needed.
+    `port` does all I/O; None opens sockets when they are needed.
     """
 
     def __init__(
@@ -167,7 +166,7 @@ class ConsumerCore(LiveClient):
             )
 
     def __repr__(self) -> str:
-        if not hasattr(self, "_wiring"):  # its settings were refused
+        if not hasattr(self, "_wiring"):  # the settings were invalid
             return object.__repr__(self)
         config = self._wiring.config
         group_id = config.group_id
@@ -184,43 +183,43 @@ class ConsumerCore(LiveClient):
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        # After an exception the application has not finished with what was returned last.
+        # After an exception the application has not finished with the last returned records.
         self._end(None, "default", has_finished=kind is None)
 
     def close(self, timeout: float | None = None, *, group_membership: str = "default") -> None:
-        """Commit as configured, leave the group, close all connections.
+        """Commit as configured, leave the group, and close all connections.
 
-        Calling it again does nothing. With `enable_auto_commit` everything that was returned is
-        committed, up to the record in hand of a loop that was left, or is under way. `timeout` is
-        in seconds, None means 30; what could not be done by then is left undone, and logged.
+        Calling it again has no effect. With `enable_auto_commit` everything returned is committed,
+        except from the record in hand on if a loop was left or is under way. `timeout` is in
+        seconds, None is 30; steps that are not done by then are skipped, and logged.
         `group_membership` (KIP-1092) is `leave_group`, `remain_in_group` (until the session ends),
         or `default`: static members remain, others leave.
 
-        While an exception is on its way (in a `finally`, at the end of a ``with`` block or of
-        `contextlib.closing`, in an `except`), what was returned last is not committed, but for the
-        records of a loop before the one in hand: the application has not finished with it.
-        `commit()` it before, if it has.
+        While an exception is being handled or raised (in a `finally` or `except`, at the end of a
+        ``with`` block or of `contextlib.closing`), the last returned records are not committed,
+        except records of a loop before the one in hand: the application has not finished with
+        them. Call `commit()` before, if it has.
 
-        A WARNING after two seconds says what it waits for. A Ctrl-C ends the wait, and what was not
-        done by then is left undone.
+        After two seconds a WARNING says what it waits for. A Ctrl-C ends the wait, and skips the
+        remaining steps.
 
-        A signal handler that calls this on top of another call has that call end, close, and raise
-        `ClosedError`. In a child process it does nothing.
+        If a signal handler calls this on top of another call, that call ends, the consumer is
+        closed, and the call raises `ClosedError`. In a child process it has no effect.
 
         Raises:
             ConcurrentModificationError: another thread is using the consumer.
             UsageError: `group_membership` is none of the three.
-            RebalanceListenerError: the listener failed. The consumer is closed all the same.
+            RebalanceListenerError: the listener failed. The consumer is closed nevertheless.
         """
         if group_membership not in MEMBERSHIP_AT_CLOSE:
             raise UsageError(
-                f"close(group_membership={shown_argument(group_membership)}): give "
+                f"close(group_membership={shown_argument(group_membership)}): use one of "
                 f"{', '.join(MEMBERSHIP_AT_CLOSE)}"
             )
         self._end(timeout, group_membership, has_finished=sys.exception() is None)
 
     def _end(self, timeout: float | None, group_membership: str, *, has_finished: bool) -> None:
-        """Close, now or when the call under way has ended; again it does nothing."""
+        """Close now, or when the call under way has ended; no effect if closed."""
         guard, closing = self._wiring.guard, self._closing
         if guard.is_in_child or closing.is_shut_down:
             return
@@ -230,7 +229,7 @@ class ConsumerCore(LiveClient):
             return
         self._wiring.waiting.close_request = None
         if guard.is_closed:
-            closing.shut_down()  # an interrupt has ended the first attempt
+            closing.shut_down()  # the first attempt was interrupted
             return
         closing.is_closing = True
         try:
@@ -253,17 +252,17 @@ class ConsumerCore(LiveClient):
 
     @public_call
     def assign(self, partitions: Iterable[TopicPartition]) -> None:
-        """Read exactly these partitions; none at all for an empty list.
+        """Read exactly these partitions; none for an empty list.
 
-        A partition that was assigned before keeps its position and what is buffered of it. The
-        others begin where the group has committed, or as `seek` or `auto_offset_reset` say. Whether
-        they exist shows in `poll`.
+        A partition that was assigned before keeps its position and its buffered records. Others
+        begin at the group's committed offset, or as set by `seek` or `auto_offset_reset`. A
+        partition that does not exist is reported by `poll`.
 
-        With `enable_auto_commit`, what you have finished with is committed first if the interval is
-        over. Of what is dropped nothing is committed later: `commit` it before, if it matters.
+        With `enable_auto_commit`, processed records are committed first if the interval is over.
+        Nothing is committed later for dropped partitions: call `commit` before, if it matters.
 
         Raises:
-            UsageError: something is not a `TopicPartition` with a number from 0.
+            UsageError: an item is not a `TopicPartition` with a number from 0.
         """
         wanted = partition_list(partitions, "assign")
         wiring = self._wiring
@@ -294,17 +293,16 @@ class ConsumerCore(LiveClient):
     ) -> None:
         """Read topics together with the other members of the group, which share the partitions.
 
-        Give `topics`, or a `pattern`: a regular expression of Python that whole names match, held
-        against topics that appear later, too. With `group_protocol=consumer` the brokers match a
-        pattern that is a string, as RE2 does (KIP-848), and only a compiled one is matched here.
+        Pass `topics`, or a `pattern`: a Python regular expression that must match whole names,
+        including those of topics created later. With `group_protocol=consumer` brokers match a
+        pattern given as a string, in RE2 syntax (KIP-848); a compiled one is matched by the client.
 
-        A new subscription takes the place of the last one, and `listener` of the last listener. The
-        group is joined by the next `poll`; until then, and for a moment after, what was assigned
-        stays.
+        A new subscription replaces the last one, and `listener` the last listener. The next `poll`
+        joins the group; until then, and for a moment after, the former assignment stays.
 
         Raises:
-            UsageError: there is no `group_id`, both or neither of topics and pattern are given, one
-                is malformed, or partitions were given to `assign`; call `unsubscribe` first.
+            UsageError: there is no `group_id`; both or neither of topics and pattern are given; one
+                of them is malformed; or partitions were assigned: call `unsubscribe` first.
         """
         group = self._wiring.require_group("subscribe")
         if listener is not None and not isinstance(listener, RebalanceListener):
@@ -314,7 +312,7 @@ class ConsumerCore(LiveClient):
             )
         if (pattern is None) == (not topics):
             raise UsageError(
-                "subscribe takes topics or a pattern, one of the two; unsubscribe() ends it"
+                "subscribe takes either topics or a pattern; call unsubscribe() to end it"
             )
         if pattern is None:
             self._wiring.subscription.subscribe(subscribed_topics(topics))
@@ -328,39 +326,39 @@ class ConsumerCore(LiveClient):
 
     @public_call
     def subscription(self) -> frozenset[str]:
-        """Return the topics that are subscribed to; of a pattern those that match by now.
+        """Return the subscribed topics; for a pattern those that match so far.
 
-        Of a pattern that brokers match (KIP-848) the client knows only the topics of which it has
+        For a pattern that brokers match (KIP-848), the client knows only topics of which it has
         partitions; these are returned.
         """
         return self._wiring.subscription.subscribed_topics
 
     @public_call
     def enforce_rebalance(self, reason: str = "rebalance enforced by user") -> None:
-        """Have the group share its partitions out anew; the next `poll` begins it (KIP-568).
+        """Trigger a rebalance, which the next `poll` begins (KIP-568).
 
-        For assignors that look at something which has changed. `reason` is shown by the
-        coordinator (KIP-800).
+        Useful for assignors that depend on something that has changed. `reason` appears in the
+        coordinator's log (KIP-800).
 
         Raises:
-            UsageError: nothing is subscribed to, or `reason` cannot be sent.
+            UsageError: there is no subscription, or `reason` is invalid.
         """
         if self._wiring.group is None or not self._wiring.subscription.is_by_group:
             raise UsageError("enforce_rebalance() needs a subscription: call subscribe() first")
         if not isinstance(reason, str):
-            raise UsageError(f"enforce_rebalance: reason is {shown_argument(reason)}; give text")
+            raise UsageError(f"enforce_rebalance: reason is {shown_argument(reason)}; pass a str")
         check_text(reason, "reason", "enforce_rebalance")
         self._wiring.group.enforce_rebalance(reason)
 
     @public_call
     def group_metadata(self) -> GroupMetadata:
-        """Return the member of the group that read what this consumer has returned (KIP-447).
+        """Return the group member that read the records returned so far (KIP-447).
 
-        That is the member, and its generation, of the last rebalance that was completed in a
-        `poll`. It stays the same when the group has removed the member since, as after
-        `max_poll_interval_ms`: brokers then refuse the offsets that a transaction commits in its
-        name. The generation is -1 before the first rebalance, and after `assign`. `topic_ids` are
-        those of the records that the last polls have returned.
+        That is the member, with its generation, of the last rebalance that was completed in a
+        `poll`. It stays the same after the group has removed the member, for example after
+        `max_poll_interval_ms`: brokers then refuse offsets that a transaction commits in its name.
+        The generation is -1 before the first rebalance, and after `assign`. `topic_ids` are those
+        of the records that the last polls returned.
 
         Raises:
             UsageError: there is no `group_id`.
@@ -371,9 +369,9 @@ class ConsumerCore(LiveClient):
 
     @public_call
     def group_history(self) -> tuple[Rebalance, ...]:
-        """Return the last rebalances of this consumer, the oldest first: when, why, what moved.
+        """Return the latest rebalances of this consumer, oldest first, with times and reasons.
 
-        Each prints as one line.
+        Each item prints as one line.
 
         Raises:
             UsageError: there is no `group_id`.
@@ -385,12 +383,12 @@ class ConsumerCore(LiveClient):
 
     @public_call
     def seek(self, partition: TopicPartition, offset: int | OffsetAndMetadata) -> None:
-        """Read a partition from this offset on. Nothing fetched from elsewhere is returned.
+        """Continue reading a partition from this offset. Drops records fetched from elsewhere.
 
-        Whether the log has the offset shows in `poll`: if it has not, `auto_offset_reset` applies.
-        With `enable_auto_offset_store` off, commits go on from the new position: what was returned
-        before and is not stored is given up. It is kept where a bad record was raised at the
-        position, or given to `on_record_error`, and the offset is behind it.
+        If the offset is out of range, `auto_offset_reset` applies in the next `poll`. With
+        `enable_auto_offset_store` off, commits continue from the new position, and returned records
+        that are not stored are no longer tracked. They stay tracked if the seek only skips a bad
+        record, which was raised at the position or passed to `on_record_error`.
 
         Raises:
             UsageError: the partition is not assigned, or the offset is not an integer from 0.
@@ -409,7 +407,7 @@ class ConsumerCore(LiveClient):
         is_past_bad = self._wiring.records.leads_past_bad(assigned, offset)
         self._wiring.unprocessed.forget(assigned, keeps_unstored=is_past_bad)
         if leader_epoch is None and self._wiring.buffer.can_skip_to(assigned, offset):
-            # Past a bad record, say: what is behind it need not be fetched again.
+            # Past a bad record, for example: the records after it need not be fetched again.
             self._wiring.subscription.skip_to(assigned, offset)
             self._wiring.buffer.forgive(assigned)
         else:
@@ -418,17 +416,17 @@ class ConsumerCore(LiveClient):
             self._await_serving(assigned)
 
     def _await_serving(self, assigned: AssignedPartition) -> None:
-        """Take the topic for the present one, of which the metadata may have a former id."""
+        """Note the change of position, since the metadata may have a former id of the topic."""
         version = self._wiring.metadata.cluster.version
         self._wiring.subscription.await_serving(assigned, version)
 
     @public_call
     def seek_to_beginning(self, partitions: Iterable[TopicPartition] | None = None) -> None:
-        """Read from the first offset of the log; None means all that are assigned.
+        """Seek to the beginning of the log; None is all assigned partitions.
 
-        With a subscription that is nothing before the group has assigned partitions: poll first,
-        seek in `on_assigned` of a listener, or set ``auto_offset_reset=earliest``.
-        The offset is looked up by the next `poll` or `position`.
+        With a subscription there are none before the group has assigned them: poll first, seek in
+        `on_assigned` of a listener, or set ``auto_offset_reset=earliest``. The next `poll` or
+        `position` looks up the offset.
 
         Raises:
             UsageError: a partition is not assigned.
@@ -437,10 +435,10 @@ class ConsumerCore(LiveClient):
 
     @public_call
     def seek_to_end(self, partitions: Iterable[TopicPartition] | None = None) -> None:
-        """Read what comes from now on; None means all that are assigned, as `seek_to_beginning`.
+        """Seek to the end of the log; None is all assigned partitions, as in `seek_to_beginning`.
 
-        The offset is looked up by the next `poll` or `position`: with `read_committed` it is the
-        last stable offset, else the high watermark.
+        The next `poll` or `position` looks up the offset: with `read_committed` the last stable
+        offset, otherwise the high watermark.
 
         Raises:
             UsageError: a partition is not assigned.
@@ -461,9 +459,10 @@ class ConsumerCore(LiveClient):
 
     @public_call
     def pause(self, partitions: Iterable[TopicPartition]) -> None:
-        """Return no records of these partitions until `resume`. What is buffered is kept.
+        """Return no records of these partitions until `resume`.
 
-        Of all that is paused up to `fetch_max_bytes`, that is: more is dropped, and fetched anew.
+        Their buffered records are kept, up to `fetch_max_bytes` in total; others are dropped and
+        fetched again later.
 
         Raises:
             UsageError: a partition is not assigned.
@@ -485,14 +484,14 @@ class ConsumerCore(LiveClient):
 
     @public_call
     def paused(self) -> frozenset[TopicPartition]:
-        """Return the partitions that are paused."""
+        """Return the paused partitions."""
         return frozenset(a.partition for a in self._wiring.subscription if a.is_paused)
 
     @public_call
     def current_lag(self, partition: TopicPartition) -> int | None:
-        """Return how many offsets are between the position and the end, as last reported.
+        """Return the number of offsets between the position and the end, as last reported.
 
-        None before the first Fetch response. The end is that of `seek_to_end`. It sends no request.
+        None before the first Fetch response. The end is that of `seek_to_end`. Sends no request.
 
         Raises:
             UsageError: the partition is not assigned.
@@ -501,14 +500,14 @@ class ConsumerCore(LiveClient):
         assigned = self._wiring.subscription.require(partition)
         return assigned.lag(self._wiring.config.isolation_level)
 
-    # From any thread.
+    # Any thread.
 
     def wakeup(self) -> None:
-        """Make the call that waits now, or else the next one that may wait, raise `WakeupError`.
+        """Make the waiting call, or else the next call that may wait, raise `WakeupError`.
 
-        The one method for other threads. A `poll` that has found records by then returns them, and
-        the next one raises, before it takes any: none is lost. `assign`, `commit_async`,
-        `unsubscribe` and `close` are not interrupted.
+        Any thread may call it. A `poll` that has already found records returns them, and the next
+        one raises before it takes any, so none is lost. `assign`, `commit_async`, `unsubscribe` and
+        `close` are not interrupted.
 
         Raises:
             ForkedClientError: this is a child process; the parent's call is not woken.
@@ -520,28 +519,28 @@ class ConsumerCore(LiveClient):
         self,
         record: ConsumerRecord[object, object] | Mapping[TopicPartition, OffsetAndMetadata | int],
     ) -> None:
-        """Note that the application has finished with a record, in whatever order it does.
+        """Mark a record as processed, in any order.
 
         With `enable_auto_offset_store` off, automatic commits and `commit` without offsets go up to
-        the first record that was returned and is not stored. A record of a partition that was given
-        up since does not count, as its next owner reads it again. This may be called from any
-        thread, and sends no request.
+        the first returned record that is not stored. A record of a partition that was revoked since
+        does not count, as its next owner reads it again. Any thread may call it; it sends no
+        request.
 
-        A mapping has offsets as `commit` takes them, those of the next record to read: all that was
-        returned before them is stored. So does `commit` with offsets or records. (The metadata of
-        these is not committed.)
+        A mapping has offsets of the next record to read, as in `commit`: all records returned
+        before them are stored. `commit` with offsets or records also stores these. (Metadata in the
+        mapping is not committed.)
 
         Raises:
-            UsageError: there is no `group_id`, `enable_auto_offset_store` is on, or it is neither a
-                record nor a mapping of offsets.
+            UsageError: there is no `group_id`, `enable_auto_offset_store` is on, or the argument is
+                neither a record nor a mapping of offsets.
             ForkedClientError: this is a child process.
         """
         self._wiring.guard.check_process()
         commits = self._wiring.require_commits("store_offset")
         if commits.stored is None:
             raise UsageError(
-                "store_offset() is for consumers with enable_auto_offset_store=False: this one "
-                "counts as finished what came before the latest poll"
+                "store_offset() is for consumers with enable_auto_offset_store=False; this one "
+                "counts records as processed when the next poll begins"
             )
         if isinstance(record, ConsumerRecord):
             commits.stored.note(record.topic_partition, record.offset, record.offset + 1)
@@ -549,10 +548,10 @@ class ConsumerCore(LiveClient):
             commits.note_finished(offsets_by_partition(record, "store_offset"))
 
     def metrics(self) -> dict[MetricName, float]:
-        """Return what the consumer has measured, by name; lag by partition, traffic by broker.
+        """Return the consumer's metrics by name; lag also by partition, traffic by broker.
 
-        Names, units and meanings are those of `docs/metrics.md`. What nothing is known of is left
-        out. It may be called from any thread, and sends no request.
+        `docs/metrics.md` lists names, units and meanings. A metric without a value is left out. Any
+        thread may call it; it sends no request.
 
         Raises:
             ForkedClientError: this is a child process.

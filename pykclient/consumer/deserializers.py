@@ -1,9 +1,9 @@
 """RecordDeserializer: applies the user's deserializers to records, a column at a time.
 
-It has no state. A deserializer that fails ends the span before the record that it failed on; only
-when that is the first one, it is an error, which carries the raw bytes.
+If a deserializer fails, the span ends before the failed record. Only if that is the first record,
+an error is raised, which carries the raw bytes.
 
-Owner: none.
+Owner: none, it has no state.
 Source: KIP-334 and KIP-1036 (``RecordDeserializationException``).
 """
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 class _Failure(NamedTuple):
-    """Which record of a span could not be read, in what, and why."""
+    """Row of a span that could not be deserialized, key or value, and the cause."""
 
     row: int
     what: str
@@ -45,7 +45,7 @@ class RecordDeserializer:
 
     @classmethod
     def from_config(cls, config: ConsumerConfig) -> RecordDeserializer | None:
-        """Return what the settings name, None if they name nothing."""
+        """Return the configured deserializers, None if there are none."""
         functions: list[Deserialize | DeserializeWithHeaders | None] = []
         for name, setting in (
             ("key_deserializer", config.key_deserializer),
@@ -59,7 +59,7 @@ class RecordDeserializer:
         return None if key is None and value is None else cls(key, value)
 
     def apply(self, span: RecordSpan) -> RecordSpan:
-        """Return the span with keys and values deserialized, up to a record that cannot be.
+        """Return the span deserialized, up to the first record that cannot be.
 
         Raises:
             RecordDeserializationError: the first record cannot be deserialized.
@@ -86,7 +86,7 @@ def _apply(
     topic: str,
     columns: RecordColumns,
 ) -> tuple[list[object] | None, _Failure | None]:
-    """Return a column deserialized, as far as it goes, and what ended it."""
+    """Return a column deserialized up to the first failure, and that failure."""
     if deserialize is None:
         return None, None
     column = columns.keys if what == "key" else columns.values
@@ -100,7 +100,7 @@ def _apply(
         else:
             for data in column:
                 add(None if data is None else deserialize(topic, data))
-    except Exception as error:  # noqa: BLE001  # the application's code; the record's error says it
+    except Exception as error:  # noqa: BLE001  # user code; reported in the record's error
         raise_of_signal_handler(error)
         return result, _Failure(len(result), what, error)
     return result, None

@@ -1,4 +1,4 @@
-"""ConsumerInterceptors: the user objects that see records before the application does.
+"""ConsumerInterceptors: user objects that see records before the application does.
 
 Owner: the thread that polls.
 Source: KIP-42; Java class ``ConsumerInterceptors``.
@@ -21,22 +21,22 @@ if TYPE_CHECKING:
 
 
 class ConsumerInterceptor(Protocol[K, V]):
-    """Interface of an object in the consumer's setting `interceptors` (KIP-42).
+    """Interface of the objects in the consumer setting `interceptors` (KIP-42).
 
-    An object with this method is one; a class may also inherit from this one. Two optional methods
-    are called if the object has them: `on_commit(offsets)` with the offsets that were committed, by
+    Any object with this method will do; a class may also inherit from this one. Two optional
+    methods are called if they exist: `on_commit(offsets)` with committed offsets by
     `TopicPartition`, and `close()` once, when the consumer is closed.
 
-    K and V are the keys and values of the records; any, where none are named.
+    K and V are the types of the records' keys and values; any type if they are not given.
 
-    All run in the thread that polls. An exception of a method is logged, and the records go on as
-    if the interceptor were not there.
+    All are called in the thread that polls. An exception in a method is logged, and the records are
+    processed as if the interceptor were absent.
     """
 
     def on_consume(self, records: ConsumerRecords[K, V]) -> ConsumerRecords[K, V]:
         """Return the records for the application: `records` itself, or others.
 
-        It runs once for each poll that found records, after deserialization.
+        Called once for each poll that found records, after deserialization.
         """
         return records
 
@@ -56,7 +56,7 @@ class ConsumerInterceptors(InterceptorChain["ConsumerInterceptor[Any, Any]"]):
         )
 
     def on_commit(self, offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> None:
-        """Report committed offsets to those that have an `on_commit`."""
+        """Report committed offsets to interceptors with an `on_commit` method."""
         for interceptor in self._interceptors:
             on_commit = getattr(interceptor, "on_commit", None)
             if not callable(on_commit):

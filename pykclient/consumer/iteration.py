@@ -1,10 +1,10 @@
-"""Iteration: one pass over the records of a batch, and how far it has come.
+"""Iteration: one pass over the records of a batch, and its progress.
 
 It is *under way* while the application holds its iterator; then it has *ended* or was *left*. It
-costs nothing per record: a `chain` yields the records, and a generator behind it gives it one
-iterator a span. The end of the generator is that of the iteration, whichever way it ends.
+costs nothing per record: a `chain` yields the records, and a generator gives it one iterator per
+span. The iteration ends when the generator does, for whatever reason.
 
-Owner: the thread that iterates. The consumer looks at it between two records.
+Owner: the thread that iterates. The consumer reads it between two records.
 Source: ours; Java's consumer counts all that a poll returned as processed.
 """
 
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 
 class Progress:
-    """Progress of the application in one batch: the iteration that began last, if any did."""
+    """Progress of the application in one batch: the most recent iteration, if there is one."""
 
     __slots__ = ("iteration",)
 
@@ -37,7 +37,7 @@ class Progress:
         self.iteration: Iteration | None = None
 
     def begin(self, spans: Sequence[RecordSpan]) -> Records:
-        """Begin an iteration over all records, in place of the one before."""
+        """Begin an iteration over all records; it replaces the one before."""
         self.iteration = iteration = Iteration(spans)
         source = iteration.each_span()
         iteration.source = ref(source)
@@ -45,23 +45,23 @@ class Progress:
 
 
 class Iteration:
-    """One pass over spans. The consumer holds it, the application its iterator."""
+    """One pass over spans. The consumer holds it, the application holds its iterator."""
 
     __slots__ = ("_at", "_spans", "_thread_id", "source")
 
     def __init__(self, spans: Sequence[RecordSpan]) -> None:
         self._thread_id = get_ident()
         self._spans = spans
-        """Empty when it has ended: what the application drops is not kept until the next poll."""
+        """Empty once ended, so that records are not kept in memory until the next poll."""
         self._at: tuple[int, Iterable[object]] | None = None
-        """The span under way, and what knows how many of its records are left; None before the
-        first one. One value: another thread may look at any time."""
+        """Index of the span under way, and an iterator whose length hint is the number of records
+        left in it; None before the first span. One value, since another thread may read it."""
         self.source: ref[Iterator[Records]] | None = None
         """The generator behind the iterator, which holds it."""
 
     @property
     def is_ended(self) -> bool:
-        """True if all records were taken, and one more was asked for."""
+        """True if all records were taken, and one more was requested."""
         return not self._spans
 
     @property
@@ -71,9 +71,9 @@ class Iteration:
 
     @property
     def is_left(self) -> bool:
-        """True if records are left that the application does not work on.
+        """True if records are left that the application is not processing.
 
-        It may, in another thread that has begun this iteration, and holds its iterator.
+        Another thread that began this iteration and holds its iterator may still process them.
         """
         is_elsewhere = self.is_alive and self._thread_id != get_ident()
         return not self.is_ended and not is_elsewhere
@@ -81,10 +81,10 @@ class Iteration:
     def left(
         self, *, counts_record_in_hand: bool
     ) -> dict[TopicPartition, OffsetAndMetadata | None]:
-        """Return the first record of each partition that is not processed, None for its very first.
+        """Return the first unprocessed record of each partition, None for its very first.
 
-        A partition that is wholly processed is left out. The record that was taken last is the one
-        in hand. A leader epoch is that of the record before, None where that is not known.
+        Partitions that are completely processed are left out. The record taken last is the record
+        in hand. The leader epoch is that of the record before, None if it is unknown.
         """
         spans, at = self._spans, self._at
         index, row = 0, 0
@@ -105,7 +105,7 @@ class Iteration:
         return found
 
     def each_span(self) -> Iterator[Records]:
-        """Yield the records of each span. To be called once."""
+        """Yield the records of each span. Call it once."""
         for index, span in enumerate(self._spans):
             records, rest = span.records()
             self._at = (index, rest)
@@ -115,7 +115,7 @@ class Iteration:
 
 
 def _place(span: RecordSpan, row: int, before: RecordSpan | None) -> OffsetAndMetadata | None:
-    """Return where to read a row again; `before` is the span before in its partition, if any."""
+    """Return the position of a row; `before` is the previous span of its partition, if any."""
     offset = span.columns.offsets[row]
     if row:
         return OffsetAndMetadata(offset, leader_epoch=span.leader_epoch)

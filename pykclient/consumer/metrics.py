@@ -1,9 +1,9 @@
-"""ConsumerMetrics: what a consumer has measured of its fetches, its records and its polls.
+"""ConsumerMetrics: measurements of fetches, records and polls.
 
-Nothing is measured by record; what follows from positions, such as lag, is looked up for each
-snapshot.
+Nothing is measured per record. Values that follow from positions, such as lag, are computed for
+each snapshot.
 
-Owner: the core lock, for measuring. Any thread may take a snapshot: what it reads are numbers, and
+Owner: the core lock, for measuring. Any thread may take a snapshot, which reads single numbers and
 an assignment that is replaced whole.
 Source: Java classes ``FetchMetricsManager``, ``KafkaConsumerMetrics``; KIP-223 (lead).
 """
@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 
 
 class ConsumerMetrics:
+    """See the module."""
+
     def __init__(
         self,
         subscription: SubscriptionState,
@@ -43,7 +45,7 @@ class ConsumerMetrics:
     # Measuring.
 
     def on_fetched(self, size_bytes: int, latency_ms: int, now_ms: int) -> None:
-        """Count a Fetch response of so many bytes."""
+        """Count a Fetch response of `size_bytes`."""
         self._latency_ms.add(latency_ms, now_ms)
         self._fetched_bytes.add(size_bytes, now_ms)
 
@@ -60,13 +62,13 @@ class ConsumerMetrics:
         self._bytes.add(byte_count, now_ms)
 
     def on_skipped(self) -> None:
-        """Count a record or a batch that was passed over."""
+        """Count a record or a batch that was skipped."""
         self._skipped_count += 1
 
     # Reporting.
 
     def snapshot(self, now_ms: int) -> dict[MetricName, float]:
-        """Return what is known now; a metric of which nothing is known is left out."""
+        """Return all metrics that have a value."""
         assigned = tuple(self._subscription)
         measured: dict[tuple[str, str], float | None] = {
             (FETCHING, "fetch-total"): self._latency_ms.count,
@@ -105,7 +107,7 @@ def _by_partition(
     extreme: Callable[[Iterable[float]], float],
     values: Iterable[tuple[AssignedPartition, int | None]],
 ) -> dict[MetricName, float]:
-    """Return the values that are known, each under its partition, and the extreme of them."""
+    """Return the known values by partition, and the extreme of them."""
     known: dict[MetricName, float] = {
         MetricName(name, FETCHING, _tags(assigned)): value
         for assigned, value in values

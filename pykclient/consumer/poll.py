@@ -1,9 +1,9 @@
-"""PollLoop: how records come out of a consumer, for `poll`, `poll_arrow` and iteration alike.
+"""PollLoop: returns records, for `poll`, `poll_arrow` and iteration.
 
-A poll *goes back* to what an iteration has left, *enters* (all else that the application had counts
-as processed, but for the loops inside of which it is called), lets the *group* go first, *takes*
-what is at hand, *waits* if that is nothing, *keeps* its partitions from then on, makes a turn for
-the next poll, and *leaves*.
+A poll has these stages. It *goes back* to records that an iteration has left. It *enters*: all
+other records count as processed, except those of enclosing loops. It lets the *group* go first,
+*takes* buffered records, and *waits* if there are none. It then *keeps* its partitions, makes a
+step for the next poll, and *leaves*.
 
 Owner: the thread that polls.
 Source: the methods ``poll``, ``updateAssignmentMetadataIfNeeded`` and ``pollForFetches`` of Java's
@@ -30,25 +30,27 @@ if TYPE_CHECKING:
     from pykclient.types import TopicPartition
 
     Take = Callable[[int, Callable[[], bool]], list[RecordSpan]]
-    """Takes records, at a time; the function says when the call must end."""
+    """Function that takes records, given the time, and a function that says when to stop."""
 
 NO_LIMITS: Final[Mapping[TopicPartition, int]] = {}
 
 ITERATION_STEP_MS: Final = 1_000
-"""How often an iteration that gets nothing looks whether something is wrong."""
+"""Interval at which an iteration without records looks for errors."""
 
 TURN_INTERVAL_MS: Final = 1
-"""Polls that only take what is at hand share the turns of the engine, about one in so long."""
+"""Minimum interval of engine steps by polls that find buffered records."""
 
 GROUP_TURN_COUNT_MAX: Final = 20
-"""How often the group's business may go on before a poll looks for records."""
+"""Maximum number of group steps before a poll looks for records."""
 
 GROUP_TURN_INTERVAL_MS: Final = 50
-"""How long polls may find records at hand before the group's business goes on all the same: a
-leader has to assign, and to notice that topics grow."""
+"""Maximum time that polls with buffered records put off group steps. A leader must still assign,
+and must notice that topics have grown."""
 
 
 class PollLoop:
+    """See the module."""
+
     def __init__(self, wiring: Wiring) -> None:
         self._max_poll_records = wiring.config.max_poll_records
         self._consumer_timeout_ms = wiring.config.consumer_timeout_ms
@@ -66,9 +68,9 @@ class PollLoop:
         self._metrics = wiring.metrics
         self._turned_ms = self._group_turned_ms = 0
         self._turned_at_count = 0
-        """How many responses had been used up when the last turn was made."""
+        """Number of responses used up when the last step was made."""
         self._has_kept_error = False
-        """Whether records were returned though there was an error to raise."""
+        """True if records were returned while there was an error to raise."""
 
     def poll(
         self,
@@ -79,11 +81,11 @@ class PollLoop:
         is_raw: bool = False,
         size_bytes_max: int | None = None,
     ) -> Decisions[list[RecordSpan]]:
-        """Return records as soon as there are any; none when the time is up."""
+        """Return records as soon as there are any; none at the deadline."""
         self._set_limits(limits)
 
         def take(taken_ms: int, is_over: Callable[[], bool]) -> list[RecordSpan]:
-            self._unprocessed.go_back()  # in what a poll inside this one, by a listener, returned
+            self._unprocessed.go_back()  # to records of a poll that a listener made inside this one
             spans = self._records.take(
                 count_max,
                 taken_ms,
@@ -98,10 +100,10 @@ class PollLoop:
         return self._run(take, timeout_ms, step_ms=timeout_ms)
 
     def next_span(self, loop: Loop) -> Decisions[tuple[AssignedPartition, RecordSpan, int] | None]:
-        """Return the next records of one partition, and the fetch epoch in which they were found.
+        """Return the next records of one partition, and their fetch epoch.
 
-        `loop` has processed what it yielded before. The caller moves the position. The turn after
-        that may find another leader.
+        The records that `loop` yielded before count as processed. The caller moves the position.
+        The step after that may find another leader.
         """
         self._set_limits(NO_LIMITS)
         found: list[tuple[AssignedPartition, RecordSpan, int]] = []
@@ -117,7 +119,7 @@ class PollLoop:
             return [span]
 
         timeout_ms = self._consumer_timeout_ms
-        # In steps, for each of which a stall may be due by then.
+        # In steps, at the end of each of which a stall may be reported.
         step_ms = min(timeout_ms or ITERATION_STEP_MS, ITERATION_STEP_MS)
         until_ms = NEVER_MS if timeout_ms is None else timeout_ms
         yield from self._run(take, until_ms, step_ms=step_ms, loop=loop)
@@ -169,20 +171,20 @@ class PollLoop:
             self._buffer.refresh(assigned)
 
     def _enter(self) -> None:
-        """Note that the application wants more, and make the calls of user code that are due."""
+        """Begin the poll: commit if that is due, and run user calls."""
         commits = self._commits
         self._unprocessed.clear()
         if commits is not None:
             commits.begin_poll(now_ms())
         # Before records are taken: a callback that commits must not commit those.
         run_user_calls(self._engine)
-        # Also where there are always records at hand.
+        # Checked here, too, since there may always be buffered records.
         error = None if commits is None else commits.take_error()
         if error is not None:
             raise error
 
     def _let_group_go_first(self) -> None:
-        """Go on with the group's business, as far as it goes without waiting."""
+        """Make group steps, as far as possible without waiting."""
         group = self._group
         if group is None or not self._subscription.is_by_group:
             return
@@ -198,13 +200,13 @@ class PollLoop:
             self._engine.step(started_ms)
             run_user_calls(self._engine)
             started_ms = now_ms()
-        # Before records: what is no member any more must not read on without an error.
+        # Before records: a consumer that is no longer a member must not read on without an error.
         error = group.take_error() if group.has_error else None
         if error is not None:
             raise error
 
     def _raise_kept_error(self) -> None:
-        """Raise what the last poll kept back: a partition that always has records hides nothing."""
+        """Raise the error of the last poll, so that a busy partition does not hide it."""
         is_due, self._has_kept_error = self._has_kept_error, False
         error = self._take_error() if is_due else None
         if error is not None:
@@ -213,9 +215,9 @@ class PollLoop:
     def _wait(
         self, take: Take, is_over: Callable[[], bool], deadline_ms: int, step_ms: int
     ) -> Decisions[list[RecordSpan]]:
-        """Wait until there are records, all limits are reached, or the time is up.
+        """Wait until there are records, all limits are reached, or the deadline has passed.
 
-        Raises what is wrong. A stall is looked for at the end of each step.
+        Raises pending errors. At the end of each step it also raises a stall.
         """
         started_ms = now_ms()
         while True:
@@ -247,20 +249,20 @@ class PollLoop:
         )
 
     def _have_all_reached_limits(self) -> bool:
-        # A member without partitions yet waits for its assignment.
+        # A member without partitions waits for its assignment.
         return len(self._subscription) > 0 and all(
             assigned.has_reached_limit for assigned in self._subscription
         )
 
     def _keep_partitions(self) -> None:
-        """Take nothing away from now on: what poll returns is the application's until the next."""
+        """Allow no revocation from now on: the returned records are the application's."""
         if self._group is not None:
             self._group.end_poll()
 
     def _turn_if_due(self) -> None:
-        """Make a turn, unless there was one just now and no response was used up since.
+        """Make a step, unless there was one just now and no response was used up since.
 
-        It sends what the last step left to be sent, and takes what has arrived, without waiting.
+        It sends pending requests and reads received responses, without waiting.
         """
         started_ms = now_ms()
         used_up_count = self._buffer.used_up_count
@@ -278,7 +280,7 @@ class PollLoop:
         if self._commits is not None:
             self._commits.end_poll()
 
-    # Errors that wait for a poll to raise them.
+    # Errors that the next poll raises.
 
     @property
     def _has_error(self) -> bool:
@@ -289,7 +291,7 @@ class PollLoop:
         )
 
     def _take_error(self) -> KafkaError | None:
-        """Return the oldest error that `poll` is to raise, and forget it; None if none."""
+        """Remove and return the oldest error for `poll` to raise; None if there is none."""
         error = self._subscription.take_error()
         if error is None and self._commits is not None:
             error = self._commits.take_error()

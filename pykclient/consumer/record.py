@@ -1,11 +1,11 @@
-"""ConsumerRecords: what one poll returned, as columns; record objects are made while iterated.
+"""ConsumerRecords: the result of one poll, as columns; iteration creates record objects.
 
-It consists of spans, each neighbouring records of one partition in order. They are never changed.
-The consumer follows how far the batch is iterated (`Progress`); nothing refers to the consumer.
-With the compiled core it keeps the responses that its records came in, or what batches decompressed
-to; a record made from it keeps only its own bytes.
+It consists of spans: neighbouring records of one partition, in order. Spans are immutable. The
+consumer tracks the progress of iterations (`Progress`); nothing refers to the consumer. With the
+compiled core it keeps the responses that its records are in, or the decompressed batches; a record
+object keeps only its own bytes.
 
-Owner: the application; it may go to another thread.
+Owner: the application; it may be passed to another thread.
 Source: Java class ``ConsumerRecords``.
 """
 
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from pykclient.types import TimestampType
 
     Position = tuple[TopicPartition, int, int | None]
-    """Where a partition goes on: the next offset, and the leader epoch of the record before it."""
+    """A partition, its next offset, and the leader epoch of the record before that."""
 
 __all__ = ["ConsumerRecord", "ConsumerRecords", "RecordSpan"]
 
@@ -37,8 +37,8 @@ __all__ = ["ConsumerRecord", "ConsumerRecords", "RecordSpan"]
 class RecordSpan(NamedTuple):
     """Consecutive records of one partition, from one batch.
 
-    `columns` are as they came; `keys` and `values` are what deserializers made of them, None where
-    there is no deserializer.
+    `columns` holds the received data; `keys` and `values` are deserialized, None without a
+    deserializer.
     """
 
     partition: TopicPartition
@@ -53,7 +53,7 @@ class RecordSpan(NamedTuple):
         return len(self.columns)
 
     def records(self) -> tuple[Iterator[ConsumerRecord[Any, Any]], Iterable[object]]:
-        """Return the records, and what knows how many are left, by `operator.length_hint`."""
+        """Return the records, and an object whose `operator.length_hint` is how many are left."""
         return iterate_records(
             self.columns,
             topic=self.partition.topic,
@@ -68,13 +68,13 @@ class RecordSpan(NamedTuple):
 class ConsumerRecords(Generic[K_co, V_co]):
     """The records of one poll; may be empty.
 
-    Iterating makes the record objects, anew each time. Records of one partition come in order of
-    their offsets; partitions follow one another.
+    Each iteration creates new record objects. Records of one partition come in the order of their
+    offsets, one partition after the other.
 
-    A record counts as processed when the next one is taken. If the iteration that began last is
-    left early, the next `poll` returns the record in hand and the rest again. If it goes on after
-    that poll, they are not returned again, and not committed meanwhile. Records that are not
-    iterated, but had by `[...]` or `by_partition`, count as processed when the next poll begins.
+    A record counts as processed when the next one is taken. If the most recent iteration is left
+    early, the next `poll` returns the record in hand and the rest again. If the iteration continues
+    after that poll, they are not returned again, and not committed meanwhile. Records accessed by
+    `[...]` or `by_partition`, without iteration, count as processed when the next poll begins.
     """
 
     __slots__ = ("_count", "_positions", "_progress", "_spans")
@@ -84,7 +84,7 @@ class ConsumerRecords(Generic[K_co, V_co]):
         spans: Sequence[RecordSpan] = (),
         positions: Sequence[Position] | None = None,
     ) -> None:
-        """Take spans and the positions behind them; None if they are where the spans end."""
+        """Take spans and the positions after them; None if these are where the spans end."""
         self._spans = tuple(spans)
         self._positions = positions
         self._count = sum([len(span.columns) for span in spans])
@@ -110,14 +110,14 @@ class ConsumerRecords(Generic[K_co, V_co]):
     def __getitem__(
         self, key: TopicPartition | int | slice, /
     ) -> list[ConsumerRecord[K_co, V_co]] | ConsumerRecord[K_co, V_co]:
-        """Return the records of a partition, in order of their offsets; none is no error.
+        """Return the records of a partition, in the order of their offsets; may be empty.
 
-        A number or a slice chooses among all records, in the order in which they are iterated. A
-        number costs as much as iterating to it within its batch, a slice as iterating over all.
+        A number or a slice selects from all records, in the order of iteration. A number costs as
+        much as iterating up to it within its batch, a slice as much as iterating over everything.
 
         Raises:
-            IndexError: there are not as many records.
-            UsageError: it is none of these.
+            IndexError: the number is out of range.
+            UsageError: the key has another type.
         """
         if isinstance(key, TopicPartition):
             spans = (span.records()[0] for span in self._spans if span.partition == key)
@@ -138,16 +138,16 @@ class ConsumerRecords(Generic[K_co, V_co]):
         raise IndexError(f"record {key} of {self._count}")
 
     def __reduce__(self) -> tuple[object, ...]:
-        """Say how it is made anew elsewhere: from the fields of its records, batch by batch."""
+        """Support pickling: columns become lists, batch by batch."""
         spans = [span._replace(columns=_as_lists(span.columns)) for span in self._spans]
         return ConsumerRecords, (spans, self._positions)
 
     @property
     def next_offsets(self) -> dict[TopicPartition, OffsetAndMetadata]:
-        """Where each partition goes on behind these records, as `Consumer.commit` takes it.
+        """Next offset of each partition after these records, for `Consumer.commit`.
 
-        That may be beyond the last record's offset + 1: behind the marker of a transaction, or
-        behind offsets that compaction left empty (KIP-1094).
+        It may be beyond the last record's offset + 1: after a transaction marker, or after offsets
+        that compaction has removed (KIP-1094).
         """
         if self._positions is not None:
             partitions = frozenset(self.partitions)
@@ -165,29 +165,29 @@ class ConsumerRecords(Generic[K_co, V_co]):
 
     @property
     def partitions(self) -> tuple[TopicPartition, ...]:
-        """The partitions that have records here."""
+        """Partitions that have records here."""
         return tuple(dict.fromkeys(span.partition for span in self._spans))
 
     def by_partition(self) -> dict[TopicPartition, list[ConsumerRecord[K_co, V_co]]]:
-        """Return the records of each partition, in order of their offsets."""
+        """Return the records of each partition, in the order of their offsets."""
         result: dict[TopicPartition, list[ConsumerRecord[K_co, V_co]]] = {}
         for span in self._spans:
             result.setdefault(span.partition, []).extend(span.records()[0])
         return result
 
     def _each(self) -> Iterator[ConsumerRecord[K_co, V_co]]:
-        """Iterate without saying how far."""
+        """Iterate without tracking progress."""
         return chain.from_iterable(span.records()[0] for span in self._spans)
 
 
 def follow(records: ConsumerRecords[Any, Any]) -> Progress:
-    """Return what says how far iterations over records that begin from now on have come."""
-    records._progress = progress = Progress()  # noqa: SLF001 - of the same file
+    """Return an object that tracks iterations over `records` that begin from now on."""
+    records._progress = progress = Progress()  # noqa: SLF001 - same module
     return progress
 
 
 def _as_lists(columns: RecordColumns) -> ListColumns:
-    """Return columns that can be pickled: those of the compiled core are memory of this process."""
+    """Return columns as lists: those of the compiled core are memory of this process."""
     return ListColumns(
         list(columns.offsets),
         list(columns.timestamps_ms),

@@ -1,9 +1,10 @@
-"""SubscriptionState: what the consumer wants to read, what it has, and where it stands in each.
+"""SubscriptionState: the subscription, the assignment, and each partition's position.
 
-A partition's position is *initializing* (nothing known), *awaiting reset* (a broker is to say
-where to begin), *fetching* (the offset of the next record is known) or *awaiting validation* (a new
-leader is to say whether its log still has what was read). A partition may be paused or held in
-any of them. It sends no request: `PositionManager` and `PositionValidator` do, and `Fetcher` reads.
+A position is *initializing* (unknown), *awaiting reset* (a broker must tell where to begin),
+*fetching* (the offset of the next record is known) or *awaiting validation* (a new leader must
+tell whether its log still has the records that were read). A partition may be paused or held in
+any of these states. This class sends no requests: `PositionManager` and `PositionValidator` do, and
+`Fetcher` reads.
 
 Owner: the core lock.
 Source: Java class ``SubscriptionState``.
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
 
 
 class SubscriptionMode(Enum):
-    """What chooses the partitions: nothing yet, the group (by topics or a pattern), or `assign`."""
+    """Origin of the assignment: none yet, the group (by topics or a pattern), or `assign`."""
 
     NONE = "none"
     TOPICS = "topics"
@@ -46,7 +47,7 @@ PARTITIONS_SHOWN_MAX: Final = 8
 
 
 class PositionState(Enum):
-    """How much is known about where a partition is to be read."""
+    """State of a partition's position."""
 
     INITIALIZING = "initializing"
     AWAITING_RESET = "awaiting_reset"
@@ -70,11 +71,11 @@ NEXT: Final[dict[PositionState, frozenset[PositionState]]] = {
 }
 
 UNCHECKED: Final = -1
-"""No leader's epoch: a position that has one of its own is held against the log first."""
+"""Stands for no leader epoch: a position with its own leader epoch is validated first."""
 
 
 class OffsetReset(Enum):
-    """Where a partition without a usable position is read from; the values of auto_offset_reset."""
+    """Policy for a partition without a usable position; the values of auto_offset_reset."""
 
     EARLIEST = "earliest"
     LATEST = "latest"
@@ -85,9 +86,9 @@ class OffsetReset(Enum):
 class AssignedPartition:
     """One assigned partition. Compares and hashes by identity.
 
-    A response that was requested before a seek or an unassign belongs to another `epoch`, or to
-    another object: it must not be used. Only `SubscriptionState` changes the state; the buffer and
-    the fetcher move `offset` and note what responses report of the log.
+    A response requested before a seek or an unassignment belongs to another `epoch`, or to another
+    object, and must not be used. Only `SubscriptionState` changes the state. The buffer and the
+    fetcher move `offset`, and note what responses report about the log.
     """
 
     __slots__ = (
@@ -122,51 +123,51 @@ class AssignedPartition:
         self.is_assigned = True
         self.is_paused = False
         self.is_held = False
-        """Whether it is about to be given up: nothing more of it is returned."""
+        """True if it is about to be revoked: no more records are returned."""
         self.epoch = 0
-        """Counts seeks and resets."""
+        """Number of seeks and resets."""
         self.skip_count = 0
-        """Counts moves ahead to what is fetched by then, which make no response void."""
+        """Number of moves ahead within fetched data, which keep responses valid."""
         self.fetch_epoch = 0
-        """Counts what makes Fetch responses void: these, and validations."""
+        """Number of changes that make Fetch responses invalid: seeks, resets, validations."""
         self.offset = 0
-        """Of the next record to return. Means something where `has_offset` is true."""
+        """Offset of the next record to return. Valid if `has_offset` is true."""
         self.leader_epoch: int | None = None
-        """The leader epoch of the record before `offset` (KIP-320); None if not known."""
+        """Leader epoch of the record before `offset` (KIP-320); None if unknown."""
         self.validated_epoch: int | None = None
-        """The epoch of the leader in whose log the position stands; None = that of the leader
-        when it is first looked at."""
+        """Epoch of the leader whose log has the position; None for the leader when it is first
+        checked."""
         self.topic_id = NO_TOPIC_ID
-        """The topic in whose log the position stands, by its id; zeros while it is not known."""
+        """Id of the topic whose log has the position; zeros while it is unknown."""
         self.returned_id = NO_TOPIC_ID
-        """The topic whose records were returned last; zeros since the user has sought."""
+        """Id of the topic whose records were returned last; zeros since the user's last seek."""
         self.reset_to: OffsetReset | None = None
         self.lost_offset: int | None = None
-        """The position that turned out to be outside the log, while its reset is under way."""
+        """The position that was out of range, while its reset is under way."""
         self.limit: int | None = None
-        """Records from this offset on are not wanted at present; None = all are."""
+        """Offset up to which records are wanted at present, exclusive; None for all."""
         self.high_watermark: int | None = None
         self.last_stable_offset: int | None = None
         self.log_start_offset: int | None = None
         self.read_replica_id: int | None = None
-        """The replica that the leader has named to read from (KIP-392); None = the leader."""
+        """Replica that the leader named for reading (KIP-392); None for the leader."""
         self.read_replica_expires_ms = 0
         self.retry_at_ms = 0
         self.failure_count = 0
 
     @property
     def has_position(self) -> bool:
-        """Whether `offset` is known to stand in the log."""
+        """True if `offset` is known to be in the log."""
         return self.state is PositionState.FETCHING
 
     @property
     def has_offset(self) -> bool:
-        """Whether `offset` means something, though a new leader may not have confirmed it yet."""
+        """True if `offset` is valid, though a new leader may not have confirmed it yet."""
         return self.has_position or self.state is PositionState.AWAITING_VALIDATION
 
     @property
     def is_fetching(self) -> bool:
-        """Whether it is assigned, has a position, is not paused and not about to be given up."""
+        """True if it is assigned, has a position, and is neither paused nor held."""
         return (
             self.state is PositionState.FETCHING
             and self.is_assigned
@@ -176,29 +177,29 @@ class AssignedPartition:
 
     @property
     def lead(self) -> int | None:
-        """How many offsets are between the log's start and the position; None if not known."""
+        """Number of offsets from the log's start to the position; None if unknown."""
         if self.log_start_offset is None or not self.has_offset:
             return None
         return max(0, self.offset - self.log_start_offset)
 
     def end(self, isolation_level: IsolationLevel) -> int | None:
-        """Return where the log ends for a reader, as last reported; None if it was not."""
+        """Return the end of the log for a reader, as last reported; None if unknown."""
         is_committed = isolation_level is IsolationLevel.READ_COMMITTED
         return self.last_stable_offset if is_committed else self.high_watermark
 
     def lag(self, isolation_level: IsolationLevel) -> int | None:
-        """Return how many offsets are between the position and that end; None if not known."""
+        """Return the number of offsets from the position to that end; None if unknown."""
         end = self.end(isolation_level)
         return None if end is None or not self.has_offset else max(0, end - self.offset)
 
     def back_off(self, backoff: Backoff, now_ms: int) -> None:
-        """Request nothing of it for a while, which grows with each failure in a row."""
+        """Delay requests for it; the delay grows with each failure in a row."""
         self.retry_at_ms = now_ms + backoff.delay_ms(self.failure_count)
         self.failure_count += 1
 
     @property
     def has_reached_limit(self) -> bool:
-        """Whether no further record is wanted at present."""
+        """True if no further records are wanted at present."""
         return (
             self.limit is not None
             and self.state is PositionState.FETCHING
@@ -210,23 +211,23 @@ class AssignedPartition:
 
 
 class SubscriptionState:
-    """What is wanted, and the assignment, in the order given, with a position each."""
+    """The subscription, and the assigned partitions with their positions, in the given order."""
 
     def __init__(self) -> None:
         self.mode = SubscriptionMode.NONE
         self.wanted_topics: frozenset[str] = frozenset()
-        """What is subscribed to; for a pattern what it matches by now."""
+        """Subscribed topics; for a pattern those that it matches so far."""
         self.pattern: re.Pattern[str] | None = None
         self.broker_pattern: str | None = None
         self.version = 0
-        """Grows whenever another set of partitions may be fetched."""
+        """Grows whenever the set of partitions that may be fetched changes."""
         self._assigned: dict[TopicPartition, AssignedPartition] = {}
         self._without_position: dict[AssignedPartition, None] = {}
         self._unvalidated: dict[AssignedPartition, None] = {}
         self._sought: dict[AssignedPartition, int] = {}
         """See `sought`."""
         self._limits: Mapping[TopicPartition, int] | None = {}
-        """What `set_limits` was given last; None when it does not hold for the assignment."""
+        """Last argument of `set_limits`; None if the assignment has changed since."""
         self._errors: dict[AssignedPartition, KafkaError] = {}
 
     def __len__(self) -> int:
@@ -245,32 +246,32 @@ class SubscriptionState:
 
     @property
     def subscribed_topics(self) -> frozenset[str]:
-        """The topics that are subscribed to, as far as the client knows what a pattern matches."""
+        """Subscribed topics; for a broker pattern those that the client knows."""
         is_matched_elsewhere = self.mode is SubscriptionMode.BROKER_PATTERN
         return self.topics if is_matched_elsewhere else self.wanted_topics
 
     @property
     def without_position(self) -> tuple[AssignedPartition, ...]:
-        """The partitions that cannot be read before they get a position."""
+        """Partitions that cannot be read before they get a position."""
         return tuple(self._without_position)
 
     @property
     def awaiting_validation(self) -> tuple[AssignedPartition, ...]:
-        """The partitions that are to be validated with new leaders."""
+        """Partitions to be validated with new leaders."""
         return tuple(self._unvalidated)
 
     @property
     def sought(self) -> Mapping[AssignedPartition, int]:
-        """The partitions that the user has assigned or sought in, and no broker has served since.
+        """Partitions that the user has assigned or sought in, and that no broker has served since.
 
-        The number is the version of the cluster at that time: the user may know of a topic that
-        is newer than that.
+        The number is the version of the cluster at that time: the user may know of a topic that is
+        newer.
         """
         return self._sought
 
     @property
     def is_by_pattern(self) -> bool:
-        """Whether topics that are made later may come to be read."""
+        """True if topics that are created later may be included."""
         return self.mode in PATTERN_MODES
 
     @property
@@ -281,42 +282,46 @@ class SubscriptionState:
         return self._assigned.get(partition)
 
     def require(self, partition: TopicPartition) -> AssignedPartition:
-        """Return an assigned partition; raise `UsageError` for another."""
+        """Return an assigned partition.
+
+        Raises:
+            UsageError: it is not assigned.
+        """
         assigned = self._assigned.get(partition)
         if assigned is None:
             cure = "call assign() with it first"
             if self.is_by_group:
-                cure = "poll until the group has assigned it, or look at it in on_assigned"
+                cure = "poll until the group has assigned it, or use it in on_assigned"
             raise UsageError(f"{partition} is not assigned to this consumer; {cure}")
         return assigned
 
     def require_all(self, partitions: Iterable[TopicPartition] | None) -> list[AssignedPartition]:
-        """Return assigned partitions, all of them for None; otherwise as `require`."""
+        """Return assigned partitions, all of them for None. Raises as `require`."""
         if partitions is None:
             return list(self._assigned.values())
         return [self.require(partition) for partition in partitions]
 
-    # What is wanted.
+    # Subscribing.
 
     def subscribe(self, topics: Iterable[str]) -> None:
-        """Want these topics, in place of those before."""
+        """Subscribe to these topics instead of the previous ones."""
         self._choose(SubscriptionMode.TOPICS)
         self.wanted_topics = frozenset(topics)
 
     def subscribe_pattern(self, pattern: re.Pattern[str]) -> None:
-        """Want the topics whose whole names match, in place of those before."""
+        """Subscribe to topics whose whole names match, instead of the previous ones."""
         self._choose(SubscriptionMode.PATTERN)
         self.pattern = pattern
         self.wanted_topics = frozenset()
 
     def subscribe_broker_pattern(self, pattern: str) -> None:
-        """Want the topics that brokers match with an expression of RE2's."""
+        """Subscribe to topics that brokers match with an RE2 expression."""
         self._choose(SubscriptionMode.BROKER_PATTERN)
         self.broker_pattern = pattern
         self.wanted_topics = frozenset()
 
     def match(self, cluster: Cluster, *, exclude_internal: bool) -> None:
-        """Look which of all topics the pattern matches."""
+        """Match the pattern against all topics."""
         assert self.pattern is not None
         self.wanted_topics = frozenset(
             topic.name
@@ -325,7 +330,7 @@ class SubscriptionState:
         )
 
     def unsubscribe(self) -> list[AssignedPartition]:
-        """Want nothing; return what was dropped."""
+        """End the subscription and the assignment; return the dropped partitions."""
         self.mode = SubscriptionMode.NONE
         self.wanted_topics, self.pattern, self.broker_pattern = frozenset(), None, None
         return self.assign_from_group(())
@@ -333,17 +338,17 @@ class SubscriptionState:
     def _choose(self, mode: SubscriptionMode) -> None:
         if self.mode not in (SubscriptionMode.NONE, mode):
             raise UsageError(
-                f"topics, a pattern and partitions exclude each other, and this consumer has "
-                f"{self.mode.value} by now; call unsubscribe() first"
+                f"topics, a pattern and partitions exclude each other, and this consumer already "
+                f"has {self.mode.value}; call unsubscribe() first"
             )
         self.mode = mode
 
     # The assignment.
 
     def assign(self, partitions: Iterable[TopicPartition]) -> list[AssignedPartition]:
-        """Replace the assignment as the user wants; return what was dropped.
+        """Replace the assignment by the user's; return the dropped partitions.
 
-        A partition that stays keeps its position. An empty one is no choice.
+        A partition that stays keeps its position. An empty assignment leaves the mode open.
         """
         wanted = list(partitions)
         self._choose(SubscriptionMode.ASSIGNED)
@@ -352,7 +357,7 @@ class SubscriptionState:
         return self.assign_from_group(wanted)
 
     def hold(self, partitions: Iterable[TopicPartition]) -> list[AssignedPartition]:
-        """Return nothing more of partitions that are about to be given up; return those."""
+        """Return no more records of partitions that are about to be revoked; return those."""
         held = [self._assigned[p] for p in partitions if p in self._assigned]
         for assigned in held:
             assigned.is_held = True
@@ -360,7 +365,7 @@ class SubscriptionState:
         return held
 
     def assign_from_group(self, partitions: Iterable[TopicPartition]) -> list[AssignedPartition]:
-        """Replace the assignment; return what was dropped. What stays keeps its position."""
+        """Replace the assignment; return the dropped partitions. Others keep their position."""
         wanted = dict.fromkeys(partitions)
         dropped = [a for partition, a in self._assigned.items() if partition not in wanted]
         for assigned in dropped:
@@ -380,9 +385,9 @@ class SubscriptionState:
         return dropped
 
     def set_limits(self, limits: Mapping[TopicPartition, int]) -> list[AssignedPartition]:
-        """Replace all limits; return the partitions whose limit is another one now."""
+        """Replace all limits; return the partitions whose limit has changed."""
         if limits == self._limits:
-            return []  # as in nearly every poll, which must not cost more with more partitions
+            return []  # the case of nearly every poll; its cost must not grow with the partitions
         for partition in limits:
             self.require(partition)
         self._limits = dict(limits)
@@ -397,7 +402,7 @@ class SubscriptionState:
         return changed
 
     def restart(self) -> None:
-        """Make whole what an interrupt may have left half done, from the assignment alone."""
+        """Repair what an interrupt may have left half done, from the assignment alone."""
         self._limits = None
         self._without_position.clear()
         self._unvalidated.clear()
@@ -420,9 +425,9 @@ class SubscriptionState:
     def seek(
         self, assigned: AssignedPartition, offset: int, leader_epoch: int | None = None
     ) -> None:
-        """Take a position that is known. Responses requested before are void.
+        """Set a known position. Responses requested before become invalid.
 
-        It is one in the log that has the topic's name now, whatever was read before.
+        It refers to the topic that has the name now, whatever was read before.
         """
         self._begin_epoch(assigned)
         assigned.topic_id = NO_TOPIC_ID
@@ -430,66 +435,66 @@ class SubscriptionState:
         assigned.validated_epoch = None if leader_epoch is None else UNCHECKED
 
     def await_serving(self, assigned: AssignedPartition, cluster_version: int) -> None:
-        """Record that the user assigns it or seeks in it, in this version of the cluster.
+        """Note that the user assigns it or seeks in it, at this version of the cluster.
 
-        The user may know of a topic that was recreated, before the metadata do. The topic of the
-        position is the one of which a broker serves it first.
+        The user may know about a recreated topic before the metadata do. The position then belongs
+        to the topic that a broker serves first.
         """
         assigned.topic_id = NO_TOPIC_ID
         self._sought[assigned] = cluster_version
 
     def accept_topic(self, assigned: AssignedPartition, topic_id: bytes) -> None:
-        """Record the topic in whose log the position stands that the user has given."""
+        """Set the topic of the position that the user has given."""
         assigned.topic_id = topic_id
         del self._sought[assigned]
 
     def skip_to(self, assigned: AssignedPartition, offset: int) -> None:
-        """Move a position ahead. Responses requested before stay good.
+        """Move a position ahead. Responses requested before stay valid.
 
-        The leader epoch of the record before the new offset is not known.
+        The leader epoch of the record before the new offset is unknown.
         """
         assert assigned.state is PositionState.FETCHING, assigned
         assigned.skip_count += 1
         if offset != assigned.offset:
-            # In this order, should it be interrupted: no offset has the epoch of another.
+            # In this order, in case of an interrupt: no offset gets another one's epoch.
             assigned.leader_epoch = None
             assigned.offset = offset
         self._errors.pop(assigned, None)
 
     def await_reset(self, assigned: AssignedPartition, reset_to: OffsetReset) -> None:
-        """Have the position looked up. Responses requested before are void."""
+        """Request a lookup of the position. Responses requested before become invalid."""
         self._begin_epoch(assigned)
         assigned.reset_to = reset_to
         self._without_position[assigned] = None
         self._to(assigned, PositionState.AWAITING_RESET)
 
     def lose_position(self, assigned: AssignedPartition, reset_to: OffsetReset) -> None:
-        """Have a position replaced that is outside the log; remember it for the report."""
+        """Reset a position that is out of range; keep the offset for the report."""
         lost_offset = assigned.offset
         self.await_reset(assigned, reset_to)
         assigned.lost_offset = lost_offset
 
     def complete_reset(self, assigned: AssignedPartition, offset: int) -> None:
-        """Take a position that was looked up. Requires that the partition awaits it.
+        """Set a position that was looked up. Requires that the partition awaits it.
 
-        It has no leader epoch: a broker reports that of the record at the offset, or its own, which
-        may never write anything, and not that of the record before.
+        It has no leader epoch: a broker reports the epoch of the record at the offset, or its own
+        epoch (in which it may never write anything), and not that of the record before.
         """
         assert assigned.state is PositionState.AWAITING_RESET, assigned
         self._to_fetching(assigned, offset, None)
         assigned.validated_epoch = None
 
     def accept_leader(self, assigned: AssignedPartition, leader_epoch: int) -> None:
-        """Go on at a new leader without validation, as the position has no epoch.
+        """Continue at a new leader without validation, as the position has no epoch.
 
-        Responses to fetches of the former leader are void.
+        Fetch responses of the former leader become invalid.
         """
         if assigned.validated_epoch is not None:
             self._void_fetches(assigned)
         assigned.validated_epoch = leader_epoch
 
     def await_validation(self, assigned: AssignedPartition) -> None:
-        """Have the position validated by a new leader. Fetch responses before are void."""
+        """Request validation by a new leader. Earlier Fetch responses become invalid."""
         self._void_fetches(assigned)
         self._to(assigned, PositionState.AWAITING_VALIDATION)
         self._unvalidated[assigned] = None
@@ -497,7 +502,7 @@ class SubscriptionState:
     def complete_validation(
         self, assigned: AssignedPartition, offset: int, leader_epoch: int | None, validated_in: int
     ) -> None:
-        """Read on: where it was, or at an earlier offset to which the log was cut.
+        """Continue at the position, or at an earlier offset to which the log was truncated.
 
         `leader_epoch` is that of the record before, `validated_in` that of the new leader.
         """
@@ -508,7 +513,7 @@ class SubscriptionState:
         assigned.validated_epoch = validated_in
 
     def pause(self, assigned: AssignedPartition) -> None:
-        """Stop handing out records of a partition. Its position stays."""
+        """Return no records of a partition. Its position stays."""
         assigned.is_paused = True
         self.version += 1
 
@@ -519,22 +524,22 @@ class SubscriptionState:
     # Errors for the user.
 
     def fail(self, assigned: AssignedPartition, error: KafkaError) -> None:
-        """Have an error raised to the user. A later one of the same partition replaces it."""
+        """Set an error for the user; it replaces an earlier one of the same partition."""
         if assigned.is_assigned:
             self._errors[assigned] = error
 
     def take_error(self) -> KafkaError | None:
-        """Return the oldest error that the user has not seen, and forget it; None if none."""
+        """Remove and return the oldest error for the user; None if there is none."""
         if not self._errors:
             return None
         return self._errors.pop(next(iter(self._errors)))
 
     def error_of(self, assigned: AssignedPartition) -> KafkaError | None:
-        """Return the error of one partition that the user has not seen; None if none."""
+        """Return the error of one partition for the user; None if there is none."""
         return self._errors.get(assigned)
 
     def take_error_of(self, assigned: AssignedPartition) -> KafkaError:
-        """Return the error of a partition that has one, and forget it."""
+        """Remove and return the error of a partition that has one."""
         return self._errors.pop(assigned)
 
     @property
@@ -556,8 +561,8 @@ class SubscriptionState:
     def _to_fetching(
         self, assigned: AssignedPartition, offset: int, leader_epoch: int | None
     ) -> None:
-        # In this order, whose every beginning makes sense, should it be interrupted: an offset has
-        # no epoch of another, and a partition no position before it is the one.
+        # Each prefix of these steps is valid, in case of an interrupt: no offset gets another
+        # one's epoch, and a partition has no position before it is the right one.
         assigned.leader_epoch = None
         assigned.offset = offset
         assigned.leader_epoch = leader_epoch
@@ -574,7 +579,7 @@ class SubscriptionState:
 
 
 def describe_partitions(partitions: Iterable[TopicPartition]) -> str:
-    """Return partitions for a message, the first few of them in order."""
+    """Return partitions for a message: the first few, in order, and how many more."""
     names = sorted(partitions)
     shown = ", ".join(map(str, names[:PARTITIONS_SHOWN_MAX]))
     more_count = len(names) - PARTITIONS_SHOWN_MAX

@@ -1,7 +1,7 @@
-"""FollowedTopics: the topics whose metadata a consumer keeps; TopicLookups: all that there are.
+"""FollowedTopics: the topics whose metadata a consumer keeps; TopicLookups: lookups of all topics.
 
-Followed are the topics of the assignment, of the subscription, of the whole group while this member
-leads it, and of calls under way.
+A consumer follows the topics of the assignment, of the subscription, of the whole group while this
+member leads it, and of calls under way.
 
 Owner: the core lock.
 Source: the topics of Java's ``ConsumerMetadata``; Java class ``TopicMetadataFetcher``.
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 
 class FollowedTopics:
-    """`group` is set once it is there; None without `group_id`."""
+    """See the module. `group` is set later; None without `group_id`."""
 
     def __init__(self, metadata: Metadata, subscription: SubscriptionState, log: ClientLog) -> None:
         self.group: ConsumerGroup | None = None
@@ -41,12 +41,12 @@ class FollowedTopics:
         self._log = log
         self._requested: set[str] = set()
         self._unavailable: frozenset[str] = frozenset()
-        """Those that were logged as such."""
+        """Topics that were logged as unavailable."""
         metadata.set_topics(())
         metadata.add_listener(self._on_cluster)
 
     def follow(self) -> None:
-        """Have metadata kept for what is wanted by now."""
+        """Request metadata of the topics that are used now."""
         if self._subscription.is_by_pattern:
             self._metadata.set_all_topics(self._used)
         else:
@@ -65,11 +65,11 @@ class FollowedTopics:
         self.follow()
 
     def forget_calls(self) -> None:
-        """Note that no call is under way."""
+        """Remove the topics of calls, since no call is under way."""
         self._requested.clear()
 
     def _on_cluster(self, cluster: Cluster) -> None:
-        """Report topics that no waiting will bring, and log those that it may."""
+        """Report errors of topics that are final, and log the others."""
         if self.group is not None:
             self.group.on_cluster(cluster)
         for assigned in self._subscription:
@@ -78,7 +78,7 @@ class FollowedTopics:
                 self._subscription.fail(assigned, error)
         unavailable = self._subscription.topics & cluster.topic_errors.keys()
         for topic in unavailable - self._unavailable:
-            self._log.warning("%s; it is waited for", cluster.topic_errors[topic])
+            self._log.warning("%s; waiting for it", cluster.topic_errors[topic])
         self._unavailable = unavailable
 
 
@@ -93,14 +93,14 @@ class TopicLookup:
 
 
 class TopicLookups:
-    """The manager of all such lookups under way; any broker may respond."""
+    """The manager of all lookups under way; any broker may respond."""
 
     def __init__(self, retry_backoff: Backoff) -> None:
         self._retry_backoff = retry_backoff
         self._waiting: dict[TopicLookup, None] = {}
 
     def start(self) -> TopicLookup:
-        """Request every topic that this client may see, internal ones among them."""
+        """Request all topics that this client may see, internal ones included."""
         lookup = TopicLookup(self._retry_backoff)
         self._waiting[lookup] = None
         return lookup
@@ -135,7 +135,7 @@ class TopicLookups:
     def _on_response(self, lookup: TopicLookup, message: Message | None, now_ms: int) -> None:
         assert isinstance(message, MetadataResponse)
         try:
-            # A topic with an error is one that is being made or deleted just now.
+            # A topic with an error is just being created or deleted.
             topics = tuple(topic_info(each) for each in message.topics if each.error_code == 0)
         except DecodeError as error:
             self._on_failure(lookup, error, now_ms)

@@ -1,6 +1,6 @@
-"""Waiting: how calls of a consumer wait for brokers, and what ends a wait too early.
+"""Waiting: how consumer calls wait for brokers, and what interrupts a wait.
 
-That is `wakeup`, a `close` on top of the call, and what every address of the cluster refuses.
+Interruptions are `wakeup`, a `close` on top of the call, and errors that end the client.
 
 Owner: the thread guard; `wakeup` may come from any thread, `request_close` from a signal handler.
 Source: the timers and the ``wakeup`` of Java's ``ConsumerNetworkClient``.
@@ -27,19 +27,21 @@ if TYPE_CHECKING:
     from pykclient.types import TopicPartition
 
 UNKNOWN_TOPIC_WAIT_MS: Final = 5_000
-"""How long a call about a topic waits for brokers to know it; a typing error shows before that of a
-`default_api_timeout_ms` of a minute."""
+"""Maximum time that a call about a topic waits for brokers to know it. A misspelled name is then
+reported earlier than after a `default_api_timeout_ms` of a minute."""
 
 CLOSED_BY_HANDLER: Final = (
-    "this consumer was closed by a signal handler, or the like, during this call; what the call "
-    "was about to return is read again by the next consumer"
+    "this consumer was closed by a signal handler or the like during this call; records that the "
+    "call was about to return are read again by the next consumer"
 )
 
 
 class Waiting:
+    """See the module."""
+
     def __init__(self, metadata: Metadata, client: NetworkClient, log: ClientLog) -> None:
         self.close_request: tuple[float | None, str] | None = None
-        """With what `close` was called on top of the call under way."""
+        """Arguments of a `close` on top of the call under way."""
         self._is_woken = False
         self._metadata = metadata
         self._client = client
@@ -48,22 +50,22 @@ class Waiting:
     def wakeup(self) -> None:
         """Make the wait under way, or else the next one, raise `WakeupError`, once.
 
-        `poll`, `poll_arrow` and an iteration look at it before they take records, and while they
-        wait; `commit`, `committed`, `position`, the calls about offsets and those about topics only
-        if they have to wait. `assign`, `commit_async`, `unsubscribe` and `close` leave it to the
-        next of these.
+        `poll`, `poll_arrow` and an iteration check for it before they take records, and while they
+        wait. `commit`, `committed`, `position`, and calls about offsets and topics check for it
+        only if they have to wait. `assign`, `commit_async`, `unsubscribe` and `close` do not: the
+        next of the other calls raises it.
         """
         self._is_woken = True
         self._client.wakeup()
 
     def request_close(self, timeout: float | None, group_membership: str) -> None:
-        """Make the call under way end, so that the consumer is closed behind it."""
+        """End the call under way, so that the consumer is closed after it."""
         self.close_request = (timeout, group_membership)
         self._client.wakeup()
 
     @property
     def is_interrupted(self) -> bool:
-        """Whether a wait must end, whatever it waits for."""
+        """True if every wait must end now."""
         return (
             self._is_woken
             or self.close_request is not None
@@ -71,7 +73,7 @@ class Waiting:
         )
 
     def raise_interruption(self) -> None:
-        """Raise what ended a wait; return when nothing did."""
+        """Raise the interruption of a wait, if there is one."""
         self.raise_if_closed()
         fatal_error = self._metadata.take_fatal_error()
         if fatal_error is not None:
@@ -81,7 +83,7 @@ class Waiting:
             raise WakeupError("Consumer.wakeup() was called")
 
     def raise_if_closed(self) -> None:
-        """Raise `ClosedError` where `close` was called on top of the call under way."""
+        """Raise `ClosedError` if `close` was called on top of the call under way."""
         if self.close_request is not None:
             raise ClosedError(CLOSED_BY_HANDLER)
 
@@ -96,12 +98,12 @@ class Waiting:
     ) -> Decisions[None]:
         """Wait until `is_ready`.
 
-        `what` is waited for, and `last_error` why there is none yet, as far as brokers have said.
+        `what` describes it for messages, and `last_error` returns the brokers' last error about it.
 
         Raises:
-            WakeupError: `wakeup` was called; likewise `ClosedError`, and what is fatal.
+            WakeupError: `wakeup` was called; also `ClosedError`, and errors that end the client.
             UnknownTopicOrPartitionError: brokers do not know one of the partitions in `about`.
-            KafkaTimeoutError: the time is up.
+            KafkaTimeoutError: the time-out is over.
         """
         started_ms = now_ms()
         deadline_ms = started_ms + timeout_ms

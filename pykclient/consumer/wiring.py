@@ -1,7 +1,6 @@
-"""Wiring: what a consumer is made of, put together; and what concerns all of it.
+"""Wiring: builds the parts of a consumer, and holds the operations that concern all of them.
 
-That is to recover from a call that was interrupted, to go on while the application is elsewhere,
-and to call user code.
+These are recovery from an interrupted call, steps in the background, and calls of user code.
 
 Owner: the core lock.
 Source: the constructor of Java's ``KafkaConsumer``.
@@ -62,12 +61,12 @@ T = TypeVar("T")
 
 
 class Wiring:
-    """The parts of one consumer. Nothing is connected before the first call that needs a broker."""
+    """The parts of one consumer. It connects at the first call that needs a broker."""
 
     def __init__(
         self, config: ConsumerConfig, port: Port, *, wall_clock_ms: Callable[[], int]
     ) -> None:
-        # What may be refused comes first: nothing is open yet.
+        # First everything that may raise: nothing is open yet.
         deserializer = RecordDeserializer.from_config(config)
         self.interceptors = ConsumerInterceptors.from_setting(
             config.interceptors, clock_ms=now_ms, client_id=config.client_id
@@ -76,7 +75,7 @@ class Wiring:
         self.config = config
         self.port = port
         if config.check_crcs:
-            # Its package takes 20 ms to import: now, rather than when the first records come.
+            # Importing its package takes 20 ms: do it now rather than when the first records come.
             accel.crc32c(b"")
         self.log = ClientLog("pykclient.consumer", config.client_id)
         if accel.implementation_note:
@@ -259,10 +258,10 @@ class Wiring:
         return self.commits
 
     def step_in_background(self, started_ms: int) -> int:
-        """Do what cannot wait for the application; return when to come again.
+        """Make a step while the application is outside the consumer; return when to call again.
 
-        Requires the core lock. Nothing is waited for, and no user code called: responses are looked
-        for a moment later.
+        Requires the core lock. It waits for nothing and calls no user code: it reads responses in a
+        later step.
         """
         assert self.group is not None
         if self.guard.is_closed:
@@ -281,7 +280,7 @@ class Wiring:
     # Interrupts.
 
     def make_good(self) -> None:
-        """Undo what a call that did not end has left behind. It may be interrupted as well."""
+        """Repair what an interrupted call has left. It may be interrupted itself."""
         is_torn, self.guard.is_torn = self.guard.is_torn, True
         if is_torn:
             self.recover()
@@ -290,14 +289,14 @@ class Wiring:
         self.waiting.raise_if_closed()
 
     def recover(self) -> None:
-        """Go on as if all connections had been lost now, from wherever a call was interrupted.
+        """Continue after an interrupted call as if all connections had been lost now.
 
-        Positions go back to what calls have returned, what is in flight is requested
-        anew, and what was half changed is made anew from what cannot be. Requires the core lock.
+        Positions go back to what calls have returned, requests in flight are sent again, and state
+        that may be half changed is rebuilt from state that cannot. Requires the core lock.
         """
         recovered_ms = now_ms()
-        self.log.info("a call was interrupted; connecting anew")
-        if not self.guard.is_in_user_code:  # else a call is under way that has called user code
+        self.log.info("a call was interrupted; reconnecting")
+        if not self.guard.is_in_user_code:  # else a call that has called user code is under way
             self._forget_calls()
         self.subscription.restart()
         self.buffer.restart()
@@ -308,7 +307,7 @@ class Wiring:
         self.guard.is_torn = False
 
     def _forget_calls(self) -> None:
-        """Forget what calls under way had noted for their time."""
+        """Remove the temporary state of calls under way."""
         self.topics.forget_calls()
         self.records.forget_calls()
         if self.commits is not None:
@@ -317,7 +316,7 @@ class Wiring:
             self.group.end_poll()
 
     def call_unlocked(self, function: Callable[P, T], /, *args: P.args, **keywords: P.kwargs) -> T:
-        """Call user code without the core lock, and with a clean slate for its own calls."""
+        """Call user code without the core lock, and without the current call's read state."""
         begun, self.buffer.begun = self.buffer.begun, NOT_BEGUN
         try:
             return self.guard.call_unlocked(function, *args, **keywords)
@@ -330,9 +329,9 @@ class Wiring:
         assigned: AssignedPartition,
         span: RecordSpan,
     ) -> RecordSpan:
-        """Deserialize a span without the core lock, though this is in the midst of a poll.
+        """Deserialize a span without the core lock, in the middle of a poll.
 
-        Nothing of it counts as processed, and no rebalance takes a partition meanwhile.
+        None of its records counts as processed, and no rebalance takes a partition meanwhile.
         """
         self.unprocessed.add(assigned, span.columns.first_offset)
         group = self.group

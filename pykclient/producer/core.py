@@ -1,8 +1,8 @@
-"""ProducerCore: what a producer is made of, and every step of its calls.
+"""ProducerCore: builds the parts of a producer, and implements its calls.
 
-It has no clock and no thread of its own: how a thread of the application waits, `waiting` knows.
+It has no clock and no thread; `waiting` makes an application thread wait.
 
-Owner: methods run in any thread; what they set in motion, in the sender thread.
+Owner: methods run in any thread; the work that they post runs in the sender thread.
 Source: Java class ``KafkaProducer``, methods ``doSend`` and ``waitOnMetadata``.
 """
 
@@ -77,18 +77,18 @@ REFUSALS = (
     TransactionAbortableError,
     TransactionStateError,
 )
-"""Errors of a `send` that say nothing against the transaction that is open. Java's ``doSend`` does
-not fail a transaction for a serializer's error either."""
+"""Errors of `send` that do not fail an open transaction. Java's ``doSend`` does not fail one for a
+serializer's error either."""
 
 LOOK_AGAIN_S = 1.0
-"""Interval at which a flush of a producer that is being closed looks whether records are left."""
+"""Interval at which `flush` on a closing producer checks whether records are left."""
 
 WAIT_S_MAX = 3600.0
-"""After how long a wait that may last looks again whether what it waits for has come."""
+"""Interval at which an unlimited wait checks its condition."""
 
 
 class ProducerCore:
-    """See the module. `topics` is where `send` finds open batches.
+    """See the module. `topics` holds the open batches for `send`.
 
     `clock_ms` is the monotonic clock in milliseconds, `clock_ns` the same one in nanoseconds,
     `wall_clock_ns` nanoseconds since 1970.
@@ -168,14 +168,14 @@ class ProducerCore:
         self.engine = self.lifecycle.engine = Engine(self.client, managers, user_calls)
 
     def _is_plain(self) -> bool:
-        """Return whether `send` may append to an open batch without calling code of the user."""
+        """Return True if `send` may append to an open batch without calling user code."""
         is_own = not self.serializer.takes_bytes_only or self.partitioner is not None
         return not is_own and not self.interceptors
 
     def _sequences(
         self, backoff: Backoff
     ) -> tuple[Idempotence | None, tuple[Manager, ...], tuple[Manager, ...]]:
-        """Return what numbers the batches, and the managers before and after the sender."""
+        """Return the keeper of sequence numbers, and the managers before and after the sender."""
         config, lifecycle = self.config, self.lifecycle
         if not config.enable_idempotence:
             return None, (), ()
@@ -217,7 +217,7 @@ class ProducerCore:
 
     def metrics(self) -> dict[MetricName, float]:
         memory = Memory(self.pool.size_bytes, self.pool.free_bytes, len(self._waiting_for_memory))
-        metadata_ms = self.metadata.updated_ms  # before the clock is read: an age is not negative
+        metadata_ms = self.metadata.updated_ms  # read before the clock: an age is not negative
         now_ms = self._clock_ms()
         return (
             self.lifecycle.sender.metrics.snapshot(now_ms, memory, metadata_ms=metadata_ms)
@@ -229,7 +229,7 @@ class ProducerCore:
 
     @property
     def send_slowly(self) -> SendSlowly[RecordMetadata]:
-        """What `send` calls for a record that it cannot append; it waits for what that needs."""
+        """Function that `send` calls for a record that it cannot append; it may wait."""
         return self._send_slowly
 
     def _send_slowly(
@@ -291,7 +291,7 @@ class ProducerCore:
     def append(
         self, record: SerializedRecord, *, record_count: int = 1
     ) -> Delivery[RecordMetadata]:
-        """Append a record. If that fails, so many are not sent."""
+        """Append a record. If that fails, `record_count` records count as not sent."""
         deadline_ms: int | None = None
         if self.partitioner is not None and record.partition is None:
             if not self.has_partition(record.topic, None):
@@ -303,11 +303,11 @@ class ProducerCore:
             while isinstance(appended, Blocked):
                 if deadline_ms is None:
                     deadline_ms = self.block_deadline_ms()
-                # Not a closure: its cell would cost every record.
+                # `partial` rather than a closure: a closure's cell would cost every record.
                 count_left = partial(int, record_count)
                 with self._awaited(appended, record, deadline_ms, count_left) as memory:
                     appended = self.accumulator.append(record, memory)
-        except BaseException as error:  # an interrupt of the wait as well
+        except BaseException as error:  # includes an interrupt of the wait
             self.on_not_accepted(error)
             raise
         return appended
@@ -315,15 +315,15 @@ class ProducerCore:
     def on_not_accepted(self, error: BaseException) -> None:
         """Make the open transaction abortable: it lacks a record that `send` could not accept.
 
-        A record that is refused for its content, or since none is accepted now, counts for none.
+        Not if the record was refused for its content, or because none is accepted now.
         """
         if self.transactions is not None and not isinstance(error, REFUSALS):
             self.accumulator.acceptance.fail(error)
 
     def append_rows(self, rows: Rows, count_left: Callable[[], int]) -> AppendedRows:
-        """Append as many as one batch takes. `count_left` is how many are not sent if it fails.
+        """Append as many rows as fit into one batch. The caller reports errors to the transaction.
 
-        What it raises the caller reports to a transaction.
+        `count_left` returns the number of records that count as not sent if it fails.
         """
         appended = self.accumulator.append(rows)
         while isinstance(appended, Blocked):
@@ -339,23 +339,23 @@ class ProducerCore:
         deadline_ms: int,
         count_left: Callable[[], int],
     ) -> AbstractContextManager[MemoryWaiter | None]:
-        """Wait for what is missing."""
+        """Wait for metadata or memory, whichever is missing."""
         if blocked.need is Need.MEMORY:
             return self._memory(item.topic, blocked.size_bytes, deadline_ms, count_left)
         self.await_topic(item.topic, item.partition, deadline_ms)
         return nullcontext()
 
-    # A partitioner that is called for each record: the application's own, or a named one.
+    # Partitioners that are called for each record: custom ones, round_robin and random.
 
     def partitioned(self, record: SerializedRecord) -> SerializedRecord:
-        """Have the partitioner choose. Requires that the topic is known."""
+        """Return the record with the partitioner's choice. The topic must be known."""
         partition = self.choose_partition(record.topic, record.key, record.value)
         return record._replace(partition=partition)
 
     def choose_partition(self, topic: str, key: bytes | None, value: bytes | None) -> int:
         assert self.partitioner is not None
         partitions = self.metadata.cluster.partitions_for(topic)
-        if not partitions:  # a response of a broker that lags behind has dropped the topic
+        if not partitions:  # a broker with stale metadata has dropped the topic
             self.await_topic_to_send(topic, self.block_deadline_ms())
             partitions = self.partitions_for(topic)
         chosen = self.partitioner(topic, key, value, partitions)
@@ -368,7 +368,7 @@ class ProducerCore:
         value: bytes | None,
         partitions: tuple[PartitionInfo, ...],
     ) -> int:
-        """Choose as `send` does where it finds an open batch: round_robin and random."""
+        """Choose as the fast path of `send` does: round_robin and random."""
         chosen = self.accumulator.next_choice(topic)
         return chosen if 0 <= chosen < len(partitions) else partitions[0].partition
 
@@ -378,7 +378,7 @@ class ProducerCore:
         return self._clock_ms()
 
     def block_deadline_ms(self) -> int:
-        """Return until when what begins now may wait."""
+        """Return the deadline of a call that begins now."""
         return min(self._clock_ms() + self.config.max_block_ms, NEVER_MS)
 
     def partitions_for(
@@ -396,13 +396,13 @@ class ProducerCore:
     def has_partition(self, topic: str, partition: int | None) -> bool:
         count = self.accumulator.partition_count(topic)
         if self.partitioner is not None and not self.metadata.cluster.partitions_for(topic):
-            return False  # a partitioner wants more than their number
+            return False  # a partitioner needs the partitions, not only their number
         return count is not None and (partition is None or partition < count)
 
     def await_topic_to_send(
         self, topic: str, deadline_ms: int, partition: int | None = None
     ) -> None:
-        """As `await_topic`; a transaction cannot be committed without the record that waits."""
+        """Wait as `await_topic` does; on failure make the open transaction abortable."""
         try:
             self.await_topic(topic, partition, deadline_ms)
         except BaseException as error:
@@ -412,7 +412,7 @@ class ProducerCore:
     def await_topic(
         self, topic: str, partition: int | None, deadline_ms: int, timeout_ms: int | None = None
     ) -> None:
-        """Wait for a topic's metadata until a deadline, by `timeout_ms` or, if None, by setting."""
+        """Wait for a topic's metadata. `timeout_ms` is for the error; None: `max_block_ms`."""
         self._check_may_wait(f"metadata of topic {topic!r}")
         requested_version = self.metadata.cluster.version
         before = self.metadata.cluster.topic_errors.get(topic)
@@ -439,7 +439,7 @@ class ProducerCore:
                     raise self._no_metadata(topic, partition, timeout_ms)
                 if self.metadata.cluster.version > requested_version:
                     requested_version = self.metadata.cluster.version
-                    self.want_topic(topic)  # that response did not have it; the next one may
+                    self.want_topic(topic)  # the response did not have it; the next one may
                 wait_s = max(0, wait.until_ms(deadline_ms) - started_ms) / 1000
                 with self.calls.waiting(Wait.METADATA):
                     self.waiting.await_gate(gate, wait_s, "send(), which waits for metadata,")
@@ -457,8 +457,10 @@ class ProducerCore:
     def _final_topic_error(
         self, topic: str, before: KafkaError | None, fatal_count: int
     ) -> KafkaError | None:
-        """Return why waiting for a topic is in vain, by a newer response than the one that said
-        `before`, or by what was found to be fatal since `fatal_count`.
+        """Return why waiting for a topic is useless, None if it is not.
+
+        Such an error is newer than `before`, the topic's error when the wait began, or was found
+        fatal since `fatal_count`.
         """
         fatal_error = self.metadata.fatal_since(fatal_count)
         if fatal_error is not None:
@@ -483,21 +485,21 @@ class ProducerCore:
         return error
 
     def _why_not_known(self, topic: str, partition: int | None) -> str:
-        """Return what keeps a partition, or with None the topic, from being known."""
+        """Return why a partition, or with None the topic, is not known."""
         return self._why_no_partition(topic, partition) or self._why_no_metadata(topic)[0]
 
     def _why_no_partition(self, topic: str, partition: int | None) -> str:
-        """Return which partitions a topic has instead; empty if the topic itself is not known."""
+        """Return which partitions a topic has instead; empty if the topic itself is unknown."""
         count = self.accumulator.partition_count(topic)
         if count is None:
             return ""
         return f"topic {topic!r} has no partition {partition}, only 0 to {count - 1}"
 
     def _why_no_metadata(self, topic: str) -> tuple[str, KafkaError | None]:
-        """Return what keeps a topic from being known, in words and, if there is one, as error."""
+        """Return why a topic is unknown, in words and, if there is one, as an error."""
         cause: KafkaError | None = self.metadata.cluster.topic_errors.get(topic)
         if cause is not None:
-            how = "create the topic, or have brokers do so (auto.create.topics.enable)"
+            how = "create the topic, or set auto.create.topics.enable on the brokers"
             return f"{cause}; {how}", cause
         failures = self.client.describe_failures()
         if failures:
@@ -511,7 +513,7 @@ class ProducerCore:
     def _memory(
         self, topic: str, size_bytes: int, deadline_ms: int, count_left: Callable[[], int]
     ) -> Iterator[MemoryWaiter]:
-        """Wait for memory; what is not used in the context goes back."""
+        """Wait for memory. Memory not used in the context is released."""
         try:
             self._check_may_wait(f"{size_bytes} bytes of memory")
         except BufferExhaustedError:
@@ -527,7 +529,7 @@ class ProducerCore:
             if not self._await_memory(gate, waiter, deadline_ms):
                 self.calls.on_exhausted(count_left())
                 raise BufferExhaustedError(
-                    f"a record for topic {topic!r} got no {size_bytes} bytes of memory "
+                    f"no memory for a record of topic {topic!r}, which needs {size_bytes} bytes, "
                     f"within {self.config.max_block_ms} ms (max_block_ms): buffer_memory is "
                     f"{self.pool.size_bytes}, all taken by records that are not delivered yet"
                 )
@@ -560,14 +562,14 @@ class ProducerCore:
     def _check_may_wait(self, what: str) -> None:
         if self.waiting.is_current():
             raise BufferExhaustedError(
-                f"send() in a delivery callback would have to wait for {what}, and nothing comes "
+                f"send() in a delivery callback would have to wait for {what}, which cannot come "
                 f"while the callback runs; send from another thread"
             )
         self.waiting.check_may_wait(f"send(), which has to wait for {what},")
         if get_ident() in self._waiting_for_memory:
             raise UsageError(
                 f"send() was called by a signal handler or destructor that interrupted a send() "
-                f"which waits for memory, and would have to wait for {what} behind it"
+                f"waiting for memory, and would have to wait for {what} behind it"
             )
 
     # Purging and flushing.
@@ -575,7 +577,7 @@ class ProducerCore:
     def purge(self, *, is_queued_wanted: bool, is_in_flight_wanted: bool) -> int:
         if self.waiting.is_current():
             raise UsageError("purge() in a delivery callback would wait for itself")
-        self.waiting.check_may_wait("purge()")  # before it is begun
+        self.waiting.check_may_wait("purge()")  # before it has an effect
         operation: Operation[int] = Operation()
 
         def purge(now_ms: int) -> None:
@@ -596,7 +598,7 @@ class ProducerCore:
                 waiters[gate] = None
                 if operation.is_done:
                     return operation.result()
-                if self.lifecycle.is_over:  # closed meanwhile: there is nothing left
+                if self.lifecycle.is_over:  # closed meanwhile: nothing is left
                     return 0
                 self.waiting.await_gate(gate, WAIT_S_MAX, "purge()")
             finally:
@@ -605,7 +607,7 @@ class ProducerCore:
     def flush(self, wait_ms: int) -> None:
         if self.waiting.is_current():
             raise UsageError("flush() in a delivery callback would wait for itself")
-        self.waiting.check_may_wait("flush()")  # before it is begun
+        self.waiting.check_may_wait("flush()")  # before it has an effect
         gate = Gate()
         operation: Operation[None] = Operation()
         operation.on_done(lambda _: gate.open())
@@ -615,13 +617,13 @@ class ProducerCore:
                 is_opened = self._await_flush(gate, wait_ms)
             if not is_opened:
                 raise self._not_flushed(wait_ms)
-        except BaseException:  # an interrupt as well; or each flush in vain would stay
+        except BaseException:  # includes an interrupt; failed flushes must not pile up
             self.engine.post(lambda _: self.accumulator.forget_flush(operation))
             raise
         operation.result()
 
     def await_closed(self, wait_ms: int) -> None:
-        """Wait until a producer that takes no more records has none under way."""
+        """Wait until a closing or closed producer has no records under way."""
         deadline_ms = self._clock_ms() + wait_ms
         waiters = self.lifecycle.waiters
         while not self.lifecycle.is_over and self.accumulator.left():
@@ -670,7 +672,7 @@ def _record_of(
 ) -> ProducerRecord[object, object]:
     if not isinstance(topic, ProducerRecord):
         return ProducerRecord(
-            topic,  # type: ignore[arg-type]  # checked with all the others
+            topic,  # type: ignore[arg-type]  # checked together with the others
             value,
             key,
             partition=partition,
@@ -679,6 +681,6 @@ def _record_of(
         )
     if any(field is not None for field in (value, key, partition, timestamp_ms, headers)):
         raise UsageError(
-            "send(ProducerRecord) takes everything from the record; only on_delivery comes beside"
+            "send(ProducerRecord) takes all fields from the record; only on_delivery may be added"
         )
     return topic

@@ -1,17 +1,18 @@
-"""ProduceResult: the result of a batch, and so of each record in it: what every `Delivery` reads.
+"""ProduceResult: the result of a batch, which the `Delivery` of each of its records reads.
 
-It is *pending* until it has *succeeded* or *failed*; that of a batch too large for the broker is
-*split*, and its parts have the results from then on. The first ending counts. Delivery callbacks
-follow, record by record, then waiting threads go on, then done callbacks run: so after `result` or
-`flush` the callbacks have run. None of this happens inside `succeed` or `fail`, which never call
-user code: `take_call` returns it.
+It is *pending*, then *succeeded* or *failed*; the result of a batch too large for the broker is
+*split*, and its parts hold the results from then on. Only the first end counts. Then delivery
+callbacks run, record by record; waiting threads continue; done callbacks run. After `result` or
+`flush` the delivery callbacks have therefore run. `succeed` and `fail` never call user code:
+`take_call` returns it.
 
-There is no lock: a signal handler or a destructor may interrupt any line of this and come in again,
-and the sender thread must not wait for it. What registers looks afterwards whether the end has come
-meanwhile; the sender notes the end first, and then goes through what is registered. So none is
-forgotten, a waker may be called twice, and a done callback is called by the thread that takes it.
+There is no lock: a signal handler or a destructor may interrupt any line and call this class again,
+and the sender thread must not wait for it. A thread that registers a callback checks afterwards
+whether the end has come; the sender notes the end first, and then reads the registered callbacks.
+So none is forgotten, a waker may be called twice, and a done callback is called by the thread that
+removes it.
 
-Owner: the sender thread ends it; wakers and done callbacks are registered by any.
+Owner: the sender thread ends it; any thread adds wakers and done callbacks.
 Source: Java classes ``ProduceRequestResult``, ``FutureRecordMetadata``; KIP-467 (record errors).
 """
 
@@ -40,11 +41,11 @@ if TYPE_CHECKING:
 __all__ = ["Awaited", "Delivery", "ProduceResult", "ResultState", "Waiting"]
 
 _numbers = itertools.count()
-"""Numbers for done callbacks: `next` on it is safe from any thread and any handler."""
+"""Numbers of done callbacks; `next` is atomic, so safe in any thread and signal handler."""
 
 
 class ResultState(Enum):
-    __hash__ = object.__hash__  # without a call
+    __hash__ = object.__hash__  # faster than Enum's
 
     PENDING = "pending"
     SUCCEEDED = "succeeded"
@@ -61,64 +62,66 @@ NEXT: dict[ResultState, frozenset[ResultState]] = {
 
 
 class Awaited(Protocol):
-    """What a thread can wait for: the record at `index` of a batch, or what stands for many."""
+    """A result that a thread can wait for: of the record at `index`, or of many records."""
 
     def is_done(self, index: int) -> bool:
-        """Whether its result is known."""
+        """Return True if the result is known and delivery callbacks have run."""
         ...
 
     def is_decided(self, index: int) -> bool:
-        """Whether it is about to be known, so that a delivery callback may read it already."""
+        """Return True if the result is known; a delivery callback may read it already."""
         ...
 
     def add_waker(self, index: int, waker: Callable[[], None]) -> None:
-        """Call `waker` when there is news, at once if there is. It must not block, and may be
-        called twice."""
+        """Call `waker` when the result is known, at once if it is.
+
+        It must not block, and may be called twice.
+        """
         ...
 
     def remove_waker(self, index: int, waker: Callable[[], None]) -> None:
-        """Forget a waker that is not wanted any more."""
+        """Remove a waker."""
         ...
 
 
 class Waiting(Protocol):
-    """How a thread of the application waits; the core itself has no threads."""
+    """Waiting of application threads; the core itself has no threads."""
 
     def is_current(self) -> bool:
-        """Whether this is the sender thread."""
+        """Return True if the caller is the sender thread."""
         ...
 
     def check_may_wait(self, what: str) -> None:
-        """Raise if the sender thread cannot go on before the caller has.
+        """Raise if the sender thread would have to wait for the caller.
 
         Raises:
-            UsageError: waiting here would never end.
+            UsageError: waiting here would be a deadlock.
         """
         ...
 
     def await_gate(self, gate: Gate, timeout_s: float, what: str) -> bool:
-        """Wait at most so long (negative: without limit); return whether the gate was opened.
+        """Wait at most `timeout_s` (negative: no limit); return whether the gate was opened.
 
         Raises:
-            UsageError: as `check_may_wait` does; that may also come about meanwhile.
+            UsageError: as `check_may_wait`, at once or later during the wait.
         """
         ...
 
     def wait(self, result: Awaited, index: int, timeout: float | None) -> bool:
-        """Wait until the record's result is known, at most `timeout` seconds; return whether it is.
+        """Wait at most `timeout` seconds for a record's result; return whether it is known.
 
         Raises:
-            UsageError: waiting here would never end.
+            UsageError: waiting here would be a deadlock.
             ForkedClientError: this is a child process.
         """
         ...
 
 
 class ProduceResult(BatchResult[RecordMetadata]):
-    """The result of the records of one batch. An index is a record's place in that batch.
+    """The result of the records of one batch. An index is a record's place in the batch.
 
-    What the records brought along, delivery callbacks and timestamps, comes from the batch's
-    appender, which goes on filling it while the batch is open.
+    Delivery callbacks and timestamps come from the batch's appender, which adds to them while the
+    batch is open.
     """
 
     __slots__ = (
@@ -158,10 +161,10 @@ class ProduceResult(BatchResult[RecordMetadata]):
         self._callbacks = appender.callbacks
 
     def another(self) -> ProduceResult:
-        """Return a pending result for a further batch of the same partition."""
+        """Return a pending result for another batch of the same partition."""
         return ProduceResult(self.partition, self._reports, self._waiting)
 
-    # What a delivery reads.
+    # The interface of `Delivery`.
 
     def is_done(self, index: int) -> bool:
         if self.state is ResultState.SPLIT:
@@ -178,7 +181,7 @@ class ProduceResult(BatchResult[RecordMetadata]):
     def result(self, index: int, timeout: float | None) -> RecordMetadata:
         error = self.exception(index, timeout)
         if error is not None:
-            # Each delivery raises the batch's one error, which must not pile up their tracebacks.
+            # All deliveries raise the same error object: tracebacks must not pile up in it.
             raise error.with_traceback(None)
         return self.metadata(index)
 
@@ -188,8 +191,8 @@ class ProduceResult(BatchResult[RecordMetadata]):
         wait_ms = timeout_ms(timeout, FOREVER_MS)
         if not self._waiting.wait(self, index, timeout):
             raise KafkaTimeoutError(
-                f"a record for {self.partition} was neither delivered nor given up after waiting "
-                f"{wait_ms} ms; it is still under way, for at most delivery_timeout_ms"
+                f"a record for {self.partition} was neither delivered nor failed within {wait_ms} "
+                f"ms; it is still under way, for at most delivery_timeout_ms"
             )
         return self.seen_error(index)
 
@@ -215,7 +218,7 @@ class ProduceResult(BatchResult[RecordMetadata]):
         offset = self.metadata(index).offset
         return f"{self.partition}, delivered" + ("" if offset is None else f" at offset {offset}")
 
-    # What a waiting thread uses.
+    # For waiting threads.
 
     def add_waker(self, index: int, waker: Callable[[], None]) -> None:
         if self._is_announced and self.state is ResultState.SPLIT:
@@ -232,39 +235,41 @@ class ProduceResult(BatchResult[RecordMetadata]):
             part, index = self._part(index)
             part.remove_waker(index, waker)
 
-    # What the result is; once it is known.
+    # The result, once it is known.
 
     def metadata(self, index: int) -> RecordMetadata:
-        """Return where the record stands; without an offset when it failed."""
+        """Return the record's position; without an offset if it failed."""
         if self.state is ResultState.SPLIT:
             part, index = self._part(index)
             return part.metadata(index)
         return self.where(index)
 
     def error(self, index: int) -> KafkaError | None:
-        """Return why the record failed, or None."""
+        """Return the record's error, or None."""
         if self.state is ResultState.SPLIT:
             part, index = self._part(index)
             return part.error(index)
         return self._record_errors.get(index, self._error)
 
     def on_seen(self, count: int) -> None:
-        """Note that the application has seen why so many of the records failed."""
+        """Record that the application has read the error of `count` records."""
         if self._unseen is not None:
             self._unseen.see(count)
 
     def seen_error(self, index: int) -> KafkaError | None:
-        """As `error`, for an application that sees it."""
+        """Return the record's error, and note that the application has read it."""
         if self.state is ResultState.SPLIT:
             part, index = self._part(index)
             return part.seen_error(index)
         if self._unseen is not None:
-            self._unseen.see()  # one record's error is that of all in its batch
+            self._unseen.see()  # the records of a batch share one error
         return self.error(index)
 
     def leaf_of(self, index: int, count: int) -> tuple[ProduceResult, int, int]:
-        """Return the result that has the record at `index`, its place there, and how many of the
-        `count` records from it on it has."""
+        """Return the result that holds the record at `index`, and the record's place there.
+
+        The third item is how many of the `count` records from `index` on it holds.
+        """
         if self.state is not ResultState.SPLIT:
             return self, index, count
         place = bisect_right(self._parts, index, key=_first_index) - 1
@@ -273,13 +278,13 @@ class ProduceResult(BatchResult[RecordMetadata]):
             count = min(count, self._parts[place + 1][0] - index)
         return part.leaf_of(index - first_index, count)
 
-    # How it ends.
+    # Ending.
 
     def succeed(self, base_offset: int | None, log_append_time_ms: int | None) -> None:
-        """End well.
+        """Mark as succeeded.
 
-        `base_offset` is the first record's, None when not known; `log_append_time_ms` is None where
-        records keep their own time.
+        `base_offset` is the first record's offset, None if unknown. `log_append_time_ms` is None if
+        records keep their own timestamps.
         """
         self.base_offset = base_offset
         self.log_append_time_ms = log_append_time_ms
@@ -292,22 +297,22 @@ class ProduceResult(BatchResult[RecordMetadata]):
         *,
         record_count: int = 0,
     ) -> None:
-        """End badly: by the records' own errors, where given, by `error` for all others.
+        """Mark as failed: records in `record_errors` with their own error, others with `error`.
 
-        `record_count` is how many records there are, for the report on what was not seen.
+        `record_count` is the number of records, for the report of failures that are not read.
         """
         self._error = error
         unseen_count = record_count - len(self._callbacks)
-        # That an abort drops records is what it is for; why it was necessary, its calls raise.
+        # An abort is meant to drop records; the calls of the transaction raise its reason.
         if unseen_count > 0 and not isinstance(error, TransactionAbortedError):
             self._unseen = self._reports.unseen(str(self.partition), unseen_count, error)
         self._record_errors = record_errors or {}
         self._to(ResultState.FAILED)
 
     def split(self, parts: Sequence[tuple[int, ProduceResult]]) -> None:
-        """Let parts have the results from now on, each with the index of its first record.
+        """Mark as split into `parts`, each with the index of its first record, from 0 on.
 
-        They begin at 0. The parts' records brought the delivery callbacks along.
+        The delivery callbacks are in the parts' own records.
         """
         self._parts = parts
         self._callbacks = ()
@@ -317,8 +322,11 @@ class ProduceResult(BatchResult[RecordMetadata]):
             part.add_done_callback(index_in_part, function)
 
     def take_call(self) -> Callable[[], None] | None:
-        """Announce the end. Where user code is to be called for it, return a function that makes
-        all calls and announces the end in between; the driver calls it, once."""
+        """Announce the end, or return a function that runs the callbacks and announces it.
+
+        The driver calls that function once. It announces the end between delivery callbacks and
+        done callbacks.
+        """
         assert self.state in (ResultState.SUCCEEDED, ResultState.FAILED)
         callbacks, self._callbacks = self._callbacks, ()
         if not callbacks:
@@ -340,7 +348,7 @@ class ProduceResult(BatchResult[RecordMetadata]):
         return call
 
     def _announce(self) -> list[tuple[int, Callable[[], object]]]:
-        """Wake the threads that wait; return the done callbacks, in the records' order."""
+        """Wake waiting threads; return the done callbacks, in the order of the records."""
         self._is_announced = True
         self.is_well = self.state is ResultState.SUCCEEDED
         for waker in list(self._wakers):
@@ -371,7 +379,7 @@ class ProduceResult(BatchResult[RecordMetadata]):
         except BaseException as error:
             self._reports.on_callback_error("a done callback", str(self.partition), function)
             if not isinstance(error, Exception) and not self._waiting.is_current():
-                raise  # the application's own thread: an exit or an interrupt is its own
+                raise  # the application's own thread: let its exit or interrupt through
 
     def _part(self, index: int) -> tuple[ProduceResult, int]:
         first_index, part = self._parts[bisect_right(self._parts, index, key=_first_index) - 1]

@@ -43,7 +43,7 @@ class UnseenFailure:
         self._note = note
 
     def see(self, record_count: int | None = None) -> None:
-        """Note that the application has read the error of `record_count` records; None for all."""
+        """Count `record_count` records (None: all) whose error the application has read."""
         note = self._note
         note.record_count = 0 if record_count is None else note.record_count - record_count
         if note.record_count <= 0:
@@ -104,7 +104,10 @@ class FailureReports:
         return UnseenFailure(self, note)
 
     def on_dropped(self, note: _Note) -> None:
-        """Note that no delivery can read a failure. Any thread; only `UnseenFailure` calls it."""
+        """Keep a failure that no delivery can read for the log.
+
+        Any thread; only `UnseenFailure` calls it.
+        """
         if not self._held.pop(note, False):
             return
         if note.record_count > 0:

@@ -1,6 +1,6 @@
-"""Producer: the calls that an application makes, and the thread that does the sending.
+"""Producer: the public calls, and the sender thread behind them.
 
-Owner: any thread may call anything. The sender thread may call everything that does not wait.
+Owner: any thread may call anything. The sender thread may make every call that does not wait.
 Source: Java class ``KafkaProducer``.
 """
 
@@ -54,24 +54,24 @@ if TYPE_CHECKING:
 
 
 class Producer(SendCore[RecordMetadata], LiveClient, Generic[K_contra, V_contra]):
-    """Sends records. Any number of threads may use one producer, and should: it batches better.
+    """Sends records to Kafka. It is thread-safe; share one producer between threads.
 
     `send` takes a record and returns its `Delivery`; `send_batch` and `send_arrow` take many. K and
-    V are what the serializers take as keys and values, bytes where there is none; None is null. A
-    type checker infers them from serializers given as keywords; where it cannot (they are named, or
-    in the mapping), write ``Producer[str, Order](settings)``.
+    V are the types that the serializers take as keys and values, bytes without a serializer; None
+    is null. A type checker infers them from serializers passed as keywords. If it cannot (they are
+    named, or in the mapping), write ``Producer[str, Order](settings)``.
 
-    What can be found wrong at once `send` raises; everything later is the delivery's. Idempotence
-    is on by default: retries neither lose, double nor reorder records (KIP-98). A delivery that
-    fails all the same may still be in the log, once. What may be in the log is not sent as if it
-    were new: if the log has lost the records before it, by an unclean leader election, or these
-    ran out of time, it fails with `OutOfOrderSequenceNumberError`, where Java's producer sends it
-    again and may double it.
+    `send` raises errors that it finds at once; the delivery reports all later ones. Idempotence is
+    on by default: retries neither lose, duplicate nor reorder records (KIP-98). A record whose
+    delivery fails may still be in the log, once. The producer never sends records under new
+    sequence numbers if they may be in the log. If the log has lost the records before them (by an
+    unclean leader election), or those have expired, they fail with
+    `OutOfOrderSequenceNumberError`; Java's producer sends them again and may duplicate them.
 
-    A producer does not survive a fork. Use it in a ``with`` block, or call `close`: when the
-    process ends, what was not closed is sent for five seconds at most, and the rest is lost, and
-    logged. A signal handler ends a producer by `request_close`. Where a handler or destructor
-    interrupts a `send`, it may send, but what would wait for the sender thread may raise
+    A producer does not survive a fork. Use it in a ``with`` block, or call `close`. If it is not
+    closed when the process ends, records are sent for five seconds at most; the rest is lost, and
+    logged. In a signal handler, close a producer by `request_close`. A handler or destructor that
+    interrupts a `send` may send, but a call that would wait for the sender thread may raise
     `UsageError`.
     """
 
@@ -81,12 +81,12 @@ class Producer(SendCore[RecordMetadata], LiveClient, Generic[K_contra, V_contra]
         /,
         **keywords: Unpack[ProducerSettings[K_contra, V_contra]],
     ) -> None:
-        """Take the settings of `ProducerConfig`, as a mapping, as keywords, or both.
+        """Create a producer with settings of `ProducerConfig`, as a mapping, keywords or both.
 
-        Connecting begins at once, in the background.
+        It begins to connect at once, in the background.
 
         Raises:
-            ConfigError: a setting is unknown, malformed, not built yet, or cannot be imported.
+            ConfigError: a setting is unknown, malformed, unsupported, or cannot be imported.
         """
         given, named = hidden(settings, ProducerConfig), hidden(keywords, ProducerConfig)
         del settings, keywords  # tracebacks may show variables
@@ -110,13 +110,13 @@ class Producer(SendCore[RecordMetadata], LiveClient, Generic[K_contra, V_contra]
         except BaseException:
             sockets.shutdown()
             raise
-        # The lifecycle, not this object, which can be dropped while the thread runs.
+        # Passes the lifecycle and not this object, which can be dropped while the thread runs.
         inside = core.accumulator.inside
         self._thread.start(core.engine, port, self._lifecycle, inside=inside)
         self._is_started = True
 
     def __repr__(self) -> str:
-        if not hasattr(self, "_core"):  # its settings were refused
+        if not hasattr(self, "_core"):  # the settings were invalid
             return object.__repr__(self)
         return describe_client(self, self._core.config, self._core.state)
 
@@ -132,7 +132,7 @@ class Producer(SendCore[RecordMetadata], LiveClient, Generic[K_contra, V_contra]
         self.close()
 
     if TYPE_CHECKING:
-        # `send` is inherited, without a layer that each record would pay for. These are its types.
+        # `send` is inherited directly: a method here would cost every record. These are its types.
 
         @overload  # type: ignore[override]  # the core's `send` takes any object as topic
         def send(
@@ -168,29 +168,29 @@ class Producer(SendCore[RecordMetadata], LiveClient, Generic[K_contra, V_contra]
     ) -> Delivery[list[RecordMetadataRange]]:
         """Send many records to a topic, with one delivery for all of them.
 
-        `values` and `keys` have one entry for each record: bytes or None, or what the serializers
-        take. All records go to `partition`; with None those with a key go where its hash says, the
-        others fill batches, one partition after the other. `timestamps_ms` is in milliseconds since
-        1970, one for all or one for each, None for now; `headers` are pairs of a name and bytes or
-        None that all records get, or for each record its pairs or None. Within a partition the
-        order is that of the input.
+        `values` and `keys` have one entry per record: bytes or None, or what the serializers take.
+        All records go to `partition`. If it is None, records with a key go to the partition of its
+        hash; the others fill batches, one partition after the other. `timestamps_ms` is in
+        milliseconds since 1970: one for all, or one per record; None is now. `headers` are pairs of
+        a name and bytes or None for all records, or one entry per record, pairs or None. Within a
+        partition records keep the order of the input.
 
-        Everything is checked before any record is sent. Then the records are appended a batch at a
-        time, each wait for memory at most ``max_block_ms``. The delivery's result is a list of
-        `RecordMetadataRange`: without keys, in the order of the input. If some records failed, or
-        all, it raises `BatchDeliveryError`, which has their indexes; when this call itself can go
-        no further, the rest of the records are among them.
+        Everything is checked before any record is sent. Then records are appended a batch at a
+        time, and each wait for memory takes at most ``max_block_ms``. The delivery's result is a
+        list of `RecordMetadataRange`, in the order of the input if there are no keys. If records
+        fail, it raises `BatchDeliveryError` with their indexes. If this call has to stop in the
+        middle, the rest of the records are among these.
 
-        Serializers, an own partitioner and interceptors work as with `send`, and cost as much.
+        Serializers, a custom partitioner and interceptors work as with `send`, at the same cost.
 
         Raises:
-            UsageError: an argument has a value that no record can have, or the lengths differ.
-            SerializationError: a serializer failed, or something is not bytes and has none.
-            RecordTooLargeError: more than ``max_request_size`` or ``buffer_memory`` allow.
+            UsageError: an argument is invalid, or the lengths differ.
+            SerializationError: a serializer failed, or a key or value without one is not bytes.
+            RecordTooLargeError: a record exceeds ``max_request_size`` or ``buffer_memory``.
             KafkaTimeoutError: no metadata in time; the message says why.
-            BufferExhaustedError: no memory in time for the first of the records.
-            ClosedError, ForkedClientError: the producer was closed, or is another process's.
-            KafkaError: brokers refuse the topic, or us, for good.
+            BufferExhaustedError: no memory in time for the first record.
+            ClosedError, ForkedClientError: the producer was closed, or belongs to another process.
+            KafkaError: brokers refuse the topic or this client permanently.
         """
         return self._bulk.send_batch(
             BulkInput(topic, values, keys, partition, timestamps_ms, headers)
@@ -199,13 +199,13 @@ class Producer(SendCore[RecordMetadata], LiveClient, Generic[K_contra, V_contra]
     def send_arrow(self, topic: str | None, table: object) -> Delivery[list[RecordMetadataRange]]:
         """Send the rows of an Arrow table or record batch, with one delivery for all of them.
 
-        `table` is pyarrow's, or anything with ``__arrow_c_stream__``. Its columns are ``value``
-        and, where wanted, ``key`` (both binary or string), ``headers`` (``list<struct<key: string,
-        value: binary>>``), ``partition`` (integers), ``timestamp`` (of any unit) and, when `topic`
-        is None, ``topic`` (string). A null is what None is for `send`. With a serializer, ``value``
-        or ``key`` may have any type; it gets Python's objects.
+        `table` is a pyarrow object, or any object with ``__arrow_c_stream__``. It has a column
+        ``value``, and optionally ``key`` (both binary or string), ``headers`` (``list<struct<key:
+        string, value: binary>>``), ``partition`` (integer), ``timestamp`` (of any unit) and, if
+        `topic` is None, ``topic`` (string). A null is the same as None for `send`. With a
+        serializer, ``value`` or ``key`` may have any type; the serializer gets Python objects.
 
-        Everything else is as with `send_batch`; indexes are those of the rows.
+        Everything else is as with `send_batch`; indexes are row numbers.
 
         Raises:
             UsageError: pyarrow is missing, or a column has a wrong name, type or content.
@@ -216,13 +216,13 @@ class Producer(SendCore[RecordMetadata], LiveClient, Generic[K_contra, V_contra]
     def partitions_for(self, topic: str, timeout: float | None = None) -> tuple[PartitionInfo, ...]:
         """Return a topic's partitions in order.
 
-        `timeout` is in seconds, None means `max_block_ms`.
+        `timeout` is in seconds; None is `max_block_ms`.
 
         Raises:
             KafkaTimeoutError: no metadata in time; the message says why, and `__cause__` is the
                 brokers' last error for the topic, if there is one.
-            UsageError: no topic can have this name, or `timeout` is negative.
-            KafkaError: as `send` does for topics.
+            UsageError: the topic name is invalid, or `timeout` is negative.
+            KafkaError: as `send` for topics.
         """
         self._lifecycle.check_usable()
         checked = check_topic(topic, "partitions_for")
@@ -231,10 +231,10 @@ class Producer(SendCore[RecordMetadata], LiveClient, Generic[K_contra, V_contra]
         return self._core.partitions_for(checked, milliseconds(timeout, 0))
 
     def metrics(self) -> dict[MetricName, float]:
-        """Return what the producer has measured, by name; by topic and broker, too.
+        """Return the producer's metrics by name, some also by topic and broker.
 
-        Names, units and meanings are those of `docs/metrics.md`. What nothing is known of is left
-        out. It may be called from any thread, also after `close`, and sends no request.
+        `docs/metrics.md` lists names, units and meanings. A metric without a value is left out.
+        Thread-safe, also after `close`; sends no request.
 
         Raises:
             ForkedClientError: this is a child process.
@@ -244,22 +244,22 @@ class Producer(SendCore[RecordMetadata], LiveClient, Generic[K_contra, V_contra]
         return self._core.metrics()
 
     def flush(self, timeout: float | None = None) -> None:
-        """Wait until everything that was sent before is delivered or has failed.
+        """Wait until all records sent before are delivered or have failed.
 
-        What lingers is sent at once. Delivery callbacks have run by then. `timeout` is in seconds;
-        None waits as long as it takes, which `delivery_timeout_ms` limits. Whether each record was
-        delivered, its delivery says.
+        Lingering batches are sent at once. Delivery callbacks have run when it returns. `timeout`
+        is in seconds; None has no limit of its own, but `delivery_timeout_ms` limits each record.
+        The deliveries tell which records were delivered.
 
-        On a producer that is closed it returns at once, as in Java: every record is delivered or
-        has failed. While one is being closed it waits for that.
+        On a closed producer it returns at once, as in Java: every record is delivered or has
+        failed. While a producer closes, it waits for that.
 
         Raises:
-            KafkaTimeoutError: the time was not enough; the records are still under way.
-            UsageError: called in a delivery callback, which would wait for itself, or by a handler
-                that interrupted `send` at a bad moment, or a handler of log records through which
-                the sender thread logs; or `timeout` is negative.
-            ForkedClientError: the producer is another process's.
-            KafkaError: the producer has failed, and can send no more.
+            KafkaTimeoutError: not done in time; the records are still under way.
+            UsageError: called in a delivery callback, which would wait for itself; by a handler
+                that interrupted `send` at a bad moment; or by a logging handler through which the
+                sender thread logs. Or `timeout` is negative.
+            ForkedClientError: the producer belongs to another process.
+            KafkaError: the producer has failed and cannot send.
         """
         wait_ms = milliseconds(timeout, FOREVER_MS)
         if isinstance(self._lifecycle.refusal, ClosedError):
@@ -268,39 +268,39 @@ class Producer(SendCore[RecordMetadata], LiveClient, Generic[K_contra, V_contra]
         self._lifecycle.check_usable()
         self._core.flush(wait_ms)
 
-    # Transactions (KIP-98). Each of these calls waits at most `max_block_ms`, goes on after that,
-    # and may be made again to wait further.
+    # Transactions (KIP-98). Each call waits at most `max_block_ms`. The operation continues after
+    # a time-out, and calling again waits for it.
 
     def init_transactions(self) -> None:
-        """Get the producer's identity for transactions, once and before all else.
+        """Get the producer's identity for transactions. Call it once, before all other calls.
 
-        A producer with the same `transactional_id` that is still running is fenced, and the
-        transaction that it has left open is aborted.
+        It fences a running producer with the same `transactional_id`, and aborts the transaction
+        that this one left open.
 
-        After `prepare_transaction` it gets a new identity in the same way: if the transaction that
-        was prepared is still open, it is aborted, and nobody can commit it any more.
+        After `prepare_transaction` it gets a new identity in the same way: if the prepared
+        transaction is still open, it is aborted, and can no longer be committed.
 
         Raises:
-            KafkaTimeoutError: the coordinator has not responded within `max_block_ms`. Call again.
-            TransactionStateError: there is no `transactional_id`, or it was called before, and no
+            KafkaTimeoutError: no response of the coordinator within `max_block_ms`. Call again.
+            TransactionStateError: there is no `transactional_id`, or it was called before and no
                 transaction is prepared.
-            ProducerFencedError: another producer with the id was quicker.
+            ProducerFencedError: another producer with the id was faster.
             TransactionalIdAuthorizationFailedError, InvalidTransactionTimeoutError: the brokers
-                refuse the id or `transaction_timeout_ms`; a new producer may do better.
-            UsageError: it would wait for itself, in a delivery callback for one.
-            ClosedError, ForkedClientError: the producer was closed, or is another process's.
-            KafkaError: the producer can do no more, as the message says.
+                refuse the id or `transaction_timeout_ms`; create a new producer after a change.
+            UsageError: it would wait for itself, for example in a delivery callback.
+            ClosedError, ForkedClientError: the producer was closed, or belongs to another process.
+            KafkaError: the producer has failed and can no longer be used.
         """
         self._transaction_calls.initialize()
 
     def begin_transaction(self) -> None:
-        """Begin a transaction: what is sent from now on, by any thread, belongs to it.
+        """Begin a transaction: it includes everything that any thread sends from now on.
 
-        It waits for an abort whose call has ended before the abort: its time ran out, say.
+        It first waits for an abort that is still under way, for example after a time-out.
 
         Raises:
             TransactionStateError: `init_transactions` was not called, or a transaction is open.
-            KafkaError: as `init_transactions` does.
+            KafkaError: as `init_transactions`.
         """
         self._transaction_calls.begin()
 
@@ -309,135 +309,136 @@ class Producer(SendCore[RecordMetadata], LiveClient, Generic[K_contra, V_contra]
         offsets: Mapping[TopicPartition, OffsetAndMetadata | int],
         group_metadata: GroupMetadata,
     ) -> None:
-        """Have the transaction commit a group's offsets, when it is committed (KIP-447).
+        """Commit a consumer group's offsets together with the transaction (KIP-447).
 
-        `offsets` are as those of `Consumer.commit`, such as the `next_offsets` of what `poll`
-        returned; `group_metadata` is what the consumer's `group_metadata()` returns now. If the
-        group has removed the member since the poll, brokers refuse the offsets. For a consumer that
-        uses `assign`, or none of this process, ``GroupMetadata(group_id)`` will do; nothing then
-        prevents two processes from committing the same records. The consumer must not commit by
-        itself (`enable_auto_commit` off).
+        `offsets` are as in `Consumer.commit`, such as the `next_offsets` of the result of `poll`;
+        `group_metadata` is the current result of the consumer's `group_metadata()`. If the group
+        has removed the member since the poll, brokers refuse the offsets. For a consumer that uses
+        `assign`, or for a consumer outside this process, ``GroupMetadata(group_id)`` will do;
+        nothing then prevents two processes from committing the same records. The consumer must not
+        commit by itself (set `enable_auto_commit` to False).
 
         Raises:
-            TransactionAbortableError: the group has moved on (the cause is a `CommitFailedError`),
-                or refuses us; call `abort_transaction`.
+            TransactionAbortableError: the group has rebalanced (the cause is a
+                `CommitFailedError`), or refuses the offsets; call `abort_transaction`.
             TransactionStateError: no transaction is open.
-            UsageError: an argument is malformed, or the consumer has subscribed and was assigned
-                nothing by its group yet.
+            UsageError: an argument is malformed, or the consumer has subscribed and its group has
+                not assigned it anything yet.
             KafkaTimeoutError: not done within `max_block_ms`. Call again, or abort.
             UnsupportedVersionError: brokers before Kafka 2.5 take no offsets of members.
-            KafkaError: as `init_transactions` does.
+            KafkaError: as `init_transactions`.
         """
         self._transaction_calls.send_offsets(offsets, group_metadata)
 
     def prepare_transaction(self) -> PreparedTransaction | None:
-        """Wait until everything that was sent is written, and leave the transaction open.
+        """Wait until everything sent is written, and leave the transaction open.
 
-        Returns what another process needs to end it, with `Admin.commit_prepared_transactions` or
-        `Admin.abort_prepared_transactions`; None if nothing was sent: then the transaction has
-        ended. Until it is ended this producer takes nothing more, and when called again returns
-        the same. `commit_transaction` and `abort_transaction` end it here. When it is ended
-        elsewhere, or given up, `init_transactions` makes the producer ready for the next one.
+        Return what another process needs to end it, with `Admin.commit_prepared_transactions` or
+        `Admin.abort_prepared_transactions`; None if nothing was sent, which ends the transaction.
+        Until it is ended this producer accepts no records; calling again returns the same.
+        `commit_transaction` and `abort_transaction` end it here. If it is ended elsewhere, or
+        abandoned, `init_transactions` makes the producer ready for the next transaction.
 
-        A transaction that is prepared stays open when the producer closes, and readers with
+        A prepared transaction stays open when the producer closes, and readers with
         ``isolation_level="read_committed"`` wait for its end. The coordinator aborts it after
-        `transaction_timeout_ms`, and never with `transaction_two_phase_commit_enable` (KIP-939);
-        without that it works on all brokers that have transactions.
+        `transaction_timeout_ms`; never with `transaction_two_phase_commit_enable` (KIP-939).
+        Without that setting it works with all brokers that support transactions.
 
         Raises:
             TransactionAbortableError: a record or an offset was not written. Call
                 `abort_transaction`, then do the transaction again.
-            KafkaTimeoutError: not done within `max_block_ms`. It goes on: call again, or abort.
+            KafkaTimeoutError: not done within `max_block_ms`. It continues: call again, or abort.
             TransactionStateError: no transaction is open.
-            UsageError: it would wait for itself, in a delivery callback for one.
-            KafkaError: as `init_transactions` does.
+            UsageError: it would wait for itself, for example in a delivery callback.
+            KafkaError: as `init_transactions`.
         """
         return self._transaction_calls.prepare()
 
     def commit_transaction(self) -> None:
-        """Wait until everything that was sent is written, and commit it, with the offsets.
+        """Wait until everything sent is written, and commit it, offsets included.
 
-        Delivery callbacks have run by then. Other threads' records are in the transaction if their
-        `send` came before; later ones are refused.
+        Delivery callbacks have run when it returns. Records of other threads are in the transaction
+        if their `send` came before; later ones are refused.
 
         Raises:
             TransactionAbortableError: a record or an offset was not written; nothing is committed.
                 Call `abort_transaction`, then do the transaction again.
-            KafkaTimeoutError: not done within `max_block_ms`. It goes on, and may be committed:
+            KafkaTimeoutError: not done within `max_block_ms`. It continues, and may be committed:
                 call again until it returns or raises something else.
             TransactionStateError: no transaction is open.
-            ProducerFencedError: another producer has the `transactional_id` now, or the transaction
-                has exceeded `transaction_timeout_ms`. Nothing is committed, unless the message says
-                that this is not known.
-            KafkaError: as `init_transactions` does.
+            ProducerFencedError: another producer uses the `transactional_id` now, or the
+                transaction has exceeded `transaction_timeout_ms`. Nothing is committed, unless the
+                message says that this is not known.
+            KafkaError: as `init_transactions`.
         """
         self._transaction_calls.commit()
 
     def abort_transaction(self) -> None:
-        """Abort the transaction: drop what was not sent, and have readers skip what was.
+        """Abort the transaction: drop unsent records; readers skip those already written.
 
-        Records that were not sent fail with `TransactionAbortedError`. After it the producer can
-        begin another transaction.
+        Unsent records fail with `TransactionAbortedError`. Afterwards the producer can begin
+        another transaction.
 
         Raises:
             KafkaTimeoutError: not done within `max_block_ms`. Call again.
             TransactionStateError: no transaction is open.
-            KafkaError: as `init_transactions` does.
+            KafkaError: as `init_transactions`.
         """
         self._transaction_calls.abort()
 
     def transaction(self) -> Transaction:
-        """Return a context manager: a transaction that is committed at the end of the block.
+        """Return a context manager for a transaction that is committed at the end of the block.
 
-        What leaves the block as an exception has it aborted, and is raised. So is what a commit
-        raises; after a `TransactionAbortableError` the transaction has been aborted, and the block
-        can be run again. After a `KafkaTimeoutError`, or an interrupt, of the commit itself it goes
-        on: `commit_transaction` says how it ended.
+        An exception that leaves the block aborts the transaction. Errors of the commit are raised;
+        after a `TransactionAbortableError` the transaction has been aborted, and the block can be
+        run again. After a `KafkaTimeoutError` or an interrupt of the commit itself, the commit
+        continues: call `commit_transaction` to see how it ended.
         """
         return Transaction(self._transaction_calls)
 
     def purge(self, *, queued: bool = True, in_flight: bool = True) -> int:
-        """Give up records that are not delivered yet; return how many.
+        """Drop records that are not delivered yet; return their number.
 
-        Their deliveries fail with `PurgedError`. With `queued` those that wait to be sent, for the
-        first time or again; with `in_flight` those in requests without a response: they may be in
-        the log, and no response changes what their deliveries have reported. Callbacks may run
-        after it has returned; `flush` waits for them. Records that are sent meanwhile may be among
-        them or not; the producer takes more, and their memory is free, that of records in flight
-        once their requests end. A transaction that is open can only be aborted after it.
+        Their deliveries fail with `PurgedError`. `queued` includes records that wait to be sent or
+        retried. `in_flight` includes records in requests without a response: they may be in the
+        log, and a late response does not change their deliveries. Callbacks may run after it has
+        returned; `flush` waits for them. Records sent at the same time may or may not be included.
+        The producer accepts further records. Memory of purged records is free, that of records in
+        flight once their requests end. An open transaction can only be aborted afterwards.
 
         Raises:
-            UsageError: called in a delivery callback, which would wait for itself, or by a handler
-                that interrupted `send` at a bad moment, or a handler of log records through which
-                the sender thread logs.
-            ClosedError, ForkedClientError: the producer is closed, or is another process's.
+            UsageError: called in a delivery callback, which would wait for itself; by a handler
+                that interrupted `send` at a bad moment; or by a logging handler through which the
+                sender thread logs.
+            ClosedError, ForkedClientError: the producer is closed, or belongs to another process.
         """
         self._lifecycle.check_usable()
         return self._core.purge(is_queued_wanted=queued, is_in_flight_wanted=in_flight)
 
     def close(self, timeout: float | None = None) -> int:
-        """Send what is left, wait for it, and close; return how many records were not delivered.
+        """Send the remaining records, wait for them, and close; return how many were not delivered.
 
-        A transaction that is open is aborted; one that is being committed is committed; one that
+        An open transaction is aborted, one that is being committed is committed, and one that
         `prepare_transaction` has returned stays open.
 
-        Those are records that were under way when it was called. `timeout` is in seconds, None
-        means `delivery_timeout_ms`. What is not delivered by then fails with `ClosedError`, and an
-        ERROR is logged that says how many records that are. In a delivery callback, in a signal
-        handler or destructor that interrupted `send` at a bad moment or a bulk call of a
-        transaction, and in a handler of log
-        records through which the sender thread logs just then, it does as `request_close`, does not
-        wait, and returns how many are under way. Calling it again only returns their number.
+        `timeout` is in seconds; None is `delivery_timeout_ms`. Records that are not delivered by
+        then fail with `ClosedError`, and their number is logged as an ERROR. Calling it again
+        returns the number again.
 
-        A WARNING after two seconds says what it waits for. A Ctrl-C after that, or a second one
-        while the first is being handled, gives up what is not delivered.
+        Some callers must not wait: a delivery callback; a signal handler or destructor that
+        interrupted `send` at a bad moment, or a bulk call of a transaction; and a logging handler
+        through which the sender thread is logging. There it does the same as `request_close`, and
+        returns the number of records under way.
+
+        After two seconds a WARNING says what it waits for. A Ctrl-C after that, or a second one
+        while the first is being handled, drops the remaining records.
 
         Raises:
             UsageError: `timeout` is negative.
         """
         wait_ms = milliseconds(timeout, self._core.config.delivery_timeout_ms)
         if isinstance(self._lifecycle.refusal, ForkedClientError):
-            return 0  # what there is to close is the parent's
+            return 0  # only the parent has records to send
         if interrupt_count(sys.exception()) > 1:
             wait_ms = 0
         self._lifecycle.request_close(wait_ms)
@@ -462,11 +463,11 @@ class Producer(SendCore[RecordMetadata], LiveClient, Generic[K_contra, V_contra]
             self._lifecycle.log_left("the interpreter has ended")
 
     def request_close(self) -> None:
-        """Take no more records from now on, and close when those there are were delivered.
+        """Accept no more records, and close when the present ones are delivered.
 
-        A transaction that is open is aborted; one that is being committed is committed.
+        An open transaction is aborted; one that is being committed is committed.
 
-        It does not wait, and may be called anywhere: by a signal handler, a destructor, a delivery
+        It does not wait, and may be called anywhere: in a signal handler, a destructor, a delivery
         callback. `close`, or the end of the ``with`` block, waits for the end; `send` raises
         `ClosedError`.
         """
@@ -479,7 +480,7 @@ class Producer(SendCore[RecordMetadata], LiveClient, Generic[K_contra, V_contra]
         dropped = repr(self)  # before it is closed
         self._lifecycle.request_close(self._core.config.delivery_timeout_ms)
         warnings.warn(
-            f"{dropped} was dropped without close(); what it has is sent in the background",
+            f"{dropped} was dropped without close(); its records are sent in the background",
             ResourceWarning,
             source=self,
             stacklevel=2,

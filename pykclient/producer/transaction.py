@@ -1,6 +1,6 @@
-"""TransactionCalls: the application's half of transactions, which waits; and `Transaction`.
+"""TransactionCalls: the transaction calls of the application, which wait; and `Transaction`.
 
-Owner: any thread of the application. What the calls set in motion is `sender/transactions.py`'s.
+Owner: any thread of the application. The sender's half is `sender/transactions.py`.
 Source: Java class ``KafkaProducer``.
 """
 
@@ -59,9 +59,9 @@ WAITS_FOR_BULK_CALLS: Final = (PREPARE, COMMIT, ABORT)
 
 
 def _let_go_on(gate: Gate, call: str, ended: CallOperation) -> None:
-    # At once for a commit alone, which a loop waits for. After a begin, batches would come before
-    # the markers of the last transaction, which costs 20 ms; after an error there is more to be
-    # done than to tell it.
+    # A lone commit continues at once, since a loop waits for it. After a begin, batches would come
+    # before the markers of the last transaction, which costs 20 ms; after an error the sender
+    # thread has more to do first.
     if call == COMMIT and ended.error is None:
         gate.open_at_once()
     else:
@@ -69,23 +69,23 @@ def _let_go_on(gate: Gate, call: str, ended: CallOperation) -> None:
 
 
 class TransactionCalls:
-    """See the module; `core` may be that of a producer without transactions."""
+    """See the module. `core` may belong to a producer without transactions."""
 
     def __init__(self, core: ProducerCore) -> None:
         self._core = core
         self.begun_count = 0
-        """How many transactions calls have begun, for those who tell theirs from the next one."""
+        """Number of transactions begun, by which a caller tells its own from the next one."""
 
     @property
     def is_ending(self) -> bool:
-        """Whether the last transaction that was begun has been ended by a call, or is about to."""
+        """True if a call has ended the last transaction that was begun, or is ending it."""
         return self._transactions(BEGIN).state in ENDING
 
     def initialize(self) -> None:
         self._run(INIT, self._transactions(INIT).initialize)
 
     def initialize_once(self) -> None:
-        """Initialize, unless that was done before, by the application or another loop."""
+        """Initialize, unless the application or another loop has done it."""
         if self._transactions(INIT).state in BEFORE_INIT:
             self.initialize()
 
@@ -114,9 +114,9 @@ class TransactionCalls:
             self._run(SEND_OFFSETS, partial(transactions.send_offsets, checked, group_metadata))
 
     def abort_after(self, error: BaseException) -> None:
-        """Abort what `error` has left open; what prevents that is logged, since `error` is raised.
+        """Abort the transaction that `error` left open; log a failure, since `error` is raised.
 
-        A producer that has failed can abort nothing, and one that closes aborts what is open.
+        A failed producer cannot abort, and a closing one aborts by itself.
         """
         is_fatal = self._transactions(ABORT).state is TransactionState.FATAL_ERROR
         if is_fatal or self._core.lifecycle.refusal is not None:
@@ -135,7 +135,7 @@ class TransactionCalls:
         return transactions
 
     def _check_usable(self, call: str) -> None:
-        """Raise why the producer has ended, if it has, and whether that leaves a commit unknown."""
+        """Raise the error that ended the producer, noting whether a commit is uncertain."""
         error = self._core.lifecycle.failure
         if error is not None:
             raise self._transactions(call).left_by(error, call).with_traceback(None)
@@ -143,20 +143,20 @@ class TransactionCalls:
     def _run(
         self, call: str, entry: Callable[[CallOperation, int], None]
     ) -> PreparedTransaction | None:
-        """Have the sender thread make a call, and wait for its end.
+        """Run a call in the sender thread, and wait for its end.
 
-        What interrupts the wait leaves the call under way: the same call takes it up again.
+        If the wait is interrupted, the call continues; making it again waits for it.
         """
         core, lifecycle = self._core, self._core.lifecycle
         transactions = self._transactions(call)
         if core.waiting.is_current():
             raise UsageError(f"{call}() in a delivery callback would wait for itself")
-        core.waiting.check_may_wait(f"{call}()")  # before it is begun
+        core.waiting.check_may_wait(f"{call}()")  # before it has an effect
         if call in WAITS_FOR_BULK_CALLS and core.accumulator.acceptance.is_in_bulk_call():
             raise UsageError(
                 f"{call}() was called by a handler that interrupted send_batch() or send_arrow() "
                 f"in the same thread, and would wait for that call; set a flag in the handler, and "
-                f"call it after them"
+                f"call it afterwards"
             )
         self._check_usable(call)
         fatal_count = core.metadata.fatal_count
@@ -187,7 +187,7 @@ class TransactionCalls:
             if error is not None:
                 raise error.with_traceback(None)
             return operation.result()
-        except BaseException:  # an interrupt as well: the result is not seen then
+        except BaseException:  # includes an interrupt: the result is not seen then
             core.engine.post(partial(transactions.forget, call, operation))
             raise
         finally:
@@ -195,7 +195,7 @@ class TransactionCalls:
 
 
 class Transaction:
-    """What `Producer.transaction` returns, for one ``with`` block."""
+    """Context manager of `Producer.transaction`."""
 
     def __init__(self, calls: TransactionCalls) -> None:
         self._calls = calls
@@ -222,8 +222,8 @@ class Transaction:
 def _check_group(group: object) -> None:
     if not isinstance(group, GroupMetadata):
         raise UsageError(
-            f"{SEND_OFFSETS}: group_metadata is {shown_argument(group)}; give group_metadata() of "
-            f"the consumer, right before this call"
+            f"{SEND_OFFSETS}: group_metadata is {shown_argument(group)}; pass group_metadata() of "
+            f"the consumer, called right before"
         )
     instance_id = group.group_instance_id
     texts = {"group_id": group.group_id, "member_id": group.member_id}
@@ -232,18 +232,19 @@ def _check_group(group: object) -> None:
     for name, text in texts.items():
         if not isinstance(text, str) or (name == "group_id" and not text):
             raise UsageError(
-                f"{SEND_OFFSETS}: group_metadata has the {name} {shown_argument(text)}; give a name"
+                f"{SEND_OFFSETS}: group_metadata has the {name} {shown_argument(text)}; pass a name"
             )
         check_text(text, f"{name} of group_metadata", SEND_OFFSETS)
     if group.is_subscribed and not group.is_member:
         raise UsageError(
             f"{SEND_OFFSETS}: group_metadata is that of a consumer that has subscribed to topics, "
             f"and no rebalance of group {group.group_id!r} has made it a member yet (generation "
-            f"{group.generation}). Brokers would take the offsets, even if another member owns the "
-            f"partitions: poll until the group has assigned them, then call group_metadata() again"
+            f"{group.generation}). Brokers would accept the offsets even if another member owns "
+            f"the partitions: poll until the group has assigned them, then call group_metadata() "
+            f"again"
         )
     if group.generation != NO_GENERATION and not is_number(group.generation, INT_MAX):
         raise UsageError(
             f"{SEND_OFFSETS}: group_metadata has the generation "
-            f"{shown_argument(group.generation)}; give a number from 0, or -1 for none"
+            f"{shown_argument(group.generation)}; pass a number from 0, or -1 for none"
         )

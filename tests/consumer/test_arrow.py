@@ -94,5 +94,5 @@ def test_no_column_leaves_the_number_of_rows_unknown_and_is_an_error() -> None:
 
 
 def test_a_column_that_there_is_not_is_refused_with_the_likely_one() -> None:
-    with pytest.raises(UsageError, match=r"no column 'vlaue'\. Did you mean 'value'"):
+    with pytest.raises(UsageError, match=r"unknown column 'vlaue'\. Did you mean 'value'"):
         wanted_columns(["key", "vlaue"], include_headers=False)

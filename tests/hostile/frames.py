@@ -245,7 +245,7 @@ FRAMES: Final[tuple[Hostile, ...]] = (
         "send",
         broker(metadata=with_partitions(partition(leader_id=77))),
         "DeliveryTimeoutError",
-        "the partition has no leader that we know of",
+        "the partition has no known leader",
     ),
     Hostile(
         "partition 2^31-1 alone",

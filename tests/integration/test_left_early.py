@@ -365,7 +365,7 @@ def test_a_batch_that_was_not_used_is_not_passed_over(
         lambda: consumer.poll(0),
         lambda: next(iter(ExactlyOnce(consumer, producer))),
     ):
-        with pytest.raises(UsageError, match=r"passes over a batch of ExactlyOnce that was not us"):
+        with pytest.raises(UsageError, match=r"would skip a batch of ExactlyOnce that was not us"):
             call()
     with batch as records:
         for record in records:

@@ -169,7 +169,7 @@ def test_transactions_work_with_a_broker_that_has_the_versions_of_2_1(
         producer.abort_transaction()
         producer.begin_transaction()
         producer.send(topic, b"c").result(TIMEOUT_S)
-        with pytest.raises(UnsupportedVersionError, match=r"KIP-447.* make a new producer"):
+        with pytest.raises(UnsupportedVersionError, match=r"KIP-447.* create a new producer"):
             producer.send_offsets_to_transaction({source: 8}, member)
         with pytest.raises(UnsupportedVersionError, match="KIP-447"):
             producer.commit_transaction()

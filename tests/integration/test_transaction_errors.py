@@ -248,7 +248,7 @@ def test_a_transaction_that_its_coordinator_has_timed_out_is_not_committed(
         )
         with pytest.raises(
             ProducerFencedError,
-            match=rf"exceeds transaction_timeout_ms={SHORT_MS}\. Make a new producer",
+            match=rf"exceeds transaction_timeout_ms={SHORT_MS}\. Create a new producer",
         ):
             late.commit_transaction()
         with pytest.raises(ProducerFencedError):
@@ -335,7 +335,7 @@ def test_what_may_not_be_used_is_named_with_its_cure(
         for _ in range(2):
             with pytest.raises(
                 TransactionalIdAuthorizationFailedError,
-                match="have an ACL allow it WRITE on the transactional id, and make a new producer",
+                match="have an ACL allow it WRITE on the transactional id, and create a new",
             ):
                 producer.init_transactions()
     with Producer(settings, transactional_id=topic) as producer:

@@ -220,7 +220,7 @@ def test_calls_in_a_wrong_state_say_what_to_call(make_producer: MakeProducer, to
     with wrong:
         producer.send(topic, b"a")
     producer.init_transactions()
-    with pytest.raises(TransactionStateError, match="once is enough"):
+    with pytest.raises(TransactionStateError, match="it was called before; call it once"):
         producer.init_transactions()
     no_transaction = r"no transaction is open; call begin_transaction\(\) first"
     for call in (producer.commit_transaction, producer.abort_transaction):

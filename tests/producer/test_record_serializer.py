@@ -102,7 +102,9 @@ def test_a_header_of_a_serializer_that_cannot_be_sent_is_an_error() -> None:
         headers.append(("a", "text"))
         return b""
 
-    with pytest.raises(SerializationError, match=r"headers of a record for topic 't' are malformed"):
+    with pytest.raises(
+        SerializationError, match=r"headers of a record for topic 't' are malformed"
+    ):
         serialized(value=5, by=serializer(value_serializer=serialize))
 
 

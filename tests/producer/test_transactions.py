@@ -599,8 +599,8 @@ def test_the_time_out_is_named_where_it_has_fenced() -> None:
 @pytest.mark.parametrize(
     ("open_ms", "why"),
     [
-        (5_000, r"exceeds transaction_timeout_ms=5000\. Make a new producer"),
-        (1_000, r"has called init_transactions\(\) since\. Make a new producer"),
+        (5_000, r"exceeds transaction_timeout_ms=5000\. Create a new producer"),
+        (1_000, r"has called init_transactions\(\) since\. Create a new producer"),
     ],
 )
 def test_a_commit_after_the_coordinator_s_own_abort_says_why(open_ms: int, why: str) -> None:
@@ -628,7 +628,7 @@ def test_a_commit_whose_end_was_not_seen_refuses_all_but_itself() -> None:
     for call in (bench.manager.begin, bench.manager.abort):
         refused = bench.call(call).error
         assert isinstance(refused, TransactionStateError)
-        assert "was left before its end" in str(refused)
+        assert "was interrupted or timed out" in str(refused)
     bench.call(bench.manager.commit).result()
     bench.call(bench.manager.begin).result()
 
@@ -693,7 +693,7 @@ def test_a_transactional_id_that_is_refused_is_final() -> None:
     initialized = bench.call(bench.manager.initialize)
     bench.identify(-1, error_code=TransactionalIdAuthorizationFailedError.code)
     assert isinstance(initialized.error, TransactionalIdAuthorizationFailedError)
-    assert "make a new producer" in str(initialized.error)
+    assert "create a new producer" in str(initialized.error)
     assert bench.call(bench.manager.initialize).error is initialized.error
 
 

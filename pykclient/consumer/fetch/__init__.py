@@ -1,1 +1,1 @@
-"""What brings records: requests to leaders, fetch sessions, what has arrived, and reading it."""
+"""Fetching: requests to leaders, fetch sessions, buffered responses, and reading records."""

@@ -1,1 +1,1 @@
-"""Where reading begins and what was processed: positions, look-ups, validation, commits."""
+"""Offsets: positions, lookups, validation, processed records and commits."""

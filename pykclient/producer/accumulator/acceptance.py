@@ -46,7 +46,7 @@ class Acceptance:
         self._failures: deque[BaseException] = deque()
 
     def fail(self, error: BaseException) -> None:
-        """Note that a record was not accepted. Any thread."""
+        """Store the error of a record that was not accepted. Any thread."""
         self._failures.append(error)
 
     def is_in_bulk_call(self) -> bool:

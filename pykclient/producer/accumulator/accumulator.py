@@ -284,7 +284,7 @@ class RecordAccumulator:
         self._pool.release_if_over(batch)
 
     def on_reported(self, batch: ProducerBatch) -> None:
-        """Note that the result of a batch was reported and its callbacks have run."""
+        """Handle a batch whose result was reported and whose callbacks have run."""
         self._unreported.discard(batch)
         self._flushes.on_done(batch)
 

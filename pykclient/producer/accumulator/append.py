@@ -474,7 +474,7 @@ class SenderMailbox:
                 self._waking.discard(me)
 
     def begin_look(self) -> None:
-        """Let every later message wake the sender. Sender thread."""
+        """Make every later message wake the sender. Sender thread."""
         self._is_woken = False
         self._looks_at_ms = NEVER_MS
 

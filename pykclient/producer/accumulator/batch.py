@@ -182,7 +182,7 @@ class ProducerBatch:
         return self.base_sequence >= 0
 
     def grow(self) -> None:
-        """Let the appender use all reserved bytes. Requires the partition lock."""
+        """Allow the appender to use all reserved bytes. Requires the partition lock."""
         self.appender.grow(self.reserved_bytes - HEADER_SIZE_BYTES)
 
     def seal(self) -> None:

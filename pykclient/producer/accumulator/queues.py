@@ -102,7 +102,7 @@ class PartitionQueue:
         return not self.waiting and not self.in_flight_count
 
     def install(self, batch: ProducerBatch, *, is_sticky: bool) -> None:
-        """Let the fast path of `send` use the open batch. Requires `lock`."""
+        """Make the open batch available to the fast path of `send`. Requires `lock`."""
         topic, partition = self.topic, self.key.partition
         appenders = topic.appenders
         if partition < len(appenders.open):

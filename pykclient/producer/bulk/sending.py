@@ -107,7 +107,7 @@ class BulkSender:
             self._core.accumulator.on_bulk_call_ended()
 
     def _partitioned(self, block: TableBlock, topics: Sequence[str]) -> TableBlock:
-        """Let the partitioner choose for rows without a partition."""
+        """Ask the partitioner for the partition of rows without one."""
         if isinstance(block.partitions, int):
             return block
         named = [-1] * len(block.rows) if block.partitions is None else block.partitions

@@ -1,1 +1,1 @@
-"""What the sender thread uses: Produce requests, sequences, the thread itself."""
+"""Produce requests, sequences, transactions and the sender thread itself."""

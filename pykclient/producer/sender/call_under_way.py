@@ -1,7 +1,7 @@
-"""CallUnderWay: the application's call that takes more than one step, and the threads that wait.
+"""CallUnderWay: an application's call that takes several steps, and the threads that wait for it.
 
-A call that is left before its end (its time ran out, or it was interrupted) goes on. When it ends
-well and no thread waits for it, its end is *unseen* until the same call takes note of it.
+A call that a thread has left early (time-out, interrupt) continues. If it then succeeds and no
+thread waits for it, its end is *unseen* until the same call is made again.
 
 Owner: the sender thread.
 Source: Java classes ``TransactionalRequestResult``, ``TransactionManager`` (`pendingTransition`).
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from pykclient.types import PreparedTransaction
 
     CallOperation = Operation[PreparedTransaction | None]
-    """The operation of a call; only `prepare_transaction` has a value."""
+    """Operation of a call; only `prepare_transaction` has a value."""
 
 
 class CallUnderWay:
@@ -26,7 +26,7 @@ class CallUnderWay:
     def __init__(self) -> None:
         self.name = ""
         self.unseen = ""
-        """The call that has ended well without a thread to take note of it; empty if none has."""
+        """Name of a call that succeeded while no thread waited for it; empty if there is none."""
         self._waiting: list[CallOperation] = []
 
     @property
@@ -39,21 +39,21 @@ class CallUnderWay:
         self._waiting = [] if operation is None else [operation]
 
     def join(self, name: str, operation: CallOperation) -> bool:
-        """Add an operation to those that wait for this call; return whether it is under way."""
+        """Add an operation if `name` is the call under way; return whether it is."""
         if self.name != name:
             return False
         self._waiting.append(operation)
         return True
 
     def leave(self, operation: CallOperation) -> bool:
-        """Remove an operation from those that wait; return whether it waited."""
+        """Remove a waiting operation; return whether it was waiting."""
         if operation not in self._waiting:
             return False
         self._waiting.remove(operation)
         return True
 
     def take_unseen(self, name: str, operation: CallOperation) -> bool:
-        """Return whether the call has ended unseen; then the operation succeeds, as its end."""
+        """Return whether the call ended unseen; if so, the operation succeeds."""
         if self.unseen != name:
             return False
         self.unseen = ""

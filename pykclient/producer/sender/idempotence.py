@@ -1,33 +1,33 @@
-"""Idempotence: the producer id, and the sequence of batches in each partition.
+"""Idempotence: the producer id, and the sequence numbers of batches in each partition.
 
-The producer's own states: *none* (no id), *requested*, *assigned*, *failed* (there will be none).
-Each partition has a run of sequence numbers: *starting* (nothing acknowledged yet), *running*,
-*broken* (a batch in the middle was given up, or the broker lost its place), *outdated* (the topic
-was recreated, so that the log which the numbers count for is gone). These rules keep records from
-being lost, doubled or reordered:
+States of the producer id: *none*, *requested*, *assigned*, *failed* (there will be none). Each
+partition has a run of sequence numbers: *starting* (nothing acknowledged yet), *running*, *broken*
+(a batch in the middle failed, or the broker lost its place), *outdated* (the topic was recreated,
+so the log that the numbers count for is gone). These rules keep records from being lost, duplicated
+or reordered:
 
 - A batch keeps its place in the run until its result is certain, however often it is sent, and
-  whatever the cluster says about its topic meanwhile.
-- At most five batches of a partition are undecided, since a broker remembers the last five: one
+  whatever the metadata says about its topic meanwhile.
+- At most five batches of a partition are undecided, since a broker remembers the last five: a batch
   that is out of order and not remembered is not in the log.
-- One batch that is sent again goes first and alone; those behind it wait for it.
-- A run begins with one batch alone: a broker that does not know a producer takes whatever
-  number comes first, and the second batch might be that.
-- A broken or outdated run ends: a new one begins, under the next epoch, once no request of the old
-  one is in flight and it is certain that nothing left of it was or will be written. What may have
-  been written, and cannot be clarified any more, fails; it is never sent under another number
-  (KAFKA-14034).
-- A new topic id clarifies nothing. A request that names its topics (before Produce version 13) may
-  have been appended to the new log long before this producer learned the new id, and a response of
-  a broker that lags behind may name the former id.
-- While anything of an ending run may be written, its batches are sent under their numbers, one by
-  one and in order. The log itself says which of them it has: it recognises a batch that it has, and
-  a log that does not know the producer takes the number that comes first. A batch that it refuses
-  as out of order, and that no earlier attempt can have written, waits for the new run.
+- A batch that is retried goes first and alone; those behind it wait for it.
+- A run begins with one batch alone: a broker that does not know the producer accepts whatever
+  number comes first, which could be that of the second batch.
+- A broken or outdated run ends. A new one begins under the next epoch, once no request of the old
+  run is in flight and it is certain that none of its batches was or will be written. A batch that
+  may have been written, and whose result can no longer be found out, fails; it is never sent under
+  another number (KAFKA-14034).
+- A new topic id does not tell whether a batch was written. A request that names its topics (before
+  Produce version 13) may have been appended to the new log long before this producer learned the
+  new id, and the response of a broker with stale metadata may name the old id.
+- While a batch of an ending run may have been written, its batches are sent under their numbers,
+  one by one and in order. The log tells which of them it has: it recognises a duplicate, and a log
+  that does not know the producer accepts the number that comes first. A batch that it refuses as
+  out of order, and that no earlier attempt can have written, waits for the new run.
 
-In a transaction no run ends by itself: what breaks one has the transaction aborted, and all runs
-start over together, under the identity that the coordinator gives. A producer with transactions
-therefore has no epoch of its own making, and this is not a manager there.
+In a transaction no run ends by itself: the transaction is aborted instead, and all runs start over
+together, under the identity that the coordinator assigns. A transactional producer therefore never
+chooses an epoch itself, and this class is not a manager there.
 
 Owner: the sender thread.
 Source: Java class ``TransactionManager``, ``TxnPartitionMap``; KIP-98, KIP-360 (epoch bump).
@@ -58,16 +58,16 @@ if TYPE_CHECKING:
     from pykclient.types import TopicPartition
 
 EPOCH_MAX = 32_767
-"""After that the producer needs another id."""
+"""Largest epoch; the producer then needs another id."""
 
 UNDECIDED_MAX = 5
-"""How many batches of a producer a broker remembers for each partition (KIP-98)."""
+"""Number of batches per producer and partition that a broker remembers (KIP-98)."""
 
 NO_TRANSACTION_TIMEOUT_MS = 2**31 - 1
 
 
 class IdentityState(Enum):
-    """What the producer knows of its id."""
+    """State of the producer id."""
 
     NONE = "none"
     REQUESTED = "requested"
@@ -86,7 +86,7 @@ NEXT_IDENTITY: dict[IdentityState, frozenset[IdentityState]] = {
 
 
 class RunState(Enum):
-    """Where a partition's run of sequence numbers stands."""
+    """State of a partition's run of sequence numbers."""
 
     STARTING = "starting"
     RUNNING = "running"
@@ -102,14 +102,14 @@ NEXT_RUN: dict[RunState, frozenset[RunState]] = {
 }
 
 ENDING = frozenset({RunState.BROKEN, RunState.OUTDATED})
-"""States in which a run takes no more batches, and ends once nothing of it is uncertain."""
+"""States in which a run accepts no more batches, and ends once nothing of it is uncertain."""
 
 
 class SequenceRun:
-    """The sequence of one partition under one identity.
+    """Sequence of one partition under one identity.
 
-    `undecided` are the batches that have numbers and no certain result, in order. `topic_id` tells
-    which log it counts for, as far as that is known.
+    `undecided` are the batches that have numbers and no certain result, in order. `topic_id` is the
+    topic id that the numbers count for, if it is known.
     """
 
     __slots__ = (
@@ -130,17 +130,17 @@ class SequenceRun:
         self.identity = NO_IDENTITY
         self.next_sequence = 0
         self.last_acked_end = 0
-        """The number that follows the last batch known to be written."""
+        """Number after the last batch that is known to be written."""
         self.undecided: list[ProducerBatch] = []
         self._never_written_serial: tuple[int, ...] | None = None
-        """The earliest batch of the run that is certain never to be written under its number."""
+        """Earliest batch of the run that will certainly never be written under its number."""
         self._refused: tuple[ProducerBatch, ...] = ()
-        """Undecided batches that wait for the next run: the log does not take their numbers."""
+        """Undecided batches that wait for the next run: the log refuses their numbers."""
         self._doubted: ProducerBatch | None = None
-        """The batch that may be written and was refused once: the next refusal of it counts."""
+        """Batch that may be written and was refused once: the next refusal is final."""
 
     def may_send(self, batch: ProducerBatch, undecided_max: int) -> bool:
-        """Return whether it is the batch's turn."""
+        """Return True if it is the batch's turn."""
         if batch.has_sequence:
             return self._next() is batch and (self.state not in ENDING or self._is_in_doubt)
         if self.state is RunState.RUNNING:
@@ -148,10 +148,10 @@ class SequenceRun:
         return self.state is RunState.STARTING and not self.undecided
 
     def begin(self, identity: ProducerIdentity, *, is_known: bool = False) -> None:
-        """Start over under another identity. Nothing may be undecided.
+        """Start over under another identity. No batch may be undecided.
 
-        With `is_known` the broker takes no other number than the first one to begin with, so that
-        more than one batch may be sent.
+        With `is_known` the broker accepts only the first number at first, so that several batches
+        may be sent at once.
         """
         assert not self.undecided
         self.identity = identity
@@ -165,21 +165,21 @@ class SequenceRun:
             self._to(RunState.RUNNING)
 
     def assign(self, batch: ProducerBatch) -> None:
-        """Give a batch the next numbers."""
+        """Assign the next numbers to a batch."""
         batch.identity = self.identity
         batch.base_sequence = self.next_sequence
         self.next_sequence = sequence_after(self.next_sequence, batch.record_count)
         self.undecided.append(batch)
 
     def on_success(self, batch: ProducerBatch) -> None:
-        """Note that a batch is written."""
+        """Handle a batch that was written."""
         self.undecided.remove(batch)
         self.last_acked_end = sequence_after(batch.base_sequence, batch.record_count)
         if self.state is RunState.STARTING:
             self._to(RunState.RUNNING)
 
     def on_given_up(self, batch: ProducerBatch) -> None:
-        """Note that a batch has failed for good, and that no request carries it."""
+        """Handle a batch that has failed for good and that no request carries."""
         self.undecided.remove(batch)
         self._refused = tuple(b for b in self._refused if b is not batch)
         if not batch.may_be_written:
@@ -187,12 +187,12 @@ class SequenceRun:
         self._break()
 
     def on_lost_place(self, batch: ProducerBatch, *, may_renew: bool = True) -> bool:
-        """Note that the broker does not take this batch as the next one.
+        """Handle a response that the broker does not accept this batch as the next one.
 
-        Return whether the batch may wait: behind one that has to come first, for the leader, or for
-        a new run. A batch that could be in the log already is sent once more under its number: a
-        leader that hung, and was replaced meanwhile, refuses what follows records that it lacks.
-        Refused twice, it has failed, as has any batch if no run may follow this one.
+        Return whether the batch may wait: for an earlier batch, for the leader, or for a new run. A
+        batch that may be in the log is sent once more under its number: a leader that hung and was
+        replaced refuses batches that follow records it lacks. A second refusal is final, as is any
+        refusal if no run may follow this one.
         """
         if self._next() is not batch:
             return True
@@ -210,10 +210,10 @@ class SequenceRun:
         return True
 
     def on_new_log(self) -> None:
-        """Record that the topic has another id, so that its log may hold nothing of this run.
+        """Handle a new topic id: the log may contain nothing of this run.
 
-        It may as well hold what was sent by the topic's name; and an id that a broker which lags
-        behind names is the former one. A batch that may be written still may be.
+        It may also contain requests that named the topic, and a broker with stale metadata names
+        the old id. A batch that may be written still may be.
         """
         if self.state is RunState.STARTING and not self.undecided:
             return
@@ -222,7 +222,7 @@ class SequenceRun:
             self._to(RunState.OUTDATED)
 
     def on_split(self, batch: ProducerBatch, parts: Iterable[ProducerBatch]) -> None:
-        """Put parts, which share the batch's numbers, into its place."""
+        """Replace a batch by its parts, which share its numbers."""
         position = self.undecided.index(batch)
         del self.undecided[position]
         for part in parts:
@@ -230,16 +230,16 @@ class SequenceRun:
             position += 1
 
     def take_unwritten(self) -> list[ProducerBatch] | None:
-        """Return what is to be sent under new numbers, stripped of the old ones.
+        """Remove and return the batches to be sent under new numbers, without their old ones.
 
-        None while this run may go on, or has to: because it is not ending, because a request is in
-        flight, or because a batch may be written, which only the log can tell.
+        None while this run must continue: it is not ending, a request is in flight, or a batch may
+        be written, which only the log can tell.
         """
         if self.state not in ENDING or any(b.is_in_request for b in self.undecided):
             return None
         is_whole = not self.undecided and self.last_acked_end == self.next_sequence
         if is_whole and self.state is RunState.BROKEN:
-            self._to(RunState.RUNNING)  # what was given up turned out to be written
+            self._to(RunState.RUNNING)  # a failed batch turned out to be written
             return None
         if self._is_in_doubt:
             return None
@@ -254,7 +254,7 @@ class SequenceRun:
         return any(batch.may_be_written for batch in self.undecided)
 
     def _next(self) -> ProducerBatch | None:
-        """Return the batch whose turn it is among those that have numbers."""
+        """Return the next batch to be sent among those that have numbers."""
         return next((b for b in self.undecided if b not in self._refused), None)
 
     def _note_never_written(self, batch: ProducerBatch) -> None:
@@ -262,11 +262,11 @@ class SequenceRun:
         self._never_written_serial = min(earliest or batch.serial, batch.serial)
 
     def _is_never_written(self, batch: ProducerBatch) -> bool:
-        """Return whether a batch that its log has just refused is neither there nor on its way.
+        """Return True if a batch that the log has just refused was not and will not be written.
 
-        Without the batch before it, which is certain never to be written, a log that knows the
-        producer takes it at no time, and one that does not would have taken it now. While the
-        topic has several ids, the log that refused it need not be the one that it was sent to.
+        An earlier batch will never be written. Without that batch, a log that knows the producer
+        never accepts this one, and a log that does not would have accepted it now. If the topic was
+        recreated, the log that refused it may not be the log that it was sent to.
         """
         earliest = self._never_written_serial
         is_behind = earliest is not None and earliest < batch.serial
@@ -282,7 +282,7 @@ class SequenceRun:
 
 
 def check_identity(message: Message) -> None:
-    """Raise `DecodeError` for a producer id or an epoch that no broker assigns."""
+    """Raise `DecodeError` for a negative producer id or epoch, which no broker assigns."""
     assert isinstance(message, InitProducerIdResponse)
     if message.error_code == 0 and min(message.producer_id, message.producer_epoch) < 0:
         raise DecodeError(
@@ -292,11 +292,11 @@ def check_identity(message: Message) -> None:
 
 
 class Idempotence:
-    """The manager that gets a producer id, and the keeper of all runs.
+    """Manager that requests a producer id, and keeper of all runs.
 
-    `on_assigned` is called when there is an id, also a second one; `on_failed` when there will be
-    none. With transactions, `on_broken` is called where a run would have to end, with the reason,
-    and the identity comes by `restart_all`.
+    `on_assigned` is called for each id that is assigned, `on_failed` when there will be none. With
+    transactions, `on_broken` is called with the reason when a run would have to end, and
+    `restart_all` sets the identity.
     """
 
     def __init__(
@@ -321,16 +321,16 @@ class Idempotence:
         self._retry_ms = 0
         self._cluster = Cluster()
         self._runs: dict[TopicPartition, SequenceRun] = {}
-        """Kept also for topics that the metadata has forgotten: a broker that knows the producer id
-        takes no other number than the next one."""
+        """Runs, kept also for topics that have left the metadata: a broker that knows the producer
+        id accepts only the next number."""
         self._written: set[TopicPartition] = set()
-        """Partitions whose runs before `restart_all` had the same producer id: their brokers know
-        it, and take nothing but 0 as the first number of a new epoch."""
+        """Partitions whose runs before `restart_all` had the same producer id. Their brokers know
+        it, and accept only 0 as the first number of a new epoch."""
 
-    # Getting an id.
+    # Requesting an id.
 
     def poll(self, now_ms: int) -> PollResult:
-        """Request a producer id while there is none."""
+        """Request a producer id if there is none."""
         if self.state is not IdentityState.NONE:
             return IDLE
         if now_ms < self._retry_ms:
@@ -372,7 +372,7 @@ class Idempotence:
             self._to(IdentityState.NONE)
             self._retry_ms = now_ms + self._backoff.delay_ms(self._attempt_count)
             self._attempt_count += 1
-            self._log.debug("no producer id yet, requesting again: %s", error)
+            self._log.debug("no producer id yet, requesting it again: %s", error)
             return
         self._to(IdentityState.FAILED)
         self._on_failed(error, now_ms)
@@ -381,11 +381,11 @@ class Idempotence:
 
     @property
     def has_undecided(self) -> bool:
-        """Whether a batch has numbers and no certain result; a request may still carry it."""
+        """True if a batch has numbers and no certain result, in a request or not."""
         return any(run.undecided for run in self._runs.values())
 
     def restart_all(self, identity: ProducerIdentity) -> None:
-        """Begin every run again, under an identity of the coordinator. Nothing may be undecided."""
+        """Start all runs over under the coordinator's identity. No batch may be undecided."""
         assert not self.has_undecided
         is_same_id = identity.producer_id == self.identity.producer_id
         self._written = {
@@ -402,7 +402,7 @@ class Idempotence:
     # The runs: the sender reports what happens to each batch.
 
     def on_cluster(self, cluster: Cluster) -> None:
-        """Take the topics' ids: a recreated topic has another one."""
+        """Update the topics' ids: a recreated topic has another one."""
         before, self._cluster = self._cluster, cluster
         changed = {
             name for name, info in cluster.topics.items() if info.topic_id != before.topic_id(name)
@@ -420,41 +420,41 @@ class Idempotence:
                 self._renew(run, partition)
 
     def may_send(self, batch: ProducerBatch) -> bool:
-        """Whether a batch may be sent now."""
+        """Return True if a batch may be sent now."""
         run = self._run(batch)
         return run.identity is not NO_IDENTITY and run.may_send(batch, self._undecided_max)
 
     def assign(self, batch: ProducerBatch) -> None:
-        """Give a batch that has none its place in the sequence."""
+        """Assign sequence numbers to a batch that has none."""
         if not batch.has_sequence:
             self._run(batch).assign(batch)
 
     def on_success(self, batch: ProducerBatch) -> None:
-        """Note that a batch is written."""
+        """Handle a batch that was written."""
         run = self._run(batch)
         run.on_success(batch)
         self._renew(run, batch.partition)
 
     def on_retry(self, batch: ProducerBatch) -> None:
-        """Note that a batch waits to be sent again."""
+        """Handle a batch that waits for a retry."""
         self._renew(self._run(batch), batch.partition)
 
     def on_lost_place(self, batch: ProducerBatch) -> bool:
-        """Note a response that says the broker expects another number, or none of this producer.
+        """Handle a response that the broker expects another number, or knows no such producer.
 
-        Return whether the batch may be tried again.
+        Return whether the batch may be retried.
         """
         return self._run(batch).on_lost_place(batch, may_renew=self._on_broken is None)
 
     def on_given_up(self, batch: ProducerBatch) -> None:
-        """Note that a batch has failed for good, and that no request carries it."""
+        """Handle a batch that has failed for good and that no request carries."""
         if batch.has_sequence:
             run = self._run(batch)
             run.on_given_up(batch)
             self._renew(run, batch.partition)
 
     def on_split(self, batch: ProducerBatch, parts: Iterable[ProducerBatch]) -> None:
-        """Note that parts take a batch's place, and wait to be sent."""
+        """Replace a batch by its parts, which wait to be sent."""
         run = self._run(batch)
         run.on_split(batch, parts)
         self._renew(run, batch.partition)
@@ -469,7 +469,7 @@ class Idempotence:
         return run
 
     def _renew(self, run: SequenceRun, partition: TopicPartition) -> None:
-        """Begin a new run for a partition whose old one is ending, once that is safe."""
+        """Begin a new run if the partition's run is ending and this is safe."""
         if self._on_broken is not None:
             if run.state in ENDING:
                 what = "its sequence has a gap"
@@ -483,7 +483,7 @@ class Idempotence:
         if run.identity == self.identity:
             self._bump_epoch()
         self._log.info(
-            "%s: %s, at producer %d, epoch %d; %d batches go on under epoch %d",
+            "%s: %s, at producer %d, epoch %d; %d batches continue under epoch %d",
             partition,
             "a gap in the sequence" if run.state is RunState.BROKEN else "the topic was recreated",
             *run.identity,
@@ -494,7 +494,7 @@ class Idempotence:
 
     def _bump_epoch(self) -> None:
         if self.state is not IdentityState.ASSIGNED:
-            return  # a new id is on its way already
+            return  # a new id is already requested
         producer_id, epoch = self.identity
         if epoch < EPOCH_MAX:
             self.identity = ProducerIdentity(producer_id, epoch + 1)

@@ -1,10 +1,10 @@
-"""Lifecycle: how a producer ends, and who waits for that or for metadata.
+"""Lifecycle: ends a producer, and wakes the threads that wait for its end or for metadata.
 
-A producer is *open*, *closing* once it takes no more records, and *over* when its sender thread has
-ended. The sender thread knows this object and not the producer, which therefore can be dropped.
+A producer is *open*, *closing* once it accepts no more records, and *over* when its sender thread
+has ended. The sender thread knows this object and not the producer, which can therefore be dropped.
 
-Owner: `refuse`, `request_close` and the waiters are for any thread, and for a handler or destructor
-that interrupts it: no lock is taken. All else is the sender thread's.
+Owner: any thread, and a handler or destructor that interrupts one, may use `refuse`,
+`request_close` and the waiters: no lock is taken. Everything else is the sender thread's.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ log = ClientLog("pykclient.producer", "")
 
 
 class Lifecycle:
-    """See the module. `topics` is what `send` finds open batches in; empty, it finds none."""
+    """See the module. `topics` holds the open batches for `send`; cleared, it finds none."""
 
     sender: Sender
     engine: Engine
@@ -50,10 +50,10 @@ class Lifecycle:
         client_id: str,
     ) -> None:
         self.refusal: KafkaError | None = None
-        """Why no more records are taken; None while they are."""
+        """Reason why records are refused; None while they are accepted."""
         self.is_over = False
         self.waiters: dict[Gate, None] = {}
-        """Gates of threads that look again at each news."""
+        """Gates of waiting threads; opening them makes the threads check again."""
         self._topics = topics
         self._pool = pool
         self._accumulator = accumulator
@@ -62,12 +62,12 @@ class Lifecycle:
         self._log = ClientLog("pykclient.producer", client_id)
         self._is_closing = False
         self._failed_before: int | None = None
-        """How many records had failed when it was closed; None before."""
+        """Number of failed records when it was closed; None before."""
 
     # Any thread, and whatever interrupts one.
 
     def undelivered_count(self) -> int:
-        """Return how many records failed since it was closed, and how many are under way."""
+        """Return how many records have failed since `close`, plus those under way."""
         failed_count = 0
         if self._failed_before is not None:
             failed_count = self.sender.metrics.failed_record_count - self._failed_before
@@ -75,7 +75,7 @@ class Lifecycle:
 
     @property
     def failure(self) -> KafkaError | None:
-        """Why nothing can be sent any more; None while it can."""
+        """Reason why the producer can no longer be used; None while it can."""
         return self.refusal or self.sender.failure
 
     def check_usable(self) -> None:
@@ -84,14 +84,14 @@ class Lifecycle:
             raise error.with_traceback(None)
 
     def refuse(self, error: KafkaError) -> None:
-        """Take no more records. The first reason counts."""
+        """Accept no more records. The first reason counts."""
         if self.refusal is None:
             self.refusal = error
         self._topics.clear()
 
     def request_close(self, time_ms: int, *, is_program_end: bool = False) -> None:
-        """Take no more records, and end when what there is was sent, or after `time_ms`."""
-        error = ClosedError("the producer is closed; make a new one")
+        """Accept no more records, and end when all are sent, or after `time_ms`."""
+        error = ClosedError("the producer is closed; create a new one")
         self.refuse(error)
 
         def close(now_ms: int) -> None:
@@ -106,7 +106,7 @@ class Lifecycle:
         self.engine.post(close)
 
     def long_close(self, call: str, started_ms: int, wait_ms: int) -> LongClose:
-        """Return the notice of a call that waits for the records."""
+        """Return the notice of a call that waits for records, for when the wait is long."""
         return LongClose(
             self._log,
             call,
@@ -124,7 +124,7 @@ class Lifecycle:
         return f"the delivery of {sum(counts.values())} records for {len(counts)} partitions"
 
     def log_left(self, why: str, *, is_program_end: bool = False) -> None:
-        """Say that the sender thread has not ended its work, and what it leaves."""
+        """Log that the sender thread has not finished, and which records are left."""
         log.error("close: the sender thread has not ended its work: %s", why)
         counts = self._accumulator.left()
         if counts:
@@ -135,7 +135,7 @@ class Lifecycle:
 
     def on_fork(self) -> None:
         self.refusal = ForkedClientError(
-            "the producer was made in another process; make a new one after a fork"
+            "the producer was created in another process; create a new one after a fork"
         )
         self._topics.clear()
         self._reports.on_fork()
@@ -143,12 +143,12 @@ class Lifecycle:
     # The sender thread.
 
     def on_news(self) -> None:
-        """Have threads look again that wait for metadata, or for the end."""
+        """Wake the threads that wait for metadata or for the end."""
         for gate in list(self.waiters):
             gate.open()
 
     def on_failed(self) -> None:
-        """End every wait, since nothing can be sent any more."""
+        """End every wait, since the producer has failed."""
         self._pool.close()
         self.on_news()
 
@@ -161,7 +161,7 @@ class Lifecycle:
         """Fail everything, since the sender thread has failed."""
         error = KafkaError(
             f"the producer has stopped: its sender thread failed with {cause!r}. This should not "
-            f"happen; please report it, and make a new producer"
+            f"happen; please report it, and create a new producer"
         )
         error.__cause__ = cause
         self.refuse(error)
@@ -170,13 +170,13 @@ class Lifecycle:
         for call in [*calls, *self._accumulator.abandon(error)]:
             try:
                 call()
-            except BaseException:  # the next ones must be made all the same
+            except BaseException:  # the others must be called all the same
                 log.exception("a delivery callback failed: %r", call)
         self.engine.user_calls.clear()
         self.on_news()
 
     def on_end(self) -> None:
-        """Fail what came too late for the sender thread to notice it. Nothing follows this."""
+        """Fail what came too late for the sender thread. Nothing follows this."""
         self._accumulator.fail_flushes(self.refusal or ClosedError("the producer is closed"))
         self._reports.end()
         self._interceptors.close()

@@ -1,7 +1,7 @@
-"""Sender: takes batches out of the accumulator, sends them, and settles what comes back.
+"""Sender: drains batches from the accumulator, sends them, and handles the responses.
 
-A response ends each of its batches: written, to be sent again, split, or failed. User code is never
-called from here; the calls due are put on the list that the driver works off.
+A response ends each of its batches: written, retried, split, or failed. This class never calls user
+code; it adds calls to the list that the driver works through.
 
 Owner: the sender thread.
 Source: Java class ``Sender``; KIP-98 (idempotence), KIP-126 (splitting), KIP-467 (refused
@@ -63,14 +63,14 @@ if TYPE_CHECKING:
     from pykclient.protocol.messages.produce import PartitionProduceResponse
 
 PARTITIONS_NAMED_MAX = 5
-"""How many partitions a message names."""
+"""Maximum number of partitions named in a message."""
 
 
 class Sender:
-    """The manager that sends batches.
+    """Manager that sends batches.
 
-    `idempotence` None: they go without sequence numbers; `transactions` None: outside transactions.
-    `on_failed` is called when nothing can be sent any more; `failure` is then why.
+    Without `idempotence` batches have no sequence numbers; without `transactions` they are not
+    transactional. `on_failed` is called when the producer has failed, and `failure` is the reason.
     """
 
     def __init__(
@@ -103,20 +103,20 @@ class Sender:
         self._on_failed = on_failed
         self._close_deadline_ms = NEVER_MS
         self._is_program_end = False
-        """Whether that deadline is the program's end."""
+        """True if that deadline is the end of the program."""
         self._aborted_by: KafkaError | None = None
         self.metrics = ProducerMetrics(
             Windows(config.metrics_num_samples, config.metrics_sample_window_ms)
         )
         self._polled_ms = 0
         self.failure: KafkaError | None = None
-        """Why the producer can do no more; None while it can."""
+        """Reason why the producer can no longer be used; None while it can."""
         self._reads_first = False
-        """Whether the last `poll` left it at having what has arrived read."""
+        """True if the last `poll` did nothing, so that received responses are read first."""
         self._refused_since_ms: dict[int, int] = {}
-        """Since when a node for which something is ready has taken nothing."""
+        """Time since which a node with ready batches has accepted nothing, by node id."""
 
-    # Each turn.
+    # Each step.
 
     def poll(self, now_ms: int) -> PollResult:
         accumulator = self._accumulator
@@ -126,7 +126,7 @@ class Sender:
             return PollResult(next_poll_ms=now_ms)
         self._give_up_overdue(now_ms)
         if self._aborted_by is not None:
-            self.abort(self._aborted_by, now_ms)  # what came, or came free, since the last time
+            self.abort(self._aborted_by, now_ms)  # batches that came or were freed since
         elif now_ms >= self._close_deadline_ms:
             self._log_left(self.abort(_closed_in_time(), now_ms))
         self._reports.log_unseen()
@@ -154,15 +154,15 @@ class Sender:
         self._note_slowness(refused, now_ms)
         next_ms = min(next_ms, accumulator.next_look_ms())
         if self._user_calls or (requests and accumulator.ready_node_ids()):
-            next_ms = now_ms  # more for the same nodes, or calls that must not wait
+            next_ms = now_ms  # more batches for the same nodes, or calls that must not wait
         return PollResult(requests, next_ms)
 
-    # Ending.
+    # Closing.
 
     def close(
         self, error: KafkaError, now_ms: int, deadline_ms: int, *, is_program_end: bool = False
     ) -> None:
-        """Refuse further records with `error`, send what there is, give up the rest in time."""
+        """Refuse further records with `error`, send the others, fail the rest at the deadline."""
         self._accumulator.close(self.failure or error, now_ms)
         if self._transactions is not None:
             self._transactions.close(now_ms, deadline_ms)
@@ -171,7 +171,7 @@ class Sender:
             self._is_program_end = is_program_end
 
     def fail(self, error: KafkaError, now_ms: int) -> None:
-        """Give up everything: the producer can do no more. The first such error counts."""
+        """Fail everything: the producer can no longer be used. The first such error counts."""
         failure = self._close_by(error, now_ms)
         if self._transactions is not None:
             self._transactions.on_producer_failed(failure)
@@ -179,9 +179,9 @@ class Sender:
         self._on_failed()
 
     def _close_by(self, error: KafkaError, now_ms: int) -> KafkaError:
-        """Take no more records, before a thread receives the error; return what has ended it."""
+        """Accept no more records, before a thread gets the error; return the first such error."""
         if self.failure is None:
-            self._log.error("the producer has failed and can send no more: %s", error)
+            self._log.error("the producer has failed and cannot send: %s", error)
             self.failure = error
             error.fatal = True
             self._accumulator.close(error, now_ms)
@@ -195,9 +195,9 @@ class Sender:
         return bool(batches)
 
     def abort(self, error: KafkaError, now_ms: int) -> list[ProducerBatch]:
-        """Take no more records, and fail all that are not delivered; return their batches.
+        """Accept no more records, and fail all that are not delivered; return their batches.
 
-        So does each turn from now on: an interrupted thread may come late.
+        Each later step does the same, since an interrupted thread may come late.
         """
         self._aborted_by = error
         self._accumulator.close(error, now_ms)
@@ -208,9 +208,9 @@ class Sender:
         return batches
 
     def purge(self, now_ms: int, *, is_queued_wanted: bool, is_in_flight_wanted: bool) -> int:
-        """Fail what waits, what is in flight, or both; return how many records those are.
+        """Fail batches that wait, in flight, or both; return their number of records.
 
-        What was in flight keeps its memory and its place in the sequence until its request ends.
+        A batch in flight keeps its memory and its place in the sequence until its request ends.
         """
         record_count = 0
         for batch in self._accumulator.withdraw(
@@ -238,7 +238,7 @@ class Sender:
             return self._idempotence.may_send(batch)
         if self._config.max_in_flight_requests_per_connection > 1:
             return True
-        # One request at a time is to keep the order: also while leaders change.
+        # One request at a time is meant to keep the order, also while leaders change.
         return self._accumulator.in_flight_count(batch.partition) == 0
 
     def _produce(
@@ -250,9 +250,9 @@ class Sender:
                 self._idempotence.assign(batch)
             try:
                 encoded_bytes = call.carry(batch)
-            except Exception as error:  # noqa: BLE001  # no codec, no memory: this batch's alone
+            except Exception as error:  # noqa: BLE001  # no codec or memory: fails this batch only
                 if not isinstance(error, KafkaError):
-                    self._log.exception("%s cannot be written", batch)
+                    self._log.exception("%s cannot be encoded", batch)
                 self._accumulator.on_request_ended(batch)
                 self._settle_failure(batch, _not_written(batch, error))
             else:
@@ -274,7 +274,7 @@ class Sender:
         self._metadata.request_update()
 
     def _note_slowness(self, refused: Sequence[int], now_ms: int) -> None:
-        """Keep sticky partitions away from nodes that take nothing for too long (KIP-794)."""
+        """Keep sticky partitions away from nodes that accept nothing for too long (KIP-794)."""
         timeout_ms = self._config.partitioner_availability_timeout_ms
         if timeout_ms <= 0 or not self._config.partitioner_adaptive_partitioning_enable:
             return
@@ -291,7 +291,7 @@ class Sender:
     # Responses.
 
     def _on_response(self, call: ProduceCall, response: Message | None, now_ms: int) -> None:
-        if response is None:  # acks=0: no more is known than that it was sent
+        if response is None:  # acks=0: all that is known is that it was sent
             for batch in call.take_rest():
                 self._accumulator.on_request_ended(batch)
                 self._settle_success(batch, None, None)
@@ -328,7 +328,7 @@ class Sender:
             response.error_code, f"{batch.partition}: {response.error_message or 'not written'}"
         )
         if isinstance(error, DuplicateSequenceNumberError):
-            # It was written by an earlier attempt, at an offset that the broker has forgotten.
+            # An earlier attempt wrote it, at an offset that the broker has forgotten.
             self._settle_success(batch, None, None)
             return
         if isinstance(error, MessageTooLargeError) and self._split(batch, now_ms):
@@ -341,7 +341,7 @@ class Sender:
         if self._idempotence is not None:
             self._idempotence.on_success(batch)
         if batch.state is BatchState.DONE:
-            return  # it came after the batch had run out of time
+            return  # the response came after the batch had expired
         batch.succeed(base_offset, log_append_time_ms)
         self._end(batch)
 
@@ -352,21 +352,21 @@ class Sender:
         now_ms: int,
         record_errors: Mapping[int, KafkaError] | None = None,
     ) -> None:
-        """Send a batch again, or fail it.
+        """Retry a batch, or fail it.
 
-        Unless the error says that it was not written (`not_written`; NOT_LEADER_OR_FOLLOWER does
-        not), it may be in the log from now on. What is sent again goes in front of all younger
-        batches of its partition, with its sequence: to another leader, which metadata or the
-        response itself may name, at once, to the same one after the back-off
-        (`ProducerBatch.retry_due_ms`). With idempotence it goes first and alone. It ends after
-        `retries`, or at `delivery_timeout_ms`.
+        Unless the error says that the batch was not written (`not_written`; NOT_LEADER_OR_FOLLOWER
+        does not), it may be in the log from now on. A retry goes before all later batches of its
+        partition, with its sequence number. It is sent at once if metadata or the response names
+        another leader, otherwise after the back-off (`ProducerBatch.retry_due_ms`). With
+        idempotence it goes first and alone. Retries end after `retries`, or at
+        `delivery_timeout_ms`.
         """
         if not error.not_written:
             batch.may_be_written = True
         if error.refresh_metadata:
             self._metadata.request_update()
         if self._may_retry(batch, error):
-            self._log.debug("%s is sent again: %s", batch, error)
+            self._log.debug("%s is retried: %s", batch, error)
             self.metrics.on_retry(batch, now_ms)
             delay_ms = self._backoff.delay_ms(batch.attempt_count)
             batch.on_retry(error, now_ms + delay_ms)
@@ -388,7 +388,7 @@ class Sender:
         if self._idempotence is not None and isinstance(
             error, OutOfOrderSequenceNumberError | UnknownProducerIdError
         ):
-            self._metadata.request_update()  # it may come from a leader that was replaced
+            self._metadata.request_update()  # the response may be that of a replaced leader
             is_worthwhile = self._idempotence.on_lost_place(batch)
         return (
             is_worthwhile
@@ -419,7 +419,7 @@ class Sender:
         )
         try:
             parts = self._accumulator.split(batch)
-        except Exception:  # noqa: BLE001  # no memory, say: the batch alone fails, as too large
+        except Exception:  # noqa: BLE001  # no memory, say: only this batch fails, as too large
             self._log.exception("%s cannot be split", batch)
             return False
         self.metrics.on_split(now_ms)
@@ -441,7 +441,7 @@ class Sender:
         batch.fail(reported, record_errors)
         self._end(batch)
         if self._transactions is not None:
-            # Before the sequence ends: this error says more than that it has.
+            # Before the sequence ends: this error says more than that a sequence ended.
             self._transactions.on_batch_failed(error)
         if self._idempotence is not None and not batch.is_in_request:
             self._idempotence.on_given_up(batch)
@@ -456,12 +456,12 @@ class Sender:
                 UserCall(call, (), lambda _: self._accumulator.on_reported(batch))
             )
 
-    # Time.
+    # Expiry.
 
     def _is_to_read_first(self, now_ms: int) -> bool:
-        """Return whether to come again, since a batch in flight is overdue, before it fails.
+        """Return True if responses should be read first, before a batch in flight expires.
 
-        Its response may have come: while a callback ran, or the process stood still, none was read.
+        The batch's response may be there: none is read while a callback runs or the process stops.
         """
         is_overdue = self._accumulator.has_overdue_in_flight(now_ms)
         self._reads_first = is_overdue and not self._reads_first
@@ -491,8 +491,9 @@ class Sender:
         if batch.partition.topic in cluster.topic_errors:
             return str(cluster.topic_errors[batch.partition.topic])
         if cluster.leader_of(batch.partition) is None:
-            return "the partition has no leader that we know of"
-        return self._client.describe_failures() or "the broker took no more; it may be overloaded"
+            return "the partition has no known leader"
+        failures = self._client.describe_failures()
+        return failures or "the broker accepted no more; it may be overloaded"
 
     def _refusal_of_leader(self, batch: ProducerBatch) -> KafkaError | None:
         error = self._error_of_leader(batch)
@@ -503,13 +504,13 @@ class Sender:
         return None if leader is None else self._client.last_error(leader.id)
 
     def _failure_of_leader(self, batch: ProducerBatch) -> str:
-        """Return why there is no connection to the leader, where that is another reason."""
+        """Return why there is no connection to the leader, if the last error does not say it."""
         error = self._error_of_leader(batch)
         return "" if error is None or str(error) in str(batch.last_error) else str(error)
 
 
 def describe_left(counts: Mapping[TopicPartition, int], *, is_program_end: bool) -> str:
-    """Say how many records were not delivered, for which partitions, and what helps."""
+    """Return a message: how many records were not delivered, for which partitions, and a cure."""
     partitions = ", ".join(str(partition) for partition in list(counts)[:PARTITIONS_NAMED_MAX])
     more = ", ..." if len(counts) > PARTITIONS_NAMED_MAX else ""
     where, cure = "close", "give close() more time, or do not interrupt it"
@@ -551,7 +552,7 @@ ZSTD_FROM_VERSION = 7
 
 
 class ProduceCall:
-    """A request to `node_id`; `cluster` is what the topics' ids are taken from."""
+    """One Produce request to `node_id`; `cluster` provides topic ids."""
 
     def __init__(
         self, node_id: int, cluster: Cluster, transactions: Transactions | None = None
@@ -574,7 +575,7 @@ class ProduceCall:
         return list(self._topics)
 
     def carry(self, batch: ProducerBatch) -> int:
-        """Put a batch in; return how many bytes it takes."""
+        """Add a batch; return its encoded size in bytes."""
         records = batch.encode(is_transactional=self._transactions is not None)
         name, partition = batch.partition
         topic = self._topics.get(name)
@@ -596,7 +597,7 @@ class ProduceCall:
         on_response: Callable[[Message | None, int], None],
         on_failure: Callable[[KafkaError, int], None],
     ) -> Request:
-        """Make the request, in a version that names topics if one of them has no id."""
+        """Return the request, in a version that names topics if one of them has no id."""
         max_version = None if NO_TOPIC_ID not in self._names_by_id else TOPIC_IDS_FROM_VERSION - 1
         transactional_id = None
         if self._transactions is not None:
@@ -620,7 +621,7 @@ class ProduceCall:
         )
 
     def check(self, response: Message) -> None:
-        """Make sure that a response names the partitions of the batches, each once."""
+        """Check that a response names each batch's partition exactly once."""
         assert isinstance(response, ProduceResponse)
         named = (partition for partition, _ in self._parts(response))
         check_partitions("Produce", self._carried, named)
@@ -628,7 +629,7 @@ class ProduceCall:
     def take_parts(
         self, response: ProduceResponse
     ) -> Iterator[tuple[ProducerBatch, PartitionProduceResponse]]:
-        """Take out the batches, each with its part. Requires that the response was checked."""
+        """Remove and yield the batches with their responses. Check the response first."""
         for partition, part in self._parts(response):
             yield self._carried.pop(partition), part
 
@@ -649,7 +650,7 @@ class ProduceCall:
 def record_errors(
     batch: ProducerBatch, response: PartitionProduceResponse
 ) -> dict[int, KafkaError] | None:
-    """Return each record's error: refused itself, or with others of its batch (KIP-467)."""
+    """Return an error for each record: it was refused, or others in its batch were (KIP-467)."""
     if not response.record_errors:
         return None
     errors: dict[int, KafkaError] = {
@@ -661,7 +662,7 @@ def record_errors(
     }
     for refused in response.record_errors:
         if refused.batch_index not in errors:
-            continue  # an index that the batch does not have
+            continue  # the batch has no such index
         reason = refused.batch_index_error_message or response.error_message
         errors[refused.batch_index] = error_for_code(
             response.error_code, f"{batch.partition}: the record was refused: {reason}"
@@ -670,11 +671,15 @@ def record_errors(
 
 
 def _in_zstd(message: ProduceRequest, version: int) -> ProduceRequest:
-    """Return the message. Raises `UnsupportedVersionError`: the broker knows no zstd (KIP-110)."""
+    """Return the message if the version supports zstd (KIP-110).
+
+    Raises:
+        UnsupportedVersionError: the broker does not support zstd.
+    """
     if version < ZSTD_FROM_VERSION:
         raise UnsupportedVersionError(
-            f"the broker speaks Produce up to version {version}, and batches in zstd need version "
-            f"{ZSTD_FROM_VERSION}, Kafka 2.1's; set compression_type to lz4, gzip or none, also in "
-            f"topic_settings"
+            f"the broker supports Produce up to version {version}, and batches in zstd need "
+            f"version {ZSTD_FROM_VERSION} (Kafka 2.1); set compression_type to lz4, gzip or none, "
+            f"also in topic_settings"
         )
     return message

@@ -1,10 +1,10 @@
-"""SenderThread: the thread that drives the producer's engine, and how others wait for it.
+"""SenderThread: the thread that drives the producer's engine, and waiting for it.
 
-It never waits for itself: what would block it, in a delivery callback, is refused. So is waiting in
-what interrupted a thread that has something the sender thread needs, or in a handler of log records
-through which the sender thread logs.
+Waiting is refused where it would be a deadlock: in a delivery callback, in code that interrupted a
+thread that holds something the sender thread needs, and in a logging handler through which the
+sender thread logs.
 
-Owner: started and joined by the front-end; the engine is its own while it runs.
+Owner: the front-end starts and joins it; while it runs, it owns the engine.
 Source: Java class ``KafkaThread`` around ``Sender``.
 """
 
@@ -36,20 +36,20 @@ if TYPE_CHECKING:
 log = ClientLog("pykclient.producer", "")
 
 EXIT_TIMEOUT_MS = 5_000
-"""How long the end of the program waits for producers that were not closed."""
+"""Time that the end of the program waits for producers that were not closed."""
 
 END_GRACE_S = 1.0
-"""Time that the end is waited for beyond its own, so that failed records are reported."""
+"""Additional time that callers wait for the end, so that failed records are reported."""
 
 LOOK_AGAIN_S = 1.0
-"""How often whoever waits for the end looks whether the thread still lives."""
+"""Interval at which a waiting thread checks that the sender thread is alive."""
 
 
 class SenderThread:
-    """One thread, *made*, *running*, then *over*. Also the `Waiting` of all deliveries.
+    """One thread: *created*, *running*, then *over*. It is also the `Waiting` of all deliveries.
 
-    In a child process it only notes that it is one, and no lock may be taken: another thread may
-    have held any of them at the moment of the fork.
+    In a child process it only notes the fork. No lock may be taken there: another thread may have
+    held it when the process was forked.
     """
 
     def __init__(self, name: str) -> None:
@@ -67,7 +67,7 @@ class SenderThread:
     ) -> None:
         """Drive the engine until the producer is finished, then close port and connections.
 
-        `inside` are the threads that have what this one needs, which must not wait for it.
+        `inside` holds the threads that this one may have to wait for, which must not wait for it.
         """
         self._inside = inside
         self._lifecycle = lifecycle
@@ -75,7 +75,7 @@ class SenderThread:
         def run() -> None:
             try:
                 drive_until(engine, port, until=lifecycle.is_finished, deadline_ms=NEVER_MS)
-            except BaseException as error:  # the thread's top: nothing else would report it
+            except BaseException as error:  # top of the thread: nothing else would report it
                 log.exception("%s failed", self._name)
                 lifecycle.on_death(error)
             finally:
@@ -88,15 +88,15 @@ class SenderThread:
                     for gate in list(self._joining):
                         gate.open()
 
-        # A daemon: a producer that was not closed must not keep the interpreter from ending.
+        # A daemon thread, so that an unclosed producer does not keep the interpreter running.
         self._thread = threading.Thread(target=run, name=self._name, daemon=True)
         try:
             call_masked(self._thread.start)
         except BaseException:
-            if self._thread.ident is None:  # nothing else closes the port's descriptors then
+            if self._thread.ident is None:  # nothing else would close the port's descriptors
                 self._is_over = True
                 port.shutdown()
-            else:  # an interrupt; the application will not have the producer
+            else:  # interrupted; the application will not get the producer
                 lifecycle.request_close(0)
             raise
 
@@ -104,10 +104,10 @@ class SenderThread:
         return threading.current_thread() is self._thread
 
     def needs_caller(self) -> bool:
-        """Return whether this thread cannot go on before the caller has.
+        """Return True if this thread cannot continue before the caller does.
 
-        The caller interrupted something that this thread needs, or is in a handler of log records
-        through which it logs just now.
+        The caller interrupted something that this thread needs, or is in a logging handler through
+        which this thread is logging.
         """
         if threading.get_ident() in self._inside:
             return True
@@ -117,14 +117,14 @@ class SenderThread:
         if threading.get_ident() in self._inside:
             raise UsageError(
                 f"{what} was called by a signal handler, a destructor or a logging handler that "
-                f"interrupted send() in the same thread, and would wait for what that send() has "
-                f"yet to finish; call it in another thread, or request_close() in the handler"
+                f"interrupted send() in the same thread, and would wait for that send() to "
+                f"finish; call it in another thread, or request_close() in the handler"
             )
         if self.needs_caller():
             raise UsageError(
-                f"{what} was called in a logging handler, and would wait for the producer's own "
-                f"thread, which logs just now and waits for that handler; call it in another "
-                f"thread, or request_close() in the handler"
+                f"{what} was called in a logging handler, and would wait for the producer's sender "
+                f"thread, which is logging and waits for that handler; call it in another thread, "
+                f"or request_close() in the handler"
             )
 
     def await_gate(self, gate: Gate, timeout_s: float, what: str) -> bool:
@@ -138,17 +138,17 @@ class SenderThread:
                 return False
 
     def join(self, timeout_s: float, notice: LongClose | None = None) -> bool:
-        """Wait for the end; return whether it has come. It cannot come while `needs_caller`.
+        """Wait for the thread's end; return whether it came. Return early while `needs_caller`.
 
-        `notice` is logged when the wait has become long.
+        `notice` is logged if the wait is long.
         """
         assert self._thread is not None
         gate = Gate()
         deadline_s = time.monotonic() + timeout_s
-        # Not by `Thread.join` alone, in which a handler that interrupts it would wait for itself.
+        # Not only `Thread.join`: a handler that interrupts that would wait for itself.
         try:
             self._joining[gate] = None
-            # When the interpreter ends, the thread does so without taking its last steps.
+            # At the end of the interpreter the thread dies without its last steps.
             while not self._is_over and self._thread.is_alive():
                 remaining_s = deadline_s - time.monotonic()
                 if remaining_s <= 0 or self.needs_caller():
@@ -162,14 +162,14 @@ class SenderThread:
         return True
 
     def begin_exit(self) -> bool:
-        """Close the producer, since the program ends; return whether that is to be awaited."""
+        """Close the producer at the end of the program; return whether to wait for it."""
         if self._is_over or self._is_forked or self._lifecycle is None:
             return False
         self._lifecycle.request_close(EXIT_TIMEOUT_MS, is_program_end=True)
         return True
 
     def end_exit(self, deadline_s: float) -> None:
-        """Wait for the end of the producer; a Ctrl-C gives up what is not delivered."""
+        """Wait for the producer's end, and log records that are left."""
         assert self._lifecycle is not None
         timeout_s = deadline_s - time.monotonic()
         notice = self._lifecycle.long_close("the program ends", now_ms(), int(timeout_s * 1_000))
@@ -177,13 +177,13 @@ class SenderThread:
             self._lifecycle.log_left("the program ends", is_program_end=True)
 
     def give_up(self, *, is_program_end: bool = False) -> None:
-        """Fail what is not delivered, and wait a moment until that is logged."""
+        """Fail undelivered records, and wait a moment until that is logged."""
         assert self._lifecycle is not None
         self._lifecycle.request_close(0, is_program_end=is_program_end)
         self.join(END_GRACE_S)
 
     def end_program(self) -> None:
-        """Log the failures that no code can read any more."""
+        """Log failures that no code can read any more."""
         if self._lifecycle is not None:
             self._lifecycle.end_program()
 
@@ -198,13 +198,13 @@ class SenderThread:
                 return True
             raise UsageError(
                 "a delivery callback waits for another delivery, which only the thread that runs "
-                "the callback can bring; use add_done_callback"
+                "the callback can complete; use add_done_callback"
             )
         deadline_s = None if timeout is None else time.monotonic() + timeout
         while not result.is_done(index):
             if self._is_forked:
                 raise ForkedClientError("this delivery belongs to a producer of the parent process")
-            remaining_s = -1.0  # without limit
+            remaining_s = -1.0  # no limit
             if deadline_s is not None:
                 remaining_s = max(0.0, deadline_s - time.monotonic())
             if not self._wait_once(result, index, remaining_s):
@@ -230,13 +230,13 @@ def _note_fork() -> None:
 
 
 def _end_all() -> None:
-    """Close what the program has not closed, all at a time. A Ctrl-C gives up all of it."""
+    """Close all unclosed producers at the same time. A Ctrl-C drops undelivered records."""
     deadline_s = time.monotonic() + EXIT_TIMEOUT_MS / 1000 + LOOK_AGAIN_S
     threads = [thread for thread in list(_threads) if thread.begin_exit()]
     try:
         for thread in threads:
             thread.end_exit(deadline_s)
-    except KeyboardInterrupt:  # raised further, it would be a traceback of this function
+    except KeyboardInterrupt:  # re-raised, it would show a traceback of this function
         for thread in threads:
             thread.give_up(is_program_end=True)
     for thread in list(_threads):
@@ -245,5 +245,5 @@ def _end_all() -> None:
 
 if hasattr(os, "register_at_fork"):  # Windows has no fork
     os.register_at_fork(after_in_child=_note_fork)
-# Daemon threads still run when this is called, and others have ended; after it none does.
+# Daemon threads still run when this is called, and other threads have ended; none runs after it.
 atexit.register(_end_all)

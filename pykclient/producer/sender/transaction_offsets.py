@@ -1,7 +1,7 @@
-"""TransactionOffsets: the offsets that go with a transaction, and their requests.
+"""TransactionOffsets: sends the offsets of a transaction.
 
-One call of `send_offsets_to_transaction` is under way at a time, the others wait behind it. With
-version 1 its group is added to the transaction before. The offsets go to the group's coordinator.
+One call of `send_offsets_to_transaction` is processed at a time; others wait. With transaction
+version 1 its group is added to the transaction first. The offsets go to the group's coordinator.
 
 Owner: the sender thread.
 Source: Java class ``TransactionManager`` (``TxnOffsetCommitHandler``); KIP-98, KIP-447, KIP-1319.
@@ -76,7 +76,7 @@ class TransactionOffsets:
         self._sent.append(_SentOffsets(group, offsets, operation))
 
     def end(self, error: KafkaError) -> None:
-        """Fail the calls whose offsets were not taken."""
+        """Fail the calls whose offsets were not accepted."""
         while self._sent:
             self._sent.popleft().operation.fail(error)
 
@@ -158,7 +158,7 @@ class TransactionOffsets:
         group_id = sent.group.group_id
         error = error_for_code(
             code,
-            transactions.about(f"group {group_id!r} did not take the offset of {partition}"),
+            transactions.about(f"group {group_id!r} did not accept the offset of {partition}"),
         )
         if isinstance(error, MOVED_ERRORS):
             lookup.mark_unknown(node_id, error)

@@ -1,4 +1,4 @@
-"""The requests of transactions: how they are made for a version, and what responses must have.
+"""Requests of transactions: built for each version, and checks of their responses.
 
 Owner: none; it holds no state.
 Source: KIP-98, KIP-360, KIP-447, KIP-1319; Java class ``TransactionManager``.
@@ -39,47 +39,47 @@ if TYPE_CHECKING:
     Offsets = Mapping[TopicPartition, OffsetAndMetadata]
 
 NEW_EPOCH_FROM_VERSION: Final = 3
-"""The first version of InitProducerId by which a producer keeps its id (KIP-360), Kafka 2.5's."""
+"""First version of InitProducerId with which a producer keeps its id (KIP-360), Kafka 2.5."""
 
 TWO_PHASE_COMMIT_VERSION: Final = 6
-"""The first version of InitProducerId with two-phase commits (KIP-939), an unstable one of Kafka's
-4.3. A producer that does not take part in them must not use it."""
+"""First version of InitProducerId with two-phase commits (KIP-939), an unstable one of Kafka 4.3. A
+producer without two-phase commits must not use it."""
 
 MEMBERS_FROM_VERSION: Final = 3
-"""The first version of TxnOffsetCommit that names a member of the group (KIP-447), Kafka 2.5's."""
+"""First version of TxnOffsetCommit that names a member of the group (KIP-447), Kafka 2.5."""
 
 TOPIC_IDS_FROM_VERSION: Final = 6
-"""The first version of TxnOffsetCommit that has topics by their ids (KIP-1319), Kafka 4.4's."""
+"""First version of TxnOffsetCommit that identifies topics by id (KIP-1319), Kafka 4.4."""
 
 PRODUCE_MAX_OF_VERSION_1: Final = 11
 TXN_OFFSET_COMMIT_MAX_OF_VERSION_1: Final = 4
 END_TXN_MAX_OF_VERSION_1: Final = 4
 ADD_PARTITIONS_MAX: Final = 3
-"""Newer versions of AddPartitionsToTxn are for brokers."""
+"""Later versions of AddPartitionsToTxn are for brokers."""
 
 NO_LEADER_EPOCH: Final = -1
 
 
 def build_init_producer_id(message: InitProducerIdRequest, version: int) -> InitProducerIdRequest:
-    """Return the message.
+    """Return the message if the version supports it.
 
     Raises:
         UnsupportedVersionError: the broker cannot keep the id, or has no two-phase commits.
     """
     if version < TWO_PHASE_COMMIT_VERSION and message.enable2_pc:
         raise UnsupportedVersionError(
-            f"transactional_id {message.transactional_id!r}: the broker speaks InitProducerId up "
-            f"to version {version}, and transaction_two_phase_commit_enable (KIP-939) takes "
+            f"transactional_id {message.transactional_id!r}: the broker supports InitProducerId up "
+            f"to version {version}, and transaction_two_phase_commit_enable (KIP-939) needs "
             f"version {TWO_PHASE_COMMIT_VERSION}, which Kafka 4.3 has with "
             f"unstable.api.versions.enable=true and transaction.two.phase.commit.enable=true in "
-            f"the settings of all brokers. Where they cannot be set, leave the setting out: "
+            f"the settings of all brokers. If they cannot be set, leave the setting out: "
             f"transactions can be prepared without it, and are aborted after "
             f"transaction_timeout_ms"
         )
     if version < NEW_EPOCH_FROM_VERSION and message.producer_id >= 0:
         raise UnsupportedVersionError(
-            f"the broker speaks InitProducerId up to version {version}, and cannot give a producer "
-            f"a new epoch after an error; use Kafka 2.5 or newer (KIP-360)"
+            f"the broker supports InitProducerId up to version {version}, and cannot give a "
+            f"producer a new epoch after an error; use Kafka 2.5 or newer (KIP-360)"
         )
     return message
 
@@ -94,12 +94,12 @@ def check_identity(response: Message) -> None:
 
 
 def check_end(response: Message) -> None:
-    """Make sure that a response has both an id and an epoch, or none (-1) of both."""
+    """Check that a response has both a producer id and an epoch, or neither (-1)."""
     assert isinstance(response, EndTxnResponse)
     if (response.producer_id < 0) != (response.producer_epoch < 0):
         raise DecodeError(
             f"an EndTxn response has producer id {response.producer_id}, epoch "
-            f"{response.producer_epoch}; either both are given or none"
+            f"{response.producer_epoch}; it must have both or neither"
         )
 
 
@@ -132,7 +132,7 @@ def check_offsets(group: GroupMetadata, offsets: Offsets, response: Message) -> 
 
 
 def offsets_max_version(group: GroupMetadata, offsets: Offsets, *, is_v2: bool) -> int | None:
-    """Return the newest version of TxnOffsetCommit that can be used; None for any."""
+    """Return the maximum usable version of TxnOffsetCommit; None for no limit."""
     if not is_v2:
         return TXN_OFFSET_COMMIT_MAX_OF_VERSION_1
     known = dict(group.topic_ids)
@@ -163,16 +163,16 @@ def build_offsets(
     transactional_id: str,
     identity: ProducerIdentity,
 ) -> TxnOffsetCommitRequest:
-    """Make the request for a version.
+    """Return the request for a version.
 
     Raises:
-        UnsupportedVersionError: it has no room for the group's member.
+        UnsupportedVersionError: the version cannot name the group's member.
     """
     if version < MEMBERS_FROM_VERSION and group.is_member:
         raise UnsupportedVersionError(
-            f"the broker speaks TxnOffsetCommit up to version {version}, which cannot say that the "
-            f"offsets are those of a member of group {group.group_id!r}; use Kafka 2.5 or newer "
-            f"(KIP-447)"
+            f"the broker supports TxnOffsetCommit up to version {version}, which cannot say that "
+            f"the offsets are those of a member of group {group.group_id!r}; use Kafka 2.5 or "
+            f"newer (KIP-447)"
         )
     topic_ids = dict(group.topic_ids)
     message = TxnOffsetCommitRequest(

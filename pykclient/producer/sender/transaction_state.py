@@ -1,4 +1,4 @@
-"""The states of transactions, and what calls and errors say of them.
+"""States of transactions, and the errors of calls in each state.
 
 Owner: none; it holds no state.
 Source: Java class ``TransactionManager``; KIP-98, KIP-588 (fencing), KIP-1050 (kinds of errors).
@@ -43,14 +43,14 @@ ABORT: Final = "abort_transaction"
 SEND_OFFSETS: Final = "send_offsets_to_transaction"
 
 FENCED_ERRORS: Final = (ProducerFencedError, InvalidProducerEpochError)
-"""What a coordinator responds with to a producer that another one, or a time-out, has fenced."""
+"""Errors of a coordinator that mean another producer, or a time-out, has fenced this one."""
 
 STALE_ERRORS: Final = (*FENCED_ERRORS, InvalidTxnStateError)
-"""What a broker that hung responds with before it finds out that another one is the coordinator:
-it knows an older epoch, or no transaction."""
+"""Errors of a broker that hung and does not know yet that another one is the coordinator: it knows
+an older epoch, or no transaction."""
 
 UNCERTAIN_ERRORS: Final = (CoordinatorNotAvailableError, RequestTimedOutError)
-"""What a coordinator may respond with to an EndTxn that takes effect all the same."""
+"""Errors of a coordinator for an EndTxn that may take effect nevertheless."""
 
 FATAL_ERRORS: Final = (
     ProducerFencedError,
@@ -58,7 +58,7 @@ FATAL_ERRORS: Final = (
     TransactionalIdAuthorizationFailedError,
     UnsupportedVersionError,
 )
-"""After these the producer can do no more, whichever request had them."""
+"""Errors that end the producer, whichever request they come from."""
 
 MEMBERSHIP_ERRORS: Final = (
     UnknownMemberIdError,
@@ -67,7 +67,7 @@ MEMBERSHIP_ERRORS: Final = (
     FencedMemberEpochError,
     StaleMemberEpochError,
 )
-"""What a group responds with to the offsets of one that is no member of it any more."""
+"""Errors of a group for offsets of a producer whose consumer is no longer a member."""
 
 
 class TransactionState(Enum):
@@ -85,14 +85,13 @@ class TransactionState(Enum):
 
 
 class NewEpoch(IntEnum):
-    """Reasons why another transaction must not have the identity of the last one; the highest
-    counts."""
+    """Reasons why the next transaction needs another identity; the highest counts."""
 
     NOT_NEEDED = 0
     LATE_REQUEST = 1
-    """A request that ended without a response may be handled late (version 1)."""
+    """A request without a response may be handled late (version 1)."""
     PREPARED = 2
-    """Others may end the transaction again that was prepared under it."""
+    """Another process may end the prepared transaction again."""
     GAP = 3
     """A sequence has ended in the middle."""
 
@@ -117,17 +116,17 @@ NEXT: Final[dict[TransactionState, frozenset[TransactionState]]] = {
 }
 
 SENDING: Final = frozenset({_S.IN_TRANSACTION, _S.PREPARING, _S.COMMITTING})
-"""States in which batches and offsets go out."""
+"""States in which batches and offsets are sent."""
 
 ABORTING_FROM: Final = frozenset({_S.IN_TRANSACTION, _S.PREPARING, _S.PREPARED, _S.ABORTABLE_ERROR})
-"""States in which `abort_transaction` begins."""
+"""States in which `abort_transaction` may begin."""
 
 DROPPING: Final = frozenset({_S.ABORTABLE_ERROR, _S.ABORTING})
-"""States in which what no request carries yet is dropped."""
+"""States in which batches that no request carries are dropped."""
 
 OPEN: Final = SENDING | DROPPING | {_S.COMMIT_REQUESTED}
-"""States in which the coordinator may have a transaction open that this producer is to end. One
-that is prepared belongs to whoever has its `PreparedTransaction`."""
+"""States in which the coordinator may have an open transaction that this producer must end. A
+prepared one belongs to the holder of its `PreparedTransaction`."""
 
 ENDING: Final = frozenset({_S.READY, _S.COMMITTING, _S.COMMIT_REQUESTED, _S.ABORTING})
 """States after a call that ends a transaction."""
@@ -136,9 +135,9 @@ ENDING: Final = frozenset({_S.READY, _S.COMMITTING, _S.COMMIT_REQUESTED, _S.ABOR
 def refusal(
     call: str, state: TransactionState, *, cause: KafkaError | None, is_commit_unseen: bool = False
 ) -> KafkaError:
-    """Return why a call cannot be made in a state, and what can.
+    """Return the error of a call that is not allowed in a state, with what to call instead.
 
-    `cause` is why the transaction has to be aborted, or the producer can do no more.
+    `cause` is why the transaction must be aborted, or why the producer can no longer be used.
     """
     if state is _S.FATAL_ERROR:
         assert cause is not None
@@ -151,21 +150,21 @@ def refusal(
         error.__cause__ = cause
         return error
     if state is _S.READY and is_commit_unseen:
-        why = f"the last {COMMIT}() was left before its end; call it again to see how it ended"
+        why = f"the last {COMMIT}() was interrupted or timed out; call it again to see how it ended"
     else:
         why = _REFUSALS[state]
     return TransactionStateError(f"{call}: {why}")
 
 
 _REFUSALS: Final = {
-    _S.UNINITIALIZED: f"call {INIT}() first, once for a producer",
+    _S.UNINITIALIZED: f"call {INIT}() first, once per producer",
     _S.INITIALIZING: f"{INIT}() has not ended; call it again to wait for it",
     _S.READY: f"no transaction is open; call {BEGIN}() first",
     _S.IN_TRANSACTION: f"a transaction is open; {COMMIT}() or {ABORT}() ends it",
     _S.PREPARING: f"{PREPARE}() has not ended; call it again to wait for it, or {ABORT}()",
     _S.PREPARED: (
-        f"the transaction is prepared, and takes nothing more; {COMMIT}() or {ABORT}() ends it. If "
-        f"it is ended elsewhere, or given up, call {INIT}() again"
+        f"the transaction is prepared, and accepts no more; {COMMIT}() or {ABORT}() ends it. If it "
+        f"is ended elsewhere, or abandoned, call {INIT}() again"
     ),
     _S.COMMITTING: f"{COMMIT}() has not ended; call it again to wait for it",
     _S.COMMIT_REQUESTED: f"{COMMIT}() has not ended; call it again to wait for it",
@@ -174,10 +173,10 @@ _REFUSALS: Final = {
 
 
 def of_late_commit(error: KafkaError) -> KafkaError:
-    """Return what an EndTxn's error means, of version 2, to a commit.
+    """Return the meaning of an EndTxn error (version 2) for a commit.
 
-    A coordinator that has aborted the transaction by itself knows its epoch still, as that of a
-    response that was lost, and refuses the end that it was not. In version 1 it knows it no more.
+    A coordinator that aborted the transaction itself still knows the epoch, as that of a lost
+    response, and answers INVALID_TXN_STATE. In version 1 it no longer knows it.
     """
     if not isinstance(error, InvalidTxnStateError):
         return error
@@ -187,11 +186,11 @@ def of_late_commit(error: KafkaError) -> KafkaError:
 
 
 def left_group(group: GroupMetadata, error: KafkaError) -> CommitFailedError:
-    """Return why a group takes no offsets of one that is no member of it any more."""
+    """Return the error of a group that refuses offsets because the member has left it."""
     refused = CommitFailedError(
-        f"group {group.group_id!r} did not take the offsets of member {group.member_id!r}, "
-        f"generation {group.generation}: {error}. Its partitions may be read by others since: what "
-        f"they read, this transaction must not commit; after {ABORT}(), poll joins again"
+        f"group {group.group_id!r} did not accept the offsets of member {group.member_id!r}, "
+        f"generation {group.generation}: {error}. Other members may have read its partitions "
+        f"since, so this transaction must not commit; after {ABORT}(), poll joins again"
     )
     refused.__cause__ = error
     return refused
@@ -204,7 +203,7 @@ UNCERTAIN: Final = (
 
 
 def of_uncertain_end(error: KafkaError) -> KafkaError:
-    """Return why a producer has ended that has requested a commit, and does not know its end."""
+    """Return the error of a producer that ended after it requested a commit with unknown result."""
     if UNCERTAIN in str(error):
         return error
     kind = ClosedError if isinstance(error, ClosedError) else KafkaError
@@ -224,25 +223,23 @@ def explained(
     was_prepared: bool,
     is_two_phase: bool,
 ) -> KafkaError:
-    """Return a fatal error with what happened and what cures it.
+    """Return a fatal error with what happened and how to recover.
 
-    `timeout_ms` is `transaction_timeout_ms`, `open_ms` how long the transaction was open, 0 if none
-    was. `is_uncertain` is whether the commit that it ends may have been done; `was_prepared`
-    whether others could end the transaction; `is_two_phase` is
-    `transaction_two_phase_commit_enable`.
+    `timeout_ms` is `transaction_timeout_ms`; `open_ms` is how long the transaction was open, 0 if
+    none was. `is_uncertain`: the commit that it ends may have succeeded. `was_prepared`: another
+    process could end the transaction. `is_two_phase` is `transaction_two_phase_commit_enable`.
     """
     uncertain = UNCERTAIN if is_uncertain else ""
     if isinstance(error, FENCED_ERRORS):
         who = (
-            f"another producer with the same transactional_id has called {INIT}() since. Make a "
-            f"new producer if that one is gone, else stop: each producer that runs needs an id of "
-            f"its own"
+            f"another producer with the same transactional_id has called {INIT}() since. Create a "
+            f"new producer if that one is gone, else stop: each running producer needs its own id"
         )
         if open_ms >= timeout_ms:
             who = (
-                f"its transaction was open for {open_ms} ms, and the coordinator aborts what "
-                f"exceeds transaction_timeout_ms={timeout_ms}. Make a new producer and do the "
-                f"transaction again, in less time or with a higher time-out"
+                f"its transaction was open for {open_ms} ms, and the coordinator aborts one that "
+                f"exceeds transaction_timeout_ms={timeout_ms}. Create a new producer and do the "
+                f"transaction again, in less time or with a longer time-out"
             )
         fenced = ProducerFencedError(
             f"transactional_id {transactional_id!r}: this producer (producer id "
@@ -250,26 +247,26 @@ def explained(
         )
         fenced.__cause__ = error
         return fenced
-    cure = "close it, and make a new producer"
+    cure = "close it, and create a new producer"
     if isinstance(error, InvalidTransactionTimeoutError):
         cure = (
             f"transaction_timeout_ms={timeout_ms} exceeds the brokers' "
-            f"transaction.max.timeout.ms; make a new producer with less"
+            f"transaction.max.timeout.ms; create a new producer with less"
         )
     elif isinstance(error, TransactionalIdAuthorizationFailedError):
-        cure = "have an ACL allow it WRITE on the transactional id, and make a new producer"
+        cure = "have an ACL allow it WRITE on the transactional id, and create a new producer"
         if is_two_phase:
             cure = (
                 "set transaction.two.phase.commit.enable=true for the brokers, and have ACLs "
-                "allow it WRITE and TWO_PHASE_COMMIT on the transactional id; then make a new "
+                "allow it WRITE and TWO_PHASE_COMMIT on the transactional id; then create a new "
                 "producer"
             )
     elif was_prepared and isinstance(error, InvalidTxnStateError):
         cure = (
-            f"the transaction was prepared, and has been ended elsewhere since, the other way or "
-            f"by its time-out; close it, and make a new producer. Where a transaction is ended "
-            f"elsewhere, {INIT}() comes after {PREPARE}()"
+            f"the transaction was prepared, and was ended elsewhere since, differently or by its "
+            f"time-out; close it, and create a new producer. If another process ends a "
+            f"transaction, call {INIT}() after {PREPARE}()"
         )
-    fatal = type(error)(f"{error}: this producer can do no more: {cure}{uncertain}")
+    fatal = type(error)(f"{error}: this producer can no longer be used: {cure}{uncertain}")
     fatal.__cause__ = error
     return fatal

@@ -1,29 +1,30 @@
-"""Transactions: the state of a producer's transactions, and all requests that they need.
+"""Transactions: the state of a producer's transactions, and their requests.
 
-An application's calls are posted, and end as operations. One request is under way at a time. What
-keeps a transaction whole:
+The application's calls are posted, and end as operations. One request is under way at a time. These
+rules keep a transaction whole:
 
-- It ends (EndTxn) when nothing of it can be under way any more: each batch has a certain result
-  and is in no request, and so have its offsets. A batch that failed for good, also one whose time
-  ran out in flight, has it aborted, and so has a record that `send` or a bulk call did not accept,
-  and a bulk call that is under way holds up the end (`Acceptance`).
-- The identity comes from the coordinator: by InitProducerId, and with transactions of version 2
+- It ends (EndTxn) when nothing of it is under way: each batch has a certain result and is in no
+  request, and so have its offsets. It is aborted if a batch fails for good (also one that expires
+  in flight), or if `send` or a bulk call did not accept a record. A bulk call under way delays the
+  end (`Acceptance`).
+- The identity comes from the coordinator: by InitProducerId, and with transaction version 2
   (KIP-890) by EndTxn. All sequences then start over together.
-- With version 1 partitions and groups are added by requests of their own, before what goes to them.
-  What ended there without a response may be handled late, in the next transaction: a new epoch,
-  which the coordinator gives at the end, keeps it out. Brokers before Kafka 2.5 give none.
-- An abort drops what no request carries, and waits for the rest.
-- An error that a coordinator may have from what it knew before it was replaced, while it hung, is
-  final only when the one that another broker names has it too.
-- A transactional id that the coordinator has dropped, unused for too long, costs the transaction
-  that finds out: its abort gets a new identity, by the old one, so that another producer fences.
-- A commit whose result the application has not seen (its time ran out, or it was interrupted) goes
-  on, and only calling it again tells how it ended.
-- Once EndTxn is sent to commit, nothing but its response makes the transaction abortable.
-- A transaction is prepared by waiting as a commit does, without EndTxn. Then whoever has its
-  `PreparedTransaction` ends it: closing leaves it open, unless no call has returned that.
+- With version 1 separate requests add partitions and groups before anything is sent to them. Such a
+  request without a response may be handled late, in the next transaction. A new epoch, which the
+  coordinator assigns at the end, keeps it out. Brokers before Kafka 2.5 assign none.
+- An abort drops batches that no request carries, and waits for the others.
+- A coordinator that hung may answer from what it knew before it was replaced. Such an error is
+  final only when the coordinator that another broker names confirms it.
+- A coordinator drops a transactional id that was unused for too long. The transaction that finds
+  out must be aborted. Its abort gets a new identity by naming the old one, so that another producer
+  with the id fences this one.
+- A commit whose result the application has not seen (time-out, interrupt) continues, and only
+  calling it again tells how it ended.
+- Once EndTxn is sent to commit, only its response makes the transaction abortable.
+- Preparing a transaction waits as a commit does, without EndTxn. The holder of its
+  `PreparedTransaction` then ends it. Closing leaves it open, unless no call has returned that.
 
-Owner: the sender thread; `describe_wait` is for any.
+Owner: the sender thread; any thread may call `describe_wait`.
 Source: Java class ``TransactionManager``; KIP-98, KIP-360 (new epochs), KIP-447 (groups), KIP-588
 (fencing), KIP-890 (version 2), KIP-939 (two-phase commits).
 """
@@ -120,24 +121,24 @@ ResponseT = TypeVar("ResponseT", bound="Message")
 FEATURE: Final = "transaction.version"
 VERSION_1: Final = 1
 VERSION_2: Final = 2
-"""The level of the feature from which on partitions are added by Produce itself (KIP-890)."""
+"""Level of the feature from which on Produce itself adds partitions (KIP-890)."""
 
 CONCURRENT_BACKOFF_MS_MAX: Final = 20
-"""The longest pause while the coordinator completes the last transaction, which is Java's only one.
-It takes a few milliseconds, so the first pause is one, and each is twice as long as the last.
+"""Maximum back-off while the coordinator completes the previous transaction; Java's only one. That
+takes a few milliseconds, so the first back-off is 1 ms, and each is twice the last.
 """
 
 BULK_LOOK_MS: Final = 1_000
-"""Interval at which an end that waits for bulk calls looks whether they have ended."""
+"""Interval at which an end that waits for bulk calls checks whether they have ended."""
 
 _S: Final = TransactionState
 
 
 class Transactions:
-    """The manager of a producer's transactions. Comes after `Sender` in the engine.
+    """Manager of a producer's transactions. Comes after `Sender` in the engine.
 
-    `withdraw` has the sender fail the batches that no request carries, and returns whether there
-    were any; `on_fatal` is called when the producer can do no more.
+    `withdraw` fails the batches that no request carries, and returns whether there were any;
+    `on_fatal` is called when the producer can no longer be used.
     """
 
     def __init__(
@@ -155,7 +156,7 @@ class Transactions:
         self.transactional_id = config.transactional_id
         self.state = _S.UNINITIALIZED
         self.is_v2 = False
-        """Whether the transaction is one of version 2 (KIP-890)."""
+        """True if the transaction has version 2 (KIP-890)."""
         self.sequences = Idempotence(
             in_flight_max=config.max_in_flight_requests_per_connection,
             backoff=backoff,
@@ -178,19 +179,19 @@ class Transactions:
         self._beginning: list[CallOperation] = []
         """Calls of `begin_transaction` that wait for an abort that no other call waits for."""
         self._receiver_count = 0
-        """How many calls have returned what is prepared, since the transaction is."""
+        """Number of calls that have returned the prepared transaction."""
         self._cause: KafkaError | None = None
-        """Why the transaction has to be aborted, or the producer can do no more."""
+        """Reason why the transaction must be aborted, or the producer can no longer be used."""
         self._new_epoch = NewEpoch.NOT_NEEDED
         self.is_started = False
-        """Whether the coordinator may know of the transaction."""
+        """True if the coordinator may know the transaction."""
         self._was_prepared = False
         self._started_ms = 0
         self._uncertain_end_count = 0
-        """Count of EndTxn of the transaction that may have been handled: those in flight, and those
-        without a response that says otherwise."""
+        """Number of EndTxn requests of the transaction that may have been handled: those in flight,
+        and those that ended without a response that says otherwise."""
         self._wanted: dict[TopicPartition, None] = {}
-        """Partitions to be added, before batches may be sent to them (version 1)."""
+        """Partitions to add before batches may be sent to them (version 1)."""
         self._added: set[TopicPartition] = set()
         self._offsets = TransactionOffsets(self, coordinators)
         self._close_deadline_ms = NEVER_MS
@@ -203,12 +204,12 @@ class Transactions:
     def initialize(self, operation: CallOperation, now_ms: int) -> None:
         if self.state in (_S.UNINITIALIZED, _S.PREPARED):
             self._to(_S.INITIALIZING)
-            self._reset()  # what was prepared is ended elsewhere, or by the new identity
+            self._reset()  # a prepared transaction is ended elsewhere, or by the new identity
             self._accumulator.pause(self._refusal("send"))
             self._call.begin(INIT, operation)
         elif not (self._call.join(INIT, operation) or self._call.take_unseen(INIT, operation)):
             called_before = TransactionStateError(
-                f"{INIT}: it was called before, and once is enough, unless after {PREPARE}()"
+                f"{INIT}: it was called before; call it once, or after {PREPARE}()"
             )
             operation.fail(self._refusal(INIT) if self.state is _S.FATAL_ERROR else called_before)
         self._poll_soon(now_ms)
@@ -216,12 +217,13 @@ class Transactions:
     def begin(self, operation: CallOperation, now_ms: int) -> None:
         if self._call.take_unseen(BEGIN, operation):
             return
-        self._take_failure(now_ms)  # of a call that came between two transactions
+        self._take_failure(now_ms)  # of a call between two transactions
         if self._close_deadline_ms != NEVER_MS:
-            operation.fail(ClosedError("begin_transaction: the producer is closed; make a new one"))
+            error = ClosedError("begin_transaction: the producer is closed; create a new one")
+            operation.fail(error)
             return
         if self.state is _S.ABORTING and not self._call.waiting_count:
-            self._beginning.append(operation)  # the abort was left: its time ran out, say
+            self._beginning.append(operation)  # the abort goes on after a time-out, say
             return
         if self.state is not _S.READY or self._call.unseen == COMMIT:
             operation.fail(self._refusal(BEGIN))
@@ -248,7 +250,7 @@ class Transactions:
         if self.state is _S.IN_TRANSACTION:
             self._send_all(COMMIT, _S.COMMITTING, operation, now_ms)
         elif self.state is _S.PREPARED:
-            self._to(_S.COMMIT_REQUESTED)  # all is written, and others may commit it already
+            self._to(_S.COMMIT_REQUESTED)  # all is written, and another process may commit it
             self._call.begin(COMMIT, operation)
             self._accumulator.pause(self._refusal("send"))
             self._poll_soon(now_ms)
@@ -276,7 +278,7 @@ class Transactions:
         self._offsets.add(group, offsets, operation)
 
     def forget(self, call: str, operation: CallOperation, now_ms: int) -> None:
-        """Note that a call was left without its result."""
+        """Handle a caller that left a call without its result."""
         if operation in self._beginning:
             self._beginning.remove(operation)
         elif self._call.leave(operation):
@@ -289,7 +291,7 @@ class Transactions:
                 self._receiver_count -= 1
 
     def left_by(self, error: KafkaError, call: str) -> KafkaError:
-        """Return what a call raises that `error`, the producer's end, has cut off. Any thread."""
+        """Return the error of a call that `error`, the producer's end, cut off. Any thread."""
         if call == COMMIT and self._is_end_uncertain:
             return of_uncertain_end(error)
         if call == COMMIT and self._call.unseen == COMMIT and isinstance(error, ClosedError):
@@ -297,7 +299,7 @@ class Transactions:
         return error
 
     def describe_wait(self) -> str:
-        """Return what keeps a call from ending. Any thread."""
+        """Return why a call has not ended. Any thread."""
         error = self.attempt.last_error or self._coordinator.attempt.last_error
         state = f"the state is {self.state.value!r}"
         why = str(error) if error is not None else self._client.describe_failures()
@@ -307,11 +309,11 @@ class Transactions:
 
     @property
     def produce_version_max(self) -> int | None:
-        """The newest version of Produce that does not add partitions where that is not wanted."""
+        """Maximum version of Produce that does not add partitions by itself, None for no limit."""
         return None if self.is_v2 else PRODUCE_MAX_OF_VERSION_1
 
     def may_send(self, partition: TopicPartition) -> bool:
-        """Return whether a batch may go to a partition now; if not, have it added."""
+        """Return whether a batch may be sent to a partition now; if not, request to add it."""
         if self.state not in SENDING or self._is_identity_due:
             return False
         if self.is_v2 or partition in self._added:
@@ -321,13 +323,13 @@ class Transactions:
         return False
 
     def _take_failure(self, now_ms: int) -> None:
-        """Record that a call could not hand over records of the transaction, if one could not."""
+        """Process the failure of a call that could not append records, if there is one."""
         error = self._accumulator.acceptance.take_failure()
         if error is not None:
             self.on_batch_failed(error, now_ms)
 
     def on_batch_failed(self, error: KafkaError, now_ms: int | None = None) -> None:
-        """Note that records of the transaction were not written, or may not be."""
+        """Handle records of the transaction that were not, or may not be, written."""
         if isinstance(error, TransactionAbortedError) or self.state is _S.FATAL_ERROR:
             return
         if isinstance(error, FATAL_ERRORS):
@@ -336,9 +338,9 @@ class Transactions:
             self.make_abortable(error)
 
     def reported(self, error: KafkaError) -> KafkaError:
-        """Return what a batch's deliveries report: what follows from an abort is the abort.
+        """Return the error for a batch's deliveries: during an abort, the abort.
 
-        It is fatal if the producer ends by it, in `on_batch_failed`.
+        It is fatal if it ends the producer, in `on_batch_failed`.
         """
         if isinstance(error, FATAL_ERRORS):
             error.fatal = True
@@ -350,7 +352,7 @@ class Transactions:
         return aborted
 
     def on_producer_failed(self, error: KafkaError) -> None:
-        """Note that the producer can do no more, for whatever reason."""
+        """End all calls, since the producer has failed."""
         if self.state is _S.FATAL_ERROR:
             return
         if self._is_end_uncertain:
@@ -361,21 +363,21 @@ class Transactions:
         self._offsets.end(error)
         self._end_beginning(error)
 
-    # Ending.
+    # Closing.
 
     @property
     def is_settled(self) -> bool:
-        """Whether there is nothing that a producer that closes has to wait for."""
+        """True if a closing producer need not wait for a transaction."""
         return self.state not in OPEN or self._has_given_up
 
     def close(self, now_ms: int, deadline_ms: int) -> None:
-        """Abort what is open, until the deadline; also what was prepared for nobody."""
+        """Abort an open transaction until the deadline, also one prepared for no caller."""
         self._close_deadline_ms = min(self._close_deadline_ms, deadline_ms)
         is_left = self.state in (_S.IN_TRANSACTION, _S.ABORTABLE_ERROR)
         if is_left or self._is_prepared_for_nobody:
             self._begin_abort(None, now_ms)
 
-    # Each turn.
+    # Each step.
 
     def poll(self, now_ms: int) -> PollResult:
         self._now_ms = now_ms
@@ -387,7 +389,7 @@ class Transactions:
         self._take_failure(now_ms)
         is_left = self.state is _S.ABORTABLE_ERROR or self._is_prepared_for_nobody
         if is_left and self._close_deadline_ms != NEVER_MS:
-            self._begin_abort(None, now_ms)  # a commit that has failed since: no other call comes
+            self._begin_abort(None, now_ms)  # a commit has failed since: no other call comes
         if self.state in DROPPING and self._withdraw(self._aborted(), now_ms):
             return PollResult(next_poll_ms=now_ms)
         if not self.attempt.is_due(now_ms):
@@ -401,7 +403,7 @@ class Transactions:
         return PollResult((request,), self._close_deadline_ms)
 
     def _look_ms(self, now_ms: int) -> int:
-        """Return when to look again. A bulk call that is interrupted may end without a wake-up."""
+        """Return when to check again. An interrupted bulk call may end without a wake-up."""
         if self._accumulator.acceptance.has_bulk_call:
             return min(now_ms + BULK_LOOK_MS, self._close_deadline_ms)
         return self._close_deadline_ms
@@ -421,8 +423,8 @@ class Transactions:
         return None
 
     def _next_of_end(self, now_ms: int) -> Request | None:
-        """End the transaction, or prepare it, since nothing of it is under way any more."""
-        self._take_failure(now_ms)  # of a bulk call that has ended since the turn began
+        """End or prepare the transaction, since nothing of it is under way."""
+        self._take_failure(now_ms)  # of a bulk call that has ended during this step
         if self.state is _S.ABORTABLE_ERROR:
             return None
         if not self.is_started:
@@ -437,7 +439,7 @@ class Transactions:
 
     @property
     def _is_identity_due(self) -> bool:
-        """Whether the coordinator has to give a new epoch before anything else is sent."""
+        """True if the coordinator must assign a new epoch before anything else is sent."""
         return (
             self._new_epoch is not NewEpoch.NOT_NEEDED
             and not self.is_started
@@ -446,17 +448,17 @@ class Transactions:
 
     @property
     def _is_prepared_for_nobody(self) -> bool:
-        """Whether no call has returned, or will, what is being prepared, or is."""
+        """True if no call has returned, or will return, the transaction that is prepared."""
         if self.state is _S.PREPARING:
             return not self._call.waiting_count
         return self.state is _S.PREPARED and self._receiver_count == 0
 
     @property
     def _is_id_expired(self) -> bool:
-        """Whether the coordinator has dropped the transactional id, and has no transaction of it.
+        """True if the coordinator has dropped the transactional id, and so has no transaction.
 
-        It refuses EndTxn then, and has a new producer id. If another producer has got one before,
-        it fences this one.
+        It then refuses EndTxn, and InitProducerId returns a new producer id. If another producer
+        got one before, the coordinator fences this one.
         """
         return isinstance(self._cause, InvalidProducerIdMappingError)
 
@@ -467,7 +469,7 @@ class Transactions:
 
     @property
     def _is_quiet(self) -> bool:
-        """True if no record of the transaction can be under way, and none can come."""
+        """True if no record of the transaction is or can come under way."""
         return (
             self._accumulator.is_empty
             and not self.sequences.has_undecided
@@ -475,7 +477,7 @@ class Transactions:
         )
 
     def to_coordinator(self, make: Callable[[int], Request], now_ms: int) -> Request | None:
-        """Return a request to the coordinator; None while it is not known."""
+        """Return a request to the coordinator; None while it is unknown."""
         node_id = self._coordinator.node_id_for([self.attempt])
         failure = self._coordinator.failure()
         if failure is not None:
@@ -550,8 +552,8 @@ class Transactions:
             self._accumulator.pause(self._refusal("send"))
             self._call.end(None)
         elif self.state is _S.ABORTING:
-            # There is nothing to end any more. But it may have begun while this was under way, and
-            # ends in a turn that finds what is to be dropped.
+            # There is no transaction to end. But batches may have come while the request was under
+            # way: a later step drops them, and then ends.
             self.is_started = False
 
     def _take_identity(self, identity: ProducerIdentity, now_ms: int) -> None:
@@ -571,7 +573,7 @@ class Transactions:
     ) -> InitProducerIdRequest:
         is_prepared = self._new_epoch is NewEpoch.PREPARED and self.state is not _S.ABORTING
         if is_prepared and version < NEW_EPOCH_FROM_VERSION:
-            # Without the id, as after `prepare_transaction` any `init_transactions` gets it.
+            # Without the id: any `init_transactions` after `prepare_transaction` gets a new one.
             message = InitProducerIdRequest(
                 transactional_id=message.transactional_id,
                 transaction_timeout_ms=message.transaction_timeout_ms,
@@ -579,9 +581,9 @@ class Transactions:
         return build_init_producer_id(message, version)
 
     def _goes_on_without_epoch(self, kind: type[Message], error: KafkaError) -> bool:
-        """Return whether the broker is too old to give an epoch that is not needed by all means.
+        """Return True if the broker is too old to assign an epoch, and the epoch is optional.
 
-        It is for a late request alone, which Java's client does not guard against.
+        It only keeps out a late request, against which Java's client does not guard.
         """
         return (
             kind is InitProducerIdRequest
@@ -632,7 +634,7 @@ class Transactions:
             not_attempted = OperationNotAttemptedError(self.about("no partition was added"))
             self.attempt.back_off(not_attempted, now_ms)
 
-    # The end.
+    # Ending a transaction.
 
     def _end_txn(self, node_id: int) -> Request:
         if self.state is _S.COMMITTING:
@@ -666,7 +668,7 @@ class Transactions:
                 self.on_error(error, now_ms, node_id, is_fatal=True)
                 return
         self.attempt.succeeded()
-        # Whoever has its `PreparedTransaction` may end it again, and must not end the next one.
+        # The holder of its `PreparedTransaction` may end it again, and must not end the next one.
         if self._was_prepared:
             self._need_epoch(NewEpoch.PREPARED)
         if response.producer_id >= 0:
@@ -676,7 +678,7 @@ class Transactions:
         self._end(now_ms)
 
     def _end(self, now_ms: int) -> None:
-        """Note that the transaction has ended, as was wanted."""
+        """Finish the call, since the transaction has ended as requested."""
         self._log.debug("transactional_id %r: %s has ended", self.transactional_id, self._call.name)
         self._to(_S.READY)
         self._reset()
@@ -717,7 +719,7 @@ class Transactions:
         self._poll_soon(now_ms)
 
     def _give_up(self) -> None:
-        """End without the transaction's end, since the time to close is over."""
+        """Stop waiting for the transaction's end, since the close time-out is over."""
         end = f"the coordinator aborts it after transaction_timeout_ms={self._timeout_ms}"
         if self._is_two_phase:
             end = f"it stays open until a producer with the id calls {INIT}()"
@@ -739,10 +741,10 @@ class Transactions:
         self._offsets.end(error)
         self._end_beginning(error)
 
-    # What goes wrong.
+    # Errors.
 
     def _on_failure(self, kind: type[Message], error: KafkaError, now_ms: int) -> None:
-        """Note that a request has ended without a response."""
+        """Handle a request that ended without a response."""
         if kind is not InitProducerIdRequest and not error.not_written:
             self._need_epoch(NewEpoch.LATE_REQUEST)
         if self._goes_on_without_epoch(kind, error):
@@ -758,9 +760,9 @@ class Transactions:
     def on_error(
         self, error: KafkaError, now_ms: int, node_id: int | None, *, is_fatal: bool
     ) -> None:
-        """Note an error of a response; `is_fatal` is one that nothing else says what to do about.
+        """Process an error in a response; `is_fatal` applies if nothing else handles it.
 
-        `node_id` is the transaction coordinator's, None for another broker's.
+        `node_id` is the transaction coordinator's, None for another broker.
         """
         is_confirmed = node_id is None or isinstance(self.attempt.last_error, STALE_ERRORS)
         self.attempt.back_off(error, now_ms)
@@ -783,22 +785,22 @@ class Transactions:
             self.make_abortable(error)
 
     def _on_abortable(self, error: TransactionAbortableError, now_ms: int) -> None:
-        """Record that a broker says that only an abort helps."""
+        """Process an error that requires an abort."""
         if self._is_end_uncertain:
-            self._fail_for_good(error, now_ms)  # an attempt before may have committed it
+            self._fail_for_good(error, now_ms)  # an earlier attempt may have committed it
         elif self.state in (*SENDING, _S.COMMIT_REQUESTED):
             self.make_abortable(error)
 
     def _on_broken(self, reason: str) -> None:
-        """Record that a sequence has ended. A commit that is requested already goes on."""
+        """Handle the end of a sequence. A requested commit continues."""
         self._need_epoch(NewEpoch.GAP)
         if self.state in SENDING:
             self.make_abortable(KafkaError(reason))
 
     def make_abortable(self, cause: KafkaError) -> None:
-        """Have the application abort the transaction, which cannot be committed any more."""
+        """Require the application to abort the transaction, which cannot be committed any more."""
         self._log.warning(
-            "transactional_id %r: the transaction has to be aborted: %s",
+            "transactional_id %r: the transaction must be aborted: %s",
             self.transactional_id,
             cause,
         )
@@ -810,7 +812,7 @@ class Transactions:
         self._call.end(self._refusal(self._call.name or COMMIT))
 
     def _fail_for_good(self, error: KafkaError, now_ms: int) -> None:
-        """Note that the producer can do no more."""
+        """Fail the producer."""
         fatal = explained(
             error,
             self.transactional_id,
@@ -842,7 +844,7 @@ class Transactions:
     def _send_all(
         self, call: str, state: TransactionState, operation: CallOperation, now_ms: int
     ) -> None:
-        """Begin a call that takes no more records, and waits until all there are were written."""
+        """Begin a call that accepts no more records, and sends all there are."""
         self._to(state)
         self._call.begin(call, operation)
         self._accumulator.pause(self._refusal("send"))
@@ -850,9 +852,9 @@ class Transactions:
         self._accumulator.look_at_all(now_ms)
 
     def _join(self, call: str, operation: CallOperation) -> None:
-        """Add an operation to the call under way, or report an end that was not seen.
+        """Make an operation wait for the call under way, or report an end that was not seen.
 
-        It is refused if neither is this call.
+        Fail the operation if neither is this call.
         """
         if not (self._call.join(call, operation) or self._call.take_unseen(call, operation)):
             operation.fail(self._refusal(call))
@@ -862,7 +864,7 @@ class Transactions:
             self._beginning.pop().fail(error)
 
     def _poll_soon(self, now_ms: int) -> None:
-        """Have the next turn go on without a pause."""
+        """Skip the back-off in the next step."""
         self.attempt.due_ms = min(self.attempt.due_ms, now_ms)
 
     def about(self, what: str) -> str:
