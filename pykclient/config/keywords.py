@@ -431,143 +431,145 @@ class ConsumerSettings(ClientSettings, Generic[K, V], total=False):
     """Keywords of `Consumer`. Times are milliseconds, sizes bytes."""
 
     allow_auto_create_topics: bool
-    """Let brokers create a topic that is requested, if they are set up so. Default: true; true
-    or false.
+    """Allow brokers to create a requested topic, if auto.create.topics.enable is set there.
+    Default: true; true or false.
     """
     auto_commit_interval_ms: int
-    """How often offsets are committed automatically. Default: 5000; an integer from 0 to
-    2147483647.
-    """
+    """Interval of automatic commits. Default: 5000; an integer from 0 to 2147483647."""
     auto_offset_reset: str
-    """Where to read a partition that has no position, or whose position is gone: its end, its
-    beginning, the first record that is no older than a duration (KIP-1106), or nowhere (none
+    """Where to begin if a partition has no position, or its position is out of range: the end,
+    the beginning, the first record not older than a duration (KIP-1106), or nowhere (none
     raises an error). Default: latest; one of latest, earliest, none, or by_duration: with a
     duration such as PT12H.
     """
     check_crcs: bool
     """Check the checksum of every batch. Default: true; true or false."""
     client_rack: str
-    """Where this client is, to read from a replica close by (KIP-392). Default: empty; a string."""
+    """Rack of this client, for reading from the closest replica (KIP-392). Default: empty; a
+    string.
+    """
     connections_max_idle_ms: int
     """A connection unused for so long is closed; -1 for never. Default: 540000; an integer from
     -1 to 9223372036854775807.
     """
     consumer_timeout_ms: int | None
-    """Iteration ends when no record came for so long; None for never. Default: None; an integer
+    """Iteration ends if no record comes for this long; None for never. Default: None; an integer
     from 0 to 9223372036854775807, or None.
     """
     decompressed_max_bytes: int
-    """Largest size that a compressed batch may decompress to; a larger one is corrupt. Default:
-    67108864; an integer from 1024 to 2147483647.
+    """Maximum size of a decompressed batch; a larger one counts as corrupt. Default: 67108864;
+    an integer from 1024 to 2147483647.
     """
     default_api_timeout_ms: int
-    """How long a call without a timeout of its own may take. Default: 60000; an integer from 0
-    to 2147483647.
+    """Maximum time of a call without a timeout of its own. Default: 60000; an integer from 0 to
+    2147483647.
     """
     enable_auto_commit: bool
-    """Commit what the application has finished with, every auto_commit_interval_ms and before
-    partitions are given up. Without group_id nothing is committed. Default: true; true or
+    """Commit the offsets of processed records every auto_commit_interval_ms, and before
+    partitions are revoked. Without group_id nothing is committed. Default: true; true or
     false.
     """
     enable_auto_offset_store: bool
-    """Count as finished what came before the latest poll. Without it, commits go up to the first
-    record that was not given to Consumer.store_offset. Of what was returned from that record
-    on, its offsets and a byte per record are kept in memory. Default: true; true or false.
+    """Records count as processed when the next poll begins. If false, commits go up to the first
+    record that was not passed to Consumer.store_offset. From that record on, the offsets of
+    returned records and a byte per record are kept in memory. Default: true; true or false.
     """
     exclude_internal_topics: bool
-    """A pattern matched here matches none of Kafka's own topics; one that brokers match may.
-    Default: true; true or false.
+    """Exclude Kafka's internal topics from a pattern that the client matches; brokers may match
+    them. Default: true; true or false.
     """
     fetch_max_bytes: int
-    """Most data that is requested of all brokers at a time, each for its part; a first batch
-    that is larger comes whole. Default: 52428800; an integer from 0 to 2147483647.
+    """Maximum amount of data requested from all brokers together; each gets a share. A first
+    batch that is larger is returned whole. Default: 52428800; an integer from 0 to
+    2147483647.
     """
     fetch_max_wait_ms: int
-    """How long a broker waits for fetch_min_bytes. Less than request_timeout_ms: lowered to half
-    of that when it was not given. Default: 500; an integer from 0 to 2147483647.
+    """Maximum time that a broker waits for fetch_min_bytes. Less than request_timeout_ms: the
+    default is lowered to half of that. Default: 500; an integer from 0 to 2147483647.
     """
     fetch_min_bytes: int
-    """A broker waits for so much data before it responds to a fetch. Default: 1; an integer from
-    0 to 2147483647.
+    """Amount of data for which a broker waits before it answers a fetch. Default: 1; an integer
+    from 0 to 2147483647.
     """
     fetch_order: Literal["fair", "lag"]
-    """Which partitions come first where a fetch has no room for all: fair takes turns, lag puts
-    those first that are furthest behind, and does without fetch sessions, in which brokers
-    choose the order. Default: fair; one of fair, lag.
+    """Order of partitions if a fetch has no room for all: fair takes turns; lag prefers the
+    partitions with the largest lag, without fetch sessions, in which brokers choose the
+    order. Default: fair; one of fair, lag.
     """
     group_id: str | None
-    """The consumer group: what subscribe shares partitions in, and where offsets are committed.
+    """The consumer group, which shares partitions between its members and commits offsets.
     Default: None; a name that is not empty.
     """
     group_instance_id: str | None
-    """Makes this a static member (KIP-345): it keeps its partitions over a restart that is
-    shorter than session_timeout_ms. Default: None; 1 to 249 letters, digits, dots,
-    underscores and hyphens.
+    """Makes this a static member (KIP-345), which keeps its partitions over a restart shorter
+    than session_timeout_ms. Default: None; 1 to 249 letters, digits, dots, underscores and
+    hyphens.
     """
     group_protocol: Literal["classic", "consumer"]
-    """How members of a group agree: classic, where one of them assigns, or consumer, where the
+    """Group protocol: classic, in which a member assigns partitions, or consumer, in which the
     coordinator does (KIP-848, Kafka 4.0 and newer). Default: classic; one of classic,
     consumer.
     """
     group_remote_assignor: str
-    """The coordinator's assignor, uniform or range, with group_protocol=consumer; empty leaves
-    it to the group. Default: empty; a string.
+    """The coordinator's assignor, uniform or range, with group_protocol=consumer; empty lets the
+    group choose. Default: empty; a string.
     """
     heartbeat_interval_ms: int
-    """How often a member sends one; less than the session, mostly a third. Default: 3000; an
-    integer from 0 to 2147483647.
+    """Interval of heartbeats; less than session_timeout_ms, usually a third of it. Default:
+    3000; an integer from 0 to 2147483647.
     """
     interceptors: str | Sequence[object]
-    """Called for records before the application. Default: empty; a list, each an object, a
-    class, a callable or 'package.module:Name'.
+    """Objects called for records before the application gets them. Default: empty; a list, each
+    an object, a class, a callable or 'package.module:Name'.
     """
     isolation_level: Literal["read_uncommitted", "read_committed"]
-    """Whether records of open and aborted transactions are seen (KIP-98). Default:
+    """Whether records of open and aborted transactions are returned (KIP-98). Default:
     read_uncommitted; one of read_uncommitted, read_committed.
     """
     key_deserializer: DeserializerSetting[K] | None
-    """Turns bytes into keys; none leaves bytes as they are. Default: None; an object, a class, a
+    """Turns bytes into keys; without one, keys are bytes. Default: None; an object, a class, a
     callable or 'package.module:Name', or org.apache.kafka.common.serialization.*Deserializer.
     """
     max_partition_fetch_bytes: int
-    """Most data of one partition in a Fetch response; a first batch that is larger comes whole.
-    Default: 1048576; an integer from 0 to 2147483647.
+    """Maximum amount of data per partition in a Fetch response. A first batch that is larger is
+    returned whole. Default: 1048576; an integer from 0 to 2147483647.
     """
     max_poll_interval_ms: int
-    """A member that does not poll for so long leaves the group, and others read on. Default:
+    """A member that does not poll for this long leaves the group, which rebalances. Default:
     300000; an integer from 1 to 2147483647.
     """
     max_poll_records: int
-    """Most records that one poll returns. Default: 500; an integer from 1 to 2147483647."""
+    """Maximum number of records that one poll returns. Default: 500; an integer from 1 to
+    2147483647.
+    """
     on_record_error: OnRecordError
-    """What becomes of a record that cannot be read: raise stops there, skip goes on behind it,
-    and a function is called with the error (which has the raw bytes) and goes on when it
-    returns. Default: raise; raise, skip, a function or 'package.module:name'.
+    """Handling of a record that cannot be read: raise stops there, skip continues after it, and
+    a function is called with the error (which has the raw bytes); if it returns, the record
+    is skipped. Default: raise; raise, skip, a function or 'package.module:name'.
     """
     on_stall: Literal["raise", "log"]
-    """What an empty poll does where nothing can be read for long, though trying again may help
-    (brokers or a coordinator out of reach, no leader, an unknown topic): raise the error, as
-    is right for scripts, or log it and go on, as a service wants it and Java does. Default:
-    raise; one of raise, log.
+    """Handling of an empty poll while a retriable problem lasts (brokers or a coordinator are
+    unreachable, no leader, an unknown topic): raise the error, suitable for scripts, or log
+    it and continue, suitable for services and the same as Java. Default: raise; one of raise,
+    log.
     """
     partition_assignment_strategy: str | Sequence[object]
-    """How the group's leader shares partitions out, in order of preference: range, roundrobin,
-    sticky, cooperative-sticky, fewest-brokers, or an assignor of your own. Default: org.apach
-    e.kafka.clients.consumer.RangeAssignor,org.apache.kafka.clients.consumer.CooperativeSticky
-    Assignor; a list of range, roundrobin, sticky, cooperative-sticky, fewest-brokers, or
-    assignors of your own (a list, each an object, a class, a callable or
-    'package.module:Name').
+    """Assignors that the group's leader may use, in order of preference: range, roundrobin,
+    sticky, cooperative-sticky, fewest-brokers, or a custom one. Default: org.apache.kafka.cli
+    ents.consumer.RangeAssignor,org.apache.kafka.clients.consumer.CooperativeStickyAssignor; a
+    list of range, roundrobin, sticky, cooperative-sticky, fewest-brokers, or custom assignors
+    (a list, each an object, a class, a callable or 'package.module:Name').
     """
     receive_buffer_bytes: int
     """Size of the socket's receive buffer; -1 leaves it to the system. Default: 65536; an
     integer from -1 to 2147483647.
     """
     session_timeout_ms: int
-    """A member without a heartbeat for so long is out. Default: 45000; an integer from 0 to
-    2147483647.
+    """A member that sends no heartbeat for this long is removed. Default: 45000; an integer from
+    0 to 2147483647.
     """
     value_deserializer: DeserializerSetting[V] | None
-    """Turns bytes into values; none leaves bytes as they are. Default: None; an object, a class,
+    """Turns bytes into values; without one, values are bytes. Default: None; an object, a class,
     a callable or 'package.module:Name', or
     org.apache.kafka.common.serialization.*Deserializer.
     """
@@ -577,14 +579,13 @@ class ProducerSettings(ClientSettings, Generic[K, V], total=False):
     """Keywords of `Producer`. Times are milliseconds, sizes bytes."""
 
     acks: Literal["all", "-1", "0", "1", -1, 0, 1]
-    """Who must hold a record before it counts as sent: all in-sync replicas (all, -1), the
-    leader (1), none (0). Default: all; one of all, -1, 0, 1.
+    """Replicas that must have a record before it counts as sent: all in-sync replicas (all, -1),
+    the leader (1), none (0). Default: all; one of all, -1, 0, 1.
     """
     batch_size: int
-    """A batch of one partition is sent when it has reached this size, which is that before
-    compression. Java fills batches to the size that it expects after compression: for batches
-    as large as Java's, raise it by the ratio. Default: 16384; an integer from 0 to
-    2147483647.
+    """Size at which a batch of one partition is sent, before compression. Java fills batches to
+    the size that it expects after compression: for batches as large as Java's, raise it by
+    the compression ratio. Default: 16384; an integer from 0 to 2147483647.
     """
     buffer_memory: int
     """Memory for records that are not delivered yet. Default: 33554432; an integer from 0 to
@@ -593,62 +594,62 @@ class ProducerSettings(ClientSettings, Generic[K, V], total=False):
     client_rack: str
     """Rack of this client, for partitioner.rack.aware (KIP-1123). Default: empty; a string."""
     compression_gzip_level: int
-    """Effort of gzip; -1 leaves it to the codec (KIP-390). Default: -1; an integer from 1 to 9,
-    or -1.
+    """gzip level; -1 is the codec's default (KIP-390). Default: -1; an integer from 1 to 9, or
+    -1.
     """
     compression_lz4_level: int
-    """Effort of lz4 (KIP-390). Default: 9; an integer from 1 to 17."""
+    """lz4 level (KIP-390). Default: 9; an integer from 1 to 17."""
     compression_type: Literal["none", "gzip", "snappy", "lz4", "zstd"]
-    """Codec of batches. zstd needs brokers from 2.1 (KIP-110). Default: none; one of none, gzip,
-    snappy, lz4, zstd.
+    """Compression codec of batches. zstd needs Kafka 2.1 (KIP-110). Default: none; one of none,
+    gzip, snappy, lz4, zstd.
     """
     compression_zstd_level: int
-    """Effort of zstd (KIP-390). Default: 3; an integer from -131072 to 22."""
+    """zstd level (KIP-390). Default: 3; an integer from -131072 to 22."""
     connections_max_idle_ms: int
     """A connection unused for so long is closed; -1 for never. Default: 540000; an integer from
     -1 to 9223372036854775807.
     """
     delivery_timeout_ms: int
-    """Time from send to success or failure. At least linger_ms + request_timeout_ms: raised to
-    that when it was not given. Default: 120000; an integer from 0 to 2147483647.
+    """Maximum time from send to success or failure. At least linger_ms + request_timeout_ms: the
+    default is raised to that. Default: 120000; an integer from 0 to 2147483647.
     """
     enable_idempotence: bool
-    """Retries neither double nor reorder records (KIP-98). Needs acks=all, retries and at most 5
-    requests in flight; switched off when one of them says otherwise and this was not given.
-    After an unclean leader election, records that may be in the log fail rather than being
-    doubled. Default: true; true or false.
+    """Retries neither duplicate nor reorder records (KIP-98). Needs acks=all, retries and at
+    most 5 requests in flight; if it was not set explicitly, a setting that excludes it turns
+    it off. After an unclean leader election, records that may be in the log fail instead of
+    being duplicated. Default: true; true or false.
     """
     interceptors: str | Sequence[object]
-    """Called for every record and its delivery. Default: empty; a list, each an object, a class,
-    a callable or 'package.module:Name'.
+    """Objects called for every record and its result. Default: empty; a list, each an object, a
+    class, a callable or 'package.module:Name'.
     """
     key_serializer: SerializerSetting[K] | None
-    """Turns keys into bytes; none takes bytes as they are. Default: None; an object, a class, a
+    """Turns keys into bytes; without one, keys are bytes. Default: None; an object, a class, a
     callable or 'package.module:Name', or org.apache.kafka.common.serialization.*Serializer.
     """
     linger_ms: int
-    """How long a batch waits to be filled before it is sent. Default: 5; an integer from 0 to
-    9223372036854775807.
+    """Time that a batch waits for more records before it is sent. Default: 5; an integer from 0
+    to 9223372036854775807.
     """
     max_block_ms: int
-    """How long send may wait for memory or metadata. Default: 60000; an integer from 0 to
+    """Maximum time that send waits for memory or metadata. Default: 60000; an integer from 0 to
     9223372036854775807.
     """
     max_in_flight_requests_per_connection: int
-    """Requests in flight that a connection may have. Default: 5; an integer from 1 to
+    """Maximum number of requests in flight per connection. Default: 5; an integer from 1 to
     2147483647.
     """
     max_request_size: int
-    """Largest request, and so largest record before compression. Default: 1048576; an integer
-    from 0 to 2147483647.
+    """Maximum size of a request, and of a record before compression. Default: 1048576; an
+    integer from 0 to 2147483647.
     """
     metadata_max_idle_ms: int
-    """A topic unused for so long is forgotten. Default: 300000; an integer from 5000 to
+    """Time after which an unused topic is forgotten. Default: 300000; an integer from 5000 to
     9223372036854775807.
     """
     partitioner: object
-    """Chooses the partition of a record that names none; none is murmur2_random: the key's hash
-    as in Java, and where there is no key one partition after the other is filled.
+    """Chooses the partition of a record that names none. The default is murmur2_random: the
+    key's hash as in Java; without a key, one partition after the other is filled.
     consistent_random (librdkafka's default) hashes by CRC32, fnv1a_random by FNV-1a. Without
     _random, records without a key all go to the partition of an empty key. round_robin and
     random choose for each record, whatever its key, which makes small batches. Default: None;
@@ -656,52 +657,52 @@ class ProducerSettings(ClientSettings, Generic[K, V], total=False):
     random, round_robin, or an object, a class, a callable or 'package.module:Name'.
     """
     partitioner_adaptive_partitioning_enable: bool
-    """Give faster brokers more of the records without keys (KIP-794). Default: true; true or
+    """Send more of the records without keys to faster brokers (KIP-794). Default: true; true or
     false.
     """
     partitioner_availability_timeout_ms: int
-    """Leave out partitions whose broker has taken nothing for so long; 0 for never. Without
-    effect unless partitioner.adaptive.partitioning.enable (KIP-794). Default: 0; an integer
+    """Avoid partitions whose broker has accepted nothing for this long; 0 for never. No effect
+    unless partitioner.adaptive.partitioning.enable is true (KIP-794). Default: 0; an integer
     from 0 to 9223372036854775807.
     """
     partitioner_ignore_keys: bool
-    """Spread records with keys as if they had none. Default: false; true or false."""
+    """Distribute records with keys as if they had none. Default: false; true or false."""
     partitioner_rack_aware: bool
-    """Give records without keys to partitions whose leader is in client.rack, while there are
-    any that take records (KIP-1123). Takes client.rack; no effect with a partitioner of your
-    own. Default: false; true or false.
+    """Send records without keys to partitions whose leader is in client.rack, if there are any
+    that accept records (KIP-1123). Needs client.rack; no effect with a custom partitioner.
+    Default: false; true or false.
     """
     receive_buffer_bytes: int
     """Size of the socket's receive buffer; -1 leaves it to the system. Default: 32768; an
     integer from -1 to 2147483647.
     """
     retries: int
-    """Further attempts at a request, within delivery_timeout_ms. Default: 2147483647; an integer
+    """Maximum retries of a batch, within delivery_timeout_ms. Default: 2147483647; an integer
     from 0 to 2147483647.
     """
     topic_settings: Mapping[str, Mapping[str, object]]
-    """What is different for some topics: compression.type, its levels, and linger.ms, by the
-    topic's name. Default: empty; a dictionary of topics, each with a dictionary such as
+    """Settings for single topics, by topic name: compression.type, its levels, and linger.ms.
+    Default: empty; a dictionary of topics, each with a dictionary such as
     {'compression.type': 'zstd'}.
     """
     transaction_timeout_ms: int
-    """The coordinator aborts a transaction that is open for longer, and fences the producer. At
-    most the brokers' transaction.max.timeout.ms. Default: 60000; an integer from 0 to
+    """Time after which the coordinator aborts an open transaction and fences the producer. At
+    most transaction.max.timeout.ms of the brokers. Default: 60000; an integer from 0 to
     2147483647.
     """
     transaction_two_phase_commit_enable: bool
-    """Transactions have no time-out (KIP-939): what prepare_transaction returned stays open
-    until it is ended. Excludes transaction.timeout.ms. Needs Kafka 4.3, its brokers with
+    """Transactions do not time out (KIP-939): a transaction that prepare_transaction returned
+    stays open until it is ended. Excludes transaction.timeout.ms. Needs Kafka 4.3 with
     unstable.api.versions.enable=true and transaction.two.phase.commit.enable=true. Default:
     false; true or false.
     """
     transactional_id: str | None
-    """Has the producer send in transactions (KIP-98): with commit_transaction readers with
-    isolation.level=read_committed see all records and offsets of one, else none. The id is
-    that of one running producer: init_transactions fences an older one with the same. Needs
-    idempotence. Default: None; a string, or None.
+    """Makes the producer transactional (KIP-98): with commit_transaction, readers with
+    isolation.level=read_committed see all records and offsets of a transaction, else none.
+    Each running producer needs its own id: init_transactions fences an older producer with
+    the same id. Needs idempotence. Default: None; a string, or None.
     """
     value_serializer: SerializerSetting[V] | None
-    """Turns values into bytes; none takes bytes as they are. Default: None; an object, a class,
+    """Turns values into bytes; without one, values are bytes. Default: None; an object, a class,
     a callable or 'package.module:Name', or org.apache.kafka.common.serialization.*Serializer.
     """

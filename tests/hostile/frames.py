@@ -245,7 +245,7 @@ FRAMES: Final[tuple[Hostile, ...]] = (
         "send",
         broker(metadata=with_partitions(partition(leader_id=77))),
         "DeliveryTimeoutError",
-        "the partition has no known leader",
+        "no leader is known for the partition",
     ),
     Hostile(
         "partition 2^31-1 alone",

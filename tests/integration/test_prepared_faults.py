@@ -238,7 +238,7 @@ def test_a_producer_whose_transaction_was_ended_elsewhere_ends_it_likewise_or_sa
         with producer.transaction():
             producer.send(TOPIC, b"b")
         admin.abort_prepared_transactions([prepared_by(producer, b"c")])
-        with pytest.raises(InvalidTxnStateError, match="has been ended elsewhere since"):
+        with pytest.raises(InvalidTxnStateError, match="was ended elsewhere since"):
             producer.commit_transaction()
     assert committed(fake) == [b"a", b"b"]
 

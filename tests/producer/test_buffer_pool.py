@@ -135,7 +135,7 @@ def test_closing_sends_everybody_away_with_nothing(pool: BufferPool) -> None:
 
 
 def test_waiting_for_more_than_there_is_is_our_mistake() -> None:
-    with pytest.raises(AssertionError, match="never come"):
+    with pytest.raises(AssertionError, match="never be granted"):
         waiting(BufferPool(100), 101)
 
 

@@ -177,7 +177,7 @@ def test_two_phase_commits_have_no_time_out_and_need_an_id() -> None:
     config = make_config(transactional_id="t", transaction_two_phase_commit_enable="true")
     assert config.transaction_timeout_ms == 2**31 - 1
     assert not make_config(transactional_id="t").transaction_two_phase_commit_enable
-    with pytest.raises(ConfigError, match=r"there is no transactional\.id\. Give one"):
+    with pytest.raises(ConfigError, match=r"transactional\.id is not set\. Set it"):
         make_config(transaction_two_phase_commit_enable=True)
     with pytest.raises(
         ConfigError, match=r"timeout\.ms=5000 contradicts .*enable=true, with which"

@@ -357,7 +357,7 @@ def test_what_was_ended_elsewhere_the_other_way_is_said() -> None:
     commit = bench.call(bench.manager.commit)
     bench.fenced(INVALID_TXN_STATE)
     assert isinstance(commit.error, InvalidTxnStateError)
-    assert "was prepared, and has been ended elsewhere since" in str(commit.error)
+    assert "was prepared, and was ended elsewhere since" in str(commit.error)
     bench = Bench()
     write(bench)
     commit = bench.call(bench.manager.commit)

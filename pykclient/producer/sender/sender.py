@@ -491,7 +491,7 @@ class Sender:
         if batch.partition.topic in cluster.topic_errors:
             return str(cluster.topic_errors[batch.partition.topic])
         if cluster.leader_of(batch.partition) is None:
-            return "the partition has no known leader"
+            return "no leader is known for the partition"
         failures = self._client.describe_failures()
         return failures or "the broker accepted no more; it may be overloaded"
 
