@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
 
-from measuring.arena import BATCH_BYTES, Arena
+from measuring.arena import BATCH_BYTES, PARTITION_COUNT, Arena
 from measuring.benchmark import Benchmark, parser_of, run_benchmarks
 from measuring.client import PURE, PYKCLIENT
 from measuring.contest import in_turns
@@ -47,6 +47,7 @@ class Row:
     action: str
     client: Client = PYKCLIENT
     batch_bytes: int = BATCH_BYTES
+    partition_count: int = PARTITION_COUNT
     has_keys: bool = False
     reads: bool = False
     share: int = 1
@@ -63,6 +64,10 @@ ROWS = {
     "send_arrow": Row("send_arrow", counted_share=1),
     "one-by-one": Row("one_by_one", share=500, counted_share=2_000),
     "poll": Row("consume", reads=True, counted_share=5),
+    "poll-1000": Row(
+        "consume", batch_bytes=SMALL_BATCH_BYTES, partition_count=1_000, reads=True, counted_share=5
+    ),
+    "iterate": Row("iterate", reads=True, counted_share=5),
     "poll_arrow": Row("consume_arrow", reads=True, counted_share=1),
     "pure-poll": Row("consume", client=PURE, reads=True),
 }
@@ -85,7 +90,11 @@ def measure(
         record_count = max(settings.record_count // share, 2)
         # A topic that is read is filled at full speed, by this checkout, once for all turns.
         with (
-            arena.filled_topic(record_count, batch_bytes=row.batch_bytes)
+            arena.filled_topic(
+                record_count,
+                partition_count=row.partition_count,
+                batch_bytes=row.batch_bytes,
+            )
             if row.reads
             else nullcontext() as to_read
         ):
@@ -111,7 +120,7 @@ def _cost(figures: Figures) -> Figures:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Measure and print the tables."""
     parser = parser_of(__doc__)
-    add_option(parser, is_required=True)
+    add_option(parser)
     parser.add_argument("--only", nargs="+", choices=ROWS, default=list(ROWS), metavar="ROW")
     parser.add_argument("--instructions", action="store_true", help="count them; needs valgrind")
     options = parser.parse_args(arguments)

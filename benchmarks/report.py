@@ -1,13 +1,12 @@
 """Write what runs have measured into the README and `RESULTS.md`.
 
-Each argument is the JSON of a run (`suite.py --json FILE`), without any those in
-`benchmarks/results`. The README gets the plot of the first run and the rows of `SUMMARY` between
-its markers, with the values of all runs beside each other; `RESULTS.md` gets the whole table of
-targets, why a row is missed, how far the floor is, and a section per run. A row that is missed
-without a word about it in `measuring/obstacles.py` is an error.
-``--check`` tells whether the documents say what the runs say.
+Each argument is the JSON of a run (`suite.py --json FILE`); without any it is the one of
+`make bench`, in `bench-output`. The README gets the plot of the first run and the rows of `SUMMARY`
+between its markers; `RESULTS.md` gets the table of targets, how far the floor is, and the median of
+each case over all runs. Dead ends stand in `RESULTS.md` below the markers: write there why a new
+row is missed.
 
-    python benchmarks/report.py [--check] [RUN.json ...]
+    python benchmarks/report.py [RUN.json ...]
 """
 
 from __future__ import annotations
@@ -19,7 +18,6 @@ from typing import TYPE_CHECKING
 
 import suite
 from measuring.measurement import read_run
-from measuring.obstacles import obstacle
 from measuring.plot import write_plot
 from measuring.tables import (
     MISSED,
@@ -50,33 +48,26 @@ SUMMARY = (
 )
 """The rows of the README: what is measured, and the rival; two of them are missed."""
 PLOT = Path("benchmarks", "clients.png")
-RESULTS_FOLDER = Path("benchmarks", "results")
+RUN = Path("bench-output", "results.json")
+"""Written by ``make bench``; not in git."""
 
 
 def main(arguments: Sequence[str] | None = None, root: Path = ROOT) -> int:
-    """Write the documents, or with ``--check`` say which of them differ; 1 when any does."""
+    """Write the documents and the plot."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--check", action="store_true", help="write nothing")
-    parser.add_argument("runs", nargs="*", type=Path, help="JSON of a run")
-    options = parser.parse_args(arguments)
-    paths = options.runs or sorted((root / RESULTS_FOLDER).glob("*.json"))
-    if not paths:
-        parser.error(f"there is no run in {RESULTS_FOLDER}; make one: suite.py --json FILE")
+    parser.add_argument("runs", nargs="*", type=Path, help=f"JSON of a run; default: {RUN}")
+    paths = parser.parse_args(arguments).runs or [root / RUN]
+    if missing := [str(path) for path in paths if not path.exists()]:
+        parser.error(f"there is no run in {', '.join(missing)}; make one: make bench")
     runs = [read_run(path) for path in paths]
     blocks = {
         root / "README.md": "\n".join(readme_lines(runs)),
         root / "benchmarks" / "RESULTS.md": "\n".join(results_lines(runs)),
     }
-    wanted = {path: replaced(path.read_text("utf-8"), block) for path, block in blocks.items()}
-    stale = [path for path, text in wanted.items() if path.read_text("utf-8") != text]
-    if options.check:
-        for path in stale:
-            sys.stderr.write(f"{path.name} does not say what the runs say\n")
-        return 1 if stale else 0
-    for path in stale:
-        path.write_text(wanted[path], "utf-8")
+    for path, block in blocks.items():
+        path.write_text(replaced(path.read_text("utf-8"), block), "utf-8")
     write_plot(root / PLOT, runs[0])
     return 0
 
@@ -94,10 +85,8 @@ def replaced(document: str, block: str, *, begin: str = BEGIN, end: str = END) -
 
 
 def readme_lines(runs: Sequence[Run]) -> Iterator[str]:
-    """The plot, a few targets, and how many of all are met."""
-    counts = "One run" if len(runs) == 1 else f"{len(runs)} runs, their values beside each other"
-    commands = ", ".join(f"`{run.command}`" for run in runs)
-    yield f"{counts} ({commands}), on {_machine(runs[0])}:"
+    """Yield the plot, a few targets, and how many of all are met."""
+    yield f"Medians on {machine_text(runs[0])}; of several runs beside each other:"
     yield ""
     yield f"![Records a second and CPU of each client]({PLOT.as_posix()})"
     yield ""
@@ -107,8 +96,8 @@ def readme_lines(runs: Sequence[Run]) -> Iterator[str]:
     met_count = sum(MISSED not in row.verdict for row in judged)
     yield ""
     yield (
-        f"{met_count} of {len(judged)} targets are met. All of them, what is in the way of the "
-        f"others and what was tried: [benchmarks/RESULTS.md](benchmarks/RESULTS.md)."
+        f"{met_count} of {len(judged)} targets are met. All of them, how to repeat them, and what "
+        f"was tried for the others: [benchmarks/RESULTS.md](benchmarks/RESULTS.md)."
     )
 
 
@@ -129,49 +118,36 @@ def floor_lines(runs: Sequence[Run]) -> Iterator[str]:
         yield from markdown(headings, rows)
 
 
-def missed_lines(runs: Sequence[Run]) -> Iterator[str]:
-    """What was tried for the rows that a run missed, and what is in the way.
-
-    Raises:
-        ValueError: nothing is said about one.
-    """
-    rows_of_text: dict[str, list[str]] = {}
-    for row in target_rows(runs):
-        if MISSED in row.verdict:
-            name = f"{row.what} ({row.wanted})"
-            rows_of_text.setdefault(obstacle(row.what, row.wanted), []).append(name)
-    if rows_of_text:
-        yield ""
-        yield "What is in the way of the rows that were missed, and what was tried:"
-        yield ""
-    for text, names in rows_of_text.items():
-        yield f"- **{'; '.join(names)}**: {text}"
-
-
 def results_lines(runs: Sequence[Run]) -> Iterator[str]:
-    """The table of targets, why some are missed, the floor, then every median of each run."""
+    """Yield the commands, the table of targets, the floor, then every median over all runs."""
+    yield from command_lines(runs)
+    yield ""
     yield "## Targets"
     yield ""
     yield from markdown(TARGET_HEADINGS, target_rows(runs))
-    yield from missed_lines(runs)
     yield from floor_lines(runs)
-    for number, run in enumerate(runs, start=1):
-        yield ""
-        yield f"## Run {number}, {run.date}"
-        yield ""
-        yield f"    {run.command}"
-        yield ""
-        yield f"{_machine(run)}. Medians, with the smallest and the largest value."
-        for benchmark in suite.BENCHMARKS.values():
-            headings, *rows = figures_rows(benchmark.name, run.measurements)
-            if rows:
-                yield ""
-                yield f"### {benchmark.text}"
-                yield ""
-                yield from markdown(headings, rows)
+    yield ""
+    yield "Medians of all runs, with the smallest and the largest value."
+    measurements = [one for run in runs for one in run.measurements]
+    for benchmark in suite.BENCHMARKS.values():
+        headings, *rows = figures_rows(benchmark.name, measurements)
+        if rows:
+            yield ""
+            yield f"### {benchmark.text}"
+            yield ""
+            yield from markdown(headings, rows)
 
 
-def _machine(run: Run) -> str:
+def command_lines(runs: Sequence[Run]) -> Iterator[str]:
+    """Yield what repeats the runs, and on which machine they were."""
+    for run in runs:
+        yield f"    {run.command}    # {run.date}"
+    yield ""
+    yield f"{machine_text(runs[0])}."
+
+
+def machine_text(run: Run) -> str:
+    """Return the machine and the versions of a run in one line."""
     return ", ".join(f"{name} {value}" for name, value in run.machine.items())
 
 

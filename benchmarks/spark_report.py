@@ -1,13 +1,11 @@
 """Write what a run of `spark_suite.py` has measured into README, docs/spark.md and `RESULTS.md`.
 
-The runs are those in `benchmarks/results/spark` (``spark_suite.py --json FILE``), the benchmarks of
-one may be divided among several. The README gets a few medians side by side, the page a few rows
-of targets, both between markers, and `RESULTS.md` the whole table of targets, what is in the way of
-those that were missed, and every median. A row that is missed without a word about it in
-`spark/obstacles.py` is an error.
-``--check`` tells whether the documents say what the runs say.
+Each argument is the JSON of a run (`spark_suite.py --json FILE`), among which the benchmarks may be
+divided; without any it is the one of `make bench-spark`, in `bench-output`. The README gets a few
+medians side by side, the page a few rows of targets, and `RESULTS.md` the table of targets and
+every median, each between its markers. Dead ends stand in `RESULTS.md` below the markers.
 
-    python benchmarks/spark_report.py [--check]
+    python benchmarks/spark_report.py [RUN.json ...]
 """
 
 from __future__ import annotations
@@ -19,7 +17,6 @@ from typing import TYPE_CHECKING
 
 from measuring.figures import FIGURES
 from measuring.measurement import grouped, read_run
-from measuring.obstacles import obstacle
 from measuring.tables import (
     MISSED,
     NOT_MEASURED,
@@ -28,9 +25,8 @@ from measuring.tables import (
     markdown,
     target_rows,
 )
-from report import replaced
+from report import command_lines, machine_text, replaced
 from spark.contender import CEILING, OFFICIAL, OURS, TUNED
-from spark.obstacles import OBSTACLES, PROFILE, PROFILE_COMMAND
 from spark.targets import TARGETS
 
 if TYPE_CHECKING:
@@ -40,7 +36,8 @@ if TYPE_CHECKING:
     from measuring.tables import TargetRow
 
 ROOT = Path(__file__).parents[1]
-RESULTS_FOLDER = Path("benchmarks", "results", "spark")
+RUN = Path("bench-output", "spark.json")
+"""Written by ``make bench-spark``; not in git."""
 BEGIN = "<!-- Spark benchmarks: written by benchmarks/spark_report.py -->"
 END = "<!-- Spark benchmarks: end -->"
 SUMMARY = (
@@ -63,29 +60,24 @@ SIDE_BY_SIDE = (
 
 
 def main(arguments: Sequence[str] | None = None, root: Path = ROOT) -> int:
-    """Write the documents, or with ``--check`` say which of them differ; 1 when any does."""
+    """Write the documents."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--check", action="store_true", help="write nothing")
-    options = parser.parse_args(arguments)
-    runs = [read_run(path) for path in sorted((root / RESULTS_FOLDER).glob("*.json"))]
+    parser.add_argument("runs", nargs="*", type=Path, help=f"JSON of a run; default: {RUN}")
+    paths = parser.parse_args(arguments).runs or [root / RUN]
+    if missing := [str(path) for path in paths if not path.exists()]:
+        parser.error(f"there is no run in {', '.join(missing)}; make one: make bench-spark")
+    runs = [read_run(path) for path in paths]
     blocks = {
         root / "README.md": "\n".join(readme_lines(runs)),
         root / "docs" / "spark.md": "\n".join(page_lines(runs)),
         root / "benchmarks" / "RESULTS.md": "\n".join(results_lines(runs)),
     }
-    wanted = {
-        path: replaced(path.read_text("utf-8"), block, begin=BEGIN, end=END)
-        for path, block in blocks.items()
-    }
-    stale = [path for path, text in wanted.items() if path.read_text("utf-8") != text]
-    for path in stale:
-        if options.check:
-            sys.stderr.write(f"{path.name} does not say what the runs of Spark say\n")
-        else:
-            path.write_text(wanted[path], "utf-8")
-    return 1 if stale and options.check else 0
+    for path, block in blocks.items():
+        text = replaced(path.read_text("utf-8"), block, begin=BEGIN, end=END)
+        path.write_text(text, "utf-8")
+    return 0
 
 
 def readme_lines(runs: Sequence[Run]) -> Iterator[str]:
@@ -105,7 +97,7 @@ def readme_lines(runs: Sequence[Run]) -> Iterator[str]:
 
 def page_lines(runs: Sequence[Run]) -> Iterator[str]:
     """A few targets, and how many of all are met."""
-    machine = _machine(runs[0])
+    machine = machine_text(runs[0])
     yield f"Beside Spark's own Kafka source and sink (`make bench-spark`), on {machine}:"
     yield ""
     rows = target_rows(runs, TARGETS)
@@ -120,28 +112,18 @@ def page_lines(runs: Sequence[Run]) -> Iterator[str]:
     met_count = sum(row.verdict != MISSED for row in judged)
     yield ""
     yield (
-        f"{met_count} of {len(judged)} targets are met. All of them, and what is in the way of the "
+        f"{met_count} of {len(judged)} targets are met. All of them, and what was tried for the "
         f"others, are in `benchmarks/RESULTS.md`."
     )
 
 
 def results_lines(runs: Sequence[Run]) -> Iterator[str]:
-    """The table of targets, why some are missed, and every median."""
-    for run in runs:
-        yield f"    {run.command}    # {run.date}"
+    """Yield the commands, the table of targets, and every median over all runs."""
+    yield from command_lines(runs)
     yield ""
-    yield f"{_machine(runs[0])}."
+    yield from markdown(TARGET_HEADINGS, target_rows(runs, TARGETS))
     yield ""
-    rows = target_rows(runs, TARGETS)
-    yield from markdown(TARGET_HEADINGS, rows)
-    yield ""
-    yield from missed_lines(rows)
-    yield ""
-    yield f"    {PROFILE_COMMAND}"
-    yield ""
-    yield from markdown(PROFILE[0], PROFILE[1:])
-    yield ""
-    yield "Medians, with the smallest and the largest value."
+    yield "Medians of all runs, with the smallest and the largest value."
     measurements = [one for run in runs for one in run.measurements]
     for benchmark in dict.fromkeys(one.benchmark for one in measurements):
         headings, *figures = figures_rows(benchmark, measurements)
@@ -149,29 +131,6 @@ def results_lines(runs: Sequence[Run]) -> Iterator[str]:
         yield f"### Spark: {benchmark}"
         yield ""
         yield from markdown(headings, figures)
-
-
-def missed_lines(rows: Sequence[TargetRow]) -> Iterator[str]:
-    """What is in the way of the rows that were missed.
-
-    Raises:
-        ValueError: nothing is said about one.
-    """
-    names_of_text: dict[str, list[str]] = {}
-    for row in rows:
-        if row.verdict == MISSED:
-            text = obstacle(row.what, row.wanted, OBSTACLES)
-            names_of_text.setdefault(text, []).append(f"{row.what} ({row.wanted})")
-    if names_of_text:
-        yield ""
-        yield "What is in the way of the rows that were missed:"
-        yield ""
-    for text, names in names_of_text.items():
-        yield f"- **{'; '.join(names)}**: {text}"
-
-
-def _machine(run: Run) -> str:
-    return ", ".join(f"{name} {value}" for name, value in run.machine.items())
 
 
 if __name__ == "__main__":

@@ -27,20 +27,17 @@ CPU, INSTRUCTIONS = "cpu_s_per_million", "instructions_per_record"
 RATIO_HEADINGS = ("case", "before", "now", "now / before, medians", "now / before, smallest")
 
 
-def add_option(parser: argparse.ArgumentParser, *, is_required: bool = False) -> None:
+def add_option(parser: argparse.ArgumentParser) -> None:
     """Let the command line name the other checkout, as `before`."""
     text = "the folder of another checkout, whose core was built there"
-    parser.add_argument("--before", type=Path, required=is_required, help=text)
+    parser.add_argument("--before", type=Path, required=True, help=text)
 
 
 def checkouts(parser: argparse.ArgumentParser, options: argparse.Namespace) -> dict[str, Path]:
     """Return the folders of the checkouts to measure by the names that they have in results."""
-    found = {NOW: THIS_CHECKOUT}
-    if options.before is not None:
-        if not (options.before / "pykclient").is_dir():
-            parser.error(f"--before {options.before}: there is no folder pykclient in it")
-        found[BEFORE] = options.before.resolve()
-    return found
+    if not (options.before / "pykclient").is_dir():
+        parser.error(f"--before {options.before}: there is no folder pykclient in it")
+    return {NOW: THIS_CHECKOUT, BEFORE: options.before.resolve()}
 
 
 def pair_of(client: Client, folders: Mapping[str, Path]) -> list[Client]:
