@@ -33,7 +33,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from measuring.measurement import Run
-    from measuring.tables import TargetRow
 
 ROOT = Path(__file__).parents[1]
 RUN = Path("bench-output", "spark.json")
