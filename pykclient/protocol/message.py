@@ -25,6 +25,8 @@ from pykclient.protocol.primitives import GatherBuffer, write_nullable_string
 from pykclient.protocol.reader import ELEMENTS_MAX, Reader
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from pykclient.protocol.primitives import Records
 
 _SIZE = Struct(">i")
@@ -37,6 +39,11 @@ class Structure:
 
     __slots__: tuple[str, ...] = ()
     masked: ClassVar[tuple[str, ...]] = ()
+    version_ranges: ClassVar[Mapping[str, tuple[int, int]]] = {}
+    """First and last version of fields that some versions lack; only messages in files have it."""
+
+    tagged_fields: ClassVar[tuple[str, ...]] = ()
+    """Fields that are left out where they have their default; only messages in files have it."""
 
     def write(self, out: bytearray, version: int) -> None:
         """Append this structure as `version` of its message has it."""

@@ -20,7 +20,6 @@ import pytest
 
 from pykclient import Admin, Consumer, GroupMetadata, NewTopic, Producer, TopicPartition
 from pykclient.cli.log.coordinator_records import DECODERS
-from pykclient.cli.log.message_json import FIRST_VERSIONS, LAST_VERSIONS
 from pykclient.protocol.messages.consumer_protocol import (
     ConsumerProtocolAssignment,
     ConsumerProtocolSubscription,
@@ -190,8 +189,8 @@ class Maker:
         return made
 
     def _has(self, kind: type[Structure], name: str, version: int) -> bool:
-        place = f"{kind.__name__}.{name}"
-        return FIRST_VERSIONS.get(place, 0) <= version <= LAST_VERSIONS.get(place, version)
+        first, last = kind.version_ranges.get(name, (version, version))
+        return first <= version <= last
 
     def _protocol(self, kind: type[DataMessage]) -> bytes:
         if self._random.random() < 0.2:

@@ -109,6 +109,7 @@ def _class(code: StructCode, *, is_root: bool) -> list[str]:
         "",
         f"    __slots__ = ({slots})",
         *([f"    masked = ({masked})"] if masked else []),
+        *(_shown_as_json(code) if message.kind == "data" else []),
         *(_constants(message) if is_root else []),
         "",
         *_init_method(code),
@@ -116,6 +117,26 @@ def _class(code: StructCode, *, is_root: bool) -> list[str]:
         *write_method(code),
         "",
         *read_method(code),
+    ]
+
+
+def _shown_as_json(code: StructCode) -> list[str]:
+    """Write which fields some versions lack, and which are tagged, for `message_json`."""
+    ranges = "".join(
+        f'"{code.attribute(field)}": ({versions.low}, {versions.high}), '
+        for field in code.fields
+        if (versions := field.versions & code.versions) != code.versions
+    )
+    tagged = "".join(
+        f'"{code.attribute(field)}", ' for field in code.fields if field.tag is not None
+    )
+    return [
+        *(
+            [f"    version_ranges: ClassVar[dict[str, tuple[int, int]]] = {{{ranges}}}"]
+            if ranges
+            else []
+        ),
+        *([f"    tagged_fields = ({tagged})"] if tagged else []),
     ]
 
 

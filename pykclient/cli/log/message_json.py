@@ -16,51 +16,6 @@ from typing import Final, NamedTuple
 
 from pykclient.protocol.message import Structure
 
-FIRST_VERSIONS: Final = {
-    "ConsumerProtocolSubscription.generation_id": 2,
-    "ConsumerProtocolSubscription.owned_partitions": 1,
-    "ConsumerProtocolSubscription.rack_id": 3,
-    "GroupMetadataValue.current_state_timestamp": 2,
-    "LeaderChangeMessageVoter.voter_directory_id": 1,
-    "MemberMetadata.group_instance_id": 3,
-    "MemberMetadata.rebalance_timeout": 1,
-    "OffsetCommitValue.expire_timestamp": 1,
-    "OffsetCommitValue.leader_epoch": 3,
-    "OffsetCommitValue.topic_id": 4,
-    "TransactionLogValue.client_transaction_version": 1,
-    "TransactionLogValue.next_producer_epoch": 1,
-    "TransactionLogValue.next_producer_id": 1,
-    "TransactionLogValue.previous_producer_id": 1,
-}
-"""Of fields that the first version of their message does not have."""
-
-LAST_VERSIONS: Final = {"OffsetCommitValue.expire_timestamp": 1}
-"""Of fields that the newest version of their message does not have."""
-
-TAGGED: Final = frozenset(
-    {
-        "ConsumerGroupMemberMetadataValue.classic_member_metadata",
-        "ConsumerGroupMetadataValue.metadata_hash",
-        "ConsumerGroupTargetAssignmentMetadataValue.assignment_timestamp",
-        "OffsetCommitValue.topic_id",
-        "ShareGroupTargetAssignmentMetadataValue.assignment_timestamp",
-        "ShareSnapshotValue.delivery_complete_count",
-        "ShareUpdateValue.delivery_complete_count",
-        "StreamsGroupCurrentMemberAssignmentValueTaskIds.assignment_epochs",
-        "StreamsGroupMetadataValue.failed_description_topology_epoch",
-        "StreamsGroupMetadataValue.last_assignment_configs",
-        "StreamsGroupMetadataValue.stored_description_topology_epoch",
-        "StreamsGroupMetadataValue.validated_topology_epoch",
-        "StreamsGroupTargetAssignmentMetadataValue.assignment_timestamp",
-        "TopicPartitions.assignment_epochs",
-        "TransactionLogValue.client_transaction_version",
-        "TransactionLogValue.next_producer_epoch",
-        "TransactionLogValue.next_producer_id",
-        "TransactionLogValue.previous_producer_id",
-    }
-)
-"""Fields that are written, and so shown, only if they differ from their default. Null is none."""
-
 _UUIDS: Final = ("_id", "_ids")
 _ESCAPES: Final = re.compile(r"\\\\|\\u00[01][0-9a-f]")
 
@@ -81,11 +36,12 @@ def message_fields(message: Structure, version: int) -> dict[str, object]:
     kind = type(message)
     fields: dict[str, object] = {}
     for name in kind.__slots__:
-        place = f"{kind.__name__}.{name}"
-        if not FIRST_VERSIONS.get(place, 0) <= version <= LAST_VERSIONS.get(place, version):
+        first, last = kind.version_ranges.get(name, (version, version))
+        if not first <= version <= last:
             continue
         value = getattr(message, name)
-        if place in TAGGED and value is not None and value in _defaults(kind, name, value):
+        is_tagged = name in kind.tagged_fields and value is not None
+        if is_tagged and value in _defaults(kind, name, value):
             continue
         fields[_java_name(name)] = _json_value(name, value, version)
     return fields

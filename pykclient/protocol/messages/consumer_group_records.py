@@ -88,6 +88,7 @@ class ConsumerGroupMetadataValue(DataMessage):
         "epoch",
         "metadata_hash",
     )
+    tagged_fields = ("metadata_hash",)
     record_type: ClassVar[int] = 3
     min_version: ClassVar[int] = 0
     max_version: ClassVar[int] = 0
@@ -301,6 +302,7 @@ class ConsumerGroupMemberMetadataValue(DataMessage):
         "server_assignor",
         "classic_member_metadata",
     )
+    tagged_fields = ("classic_member_metadata",)
     record_type: ClassVar[int] = 5
     min_version: ClassVar[int] = 0
     max_version: ClassVar[int] = 0
@@ -475,6 +477,7 @@ class ConsumerGroupTargetAssignmentMetadataValue(DataMessage):
         "assignment_epoch",
         "assignment_timestamp",
     )
+    tagged_fields = ("assignment_timestamp",)
     record_type: ClassVar[int] = 6
     min_version: ClassVar[int] = 0
     max_version: ClassVar[int] = 0
@@ -700,6 +703,7 @@ class TopicPartitions(Structure):
         "partitions",
         "assignment_epochs",
     )
+    tagged_fields = ("assignment_epochs",)
 
     def __init__(
         self,

@@ -40,6 +40,11 @@ class ConsumerProtocolSubscription(DataMessage):
         "generation_id",
         "rack_id",
     )
+    version_ranges: ClassVar[dict[str, tuple[int, int]]] = {
+        "owned_partitions": (1, 3),
+        "generation_id": (2, 3),
+        "rack_id": (3, 3),
+    }
     min_version: ClassVar[int] = 0
     max_version: ClassVar[int] = 3
     flexible_from: ClassVar[int | None] = None

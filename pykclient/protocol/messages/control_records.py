@@ -148,6 +148,9 @@ class LeaderChangeMessageVoter(Structure):
         "voter_id",
         "voter_directory_id",
     )
+    version_ranges: ClassVar[dict[str, tuple[int, int]]] = {
+        "voter_directory_id": (1, 1),
+    }
 
     def __init__(
         self,

@@ -167,6 +167,12 @@ class OffsetCommitValue(DataMessage):
         "expire_timestamp",
         "topic_id",
     )
+    version_ranges: ClassVar[dict[str, tuple[int, int]]] = {
+        "leader_epoch": (3, 4),
+        "expire_timestamp": (1, 1),
+        "topic_id": (4, 4),
+    }
+    tagged_fields = ("topic_id",)
     record_type: ClassVar[int] = 1
     min_version: ClassVar[int] = 0
     max_version: ClassVar[int] = 4
@@ -278,6 +284,9 @@ class GroupMetadataValue(DataMessage):
         "current_state_timestamp",
         "members",
     )
+    version_ranges: ClassVar[dict[str, tuple[int, int]]] = {
+        "current_state_timestamp": (2, 4),
+    }
     record_type: ClassVar[int] = 2
     min_version: ClassVar[int] = 0
     max_version: ClassVar[int] = 4
@@ -367,6 +376,10 @@ class MemberMetadata(Structure):
         "subscription",
         "assignment",
     )
+    version_ranges: ClassVar[dict[str, tuple[int, int]]] = {
+        "group_instance_id": (3, 4),
+        "rebalance_timeout": (1, 4),
+    }
 
     def __init__(
         self,

@@ -220,6 +220,7 @@ class ShareGroupTargetAssignmentMetadataValue(DataMessage):
         "assignment_epoch",
         "assignment_timestamp",
     )
+    tagged_fields = ("assignment_timestamp",)
     record_type: ClassVar[int] = 12
     min_version: ClassVar[int] = 0
     max_version: ClassVar[int] = 0

@@ -87,6 +87,7 @@ class ShareSnapshotValue(DataMessage):
         "write_timestamp",
         "state_batches",
     )
+    tagged_fields = ("delivery_complete_count",)
     record_type: ClassVar[int] = 0
     min_version: ClassVar[int] = 0
     max_version: ClassVar[int] = 0
@@ -240,6 +241,7 @@ class ShareUpdateValue(DataMessage):
         "delivery_complete_count",
         "state_batches",
     )
+    tagged_fields = ("delivery_complete_count",)
     record_type: ClassVar[int] = 1
     min_version: ClassVar[int] = 0
     max_version: ClassVar[int] = 0

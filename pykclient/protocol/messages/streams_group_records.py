@@ -93,6 +93,12 @@ class StreamsGroupMetadataValue(DataMessage):
         "stored_description_topology_epoch",
         "failed_description_topology_epoch",
     )
+    tagged_fields = (
+        "validated_topology_epoch",
+        "last_assignment_configs",
+        "stored_description_topology_epoch",
+        "failed_description_topology_epoch",
+    )
     record_type: ClassVar[int] = 17
     min_version: ClassVar[int] = 0
     max_version: ClassVar[int] = 0
@@ -647,6 +653,7 @@ class StreamsGroupTargetAssignmentMetadataValue(DataMessage):
         "assignment_epoch",
         "assignment_timestamp",
     )
+    tagged_fields = ("assignment_timestamp",)
     record_type: ClassVar[int] = 20
     min_version: ClassVar[int] = 0
     max_version: ClassVar[int] = 0
@@ -957,6 +964,7 @@ class StreamsGroupCurrentMemberAssignmentValueTaskIds(Structure):
         "partitions",
         "assignment_epochs",
     )
+    tagged_fields = ("assignment_epochs",)
 
     def __init__(
         self,

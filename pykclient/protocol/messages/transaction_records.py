@@ -78,6 +78,18 @@ class TransactionLogValue(DataMessage):
         "transaction_start_timestamp_ms",
         "client_transaction_version",
     )
+    version_ranges: ClassVar[dict[str, tuple[int, int]]] = {
+        "previous_producer_id": (1, 1),
+        "next_producer_id": (1, 1),
+        "next_producer_epoch": (1, 1),
+        "client_transaction_version": (1, 1),
+    }
+    tagged_fields = (
+        "previous_producer_id",
+        "next_producer_id",
+        "next_producer_epoch",
+        "client_transaction_version",
+    )
     record_type: ClassVar[int] = 0
     min_version: ClassVar[int] = 0
     max_version: ClassVar[int] = 1
