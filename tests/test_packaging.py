@@ -100,20 +100,6 @@ def wheel_without_compiler(dist: Path, tmp_path_factory: pytest.TempPathFactory)
     return found
 
 
-@pytest.mark.parametrize(
-    "name",
-    [
-        *("README.md", "DESIGN.md", "CONTRIBUTING.md", "CHANGELOG.md", "LICENSE"),
-        *("pykclient/producer", "pykclient/consumer", "pykclient/network", "tools/protogen"),
-        *("spark_connector", "pyspark_pykafka", "tests", "benchmarks"),
-    ],
-)
-def test_the_project_has(name: str) -> None:
-    path = ROOT / name
-    assert path.stat().st_size > 0
-    assert path.is_file() or any(path.glob("*.py"))
-
-
 def test_the_pure_build_fits_every_platform(wheel: Path) -> None:
     assert wheel.name == f"pykclient-{__version__}-py3-none-any.whl"
 

@@ -10,42 +10,20 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.test_config import CONFIGS, kafka_settings, unbuilt_keys
-from tools import config_reference, keyword_types, state_tables
 from tools.config_reference import reference
-from tools.state_tables import MACHINES, document
+from tools.state_tables import MACHINES
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from types import ModuleType
 
     from pykclient.config.client import ClientConfig
 
 ROOT = Path(__file__).parents[2]
 PACKAGES = ("pykclient", "spark_connector")
 
-EACH = pytest.mark.parametrize("tool", [config_reference, keyword_types, state_tables])
-
 
 def section(client: str) -> str:
     return reference().split(f"\n## {client.title()}\n")[1].split("\n## ")[0]
-
-
-@EACH
-def test_the_document_is_up_to_date(tool: ModuleType, capsys: pytest.CaptureFixture[str]) -> None:
-    assert tool.main(["--check"]) == 0, capsys.readouterr().out
-
-
-@EACH
-def test_check_reports_what_differs_and_writing_cures_it(
-    tool: ModuleType, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    into = ["--into", str(tmp_path)]
-    assert tool.main([*into, "--check"]) == 1
-    assert f"differs: {tool.PATH}" in capsys.readouterr().out
-    assert tool.main(into) == 0
-    assert tool.main([*into, "--check"]) == 0
-    (tmp_path / tool.PATH).write_text("edited by hand")
-    assert tool.main([*into, "--check"]) == 1
 
 
 @pytest.mark.parametrize("config", CONFIGS, ids=lambda config: config.client)
@@ -77,30 +55,3 @@ def tables() -> Iterator[tuple[str, str]]:
 
 def test_every_table_of_the_code_is_in_it() -> None:
     assert sorted(tables()) == sorted((machine.module, machine.table) for machine in MACHINES)
-
-
-def test_a_transition_has_its_reason() -> None:
-    reasons = {"batch": {"open > closed": "it is full", "any > done": "it has ended"}}
-    section = document(reasons).split("## A batch of the producer\n")[1].split("\n## ")[0]
-    assert section.splitlines()[5:] == [
-        "| open | closed | it is full |",
-        "| closed | in flight |  |",
-        "|  | done | it has ended |",
-        "| in flight | closed |  |",
-        "|  | done | it has ended |",
-        "| done | | |",
-    ]
-
-
-@pytest.mark.parametrize(
-    ("reasons", "complaint"),
-    [
-        ({"no such": {}}, "there is no state machine no such"),
-        ({"batch": {"done > open": "never"}}, "batch has no transition done > open"),
-    ],
-)
-def test_a_reason_without_a_transition_is_an_error(
-    reasons: dict[str, dict[str, str]], complaint: str
-) -> None:
-    with pytest.raises(ValueError, match=complaint):
-        document(reasons)
