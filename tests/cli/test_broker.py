@@ -75,8 +75,8 @@ def test_it_serves_is_killed_and_serves_again(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "status", "reason"),
     [
-        (("--port", "TAKEN"), 1, "cannot be listened at: Address already in use; choose another"),
-        (("--host", "no-such-host.invalid"), 1, "the host no-such-host.invalid is not known: "),
+        (("--port", "TAKEN"), 1, ": Address already in use; choose another port"),
+        (("--host", "no-such-host.invalid"), 1, "unknown host no-such-host.invalid: "),
         (("--data", "TAKEN"), 1, "name an empty folder"),
         (("--port", "70000"), 2, "--port 70000: give a number from 0 to 65535"),
         (("--host", "0.0.0.0"), 2, "give also --advertised-host"),

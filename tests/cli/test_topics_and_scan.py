@@ -197,7 +197,7 @@ def test_partitions_are_added_beside_settings(run: Commands, topic: str) -> None
         (("describe", "TOPIC", "absent"), "there is no topic 'absent'; `pykclient topics list`"),
         (("delete", "TOPIC", "absent"), "there is no topic 'absent'; `pykclient topics list`"),
         (("create", "TOPIC"), "There is a topic with this name"),
-        (("create", "new", "--replication-factor", "9"), "9 replicas cannot be on 1 brokers"),
+        (("create", "new", "--replication-factor", "9"), "9 replicas do not fit on 1 brokers"),
         (("create", "new", "--partitions", "0"), "give a number from 1"),
         (("create", "new", "--topic-config", "retention.ms=long"), "retention.ms"),
     ],

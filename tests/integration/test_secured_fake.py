@@ -323,7 +323,7 @@ def test_what_these_brokers_have_not_is_refused(
         secured_fake.replace_certificate("PLAINTEXT", certificate)
     with pytest.raises(UsageError, match=r"there is no listener 'SLS'.*SSL"):
         secured_fake.client_settings("SLS")
-    with pytest.raises(UsageError, match="these brokers are not secured"):
+    with pytest.raises(UsageError, match="this cluster is not secured"):
         fake_kafka.client_settings()
     for use in (
         lambda: fake_kafka.certificates,

@@ -1,6 +1,6 @@
-"""Kafka brokers inside the process: sans-IO, with a clock and faults that a test commands.
+"""In-process Kafka brokers for tests: sans-IO, with a test-controlled clock and injected faults.
 
-Owner: whoever calls; nothing here has a thread, a lock or a clock but `server`.
+Owner: the caller; only `server` has a thread, a lock and a real clock.
 """
 
 from pykclient.testing.fake import faults

@@ -1,13 +1,13 @@
-"""What the client of one connection has shown of itself, on a listener with SASL.
+"""Authentication of a client on a listener with SASL.
 
-It begins with the client's request for versions or for a mechanism, and goes on as the table says.
-Until it is done, no other request is served: the connection is closed, as Kafka does. A session
-may have a lifetime (KIP-368): the client then authenticates again on the same connection, or is
-closed at its next request after the session has ended.
+It begins with the client's request for API versions or a mechanism, and follows the table below.
+Until it is done, any other request closes the connection, as in Kafka. A session may have a
+lifetime (KIP-368): the client then re-authenticates on the same connection, or is closed at its
+next request after the session has expired.
 
 Owner: the connection.
 Source: Java classes ``SaslServerAuthenticator`` and ``KafkaChannel``; KIP-43, KIP-152 (tokens in
-SaslAuthenticate requests; before, they have no header), KIP-368.
+SaslAuthenticate requests; earlier they have no header), KIP-368.
 """
 
 from __future__ import annotations
@@ -25,17 +25,17 @@ if TYPE_CHECKING:
     from pykclient.testing.fake.sasl import Exchange, Users
 
 RECEIVE_BYTES_MAX: Final = 524_288
-"""Kafka's ``sasl.server.max.receive.size``: of a request before the client is authenticated."""
+"""Maximum request size before authentication: Kafka's ``sasl.server.max.receive.size``."""
 
 REAUTHENTICATION_INTERVAL_MS: Final = 1_000
-"""The client may not begin to authenticate again any sooner."""
+"""Minimum time between two re-authentications."""
 
 _HEADERS_FROM_VERSION = 1
-"""Of SaslHandshake: from then on tokens come in SaslAuthenticate requests."""
+"""First SaslHandshake version after which tokens are sent in SaslAuthenticate requests."""
 
 
 class AuthenticationState(Enum):
-    """How far a client is."""
+    """Progress of a client's authentication."""
 
     VERSIONS = "versions"
     MECHANISM = "mechanism"
@@ -65,7 +65,7 @@ _ADMITTED: dict[AuthenticationState, frozenset[int]] = {
 
 
 class Authentication:
-    """The authentication of one connection; `lifetime_ms` 0 is a session without an end."""
+    """The authentication of a connection; a `lifetime_ms` of 0 means sessions do not expire."""
 
     def __init__(self, users: Users, mechanisms: Sequence[str], lifetime_ms: int) -> None:
         self.state = AuthenticationState.VERSIONS
@@ -82,18 +82,18 @@ class Authentication:
 
     @property
     def is_done(self) -> bool:
-        """Whether the client may send any request."""
+        """True if the client may send any request."""
         return self.state is AuthenticationState.DONE
 
     @property
     def takes_tokens(self) -> bool:
-        """Whether what comes next is a token without a header."""
+        """True if the next frame is a token without a header."""
         return self.state is AuthenticationState.TOKENS and not self._has_headers
 
     def admits(self, api_key: int, size_bytes: int, now_ms: int) -> bool:
-        """Whether a request is served; else the connection is to be closed.
+        """Return whether to serve a request; otherwise the connection must be closed.
 
-        The one that begins another authentication is noted.
+        A request that begins a re-authentication changes the state.
         """
         if self.state is AuthenticationState.TOKENS and self._exchange is None:
             self.fail()
@@ -106,22 +106,22 @@ class Authentication:
             if began_ms is None or now_ms - began_ms >= REAUTHENTICATION_INTERVAL_MS:
                 self._began_again_ms = now_ms
                 self._to(AuthenticationState.MECHANISM)
-            return True  # too early, it is served as on a listener without SASL: refused
+            return True  # if too early, the handler refuses it, as on a listener without SASL
         return now_ms <= self._expires_ms
 
     def on_versions(self) -> None:
-        """Note that the client has the versions of APIs, which it gets once."""
+        """Handle an ApiVersions request, which a client sends at most once."""
         if self.state is AuthenticationState.VERSIONS:
             self._to(AuthenticationState.MECHANISM)
 
     def choose(self, mechanism: str, version: int) -> bool:
-        """Begin an exchange by this mechanism; return whether there is one of that name."""
+        """Begin an exchange with this mechanism; return False if it does not exist."""
         if mechanism not in self.mechanisms:
             self.fail()
             return False
         self._has_headers = version >= _HEADERS_FROM_VERSION
         if self.user is not None and mechanism != self._mechanism:
-            self._exchange = None  # Kafka responds as if it were good, and closes at what follows
+            self._exchange = None  # Kafka responds with success, and closes at the next request
         else:
             self._exchange = EXCHANGES[mechanism](self._users)
             self._mechanism = mechanism
@@ -129,12 +129,12 @@ class Authentication:
         return True
 
     def evaluate(self, token: bytes, now_ms: int, wall_ms: int) -> tuple[bytes, int]:
-        """Go on with a token; return the challenge and, at the end, the session's lifetime in ms.
+        """Process a token; return the challenge and, at the end, the session lifetime in ms.
 
-        The lifetime is 0 for one without an end.
+        A lifetime of 0 means the session does not expire.
 
         Raises:
-            SaslRefusal: the client is refused, and the connection is to be closed.
+            SaslRefusal: authentication failed, and the connection must be closed.
         """
         exchange = self._exchange
         assert exchange is not None, "a mechanism was chosen, and the request admitted"
@@ -161,7 +161,7 @@ class Authentication:
         return challenge, self._begin_session(exchange.expires_ms, now_ms, wall_ms)
 
     def expire(self, now_ms: int) -> None:
-        """Have the session end now."""
+        """Expire the session now."""
         if self.is_done:
             self._expires_ms = now_ms - 1
 
@@ -184,10 +184,10 @@ class Authentication:
 
 @dataclass(slots=True, eq=False, weakref_slot=True)
 class Session:
-    """A client's connection as its requests are served.
+    """A client's connection, as request handlers see it.
 
-    `listener` is the name of the listener that it came to, None for that of a cluster without
-    security; `authentication` is None on a listener without SASL.
+    `listener` is the name of its listener, None without security; `authentication` is None on a
+    listener without SASL.
     """
 
     client_host: str = "fake"

@@ -1,8 +1,8 @@
-"""One request that a fake broker has got, and what becomes of it.
+"""A request that a fake broker received, and its outcome.
 
-A call is *open*, then ended in one of three ways: *responded*; *silent*, when nothing is to be
-sent; or *closed*, when its connection is to be closed. A handler may end it at once or much later;
-what comes after the end is dropped, since the client has gone.
+A call is *open*, then ends as *responded*, as *silent* (send nothing), or as *closed* (close the
+connection). A handler may end it at once or later. A response after the end is dropped, because
+the client has gone.
 
 Owner: the cluster.
 """
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 class CallState(Enum):
-    """What has become of a call."""
+    """Outcome of a call."""
 
     OPEN = "open"
     RESPONDED = "responded"
@@ -33,9 +33,9 @@ class CallState(Enum):
 
 
 class Call:
-    """A request's way through a broker.
+    """A request on its way through a broker.
 
-    `response` and `frame` are set once there is a response. `session` is the client's connection.
+    `response` and `frame` are set once there is a response. `session` is the client's session.
     """
 
     def __init__(
@@ -45,48 +45,48 @@ class Call:
         self.header = header
         self.session = session
         self.closes_connection = False
-        """Whether the connection is closed once the response is on its way."""
+        """True to close the connection after the response is sent."""
         self.state = CallState.OPEN
         self.response: Message | None = None
         self.frame: bytes | bytearray = b""
         self.response_version = header.api_version
         self.response_delay_ms = 0
-        """How long a response is held back: a fault."""
+        """Delay of the response, set by a fault."""
         self.ending = CallState.RESPONDED
-        """What a response makes of the call; a fault makes it silence or a closed connection."""
+        """State after the response; a fault changes it to silent or closed."""
         self._timers = timers
         self._on_end: Callable[[int], None] | None = None
 
     @property
     def client_host(self) -> str:
-        """Where the request came from."""
+        """Host of the client."""
         return self.session.client_host
 
     @property
     def version(self) -> int:
-        """The request's version."""
+        """API version of the request."""
         return self.header.api_version
 
     @property
     def is_ended(self) -> bool:
-        """Whether nothing more will come of it."""
+        """True once the outcome is final."""
         return self.state is not CallState.OPEN
 
     def on_end(self, callback: Callable[[int], None]) -> None:
-        """Have `callback(now_ms)` called when it ends, which must not have happened yet."""
+        """Call `callback(now_ms)` when the call ends; it must still be open."""
         assert not self.is_ended
         self._on_end = callback
 
     def require_response(self) -> Message:
-        """The response. Raises `UsageError` if there is none, or none yet."""
+        """Return the response. Raises `UsageError` if there is none (yet)."""
         if self.response is None:
             raise UsageError(f"there is no response: the call is {self.state.value}")
         return self.response
 
-    answered = require_response  # The name of before.
+    answered = require_response  # former name
 
     def respond(self, response: Message, now_ms: int) -> None:
-        """Send this response; what faults make of it is decided here."""
+        """Send a response, subject to the call's faults."""
         if self.ending is not CallState.RESPONDED:
             self._end(self.ending, now_ms)
         elif self.response_delay_ms:
@@ -101,16 +101,16 @@ class Call:
             self._end(CallState.RESPONDED, now_ms)
 
     def respond_with_token(self, token: bytes, now_ms: int) -> None:
-        """Send a SASL token as it was sent before it had a header."""
+        """Send a SASL token without a header, as clients before KIP-152 expect."""
         self.frame = len(token).to_bytes(4, "big") + token
         self._end(CallState.RESPONDED, now_ms)
 
     def silence(self, now_ms: int) -> None:
-        """Send nothing."""
+        """End the call without a response."""
         self._end(CallState.SILENT, now_ms)
 
     def close(self, now_ms: int) -> None:
-        """Have the connection closed."""
+        """End the call and close its connection."""
         self._end(CallState.CLOSED, now_ms)
 
     def _end(self, state: CallState, now_ms: int) -> None:

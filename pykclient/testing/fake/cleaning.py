@@ -1,14 +1,14 @@
-"""One pass of compaction over a log: what of each batch stays.
+"""One pass of compaction over a log, batch by batch.
 
-Of each key the newest record of the range stays, as do records behind it. What an aborted
-transaction has written goes; its marker goes, as every marker and every record without a value,
-in two steps: once nothing is left that needs it, it gets a time from which on it may go, and a
-later pass removes it. Of the last batch of a producer the header stays, since it has the sequence.
+The newest record of each key stays, and so do records after the cleaned range. Records of aborted
+transactions are removed. Markers, and records without a value (tombstones), are removed in two
+steps: once nothing needs them they get a delete horizon, and a pass after that time removes them. A
+producer's last batch keeps its header, which holds the sequence.
 
-Batches keep their first and last offsets, so that what is left is where it was.
+Batches keep their first and last offsets.
 
 Owner: the log.
-Source: KIP-98, KIP-534 (times to delete); Java classes ``Cleaner``, ``CleanedTransactionMetadata``,
+Source: KIP-98, KIP-534 (delete horizons); Java classes ``Cleaner``, ``CleanedTransactionMetadata``,
 ``MemoryRecords`` (``filterTo``).
 """
 
@@ -43,7 +43,7 @@ NO_TIME = -1
 
 
 class TransactionFilter:
-    """Which batches and markers are of no use; it gets all batches of the range in order."""
+    """Finds batches and markers that are no longer needed; it must see all batches in order."""
 
     def __init__(self, aborted: Iterable[AbortedTransaction]) -> None:
         self._upcoming = sorted(aborted, key=lambda each: each.first_offset, reverse=True)
@@ -51,10 +51,10 @@ class TransactionFilter:
         self._committing: set[int] = set()
         self._seen: set[AbortedTransaction] = set()
         self.needed: set[AbortedTransaction] = set()
-        """The aborted transactions of which something was in the range."""
+        """Aborted transactions that still have records in the range."""
 
     def may_go(self, batch: RecordBatch) -> bool:
-        """Whether the batch is of an aborted transaction, or the marker of one that is gone."""
+        """Return whether the batch was aborted, or is the marker of a removed transaction."""
         while self._upcoming and self._upcoming[-1].first_offset <= batch.last_offset:
             begun = self._upcoming.pop()
             self._aborting.setdefault(begun.producer_id, begun)
@@ -90,7 +90,7 @@ class TransactionFilter:
 def newest_offsets(
     batches: Iterable[RecordBatch], aborted: Iterable[AbortedTransaction], start_offset: int
 ) -> dict[bytes, int]:
-    """Where the newest record of each key is, from `start_offset` on, without what was aborted."""
+    """Return where each key's newest record is, from `start_offset` on, ignoring aborted ones."""
     transactions = TransactionFilter(aborted)
     newest: dict[bytes, int] = {}
     for batch in batches:
@@ -102,9 +102,9 @@ def newest_offsets(
 
 
 class Cleaning:
-    """One pass up to `end_offset`; `newest` has the keys of what was added since the last one.
+    """A pass up to `end_offset`; `newest` has the keys added since the last pass.
 
-    `now_ms` is the wall clock; what may go later may go `delete_retention_ms` after that.
+    `now_ms` is the wall clock; delete horizons are `delete_retention_ms` later.
     """
 
     def __init__(
@@ -125,7 +125,7 @@ class Cleaning:
         self._delete_retention_ms = delete_retention_ms
 
     def kept(self, batch: RecordBatch, data: bytes) -> bytes | None:
-        """What is left of a batch; None: nothing. Batches come in order."""
+        """Return the remains of a batch, None for nothing. Batches must come in order."""
         may_go = self._transactions.may_go(batch)
         is_due = self._is_due(batch)
         is_dropped = may_go and (is_due or not batch.is_control)
@@ -153,7 +153,7 @@ class Cleaning:
         return value is not None or not is_due
 
     def _is_last(self, batch: RecordBatch) -> bool:
-        """Whether the header says something that no other batch does."""
+        """Return whether the header holds information that no other batch has."""
         if batch.last_offset + 1 == self._end_offset:
             return True
         last = self._last_records.get(batch.producer_id) if batch.producer_id >= 0 else None
@@ -165,7 +165,7 @@ class Cleaning:
 
 
 def rebuilt(batch: RecordBatch, rows: Sequence[Row], horizon_ms: int | None) -> bytes:
-    """The batch with these records alone; `horizon_ms` is when markers and tombstones may go."""
+    """Rebuild the batch with only these records; `horizon_ms` is its delete horizon."""
     base_ms = rows[0][1] if horizon_ms is None else horizon_ms
     max_ms = max(row[1] for row in rows)
     if batch.timestamp_type is TimestampType.LOG_APPEND_TIME:
@@ -194,7 +194,7 @@ def rebuilt(batch: RecordBatch, rows: Sequence[Row], horizon_ms: int | None) -> 
 
 
 def emptied(batch: RecordBatch) -> bytes:
-    """The header of the batch, without a record."""
+    """Return the batch's header without records."""
     attributes = batch.attributes & ~(ATTRIBUTE_CODEC | ATTRIBUTE_DELETE_HORIZON)
     times_ms = NO_TIME, batch.max_timestamp_ms
     return _framed(batch, b"", attributes=attributes, times_ms=times_ms, count=0)
@@ -228,7 +228,7 @@ def _framed(
 
 
 def _put_varint(out: bytearray, value: int) -> None:
-    """Zigzag, seven bits a byte."""
+    """Append a zigzag varint."""
     rest = value << 1 if value >= 0 else (-value << 1) - 1
     while rest > 0x7F:
         out.append(rest & 0x7F | 0x80)

@@ -1,11 +1,11 @@
-"""FakeCluster: Kafka brokers in the process, sans-IO.
+"""FakeCluster: in-process Kafka brokers, sans-IO.
 
-It gets requests and the time, and gives responses; some at once, some when something has happened
-or a time has come. It has no thread, no socket and no clock: `advance` sets the time, and
-`next_deadline_ms` says when that is worth while. It shares messages and records with the client and
-none of its state machines, so that one mistake cannot hide in both.
+It takes requests and the time and returns responses, some at once, some after an event or a
+timeout. It has no thread, no socket and no clock: `advance` sets the time, and `next_deadline_ms`
+tells when to call it. It shares the message and record formats with the client, but none of its
+state machines, so that one mistake cannot hide in both.
 
-Owner: whoever calls; one thread at a time.
+Owner: the caller; one thread at a time.
 Source: Java class ``KafkaApis``.
 """
 
@@ -30,23 +30,23 @@ if TYPE_CHECKING:
 
 
 class FakeCluster(ClusterState):
-    """Brokers with ids from 0.
+    """A cluster of fake brokers with ids from 0.
 
-    `replication_delay_ms` is how long followers take to copy; 0 means they have everything at once.
-    `min_insync_replicas` and `default_partition_count` are for topics that do not say. With `racks`
-    (one for each broker) consumers are sent to followers in their own (KIP-392). `group_settings`
-    and `transaction_settings` None mean the defaults. `profile` is a service that the brokers play:
-    "kafka", "event-hubs", "redpanda" or "warpstream" (`pykclient.testing.fake.profiles`).
-    `epoch_ms` is the wall clock at time 0. The ids of topics depend on `cluster_id`: two clusters
-    have none in common unless their ids are the same.
+    `replication_delay_ms` is how long followers take to copy; with 0 they copy at once.
+    `min_insync_replicas` and `default_partition_count` are defaults for topics. With `racks`, one
+    for each broker, consumers read from followers in their own rack (KIP-392). For
+    `group_settings` and `transaction_settings`, None means the defaults. `profile` is the service
+    that the brokers imitate: "kafka", "event-hubs", "redpanda" or "warpstream"
+    (`pykclient.testing.fake.profiles`). `epoch_ms` is the wall clock at time 0. Topic ids depend
+    on `cluster_id`: clusters with different ids share no topic ids.
 
-    `security` gives it listeners with SASL, and users; TLS is not the cluster's matter, which sees
-    no sockets. `connections_max_reauth_ms` is Kafka's: how long an authenticated session lasts, 0
-    without an end.
+    `security` adds listeners with SASL, and users; TLS needs sockets and is not done here.
+    `connections_max_reauth_ms` is Kafka's: the lifetime of an authenticated session, 0 for no
+    limit.
 
-    There are no quotas and no ACLs. What expires does so within five minutes: old
-    records, producers, transactional ids, offsets and their groups. A group changes between the
-    classic protocol and that of KIP-848 only while it has no members.
+    There are no quotas and no ACLs. Old records, producers, transactional ids, offsets and groups
+    expire within five minutes of their time. A group changes between the classic protocol and
+    KIP-848 only while it has no members.
     """
 
     api_versions: ClassVar = {key: handler.versions for key, handler in HANDLERS.items()}
@@ -57,9 +57,9 @@ class FakeCluster(ClusterState):
     }
 
     def session(self, client_host: str = "fake", listener: str | None = None) -> Session:
-        """Begin the session of a client's connection.
+        """Begin a session for a client's connection.
 
-        `listener` None is the one of a cluster without security, where anything may be sent.
+        `listener` is None without security; any request is then allowed.
         """
         authentication = None
         security = self.security
@@ -79,9 +79,9 @@ class FakeCluster(ClusterState):
         *,
         session: Session | None = None,
     ) -> Call:
-        """Take a request's frame, without its size; what comes of it is in the `Call`.
+        """Handle a request's frame, without its size prefix, and return its `Call`.
 
-        Nothing that a frame may hold raises: what Kafka has no response to closes the connection.
+        No frame raises: input that Kafka cannot respond to closes the connection.
         """
         self.advance(now_ms)
         session = session or Session()
@@ -121,7 +121,7 @@ class FakeCluster(ClusterState):
         version: int | None = None,
         client_id: str | None = "test",
     ) -> Call:
-        """Handle a request that is not encoded; `version` None means the newest."""
+        """Handle a request object without encoding it; `version` None means the newest."""
         self.advance(now_ms)
         api_version = request.max_version if version is None else version
         header = RequestHeader(request.api_key, api_version, 0, client_id)
@@ -129,7 +129,7 @@ class FakeCluster(ClusterState):
         self._dispatch(call, request)
         return call
 
-    ask = handle_request  # The name of before.
+    ask = handle_request  # former name
 
     def _is_spoken(self, call: Call) -> bool:
         try:
@@ -147,7 +147,7 @@ class FakeCluster(ClusterState):
     def _take_token(
         self, broker_id: int, token: bytes, session: Session, authentication: Authentication
     ) -> Call:
-        """Go on with an authentication whose tokens have no header: a refusal has no words."""
+        """Continue a SASL exchange without headers; such a refusal has no error message."""
         if not self.brokers[broker_id].is_alive:
             return self._closed_call(broker_id, self.now_ms)
         try:
@@ -162,7 +162,7 @@ class FakeCluster(ClusterState):
     def _refuse_stranger(
         self, call: Call, frame: bytes | memoryview, awaited: AuthenticationState
     ) -> None:
-        """Close the connection; a client that sends no token where one is due is given a reason."""
+        """Close the connection, with an error response if a SASL token was expected."""
         if awaited is AuthenticationState.TOKENS and self._is_spoken(call):
             try:
                 _, request = decode_request(frame, passes_surplus=True)
@@ -189,7 +189,7 @@ class FakeCluster(ClusterState):
             call.respond(response, self.now_ms)
 
     def _prepare(self, call: Call, request: Request, fault: Fault) -> bool:
-        """Apply what a fault does before the broker acts; whether it shall act."""
+        """Apply a fault before the broker acts; return whether the broker should act."""
         if fault.is_lost:
             call.ending = CallState.SILENT
         elif fault.closes:

@@ -1,10 +1,10 @@
-"""One client's connection to one fake broker: bytes in, bytes out, no socket.
+"""A client's connection to a fake broker: bytes in, bytes out, no socket.
 
-Requests are served one at a time, in the order in which they came, as Kafka does: while one waits,
-those behind it wait too. The connection is *open*; *silent*, once a response was lost, since a
-response to a later request would stand in its place; or *closed*.
+As in Kafka, requests are served one at a time and in order: while one waits, those behind it wait
+too. The connection is *open*; *silent* after a lost response, because a later response would be
+taken for the lost one; or *closed*.
 
-Owner: whoever moves the bytes; the same thread as the cluster.
+Owner: the code that moves the bytes, on the cluster's thread.
 Source: Java classes ``SocketServer.Processor`` and ``KafkaChannel`` (muting).
 """
 
@@ -25,17 +25,17 @@ if TYPE_CHECKING:
 
 WAITING_FRAMES_MAX = 100
 WAITING_BYTES_MAX = 64 * 1024 * 1024
-"""So many requests, or bytes of them, wait behind the first; then nothing more is read."""
+"""Limits of requests, and their bytes, that wait behind the first; above, reading stops."""
 
 OUTPUT_BYTES_MAX = 16 * 1024 * 1024
-"""While so many bytes of responses were not taken, nothing more is served."""
+"""Limit of response bytes that were not taken; above it, no request is served."""
 
 RECEIVE_BYTES_MAX = 100 * 1024 * 1024
 """Kafka's ``socket.request.max.bytes``."""
 
 
 class FakeConnection:
-    """A connection; `on_change()` is called whenever there is output, or it has closed."""
+    """A connection; it calls `on_change()` when it has output or has closed."""
 
     def __init__(
         self,
@@ -62,22 +62,22 @@ class FakeConnection:
 
     @property
     def has_output(self) -> bool:
-        """Whether there is something to be sent."""
+        """True if there are bytes to send."""
         return bool(self._output)
 
     @property
     def wants_input(self) -> bool:
-        """Whether more bytes are to be read by now."""
+        """True if the connection should read more bytes now."""
         if self.is_closed or len(self._waiting) >= WAITING_FRAMES_MAX:
             return False
         return sum(map(len, self._waiting)) < WAITING_BYTES_MAX
 
     def get_buffer(self) -> memoryview:
-        """Where the next received bytes go."""
+        """Return the buffer for the next received bytes."""
         return self._frames.get_buffer()
 
     def buffer_updated(self, count: int, now_ms: int) -> None:
-        """Serve what is complete with the `count` bytes that were put into the buffer."""
+        """Serve the requests completed by the `count` bytes just put into the buffer."""
         try:
             frames = self._frames.buffer_updated(count)
         except (FrameTooLargeError, TlsError):
@@ -88,7 +88,7 @@ class FakeConnection:
             self._serve(now_ms)
 
     def take_output(self) -> list[bytes | bytearray]:
-        """What is to be sent, in order; what waited for its room is served then."""
+        """Return the bytes to send, in order, and serve requests that waited for room."""
         output, self._output = self._output, []
         self._output_bytes = 0
         if self._is_held_back:
@@ -97,7 +97,7 @@ class FakeConnection:
         return output
 
     def close(self) -> None:
-        """Close it from either side; requests are given up, responses may still be sent."""
+        """Close the connection from either side; drop requests, keep responses already made."""
         if self.is_closed:
             return
         self.is_closed = True

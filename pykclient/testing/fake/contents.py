@@ -1,4 +1,4 @@
-"""The records of a partition as a consumer would read them, for the assertions of tests.
+"""Read the records of a partition as a consumer would, for assertions in tests.
 
 Owner: none; it reads the partition's log.
 Source: ours.
@@ -21,9 +21,9 @@ if TYPE_CHECKING:
 def visible_records(
     partition: Partition, *, is_committed: bool
 ) -> Iterator[ConsumerRecord[bytes, bytes]]:
-    """Yield the records that a consumer can read, in order of their offsets.
+    """Yield the records that a consumer can read, in offset order.
 
-    With `is_committed` they are those of an ``isolation_level`` of read_committed.
+    With `is_committed`, as for ``isolation_level`` read_committed.
     """
     log = partition.log
     end = log.last_stable_offset if is_committed else log.high_watermark

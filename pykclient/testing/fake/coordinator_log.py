@@ -1,4 +1,4 @@
-"""What coordinators write into Kafka's own topics: records whose keys and values are messages.
+"""Records that coordinators write to internal topics: keys and values are Kafka messages.
 
 Owner: none; the partitions are the cluster's.
 Source: Java classes ``CoordinatorRecordSerde``, ``TransactionLog``.
@@ -17,22 +17,22 @@ if TYPE_CHECKING:
     from pykclient.testing.fake.topics import Partition
 
     OnAppend = Callable[[Partition, int], None]
-    """What is called with a partition that was written to, and the time."""
+    """Callback with a partition that was written to, and the time."""
 
 VERSION_BYTES = 2
 RECORD_BYTES_MAX = 16 * 1024 * 1024
-"""More than any batch that a coordinator writes."""
+"""Size limit that no batch of a coordinator reaches."""
 
 
 class CoordinatorRecord(NamedTuple):
-    """A record: the value None says that the key is gone."""
+    """A record; a value of None deletes the key."""
 
     key: bytes
     value: bytes | None
 
 
 def encode(message: DataMessage, version: int) -> bytes:
-    """A message behind its version, as it stands in a record's value."""
+    """Encode a message with its version in front, as stored in a record."""
     out = bytearray(version.to_bytes(VERSION_BYTES, "big"))
     message.write(out, version)
     return bytes(out)
@@ -46,9 +46,9 @@ def append_records(
     producer_id: int = -1,
     producer_epoch: int = -1,
 ) -> int:
-    """Write a batch to a partition; with a producer it is a part of that one's transaction.
+    """Append a batch to a partition, in a transaction if a producer is given.
 
-    Returned is the offset of its first record.
+    Returns the offset of its first record.
     """
     builder: RecordBatchBuilder[None] = RecordBatchBuilder(batch_size_bytes=RECORD_BYTES_MAX)
     for key, value in records:
@@ -65,7 +65,7 @@ def append_records(
 
 
 def records_of(partition: Partition) -> Iterator[CoordinatorRecord]:
-    """All records that were written to a partition, in order; markers are left out."""
+    """Yield all records of a partition in order, without transaction markers."""
     for batch in partition.log.batches():
         if batch.is_control or not batch.record_count:
             continue

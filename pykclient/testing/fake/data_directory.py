@@ -1,21 +1,21 @@
 """A folder in which a served broker keeps its topics, records and committed offsets.
 
-Records are in segments of Kafka's own format, in a folder for each partition:
-``flights-0/00000000000000000000.log``. Everything else is in ``metadata.jsonl``, one JSON object a
-line: topics with their ids, replicas and settings, where logs begin, and what groups have
-committed. It is written anew, without the lines that later ones have replaced, at each start and
-whenever it has `GROWTH_MAX` times the lines it had then, and more than `LINES_MIN`.
+Records are in segments of Kafka's own format, with a folder for each partition:
+``flights-0/00000000000000000000.log``. All other state is in ``metadata.jsonl``, one JSON object a
+line: topics with their ids, replicas and settings, log start offsets, and committed offsets. The
+file is rewritten without obsolete lines at each start, and whenever it has more than `LINES_MIN`
+lines and `GROWTH_MAX` times as many as after the last rewrite.
 
-What is acknowledged has been given to the operating system: a broker that is killed loses nothing.
-A machine that fails may lose what the system had not written yet, and so leave a batch or a line
-that is cut; such an end is cut off at the next start, with a warning. Compaction writes beside the
-segments, and renames what it has written: it can be killed at any moment. There is no other repair:
-what is damaged in the middle ends the log there, as in Kafka, and a damaged ``metadata.jsonl`` is
-an error. Of records only sparse indexes are in memory, an entry for about 4 KiB of a log; they are
-made anew at each start, which reads everything once and checks it.
+What is acknowledged has been passed to the operating system: killing the broker loses nothing. A
+power failure may lose unwritten data and leave an incomplete batch or line at the end, which is cut
+off at the next start, with a warning. Compaction writes new files and renames them, so that it can
+be killed at any time. Nothing else is repaired: damage in the middle ends the log there, as in
+Kafka, and a damaged ``metadata.jsonl`` is an error. Only sparse indexes of the records are in
+memory, an entry for about 4 KiB of a log; each start rebuilds them, and reads and checks every
+record once.
 
-Owner: the broker's thread; while it lives a lock on the folder keeps other processes out.
-Source: Java classes ``LogManager``, ``LogLoader``; Kafka's folders of partitions.
+Owner: the broker's thread; a lock on the folder keeps other processes out.
+Source: Java classes ``LogManager``, ``LogLoader``; Kafka's partition folders.
 """
 
 from __future__ import annotations
@@ -50,12 +50,12 @@ METADATA_NAME = "metadata.jsonl"
 LOCK_NAME = ".lock"
 VERSION = 1
 OPEN_FILES_MAX = 200
-"""Segments that are open at a time; the others are opened again when they are used."""
+"""Limit of open segment files; others are reopened when used."""
 GROWTH_MAX = 4
 LINES_MIN = 1_000
-"""Up to so many lines ``metadata.jsonl`` is not worth writing anew."""
+"""Number of lines up to which ``metadata.jsonl`` is not rewritten."""
 REPLACEMENT_SUFFIX = ".cleaned"
-"""Of a segment that compaction has not written to its end."""
+"""File suffix of a segment that compaction has not finished writing."""
 
 _SEGMENT_NAME = re.compile(r"(\d{20})\.log")
 
@@ -65,7 +65,7 @@ Event = dict[str, Any]
 
 
 class _KeptTopic(NamedTuple):
-    """What a line said of a topic."""
+    """A topic as stored in a line."""
 
     topic_id: UUID
     assignments: list[list[int]]
@@ -73,7 +73,7 @@ class _KeptTopic(NamedTuple):
 
     @classmethod
     def of(cls, event: Event) -> _KeptTopic:
-        """Raises KeyError, TypeError or ValueError for a line that is damaged."""
+        """Parse a line. Raises KeyError, TypeError or ValueError if it is damaged."""
         assignments = [
             [_number(replica, "a replica", INT_MAX) for replica in replicas]
             for replicas in event["assignments"]
@@ -85,22 +85,22 @@ class _KeptTopic(NamedTuple):
 
 
 class _Kept:
-    """What ``metadata.jsonl`` said."""
+    """The contents of ``metadata.jsonl``."""
 
     def __init__(self) -> None:
         self.run_number = 0
         self.cluster_id: str | None = None
-        """None for a directory that is new, or was written before it kept the id."""
+        """None in a new folder, or one written before cluster ids were stored."""
         self.topics: dict[str, _KeptTopic] = {}
         self.log_starts: dict[TopicPartition, int] = {}
         self.offsets: dict[str, dict[TopicPartition, CommittedOffset]] = {}
 
     def add(self, event: Event) -> None:
-        """Note a line. Raises KeyError, TypeError or ValueError for one that is damaged."""
+        """Apply a line. Raises KeyError, TypeError or ValueError if it is damaged."""
         kind = event["type"]
         if kind == "broker":
             if event["version"] != VERSION:
-                raise ValueError(f"it is of version {event['version']}, not {VERSION}")
+                raise ValueError(f"its version is {event['version']}, not {VERSION}")
             self.run_number = _number(event["run"], "run", INT_MAX)
             if "cluster_id" in event:
                 self.cluster_id = _text(event["cluster_id"], "cluster_id")
@@ -133,11 +133,11 @@ class _Kept:
 
 
 class DataDirectory(Storage):
-    """The storage in a folder, which is made where there is none. `restore` comes first.
+    """Storage in a folder, created if needed. Call `restore` first.
 
     Raises:
-        StorageError: another broker uses the folder, it holds something else, it cannot be read or
-            written, or its ``metadata.jsonl`` is damaged.
+        StorageError: another broker uses the folder, it contains something else, it cannot be
+            read or written, or its ``metadata.jsonl`` is damaged.
     """
 
     def __init__(self, path: Path) -> None:
@@ -162,16 +162,16 @@ class DataDirectory(Storage):
                 raise
 
     def restore(self, cluster: ClusterState) -> None:
-        """Give an empty cluster what was kept; from now on what changes is kept.
+        """Load the stored state into an empty cluster, and store every change from now on.
 
         Raises:
-            StorageError: the cluster has not the brokers that a topic is on, a topic cannot be
-                such, or a file cannot be read or written.
+            StorageError: a stored topic is invalid or needs more brokers than the cluster has, or a
+                file cannot be read or written.
         """
         kept = self._kept
         cluster.run_number = kept.run_number + 1
         cluster.cluster_id = kept.cluster_id or cluster.cluster_id
-        with self._written_anew(cluster.run_number, cluster.cluster_id):
+        with self._rewritten(cluster.run_number, cluster.cluster_id):
             for name, topic in kept.topics.items():
                 self._restore_topic(cluster, name, topic)
             for partition, offset in kept.log_starts.items():
@@ -193,16 +193,16 @@ class DataDirectory(Storage):
         except UsageError as error:
             raise StorageError(
                 f"{self.path / METADATA_NAME} does not fit: {error}; start as many brokers as "
-                "before, mend it, or name another folder"
+                "before, fix it, or name another folder"
             ) from error
 
-    # What the cluster keeps.
+    # Changes of the cluster.
 
     def log_store(self, partition: TopicPartition) -> LogStore:
         folder = self.path / str(partition)
         with _explained(folder):
             if partition.topic not in self._kept.topics and folder.exists():
-                shutil.rmtree(folder)  # the broker was killed while it deleted such a topic
+                shutil.rmtree(folder)  # the broker was killed while it deleted this topic
             folder.mkdir(exist_ok=True)
         store = _FolderStore(folder, self._files, partial(self._note_log_start, partition))
         store.log_start_offset = self._kept.log_starts.get(partition, 0)
@@ -242,13 +242,13 @@ class DataDirectory(Storage):
         self._note("group_deleted", group=group)
 
     def close(self) -> None:
-        """Have the disk keep what was written, and let others use the folder; may be repeated."""
+        """Sync everything to disk and release the folder. Idempotent."""
         with _explained(self.path), ExitStack() as ending:
             ending.callback(self._lock.close)
             ending.callback(self._close_metadata)
             ending.callback(self._files.close)
 
-    # The file beside the segments.
+    # The metadata file.
 
     def _note_log_start(self, partition: TopicPartition, offset: int) -> None:
         self._note("log_start", **partition._asdict(), offset=offset)
@@ -263,9 +263,9 @@ class DataDirectory(Storage):
             self._shorten()
 
     def _shorten(self) -> None:
-        """Leave out the lines that later ones have replaced."""
+        """Rewrite the file without obsolete lines."""
         kept = self._read_metadata()
-        with self._written_anew(kept.run_number, kept.cluster_id):
+        with self._rewritten(kept.run_number, kept.cluster_id):
             for name, topic in kept.topics.items():
                 self.on_topic(name, topic.topic_id.bytes, topic.assignments, topic.config)
             for partition, offset in kept.log_starts.items():
@@ -275,8 +275,8 @@ class DataDirectory(Storage):
                     self.on_committed(group, partition, committed)
 
     @contextmanager
-    def _written_anew(self, run_number: int, cluster_id: str | None) -> Iterator[None]:
-        """Have a file that has what the block notes replace the one that is there."""
+    def _rewritten(self, run_number: int, cluster_id: str | None) -> Iterator[None]:
+        """Replace the file by a new one with the lines noted in the block."""
         metadata = self.path / METADATA_NAME
         written = metadata.with_suffix(".new")
         with _explained(written):
@@ -287,13 +287,13 @@ class DataDirectory(Storage):
         self._note("broker", version=VERSION, run=run_number, **kept_id)
         yield
         with _explained(metadata):
-            self._close_metadata()  # Windows renames no file that is open
+            self._close_metadata()  # Windows cannot rename an open file
             written.replace(metadata)
             self._metadata = metadata.open("ab", buffering=0)
         self._line_count_max = max(LINES_MIN, GROWTH_MAX * self._line_count)
 
     def _close_metadata(self) -> None:
-        """Have the disk keep the file, and close it, unless it is closed. Raises OSError."""
+        """Sync the file to disk and close it, unless it is closed. Raises OSError."""
         if self._metadata is not None:
             with self._metadata as file:
                 self._metadata = None
@@ -306,20 +306,20 @@ class DataDirectory(Storage):
         with _explained(path), path.open("rb") as lines:
             for number, line in enumerate(lines, 1):
                 if not line.endswith(b"\n"):
-                    log.warning("%s: the last line was cut and is left out", path)
+                    log.warning("%s: ignoring the incomplete last line", path)
                     break
                 try:
                     kept.add(json.loads(line))
                 except (KeyError, TypeError, ValueError, RecursionError) as error:
                     raise StorageError(
-                        f"line {number} of {path} is damaged ({error}); mend it, or name another "
+                        f"line {number} of {path} is damaged ({error}); fix it, or name another "
                         "folder"
                     ) from error
         return kept
 
 
 class _FolderStore(LogStore):
-    """The segments in a partition's folder."""
+    """Segments in a partition's folder."""
 
     def __init__(self, folder: Path, files: _OpenFiles, note_start: Callable[[int], None]) -> None:
         self._folder = folder
@@ -363,7 +363,7 @@ class _FolderStore(LogStore):
 
 
 class _FileData:
-    """A segment in a file. It is written without a buffer of ours."""
+    """A segment in a file, written without buffering."""
 
     def __init__(self, path: Path, files: _OpenFiles) -> None:
         self._path = path
@@ -397,19 +397,19 @@ class _FileData:
         self._size_bytes = size_bytes
 
     def rename(self, path: Path) -> None:
-        """Take the place of another file, in one step; the disk has the bytes before."""
+        """Rename atomically over another file, after syncing the bytes to disk."""
         with _explained(path):
             os.fsync(self._files.open(self._path).fileno())
             for each in (self._path, path):
-                self._files.close_below(each)  # Windows renames no file that is open
+                self._files.close_below(each)  # Windows cannot rename an open file
             self._path.replace(path)
         self._path = path
 
 
 class _OpenFiles:
-    """The files that were used last, at most `OPEN_FILES_MAX`.
+    """Recently used files, at most `OPEN_FILES_MAX` of them open.
 
-    One that is closed for another is not synced, as that takes the disk's time; `close` syncs it.
+    A file that is closed to make room is not synced, because that is slow; `close` syncs it.
     """
 
     def __init__(self) -> None:
@@ -417,7 +417,7 @@ class _OpenFiles:
         self._unsynced: set[Path] = set()
 
     def open(self, path: Path, *, to_write: bool = False) -> IO[bytes]:
-        """A file, opened unless it is. Raises OSError."""
+        """Return an open file, opening it if needed. Raises OSError."""
         file = self._files.pop(path, None)
         if file is None:
             while len(self._files) >= OPEN_FILES_MAX:
@@ -429,13 +429,13 @@ class _OpenFiles:
         return file
 
     def close_below(self, path: Path) -> None:
-        """Close a file, or those in a folder, which are about to go."""
+        """Close a file, or those in a folder, before it is removed or renamed."""
         for each in [each for each in self._files if each.is_relative_to(path)]:
             self._files.pop(each).close()
         self._unsynced = {each for each in self._unsynced if not each.is_relative_to(path)}
 
     def close(self) -> None:
-        """Have the disk keep what was written, and close all. Raises OSError."""
+        """Sync everything to disk and close all files. Raises OSError."""
         try:
             for path in self._unsynced:
                 os.fsync(self.open(path).fileno())
@@ -451,28 +451,28 @@ def _partition_of(event: Event) -> TopicPartition:
 
 
 def _number(value: object, what: str, largest: int) -> int:
-    """A value that must be a number as wide as `largest`. Raises ValueError."""
+    """Return an integer no wider than `largest`. Raises ValueError for anything else."""
     if not isinstance(value, int) or not -largest - 1 <= value <= largest:
         raise ValueError(f"{what} is {value!r}")
     return value
 
 
 def _text(value: object, what: str) -> str:
-    """A value that must be text. Raises ValueError."""
+    """Return a string. Raises ValueError for anything else."""
     if not isinstance(value, str):
         raise ValueError(f"{what} is {value!r}")
     return value
 
 
 def _write_all(file: IO[bytes], data: bytes) -> None:
-    """Write all of it: a disk that is nearly full takes a part first. Raises OSError."""
+    """Write all bytes: a nearly full disk accepts only some at first. Raises OSError."""
     view = memoryview(data)
     while view:
         view = view[file.write(view) :]
 
 
 def _locked(path: Path) -> IO[bytes]:
-    """Keep other brokers out for as long as the file is open. Windows has no such lock."""
+    """Lock the folder against other brokers while the file is open; no effect on Windows."""
     file = (path / LOCK_NAME).open("ab")
     try:
         import fcntl
@@ -490,11 +490,11 @@ def _locked(path: Path) -> IO[bytes]:
 
 @contextmanager
 def _explained(path: Path) -> Iterator[None]:
-    """Have errors of the operating system say what it was about."""
+    """Turn errors of the operating system into a StorageError that names the path."""
     try:
         yield
     except OSError as error:
         reason = error.strerror or str(error)
         raise StorageError(
-            f"{path} cannot be used: {reason}; make room or mend its rights, and start again"
+            f"{path} cannot be used: {reason}; make room or fix its permissions, and start again"
         ) from error

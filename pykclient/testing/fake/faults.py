@@ -1,6 +1,6 @@
-"""What a test makes go wrong: faults by API, used once, some times, or until they are removed.
+"""Faults that a test injects, by API, once, several times or until removed.
 
-A fault is a value; `Faults` keeps those that wait for a request that they fit, the oldest first.
+A fault is a value; `Faults` holds those that wait for a matching request, oldest first.
 
 Owner: the cluster.
 """
@@ -20,11 +20,11 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """One thing that happens to a request; made by the functions of this module.
+    """A fault that affects a request, created by the functions of this module.
 
-    `acts` says whether the broker does what was requested. Of what comes back: `response` stands in
-    its place, `error` refuses, `is_lost` keeps it back for good with all later ones of the
-    connection, `closes` closes that instead, `delay_ms` holds it back.
+    `acts` says whether the broker carries out the request. The response: `response` replaces it,
+    `error` refuses the request, `is_lost` drops this and all later responses of the connection,
+    `closes` closes the connection instead, `delay_ms` delays it.
     """
 
     acts: bool = True
@@ -36,44 +36,44 @@ class Fault:
 
 
 def respond_with(response: Message | Callable[[Request], Message]) -> Fault:
-    """Do nothing, and respond with this, or what the function makes of the request."""
+    """Do not act; respond with this message, or with the function's result for the request."""
     if callable(response):
         return Fault(acts=False, response=response)
     return Fault(acts=False, response=lambda _: response)
 
 
 def fail_with(error: type[BrokerError]) -> Fault:
-    """Do nothing, and refuse everything that was requested with this error's code."""
+    """Do not act; refuse everything in the request with this error."""
     return Fault(acts=False, error=error)
 
 
 def delay_response(delay_ms: int) -> Fault:
-    """Act at once, and respond that much later."""
+    """Act at once, and delay the response."""
     return Fault(delay_ms=delay_ms)
 
 
 def drop() -> Fault:
-    """Do nothing and send nothing; the connection stays, and stays silent."""
+    """Do not act and send nothing; the connection stays open and silent."""
     return Fault(acts=False, is_lost=True)
 
 
 def lose_response(*, closes: bool = False) -> Fault:
-    """Act and send nothing; the connection stays silent, or is closed if `closes`."""
+    """Act, but send nothing; the connection stays silent, or is closed if `closes`."""
     return Fault(is_lost=not closes, closes=closes)
 
 
 def disconnect() -> Fault:
-    """Do nothing and close the connection."""
+    """Do not act; close the connection."""
     return Fault(acts=False, closes=True)
 
 
-# The names of before.
+# Former names.
 answer_with, delay_answer, lose_answer = respond_with, delay_response, lose_response
 
 
 @dataclass(slots=True)
 class FaultHandle:
-    """A fault that was added: how often it was used, and a way to take it back."""
+    """A fault that was added: counts its uses and can remove it."""
 
     fault: Fault
     api_key: ApiKey | None
@@ -84,11 +84,11 @@ class FaultHandle:
     _faults: list[FaultHandle] = field(default_factory=list, repr=False)
 
     def remove(self) -> None:
-        """Never use it again; no effect when it is used up."""
+        """Remove the fault; no effect if it is used up."""
         self._faults[:] = [each for each in self._faults if each is not self]
 
     def fits(self, broker_id: int, api_key: int, request: Request) -> bool:
-        """Whether it is meant for this request."""
+        """Return whether the fault applies to this request."""
         return (
             self.api_key in (None, api_key)
             and self.broker_id in (None, broker_id)
@@ -111,17 +111,17 @@ class Faults:
         times: int | None = 1,
         when: Callable[[Request], bool] | None = None,
     ) -> FaultHandle:
-        """Use `fault` for the next requests that fit.
+        """Use `fault` for the next requests that match.
 
-        `api_key` and `broker_id` None mean any; `times` None means until it is removed; `when`
-        looks at the request.
+        For `api_key` and `broker_id`, None means any; for `times`, until the fault is removed.
+        `when` decides by the request.
         """
         handle = FaultHandle(replace(fault), api_key, broker_id, times, when, 0, self._waiting)
         self._waiting.append(handle)
         return handle
 
     def take(self, broker_id: int, api_key: int, request: Request) -> Fault | None:
-        """The fault for this request, used by that once more; None when it goes well."""
+        """Return the fault for this request and count its use; None if there is none."""
         for handle in self._waiting:
             if handle.fits(broker_id, api_key, request):
                 handle.used_count += 1
@@ -133,5 +133,5 @@ class Faults:
         return None
 
     def clear(self) -> None:
-        """Remove all."""
+        """Remove all faults."""
         self._waiting.clear()

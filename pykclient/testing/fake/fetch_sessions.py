@@ -1,7 +1,7 @@
-"""Fetch sessions of one broker: what a client has requested and received, and need not repeat.
+"""Fetch sessions of a broker: what a client requested and received, and need not repeat.
 
-A session is made by a fetch of epoch 0, goes on with 1, 2, ..., and ends by a fetch of epoch -1, or
-when the broker needs its place for another.
+A fetch with epoch 0 creates a session, epochs 1, 2, ... continue it, and epoch -1 ends it. A broker
+with too many sessions evicts one.
 
 Owner: the broker.
 Source: KIP-227; Java classes ``FetchSession``, ``FullFetchContext``, ``IncrementalFetchContext``.
@@ -28,38 +28,38 @@ EPOCH_MAX: Final = 2**31 - 1
 
 
 class FetchSession:
-    """What one client follows on one broker; `wanted` is in the order in which it is read."""
+    """The partitions a client fetches from a broker; `wanted` is in read order."""
 
     def __init__(self, session_id: int) -> None:
         self.session_id = session_id
         self.next_epoch = 1
         self.wanted: dict[TopicPartition, FetchPartition] = {}
         self.topic_ids: dict[TopicPartition, bytes] = {}
-        """By which id a partition was named (KIP-516), whatever has become of its topic since."""
+        """Topic ids that the client used (KIP-516), even if the topic was deleted since."""
         self._sent: dict[TopicPartition, tuple[int, int, int]] = {}
 
     def forget(self, name: TopicPartition) -> None:
-        """Follow this partition no more."""
+        """Remove a partition from the session."""
         self.wanted.pop(name, None)
         self.topic_ids.pop(name, None)
         self._sent.pop(name, None)
 
     def is_news(self, name: TopicPartition, data: PartitionData) -> bool:
-        """Whether the client must get this, which is then taken for done."""
+        """Return whether the response must include this, and record it as sent."""
         if name not in self.wanted:
-            return True  # a later fetch has forgotten it while this one waited
+            return True  # a later fetch removed it while this one waited
         sent = (data.high_watermark, data.last_stable_offset, data.log_start_offset)
         has_changed = self._sent.get(name) != sent
         self._sent[name] = sent
         if data.records or data.error_code or data.preferred_read_replica >= 0:
-            # What was read goes to the end, so that the others have their turn (KIP-74).
+            # Move it to the end, so that the other partitions get their turn (KIP-74).
             self.wanted[name] = self.wanted.pop(name)
             return True
         return has_changed or data.diverging_epoch.epoch >= 0
 
 
 class FetchSessions:
-    """All sessions of a broker; when there are too many, the longest unused one ends."""
+    """Fetch sessions of a broker; above the limit, the least recently used one is evicted."""
 
     def __init__(self) -> None:
         self._sessions: OrderedDict[int, FetchSession] = OrderedDict()
@@ -69,7 +69,7 @@ class FetchSessions:
         return len(self._sessions)
 
     def begin(self) -> FetchSession:
-        """Make a session."""
+        """Create a session."""
         session = FetchSession(next(self._ids))
         self._sessions[session.session_id] = session
         if len(self._sessions) > SESSION_COUNT_MAX:
@@ -77,11 +77,11 @@ class FetchSessions:
         return session
 
     def end(self, session_id: int) -> None:
-        """End a session, if it is there."""
+        """End a session if it exists."""
         self._sessions.pop(session_id, None)
 
     def resume(self, session_id: int, epoch: int) -> FetchSession | type[BrokerError]:
-        """The session for its next fetch, or why there is none."""
+        """Return the session for its next fetch, or the error."""
         session = self._sessions.get(session_id)
         if session is None:
             return FetchSessionIdNotFoundError
@@ -92,5 +92,5 @@ class FetchSessions:
         return session
 
     def clear(self) -> None:
-        """Lose all, as a broker does that stops."""
+        """End all sessions, because the broker stops."""
         self._sessions.clear()

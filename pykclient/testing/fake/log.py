@@ -1,14 +1,14 @@
-"""The log of one partition: segments, leader epochs, producers, high watermark, compaction.
+"""The log of a partition: segments, leader epochs, producers, high watermark, compaction.
 
-There is one log, the leader's; a replica is how far it has copied it. Offsets run from
-`log_start_offset` over `high_watermark` (what all in-sync replicas have, and consumers may see) to
-`log_end_offset`. The segments are in the log's store. What else is known of them is made anew from
-those that were kept: the last segment may end in the middle of a batch, where the broker was killed
-or its disk was full, and such an end is cut off.
+There is one log, the leader's; a replica is the offset up to which it has been copied. Consumers
+can read from `log_start_offset` up to `high_watermark`, which all in-sync replicas have copied; the
+log ends at `log_end_offset`. The log's store keeps the segments; all other state is rebuilt from
+them on loading. If the broker was killed or its disk was full, the last segment may end with an
+incomplete batch, which is cut off.
 
 Owner: the partition.
 Source: Java classes ``UnifiedLog``, ``LogLoader``, ``LogValidator``, ``LeaderEpochFileCache``,
-``LogCleanerManager``; KIP-58 (lag of compaction), KIP-101, KIP-354 (the longest lag).
+``LogCleanerManager``; KIP-58 (minimum compaction lag), KIP-101, KIP-354 (maximum compaction lag).
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ log = logging.getLogger("pykclient.testing")
 
 
 class LogSettings(NamedTuple):
-    """A topic's settings that the log obeys; sizes in bytes, times in ms, -1 for no limit."""
+    """A topic's settings for its logs; sizes in bytes, times in ms, -1 for no limit."""
 
     segment_bytes: int = 1024 * 1024 * 1024
     max_message_bytes: int = 1_048_588
@@ -71,7 +71,7 @@ class LogSettings(NamedTuple):
     is_log_append_time: bool = False
     segment_ms: int = 7 * 24 * 3600 * 1000
     is_deleted: bool = True
-    """Whether what is too old, or too much, is deleted."""
+    """Whether old or excess segments are deleted."""
     is_compacted: bool = False
     min_cleanable_dirty_ratio: float = 0.5
     min_compaction_lag_ms: int = 0
@@ -80,7 +80,7 @@ class LogSettings(NamedTuple):
 
 
 class Appended(NamedTuple):
-    """Where a batch stands; `log_append_time_ms` is -1 unless the broker sets the times."""
+    """The place of an appended batch; `log_append_time_ms` is -1 if the producer set the times."""
 
     base_offset: int
     log_append_time_ms: int
@@ -88,23 +88,23 @@ class Appended(NamedTuple):
 
 
 class Refused(NamedTuple):
-    """Why a batch was not appended."""
+    """Reason why a batch was refused."""
 
     error: type[BrokerError]
     reason: str
 
 
 class EpochStart(NamedTuple):
-    """From which offset on a leader epoch wrote."""
+    """First offset of a leader epoch."""
 
     epoch: int
     start_offset: int
 
 
 class PartitionLog:
-    """One partition's records, from those that its store has kept on; None keeps them in memory.
+    """The records of a partition, loaded from its store; a store of None keeps them in memory.
 
-    `partition` is for what is logged.
+    `partition` names the log in log messages.
     """
 
     def __init__(
@@ -121,19 +121,19 @@ class PartitionLog:
         self._load(partition)
         self.log_start_offset = max(self._store.log_start_offset, self._segments[0].base_offset)
         if self.log_end_offset < self.log_start_offset:
-            self._begin_anew(partition)
+            self._reset_to_start(partition)
         self.high_watermark = self.log_end_offset
         self._first_dirty_offset = self.log_start_offset
-        """From where on no record was compared with what came before it."""
+        """Start of the range that was never compacted."""
 
     @property
     def log_end_offset(self) -> int:
-        """The offset that the next record gets."""
+        """Offset of the next record."""
         return self._segments[-1].next_offset
 
     @property
     def last_stable_offset(self) -> int:
-        """Up to where a reader of committed records may read."""
+        """End of the range that a read_committed consumer may read."""
         unstable_from = self.producers.first_unstable_offset(self.high_watermark)
         if unstable_from is None:
             return self.high_watermark
@@ -141,28 +141,28 @@ class PartitionLog:
 
     @property
     def size_bytes(self) -> int:
-        """How many bytes all batches have."""
+        """Size of all batches in bytes."""
         return sum(segment.size_bytes for segment in self._segments)
 
     @property
     def segment_count(self) -> int:
-        """How many segments there are; the last one is written to."""
+        """Number of segments; the last one is active."""
         return len(self._segments)
 
     @property
     def last_epoch(self) -> int:
-        """The epoch of the last leader that is known."""
+        """Latest known leader epoch."""
         return self._epochs[-1].epoch if self._epochs else 0
 
     def _segment(self, base_offset: int) -> Segment:
         return Segment(base_offset, self._store.segment(base_offset))
 
     def _load(self, partition: TopicPartition) -> None:
-        """Note what was kept, up to the first damage: nothing behind it can be relied on."""
+        """Load the segments up to the first damage; everything after it is unreliable."""
         kept, self._segments = self._segments, []
         for number, segment in enumerate(kept):
             if self._segments and segment.base_offset < self.log_end_offset:
-                # Compaction was killed between writing a segment and removing this older one.
+                # Compaction was killed after it wrote a segment and before it removed this one.
                 self._store.remove(segment.base_offset)
                 continue
             self._segments.append(segment)
@@ -175,12 +175,12 @@ class PartitionLog:
             except CorruptRecordError as error:
                 log.warning("%s was cut off at its damaged end: %s", partition, error)
                 for lost in kept[number + 1 :]:
-                    log.warning("%s: segment %d behind it is removed", partition, lost.base_offset)
+                    log.warning("%s: segment %d after it is removed", partition, lost.base_offset)
                     self._store.remove(lost.base_offset)
                 return
 
-    def _begin_anew(self, partition: TopicPartition) -> None:
-        """Have an empty log at its start: what is left of the segments was deleted before.
+    def _reset_to_start(self, partition: TopicPartition) -> None:
+        """Replace the log by an empty one at its start, when all segments end before the start.
 
         Otherwise new records would get offsets before the start, which no consumer can read.
         """
@@ -198,10 +198,10 @@ class PartitionLog:
     def append(
         self, records: bytes, *, leader_epoch: int, now_ms: int, begins_at_zero: bool = False
     ) -> Appended | Refused:
-        """Append one batch as a producer sent it, recognise it as one that is there, or refuse.
+        """Append a producer's batch, recognise it as a duplicate, or refuse it.
 
-        `now_ms` is the broker's wall clock. `begins_at_zero` refuses another first sequence of a
-        producer that is not known here.
+        `now_ms` is the broker's wall clock. With `begins_at_zero`, the first batch of an unknown
+        producer must have sequence 0.
         """
         checked = self._checked(records)
         if isinstance(checked, Refused):
@@ -218,7 +218,7 @@ class PartitionLog:
         return self._write(records, leader_epoch, now_ms)
 
     def append_unnumbered(self, records: bytes, *, leader_epoch: int, now_ms: int) -> Appended:
-        """Append a batch of a coordinator's own, which has no sequence; it must be sound."""
+        """Append a coordinator's batch, which has no sequence and must be valid."""
         return self._write(records, leader_epoch, now_ms)
 
     def append_marker(
@@ -264,7 +264,7 @@ class PartitionLog:
         return batch
 
     def _write(self, records: bytes, leader_epoch: int, now_ms: int) -> Appended:
-        """Give the batch its offsets, which its checksum does not cover, and its time."""
+        """Append the batch with its offsets, which the checksum does not cover, and its time."""
         data = bytearray(records)
         base_offset = self.log_end_offset
         data[:8] = base_offset.to_bytes(8, "big")
@@ -286,7 +286,7 @@ class PartitionLog:
         return Appended(base_offset, log_append_time_ms)
 
     def _is_full(self, segment: Segment, batch: RecordBatch) -> bool:
-        """Whether the batch is too large for the segment, or too late."""
+        """Return whether the batch exceeds the segment's size or time limit."""
         settings = self.settings
         if segment.size_bytes + batch.size_bytes > settings.segment_bytes:
             return True
@@ -315,7 +315,7 @@ class PartitionLog:
     def read(
         self, offset: int, *, end_offset: int, max_bytes: int, whole_first: bool
     ) -> bytes | type[BrokerError]:
-        """Batches from the one that holds `offset` on, of one segment, before `end_offset`."""
+        """Return batches of one segment from the one with `offset` up to `end_offset`."""
         if not self.log_start_offset <= offset <= self.log_end_offset:
             return OffsetOutOfRangeError
         for segment in self._segments[self._segment_number(offset) :]:
@@ -324,18 +324,18 @@ class PartitionLog:
         return b""
 
     def aborted_between(self, start_offset: int, end_offset: int) -> list[AbortedTransaction]:
-        """The aborted transactions that a reader of these offsets must know of."""
+        """Return the aborted transactions that a reader of these offsets must skip."""
         return self.producers.aborted_between(start_offset, end_offset)
 
     def batches(self, offset: int = 0) -> Iterator[RecordBatch]:
-        """All batches from the one that holds `offset` on, or from the log's start."""
+        """Yield all batches from the one with `offset`, or from the log's start."""
         offset = max(offset, self.log_start_offset)
         for segment in self._segments[self._segment_number(offset) :]:
             for batch, _ in segment.batches(offset):
                 yield batch
 
     def find_timestamp(self, timestamp_ms: int, end_offset: int) -> FoundTimestamp | None:
-        """The first record that is not earlier, before `end_offset`."""
+        """Return the first record at or after the timestamp, and before `end_offset`."""
         for segment in self._segments:
             found = segment.find_timestamp(timestamp_ms, self.log_start_offset)
             if found is not None:
@@ -343,7 +343,7 @@ class PartitionLog:
         return None
 
     def find_max_timestamp(self, end_offset: int) -> FoundTimestamp | None:
-        """The first record with the largest timestamp (KIP-734), before `end_offset`."""
+        """Return the first record with the largest timestamp (KIP-734), before `end_offset`."""
         largest_ms = max(segment.max_timestamp_ms for segment in self._segments)
         return None if largest_ms < 0 else self.find_timestamp(largest_ms, end_offset)
 
@@ -360,20 +360,19 @@ class PartitionLog:
     # Leader epochs.
 
     def begin_epoch(self, leader_epoch: int) -> None:
-        """Have a new leader, which alone knows of its epoch until it has written something.
+        """Begin a new leader's epoch; forget epochs in which nothing was written.
 
-        Followers get epochs from batches, so the new leader never had those in which
-        nothing was written.
+        Followers learn epochs from batches, so the new leader never knew of empty ones.
         """
         end_offset = self.log_end_offset
         self._epochs = [each for each in self._epochs if each.start_offset < end_offset]
         self._epochs.append(EpochStart(leader_epoch, end_offset))
 
     def epoch_end(self, epoch: int) -> tuple[int, int]:
-        """The largest epoch that is not above `epoch`, and where it ended.
+        """Return the largest epoch that is at most `epoch`, and its end offset.
 
-        An epoch before all that are known ended where the first of those began; of one after all of
-        them nothing is known: -1 and -1.
+        For an epoch before all known ones, the end is the start of the first known one. For an
+        epoch after all known ones, the result is -1 and -1.
         """
         if not self._epochs or epoch > self._epochs[-1].epoch:
             return -1, -1
@@ -384,13 +383,13 @@ class PartitionLog:
         return (started[-1].epoch if started else epoch), following.start_offset
 
     def epoch_at(self, offset: int) -> int:
-        """The epoch of the leader that wrote, or is to write, this offset; -1 for none."""
+        """Return the leader epoch that wrote, or will write, this offset; -1 if unknown."""
         return max((e.epoch for e in self._epochs if e.start_offset <= offset), default=-1)
 
-    # Losing records.
+    # Removing records.
 
     def truncate(self, end_offset: int) -> None:
-        """Lose everything from `end_offset` on, what is known of producers too."""
+        """Remove everything from `end_offset` on, and rebuild the producer states."""
         if end_offset >= self.log_end_offset:
             return
         kept = [(b, data) for b, data in self._stored() if b.last_offset < end_offset]
@@ -404,10 +403,10 @@ class PartitionLog:
         self.high_watermark = min(self.high_watermark, self.log_end_offset)
 
     def clean(self, kept_of: Callable[[RecordBatch, bytes], bytes | None]) -> None:
-        """Compact the log: `kept_of` returns what is left of a batch, which keeps its last offset.
+        """Rewrite the log: `kept_of` returns the remains of a batch, None to remove it.
 
-        None is for a batch that goes, which the last one does not. An epoch of which none is left
-        is forgotten, as by a replica that was built since; the leader's own is not.
+        A batch keeps its last offset; the last batch of the log stays as it is. An epoch with no
+        batches left is forgotten, except the leader's own, as on a newly built replica.
         """
         *older, last = self._stored()
         kept = []
@@ -421,10 +420,10 @@ class PartitionLog:
         self._rebuild(self._segments[0].base_offset, kept)
 
     def compact(self, now_ms: int) -> bool:
-        """Clean what is dirty if it is due; whether it was. `now_ms` is the wall clock.
+        """Compact the dirty range if it is due, and return whether it was.
 
-        The segment that is written to stays as it is, as does what comes after the last stable
-        offset.
+        `now_ms` is the wall clock. The active segment is not compacted, nor is anything after the
+        last stable offset.
         """
         settings = self.settings
         start = max(self._first_dirty_offset, self.log_start_offset)
@@ -448,7 +447,7 @@ class PartitionLog:
         return True
 
     def _cleanable_end(self, start: int, now_ms: int) -> int:
-        """Up to where it may be cleaned: the start of a segment."""
+        """Return the end of the range that may be cleaned, which is a segment's start."""
         settings, active = self.settings, self._segments[-1]
         end = min(self.last_stable_offset, active.base_offset)
         if settings.min_compaction_lag_ms > 0:
@@ -459,7 +458,7 @@ class PartitionLog:
         return max(start, self._segments[self._segment_number(end)].base_offset)
 
     def _is_dirty(self, dirty: list[Segment], start: int, now_ms: int) -> bool:
-        """Whether enough was added, or something is too old to wait."""
+        """Return whether enough data is dirty, or some of it is too old to wait."""
         settings = self.settings
         dirty_bytes = sum(segment.size_bytes for segment in dirty)
         if not dirty_bytes:
@@ -489,7 +488,7 @@ class PartitionLog:
         return cleaning, transactions
 
     def _cleaned(self, group: list[Segment], cleaning: Cleaning) -> Segment:
-        """One segment with what is left of these, in their place."""
+        """Replace these segments by one with their remains, and return it."""
         base_offset = group[0].base_offset
         replacement = self._store.replacement(base_offset)
         cleaned = Segment(base_offset, replacement)
@@ -502,7 +501,7 @@ class PartitionLog:
         return cleaned
 
     def damage(self, offset: int, at: int = -1) -> None:
-        """Change the byte at index `at` of the batch that holds `offset`; its checksum stays."""
+        """Flip a bit in byte `at` of the batch with `offset`; its checksum stays."""
         self._segments[self._segment_number(offset)].damage(offset, at)
 
     def _stored(self) -> list[tuple[RecordBatch, bytes]]:
@@ -520,7 +519,7 @@ class PartitionLog:
             segment.append(batch, data)
 
     def delete_records(self, before_offset: int) -> None:
-        """Move the log's start to `before_offset` (KIP-107); whole segments are given up."""
+        """Move the log's start to `before_offset` (KIP-107) and remove whole segments before it."""
         self.log_start_offset = max(self.log_start_offset, before_offset)
         gone = [each for each in self._epochs if each.start_offset <= self.log_start_offset]
         if gone:
@@ -531,7 +530,7 @@ class PartitionLog:
             self._store.remove(self._segments.pop(0).base_offset)
 
     def retain(self, now_ms: int) -> None:
-        """Delete the oldest segments that are too old or too much; never above the watermark."""
+        """Delete the oldest segments beyond the retention limits, up to the high watermark."""
         settings = self.settings
         while settings.is_deleted and len(self._segments) > 1:
             oldest = self._segments[0]
@@ -544,7 +543,7 @@ class PartitionLog:
 
 
 def _grouped(segments: list[Segment], size_bytes_max: int) -> list[list[Segment]]:
-    """Neighbours that fit into one segment."""
+    """Group neighbouring segments that fit into one."""
     groups: list[list[Segment]] = []
     size_bytes = 0
     for segment in segments:
@@ -557,12 +556,12 @@ def _grouped(segments: list[Segment], size_bytes_max: int) -> list[list[Segment]
 
 
 def _coordinator_epoch(batch: RecordBatch) -> int:
-    """Which epoch of the coordinator wrote a marker; -1 where compaction has taken the marker."""
+    """Return the coordinator epoch of a marker; -1 if compaction has emptied the batch."""
     return coordinator_epoch(batch, batch.records().values[0]) if batch.record_count else NO_EPOCH
 
 
 def _stamp(data: bytearray, now_ms: int) -> None:
-    """Have all records of a batch carry the broker's time."""
+    """Set the broker's time on all records of a batch."""
     data[ATTRIBUTES_AT + 1] |= ATTRIBUTE_LOG_APPEND_TIME
     data[MAX_TIMESTAMP_AT : MAX_TIMESTAMP_AT + 8] = now_ms.to_bytes(8, "big")
     with memoryview(data) as view, view[CRC_START:] as covered:

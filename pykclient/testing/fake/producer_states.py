@@ -1,10 +1,10 @@
-"""What a partition knows of its producers: epochs, sequences, and which transactions are open.
+"""Producer states of a partition: epochs, sequences and open transactions.
 
-Of each producer id the last five batches are remembered, so that one that comes again gets the
-response of the first, and is not appended (KIP-98). A producer that is not known may begin with
-any sequence, unless its transaction is one of KIP-890, whose partitions the broker adds itself.
+The last five batches of each producer id are remembered: a duplicate gets the first response again
+and is not appended (KIP-98). An unknown producer may begin with any sequence, except in
+transactions of KIP-890, to which the broker itself adds partitions.
 
-Owner: the log that it belongs to.
+Owner: the log it belongs to.
 Source: KIP-98, KIP-360, KIP-890; Java classes ``ProducerStateManager``, ``ProducerAppendInfo``.
 """
 
@@ -30,14 +30,14 @@ NOTHING = -1
 
 
 class LastRecord(NamedTuple):
-    """The end of a producer's last batch, None where a marker came last, and its epoch."""
+    """End of a producer's last batch, None if a marker came last, and its epoch."""
 
     offset: int | None
     epoch: int
 
 
 class RememberedBatch(NamedTuple):
-    """A batch as its producer numbered it, and where it stands."""
+    """Sequences of a batch, and its place in the log."""
 
     first_sequence: int
     last_sequence: int
@@ -46,7 +46,7 @@ class RememberedBatch(NamedTuple):
 
 
 class AbortedTransaction(NamedTuple):
-    """One producer's transaction that was aborted: its first record, and its marker."""
+    """An aborted transaction of a producer, from its first record to its marker."""
 
     producer_id: int
     first_offset: int
@@ -54,7 +54,7 @@ class AbortedTransaction(NamedTuple):
 
 
 class ActiveProducer(NamedTuple):
-    """A producer as DescribeProducers shows it; -1 for what there is not."""
+    """A producer as DescribeProducers shows it; -1 for a missing value."""
 
     producer_id: int
     epoch: int
@@ -78,15 +78,15 @@ class _Producer:
         self.epoch = epoch
         self.batches: deque[RememberedBatch] = deque(maxlen=REMEMBERED_COUNT_MAX)
         self.open_from: int | None = None
-        """The first offset of its transaction under way."""
+        """First offset of the open transaction."""
         self.coordinator_epoch = NOTHING
-        """Of the coordinator that wrote its last marker."""
+        """Epoch of the coordinator that wrote the last marker."""
         self.last_timestamp_ms = NOTHING
         self.last_data_offset: int | None = None
-        """Of its epoch; None where it has written nothing but a marker."""
+        """Last offset written in this epoch; None if only a marker was written."""
 
     def begin_epoch(self, epoch: int) -> None:
-        """Number the batches anew, unless the epoch is that of before."""
+        """Forget the batches of an older epoch."""
         if epoch != self.epoch:
             self.epoch = epoch
             self.batches.clear()
@@ -94,16 +94,16 @@ class _Producer:
 
 
 class ProducerStates:
-    """The producers of one partition."""
+    """The producers of a partition."""
 
     def __init__(self) -> None:
         self._producers: dict[int, _Producer] = {}
         self.aborted: list[AbortedTransaction] = []
         self._unreplicated: list[tuple[int, int]] = []
-        """Where transactions began and ended whose markers may not be in all replicas yet."""
+        """Starts and ends of transactions whose markers may not be fully replicated."""
 
     def duplicate(self, batch: RecordBatch) -> RememberedBatch | None:
-        """The batch that this one repeats, None when it is new."""
+        """Return the batch that this one duplicates, None if it is new."""
         producer = self._producers.get(batch.producer_id)
         if producer is None or producer.epoch != batch.producer_epoch:
             return None
@@ -113,9 +113,9 @@ class ProducerStates:
     def refusal(
         self, batch: RecordBatch, *, begins_at_zero: bool = False
     ) -> type[BrokerError] | None:
-        """Why this batch, which is no duplicate, must not be appended; None when it may be.
+        """Return why a batch that is no duplicate must be refused, None if it may be appended.
 
-        `begins_at_zero` refuses another first sequence of a producer that is not known (KIP-890).
+        With `begins_at_zero`, an unknown producer must begin with sequence 0 (KIP-890).
         """
         producer = self._producers.get(batch.producer_id)
         expected: int | None = 0
@@ -131,19 +131,19 @@ class ProducerStates:
         return InvalidTxnStateError if is_open and not batch.is_transactional else None
 
     def has_open_transaction(self, producer_id: int, epoch: int) -> bool:
-        """Whether the producer has written here, in this epoch, and its marker is to come."""
+        """Return whether the producer has an open transaction here in this epoch."""
         producer = self._producers.get(producer_id)
         return producer is not None and producer.epoch == epoch and producer.open_from is not None
 
     def has_later_epoch(self, producer_id: int, epoch: int) -> bool:
-        """Whether the producer was here in an epoch after this one, as far as it is known."""
+        """Return whether the producer wrote here in a later epoch, as far as known."""
         producer = self._producers.get(producer_id)
         return producer is not None and producer.epoch > epoch
 
     def marker_refusal(
         self, producer_id: int, epoch: int, coordinator_epoch: int
     ) -> type[BrokerError] | None:
-        """Why a marker must not be appended: its producer or its coordinator has a successor."""
+        """Return why a marker must be refused: its producer or coordinator is fenced."""
         producer = self._producers.get(producer_id)
         if producer is None:
             return None
@@ -160,9 +160,9 @@ class ProducerStates:
         is_commit: bool,
         coordinator_epoch: int = NOTHING,
     ) -> None:
-        """Take note of an appended batch.
+        """Record an appended batch.
 
-        What a control batch says are `is_commit` and the `coordinator_epoch`.
+        `is_commit` and `coordinator_epoch` are the contents of a control batch.
         """
         producer = self._producers.setdefault(batch.producer_id, _Producer(batch.producer_epoch))
         producer.begin_epoch(max(producer.epoch, batch.producer_epoch))
@@ -172,7 +172,7 @@ class ProducerStates:
             self._end_transaction(batch, producer, is_commit=is_commit)
             return
         producer.last_data_offset = batch.last_offset
-        if batch.base_sequence >= 0:  # a coordinator's own records are not numbered
+        if batch.base_sequence >= 0:  # coordinators do not number their records
             last = _last_sequence(batch)
             producer.batches.append(
                 RememberedBatch(batch.base_sequence, last, batch.base_offset, log_append_time_ms)
@@ -181,7 +181,7 @@ class ProducerStates:
             producer.open_from = batch.base_offset
 
     def active(self) -> list[ActiveProducer]:
-        """All producers that are known, in the order in which they came."""
+        """Return all known producers, in order of arrival."""
         return [
             ActiveProducer(
                 producer_id,
@@ -195,20 +195,20 @@ class ProducerStates:
         ]
 
     def last_records(self) -> dict[int, LastRecord]:
-        """What compaction must leave of each producer."""
+        """Return the last record of each producer, which compaction must keep."""
         return {
             producer_id: LastRecord(producer.last_data_offset, producer.epoch)
             for producer_id, producer in self._producers.items()
         }
 
     def first_unstable_offset(self, high_watermark: int) -> int | None:
-        """Where the earliest transaction begins without a marker in all replicas; None if none."""
+        """Return the start of the first transaction without a fully replicated marker, or None."""
         self._unreplicated = [each for each in self._unreplicated if each[1] >= high_watermark]
         opened = [p.open_from for p in self._producers.values() if p.open_from is not None]
         return min([*opened, *(first for first, _ in self._unreplicated)], default=None)
 
     def aborted_between(self, start_offset: int, end_offset: int) -> list[AbortedTransaction]:
-        """The aborted transactions that touch these offsets."""
+        """Return the aborted transactions that overlap these offsets."""
         return [
             each
             for each in self.aborted
@@ -216,13 +216,13 @@ class ProducerStates:
         ]
 
     def forget(self) -> None:
-        """Lose all producers, as a broker does with those that were silent for long."""
+        """Forget all producers, as a broker does with inactive ones."""
         self._producers.clear()
 
     def expire(self, last_ms: int) -> None:
-        """Lose the producers whose last batch is not after a time, in ms since 1970.
+        """Forget producers without a batch after `last_ms` (since 1970).
 
-        One that has a transaction open stays (KIP-98).
+        A producer with an open transaction stays (KIP-98).
         """
         for producer_id, producer in list(self._producers.items()):
             if producer.open_from is None and producer.last_timestamp_ms <= last_ms:
@@ -240,7 +240,7 @@ class ProducerStates:
 
 
 def _last_sequence(batch: RecordBatch) -> int:
-    """The sequence of the last record; after the largest one comes zero."""
+    """Return the sequence of the last record; sequences wrap around to zero."""
     last: int = batch.base_sequence + batch.last_offset_delta
     return last % (SEQUENCE_MAX + 1)
 

@@ -1,14 +1,14 @@
-"""Profiles: services that speak Kafka's protocol and are no Kafka, as fake brokers play them.
+"""Profiles: services that speak Kafka's protocol without being Kafka, imitated by fake brokers.
 
-A profile is a table of the versions that a service lists, and what else sets it apart. All of it is
-second-hand: from source code, logs and documents that others have published, never measured by this
-project at the service itself, and services change. A version that fake brokers do not speak is left
-out, and an API that is left out is one that the service lacks.
+A profile is a table of the API versions that a service announces, and its other differences. All of
+it is second-hand, from published source code, logs and documents; this project has not measured the
+services, and they change. Versions that fake brokers do not support are left out; an API without an
+entry is one that the service lacks.
 
-Confluent Cloud, Amazon MSK and Aiven run Kafka itself, and need no profile.
+Confluent Cloud, Amazon MSK and Aiven run Kafka itself and need no profile.
 
 Owner: none; profiles are immutable.
-Source: said at each profile.
+Source: `source` of each profile.
 """
 
 from __future__ import annotations
@@ -27,25 +27,25 @@ if TYPE_CHECKING:
 VersionRange = tuple[int, int]
 
 ANY: Final[VersionRange] = (0, 32_767)
-"""The API is there; in which versions is not published."""
+"""An API in unknown versions, because the service does not publish them."""
 
 
 @dataclass(frozen=True)
 class Profile:
-    """How a service differs from Kafka; `source` is where that was found."""
+    """Differences of a service from Kafka; `source` tells where they were found."""
 
     name: str
     source: str
     versions: Mapping[ApiKey, VersionRange] | None = None
-    """What it lists; None for all that a fake broker speaks."""
+    """API versions it announces; None for all that a fake broker supports."""
     closes_on_unknown_versions: bool = False
-    """An ApiVersions request in a version that it does not know ends the connection (Kafka responds
-    with the versions that it knows)."""
+    """Whether an ApiVersions request in an unknown version closes the connection (Kafka responds
+    with the versions it knows)."""
     responds_without_acks: bool = False
-    """A Produce request with acks=0 gets a response."""
+    """Whether a Produce request with acks=0 gets a response."""
 
     def limits(self, spoken: Mapping[ApiKey, VersionRange]) -> dict[ApiKey, VersionRange | None]:
-        """What is left of the versions in `spoken`; None for an API that is not."""
+        """Restrict the versions in `spoken` to the profile's; None removes an API."""
         if self.versions is None:
             return {}
         limits: dict[ApiKey, VersionRange | None] = {}
@@ -161,7 +161,7 @@ PROFILES: Final[Mapping[str, Profile]] = MappingProxyType(
 
 
 def profile_named(name: object) -> Profile:
-    """The profile of a service. Raises `UsageError`: there is none of that name."""
+    """Return a profile by name. Raises `UsageError` if it does not exist."""
     if isinstance(name, str) and name in PROFILES:
         return PROFILES[name]
     raise UsageError(f"profile is {shown_argument(name)}; give one of {', '.join(PROFILES)}")

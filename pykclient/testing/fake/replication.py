@@ -1,8 +1,9 @@
-"""Replicas: followers that copy, fall behind and come back; leaders that move.
+"""Replication: followers that copy, lag and catch up; leaders that change.
 
-A follower copies what the leader has `delay_ms` after it was appended, unless it is stalled or its
-broker stopped. The high watermark is the least that all in-sync replicas have. A follower that is
-behind for longer than `LAG_MS_MAX` leaves the in-sync replicas, and returns once it has caught up.
+A follower copies the leader's records `delay_ms` after they are appended, unless it is stalled or
+its broker is stopped. The high watermark is the smallest end offset of the in-sync replicas (ISR).
+A follower that lags for longer than `LAG_MS_MAX` leaves the ISR, and rejoins it when it has caught
+up.
 
 Owner: the cluster.
 Source: KIP-101, KIP-497; Java classes ``Partition``, ``ReplicaManager``.
@@ -25,9 +26,9 @@ LAG_MS_MAX = 30_000
 
 
 class Replication:
-    """The copying between brokers. `alive` is the set of brokers that run, kept by the cluster.
+    """The replication of a cluster. `alive` is the set of running brokers, kept by the cluster.
 
-    `on_leader(partition, now_ms)` is called whenever a partition has another leader, or none.
+    `on_leader(partition, now_ms)` is called when a partition gets another leader, or none.
     """
 
     def __init__(
@@ -43,15 +44,15 @@ class Replication:
         self._alive = alive
         self._stalled: set[int] = set()
         self._watched: set[tuple[Partition, int]] = set()
-        """Followers that are behind, for each of which a timer runs."""
+        """Lagging followers that have a timer."""
         self._timers = timers
         self._purgatory = purgatory
         self._on_leader = on_leader
 
-    # What happens to a partition.
+    # Events of a partition.
 
     def on_append(self, partition: Partition, now_ms: int) -> None:
-        """Have the followers copy what the leader has just written."""
+        """Replicate what the leader has just appended."""
         partition.replica_ends[partition.leader_id] = partition.log.log_end_offset
         if self.delay_ms:
             self._timers.add(now_ms + self.delay_ms, lambda then_ms: self.copy(partition, then_ms))
@@ -60,7 +61,7 @@ class Replication:
             self.copy(partition, now_ms)
 
     def copy(self, partition: Partition, now_ms: int) -> None:
-        """Have every follower that can copy all there is, and see which lag behind."""
+        """Copy the whole log to every follower that can copy, and watch those that lag."""
         if partition.leader_id == NO_LEADER:
             return
         end_offset = partition.log.log_end_offset
@@ -74,12 +75,12 @@ class Replication:
         self._update(partition, now_ms)
 
     def move_leader(self, partition: Partition, broker_id: int | None, now_ms: int) -> None:
-        """Make `broker_id` the leader, None for the next of the in-sync replicas.
+        """Make `broker_id` the leader; None picks the next in-sync replica.
 
-        A leader that is not in sync loses what it has not copied (an unclean election).
+        A leader that was not in sync truncates the log to its own end (unclean election).
 
         Raises:
-            UsageError: that broker has no replica, or does not run.
+            UsageError: the broker has no replica, or does not run.
         """
         if broker_id is None:
             candidates = [each for each in partition.isr if each in self._alive]
@@ -88,7 +89,7 @@ class Replication:
         elif broker_id not in partition.replicas or broker_id not in self._alive:
             raise UsageError(
                 f"broker {broker_id} cannot lead {partition.name}: it has no replica of it "
-                f"({', '.join(map(str, partition.replicas))} have one), or does not run"
+                f"({', '.join(map(str, partition.replicas))} have one), or is not running"
             )
         partition.leader_epoch += 1
         partition.leader_id = broker_id
@@ -99,10 +100,10 @@ class Replication:
         self._on_leader(partition, now_ms)
 
     def shrink_isr(self, partition: Partition, broker_id: int, now_ms: int) -> None:
-        """Take a follower out of the in-sync replicas; it returns when it next copies.
+        """Remove a follower from the ISR; it rejoins when it next copies.
 
         Raises:
-            UsageError: it is the leader.
+            UsageError: the broker leads the partition.
         """
         if broker_id == partition.leader_id:
             raise UsageError(f"broker {broker_id} leads {partition.name}: move the leader first")
@@ -110,27 +111,27 @@ class Replication:
             partition.isr.remove(broker_id)
             self._update(partition, now_ms)
 
-    # What happens to a broker.
+    # Events of a broker.
 
     def stall(self, broker_id: int) -> None:
-        """Have this broker's followers copy nothing until `resume`."""
+        """Stop the copying of a broker's followers until `resume`."""
         self._stalled.add(broker_id)
 
     def resume(self, broker_id: int) -> None:
-        """Undo `stall`; the cluster has each partition copied again."""
+        """Undo `stall`; the cluster then calls `copy` for each partition."""
         self._stalled.discard(broker_id)
 
     def on_stopped(self, partition: Partition, broker_id: int, now_ms: int) -> None:
-        """A broker has stopped, which the others notice at once."""
+        """Handle a stopped broker; the others notice at once."""
         if broker_id == partition.leader_id:
             self.move_leader(partition, None, now_ms)
-        # The last in-sync replica stays one while it is away: only it has everything.
+        # The last in-sync replica stays in the ISR while it is down: only it has all records.
         if broker_id in partition.isr and len(partition.isr) > 1:
             partition.isr.remove(broker_id)
             self._update(partition, now_ms)
 
     def on_started(self, partition: Partition, broker_id: int, now_ms: int) -> None:
-        """A broker runs again: it leads what only it can lead, and copies the rest."""
+        """Handle a started broker: it leads what only it can lead, and copies the rest."""
         if partition.leader_id == NO_LEADER and broker_id in partition.isr:
             self.move_leader(partition, broker_id, now_ms)
         self.copy(partition, now_ms)
@@ -139,7 +140,7 @@ class Replication:
         return broker_id in self._alive and broker_id not in self._stalled
 
     def _take_over(self, partition: Partition, broker_id: int) -> None:
-        """Let all replicas have no more than the new leader has."""
+        """Truncate all replicas to the new leader's end offset."""
         partition.log.truncate(partition.replica_ends[broker_id])
         partition.log.begin_epoch(partition.leader_epoch)
         end_offset = partition.log.log_end_offset
@@ -163,7 +164,7 @@ class Replication:
         self._timers.add(now_ms + LAG_MS_MAX, look)
 
     def _update(self, partition: Partition, now_ms: int) -> None:
-        """Move the high watermark, which never goes back by this, and say so."""
+        """Raise the high watermark, never lower it, and notify waiting operations."""
         if partition.leader_id == NO_LEADER:
             return
         partition.replica_ends[partition.leader_id] = partition.log.log_end_offset

@@ -1,9 +1,9 @@
-"""The brokers' side of SASL: PLAIN, SCRAM, AWS_MSK_IAM, and OAUTHBEARER with unsigned tokens.
+"""The broker side of SASL: PLAIN, SCRAM, AWS_MSK_IAM, and OAUTHBEARER with unsigned tokens.
 
-An exchange is *going on*, then *complete*, or has *failed* by a `SaslRefusal`. What is refused, and
-what of the reason the client gets to know, is as Kafka has it: not whether the user exists.
+An exchange *continues*, then is *complete*, or has *failed* with a `SaslRefusal`. Refusals, and the
+reasons sent to the client, follow Kafka: they do not reveal whether a user exists.
 
-Owner: the connection that an exchange belongs to; the users are the cluster's.
+Owner: the connection of an exchange; the cluster, for the users.
 Source: RFC 4616 (PLAIN), RFC 5802 and 7677 (SCRAM), RFC 7628 and 7515 (OAUTHBEARER); Java classes
 ``PlainSaslServer``, ``ScramSaslServer``, ``OAuthBearerSaslServer``. Second-hand: AWS Signature
 Version 4, and AWS_MSK_IAM as ``aws-msk-iam-auth`` describes it.
@@ -29,13 +29,13 @@ if TYPE_CHECKING:
 
 SCRAM_HASHES: Final = {"SCRAM-SHA-256": "sha256", "SCRAM-SHA-512": "sha512"}
 ITERATIONS: Final = 4_096
-"""Kafka's own number, unless the user is created with another."""
+"""Kafka's default number of SCRAM iterations."""
 
 _SALT_BYTES = 16
 _NONCE_BYTES = 16
 _PLAIN_PARTS = 3
 _ERROR_WAS_READ = b"\x01"
-"""What a client sends after the error of OAUTHBEARER."""
+"""Client message that acknowledges an error of OAUTHBEARER."""
 _CLIENT_FIRST = re.compile(
     r"(?P<gs2>[ny],(?:a=(?P<authorization>[^,]*))?,)n=(?P<user>[^,]+),r=(?P<nonce>[!-+\--~]+)"
     r"(?:,[A-Za-z]+=[^,]*)*"
@@ -47,7 +47,7 @@ _CLIENT_FINAL = re.compile(
 _MSK_VERSION = "2020_10_22"
 _SIGNATURE_MS = 900_000
 _CLOCK_MS = 60_000
-"""By how much the clocks of client and broker may differ."""
+"""Allowed difference between the clocks of client and broker."""
 _SIGNED = (
     *("Action", "X-Amz-Algorithm", "X-Amz-Credential", "X-Amz-Date", "X-Amz-Expires"),
     *("X-Amz-Security-Token", "X-Amz-SignedHeaders"),
@@ -60,7 +60,7 @@ _BEARER = re.compile(
 
 
 class SaslRefusal(Exception):
-    """The client is not let in; `reason` is what it is sent, None for no more than that."""
+    """Failed authentication; `reason` is sent to the client, None for no reason."""
 
     def __init__(self, reason: str | None = None) -> None:
         super().__init__(reason)
@@ -68,7 +68,7 @@ class SaslRefusal(Exception):
 
 
 class ScramCredential:
-    """What a broker keeps of a password. It is computed at first use: iterations take time."""
+    """Salted hash of a password, computed at first use because the iterations take time."""
 
     def __init__(self, hash_name: str, password: str, iterations: int) -> None:
         self.iterations = iterations
@@ -93,11 +93,11 @@ class ScramCredential:
 
 
 class Users:
-    """Users with their passwords, which show nowhere; of AWS_MSK_IAM ids of keys, and the keys."""
+    """Users and passwords, which are never shown; for AWS_MSK_IAM, key ids and secret keys."""
 
     def __init__(self, passwords: Mapping[str, str]) -> None:
         self.scram_iterations = ITERATIONS
-        """For credentials that are made from now on."""
+        """Iterations of new credentials."""
         self._passwords = dict(passwords)
         self._credentials: dict[tuple[str, str], ScramCredential] = {}
 
@@ -105,25 +105,25 @@ class Users:
         return f"Users({', '.join(self._passwords)})"
 
     def set_password(self, user: str, password: str) -> None:
-        """Have a user, who may be new, authenticate by this password from now on."""
+        """Set the password of a user; create the user if needed."""
         if not user or not password:
             raise UsageError("the name of the user or the password is empty; give both")
         self._passwords[user] = password
         self._forget(user)
 
     def remove(self, user: str) -> None:
-        """Refuse a user from now on. Raises `UsageError` when there is none."""
+        """Remove a user. Raises `UsageError` if the user does not exist."""
         if self._passwords.pop(user, None) is None:
             raise UsageError(f"there is no user {user!r}; there are {', '.join(self._passwords)}")
         self._forget(user)
 
     def has(self, user: str, password: str) -> bool:
-        """Whether that is the user's password."""
+        """Return whether the password is right."""
         found = self._passwords.get(user)
         return found is not None and hmac.compare_digest(found.encode(), password.encode())
 
     def scram(self, mechanism: str, user: str) -> ScramCredential | None:
-        """What is kept of a user's password for a mechanism of SCRAM; None without the user."""
+        """Return the credential of a user for a SCRAM mechanism; None if the user is unknown."""
         password = self._passwords.get(user)
         if password is None:
             return None
@@ -134,7 +134,7 @@ class Users:
         return self._credentials[key]
 
     def sign_v4(self, user: str, scope: Sequence[str], text: str) -> str:
-        """What the user's secret key of AWS signs a text with; random without the user."""
+        """Sign a text with the user's AWS secret key; for an unknown user, with a random one."""
         password = self._passwords.get(user)
         key = secrets.token_bytes() if password is None else f"AWS4{password}".encode()
         for part in (*scope, text):
@@ -147,22 +147,22 @@ class Users:
 
 
 class Exchange(Protocol):
-    """One authentication by one mechanism."""
+    """An authentication by one mechanism."""
 
     @property
     def user(self) -> str | None:
-        """The client's user, once the exchange is complete; None before."""
+        """User of the client; None until the exchange is complete."""
 
     @property
     def expires_ms(self) -> int | None:
-        """When the client's credentials expire, in ms since 1970; None for never."""
+        """Expiry time of the client's credentials in ms since 1970; None for never."""
 
     def evaluate(self, response: bytes, wall_ms: int) -> bytes:
-        """Return the challenge to what the client sent. Raises `SaslRefusal`."""
+        """Process a message of the client and return the challenge. Raises `SaslRefusal`."""
 
 
 class PlainExchange:
-    """PLAIN: name and password in one message."""
+    """PLAIN: user and password in one message."""
 
     expires_ms = None
 
@@ -244,10 +244,10 @@ class ScramExchange:
 
 
 class BearerExchange:
-    """OAUTHBEARER: takes any token without a signature that is complete and has not expired.
+    """OAUTHBEARER: accepts any complete, unexpired token without a signature.
 
-    It takes those of AWS credentials, too, whose users are ids of keys; and those of Google's
-    service accounts, which have an access token in the place of the signature.
+    It also accepts tokens of AWS credentials, whose users are key ids, and of Google's service
+    accounts, which have an access token in place of the signature.
     """
 
     def __init__(self, users: Users) -> None:
@@ -279,7 +279,7 @@ class BearerExchange:
 
 
 class MskIamExchange:
-    """AWS_MSK_IAM: a request that the user's secret key has signed; the user is the key's id."""
+    """AWS_MSK_IAM: a request signed with the user's secret key; the user is the key id."""
 
     expires_ms = None
 
@@ -303,7 +303,7 @@ EXCHANGES: Final[Mapping[str, Callable[[Users], Exchange]]] = {
     "OAUTHBEARER": BearerExchange,
     "AWS_MSK_IAM": MskIamExchange,
 }
-"""How each mechanism that fake brokers have begins."""
+"""Exchange of each mechanism that fake brokers support."""
 
 
 def _check_authorization(authorization: str, user: str) -> None:
@@ -328,7 +328,7 @@ def _decoded(text: str) -> bytes:
 
 
 def _signing_user(request: Mapping[str, str], users: Users, wall_ms: int) -> str:
-    """Whose secret key has signed a request. Raises `SaslRefusal`."""
+    """Return the user whose secret key signed a request. Raises `SaslRefusal`."""
     credential = request.get("x-amz-credential", "").split("/")
     if len(credential) != 5:
         raise SaslRefusal("Invalid request")
@@ -352,10 +352,10 @@ def _signing_user(request: Mapping[str, str], users: Users, wall_ms: int) -> str
 
 
 def _signed_claims(token: str, users: Users, wall_ms: int) -> dict[str, Any] | None:
-    """The claims of a token of AWS credentials, a signed address; None where it is no such token.
+    """Return the claims of an AWS credentials token, a signed URL; None for any other token.
 
     Raises:
-        SaslRefusal: its signature is not of a user.
+        SaslRefusal: the signature is not that of a known user.
     """
     try:
         address = urlsplit(urlsafe_b64decode(token + "=" * (-len(token) % 4)).decode())
@@ -370,7 +370,7 @@ def _signed_claims(token: str, users: Users, wall_ms: int) -> dict[str, Any] | N
 
 
 def _object(text: bytes) -> dict[str, str]:
-    """A JSON object of texts; empty where it is none."""
+    """Return the string values of a JSON object; empty if it is invalid."""
     try:
         found = json.loads(text)
     except (ValueError, RecursionError):
@@ -388,7 +388,7 @@ def _signed_ms(text: str) -> int:
 
 
 def _claims(token: str) -> dict[str, Any] | None:
-    """The claims of a token without a signature; None where it is no such token."""
+    """Return the claims of an unsigned token; None for any other token."""
     parts = token.split(".")
     if len(parts) != 3:
         return None

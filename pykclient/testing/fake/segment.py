@@ -1,12 +1,12 @@
-"""One segment of a partition's log: batches in a row, and two sparse indexes into them.
+"""A segment of a partition's log: consecutive batches and two sparse indexes.
 
-The offset index has an entry for about every 4 KiB of batches, the time index beside it the largest
-timestamp so far; both are searched by halves, and what is left batch by batch.
+The offset index has an entry for about every 4 KiB of batches; the time index has the largest
+timestamp up to there. A search bisects an index, then walks the batches.
 
-The batches are where the log's store keeps them; the indexes are in memory, and made anew when a
-segment that was kept is loaded.
+The log's store keeps the batches. The indexes are in memory, and are rebuilt when a segment is
+loaded.
 
-Owner: the log that it belongs to.
+Owner: the log it belongs to.
 Source: Java classes ``LogSegment``, ``OffsetIndex``, ``TimeIndex``.
 """
 
@@ -34,7 +34,7 @@ _WALKED = Struct(">qi11xi")
 
 
 class FoundTimestamp(NamedTuple):
-    """The first record at or after a time."""
+    """The first record at or after a timestamp."""
 
     offset: int
     timestamp_ms: int
@@ -42,7 +42,7 @@ class FoundTimestamp(NamedTuple):
 
 
 class BatchHeader(NamedTuple):
-    """What is needed to walk from batch to batch."""
+    """The header fields needed to step from batch to batch."""
 
     base_offset: int
     last_offset: int
@@ -55,9 +55,9 @@ class BatchHeader(NamedTuple):
 
 
 class Segment:
-    """Batches from `base_offset` on, as they stand on the wire, in `data`, which is empty.
+    """Batches from `base_offset` on, in wire format, in `data`.
 
-    `load` is for data that is not.
+    `data` must be empty, unless `load` is called next.
     """
 
     def __init__(self, base_offset: int, data: SegmentData) -> None:
@@ -65,7 +65,7 @@ class Segment:
         self.next_offset = base_offset
         self.max_timestamp_ms = NO_TIMESTAMP
         self.first_timestamp_ms = NO_TIMESTAMP
-        """The largest timestamp of the first batch, from which on its age counts."""
+        """Largest timestamp of the first batch; the segment's age counts from it."""
         self._data = data
         self._unindexed_bytes = 0
         self._offsets: list[int] = []
@@ -75,27 +75,27 @@ class Segment:
 
     @property
     def size_bytes(self) -> int:
-        """How many bytes its batches have."""
+        """Size of its batches in bytes."""
         return len(self._data)
 
     def append(self, batch: RecordBatch, data: bytes) -> None:
-        """Append `data`, which is what `batch` was read from."""
+        """Append a batch; `data` is its encoded form."""
         position = self.size_bytes
         self._data.append(data)
         self._note(batch, position)
 
     def load(self, partition: TopicPartition) -> Iterator[RecordBatch]:
-        """Yield the batches that were kept, each checked and then noted in the indexes.
+        """Yield the stored batches, each checked and added to the indexes.
 
         Raises:
-            CorruptRecordError: a batch is damaged; what is from there on is cut off.
+            CorruptRecordError: a batch is damaged; the segment is truncated before it.
         """
         kept = LogSegment(self._data.read, self.size_bytes, partition=partition)
         end = 0
         try:
             for position, batch in kept.batches():
                 if batch.base_offset < self.next_offset:
-                    raise kept.corrupt(position, self.next_offset, "its offsets were there before")
+                    raise kept.corrupt(position, self.next_offset, "its offsets repeat others")
                 self._note(batch, position)
                 end = position + batch.size_bytes
                 yield batch
@@ -107,7 +107,7 @@ class Segment:
         if self._unindexed_bytes > INDEX_INTERVAL_BYTES:
             self._offsets.append(batch.base_offset)
             self._positions.append(position)
-            # What stands before this position is not later than this time.
+            # All batches before this position have timestamps up to this one.
             self._times_ms.append(self.max_timestamp_ms)
             self._time_positions.append(position)
             self._unindexed_bytes = 0
@@ -118,7 +118,7 @@ class Segment:
         self.max_timestamp_ms = max(self.max_timestamp_ms, batch.max_timestamp_ms)
 
     def batches(self, offset: int = 0) -> Iterator[tuple[RecordBatch, bytes]]:
-        """The batches from the one that holds `offset` on."""
+        """Yield the batches from the one with `offset` on."""
         position = self._position_of(offset)
         while position < self.size_bytes:
             data = self._data.read(position, self._header_at(position).size_bytes)
@@ -128,7 +128,7 @@ class Segment:
                 yield batch, data
 
     def damage(self, offset: int, at: int) -> None:
-        """Change the byte at index `at` of the batch that holds `offset`, as a bad disk does."""
+        """Flip a bit in byte `at` of the batch with `offset`, like a bad disk."""
         start = self._position_of(offset)
         while (header := self._header_at(start)).last_offset < offset:
             start += header.size_bytes
@@ -136,10 +136,10 @@ class Segment:
         self._data.overwrite(position, bytes((self._data.read(position, 1)[0] ^ 0x04,)))
 
     def read(self, offset: int, end_offset: int, max_bytes: int, *, whole_first: bool) -> bytes:
-        """Whole batches from the one with `offset` up to those that begin at `end_offset`.
+        """Return batches from the one with `offset` up to those that begin at `end_offset`.
 
-        The response is at most `max_bytes` long, unless `whole_first`: then the first batch comes
-        whatever its size (KIP-74). A last batch that does not fit is cut off, as brokers do.
+        The result has at most `max_bytes`, unless `whole_first`: then it has at least the first
+        batch (KIP-74). A last batch that does not fit is cut off, as real brokers do.
         """
         start = self._position_of(offset)
         while start < self.size_bytes and self._header_at(start).last_offset < offset:
@@ -151,7 +151,7 @@ class Segment:
             return b""
         if whole_first:
             max_bytes = max(max_bytes, header.size_bytes)
-        # Read at once: a header at a time costs a file a system call each.
+        # Read everything at once: reading each header costs a system call.
         window = self._data.read(start, max_bytes + HEADER_SIZE_BYTES)
         end = 0
         while end < min(len(window), max_bytes):
@@ -162,7 +162,7 @@ class Segment:
         return window[: min(end, max_bytes)]
 
     def find_timestamp(self, timestamp_ms: int, start_offset: int) -> FoundTimestamp | None:
-        """The first record from `start_offset` on that is not earlier; None when all are."""
+        """Return the first record at or after the timestamp, from `start_offset` on, or None."""
         if self.max_timestamp_ms < timestamp_ms:
             return None
         entry = bisect_left(self._times_ms, timestamp_ms) - 1
@@ -177,7 +177,7 @@ class Segment:
         return None
 
     def _position_of(self, offset: int) -> int:
-        """Where to begin to look for `offset`: at or before it."""
+        """Return a position at or before `offset`, where a search can start."""
         entry = bisect_right(self._offsets, offset) - 1
         return self._positions[entry] if entry >= 0 else 0
 

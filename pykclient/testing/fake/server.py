@@ -1,11 +1,11 @@
-"""FakeKafka: a fake cluster behind loopback sockets, so that any client of any process can use it.
+"""FakeKafka: a fake cluster behind loopback sockets, usable from any client in any process.
 
-One thread serves all brokers. A broker that is stopped refuses connections and keeps its port. The
-cluster is changed inside `control()` alone. There are at most `LINK_COUNT_MAX` connections, and per
-connection only so much is read ahead and held back as `connection` and `UNSENT_BYTES_MAX` allow. If
-the thread fails, all connections are closed, and `control` and `close` say why.
+One thread serves all brokers. A stopped broker refuses connections and keeps its port. The cluster
+is only changed inside `control()`. At most `LINK_COUNT_MAX` connections are open at a time;
+`connection` and `UNSENT_BYTES_MAX` limit the bytes buffered for each. If the thread fails, all
+connections are closed, and `control` and `close` raise the reason.
 
-Owner: its own thread; the cluster belongs to whoever holds the lock, which `control` takes.
+Owner: its own thread; the cluster belongs to the holder of the lock that `control` takes.
 """
 
 from __future__ import annotations
@@ -49,12 +49,12 @@ if TYPE_CHECKING:
 BACKLOG = 128
 PORT_MAX = 65_535
 LINK_COUNT_MAX = 500
-"""Further connections are closed at once: descriptors are those of the test's whole process."""
+"""Maximum number of connections; more are closed at once, to save file descriptors."""
 REST_MS = 100
-"""How long a port takes no connections where the process has no descriptors left for them."""
+"""How long a port stops accepting when the process has run out of file descriptors."""
 NO_ROOM_ERRNOS = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM})
 UNSENT_BYTES_MAX = 16 * 1024 * 1024
-"""While so much waits for a client that does not read, nothing more is read from it."""
+"""Limit of unsent bytes per client; above it, the broker stops reading that client's requests."""
 
 log = logging.getLogger("pykclient.testing")
 
@@ -64,23 +64,23 @@ def _now_ms() -> int:
 
 
 class FakeKafka(Closing):
-    """Serves a cluster until `close`; a context manager.
+    """A fake Kafka cluster that listens on local ports until `close`; a context manager.
 
-    The arguments are those of `FakeCluster`, whose time is the real one here. The brokers listen at
-    `host`, from `port` on, 0 for any that are free; clients are sent to `advertised_host`, None for
-    `host`. `data` is a folder in which everything is kept (`DataDirectory`); with None it is in
-    memory, and gone with this.
+    The arguments are those of `FakeCluster`, with real time. Brokers listen on `host`, from `port`
+    upwards; port 0 picks free ports. Clients are directed to `advertised_host`; None means `host`.
+    `data` is a folder that keeps everything across restarts (`DataDirectory`); with None, data is
+    in memory and lost on close.
 
-    With `security` clients connect to listeners with TLS or SASL, and `client_settings` is what
-    they set; each listener has ports of its own, in the order of the listeners. The certificates
-    are those of `certificates`, None for an authority that is made here and gone with this.
+    With `security`, clients connect to listeners with TLS or SASL; `client_settings` returns the
+    settings they need. Each listener has its own ports, in the order of the listeners.
+    `certificates` signs the brokers' certificates; None creates a temporary authority.
 
     Raises:
-        UsageError: an argument has a value that it cannot have, such as a host that is not known;
-            the `security` has what fake brokers have not.
+        UsageError: an argument is invalid, such as an unknown host, or `security` uses a feature
+            that fake brokers do not support.
         OSError: a port is in use.
         StorageError: the folder cannot be used.
-        MissingPrerequisiteError: a listener has TLS, and there is no package trustme.
+        MissingPrerequisiteError: a listener uses TLS, and the package trustme is not installed.
     """
 
     def __init__(
@@ -134,12 +134,12 @@ class FakeKafka(Closing):
             if directory is not None:
                 directory.restore(self._cluster)
             for each in sockets:
-                _listen(each)  # every port listens before any client has it
+                _listen(each)  # every port listens before any client knows of it
             self._serving = ServingThread(
                 "FakeKafka",
                 self._turn,
                 self._end,
-                hint="close it outside of control(), and let no function of a fault wait",
+                hint="close it outside of control(), and do not wait in a fault's function",
             )
             opened.pop_all()
         self._selector = self._serving.selector
@@ -160,12 +160,12 @@ class FakeKafka(Closing):
 
     @property
     def bootstrap_servers(self) -> str:
-        """What clients are to be given: all brokers, stopped ones too; of the first listener."""
+        """Addresses of all brokers, stopped ones included, on the first listener."""
         return ",".join(map(str, self._addresses(None)))
 
     @property
     def certificates(self) -> CertificateAuthority:
-        """The authority that signed the brokers' certificates; it signs others for tests.
+        """The authority that signed the brokers' certificates; tests can sign others with it.
 
         Raises:
             UsageError: no listener has TLS.
@@ -182,17 +182,16 @@ class FakeKafka(Closing):
         user: str | None = None,
         password: str | None = None,
     ) -> dict[str, str]:
-        """What a client sets to connect to a listener: as `KafkaCluster.client_settings`.
+        """Return a client's settings for a listener, as `KafkaCluster.client_settings` does.
 
         Raises:
-            UsageError: there is no `security`; no such listener, mechanism or user, or the listener
-                does without.
+            UsageError: the cluster has no `security`; the listener, mechanism or user does not
+                exist, or does not apply to this listener.
         """
         security = self._cluster.security
         if security is None or self._client_settings is None:
             raise UsageError(
-                "these brokers are not secured; make them with FakeKafka(security="
-                "ClusterSecurity())"
+                "this cluster is not secured; create it with FakeKafka(security=ClusterSecurity())"
             )
         found = security.listener(listener)
         return self._client_settings.of(
@@ -204,10 +203,10 @@ class FakeKafka(Closing):
         )
 
     def replace_certificate(self, listener: str, certificate: Certificate) -> None:
-        """Have all brokers present another certificate on a listener, to further clients.
+        """Replace the certificate that all brokers present to new clients of a listener.
 
         Raises:
-            UsageError: there is no such listener, or it has no TLS.
+            UsageError: the listener does not exist, or has no TLS.
         """
         security = self._cluster.security
         if security is None or self._tls is None:
@@ -217,17 +216,17 @@ class FakeKafka(Closing):
 
     @contextlib.contextmanager
     def control(self) -> Iterator[FakeCluster]:
-        """Look at the cluster and change it, while nothing else happens in it.
+        """Give exclusive access to the cluster, to inspect and change it.
 
-        A broker that was started or stopped listens or refuses when the block is left.
+        Brokers that were started or stopped begin to listen or to refuse when the block ends.
 
         Raises:
-            ClosedError: it was closed.
-            KafkaError: its thread has failed, which is the cause.
+            ClosedError: the cluster was closed.
+            KafkaError: its thread has failed; the cause is attached.
         """
         self._serving.check_open()
         with self._lock:
-            self._serving.check_open()  # it may have ended while the lock was waited for
+            self._serving.check_open()  # it may have closed while we waited for the lock
             try:
                 self._cluster.advance(_now_ms())
                 yield self._cluster
@@ -240,36 +239,36 @@ class FakeKafka(Closing):
     ) -> list[ConsumerRecord[bytes, bytes]]:
         """Return the records of a topic that a consumer can read, partition by partition.
 
-        `isolation_level` is a consumer's: "read_committed" leaves out transactions that are open or
-        were aborted. Records that a producer has not sent yet are missing: wait for its deliveries.
+        `isolation_level` is that of a consumer: "read_committed" leaves out open and aborted
+        transactions. Records that a producer has not sent yet are missing: wait for its deliveries.
 
         Raises:
-            UsageError: there is no such topic, or no such level.
-            ClosedError, KafkaError: as `control` does.
+            UsageError: the topic or the level does not exist.
+            ClosedError, KafkaError: as for `control`.
         """
         with self.control() as cluster:
             return cluster.records(topic, isolation_level=isolation_level)
 
     def committed(self, group: str) -> dict[TopicPartition, OffsetAndMetadata]:
-        """Return the offsets that a group has committed; none for a group that is not there.
+        """Return the offsets that a group has committed; empty if the group does not exist.
 
         Raises:
-            ClosedError, KafkaError: as `control` does.
+            ClosedError, KafkaError: as for `control`.
         """
         with self.control() as cluster:
             return cluster.committed(group)
 
     def close(self) -> None:
-        """Close all connections and listeners, and end the thread. May be called again.
+        """Close all connections and listeners, and stop the thread. Idempotent.
 
         Raises:
-            KafkaTimeoutError: the thread is still in a function that a test gave to a fault.
-            KafkaError: the thread has failed, which is the cause.
+            KafkaTimeoutError: the thread is still inside the function of a fault.
+            KafkaError: the thread has failed; the cause is attached.
         """
         try:
             self._serving.close()
         except BaseException:
-            with contextlib.suppress(StorageError):  # the first error is the one to be raised
+            with contextlib.suppress(StorageError):  # keep the first error
                 self._cluster.storage.close()
             raise
         finally:
@@ -278,7 +277,7 @@ class FakeKafka(Closing):
         self._cluster.storage.close()
 
     def wait(self) -> None:
-        """Wait until it was closed. Raises `KafkaError` when its thread has failed."""
+        """Wait until the cluster is closed. Raises `KafkaError` if its thread has failed."""
         self._serving.wait()
 
     def _secure(
@@ -287,7 +286,7 @@ class FakeKafka(Closing):
         hosts: tuple[str, str],
         authority: CertificateAuthority | None,
     ) -> None:
-        """Make what the listeners with TLS present, and what their clients set."""
+        """Create certificates for the listeners with TLS, and the settings of their clients."""
         self._tls: ListenerCertificates | None = None
         self._client_settings: ClientSettings | None = None
         security = self._cluster.security
@@ -304,7 +303,7 @@ class FakeKafka(Closing):
         found = []
         for broker in self._cluster.brokers.values():
             host, port = broker.address(listener)
-            # Brackets keep the colons of an IPv6 address from the one before the port.
+            # Brackets separate the colons of an IPv6 address from the port.
             found.append(Address(f"[{host}]" if ":" in host else host, port))
         return found
 
@@ -330,7 +329,7 @@ class FakeKafka(Closing):
                 listener.close(self._selector)
 
     def _prepare(self) -> float | None:
-        """Do what is due, send what there is; how long to wait then, None without limit."""
+        """Run due timers, send output, and return the next timeout in s, None for no limit."""
         now_ms = _now_ms()
         self._cluster.advance(now_ms)
         self._follow_brokers()
@@ -342,7 +341,7 @@ class FakeKafka(Closing):
         return None if deadline_ms is None else max(0, deadline_ms - now_ms) / 1000
 
     def _follow_brokers(self) -> None:
-        """Have the ports of brokers that run listen, and the others refuse. Requires the lock."""
+        """Listen on the ports of running brokers and refuse on the others. Requires the lock."""
         for listener in self._listeners:
             listener.follow(self._selector, _now_ms())
 
@@ -353,7 +352,7 @@ class FakeKafka(Closing):
         accepted, client_host = found
         is_stopped = not listener.broker.is_alive
         if is_stopped or len(self._links) >= LINK_COUNT_MAX:
-            accepted.close()  # it was stopped after this connection had come, or is full
+            accepted.close()  # the broker stopped after the client connected, or is full
             return
         link = _Link(accepted)
         connection = FakeConnection(
@@ -382,10 +381,10 @@ class FakeKafka(Closing):
         except OSError:
             link.connection.close()
         except StorageError:
-            raise  # the thread ends, and `wait` and `close` raise it
+            raise  # ends the thread; `wait` and `close` raise it
         except Exception:
-            # A real broker would log it too, and go on with its other clients.
-            log.exception("the fake broker could not serve a request")
+            # Log it and serve the other clients, as a real broker does.
+            log.exception("the fake broker failed to serve a request")
             link.connection.close()
         self._changed.add(link)
 
@@ -416,10 +415,10 @@ class FakeKafka(Closing):
 
 
 class _Listener:
-    """A broker's port: listening while the broker runs, and kept while it does not.
+    """A broker's port: it listens while the broker runs, and stays reserved while it does not.
 
-    Where the process has no descriptors left, the port *rests*: connections wait in its backlog,
-    instead of being reported again and again to a thread that can take none.
+    When the process has no descriptors left, the port *rests*: connections wait in its backlog.
+    Otherwise the selector would report them again and again to a thread that cannot accept any.
     """
 
     def __init__(
@@ -433,7 +432,7 @@ class _Listener:
         self.broker = broker
         self.name = name
         self.resting_until_ms: int | None = None
-        """None: it takes connections, or does not listen."""
+        """End of the rest; None if the port accepts connections or does not listen."""
         self._has_complained = False
         self._is_listening = True
         self._socket = listening
@@ -445,7 +444,7 @@ class _Listener:
         broker.listeners[name or ""] = advertised
 
     def follow(self, selector: selectors.BaseSelector, now_ms: int) -> None:
-        """Listen if the broker runs, refuse if it does not; end a rest that is over."""
+        """Listen if the broker runs, refuse if it does not, and end a rest that is over."""
         broker = self.broker
         if broker.is_alive and not self._is_listening:
             _listen(self._socket)
@@ -461,7 +460,10 @@ class _Listener:
     def accept(
         self, selector: selectors.BaseSelector, now_ms: int
     ) -> tuple[socket.socket, str] | None:
-        """A new connection and its client's host, None if it has gone already, or has to wait."""
+        """Accept a connection; None if the client has left already, or the port must rest.
+
+        Returns the socket and the client's host.
+        """
         try:
             accepted, address = self._socket.accept()
         except OSError as error:
@@ -472,7 +474,7 @@ class _Listener:
         accepted.setblocking(False)
         try:
             accepted.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        except OSError:  # macOS takes no option for a connection that was reset
+        except OSError:  # macOS sets no option on a connection that was reset
             accepted.close()
             return None
         return accepted, address[0]
@@ -483,8 +485,8 @@ class _Listener:
         if not self._has_complained:
             self._has_complained = True
             log.warning(
-                "%s: connections have to wait: %s; close what is open, or raise the limit of open "
-                "files (ulimit -n)",
+                "%s: new connections must wait: %s; close open files or connections, or raise "
+                "the limit of open files (ulimit -n)",
                 self._address,
                 error.strerror,
             )
@@ -514,7 +516,7 @@ class _Link:
         self.unsent_bytes += sum(map(len, output))
 
     def send(self) -> None:
-        """Send what the operating system takes. Raises OSError."""
+        """Send as much as the operating system accepts. Raises OSError."""
         while self.unsent:
             try:
                 count = self.socket.send(self.unsent[0])
@@ -526,12 +528,12 @@ class _Link:
                 self.unsent.appendleft(rest)
 
     def give_up(self) -> None:
-        """Forget what was to be sent."""
+        """Discard the unsent output."""
         self.unsent.clear()
         self.unsent_bytes = 0
 
     def watch(self, selector: selectors.BaseSelector, events: int) -> None:
-        """Wait for these events from now on; 0 for none."""
+        """Watch for these events from now on; 0 for none."""
         if events == self._events:
             return
         if not self._events:
@@ -559,16 +561,16 @@ def _check_host(host: object, name: str) -> None:
 
 
 def _bound(host: str, port: int) -> socket.socket:
-    """A socket that has the port and does not listen: connections to it are refused.
+    """Bind a socket to the port without listening, so that connections are refused.
 
     Raises:
-        UsageError: there is no such host.
-        OSError: the port is in use, or may not be used.
+        UsageError: the host is unknown.
+        OSError: the port is in use or not permitted.
     """
     try:
         family, *_, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
     except socket.gaierror as error:
-        raise UsageError(f"the host {host} is not known: {error.strerror}") from error
+        raise UsageError(f"unknown host {host}: {error.strerror}") from error
     bound = socket.socket(family, socket.SOCK_STREAM)
     bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
@@ -581,7 +583,7 @@ def _bound(host: str, port: int) -> socket.socket:
 
 
 def _listen(bound: socket.socket) -> None:
-    """Take connections. Raises OSError: another process, which had bound it too, listens."""
+    """Start to listen. Raises OSError if another process with the same port listens already."""
     with _port_named(Address(*bound.getsockname()[:2])):
         bound.listen(BACKLOG)
     bound.setblocking(False)
@@ -589,9 +591,9 @@ def _listen(bound: socket.socket) -> None:
 
 @contextlib.contextmanager
 def _port_named(address: Address) -> Iterator[None]:
-    """Have errors of the operating system say which port it was about."""
+    """Add the address to errors of the operating system."""
     try:
         yield
     except OSError as error:
-        reason = f"{address} cannot be listened at: {error.strerror}; choose another port"
+        reason = f"cannot listen on {address}: {error.strerror}; choose another port"
         raise OSError(reason) from error

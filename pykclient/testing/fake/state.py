@@ -1,9 +1,9 @@
-"""What a fake cluster consists of: brokers, topics with their replicas, groups, transactions, time.
+"""State of a fake cluster: brokers, topics and replicas, groups, transactions, time.
 
-Here is what tests command and what handlers change; what brokers do with requests is `cluster`'s.
+Tests and request handlers change it here; `cluster` takes the requests.
 
-Owner: whoever calls; one thread at a time.
-Source: Java class ``ReplicaManager``; the shape of control functions is kfake's.
+Owner: the caller; one thread at a time.
+Source: Java class ``ReplicaManager``; the control functions follow kfake.
 """
 
 from __future__ import annotations
@@ -53,24 +53,24 @@ PARTITION_COUNT_MAX = 10_000
 RETENTION_CHECK_MS = 300_000
 DEFAULT_REPLICATION_FACTOR = 3
 GROUP_KEY = 0
-"""What FindCoordinator calls a group."""
+"""Key type of a group in FindCoordinator."""
 TRANSACTION_KEY = 1
-"""What it calls a transactional id."""
+"""Key type of a transactional id in FindCoordinator."""
 RUN_SHIFT = 32
 CLEANER_BACKOFF_MS = 15_000
-"""Kafka's ``log.cleaner.backoff.ms``: how often the cleaner looks for logs that are dirty."""
+"""Interval between the cleaner's checks for dirty logs: Kafka's ``log.cleaner.backoff.ms``."""
 COMPACTED = {"cleanup.policy": "compact", "segment.bytes": str(100 * 1024 * 1024)}
-"""The settings of Kafka's own topics."""
+"""Settings of Kafka's internal topics."""
 ISOLATION_LEVELS = ("read_uncommitted", "read_committed")
 SMALLEST_EPOCH_MS = 1_700_000_000_000
-"""The wall clock at time 0, unless given: some day of 2023, since records with time 0 are odd."""
+"""Default wall clock at time 0: a day in 2023, because records with timestamp 0 look odd."""
 
 VersionRange = tuple[int, int]
 
 
 @dataclass(slots=True, eq=False)
 class Broker:
-    """One broker: its address, and what it loses when it stops."""
+    """A broker: its address, and the state it loses when it stops."""
 
     id: int
     host: str
@@ -79,25 +79,25 @@ class Broker:
     is_alive: bool = True
     fetch_sessions: FetchSessions = field(default_factory=FetchSessions)
     connections: dict[object, Callable[[], None]] = field(default_factory=dict)
-    """Those that are open, in the order in which they came, and what closes each."""
+    """Open connections, oldest first, each with the function that closes it."""
     versions: dict[ApiKey, VersionRange | None] = field(default_factory=dict)
-    """The versions that it pretends to have; None for an API that it lacks."""
+    """Overrides of the API versions it announces; None removes the API."""
     listeners: dict[str, Address] = field(default_factory=dict)
-    """Where it listens besides, by the names of listeners; host and port are the first one's."""
+    """Addresses of all named listeners; `host` and `port` are those of the first."""
 
     def address(self, listener: str | None) -> Address:
-        """Where clients of a listener are sent to."""
+        """Return the address that clients of a listener connect to."""
         found = None if listener is None else self.listeners.get(listener)
         return Address(self.host, self.port) if found is None else found
 
 
 class ClusterState:
-    """Brokers with ids from 0; what they are given is said at `FakeCluster`."""
+    """The state of a cluster with broker ids from 0; `FakeCluster` documents the arguments."""
 
     api_versions: ClassVar[Mapping[ApiKey, VersionRange]] = {}
-    """What a broker speaks, unless it pretends to be older."""
+    """API versions of a broker without overrides."""
     unstable_versions: ClassVar[Mapping[ApiKey, int]] = {}
-    """What it speaks besides, where the settings say so."""
+    """Highest unstable versions, announced only if the settings enable them."""
 
     def __init__(
         self,
@@ -125,11 +125,11 @@ class ClusterState:
         check_number(connections_max_reauth_ms, "connections_max_reauth_ms", 0, INT_MAX)
         self.security = None if security is None else _checked_security(security)
         self.users = Users({} if security is None else security.users)
-        """The users of PLAIN and SCRAM: `users.set_password("alice", "new")`."""
+        """Users of PLAIN and SCRAM; change a password with `users.set_password("alice", "new")`."""
         self.connections_max_reauth_ms = connections_max_reauth_ms
-        """How long sessions last that begin from now on; 0 without an end."""
+        """Lifetime of new authenticated sessions in ms; 0 for no limit."""
         self.sessions: WeakSet[Session] = WeakSet()
-        """Those of all connections."""
+        """Sessions of all connections."""
         self.brokers = {broker.id: broker for broker in _brokers(brokers, racks)}
         self.profile = profile_named(profile)
         self.limit_versions(self.profile.limits(self.api_versions))
@@ -140,7 +140,7 @@ class ClusterState:
         self.has_rack_aware_reads = bool(racks)
         self.topics: dict[str, Topic] = {}
         self.run_number = 0
-        """How often the storage was used before; topic ids and producer ids have it in them."""
+        """How many times the storage was used before; topic ids and producer ids contain it."""
         self.storage = Storage() if storage is None else storage
         self.faults = Faults()
         self.timers = TimingWheel(now_ms)
@@ -194,27 +194,27 @@ class ClusterState:
 
     @property
     def now_ms(self) -> int:
-        """The latest time that `advance` was given, in ms."""
+        """Latest time passed to `advance`, in ms."""
         return self._now_ms
 
     @property
     def wall_ms(self) -> int:
-        """The time that goes into records, in ms since 1970."""
+        """Wall clock used for records, in ms since 1970."""
         return self._epoch_ms + self._now_ms
 
     def advance(self, now_ms: int) -> None:
-        """Let everything happen that is due by `now_ms`. A time before the last one is that one."""
+        """Advance the clock to `now_ms` and fire all timers due by then; time never goes back."""
         self._now_ms = max(self._now_ms, now_ms)
         self.timers.advance(self._now_ms)
 
     def next_deadline_ms(self) -> int | None:
-        """When `advance` is worth calling next; None when only requests can change anything."""
+        """Return when `advance` is next needed; None if only requests can change anything."""
         return self.timers.next_deadline_ms()
 
     # Versions.
 
     def versions(self, broker_id: int) -> dict[ApiKey, VersionRange]:
-        """The API versions in a broker's response."""
+        """Return the API versions that a broker announces."""
         spoken = dict(self.api_versions)
         if self.transactions.settings.unstable_api_versions_enable:
             for key, unstable in self.unstable_versions.items():
@@ -230,10 +230,10 @@ class ClusterState:
     def limit_versions(
         self, limits: Mapping[ApiKey, VersionRange | None], *, broker_id: int | None = None
     ) -> None:
-        """Have a broker, or all, pretend to be older; None for an API that it shall lack.
+        """Limit the API versions of one broker, or of all; None removes an API.
 
         Raises:
-            UsageError: there is no such broker.
+            UsageError: the broker does not exist.
         """
         for broker in self._chosen(broker_id):
             broker.versions.update(limits)
@@ -250,16 +250,16 @@ class ClusterState:
         config: Mapping[str, str] | None = None,
         topic_id: UUID | None = None,
     ) -> Topic:
-        """Make a topic; its partitions and replicas go round the brokers.
+        """Create a topic and spread its partitions and replicas over the brokers.
 
-        `topic_id` is that of a topic that was kept; None makes a new one.
+        `topic_id` is the id of a topic restored from storage; None generates one.
 
         Raises:
-            UsageError: the name is not valid or taken, there are too few brokers, a replica is
-                on a broker that there is not, or a setting that must be a number is none.
+            UsageError: the name is invalid or in use, there are too few brokers, a broker does not
+                exist, or a numeric setting is not a number.
         """
         if name in self.topics or not is_valid_name(name):
-            raise UsageError(f"the topic {name!r} exists, or its name is not valid")
+            raise UsageError(f"the topic {name!r} exists already, or its name is invalid")
         if assignments is None:
             count = self.default_partition_count if partitions is None else partitions
             assignments = self.spread(count, replication_factor)
@@ -272,17 +272,17 @@ class ClusterState:
         try:
             topic = Topic(name, topic_id, assignments, config=config or {}, storage=self.storage)
         except ValueError as error:
-            raise UsageError(f"the topic {name!r} cannot have these settings: {error}") from error
+            raise UsageError(f"invalid settings for topic {name!r}: {error}") from error
         self.topics[name] = topic
         self._lead(topic.partitions)
         self.watch_compaction()
         return topic
 
     def add_partitions(self, name: str, count: int) -> None:
-        """Have a topic grow to `count` partitions, as widely replicated as those it has.
+        """Increase a topic's number of partitions to `count`, with the same replication factor.
 
         Raises:
-            UsageError: the topic is not there, or has as many.
+            UsageError: the topic does not exist, or has as many partitions already.
         """
         topic = self.topics.get(name)
         if topic is None or count <= len(topic.partitions):
@@ -291,16 +291,16 @@ class ClusterState:
         self._lead(topic.grow(spread[len(topic.partitions) :]))
 
     def _lead(self, partitions: Iterable[Partition]) -> None:
-        """Have new partitions led by brokers that run, and in sync on no other."""
+        """Take stopped brokers out of leadership and ISR of new partitions."""
         for partition in partitions:
             for broker_id in partition.replicas:
                 if broker_id not in self.alive:
                     self.replication.on_stopped(partition, broker_id, self._now_ms)
 
     def spread(self, partition_count: int, replication_factor: int | None) -> list[list[int]]:
-        """The replicas of so many partitions; None for as many as there can be, up to three.
+        """Assign replicas to partitions; a replication factor of None means up to three.
 
-        As with Kafka's controller those that are stopped get one only where too few others are.
+        Like Kafka's controller, it uses stopped brokers only if too few others run.
 
         Raises:
             UsageError: there are fewer brokers than replicas.
@@ -310,7 +310,7 @@ class ClusterState:
             replication_factor = min(DEFAULT_REPLICATION_FACTOR, len(ids))
         if not 1 <= replication_factor <= len(ids) or partition_count < 1:
             raise UsageError(
-                f"{partition_count} partitions with {replication_factor} replicas cannot be on "
+                f"{partition_count} partitions with {replication_factor} replicas do not fit on "
                 f"{len(ids)} brokers"
             )
         spread = []
@@ -322,7 +322,7 @@ class ClusterState:
         return spread
 
     def watch_compaction(self) -> None:
-        """Have the cleaner run while a topic is compacted; Kafka's own topics can wait."""
+        """Schedule the cleaner if a user's topic is compacted; internal topics can wait."""
         is_wanted = any(
             topic.is_compacted and not topic.is_internal for topic in self.topics.values()
         )
@@ -337,13 +337,13 @@ class ClusterState:
         self.watch_compaction()
 
     def clean_logs(self) -> None:
-        """Have the cleaner look now for compacted logs that are dirty, and clean them."""
+        """Run the cleaner now on all compacted logs that are dirty."""
         for partition in self._partitions():
             if partition.leader_id != NO_LEADER:
                 partition.log.compact(self.wall_ms)
 
     def delete_topic(self, name: str) -> None:
-        """Lose a topic with its records. Raises `UsageError` if it is not there."""
+        """Delete a topic and its records. Raises `UsageError` if it does not exist."""
         topic = self.topics.pop(name, None)
         if topic is None:
             raise UsageError(f"there is no topic {name!r}")
@@ -355,28 +355,28 @@ class ClusterState:
         self.transactions.on_topic_deleted(self._now_ms)
 
     def topic_by_id(self, topic_id: bytes) -> Topic | None:
-        """The topic with this id."""
+        """Return the topic with this id, or None."""
         return next((t for t in self.topics.values() if t.topic_id == topic_id), None)
 
     def partition(self, name: TopicPartition) -> Partition:
-        """A partition. Raises `UsageError` if it is not there."""
+        """Return a partition. Raises `UsageError` if it does not exist."""
         partition = self._find_partition(name)
         if partition is None:
             raise UsageError(f"there is no partition {name}")
         return partition
 
-    # The contents, for a test's assertions.
+    # Contents, for a test's assertions.
 
     def records(
         self, topic: str, *, isolation_level: str = "read_uncommitted"
     ) -> list[ConsumerRecord[bytes, bytes]]:
         """Return the records of a topic that a consumer can read, partition by partition.
 
-        `isolation_level` is a consumer's: "read_committed" leaves out transactions that are open or
-        were aborted.
+        `isolation_level` is that of a consumer: "read_committed" leaves out open and aborted
+        transactions.
 
         Raises:
-            UsageError: there is no such topic, or no such level.
+            UsageError: the topic or the level does not exist.
         """
         if isolation_level not in ISOLATION_LEVELS:
             raise UsageError(
@@ -387,8 +387,8 @@ class ClusterState:
         if found is None:
             raise UsageError(
                 f"records: there is no topic {shown_argument(topic)}; there are "
-                f"{', '.join(map(repr, sorted(self.topics))) or 'none'}. A topic is there once it "
-                f"was created, or the first record was sent to it"
+                f"{', '.join(map(repr, sorted(self.topics))) or 'none'}. A topic exists once it "
+                f"is created, or once the first record is sent to it"
             )
         is_committed = isolation_level == "read_committed"
         return [
@@ -398,7 +398,7 @@ class ClusterState:
         ]
 
     def committed(self, group: str) -> dict[TopicPartition, OffsetAndMetadata]:
-        """Return the offsets that a group has committed; none for a group that is not there."""
+        """Return the offsets that a group has committed; empty if the group does not exist."""
         if not isinstance(group, str):
             raise UsageError(f"committed: group is {shown_argument(group)}; give its name")
         return {
@@ -414,40 +414,44 @@ class ClusterState:
             return None
         return topic.partitions[name.partition]
 
-    # Brokers and replicas, at a test's command.
+    # Brokers and replicas, controlled by the test.
 
     def move_leader(self, name: TopicPartition, broker_id: int | None = None) -> None:
-        """Have another replica lead; None for the next that is in sync.
+        """Make another replica the leader; None picks the next one in sync.
 
         Raises:
-            UsageError: the partition is not there, or that broker cannot lead it.
+            UsageError: the partition does not exist, or the broker cannot lead it.
         """
         self.replication.move_leader(self.partition(name), broker_id, self._now_ms)
 
     def shrink_isr(self, name: TopicPartition, broker_id: int) -> None:
-        """Take a follower out of the in-sync replicas until it copies again.
+        """Remove a follower from the ISR until it copies again.
 
         Raises:
-            UsageError: the partition is not there, or that broker leads it.
+            UsageError: the partition does not exist, or the broker leads it.
         """
         self.replication.shrink_isr(self.partition(name), broker_id, self._now_ms)
 
     def stall_replicas(self, broker_id: int) -> None:
-        """Have its followers copy nothing until `resume_replicas`. Raises `UsageError`."""
+        """Stop the copying of a broker's followers until `resume_replicas`. Raises `UsageError`."""
         self._broker(broker_id)
         self.replication.stall(broker_id)
 
     def resume_replicas(self, broker_id: int) -> None:
-        """Have this broker's followers copy again, and catch up at once."""
+        """Let a broker's followers copy again; they catch up at once."""
         self.replication.resume(broker_id)
         for partition in self._partitions():
             self.replication.copy(partition, self._now_ms)
 
     def stop_broker(self, broker_id: int) -> None:
-        """Stop a broker: its connections close, others lead; its log stays. Raises `UsageError`."""
+        """Stop a broker: close its connections and move its leaderships; logs stay.
+
+        Raises:
+            UsageError: the broker does not exist, or does not run.
+        """
         broker = self._broker(broker_id)
         if not broker.is_alive:
-            raise UsageError(f"broker {broker_id} does not run")
+            raise UsageError(f"broker {broker_id} is not running")
         broker.is_alive = False
         self.alive.discard(broker_id)
         broker.fetch_sessions.clear()
@@ -458,10 +462,10 @@ class ClusterState:
                 self.replication.on_stopped(partition, broker_id, self._now_ms)
 
     def start_broker(self, broker_id: int) -> None:
-        """Start a broker that was stopped. Raises `UsageError` when it runs, or there is none."""
+        """Start a stopped broker. Raises `UsageError` if it runs or does not exist."""
         broker = self._broker(broker_id)
         if broker.is_alive:
-            raise UsageError(f"broker {broker_id} runs")
+            raise UsageError(f"broker {broker_id} is already running")
         broker.is_alive = True
         self.alive.add(broker_id)
         for partition in self._partitions():
@@ -470,14 +474,14 @@ class ClusterState:
 
     @property
     def controller_id(self) -> int:
-        """The broker that is named to clients as the controller; -1 when none runs."""
+        """Id of the broker that clients see as controller; -1 if none runs."""
         return min(self.alive, default=-1)
 
     def expire_sessions(self) -> None:
-        """Have the sessions of all authenticated clients end now.
+        """Expire the sessions of all authenticated clients now.
 
-        A broker closes the connection at the next request, which it does not serve, unless that
-        begins another authentication (KIP-368).
+        At the next request a broker closes the connection without serving it, unless the request
+        begins a re-authentication (KIP-368).
         """
         for session in self.sessions:
             if session.authentication is not None:
@@ -486,7 +490,7 @@ class ClusterState:
     # Coordinators and producer ids.
 
     def coordinator(self, key_type: int, key: str) -> Broker | None:
-        """The coordinator of a group (0), a transactional id (1) or a share group (2)."""
+        """Return the coordinator of a group (0), a transactional id (1) or a share group (2)."""
         if key_type == GROUP_KEY:
             return self.brokers.get(self.groups.partition(key).leader_id)
         if key_type == TRANSACTION_KEY:
@@ -498,9 +502,9 @@ class ClusterState:
         return self.brokers[alive[crc32(key.encode()) % len(alive)]] if alive else None
 
     def move_coordinator(self, key_type: int, key: str, broker_id: int) -> None:
-        """Have another broker coordinate this group or transactional id.
+        """Move a group's or transactional id's coordinator to another broker.
 
-        All others of the same partition of Kafka's own topic go with it.
+        All keys in the same partition of the internal topic move with it.
 
         Raises:
             UsageError: the broker has no replica of that partition, or does not run.
@@ -512,36 +516,36 @@ class ClusterState:
             self.move_leader(self.transactions.partition(key).name, broker_id)
             return
         if broker_id not in self.alive:
-            raise UsageError(f"broker {broker_id} cannot coordinate {key!r}: it does not run")
+            raise UsageError(f"broker {broker_id} cannot coordinate {key!r}: it is not running")
         self._moved_coordinators[key_type, key] = broker_id
 
     def new_producer_id(self) -> int:
-        """A producer id that is not in use."""
+        """Return an unused producer id."""
         self._next_producer_id += 1
         return (self.run_number << RUN_SHIFT) + self._next_producer_id
 
     def stall_markers(self) -> None:
-        """Have transactions that end get no markers until `resume_markers`."""
+        """Delay the markers of transactions that end until `resume_markers`."""
         self.transactions.stall_markers()
 
     def resume_markers(self) -> None:
-        """Have all the markers written that were held back, and later ones at once."""
+        """Write all delayed markers, and write later ones at once."""
         self.transactions.resume_markers(self._now_ms)
 
-    # Groups, at a test's command.
+    # Groups, controlled by the test.
 
     def group(self, name: str) -> GroupSnapshot:
-        """A group as it is now. Raises `UsageError` if there is none."""
+        """Return a group's current state. Raises `UsageError` if the group does not exist."""
         snapshot = self.groups.snapshot(name)
         if snapshot is None:
             raise UsageError(f"there is no group {name!r}")
         return snapshot
 
     def expire_member(self, name: str, member_id: str) -> None:
-        """Act as if a member's session had timed out. Raises `UsageError` if there is no such."""
+        """Expire a member's session now. Raises `UsageError` if the member does not exist."""
         group = self.groups.find(name)
         if group is None or not group.expire_member(member_id, self._now_ms):
-            raise UsageError(f"there is no member {member_id!r} in a group {name!r}")
+            raise UsageError(f"there is no member {member_id!r} in group {name!r}")
 
     def _offsets_topic(self) -> Topic:
         topic = self.topics.get(OFFSETS_TOPIC)
@@ -551,9 +555,9 @@ class ClusterState:
         return topic
 
     def load_coordinators(self) -> list[str]:
-        """Have what coordinators wrote in an earlier run; the groups with offsets in transactions.
+        """Load what coordinators wrote in an earlier run, if anything.
 
-        No effect where there was none.
+        Returns the groups that have offsets in transactions.
         """
         groups: list[str] = []
         if OFFSETS_TOPIC in self.topics:
@@ -586,7 +590,7 @@ class ClusterState:
         return [partition for topic in self.topics.values() for partition in topic.partitions]
 
     def _retain(self, now_ms: int) -> None:
-        """Lose what is too old: records, producers, transactional ids, offsets."""
+        """Remove expired records, producers, transactional ids and offsets."""
         wall_ms = self._epoch_ms + now_ms
         expiration_ms = self.transactions.settings.producer_id_expiration_ms
         for partition in self._partitions():
@@ -601,36 +605,36 @@ class ClusterState:
 def _brokers(count: int, racks: Sequence[str]) -> Iterator[Broker]:
     names = value_list(racks, "racks", "the name of a rack")
     if names and len(names) != count:
-        raise UsageError(f"{count} brokers need as many racks, or none, not {len(names)}")
+        raise UsageError(f"racks has {len(names)} names for {count} brokers; name one for each")
     for number in range(count):
         rack = names[number] if names else None
         yield Broker(number, "localhost", FIRST_PORT + number, rack)
 
 
 def _checked_security(security: ClusterSecurity) -> ClusterSecurity:
-    """Return it, unless it has what fake brokers have not. Raises `UsageError`."""
+    """Return `security` if fake brokers support all of it. Raises `UsageError` otherwise."""
     if not isinstance(security, ClusterSecurity):
         raise UsageError(f"security is {shown_argument(security)}; give a ClusterSecurity")
     if security.acls is not None or security.super_users:
         raise UsageError("fake brokers have no ACLs; leave out acls, or use KafkaCluster")
     if security.jwks_url is not None:
         raise UsageError(
-            "fake brokers verify no signature of tokens; leave out jwks_url, or use KafkaCluster"
+            "fake brokers verify no token signatures; leave out jwks_url, or use KafkaCluster"
         )
     unknown = [name for name in security.mechanisms if name not in EXCHANGES]
     if unknown and any(listener.has_sasl for listener in security.client_listeners):
         raise UsageError(
-            f"fake brokers have not {', '.join(unknown)}; give some of {', '.join(EXCHANGES)} as "
-            "mechanisms, or use KafkaCluster"
+            f"fake brokers do not support {', '.join(unknown)}; use mechanisms among "
+            f"{', '.join(EXCHANGES)}, or use KafkaCluster"
         )
     return security
 
 
 def new_cluster_id() -> str:
-    """Return an id that no other cluster has."""
+    """Return a new, unique cluster id."""
     return f"fake-{uuid4().hex[:17]}"
 
 
 def _id_base(cluster_id: str) -> int:
-    """Return the upper half of a cluster's topic ids: two clusters have none in common."""
+    """Return the upper half of a cluster's topic ids, so that clusters share no ids."""
     return int.from_bytes(sha256(cluster_id.encode()).digest()[:8], "big")

@@ -1,8 +1,7 @@
-"""Where a fake cluster keeps its segments, and what else shall outlive it.
+"""Storage of a fake cluster: its segments, and the state that outlives it.
 
-The cluster writes through these classes alone, and opens no file. `Storage`, the default, keeps
-segments in memory and nothing beyond the cluster's life; `data_directory` has the one of a broker
-that is served from files, which overrides every method.
+The cluster writes only through these classes and opens no files. `Storage`, the default, keeps
+segments in memory and nothing else. `data_directory` overrides every method and uses files.
 
 Owner: the cluster.
 """
@@ -19,32 +18,32 @@ if TYPE_CHECKING:
     from pykclient.types import TopicPartition
 
     OffsetFields = tuple[int, int, str]
-    """A committed offset: the offset, the leader epoch, the note."""
+    """A committed offset: offset, leader epoch and metadata."""
 
 
 class StorageError(KafkaError):
-    """What must be kept cannot be written or read; a broker stops then, as Kafka's does."""
+    """Failure to read or write stored data; the broker stops, as Kafka's does."""
 
 
 class SegmentData(Protocol):
-    """The bytes of one segment. Each call may raise `StorageError`."""
+    """Bytes of a segment. Every call may raise `StorageError`."""
 
     def __len__(self) -> int: ...
 
     def append(self, data: bytes) -> None:
-        """Add bytes behind the last."""
+        """Append bytes at the end."""
         ...
 
     def read(self, position: int, size_bytes: int) -> bytes:
-        """The bytes from `position` on, fewer where the segment ends."""
+        """Return the bytes from `position` on; fewer at the end of the segment."""
         ...
 
     def overwrite(self, position: int, data: bytes) -> None:
-        """Change bytes that are there."""
+        """Overwrite existing bytes."""
         ...
 
     def truncate(self, size_bytes: int) -> None:
-        """Keep so many bytes."""
+        """Shorten the segment to `size_bytes`."""
         ...
 
 
@@ -71,59 +70,59 @@ class MemoryData:
 
 
 class LogStore:
-    """The segments of one partition. `log_start_offset` is where the log began when it was kept."""
+    """Segments of a partition. `log_start_offset` is the stored start of the log."""
 
     log_start_offset = 0
 
     def base_offsets(self) -> list[int]:
-        """The segments that were kept, ascending."""
+        """Return the base offsets of the stored segments, ascending."""
         return []
 
     def segment(self, base_offset: int) -> SegmentData:
-        """A segment, made where there is none."""
+        """Return a segment; create it if it does not exist."""
         return MemoryData()
 
     def remove(self, base_offset: int) -> None:
-        """Lose a segment."""
+        """Remove a segment."""
 
     def replacement(self, base_offset: int) -> SegmentData:
-        """An empty segment beside those of the log, which becomes one of them by `replace`."""
+        """Return an empty segment outside the log, for `replace`."""
         return MemoryData()
 
     def replace(self, base_offsets: Sequence[int], replacement: SegmentData) -> None:
-        """Have a replacement for the first of these segments in the place of all of them.
+        """Replace these segments by `replacement`, which takes the place of the first.
 
-        A process that is killed meanwhile leaves the old segments, or the new one with some of the
-        old ones behind the first.
+        If the process is killed meanwhile, either all old segments remain, or the new one and some
+        old ones after the first.
         """
 
     def on_log_start(self, offset: int) -> None:
-        """The log begins at `offset` from now on."""
+        """Note a new start of the log."""
 
 
 class Storage:
-    """What a cluster keeps. Each call may raise `StorageError`."""
+    """Persistent state of a cluster. Every call may raise `StorageError`."""
 
     def log_store(self, partition: TopicPartition) -> LogStore:
-        """The segments of a partition; of a topic that is new there are none."""
+        """Return the segments of a partition; a new topic has none."""
         return LogStore()
 
     def on_topic(
         self, topic: str, topic_id: bytes, assignments: Sequence[Sequence[int]],
         config: Mapping[str, str],
     ) -> None:  # fmt: skip
-        """A topic was made, or has more partitions or other settings now."""
+        """Note that a topic was created, or its partitions or settings changed."""
 
     def on_topic_deleted(self, topic: str, partition_count: int) -> None:
-        """A topic is gone, and its segments."""
+        """Delete a topic and its segments."""
 
     def on_committed(
         self, group: str, partition: TopicPartition, committed: OffsetFields | None
     ) -> None:
-        """A group has committed an offset; None: it has lost it."""
+        """Note a committed offset; None means it was deleted."""
 
     def on_group_deleted(self, group: str) -> None:
-        """A group is gone, and its offsets."""
+        """Note that a group was deleted, with its offsets."""
 
     def close(self) -> None:
-        """The cluster has ended."""
+        """Close the storage, when the cluster ends."""

@@ -1,19 +1,18 @@
-"""Timers on a hierarchical wheel: adding and cancelling take constant time, however many there are.
+"""Timers on a hierarchical timing wheel: adding and cancelling take constant time.
 
-The lowest wheel has slots of one tick; a wheel above it has slots as long as the whole wheel below.
-A timer waits in the lowest wheel that reaches its deadline; when the slot of an upper wheel comes
-due, its timers move down. The slots that hold something are kept in a heap, so that a jump over
-hours costs no more than the slots that are used.
+The slots of the lowest wheel are one tick long; each slot of the wheel above is as long as the
+whole wheel below. A timer waits in the lowest wheel that reaches its deadline; when a slot of an
+upper wheel is due, its timers move down. A heap holds the slots in use, so that a jump over hours
+only visits those.
 
 A timer is *waiting*, then *fired* or *cancelled*.
 
-In the purgatory are operations that wait for something to happen, or for their time to run out: a
-fetch for bytes, a produce request for replicas. An operation is *waiting*, then *done*: completed
-because it could be, or because its time ran out. It is tried again whenever one of the things that
-it watches has changed.
+The purgatory holds operations that wait for an event or a timeout: a fetch waits for bytes, a
+produce request for replicas. An operation is *waiting*, then *done*: completed, or timed out. It is
+tried again whenever a key that it watches changes.
 
-Serving one connection may let another one be served, and so on, as deep as there are connections:
-with `Turns` each of them waits until the one before is done.
+Serving one connection may unblock another, and so on. `Turns` runs them one after another, so that
+they do not nest.
 
 Owner: the cluster.
 Source: Java classes ``TimingWheel``, ``SystemTimer``, ``DelayedOperationPurgatory``.
@@ -35,7 +34,7 @@ SLOT_COUNT = 20
 
 
 class Timer:
-    """One call to come; made by `TimingWheel.add`."""
+    """A pending call, created by `TimingWheel.add`."""
 
     __slots__ = ("callback", "deadline_ms", "sequence", "slot")
 
@@ -47,18 +46,18 @@ class Timer:
 
     @property
     def is_waiting(self) -> bool:
-        """Whether it has neither fired nor been cancelled."""
+        """True until it fires or is cancelled."""
         return self.slot is not None
 
     def cancel(self) -> None:
-        """Never fire; no effect on a timer that has fired."""
+        """Cancel the timer; no effect once it has fired."""
         if self.slot is not None:
             del self.slot.timers[self.sequence]
             self.slot = None
 
 
 class _Slot:
-    """The timers of one slot of one wheel; it starts at `start_ms` while it is in the heap."""
+    """The timers in one slot of a wheel; `start_ms` is set while the slot is in the heap."""
 
     __slots__ = ("start_ms", "timers")
 
@@ -68,7 +67,7 @@ class _Slot:
 
 
 class _Wheel:
-    """One level: slots of `tick_ms`, and a wheel of longer slots above once it is needed."""
+    """One level: slots of `tick_ms`, and a coarser wheel above once it is needed."""
 
     __slots__ = ("_above", "_now_ms", "_queue", "_slots", "_span_ms", "_tick_ms")
 
@@ -81,7 +80,7 @@ class _Wheel:
         self._above: _Wheel | None = None
 
     def place(self, timer: Timer) -> bool:
-        """Put the timer where it belongs; False when it is due by now."""
+        """Put the timer into its slot; return False if it is already due."""
         if timer.deadline_ms < self._now_ms + self._tick_ms:
             return False
         if timer.deadline_ms < self._now_ms + self._span_ms:
@@ -103,7 +102,7 @@ class _Wheel:
 
 
 class _SlotQueue:
-    """The slots in use, by start."""
+    """Slots in use, ordered by start."""
 
     __slots__ = ("_heap", "_order")
 
@@ -117,13 +116,13 @@ class _SlotQueue:
             heapq.heappush(self._heap, (start_ms, next(self._order), slot))
 
     def start_ms(self) -> int | None:
-        """When the first slot that holds a timer starts."""
+        """Return the start of the first slot with a timer, None without timers."""
         while self._heap and not self._heap[0][2].timers:
             self._pop()
         return self._heap[0][0] if self._heap else None
 
     def take(self) -> list[Timer]:
-        """The timers of the first slot, which is empty afterwards; in no order."""
+        """Empty the first slot and return its timers, in no order."""
         slot = self._pop()
         timers = list(slot.timers.values())
         slot.timers.clear()
@@ -145,9 +144,9 @@ class TimingWheel:
         self._due = _Slot()
 
     def add(self, deadline_ms: int, callback: Callable[[int], None]) -> Timer:
-        """Have `callback(now_ms)` called by the first `advance` that reaches the deadline.
+        """Schedule `callback(now_ms)` for the first `advance` that reaches the deadline.
 
-        One that is due already is called by the next `advance`, never from here.
+        A deadline in the past fires at the next `advance`, never inside `add`.
         """
         timer = Timer(deadline_ms, next(self._sequences), callback)
         if not self._lowest.place(timer):
@@ -156,13 +155,13 @@ class TimingWheel:
         return timer
 
     def next_deadline_ms(self) -> int | None:
-        """When to advance next; never later than the first deadline, None without timers."""
+        """Return when to advance next: at the first deadline or earlier, None without timers."""
         if self._due.timers:
             return min(timer.deadline_ms for timer in self._due.timers.values())
         return self._queue.start_ms()
 
     def advance(self, now_ms: int) -> None:
-        """Fire what is due, in the order of deadlines, each at its own time or later."""
+        """Fire due timers in order of their deadlines, none before its deadline."""
         self._fire_due(now_ms)
         while (start_ms := self._queue.start_ms()) is not None and start_ms <= now_ms:
             self._lowest.turn(start_ms)
@@ -176,17 +175,18 @@ class TimingWheel:
 
     def _fire_due(self, now_ms: int) -> None:
         due = self._due.timers
-        # Only those of now: a timer that adds another due one must not keep us here for ever.
+        # Only those due now: a timer that adds another due timer must not loop endlessly.
         for timer in sorted(due.values(), key=attrgetter("deadline_ms", "sequence")):
-            if timer.slot is not None:  # an earlier one may have cancelled it
+            if timer.slot is not None:  # not cancelled by an earlier callback
                 timer.cancel()
                 timer.callback(max(now_ms, timer.deadline_ms))
 
 
 class DelayedOperation:
-    """One operation; `try_complete(now_ms)` completes if it can and returns whether it did.
+    """An operation that waits for an event or a timeout.
 
-    `expire(now_ms)` completes it in any case.
+    `try_complete(now_ms)` completes it if possible and returns whether it did; `expire(now_ms)`
+    completes it in any case.
     """
 
     __slots__ = ("_try_complete", "expire", "is_done", "keys")
@@ -198,10 +198,10 @@ class DelayedOperation:
         self.keys: Collection[Hashable] = ()
 
     def attempt(self, now_ms: int) -> bool:
-        """Complete it if it can be, and return whether that was now.
+        """Try to complete the operation, and return whether that succeeded now.
 
-        A response may make a connection serve its next request, which may change what this
-        operation watches: it counts as done while it completes.
+        Completing may send a response, which may serve the connection's next request, which may
+        change a watched key. The operation therefore counts as done while it completes.
         """
         if self.is_done:
             return False
@@ -211,7 +211,7 @@ class DelayedOperation:
 
 
 class Purgatory:
-    """Where operations wait; their deadlines are timers on the cluster's wheel."""
+    """Waiting operations, with deadlines on the cluster's timing wheel."""
 
     def __init__(self, timers: TimingWheel) -> None:
         self._timers = timers
@@ -225,7 +225,7 @@ class Purgatory:
         deadline_ms: int,
         now_ms: int,
     ) -> None:
-        """Complete the operation now, or when something of `keys` changes, or at its deadline."""
+        """Complete the operation now, when one of `keys` changes, or at its deadline."""
         if operation.attempt(now_ms):
             return
         operation.keys = keys
@@ -234,18 +234,18 @@ class Purgatory:
             self._watchers.setdefault(key, {})[operation] = timer.cancel
 
     def check(self, key: Hashable, now_ms: int) -> None:
-        """Say that `key` has changed: the operations that watch it are tried again."""
+        """Retry the operations that watch `key`, because it has changed."""
         for operation, cancel_timer in list(self._watchers.get(key, {}).items()):
             if operation.attempt(now_ms):
                 cancel_timer()
                 self._end(operation)
 
     def waiting_count(self) -> int:
-        """How many operations wait."""
+        """Return the number of waiting operations."""
         return len({operation for each in self._watchers.values() for operation in each})
 
     def _expire(self, operation: DelayedOperation, now_ms: int) -> None:
-        if operation.is_done:  # it completes just now, and its response has moved the clock
+        if operation.is_done:  # it is completing now, and its response moved the clock
             return
         self._end(operation)
         operation.expire(now_ms)
@@ -260,14 +260,14 @@ class Purgatory:
 
 
 class Turns:
-    """Connections to be served, in the order in which they came."""
+    """Queue of connections to serve, in order of arrival."""
 
     def __init__(self) -> None:
         self._waiting: deque[Callable[[int], None]] = deque()
         self._is_serving = False
 
     def take(self, serve: Callable[[int], None], now_ms: int) -> None:
-        """Call `serve(now_ms)`: now, or when those before have had their turns."""
+        """Call `serve(now_ms)` now, or after the calls before it have returned."""
         self._waiting.append(serve)
         if self._is_serving:
             return

@@ -1,10 +1,10 @@
-"""TLS before a fake broker's connection, and the certificates of its listeners.
+"""TLS in front of a fake broker's connection, and the certificates of its listeners.
 
-A `TlsConnection` is *securing*, then *secured*, then *closed*. To its socket it is a connection
-like the one behind it. A client without TLS, or one whose certificate is not accepted, is closed
-with the alert that has the reason, as Kafka does.
+A `TlsConnection` is *securing*, then *secured*, then *closed*. Its socket uses it like the
+connection behind it. A client without TLS, or with a certificate that is not accepted, gets an
+alert with the reason and is closed, as in Kafka.
 
-Owner: the thread of `FakeKafka`; certificates may be replaced while it serves none.
+Owner: the thread of `FakeKafka`; certificates may be replaced while that holds the lock.
 Source: ``ssl.MemoryBIO``; Java class ``SslTransportLayer``.
 """
 
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 RECEIVE_BYTES: Final = 64 * 1024
 
 INTERNAL_ERROR: Final = b"\x15\x03\x03\x00\x02\x02\x50"
-"""The alert for what is no TLS, where OpenSSL sends none and Java does."""
+"""Alert for a client that does not speak TLS: Java sends it, OpenSSL does not."""
 
 log = logging.getLogger("pykclient.testing")
 
@@ -50,30 +50,30 @@ class TlsConnection:
 
     @property
     def is_closed(self) -> bool:
-        """Whether either side has closed it."""
+        """True if either side has closed it."""
         return self._connection.is_closed
 
     @property
     def has_output(self) -> bool:
-        """Whether there is something to be sent."""
+        """True if there are bytes to send."""
         return bool(self._outgoing.pending) or self._connection.has_output or self._is_to_end
 
     @property
     def wants_input(self) -> bool:
-        """Whether more bytes are to be read by now."""
+        """True if the connection should read more bytes now."""
         return self._connection.wants_input
 
     @property
     def _is_to_end(self) -> bool:
-        """Whether the client has yet to be sent that this is the end, and not a cut."""
+        """True until a closed connection has sent its close_notify."""
         return self._is_secured and self.is_closed and not self._has_ended
 
     def get_buffer(self) -> memoryview:
-        """Where the next received bytes go."""
+        """Return the buffer for the next received bytes."""
         return self._buffer
 
     def buffer_updated(self, count: int, now_ms: int) -> None:
-        """Decrypt what has come, and have the connection serve it."""
+        """Decrypt received bytes and pass them to the connection."""
         self._incoming.write(self._buffer[:count])
         engine, connection = self._engine, self._connection
         try:
@@ -98,7 +98,7 @@ class TlsConnection:
             connection.close()
 
     def take_output(self) -> list[bytes | bytearray]:
-        """What is to be sent, in order."""
+        """Return the bytes to send, in order."""
         if self._is_secured:
             for part in self._connection.take_output():
                 rest = memoryview(part)
@@ -106,7 +106,7 @@ class TlsConnection:
                     rest = rest[self._engine.write(rest) :]
         if self._is_to_end and not self._connection.has_output:
             self._has_ended = True
-            with contextlib.suppress(ssl.SSLError):  # the client's own end is not waited for
+            with contextlib.suppress(ssl.SSLError):  # do not wait for the client's close_notify
                 self._engine.unwrap()
         if not self._outgoing.pending:
             return []
@@ -114,18 +114,18 @@ class TlsConnection:
         return [self._outgoing.read()]
 
     def close(self) -> None:
-        """Close it; what there is may still be sent."""
+        """Close the connection; pending output may still be sent."""
         self._connection.close()
 
 
 class ListenerCertificates:
-    """What each listener with TLS presents, and which clients it takes.
+    """The TLS contexts of the listeners: their certificates, and which clients they accept.
 
-    `authority` None makes one, in a folder that goes with `close`; `hosts` are the names and
-    addresses of the brokers, beside those of this machine.
+    For `authority`, None creates one in a temporary folder that `close` removes. `hosts` are the
+    brokers' names and addresses besides those of this machine.
 
     Raises:
-        MissingPrerequisiteError: there is no package trustme; names the cure.
+        MissingPrerequisiteError: the package trustme is not installed.
     """
 
     def __init__(
@@ -146,7 +146,7 @@ class ListenerCertificates:
             self._contexts[listener.name] = self._context(listener, certificate)
 
     def replace(self, listener: Listener, certificate: Certificate) -> None:
-        """Have a listener present another certificate to clients that connect from now on."""
+        """Present another certificate to new clients of a listener. Raises `UsageError`."""
         if listener.name not in self._contexts:
             raise UsageError(
                 f"listener {listener.name} has protocol {listener.protocol}, without TLS"
@@ -154,12 +154,12 @@ class ListenerCertificates:
         self._contexts[listener.name] = self._context(listener, certificate)
 
     def secured(self, listener: str, connection: FakeConnection) -> TlsConnection | FakeConnection:
-        """The connection as a listener's sockets have it."""
+        """Wrap a connection of a listener in TLS if the listener uses it."""
         context = self._contexts.get(listener)
         return connection if context is None else TlsConnection(context, connection)
 
     def close(self) -> None:
-        """Remove the files of an authority that was made here. May be called again."""
+        """Remove the temporary authority's files. Idempotent."""
         if self._folder is not None:
             self._folder.cleanup()
 

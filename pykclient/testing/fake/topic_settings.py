@@ -1,6 +1,6 @@
-"""The settings of a fake topic: names, defaults, and which values Kafka takes, as of 4.3.1.
+"""Settings of a fake topic: names, defaults and valid values, as of Kafka 4.3.1.
 
-What is refused is a ValueError in Kafka's words.
+A refusal is a ValueError with Kafka's own message.
 
 Owner: none; it holds no state.
 Source: Java classes ``LogConfig``, ``ConfigDef``, ``ServerTopicConfigSynonyms``,
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 class Kind(Enum):
-    """Of what type a value is, by the protocol's number."""
+    """Type of a value; the number is the protocol's."""
 
     BOOLEAN = 1
     STRING = 2
@@ -37,10 +37,10 @@ Value = bool | int | float | str | tuple[str, ...]
 
 
 class TopicSetting(NamedTuple):
-    """A setting: its default as text, and how a broker names its own of the same meaning.
+    """A setting: its default as text, and the name of the broker setting with the same meaning.
 
-    Numbers are from `minimum` to `maximum`, or `also`; text is one of `choices`, as each element
-    of a list is.
+    Numbers range from `minimum` to `maximum`, or are `also`; a text, or each element of a list, is
+    one of `choices`.
     """
 
     kind: Kind
@@ -54,7 +54,7 @@ class TopicSetting(NamedTuple):
 
 
 class Operation(Enum):
-    """What IncrementalAlterConfigs does to a setting."""
+    """Operation of IncrementalAlterConfigs on a setting."""
 
     SET = 0
     DELETE = 1
@@ -138,11 +138,11 @@ SETTINGS: Final[Mapping[str, TopicSetting]] = {
 }
 
 INTERNAL: Final = frozenset({"internal.segment.bytes"})
-"""For Kafka's own tests: they are taken, and shown to no client."""
+"""Settings for Kafka's own tests: accepted, but not shown to clients."""
 
 
 def check_config(config: Mapping[str, str]) -> None:
-    """Raise ValueError for a name that no topic's setting has, or a value that it cannot have."""
+    """Raise ValueError for an unknown setting or an invalid value."""
     for name in config:
         if name not in SETTINGS and name not in INTERNAL:
             raise ValueError(f"Unknown topic config name: {name}")
@@ -161,10 +161,10 @@ def check_config(config: Mapping[str, str]) -> None:
 
 
 def shown_value(name: str, text: str) -> str:
-    """Return a value as a broker shows it, which is how it understood it."""
+    """Return a value as a broker shows it, after parsing."""
     try:
         value = _parsed(name, text)
-    except ValueError:  # of a test, which need not keep to what brokers take
+    except ValueError:  # set by a test, which may bypass the checks
         return text
     if isinstance(value, tuple):
         return ",".join(value)
@@ -174,7 +174,7 @@ def shown_value(name: str, text: str) -> str:
 def altered(
     config: Mapping[str, str], operation: Operation, name: str, text: str
 ) -> dict[str, str]:
-    """Return a topic's settings after one change. What it leaves is checked by `check_config`."""
+    """Return a topic's settings after one change; `check_config` must check the result."""
     config = dict(config)
     if operation is Operation.DELETE:
         config.pop(name, None)
@@ -249,7 +249,7 @@ def _parsed(name: str, text: str) -> Value:
             return text.lower() == "true"
         case Kind.DOUBLE:
             try:
-                return float(text.replace("_", "?"))  # which Python would pass over
+                return float(text.replace("_", "?"))  # Python would accept the underscores
             except ValueError as error:
                 raise ValueError(f"{refusal}Not a number of type DOUBLE") from error
         case Kind.INT | Kind.LONG:

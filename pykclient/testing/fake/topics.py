@@ -1,4 +1,4 @@
-"""The topics of a fake cluster: partitions with their replicas, and settings.
+"""Topics of a fake cluster: their partitions, replicas and settings.
 
 Owner: the cluster.
 Source: Kafka's topic configuration; Java classes ``Topic``, ``ReplicationControlManager``.
@@ -25,9 +25,9 @@ _NAME = re.compile(r"[a-zA-Z0-9._-]+")
 
 
 class Partition:
-    """One partition: its leader, how much each replica has, and the log.
+    """A partition: its leader, its replicas and its log.
 
-    `replica_ends` says up to where each replica has copied the leader's log.
+    `replica_ends` maps each replica to the offset up to which it has copied the leader's log.
     """
 
     def __init__(self, name: TopicPartition, replicas: Sequence[int], log: PartitionLog) -> None:
@@ -41,12 +41,12 @@ class Partition:
 
     @property
     def followers(self) -> list[int]:
-        """The replicas that do not lead."""
+        """Replicas other than the leader."""
         return [replica for replica in self.replicas if replica != self.leader_id]
 
 
 class Topic:
-    """A topic by name and id; `storage` has what was kept of its partitions."""
+    """A topic; `storage` holds what was kept of its partitions."""
 
     def __init__(
         self,
@@ -62,14 +62,15 @@ class Topic:
         self.config = dict(config)
         self._storage = storage
         self.min_insync_replicas = min_insync_replicas(config)
-        """None where the cluster's default holds."""
+        """None for the cluster's default."""
         self.partitions: list[Partition] = []
         self.grow(assignments)
 
     def configure(self, config: Mapping[str, str]) -> None:
-        """Have other settings; the logs obey them from now on. Raises ValueError as creating does.
+        """Replace the settings; the logs apply them from now on, existing segments stay.
 
-        Segments that there are stay as they are.
+        Raises:
+            ValueError: a numeric setting is not a number.
         """
         settings, replicas = log_settings(config), min_insync_replicas(config)
         self.config, self.min_insync_replicas = dict(config), replicas
@@ -78,7 +79,7 @@ class Topic:
         self._keep()
 
     def grow(self, assignments: Sequence[Sequence[int]]) -> list[Partition]:
-        """Have more partitions, with these replicas; the new ones."""
+        """Add partitions with these replicas and return them."""
         settings = log_settings(self.config)
         added = []
         for number, replicas in enumerate(assignments, len(self.partitions)):
@@ -99,35 +100,35 @@ class Topic:
 
     @property
     def is_compacted(self) -> bool:
-        """Whether the cleaner cleans its logs."""
+        """True if the cleaner compacts its logs."""
         return log_settings(self.config).is_compacted
 
     @property
     def is_internal(self) -> bool:
-        """Whether it is one of Kafka's own."""
+        """True for one of Kafka's internal topics."""
         return self.name.startswith("__")
 
 
 def is_valid_name(name: str) -> bool:
-    """Whether Kafka takes it as a topic's name."""
+    """Return whether Kafka accepts it as a topic name."""
     if name in (".", "..") or len(name) > NAME_LENGTH_MAX:
         return False
     return _NAME.fullmatch(name) is not None
 
 
 def colliding_name(name: str, others: Iterable[str]) -> str | None:
-    """Return another name that differs in dots and underscores alone; None if there is none.
+    """Return a name that differs only in dots and underscores, or None.
 
-    Kafka's metrics have one name for both, so that it refuses the second.
+    Kafka refuses such a topic, because the metrics of both would have the same name.
     """
     unified = name.replace(".", "_")
     return next((o for o in others if o != name and o.replace(".", "_") == unified), None)
 
 
 def log_settings(config: Mapping[str, str]) -> LogSettings:
-    """What a topic's settings mean for its logs. Raises ValueError for a value that is no number.
+    """Return a topic's settings for its logs. Raises ValueError if a number is invalid.
 
-    Settings that only concern real brokers' disks are kept and change nothing.
+    Settings that only concern a real broker's disk have no effect.
     """
     defaults = LogSettings()
     policies = config.get("cleanup.policy", "delete").replace(" ", "").split(",")
@@ -154,7 +155,7 @@ def log_settings(config: Mapping[str, str]) -> LogSettings:
 
 
 def min_insync_replicas(config: Mapping[str, str]) -> int | None:
-    """How many replicas acks=all needs; None unless set. Raises ValueError if it is no number."""
+    """Return the topic's min.insync.replicas, None if unset. Raises ValueError if invalid."""
     key = "min.insync.replicas"
     return _number(config, key, 0) if key in config else None
 
@@ -164,7 +165,7 @@ def _fraction(config: Mapping[str, str], key: str, default: float) -> float:
     try:
         return default if value is None else float(value)
     except ValueError as error:
-        raise ValueError(f"{key} is {value!r}, which is no number") from error
+        raise ValueError(f"{key} is {value!r}, which is not a number") from error
 
 
 def _number(config: Mapping[str, str], key: str, default: int) -> int:
@@ -172,4 +173,4 @@ def _number(config: Mapping[str, str], key: str, default: int) -> int:
     try:
         return default if value is None else int(value)
     except ValueError as error:
-        raise ValueError(f"{key} is {value!r}, which is no whole number") from error
+        raise ValueError(f"{key} is {value!r}, which is not a whole number") from error

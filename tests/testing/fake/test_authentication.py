@@ -127,7 +127,7 @@ def test_a_listener_without_sasl_serves_anyone_and_clients_are_sent_to_its_own_a
     [
         (ClusterSecurity(acls=[Acl("User:alice", "ALL", topic="t")]), "no ACLs; leave out acls"),
         (ClusterSecurity(super_users=["User:alice"]), "no ACLs"),
-        (ClusterSecurity(jwks_url="https://example.com/keys"), "verify no signature of tokens"),
+        (ClusterSecurity(jwks_url="https://example.com/keys"), "verify no token signatures"),
     ],
 )
 def test_what_fake_brokers_have_not_is_refused(security: ClusterSecurity, reason: str) -> None:

@@ -177,7 +177,7 @@ def test_segments_behind_a_damaged_one_are_removed(
     (tmp_path / "t-0" / f"{1:020}.log").write_bytes(b"no batch")
     with kept_in(tmp_path) as cluster:
         assert (offsets(cluster), append(cluster, b"new")) == ([0], 1)
-    assert "segment 2 behind it is removed" in caplog.text
+    assert "segment 2 after it is removed" in caplog.text
     assert not (tmp_path / "t-0" / f"{3:020}.log").exists()
 
 
@@ -222,7 +222,7 @@ def test_a_last_line_that_was_cut_is_left_out(
         file.write(b'{"type": "topic_dele')
     with kept_in(tmp_path) as cluster:
         assert list(cluster.topics) == ["t"]
-    assert "the last line was cut" in caplog.text
+    assert "ignoring the incomplete last line" in caplog.text
 
 
 @pytest.mark.parametrize(
@@ -230,7 +230,7 @@ def test_a_last_line_that_was_cut_is_left_out(
     [
         ("no JSON", "line 2 of .*Expecting value"),
         ('{"type": "magic"}', "line 2 of .*there is no type 'magic'"),
-        ('{"type": "broker", "version": 9}', "line 2 of .*version 9, not 1.*mend it, or name"),
+        ('{"type": "broker", "version": 9}', "line 2 of .*version 9, not 1.*fix it, or name"),
         ("[" * 100_000, "line 2 of .*recursion"),
         ('{"type": "topic", "topic": "x"}', "line 2 of .*'assignments'"),
         (topic_line(topic=7), "line 2 of .*topic is 7"),
@@ -259,8 +259,8 @@ def test_a_damaged_metadata_file_is_refused_with_the_line(
     ("line", "reason"),
     [
         (topic_line(assignments=[[5]]), "there is no broker 5.*start as many brokers as before"),
-        (topic_line(topic="../x"), "its name is not valid.*mend it, or name another folder"),
-        (topic_line(config={"segment.bytes": "q"}), "cannot have these settings"),
+        (topic_line(topic="../x"), "its name is invalid.*fix it, or name another folder"),
+        (topic_line(config={"segment.bytes": "q"}), "invalid settings for topic"),
     ],
 )
 def test_topics_that_the_cluster_cannot_have_are_refused(

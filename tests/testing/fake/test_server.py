@@ -52,7 +52,7 @@ def test_a_port_that_is_taken_while_the_folder_is_read_is_named_and_all_is_given
             other.listen()
 
         before = len(os.listdir(DESCRIPTORS))
-        reason = rf"127\.0\.0\.1:{port} cannot be listened at: .*choose"
+        reason = rf"cannot listen on 127\.0\.0\.1:{port}: .*choose"
         with monkeypatch.context() as patch:
             patch.setattr(DataDirectory, "restore", restore_late)
             with pytest.raises(OSError, match=reason):

@@ -1,4 +1,4 @@
-"""Groups of a fake cluster: their members, coordinators and committed offsets.
+"""Groups of a fake cluster: members, coordinators and committed offsets.
 
 Owner: the cluster.
 """

@@ -1,4 +1,4 @@
-"""What brokers need of a group of any kind, its settings, and what tests are shown of it.
+"""Interface of groups of any kind, their settings, and snapshots for tests.
 
 Owner: the group's registry.
 Source: Java interface ``Group``; KIP-848 (kinds of groups); Kafka's broker configuration
@@ -19,33 +19,33 @@ if TYPE_CHECKING:
     from pykclient.types import TopicPartition
 
 Refusal = type["BrokerError"]
-"""Why something is refused: the error whose code goes into the response."""
+"""Reason of a refusal: the error whose code is sent."""
 
 
 @dataclass(frozen=True, slots=True)
 class GroupSettings:
-    """Settings with Kafka's defaults, but no rebalance waits for more members."""
+    """Broker settings with Kafka's defaults, except for the initial rebalance delay."""
 
     group_initial_rebalance_delay_ms: int = 0
-    """Kafka's own is 3000: how long a group that was empty waits for more members, each time that
-    one has come, up to the rebalance time-out."""
+    """How long an empty group waits for more members; every new member extends the wait, up to
+    the rebalance timeout. Kafka's default is 3000."""
     group_min_session_timeout_ms: int = 6_000
     group_max_session_timeout_ms: int = 1_800_000
     group_max_size: int = 2**31 - 1
     offsets_retention_minutes: int = 10_080
-    """How long offsets are kept that no member of the group uses."""
+    """Retention of offsets that no member uses."""
     offset_metadata_max_bytes: int = 4_096
-    """It counts UTF-16 units, as Java's strings do."""
+    """Maximum length of offset metadata, in UTF-16 units as in Java."""
     offsets_topic_num_partitions: int = 50
     group_consumer_session_timeout_ms: int = 45_000
     group_consumer_heartbeat_interval_ms: int = 5_000
     group_consumer_assignment_interval_ms: int = 0
-    """Minimum time between two target assignments (KIP-1263); Kafka's own is 1000 since 4.3."""
+    """Minimum time between two target assignments (KIP-1263); 1000 in Kafka since 4.3."""
     group_consumer_max_size: int = 2**31 - 1
 
 
 class GroupKind(Enum):
-    """The kinds; the values are those of ListGroups."""
+    """Kind of a group; the values are those of ListGroups."""
 
     CLASSIC = "classic"
     CONSUMER = "consumer"
@@ -55,8 +55,8 @@ class GroupKind(Enum):
 class MemberSnapshot:
     """A member at one moment.
 
-    `partitions` is what it was assigned; empty in a classic group of another protocol than that of
-    consumers, whose `assignment` only its members can read.
+    `partitions` is its assignment; it is empty in a classic group that is not of consumers, where
+    only members can read the `assignment`.
     """
 
     member_id: str
@@ -66,12 +66,12 @@ class MemberSnapshot:
     partitions: tuple[TopicPartition, ...]
     assignment: bytes = b""
     metadata: bytes = b""
-    """Its metadata for the protocol that was chosen."""
+    """Metadata for the group's chosen protocol."""
 
 
 @dataclass(frozen=True, slots=True)
 class GroupSnapshot:
-    """A group at one moment; `state` is Kafka's name of it, `generation` the epoch of KIP-848."""
+    """A group at one moment; `state` is Kafka's name, `generation` the group epoch in KIP-848."""
 
     name: str
     kind: GroupKind
@@ -86,9 +86,9 @@ class GroupSnapshot:
 
 
 class Group(Protocol):
-    """One group.
+    """A group.
 
-    A `check_*` returns why something is refused, or None. Time comes in as `now_ms`.
+    A `check_*` method returns the error of a refusal, or None. Times are `now_ms`.
     """
 
     name: str
@@ -96,36 +96,36 @@ class Group(Protocol):
 
     @property
     def state_name(self) -> str:
-        """The state as Kafka calls it."""
+        """Kafka's name of the state."""
         ...
 
     @property
     def generation(self) -> int:
-        """The generation, or the group's epoch."""
+        """Generation, or group epoch."""
         ...
 
     @property
     def protocol_type(self) -> str:
-        """What its members have in common; empty in a group that never had one."""
+        """Common protocol type of the members; empty in a group that never had any."""
         ...
 
     @property
     def protocol_name(self) -> str | None:
-        """How its partitions are assigned; None before that was chosen."""
+        """Name of the assignor; None before one is chosen."""
         ...
 
     @property
     def leader_id(self) -> str | None:
-        """The member that assigns; None when the broker does."""
+        """Member that assigns; None if the broker does."""
         ...
 
     @property
     def is_empty(self) -> bool:
-        """Whether it has no member."""
+        """True if it has no members."""
         ...
 
     def members(self) -> tuple[MemberSnapshot, ...]:
-        """Its members, the oldest first."""
+        """Return the members, oldest first."""
         ...
 
     def check_commit(
@@ -138,45 +138,45 @@ class Group(Protocol):
         version: int = 0,
         partitions: Iterable[TopicPartition] = (),
     ) -> Refusal | None:
-        """Whether this member may commit these partitions; `version` is that of the request."""
+        """Check that a member may commit these partitions; `version` is the request's."""
         ...
 
     def on_commit(self, member_id: str, now_ms: int) -> None:
-        """A member, or a client without a member id, has committed: a sign of life."""
+        """Handle a commit; in a classic group it counts as a sign of life."""
         ...
 
     def check_fetch(self, member_id: str | None, member_epoch: int) -> Refusal | None:
-        """Whether this member may read offsets."""
+        """Check that a member may read offsets."""
         ...
 
     def check_offset_delete(self) -> Refusal | None:
-        """Whether offsets may be deleted at all."""
+        """Check that offsets may be deleted at all."""
         ...
 
     def is_subscribed_to(self, topic: str) -> bool:
-        """Whether a member may read this topic, so that its offsets are in use."""
+        """Return whether a member may read this topic, so that its offsets are in use."""
         ...
 
     def retention_start_ms(self, topic: str, committed_ms: int) -> int | None:
-        """From when on the retention of a topic's offset counts; None while it is in use."""
+        """Return when the retention of a topic's offset starts; None while it is in use."""
         ...
 
     def check_delete(self) -> Refusal | None:
-        """Whether the group may be deleted."""
+        """Check that the group may be deleted."""
         ...
 
     def expire_member(self, member_id: str, now_ms: int) -> bool:
-        """Act as if the member's session had timed out; whether there is such a member."""
+        """Expire a member's session; return False if the member does not exist."""
         ...
 
     def on_coordinator_lost(self, now_ms: int) -> None:
-        """The broker coordinates it no longer: requests that wait are refused, timers stopped."""
+        """Refuse waiting requests and stop timers: the broker is no longer the coordinator."""
         ...
 
     def on_coordinator_gained(self, now_ms: int) -> None:
-        """A broker has read the group from the log: what was never written there is gone."""
+        """Continue as the new coordinator, with only what the log contains."""
         ...
 
     def on_deleted(self, now_ms: int) -> None:
-        """It is a group no more."""
+        """End the group after its deletion."""
         ...

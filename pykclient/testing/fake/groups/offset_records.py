@@ -1,4 +1,4 @@
-"""The records of ``__consumer_offsets``: one for each offset that a group commits.
+"""Records of ``__consumer_offsets``: one for each committed offset.
 
 Owner: none; it holds no state.
 Source: KIP-98, KIP-320; Java class ``GroupCoordinatorRecordHelpers``.
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from pykclient.testing.fake.topics import Partition
 
 _KEY_VERSION: Final = 1
-"""The version of a key says of which type it is, by which these keys are 1."""
+"""Version of the keys; it identifies the key type, and 1 means an offset."""
 _VALUE_VERSION: Final = 4
 _EXPIRING_VALUE_VERSION: Final = 1
 
@@ -33,9 +33,9 @@ def offset_record(
     *,
     expires_wall_ms: int | None = None,
 ) -> CoordinatorRecord:
-    """What the log has of a group's offset of one partition; None for one that is gone.
+    """Encode a group's committed offset of a partition; None becomes a tombstone.
 
-    Only one version of the value has a place for when it goes, and that has none for the epoch.
+    Only value version 1 has an expiry time, and it has no leader epoch.
     """
     key = bytearray(_KEY_VERSION.to_bytes(2, "big"))
     OffsetCommitKey(group, *name).write(key, 0)
@@ -55,16 +55,16 @@ def offset_record(
 
 
 class WrittenOffsets:
-    """What the log of one partition says of offsets; those of transactions as far as they got.
+    """Offsets in the log of a partition, including those of unfinished transactions.
 
     Keys are a group and a partition.
     """
 
     def __init__(self, partition: Partition) -> None:
         self.log_offsets: dict[tuple[str, TopicPartition], int] = {}
-        """Where the record is of each offset that is committed."""
+        """Log offset of each committed offset's record."""
         self.held: dict[int, dict[tuple[str, TopicPartition], tuple[CommittedOffset, int]]] = {}
-        """By producer id the offsets of transactions without a marker, and where they are."""
+        """Offsets of transactions without a marker and their log offsets, by producer id."""
         for batch in partition.log.batches():
             if batch.is_control:
                 self._end(batch)
@@ -75,7 +75,7 @@ class WrittenOffsets:
         columns = batch.records()
         for at, key, value in zip(columns.offsets, columns.keys, columns.values, strict=True):
             if key is None or int.from_bytes(key[:VERSION_BYTES], "big") != _KEY_VERSION:
-                continue  # what groups are, not how far they have come
+                continue  # a group's metadata, not an offset
             read = OffsetCommitKey.read(Reader(key[VERSION_BYTES:]), 0)
             name = read.group, TopicPartition(read.topic, read.partition)
             if value is None:

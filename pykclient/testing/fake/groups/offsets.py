@@ -1,9 +1,9 @@
-"""What one group has committed: offsets with notes, and those of transactions that are still open.
+"""Committed offsets of a group, and those of open transactions.
 
-An offset of a transaction is *pending* until the transaction ends: committed then, or forgotten.
-But what was committed without a transaction meanwhile stays: the later of two records in the log
-counts, since whoever reads the log anew finds it so. Offsets are no state of the group's members,
-and outlive them all, until nothing has used them for long.
+An offset in a transaction is *pending* until the transaction ends; then it is committed or
+discarded. If it was also committed outside the transaction meanwhile, the later record in the log
+wins, as it does for a coordinator that reads the log. Offsets outlive the group's members, until
+they expire.
 
 Times are the cluster's, in ms.
 
@@ -25,20 +25,20 @@ if TYPE_CHECKING:
 
 NO_EPOCH = -1
 NEVER = 2**63 - 1
-"""The time of an offset that does not expire."""
+"""Commit time of an offset that does not expire."""
 NOWHERE = -1
-"""Where an offset stands in the log that is older than all of the log."""
+"""Log offset of a record older than the log."""
 
 
 class Commit(NamedTuple):
-    """When an offset was committed, and when it goes; None: once the brokers' retention is over."""
+    """Commit time of an offset and its expiry; None for the brokers' retention."""
 
     now_ms: int
     expires_ms: int | None = None
 
 
 class CommittedOffset(NamedTuple):
-    """One committed offset; `leader_epoch` is -1 when the client did not send it."""
+    """A committed offset; `leader_epoch` is -1 if the client did not send it."""
 
     offset: int
     leader_epoch: int = NO_EPOCH
@@ -46,7 +46,7 @@ class CommittedOffset(NamedTuple):
 
 
 class _Pending(NamedTuple):
-    """An offset of an open transaction, its time, and where it stands in the log."""
+    """An offset in an open transaction, with its commit time and log offset."""
 
     committed: CommittedOffset
     now_ms: int
@@ -54,9 +54,9 @@ class _Pending(NamedTuple):
 
 
 class GroupOffsets:
-    """The offsets of one group; `on_committed` gets each that changes, None for one that goes.
+    """The offsets of a group; `on_committed` is called for each change, with None on removal.
 
-    A `log_offset` is where the record of an offset stands in the group's partition.
+    A `log_offset` is the place of an offset's record in the group's partition.
     """
 
     def __init__(self, on_committed: OnCommitted = lambda *_: None) -> None:
@@ -64,20 +64,20 @@ class GroupOffsets:
         self._committed: dict[TopicPartition, CommittedOffset] = {}
         self._commits: dict[TopicPartition, Commit] = {}
         self._log_offsets: dict[TopicPartition, int] = {}
-        """Of each that was committed."""
+        """Log offsets of committed offsets."""
         self._pending: dict[int, dict[TopicPartition, _Pending]] = {}
-        """By producer id."""
+        """Pending offsets by producer id."""
 
     def get(self, name: TopicPartition) -> CommittedOffset | None:
-        """The committed offset, None when there is none."""
+        """Return the committed offset, or None."""
         return self._committed.get(name)
 
     def all(self) -> dict[TopicPartition, CommittedOffset]:
-        """All that is committed, in the order in which partitions were first committed."""
+        """Return all committed offsets, in order of first commit."""
         return dict(self._committed)
 
     def names(self) -> dict[TopicPartition, None]:
-        """The partitions of which something is committed, or may yet be, in a fixed order."""
+        """Return all partitions with committed or pending offsets, in a fixed order."""
         pending = (name for each in self._pending.values() for name in each)
         return dict.fromkeys((*self._committed, *pending))
 
@@ -90,19 +90,19 @@ class GroupOffsets:
         log_offset: int = NOWHERE,
         expires_ms: int | None = None,
     ) -> None:
-        """Take an offset; it stands at once."""
+        """Commit an offset."""
         self._committed[name] = committed
         self._commits[name] = Commit(now_ms, expires_ms)
         self._log_offsets[name] = log_offset
         self._on_committed(name, committed)
 
     def place(self, name: TopicPartition, log_offset: int) -> None:
-        """Where a committed offset stands in the log; no effect where nothing is committed."""
+        """Set a committed offset's place in the log; no effect without a committed offset."""
         if name in self._committed:
             self._log_offsets[name] = log_offset
 
     def remove(self, name: TopicPartition) -> None:
-        """Forget a partition, pending offsets too; no effect when nothing is committed."""
+        """Remove a partition's offsets, also pending ones; no effect if there are none."""
         if self._committed.pop(name, None) is not None:
             del self._commits[name], self._log_offsets[name]
             self._on_committed(name, None)
@@ -110,20 +110,20 @@ class GroupOffsets:
             pending.pop(name, None)
 
     def remove_topic(self, topic: str) -> None:
-        """Forget all partitions of a topic that was deleted."""
+        """Remove all offsets of a deleted topic."""
         for name in self.names():
             if name.topic == topic:
                 self.remove(name)
 
     def commits(self) -> dict[TopicPartition, Commit]:
-        """When each was committed; those that a transaction may yet change are left out."""
+        """Return commit times, without those of partitions with pending offsets."""
         return {
             name: commit for name, commit in self._commits.items() if not self.is_unstable(name)
         }
 
     @property
     def is_blank(self) -> bool:
-        """Whether nothing is committed, and nothing may yet be."""
+        """True if there are no committed or pending offsets."""
         return not self.names()
 
     # Transactions.
@@ -137,20 +137,20 @@ class GroupOffsets:
         *,
         log_offset: int,
     ) -> None:
-        """Take an offset of an open transaction."""
+        """Add a pending offset of an open transaction."""
         self._pending.setdefault(producer_id, {})[name] = _Pending(committed, now_ms, log_offset)
 
     def commit_held(self, producer_id: int) -> None:
-        """The producer's transaction was committed: its offsets stand, if no later one does."""
+        """Commit the producer's pending offsets, except where a later record exists."""
         for name, pending in self._pending.pop(producer_id, {}).items():
             if pending.log_offset >= self._log_offsets.get(name, NOWHERE):
                 committed, now_ms, log_offset = pending
                 self.commit(name, committed, now_ms, log_offset=log_offset)
 
     def drop_held(self, producer_id: int) -> None:
-        """The producer's transaction was aborted: its offsets never were."""
+        """Discard the producer's pending offsets."""
         self._pending.pop(producer_id, None)
 
     def is_unstable(self, name: TopicPartition) -> bool:
-        """Whether a transaction that is open may yet change the partition's offset."""
+        """Return whether an open transaction has a pending offset for the partition."""
         return any(name in pending for pending in self._pending.values())

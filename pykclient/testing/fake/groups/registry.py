@@ -1,8 +1,8 @@
-"""All groups of a cluster, by name, and which broker coordinates which.
+"""All groups of a cluster by name, and their coordinators.
 
-A group belongs to a partition of ``__consumer_offsets``, and that partition's leader coordinates
-it. When the leader moves, the groups of the partition go with it: the old broker refuses what waits
-and the new one starts from what was written to the log.
+A group belongs to a partition of ``__consumer_offsets``, and that partition's leader is its
+coordinator. When the leader moves, the old coordinator refuses waiting requests, and the new one
+starts from the log.
 
 Owner: the cluster.
 Source: Java classes ``GroupCoordinatorService`` (``partitionFor``), ``GroupMetadataManager``;
@@ -41,9 +41,9 @@ _INT_MIN = -(2**31)
 
 
 class GroupRegistry:
-    """The groups. `offsets_topic()` returns Kafka's own topic, made when it is first wanted.
+    """The groups of a cluster. `offsets_topic()` returns the internal topic, created on first use.
 
-    `storage` keeps what they commit; `on_append` gets the partitions of that topic that were
+    `storage` keeps committed offsets; `on_append` is called for partitions of that topic that were
     written to. `epoch_ms` is the wall clock at time 0.
     """
 
@@ -70,15 +70,15 @@ class GroupRegistry:
     # Groups.
 
     def find(self, name: str) -> Group | None:
-        """The group, whatever its kind; None when there is none."""
+        """Return a group of any kind, or None."""
         return self._groups.get(name)
 
     def put(self, group: Group) -> None:
-        """Take a new group, in place of an empty one of that name; the offsets stay."""
+        """Add a group, or replace an empty one of that name; the offsets stay."""
         self._groups[group.name] = group
 
     def remove(self, name: str, now_ms: int) -> None:
-        """Lose a group and its offsets; no effect when there is none."""
+        """Remove a group and its offsets, if it exists."""
         group = self._groups.pop(name, None)
         offsets = self._offsets.pop(name, None)
         if offsets is not None:
@@ -88,7 +88,7 @@ class GroupRegistry:
             group.on_deleted(now_ms)
 
     def coordinated_by(self, broker_id: int) -> list[Group]:
-        """The groups of a broker, the oldest first."""
+        """Return a broker's groups, oldest first."""
         return [
             group
             for group in self._groups.values()
@@ -96,7 +96,7 @@ class GroupRegistry:
         ]
 
     def offsets(self, name: str) -> GroupOffsets:
-        """What a group has committed; nothing yet, perhaps."""
+        """Return a group's offsets, which may be empty."""
         offsets = self._offsets.get(name)
         if offsets is None:
             offsets = GroupOffsets(partial(self._storage.on_committed, name))
@@ -104,17 +104,17 @@ class GroupRegistry:
         return offsets
 
     def committed(self, name: str) -> dict[TopicPartition, CommittedOffset]:
-        """Return what a group has committed; nothing for a group that is not there."""
+        """Return a group's committed offsets; empty if the group does not exist."""
         offsets = self._offsets.get(name)
         return {} if offsets is None else offsets.all()
 
     def new_member_id(self, prefix: str) -> str:
-        """A member id that is not in use; the same ones in each run of a test."""
+        """Return an unused member id; ids repeat in every run of a test."""
         self._member_count += 1
         return f"{prefix}-{UUID(int=(0xFA4E << 64) + self._member_count)}"
 
     def snapshot(self, name: str) -> GroupSnapshot | None:
-        """A group at this moment, None when there is none."""
+        """Return a group's current state, or None."""
         group = self._groups.get(name)
         if group is None:
             return None
@@ -135,20 +135,20 @@ class GroupRegistry:
     # Coordinators.
 
     def partition(self, name: str) -> Partition:
-        """Where a group of this name is written, whether there is one or not."""
+        """Return the partition of a group, existing or not."""
         partitions = self._offsets_topic().partitions
         return partitions[place(name, len(partitions))]
 
     def check_coordinator(self, broker_id: int, name: str) -> Refusal | None:
-        """Why a broker cannot serve this group, None when it can."""
+        """Return an error if this broker does not coordinate the group."""
         return None if self.partition(name).leader_id == broker_id else NotCoordinatorError
 
     def check_named(self, broker_id: int, name: str) -> Refusal | None:
-        """As `check_coordinator`, where a group must have a name: offsets need none."""
+        """Do as `check_coordinator`, and refuse an empty name, which only offsets may have."""
         return self.check_coordinator(broker_id, name) if name else InvalidGroupIdError
 
     def on_leader(self, partition: Partition, now_ms: int) -> None:
-        """A partition's leader has moved, stopped or come back."""
+        """Move the groups of a partition whose leader has changed."""
         if partition.name.topic != OFFSETS_TOPIC:
             return
         for group in list(self._groups.values()):
@@ -166,7 +166,7 @@ class GroupRegistry:
         producer_id: int,
         producer_epoch: int,
     ) -> None:
-        """Take offsets of a producer's transaction, which stand once that is committed."""
+        """Add offsets of a producer's transaction, pending until it ends."""
         partition = self.partition(name)
         wall_ms = self._epoch_ms + now_ms
         log_offset = append_records(
@@ -189,7 +189,7 @@ class GroupRegistry:
         *,
         retention_ms: int | None = None,
     ) -> None:
-        """Take an offset, which stands at once; `retention_ms` is the client's own wish."""
+        """Commit an offset at once; `retention_ms` is set by the client."""
         expires_ms = None if retention_ms is None else now_ms + retention_ms
         log_offset = self._write(name, {partition: committed}, now_ms, expires_ms)
         self.offsets(name).commit(
@@ -197,13 +197,13 @@ class GroupRegistry:
         )
 
     def remove_offset(self, name: str, partition: TopicPartition, now_ms: int) -> None:
-        """Forget an offset; no effect where there is none."""
+        """Remove an offset, if it exists."""
         if partition in self.offsets(name).names():
             self._write(name, {partition: None}, now_ms)
         self.offsets(name).remove(partition)
 
     def expire(self, now_ms: int) -> None:
-        """Forget what was not used for long, and groups of which nothing is left (KIP-211)."""
+        """Remove expired offsets, and groups without members or offsets (KIP-211)."""
         oldest_ms = now_ms - self.settings.offsets_retention_minutes * MINUTE_MS
         for name, group in list(self._groups.items()):
             if self.partition(name).leader_id == NO_LEADER:
@@ -228,7 +228,7 @@ class GroupRegistry:
         now_ms: int,
         expires_ms: int | None = None,
     ) -> int:
-        """Have the log say so, if the group's partition has a leader; where the first record is."""
+        """Append to the log if its partition has a leader; return the first record's offset."""
         partition = self.partition(name)
         if not offsets or partition.leader_id == NO_LEADER:
             return NOWHERE
@@ -243,9 +243,9 @@ class GroupRegistry:
         return log_offset
 
     def load(self, now_ms: int) -> list[str]:
-        """Take the offsets of transactions that were open when an earlier run ended; their groups.
+        """Load pending offsets of transactions that were open in an earlier run.
 
-        What was committed is kept beside the log.
+        Committed offsets are kept outside the log. Returns the groups with pending offsets.
         """
         names: dict[str, None] = {}
         for partition in self._offsets_topic().partitions:
@@ -261,9 +261,9 @@ class GroupRegistry:
         return list(names)
 
     def on_marker(self, producer_id: int, partition: Partition, *, is_commit: bool) -> None:
-        """A partition of Kafka's own topic has the marker that ends a producer's transaction.
+        """Commit or discard the pending offsets of a producer, after a marker in this partition.
 
-        The offsets in it stand, or never were, of all groups that are written there.
+        It affects all groups of the partition.
         """
         for name, offsets in self._offsets.items():
             if self.partition(name) is not partition:
@@ -274,7 +274,7 @@ class GroupRegistry:
                 offsets.drop_held(producer_id)
 
     def on_topic_deleted(self, topic: str, now_ms: int) -> None:
-        """A topic is gone, and what was committed for it."""
+        """Remove the offsets of a deleted topic."""
         for name, offsets in self._offsets.items():
             gone = [each for each in offsets.names() if each.topic == topic]
             if topic != OFFSETS_TOPIC:
@@ -283,7 +283,7 @@ class GroupRegistry:
 
 
 def java_string_hash(text: str) -> int:
-    """Java's hash of a string, signed, over UTF-16 units."""
+    """Return Java's signed hash of a string, over UTF-16 units."""
     units = text.encode("utf-16-be", "surrogatepass")
     value = 0
     for place_of_unit in range(0, len(units), 2):
@@ -293,11 +293,11 @@ def java_string_hash(text: str) -> int:
 
 
 def place(key: str, partition_count: int) -> int:
-    """The partition of a group or a transactional id."""
+    """Return the partition number of a group or transactional id."""
     value = java_string_hash(key)
     return 0 if value == _INT_MIN else abs(value) % partition_count
 
 
 def utf16_unit_count(text: str) -> int:
-    """How long Java says that a string is."""
+    """Return the length of a string as Java counts it."""
     return len(text.encode("utf-16-be", "surrogatepass")) // 2

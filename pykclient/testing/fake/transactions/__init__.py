@@ -1,4 +1,4 @@
-"""Transactions of a fake cluster: their coordinators, their states, and the markers that end them.
+"""Transactions of a fake cluster: coordinators, states, and the markers that end them.
 
 Owner: the cluster.
 """

@@ -1,10 +1,10 @@
-"""All transactional ids of a cluster, and which broker coordinates which.
+"""The transaction coordinators of a cluster, with all transactional ids.
 
-A transactional id belongs to a partition of ``__transaction_state``, and that partition's leader
-coordinates it. Whatever changes is written there. When the leader moves, the next one goes on: with
-the markers of transactions whose end is prepared, and with the time of those that are open.
+A transactional id belongs to a partition of ``__transaction_state``, and that partition's leader is
+its coordinator. Every change is written there. When the leader moves, the new one continues: it
+writes the markers of prepared transactions and restarts the timeouts of open ones.
 
-A marker waits while its partition has no leader; nothing else of a transaction waits for anything.
+Only a marker can wait, while its partition has no leader.
 
 Owner: the cluster.
 Source: KIP-98, KIP-360, KIP-890, KIP-939; Java classes ``TransactionCoordinator``,
@@ -55,11 +55,11 @@ if TYPE_CHECKING:
 
 
 class TransactionCoordinator:
-    """The transactions.
+    """The transactions of a cluster.
 
-    `state_topic()` returns Kafka's own topic, made when it is first wanted; `find_partition` any
-    partition, None where there is none. `on_append` gets partitions that were written to.
-    `epoch_ms` is the wall clock at time 0.
+    `state_topic()` returns the internal topic, created on first use; `find_partition` returns any
+    partition, or None. `on_append` is called for partitions that were written to. `epoch_ms` is
+    the wall clock at time 0.
     """
 
     def __init__(
@@ -89,29 +89,29 @@ class TransactionCoordinator:
     # Coordinators.
 
     def partition(self, transactional_id: str) -> Partition:
-        """Where a transactional id is written, whether there is one or not."""
+        """Return the partition of a transactional id, known or not."""
         partitions = self._state_topic().partitions
         return partitions[place(transactional_id, len(partitions))]
 
     def check_coordinator(self, broker_id: int, transactional_id: str) -> Refusal | None:
-        """Why a broker cannot serve this transactional id, None when it can."""
+        """Return an error if this broker does not coordinate the transactional id."""
         if self.partition(transactional_id).leader_id == broker_id:
             return None
         return NotCoordinatorError
 
     def find(self, transactional_id: str) -> TransactionMetadata | None:
-        """What is known of a transactional id; None when there is none."""
+        """Return the state of a transactional id, or None."""
         return self._known.get(transactional_id)
 
     def coordinated_by(self, broker_id: int) -> list[TransactionMetadata]:
-        """The transactional ids of a broker, the oldest first."""
+        """Return a broker's transactional ids, oldest first."""
         return [
             metadata
             for name, metadata in self._known.items()
             if self.partition(name).leader_id == broker_id
         ]
 
-    # What producers request.
+    # Requests of producers.
 
     def check_initialize(
         self,
@@ -121,9 +121,9 @@ class TransactionCoordinator:
         is_two_phase: bool = False,
         keeps_prepared: bool = False,
     ) -> Refusal | None:
-        """Why no coordinator would begin an epoch so; None when its own would.
+        """Return the error of an InitProducerId that any coordinator would refuse, or None.
 
-        `is_two_phase` and `keeps_prepared` are KIP-939's, of which Kafka has not built the latter.
+        `is_two_phase` and `keeps_prepared` are from KIP-939; Kafka does not implement the latter.
         """
         if not transactional_id:
             return InvalidRequestError
@@ -141,9 +141,9 @@ class TransactionCoordinator:
         timeout_ms: int,
         now_ms: int,
     ) -> ProducerIdentity | Refusal:
-        """Begin another epoch of a producer; what is open in the one before is aborted first.
+        """Begin a new epoch of a producer, after aborting an open transaction.
 
-        `expected` is what a producer that goes on after an error has had so far (KIP-360).
+        `expected` is the identity of a producer that recovers from an error (KIP-360).
         """
         metadata = self._known.get(transactional_id) or TransactionMetadata(
             transactional_id, self._new_producer_id, self._wall_ms(now_ms)
@@ -153,7 +153,7 @@ class TransactionCoordinator:
             return refusal
         if metadata.state is TransactionState.ONGOING:
             self._fence(metadata, now_ms)
-            return ConcurrentTransactionsError  # the producer is to come again
+            return ConcurrentTransactionsError  # the producer must retry
         refusal = metadata.initialize(expected, timeout_ms, self._wall_ms(now_ms))
         if refusal is not None:
             return refusal
@@ -170,7 +170,7 @@ class TransactionCoordinator:
         version: int,
         now_ms: int,
     ) -> Refusal | None:
-        """Have partitions in the transaction, which the first of them begins."""
+        """Add partitions to the transaction; the first ones begin it."""
         if not transactional_id:
             return InvalidRequestError
         metadata = self._known.get(transactional_id)
@@ -192,7 +192,7 @@ class TransactionCoordinator:
         producer: ProducerIdentity,
         partitions: Iterable[TopicPartition],
     ) -> dict[TopicPartition, Refusal | None]:
-        """Whether each partition is in the transaction."""
+        """Check for each partition that it is in the transaction."""
         metadata = self._known.get(transactional_id)
         refusal: Refusal | None = InvalidProducerIdMappingError
         if not transactional_id:
@@ -215,7 +215,7 @@ class TransactionCoordinator:
         *,
         is_commit: bool,
     ) -> ProducerIdentity | Refusal:
-        """Commit or abort; returned is what the producer goes on with."""
+        """Commit or abort; return the producer's next identity."""
         if not transactional_id:
             return InvalidRequestError
         metadata = self._known.get(transactional_id)
@@ -232,7 +232,7 @@ class TransactionCoordinator:
     # Time.
 
     def _watch_time(self, metadata: TransactionMetadata, now_ms: int) -> None:
-        """Have the transaction aborted when its time is over, if there is such a time."""
+        """Schedule the abort of a transaction at its timeout, if it has one."""
         name = metadata.transactional_id
         if not metadata.has_time_out:
             return
@@ -258,7 +258,7 @@ class TransactionCoordinator:
         self._on_prepared(metadata, now_ms)
 
     def expire(self, now_ms: int) -> None:
-        """Forget transactional ids that were not used for long, and have no transaction open."""
+        """Remove transactional ids that were unused for long and have no open transaction."""
         wall_ms = self._wall_ms(now_ms)
         oldest_ms = wall_ms - self.settings.transactional_id_expiration_ms
         for name, metadata in list(self._known.items()):
@@ -271,11 +271,11 @@ class TransactionCoordinator:
     # Markers.
 
     def stall_markers(self) -> None:
-        """Write none until `resume_markers`."""
+        """Stop writing markers until `resume_markers`."""
         self._are_markers_stalled = True
 
     def resume_markers(self, now_ms: int) -> None:
-        """Write those that were held back."""
+        """Write all delayed markers."""
         self._are_markers_stalled = False
         self._mark_all(now_ms)
 
@@ -293,7 +293,7 @@ class TransactionCoordinator:
             self._mark(metadata, now_ms)
 
     def _mark(self, metadata: TransactionMetadata, now_ms: int) -> None:
-        """Write the markers that can be, and complete the transaction with the last of them."""
+        """Write all possible markers, and complete the transaction after the last one."""
         coordinator = self.partition(metadata.transactional_id)
         if (
             self._are_markers_stalled
@@ -316,7 +316,7 @@ class TransactionCoordinator:
         coordinator: Partition,
         now_ms: int,
     ) -> bool:
-        """Write one marker; False while its partition has no leader, or refuses it."""
+        """Write a marker; return False if its partition has no leader or refuses it."""
         if partition.leader_id == NO_LEADER:
             return False
         producer_id, epoch = metadata.producer
@@ -339,7 +339,7 @@ class TransactionCoordinator:
         *,
         is_commit: bool,
     ) -> Refusal | None:
-        """Have a partition's leader end a producer's transaction there; or why it does not."""
+        """Write a marker to a partition, or return why it was refused."""
         appended = partition.log.append_marker(
             *producer,
             is_commit=is_commit,
@@ -354,10 +354,10 @@ class TransactionCoordinator:
         self._on_append(partition, now_ms)
         return None
 
-    # What happens to the cluster.
+    # Events of the cluster.
 
     def on_leader(self, partition: Partition, now_ms: int) -> None:
-        """A partition's leader has moved, stopped or come back: markers may go on."""
+        """Continue writing markers after a partition's leader has changed."""
         if partition.leader_id == NO_LEADER or not self._known:
             return
         self._mark_all(now_ms)
@@ -369,7 +369,7 @@ class TransactionCoordinator:
                 self._watch_time(metadata, now_ms)
 
     def load(self, now_ms: int) -> None:
-        """Go on where the logs of an earlier run end."""
+        """Load the logs of an earlier run and continue from there."""
         for partition in self._state_topic().partitions:
             for key, value in records_of(partition):
                 name = transactional_id_of(key)
@@ -383,11 +383,11 @@ class TransactionCoordinator:
         self._mark_all(now_ms)
 
     def on_topic_deleted(self, now_ms: int) -> None:
-        """A topic is gone: no marker waits for it."""
+        """Write markers again: none needs to wait for a deleted topic."""
         self._mark_all(now_ms)
 
     def _write(self, metadata: TransactionMetadata, now_ms: int) -> None:
-        """Have the log say what is so by now."""
+        """Append the current state to the log."""
         partition = self.partition(metadata.transactional_id)
         version = 1 if self.settings.transaction_version else 0
         append_records(partition, [state_record(metadata, version)], self._wall_ms(now_ms))

@@ -1,10 +1,10 @@
-"""The transaction of one transactional id: its state, its partitions, and its producer's epochs.
+"""State of a transactional id: its transaction, its partitions, and its producer's epochs.
 
-A transaction is *ongoing* from its first partition on. Its end is *prepared*, which decides how it
-ends, and *complete* once every partition has its marker. With transactions of version 2 (KIP-890)
-each end begins another epoch of the producer, in which the next transaction is written.
+A transaction is *ongoing* from its first partition on. Its end is first *prepared*, which decides
+between commit and abort, and *complete* once every partition has its marker. With transaction
+version 2 (KIP-890) each end begins a new producer epoch for the next transaction.
 
-Time comes in as ``wall_ms``, in ms since 1970. What is refused is returned as the error's class.
+Times are ``wall_ms``, in ms since 1970. A refusal is returned as the error class.
 
 Owner: the coordinator.
 Source: KIP-98, KIP-360 (expected epochs), KIP-588 (fencing), KIP-890; Java classes
@@ -32,18 +32,18 @@ if TYPE_CHECKING:
     Refusal = type[BrokerError]
 
 EPOCH_MAX: Final = 2**15 - 2
-"""The last epoch of a producer id: the one above it is for fencing alone."""
+"""Last usable epoch of a producer id; the one above is reserved for fencing."""
 NO_ID: Final = -1
 NO_EPOCH: Final = -1
 NO_TIME: Final = -1
 NO_TIME_OUT_MS: Final = 2**31 - 1
-"""The time-out of a transaction that has none, since it takes part in a two-phase commit."""
+"""Timeout value of a transaction without a timeout, as in two-phase commits."""
 BUMPING_VERSION: Final = 2
-"""The version of transactions from which on each end begins another epoch."""
+"""First transaction version in which each end begins a new epoch."""
 
 
 class TransactionState(Enum):
-    """The states; the values are Kafka's names."""
+    """States of a transactional id; the values are Kafka's names."""
 
     EMPTY = "Empty"
     ONGOING = "Ongoing"
@@ -55,7 +55,7 @@ class TransactionState(Enum):
 
     @property
     def number(self) -> int:
-        """The state in the transaction log."""
+        """Number of the state in the transaction log."""
         return list(TransactionState).index(self)
 
 
@@ -81,11 +81,11 @@ NEXT: Final[dict[TransactionState, frozenset[TransactionState]]] = {
     ),
     TransactionState.DEAD: frozenset(),
 }
-"""KIP-890 lets a producer abort what was never begun: it gets another epoch by that."""
+"""With KIP-890 a producer may abort a transaction that never began, to get a new epoch."""
 
 
 class ProducerIdentity(NamedTuple):
-    """A producer id in one of its epochs."""
+    """A producer id and epoch."""
 
     producer_id: int
     epoch: int
@@ -95,7 +95,7 @@ NO_PRODUCER: Final = ProducerIdentity(NO_ID, NO_EPOCH)
 
 
 class TransactionMetadata:
-    """One transactional id. `new_producer_id` is called where the epochs of an id are used up."""
+    """A transactional id; `new_producer_id` is called when an id's epochs are used up."""
 
     def __init__(
         self, transactional_id: str, new_producer_id: Callable[[], int], wall_ms: int
@@ -104,41 +104,41 @@ class TransactionMetadata:
         self.state = TransactionState.EMPTY
         self.producer = ProducerIdentity(new_producer_id(), NO_EPOCH)
         self.last_epoch = NO_EPOCH
-        """The epoch before, by which a request that comes again is recognised."""
+        """Previous epoch, used to recognise a retried request."""
         self.previous_producer_id = NO_ID
         self.next_producer_id = NO_ID
-        """The id that the producer gets once the transaction is complete; -1: it keeps its own."""
+        """Producer id after the transaction is complete; -1 for no change."""
         self.timeout_ms = 0
         self.partitions: dict[TopicPartition, None] = {}
-        """Those that have no marker yet, in the order in which they came."""
+        """Partitions without a marker, in order of arrival."""
         self.started_ms = NO_TIME
         self.updated_ms = wall_ms
         self.version = 0
-        """The version of transactions that the client spoke last, as far as it is known."""
+        """Transaction version that the client last used, as far as known."""
         self.new_producer_id = new_producer_id
 
     @property
     def is_prepared(self) -> bool:
-        """Whether its end is decided, and markers are to be written."""
+        """True if the end is decided and markers remain to be written."""
         return self.state in _PREPARED
 
     @property
     def is_commit(self) -> bool:
-        """Whether the end that is prepared is a commit."""
+        """True if the prepared end is a commit."""
         return self.state is TransactionState.PREPARE_COMMIT
 
     @property
     def has_time_out(self) -> bool:
-        """Whether its transactions are aborted after a time."""
+        """True if its transactions time out."""
         return self.timeout_ms != NO_TIME_OUT_MS
 
     @property
     def may_expire(self) -> bool:
-        """Whether nothing is lost with it but the epochs."""
+        """True if expiry would lose nothing but epochs."""
         return TransactionState.DEAD in NEXT[self.state]
 
     def to(self, state: TransactionState, wall_ms: int) -> None:
-        """Go to another state."""
+        """Change the state."""
         assert state in NEXT[self.state], f"{self.state} does not go to {state}"
         self.state = state
         self.updated_ms = wall_ms
@@ -148,9 +148,9 @@ class TransactionMetadata:
     def initialize(
         self, expected: ProducerIdentity | None, timeout_ms: int, wall_ms: int
     ) -> Refusal | None:
-        """Begin another epoch; `expected` is what a producer that goes on has had so far.
+        """Begin a new epoch; `expected` is the identity of a producer that recovers.
 
-        An ongoing transaction must have been fenced before.
+        An ongoing transaction must be fenced first.
         """
         refusal = self.check_initialize(expected)
         if refusal is not None:
@@ -167,7 +167,7 @@ class TransactionMetadata:
             self.producer = ProducerIdentity(id_, epoch + 1)
             self.last_epoch = epoch if is_recovery else NO_EPOCH
         elif expected is not None and expected.epoch != self.last_epoch:
-            return ProducerFencedError  # else the response to it was lost: it is given again
+            return ProducerFencedError  # otherwise its response was lost, and is repeated
         self.timeout_ms = timeout_ms
         self.partitions.clear()
         self.started_ms = NO_TIME
@@ -175,7 +175,7 @@ class TransactionMetadata:
         return None
 
     def check_initialize(self, expected: ProducerIdentity | None) -> Refusal | None:
-        """Why no producer may begin now, or not this one; None when it may."""
+        """Return why this producer may not begin now, None if it may."""
         if self.is_prepared:
             return ConcurrentTransactionsError
         if expected is None or self.producer.epoch == NO_EPOCH:
@@ -187,7 +187,7 @@ class TransactionMetadata:
     # AddPartitionsToTxn, AddOffsetsToTxn.
 
     def check_producer(self, producer: ProducerIdentity) -> Refusal | None:
-        """Why this producer may not write now; None when it may."""
+        """Return why this producer may not write now, None if it may."""
         if self.is_prepared:
             return ConcurrentTransactionsError
         if producer.producer_id != self.producer.producer_id:
@@ -195,7 +195,7 @@ class TransactionMetadata:
         return None if producer.epoch == self.producer.epoch else ProducerFencedError
 
     def add(self, partitions: Iterable[TopicPartition], version: int, wall_ms: int) -> bool:
-        """Have more partitions; whether that has changed anything."""
+        """Add partitions; return whether anything changed."""
         added = [each for each in partitions if each not in self.partitions]
         if self.state is _ONGOING and not added:
             return False
@@ -211,7 +211,7 @@ class TransactionMetadata:
     def check_end(
         self, producer: ProducerIdentity, version: int, *, is_commit: bool
     ) -> Refusal | bool:
-        """Whether the transaction is to be ended so; False when it has been before."""
+        """Return whether to end the transaction, False if it has ended so already, or an error."""
         is_retry = version >= BUMPING_VERSION and self._is_retry(producer)
         if producer.producer_id != self.producer.producer_id and not is_retry:
             return InvalidProducerIdMappingError
@@ -231,7 +231,7 @@ class TransactionMetadata:
         return False if is_same else InvalidTxnStateError
 
     def _is_retry(self, producer: ProducerIdentity) -> bool:
-        """Whether the producer has not got the response with the epoch that it has by now."""
+        """Return whether the producer missed the response with its current epoch."""
         if self.version < BUMPING_VERSION or self.state not in {*_PREPARED, *_COMPLETE}:
             return False
         if producer.producer_id == self.producer.producer_id:
@@ -243,7 +243,7 @@ class TransactionMetadata:
         )
 
     def prepare_end(self, version: int, wall_ms: int, *, is_commit: bool) -> None:
-        """Decide how it ends; from version 2 on in the producer's next epoch."""
+        """Decide how the transaction ends; from version 2 on, in a new producer epoch."""
         self.version = version
         if version >= BUMPING_VERSION:
             self._bump_or_follow()
@@ -253,7 +253,7 @@ class TransactionMetadata:
         self.to(prepared, wall_ms)
 
     def fence(self, version: int, wall_ms: int) -> None:
-        """Abort it in an epoch that its producer has not, which is thereby shut out."""
+        """Abort the transaction in a new epoch, which fences its producer."""
         self.version = version
         if version >= BUMPING_VERSION:
             self._bump_or_follow()
@@ -263,7 +263,7 @@ class TransactionMetadata:
         self.to(TransactionState.PREPARE_ABORT, wall_ms)
 
     def _bump_or_follow(self) -> None:
-        """Begin another epoch; after the last one another id follows, once the end is complete."""
+        """Begin a new epoch; after the last one, a new id follows when the end is complete."""
         if self.producer.epoch >= EPOCH_MAX:
             self.next_producer_id = self.new_producer_id()
         self._bump()
@@ -274,7 +274,7 @@ class TransactionMetadata:
 
     @property
     def next_producer(self) -> ProducerIdentity:
-        """What the producer goes on with."""
+        """Identity that the producer uses next."""
         return (
             self.producer
             if self.next_producer_id == NO_ID
@@ -282,7 +282,7 @@ class TransactionMetadata:
         )
 
     def complete(self, wall_ms: int) -> None:
-        """Every partition has its marker."""
+        """Complete the transaction; every partition must have its marker."""
         assert not self.partitions
         if self.next_producer_id != NO_ID:
             self.previous_producer_id = self.producer.producer_id

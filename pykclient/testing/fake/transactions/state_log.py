@@ -1,4 +1,4 @@
-"""The records of ``__transaction_state``: one for each change of a transactional id.
+"""Records of ``__transaction_state``: one for each change of a transactional id.
 
 Owner: none; it holds no state.
 Source: KIP-98, KIP-890 (version 1 of the value); Java class ``TransactionLog``.
@@ -31,9 +31,9 @@ _KEY_VERSION: Final = 0
 
 
 def state_record(metadata: TransactionMetadata, value_version: int) -> CoordinatorRecord:
-    """What the log has of a transactional id; one that is dead is gone.
+    """Encode a transactional id's state; a dead one becomes a tombstone.
 
-    Version 0 of the value has no place for what KIP-890 needs.
+    Version 0 of the value cannot hold the fields of KIP-890.
     """
     key = encode(TransactionLogKey(metadata.transactional_id), _KEY_VERSION)
     if metadata.state is TransactionState.DEAD:
@@ -46,7 +46,7 @@ def state_record(metadata: TransactionMetadata, value_version: int) -> Coordinat
         producer_epoch=metadata.producer.epoch,
         transaction_timeout_ms=metadata.timeout_ms,
         transaction_status=metadata.state.number,
-        # Kafka has null, not an empty list, where nothing was ever added.
+        # Kafka writes null, not an empty list, if nothing was ever added.
         transaction_partitions=None
         if metadata.state is TransactionState.EMPTY
         else [
@@ -61,14 +61,14 @@ def state_record(metadata: TransactionMetadata, value_version: int) -> Coordinat
 
 
 def transactional_id_of(key: bytes) -> str:
-    """The transactional id of a record's key."""
+    """Return the transactional id in a record's key."""
     return TransactionLogKey.read(Reader(key[VERSION_BYTES:]), _KEY_VERSION).transactional_id
 
 
 def read_state(
     transactional_id: str, data: bytes, new_producer_id: Callable[[], int]
 ) -> TransactionMetadata:
-    """What a record's value says of a transactional id; the epoch before is not in it."""
+    """Decode the state of a transactional id; it lacks the previous epoch."""
     version = int.from_bytes(data[:VERSION_BYTES], "big")
     value = TransactionLogValue.read(Reader(data[VERSION_BYTES:]), version)
     metadata = TransactionMetadata(

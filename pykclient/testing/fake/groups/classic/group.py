@@ -1,7 +1,7 @@
-"""A classic group: members join, the leader assigns, all of them keep their sessions alive.
+"""A classic group: members join, the leader assigns, heartbeats keep sessions alive.
 
-The states are those of `ClassicGroupState`; here are the requests and the time that change them.
-Whatever changes the group only collects responses; they are sent when it has finished changing.
+`ClassicGroupState` has the states; here are the requests and timers that change them. Responses are
+collected during a change and sent when it is complete.
 
 Owner: the group's registry.
 Source: KIP-62, KIP-134 (initial delay), KIP-345 (static members), KIP-394 (member ids), KIP-814
@@ -46,15 +46,15 @@ if TYPE_CHECKING:
 __all__ = ["NEW_MEMBER_JOIN_TIMEOUT_MS", "ClassicGroup", "ClassicState"]
 
 NEW_MEMBER_JOIN_TIMEOUT_MS = 300_000
-"""How long a new member waits for its first generation, whatever its session time-out: it has
-nothing to send heartbeats with."""
+"""How long a new member waits for its first generation. Its session timeout does not apply,
+because it cannot send heartbeats yet."""
 MEMBER_ID_REQUIRED_FROM_VERSION = 4
 
 _HAVE_GENERATION = (ClassicState.COMPLETING, ClassicState.STABLE)
 
 
 class ClassicGroup:
-    """One group; a new one is empty. It responds to calls by itself, now or later."""
+    """A group, at first empty. It responds to calls itself, now or later."""
 
     def __init__(self, name: str, registry: GroupRegistry) -> None:
         self.name = name
@@ -64,33 +64,33 @@ class ClassicGroup:
         self._settings = registry.settings
         self._timers = registry.timers
         self._began_empty = False
-        """Whether the rebalance under way is one of a group that had no members."""
+        """Whether the current rebalance began in an empty group."""
         self._has_new_member = False
-        """Whether a member came while the group waited for the first ones."""
+        """Whether a member joined during the initial delay."""
         self._emptied_ms: int | None = None
-        """When the last member went."""
+        """When the last member left."""
         self._join_timer: Timer | None = None
         self._sync_timer: Timer | None = None
         self._responses = ClassicResponses()
 
     @property
     def state_name(self) -> str:
-        """The state as Kafka calls it."""
+        """Kafka's name of the state."""
         return self._now.state.value
 
     @property
     def generation(self) -> int:
-        """The number of the rebalance that ended last."""
+        """Number of the last completed rebalance."""
         return self._now.generation
 
     @property
     def protocol_type(self) -> str:
-        """``consumer`` for consumers; empty while it never had a member."""
+        """``consumer`` for consumers; empty if it never had a member."""
         return self._now.protocol_type
 
     @property
     def protocol_name(self) -> str | None:
-        """The assignor that was chosen."""
+        """The chosen assignor."""
         return self._now.protocol_name
 
     @property
@@ -100,17 +100,17 @@ class ClassicGroup:
 
     @property
     def is_empty(self) -> bool:
-        """Whether it is in the state of that name."""
+        """True in the state Empty."""
         return self._now.is_empty
 
     def members(self) -> tuple[MemberSnapshot, ...]:
-        """Its members, the oldest first."""
+        """Return the members, oldest first."""
         return self._now.snapshots()
 
     # Joining.
 
     def join(self, call: Call, request: JoinGroupRequest, now_ms: int) -> None:
-        """Take a member in, or say at once why not. The response comes when all have joined."""
+        """Add a member, or refuse it at once; the response is sent when all have joined."""
         is_static = request.group_instance_id is not None
         refusal = self._now.check_join(
             request.member_id,
@@ -126,7 +126,7 @@ class ClassicGroup:
         elif not request.member_id:
             self._join_new(call, request, now_ms)
         elif request.member_id in self._now.members.pending and is_static:
-            # Static members are never given an id first; Kafka's own response to this is no better.
+            # Static members get no id first; Kafka's own response to this is as poor.
             self._responses.refuse_join(call, request.member_id, UnknownServerError)
         elif request.member_id in self._now.members.pending:
             self._add(call, request, request.member_id, now_ms)
@@ -164,14 +164,14 @@ class ClassicGroup:
             self._responses.refuse_join(call, member_id, refusal or UnknownMemberIdError)
             return
         is_leader = member_id == members.leader_id
-        # A leader rejoins a stable group on purpose: something else has changed, such as a topic.
+        # A leader rejoins a stable group to assign again, because of a new topic for example.
         is_on_purpose = is_leader and state is ClassicState.STABLE
         has_changed = list(member.protocols.items()) != list(protocols_of(request).items())
         if state is ClassicState.PREPARING or has_changed or is_on_purpose:
             member.update(call, request)
             self._rebalance(now_ms)
         else:
-            # It did not get the response the first time.
+            # It missed the first response.
             response = self._now.generation_for(member, is_leader=is_leader)
             self._responses.add(call, response)
 
@@ -201,7 +201,7 @@ class ClassicGroup:
         new_id: str,
         now_ms: int,
     ) -> None:
-        """A static member has come back: whoever uses its name elsewhere is fenced."""
+        """Replace a static member that returned; another client with its name is fenced."""
         group = self._now
         old_leader_id = group.members.leader_id
         self._responses.end(old, old.member_id, FencedInstanceIdError)
@@ -209,7 +209,7 @@ class ClassicGroup:
         member.update(call, request)
         self._keep_alive(member, now_ms, member.session_timeout_ms)
         if group.state is ClassicState.COMPLETING:
-            # The leader may be assigning to the old id by now.
+            # The leader may already be assigning to the old id.
             self._begin_rebalance(now_ms)
         elif group.state is not ClassicState.STABLE:
             self._complete_join_if_ready(now_ms)
@@ -224,7 +224,7 @@ class ClassicGroup:
     # Rebalancing.
 
     def _rebalance(self, now_ms: int) -> None:
-        """Begin one, or go on with the one under way."""
+        """Begin a rebalance, or continue the current one."""
         if ClassicState.PREPARING in NEXT[self._now.state]:
             self._begin_rebalance(now_ms)
         else:
@@ -251,7 +251,7 @@ class ClassicGroup:
             self._wait_for_rest(now_ms)
 
     def _wait_for_more(self, delay_ms: int, left_ms: int, now_ms: int) -> None:
-        """Give others time to come first; again, if one did, while there is time left."""
+        """Wait for the first members; wait again if one joined and time is left."""
 
         def go_on(then_ms: int) -> None:
             if self._has_new_member and left_ms:
@@ -272,7 +272,7 @@ class ClassicGroup:
         self._responses.send(now_ms)
 
     def _complete_join_if_ready(self, now_ms: int) -> None:
-        """Complete it as soon as all are here; an initial delay is waited for in any case."""
+        """Complete the join when all have joined, except during the initial delay."""
         if not self._began_empty:
             self._complete_join_if_all_are_here(now_ms)
 
@@ -282,14 +282,14 @@ class ClassicGroup:
             self._complete_join(now_ms)
 
     def _complete_join(self, now_ms: int) -> None:
-        """Begin the next generation with members that have joined; static ones may be late."""
+        """Begin the next generation with the members that joined; static ones may be late."""
         group = self._now
         _stop(self._join_timer)
         for member in group.members:
             if not member.is_joining and member.instance_id is None:
                 group.members.remove(member.member_id)
         if not group.members.elect() and len(group.members):
-            # Only static members are left, and none has come: their sessions decide.
+            # Only static members are left, and none has joined: wait for their sessions.
             self._wait_for_rest(now_ms)
             return
         group.begin_generation()
@@ -313,7 +313,7 @@ class ClassicGroup:
     # Assigning.
 
     def sync(self, call: Call, request: SyncGroupRequest, now_ms: int) -> None:
-        """Take the leader's assignments, give a member its own; it waits for the leader's."""
+        """Take the leader's assignments, or send a member its own once the leader's are there."""
         group = self._now
         refusal = group.check_sync(request)
         member = group.members.get(request.member_id)
@@ -345,7 +345,7 @@ class ClassicGroup:
             _stop(self._sync_timer)
 
     def _on_sync_timeout(self, now_ms: int) -> None:
-        """Members that have sent no SyncGroup are removed."""
+        """Remove the members that sent no SyncGroup, and rebalance."""
         members = self._now.members
         for member_id in sorted(members.unsynced):
             members.remove(member_id)
@@ -357,7 +357,7 @@ class ClassicGroup:
     def heartbeat(
         self, member_id: str, instance_id: str | None, generation: int, now_ms: int
     ) -> Refusal | None:
-        """Keep a member's session; why not, or that it is to join again."""
+        """Keep a member's session alive, or return an error, such as to rejoin."""
         refusal = self._now.check_member(member_id, instance_id, generation)
         if refusal is None:
             self._keep_session(member_id, now_ms)
@@ -368,9 +368,9 @@ class ClassicGroup:
     def leave(
         self, identities: Iterable[tuple[str, str | None]], now_ms: int
     ) -> list[Refusal | None]:
-        """Let members go, by member id and instance id; why not, for each.
+        """Remove members, by member id and instance id; return the error of each.
 
-        Static members may be named by instance id alone: administrators know no member ids.
+        An administrator may name static members by instance id alone.
         """
         refusals = [self._leave_one(*identity) for identity in identities]
         if None in refusals:
@@ -395,7 +395,7 @@ class ClassicGroup:
         return refusal
 
     def expire_member(self, member_id: str, now_ms: int) -> bool:
-        """Act as if the member's session had timed out; whether there is such a member."""
+        """Expire a member's session; return False if the member does not exist."""
         members = self._now.members
         if members.get(member_id) is None and member_id not in members.pending:
             return False
@@ -404,7 +404,7 @@ class ClassicGroup:
 
     def _on_session_timeout(self, member_id: str, now_ms: int) -> None:
         member = self._now.members.get(member_id)
-        # A member that waits for us may be silent; its timer starts again with its response.
+        # A member that waits for a response may be silent; the response restarts its timer.
         if member is None or not member.is_excused:
             self._expire(member_id, now_ms)
 
@@ -448,31 +448,31 @@ class ClassicGroup:
         version: int = 0,
         partitions: Iterable[TopicPartition] = (),
     ) -> Refusal | None:
-        """Whether this member may commit; any client may while the group is empty."""
-        del version, partitions  # all versions get the same error, and may commit anything
+        """Check that a member may commit; any client may if the group is empty."""
+        del version, partitions  # the same for all versions and partitions
         return self._now.check_commit(
             member_id, instance_id, generation_or_member_epoch, is_transactional=is_transactional
         )
 
     def on_commit(self, member_id: str, now_ms: int) -> None:
-        """A commit is a sign of life of a member."""
+        """Keep the member's session alive."""
         self._keep_session(member_id, now_ms)
 
     def check_fetch(self, member_id: str | None, member_epoch: int) -> Refusal | None:
-        """Any client may."""
+        """Allow any client."""
         del member_id, member_epoch
         return None
 
     def check_offset_delete(self) -> Refusal | None:
-        """Whether it can be known which offsets are in use."""
+        """Check that the subscribed topics are known."""
         return self._now.check_offset_delete()
 
     def is_subscribed_to(self, topic: str) -> bool:
-        """Whether a member may read it."""
+        """Return whether a member may read the topic."""
         return self._now.is_subscribed_to(topic)
 
     def retention_start_ms(self, topic: str, committed_ms: int) -> int | None:
-        """KIP-211: of a group with members only what a stable one does not subscribe to counts."""
+        """Return the start of retention (KIP-211); None if the topic may be in use."""
         group = self._now
         if not group.protocol_type:
             return committed_ms
@@ -482,23 +482,23 @@ class ClassicGroup:
         return committed_ms if is_known and not group.is_subscribed_to(topic) else None
 
     def check_delete(self) -> Refusal | None:
-        """Only an empty group can be deleted."""
+        """Check that the group is empty."""
         return None if self.is_empty else NonEmptyGroupError
 
-    # Coordinators that come and go.
+    # Changes of the coordinator.
 
     def on_coordinator_lost(self, now_ms: int) -> None:
-        """Have every request that waits look for the new one."""
+        """Refuse every waiting request, so that clients look for the new coordinator."""
         self._end_all(NotCoordinatorError, now_ms)
 
     def on_coordinator_gained(self, now_ms: int) -> None:
-        """Begin again with what the log has; every member has a whole session time from now on."""
+        """Load the group from the log; every member's session timer starts again."""
         self._now.load()
         for member in self._now.members:
             self._keep_alive(member, now_ms, member.session_timeout_ms)
 
     def on_deleted(self, now_ms: int) -> None:
-        """It is a group no more."""
+        """End the group after its deletion."""
         self._now.to(ClassicState.DEAD)
         self._end_all(CoordinatorNotAvailableError, now_ms)
 

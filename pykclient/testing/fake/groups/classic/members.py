@@ -1,7 +1,7 @@
-"""The members of one classic group: their ids, their leader, the protocols that all can speak.
+"""Members of a classic group: ids, the leader, and the protocols that all support.
 
-A member is *pending* after it was given an id and before it has joined with it. A static member is
-found by its instance id, and keeps its place when it comes back with no member id (KIP-345).
+A member is *pending* between receiving its id and joining with it. A static member is found by its
+instance id, and keeps its place when it returns without a member id (KIP-345).
 
 Owner: the group.
 Source: Java classes ``ClassicGroupMember``, ``ClassicGroup``.
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 @dataclass(slots=True, eq=False)
 class ClassicMember:
-    """One member; `protocols` are those it can, by name, the most wanted first."""
+    """A member; `protocols` maps its protocols to metadata, in order of preference."""
 
     member_id: str
     instance_id: str | None
@@ -40,7 +40,7 @@ class ClassicMember:
     protocols: dict[str, bytes] = field(default_factory=dict)
     assignment: bytes = b""
     is_new: bool = False
-    """Whether it has not got its generation yet: then even its waiting keeps it no longer."""
+    """Whether it waits for its first generation; until then its session can expire."""
     join_call: Call | None = field(default=None, repr=False)
     """Its JoinGroup, while the group waits for the others."""
     sync_call: Call | None = field(default=None, repr=False)
@@ -49,16 +49,16 @@ class ClassicMember:
 
     @property
     def is_joining(self) -> bool:
-        """Whether it has joined the next generation and waits."""
+        """True if it has joined the next generation and waits."""
         return self.join_call is not None
 
     @property
     def is_excused(self) -> bool:
-        """Whether it may be silent: it waits for us."""
+        """True if it may be silent, because it waits for a response."""
         return not self.is_new and (self.join_call is not None or self.sync_call is not None)
 
     def update(self, call: Call, request: JoinGroupRequest) -> None:
-        """Have it wait, with what it says of itself now."""
+        """Store the request's data, and let the member wait."""
         self.protocols = protocols_of(request)
         self.session_timeout_ms = request.session_timeout_ms
         self.rebalance_timeout_ms = request.rebalance_timeout_ms
@@ -67,19 +67,19 @@ class ClassicMember:
         self.join_call = call
 
     def stop_timer(self) -> None:
-        """Let its session not end."""
+        """Cancel the session timer."""
         if self.session_timer is not None:
             self.session_timer.cancel()
 
     def written(self, protocol_name: str | None) -> ClassicMember:
-        """What the log keeps: of all protocols only the one that was chosen."""
+        """Return the member as stored in the log, with only the chosen protocol."""
         protocols = {} if protocol_name is None else {protocol_name: self.metadata(protocol_name)}
         return self.copy(protocols=protocols)
 
     def copy(
         self, *, member_id: str | None = None, protocols: dict[str, bytes] | None = None
     ) -> ClassicMember:
-        """The same member without what waits; by another id or with other protocols, if given."""
+        """Copy the member without waiting calls, optionally with another id or protocols."""
         return ClassicMember(
             member_id=self.member_id if member_id is None else member_id,
             instance_id=self.instance_id,
@@ -92,19 +92,19 @@ class ClassicMember:
         )
 
     def metadata(self, protocol_name: str | None) -> bytes:
-        """Its metadata for this protocol, which the leader gets."""
+        """Return its metadata for a protocol, for the leader."""
         return self.protocols.get(protocol_name or "", b"")
 
 
 class ClassicMembers:
-    """The members, in the order in which they came."""
+    """The members, in order of arrival."""
 
     def __init__(self, members: Iterable[ClassicMember] = (), leader_id: str | None = None) -> None:
         self.leader_id = leader_id
         self.pending: dict[str, Timer] = {}
-        """Ids that were given and not used yet, with the timers that end this."""
+        """Ids that were not used yet, with the timers that expire them."""
         self.unsynced: set[str] = set()
-        """Members that have the generation and have sent no SyncGroup for it."""
+        """Members that have the generation but sent no SyncGroup for it."""
         self._members = {member.member_id: member for member in members}
         self._static = {
             member.instance_id: member.member_id
@@ -119,15 +119,15 @@ class ClassicMembers:
         return iter(list(self._members.values()))
 
     def get(self, member_id: str) -> ClassicMember | None:
-        """The member, None when there is none; one that is pending is none."""
+        """Return a member that is not pending, or None."""
         return self._members.get(member_id)
 
     def static_id(self, instance_id: str | None) -> str | None:
-        """The member id of a static member; None when it is not there, or not static."""
+        """Return the member id of a static member, or None."""
         return None if instance_id is None else self._static.get(instance_id)
 
     def check(self, member_id: str, instance_id: str | None) -> Refusal | None:
-        """Why this is not one of the members, None if it is."""
+        """Return an error if this is not one of the members."""
         if instance_id is not None:
             current_id = self._static.get(instance_id)
             if current_id is not None and current_id != member_id:
@@ -137,7 +137,7 @@ class ClassicMembers:
         return None if member_id in self._members else UnknownMemberIdError
 
     def add(self, member: ClassicMember) -> None:
-        """Take a new member; the first one leads."""
+        """Add a member; the first one becomes the leader."""
         timer = self.pending.pop(member.member_id, None)
         if timer is not None:
             timer.cancel()
@@ -148,7 +148,7 @@ class ClassicMembers:
             self.leader_id = member.member_id
 
     def remove(self, member_id: str) -> None:
-        """Lose a member, pending or not; the oldest one leads when it was the leader."""
+        """Remove a member, pending or not; the oldest one replaces a removed leader."""
         member = self._members.pop(member_id, None)
         if member is not None:
             member.stop_timer()
@@ -162,7 +162,7 @@ class ClassicMembers:
         self.unsynced.discard(member_id)
 
     def replace_static(self, old: ClassicMember, new_id: str) -> ClassicMember:
-        """Give a static member that came back another id; what it was assigned stays its own."""
+        """Give a static member that returned a new id; its assignment stays."""
         new = old.copy(member_id=new_id)
         old.stop_timer()
         del self._members[old.member_id]
@@ -174,7 +174,7 @@ class ClassicMembers:
         return new
 
     def elect(self) -> bool:
-        """See that the leader is a member that has joined; False when none has."""
+        """Make a member that has joined the leader; return False if none has."""
         leader = self._members.get(self.leader_id or "")
         if leader is None:
             return False
@@ -187,28 +187,28 @@ class ClassicMembers:
 
     @property
     def joining_count(self) -> int:
-        """How many have joined the next generation."""
+        """Number of members that joined the next generation."""
         return sum(member.is_joining for member in self._members.values())
 
     @property
     def have_all_joined(self) -> bool:
-        """Whether no member is missing, not even one that was only given its id."""
+        """True if no member is missing, pending ones included."""
         return not self.pending and self.joining_count == len(self._members)
 
     @property
     def rebalance_timeout_ms(self) -> int:
-        """How long the slowest may take to join."""
+        """Longest rebalance timeout of a member."""
         return max((each.rebalance_timeout_ms for each in self._members.values()), default=0)
 
     def can_speak_any_of(self, names: Iterable[str]) -> bool:
-        """Whether all members can one of these protocols."""
+        """Return whether one of these protocols is supported by all members."""
         members = self._members.values()
         return any(all(name in each.protocols for each in members) for name in names)
 
     def chosen_protocol(self) -> str:
-        """The protocol with most votes; each member votes for the one it wants most that all can.
+        """Return the protocol with the most votes: each member votes for its first common one.
 
-        The one that was voted for first wins a tie. There must be a member.
+        In a tie the protocol voted for first wins. There must be a member.
         """
         members = self._members.values()
         shared = set.intersection(*(set(member.protocols) for member in members))
@@ -218,7 +218,7 @@ class ClassicMembers:
         return votes.most_common(1)[0][0]
 
     def for_leader(self, protocol_name: str | None) -> list[JoinGroupResponseMember]:
-        """What the leader needs of the members to assign."""
+        """Return the members as the leader needs them to assign."""
         return [
             JoinGroupResponseMember(
                 member_id=member.member_id,
@@ -237,22 +237,22 @@ class ClassicMembers:
 
 
 def protocols_of(request: JoinGroupRequest) -> dict[str, bytes]:
-    """The protocols of a request, by name, the most wanted first."""
+    """Return the protocols of a request by name, in order of preference."""
     return {protocol.name: protocol.metadata for protocol in request.protocols}
 
 
 class ClassicResponses:
-    """Responses in the order in which they are to be sent."""
+    """Responses, in the order in which to send them."""
 
     def __init__(self) -> None:
         self._waiting: deque[tuple[Call, Message]] = deque()
 
     def add(self, call: Call, response: Message) -> None:
-        """Respond to a request that does not wait."""
+        """Add a response to a call."""
         self._waiting.append((call, response))
 
     def refuse_join(self, call: Call, member_id: str, error: Refusal) -> None:
-        """Refuse a member that is none yet, or no more."""
+        """Refuse a JoinGroup of a client that is not a member."""
         self.add(call, JoinGroupResponse(error_code=error.code, member_id=member_id))
 
     def join(self, member: ClassicMember, response: JoinGroupResponse) -> None:
@@ -262,7 +262,7 @@ class ClassicResponses:
             member.join_call = None
 
     def sync(self, member: ClassicMember, response: SyncGroupResponse) -> bool:
-        """Respond to a member's SyncGroup; whether one waited."""
+        """Respond to a member's SyncGroup; return whether one waited."""
         if member.sync_call is None:
             return False
         self.add(member.sync_call, response)
@@ -270,12 +270,12 @@ class ClassicResponses:
         return True
 
     def end(self, member: ClassicMember, member_id: str, error: Refusal) -> None:
-        """Refuse whatever a member waits with; `member_id` is the id in the response."""
+        """Refuse a member's waiting requests; `member_id` is the id in the response."""
         self.join(member, JoinGroupResponse(error_code=error.code, member_id=member_id))
         self.sync(member, SyncGroupResponse(error_code=error.code))
 
     def send(self, now_ms: int) -> None:
-        """Send them all."""
+        """Send all responses."""
         while self._waiting:
             call, response = self._waiting.popleft()
             call.respond(response, now_ms)

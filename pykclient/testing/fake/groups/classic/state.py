@@ -1,13 +1,13 @@
-"""What a classic group is at a moment, and what follows from that alone: no timer, no request.
+"""State of a classic group, and what follows from it, without timers and requests.
 
-States: *Empty*; *PreparingRebalance*, while members are waited for; *CompletingRebalance*, while
-the leader assigns; *Stable*; *Dead*. A `check_*` changes nothing.
+States: *Empty*; *PreparingRebalance*, while members join; *CompletingRebalance*, while the leader
+assigns; *Stable*; *Dead*. A `check_*` method changes nothing.
 
-What the log has of the group is what a new coordinator starts from: it is written when a leader has
-assigned, when the last member has gone, and when a static member has come back.
+A new coordinator starts from the log. The group is written to it when the leader has assigned, when
+the last member has left, and when a static member has returned.
 
-What consumers write into metadata and assignments is read as far as a broker needs it, and any
-version as the oldest, which is the beginning of all later ones.
+Metadata and assignments of consumers are read as far as a broker needs them, every version as
+version 0, which all later ones begin with.
 
 Owner: the group.
 Source: KIP-345 (static members), KIP-389 (size); Java classes ``ClassicGroup``,
@@ -53,7 +53,7 @@ _OLDEST = 0
 
 
 class ClassicState(Enum):
-    """The states; the values are Kafka's names."""
+    """States of a group; the values are Kafka's names."""
 
     EMPTY = "Empty"
     PREPARING = "PreparingRebalance"
@@ -77,7 +77,7 @@ NEXT: dict[ClassicState, frozenset[ClassicState]] = {
 
 @dataclass(frozen=True, slots=True)
 class _Written:
-    """The group as the log has it."""
+    """The group as stored in the log."""
 
     generation: int = 0
     protocol_type: str = ""
@@ -87,7 +87,7 @@ class _Written:
 
 
 class ClassicGroupState:
-    """A group that begins empty; `protocol_type` is empty while it never had a member."""
+    """A group, at first empty; `protocol_type` is empty until it has a member."""
 
     def __init__(self) -> None:
         self.state = ClassicState.EMPTY
@@ -100,23 +100,23 @@ class ClassicGroupState:
 
     @property
     def is_empty(self) -> bool:
-        """Whether it is in the state of that name."""
+        """True in the state Empty."""
         return self.state is ClassicState.EMPTY
 
     @property
     def is_consumers(self) -> bool:
-        """Whether its members are consumers, whose metadata a broker can read."""
+        """True if the members are consumers, whose metadata a broker can read."""
         return self.protocol_type == CONSUMER_PROTOCOL_TYPE
 
     # Changes.
 
     def to(self, state: ClassicState) -> None:
-        """Go to another state, one that `NEXT` has."""
+        """Change the state; `NEXT` must allow it."""
         assert state in NEXT[self.state], f"{self.state} cannot become {state}"
         self.state = state
 
     def begin_generation(self) -> None:
-        """Go on with the members that there are; none makes an empty group."""
+        """Begin a generation with the current members; without any, the group is empty."""
         self.generation += 1
         self.members.unsynced.clear()
         if len(self.members):
@@ -129,14 +129,14 @@ class ClassicGroupState:
         self._topics = self._subscribed_topics()
 
     def assign(self, assignments: dict[str, bytes]) -> None:
-        """Take what the leader has decided; a member that it left out gets nothing."""
+        """Store the leader's assignments; members without one get nothing."""
         for member in self.members:
             member.assignment = assignments.get(member.member_id, b"")
         self.to(ClassicState.STABLE)
         self.write()
 
     def write(self) -> None:
-        """Put the group, as it is, into the log."""
+        """Write the group to the log."""
         self._written = _Written(
             self.generation,
             self.protocol_type,
@@ -146,7 +146,7 @@ class ClassicGroupState:
         )
 
     def load(self) -> None:
-        """Begin again with what is in the log, on another broker: that is no transition."""
+        """Load the group from the log, on another broker; this is not a transition."""
         written = self._written
         self.generation = written.generation
         self.protocol_type = written.protocol_type
@@ -166,7 +166,7 @@ class ClassicGroupState:
     def check_join(
         self, member_id: str, protocol_type: str, protocol_names: Collection[str], size_max: int
     ) -> Refusal | None:
-        """Whether there is room in the group, and whether all speak a protocol of this member."""
+        """Check that the group has room, and that all members support one of these protocols."""
         if not self._has_room(member_id, size_max):
             return GroupMaxSizeReachedError
         if self.state is ClassicState.EMPTY:
@@ -182,13 +182,13 @@ class ClassicGroupState:
         if self.state is ClassicState.EMPTY:
             return True
         if self.state is ClassicState.PREPARING:
-            # The first that join stay: a group may be larger than it should be by now.
+            # The first to join stay: the group may have been larger than the limit.
             is_counted = member is not None and member.is_joining
             return is_counted or self.members.joining_count < size_max
         return member is not None or len(self.members) < size_max
 
     def check_sync(self, request: SyncGroupRequest) -> Refusal | None:
-        """Whether a member may have its assignment, or must wait for the next generation."""
+        """Check that a member may have its assignment, and need not join again."""
         refusal = self.check_member(
             request.member_id, request.group_instance_id, request.generation_id
         )
@@ -205,7 +205,7 @@ class ClassicGroupState:
     def check_member(
         self, member_id: str, instance_id: str | None, generation: int
     ) -> Refusal | None:
-        """Whether this is a member of this generation."""
+        """Check that this is a member of this generation."""
         refusal = self.members.check(member_id, instance_id)
         if refusal is not None:
             return refusal
@@ -214,7 +214,7 @@ class ClassicGroupState:
     def check_commit(
         self, member_id: str, instance_id: str | None, generation: int, *, is_transactional: bool
     ) -> Refusal | None:
-        """Whether this member may commit; any client may while the group is empty."""
+        """Check that a member may commit; any client may if the group is empty."""
         if generation < 0 and self.state is ClassicState.EMPTY:
             return None
         if generation >= 0 or member_id or instance_id is not None:
@@ -227,11 +227,11 @@ class ClassicGroupState:
         return RebalanceInProgressError if is_too_early else None
 
     def check_offset_delete(self) -> Refusal | None:
-        """Only consumers name the topics that are in use, so that the others may go."""
+        """Refuse unless topics in use are known, as they are for consumers."""
         return None if self.is_empty or self.is_consumers else NonEmptyGroupError
 
     def is_subscribed_to(self, topic: str) -> bool:
-        """Whether a member may read it; yes, when consumers do not send what they read."""
+        """Return whether a member may read the topic; True if subscriptions are unreadable."""
         return self.is_consumers if self._topics is None else topic in self._topics
 
     # Responses.
@@ -244,7 +244,7 @@ class ClassicGroupState:
         leader_id: str | None = None,
         skips_assignment: bool = False,
     ) -> JoinGroupResponse:
-        """The generation for a member; for the leader with all members."""
+        """Return a member's JoinGroup response; for the leader, with all members."""
         members = self.members.for_leader(self.protocol_name) if is_leader else []
         return JoinGroupResponse(
             generation_id=self.generation,
@@ -259,15 +259,15 @@ class ClassicGroupState:
     def generation_again(
         self, member: ClassicMember, old_leader_id: str | None, version: int
     ) -> JoinGroupResponse:
-        """The generation that a static member which came back still belongs to."""
+        """Return the current generation's response for a static member that returned."""
         if version < SKIPS_ASSIGNMENT_FROM_VERSION:
-            # A leader of that age would assign anew: its former id is named as the leader.
+            # Such a leader would assign again, so its former id is named as the leader.
             return self.generation_for(member, is_leader=False, leader_id=old_leader_id)
         is_leader = member.member_id == self.members.leader_id
         return self.generation_for(member, is_leader=is_leader, skips_assignment=is_leader)
 
     def assignment_of(self, member: ClassicMember) -> SyncGroupResponse:
-        """What a member was assigned."""
+        """Return the SyncGroup response with a member's assignment."""
         return SyncGroupResponse(
             protocol_type=self.protocol_type,
             protocol_name=self.protocol_name,
@@ -275,7 +275,7 @@ class ClassicGroupState:
         )
 
     def snapshots(self) -> tuple[MemberSnapshot, ...]:
-        """The members, the oldest first."""
+        """Return the members, oldest first."""
         return tuple(
             MemberSnapshot(
                 member_id=member.member_id,
@@ -291,7 +291,7 @@ class ClassicGroupState:
 
 
 def subscribed_topics(subscriptions: Iterable[bytes]) -> frozenset[str] | None:
-    """All topics that members subscribe to; None when one of them says it in no known way."""
+    """Return all subscribed topics; None if a subscription is unreadable."""
     topics: set[str] = set()
     try:
         for data in subscriptions:
@@ -304,7 +304,7 @@ def subscribed_topics(subscriptions: Iterable[bytes]) -> frozenset[str] | None:
 
 
 def assigned_partitions(data: bytes) -> tuple[TopicPartition, ...]:
-    """The partitions of an assignment; none when it is empty or says it in no known way."""
+    """Return the partitions of an assignment; none if it is empty or unreadable."""
     try:
         reader = Reader(data)
         reader.int16()  # the version

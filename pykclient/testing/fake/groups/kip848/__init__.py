@@ -1,1 +1,1 @@
-"""Groups of KIP-848, whose partitions the broker assigns."""
+"""Groups of the consumer protocol (KIP-848), whose partitions the broker assigns."""

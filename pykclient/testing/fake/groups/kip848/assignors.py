@@ -1,8 +1,7 @@
-"""The assignors that a broker has: how the partitions of a group are assigned to its members.
+"""Server-side assignors: they assign a group's partitions to its members.
 
-*uniform* gives each member as many partitions as the others, and moves as few as it can; *range*
-gives each member a range of every topic. Both are functions of subscriptions and of the target
-before; they hold no state, and equal input has equal output.
+*uniform* gives members equal numbers of partitions and moves as few as possible; *range* gives each
+member a range of every topic. Both are pure functions of the subscriptions and the previous target.
 
 Owner: none; it holds no state.
 Source: KIP-848; Java classes ``UniformAssignor`` and ``RangeAssignor`` of the group coordinator.
@@ -22,7 +21,7 @@ if TYPE_CHECKING:
 
 
 class TopicIdPartition(NamedTuple):
-    """A partition by its topic's id, unlike a later one of the same name."""
+    """A partition by topic id, which differs after the topic is recreated."""
 
     topic_id: bytes
     partition: int
@@ -33,7 +32,7 @@ Partitions = frozenset[TopicIdPartition]
 
 @dataclass(frozen=True, slots=True)
 class AssignableMember:
-    """What an assignor knows of a member: the topics it wants that exist, and what it had."""
+    """A member as an assignor sees it: its existing topics, and its previous target."""
 
     member_id: str
     instance_id: str | None
@@ -44,7 +43,7 @@ class AssignableMember:
 def assign_uniform(
     members: Sequence[AssignableMember], partition_counts: Mapping[bytes, int]
 ) -> dict[str, Partitions]:
-    """Give each member the same number, or one more; keep what can be kept."""
+    """Balance partitions to within one, and keep as many as possible."""
     loads = _Loads(members, partition_counts)
     loads.assign_free()
     loads.balance()
@@ -54,7 +53,7 @@ def assign_uniform(
 def assign_range(
     members: Sequence[AssignableMember], partition_counts: Mapping[bytes, int]
 ) -> dict[str, Partitions]:
-    """Give each member a range of every topic; static members first, by their instance ids."""
+    """Give each member a range of every topic; static members come first, by instance id."""
     assigned: dict[str, set[TopicIdPartition]] = {member.member_id: set() for member in members}
     ordered = sorted(members, key=_range_order)
     for topic_id, count in partition_counts.items():
@@ -71,7 +70,7 @@ def assign_range(
 
 
 SERVER_ASSIGNORS: Mapping[str, Assignor] = {"uniform": assign_uniform, "range": assign_range}
-"""By the names that members may give."""
+"""Assignors by name."""
 
 DEFAULT_ASSIGNOR = "uniform"
 
@@ -83,7 +82,7 @@ def _range_order(member: AssignableMember) -> tuple[bool, str]:
 
 
 class _Loads:
-    """Which member has what while partitions move; `_assigned` is in the order of `members`."""
+    """The assignment while partitions move; `_assigned` is in the order of `members`."""
 
     def __init__(
         self, members: Sequence[AssignableMember], partition_counts: Mapping[bytes, int]
@@ -100,7 +99,7 @@ class _Loads:
                 self._subscribers[topic_id].append(member.member_id)
 
     def assign_free(self) -> None:
-        """Give what is free to the member that has least; topics with few subscribers first."""
+        """Assign free partitions to the least loaded members, topics with few subscribers first."""
         for topic_id in self._topics_by_need():
             subscribers = self._subscribers[topic_id]
             for number in range(self._counts[topic_id]):
@@ -109,9 +108,9 @@ class _Loads:
                     self._assigned[min(subscribers, key=self._load)].add(name)
 
     def balance(self) -> None:
-        """Move partitions from members with most to those with least, two apart or more.
+        """Move partitions from the most to the least loaded members, until they differ by one.
 
-        Each move lowers the sum of the squares of the loads, so that it ends.
+        Each move lowers the sum of the squared loads, so it terminates.
         """
         topics = self._topics_by_need()
         has_moved = True
@@ -121,7 +120,7 @@ class _Loads:
                 has_moved |= self._balance_topic(topic_id)
 
     def assignment(self) -> dict[str, Partitions]:
-        """What each member has by now."""
+        """Return the current assignment."""
         return {
             member_id: frozenset(partitions) for member_id, partitions in self._assigned.items()
         }

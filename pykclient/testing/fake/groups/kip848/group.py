@@ -1,11 +1,11 @@
-"""A group of KIP-848: the broker assigns, members follow at their heartbeats.
+"""A group of KIP-848: the broker assigns, and members follow in their heartbeats.
 
-The *group epoch* rises whenever what is to be assigned changes: members, subscriptions, topics. The
-*target assignment* follows it, and each member goes from its own epoch to the target's, giving up
-partitions before another member gets them. The group is *empty*; *assigning*, while the target is
-older than the group; *reconciling*, while a member is not where the target wants it; or *stable*.
+The *group epoch* rises whenever members, subscriptions or topics change. The *target assignment*
+follows it, and each member moves from its own epoch to the target's; partitions are revoked from
+one member before another gets them. The group is *empty*; *assigning*, while the target is older
+than the group epoch; *reconciling*, while a member differs from its target; or *stable*.
 
-It is as if all of it stood in the log, as with Kafka: a new coordinator only starts its timers.
+The whole state counts as written to the log: a new coordinator only starts its timers.
 
 Owner: the group's registry.
 Source: KIP-848, KIP-1251 (commits of older epochs), KIP-1263 (interval between assignments); Java
@@ -61,14 +61,14 @@ if TYPE_CHECKING:
 
 FIRST_EPOCH = 1
 COMMIT_FROM_VERSION = 9
-"""The first of OffsetCommit that has a member's epoch rather than a generation."""
+"""First OffsetCommit version with a member epoch instead of a generation."""
 
 _PROTOCOL_TYPE = "consumer"
 _NOT_SAID = -1
 
 
 class ConsumerGroup:
-    """One group; `topics` are the cluster's own, by name."""
+    """A group; `topics` are the cluster's, by name."""
 
     kind = GroupKind.CONSUMER
 
@@ -89,16 +89,16 @@ class ConsumerGroup:
         self._targets: dict[str, frozenset[TopicIdPartition]] = {}
         self._assigned_at_ms: int | None = None
         self._metadata: dict[str, tuple[bytes, int] | None] = {}
-        """Of each topic subscribed to, what was known at the last look: its id and partitions."""
+        """Id and partition count of each subscribed topic at the last check."""
         self._regexes = RegexSubscriptions(topics, timers, self._on_regexes_resolved)
         self._session_timers: dict[str, Timer] = {}
         self._rebalance_timers: dict[str, Timer] = {}
 
-    # What brokers and tests look up.
+    # State for brokers and tests.
 
     @property
     def state_name(self) -> str:
-        """The state as Kafka calls it."""
+        """Kafka's name of the state."""
         if not self._members:
             return "Empty"
         if self.epoch > self.target_epoch:
@@ -109,7 +109,7 @@ class ConsumerGroup:
 
     @property
     def generation(self) -> int:
-        """The group's epoch."""
+        """The group epoch."""
         return self.epoch
 
     @property
@@ -125,16 +125,16 @@ class ConsumerGroup:
 
     @property
     def leader_id(self) -> None:
-        """The broker assigns: there is no leader."""
+        """Always None, because the broker assigns."""
         return
 
     @property
     def is_empty(self) -> bool:
-        """Whether it has no member."""
+        """True if it has no members."""
         return not self._members
 
     def members(self) -> tuple[MemberSnapshot, ...]:
-        """Its members, the oldest first."""
+        """Return the members, oldest first."""
         names = {topic.topic_id: topic.name for topic in self._topics.values()}
         return tuple(
             MemberSnapshot(
@@ -152,7 +152,7 @@ class ConsumerGroup:
         )
 
     def member_targets(self) -> tuple[tuple[ConsumerGroupMember, frozenset[TopicIdPartition]], ...]:
-        """Its members, each with its target."""
+        """Return the members, each with its target."""
         return tuple(
             (member, self._targets.get(member.member_id, frozenset())) for member in self._members
         )
@@ -167,7 +167,7 @@ class ConsumerGroup:
         version: int = 0,
         partitions: Iterable[TopicPartition] = (),
     ) -> Refusal | None:
-        """Whether this member may commit these partitions, in its epoch or an older one."""
+        """Check that a member may commit these partitions, in its epoch or an older one."""
         epoch = generation_or_member_epoch
         if epoch < 0 and not self._members:
             return None
@@ -186,10 +186,10 @@ class ConsumerGroup:
         return None if names and epoch < member.epoch and is_covered else StaleMemberEpochError
 
     def on_commit(self, member_id: str, now_ms: int) -> None:
-        """Nothing: only heartbeats keep a member."""
+        """Do nothing: only heartbeats keep a member's session alive."""
 
     def check_fetch(self, member_id: str | None, member_epoch: int) -> Refusal | None:
-        """Whether this member may read offsets."""
+        """Check that a member may read offsets."""
         if member_id is None and member_epoch < 0:
             return None
         member = self._members.get(member_id or "")
@@ -198,23 +198,23 @@ class ConsumerGroup:
         return None if member.epoch == member_epoch else StaleMemberEpochError
 
     def check_offset_delete(self) -> Refusal | None:
-        """Offsets may be deleted, of topics that no member subscribes to."""
+        """Allow deletion; subscribed topics are checked separately."""
         return None
 
     def is_subscribed_to(self, topic: str) -> bool:
-        """Whether a member subscribes to this topic, so that its offsets are in use."""
+        """Return whether a member subscribes to the topic, so that its offsets are in use."""
         return any(topic in self._subscription(member) for member in self._members)
 
     def retention_start_ms(self, topic: str, committed_ms: int) -> int | None:
-        """What no member subscribes to counts."""
+        """Return the start of retention; None while a member subscribes to the topic."""
         return None if self.is_subscribed_to(topic) else committed_ms
 
     def check_delete(self) -> Refusal | None:
-        """Whether the group may be deleted."""
+        """Check that the group is empty."""
         return NonEmptyGroupError if self._members else None
 
     def expire_member(self, member_id: str, now_ms: int) -> bool:
-        """Act as if the member's session had timed out; whether there is such a member."""
+        """Expire a member's session; return False if the member does not exist."""
         if member_id not in self._members:
             return False
         self._fence(member_id)
@@ -229,13 +229,13 @@ class ConsumerGroup:
         self._rebalance_timers.clear()
 
     def on_coordinator_gained(self, now_ms: int) -> None:
-        """Give every member a whole session, and a whole rebalance time-out where one runs."""
+        """Restart every member's session timer, and rebalance timers where needed."""
         for member in self._members:
             self._start_session(member.member_id, now_ms)
             self._time_revocation(member, now_ms)
 
     def on_deleted(self, now_ms: int) -> None:
-        """It is a group no more."""
+        """End the group after its deletion."""
         self.on_coordinator_lost(now_ms)
 
     # Heartbeats.
@@ -248,12 +248,12 @@ class ConsumerGroup:
         client_host: str,
         now_ms: int,
     ) -> ConsumerGroupHeartbeatResponse:
-        """Join, go on, or leave; a request that is refused has changed nothing.
+        """Handle a heartbeat: join, continue, or leave; a refused request changes nothing.
 
         Raises:
             UnknownMemberIdError, FencedMemberEpochError, FencedInstanceIdError,
             UnreleasedInstanceIdError, GroupMaxSizeReachedError, InvalidRegularExpressionError: as
-            Kafka responds.
+                Kafka responds.
         """
         if request.member_epoch < JOIN_EPOCH:
             return self._leave(request)
@@ -261,14 +261,14 @@ class ConsumerGroup:
         before = self._members.sender(request)
         after = _updated(before, request, client_id, client_host)
         regex_change = self._regexes.change(before.topic_regex, after.topic_regex, self._members)
-        is_named_anew = before.topic_names != after.topic_names
+        has_new_names = before.topic_names != after.topic_names
         self._take_in(after)
         self._regexes.refresh(now_ms)
-        is_forced = is_named_anew or regex_change.is_known
+        is_forced = has_new_names or regex_change.is_known
         if is_forced or self._has_metadata_changed():
             self._look_at_metadata(is_forced=is_forced)
         self._assign(now_ms)
-        has_changed = is_named_anew or regex_change.is_change
+        has_changed = has_new_names or regex_change.is_change
         after = self._reconcile(after, request, now_ms, has_subscription_changed=has_changed)
         self._start_session(after.member_id, now_ms)
         return ConsumerGroupHeartbeatResponse(
@@ -299,13 +299,13 @@ class ConsumerGroup:
         largest = self._settings.group_consumer_max_size
         if len(self._members) >= largest and member_id not in self._members:
             raise GroupMaxSizeReachedError(
-                f"the group {self.name} has {largest} members, and takes no more"
+                f"the group {self.name} is full: it has {largest} members"
             )
 
     # Members.
 
     def _take_in(self, member: ConsumerGroupMember) -> None:
-        """Put a member in, in the place of the static one that it replaces if there is one."""
+        """Store a member, in place of the static member it replaces, if any."""
         replaced_id = self._members.replaced_id(member)
         if replaced_id is not None:
             self._targets[member.member_id] = self._targets.get(replaced_id, frozenset())
@@ -320,7 +320,7 @@ class ConsumerGroup:
                 timers.pop(member_id).cancel()
 
     def _fence(self, member_id: str) -> None:
-        """Lose a member: what it had is free, and is assigned to others at their heartbeats."""
+        """Remove a member; its partitions are assigned to others at their heartbeats."""
         self._remove(member_id)
         self._regexes.forget_unused(self._members)
         self._look_at_metadata(is_forced=True)
@@ -338,7 +338,7 @@ class ConsumerGroup:
         return any(self._known(topic) != known for topic, known in self._metadata.items())
 
     def _look_at_metadata(self, *, is_forced: bool) -> None:
-        """Look at the topics; the group's epoch rises if they have changed, or if it has to."""
+        """Check the topics; raise the group epoch if they have changed or `is_forced`."""
         subscribed = [self._subscription(member) for member in self._members]
         names = sorted(frozenset().union(*subscribed))
         metadata = {name: self._known(name) for name in names}
@@ -349,11 +349,11 @@ class ConsumerGroup:
         self._metadata = metadata
 
     def _on_regexes_resolved(self) -> None:
-        """Regular expressions match other topics than before."""
+        """Raise the group epoch, because regular expressions match other topics."""
         self._look_at_metadata(is_forced=True)
 
     def _assign(self, now_ms: int) -> None:
-        """Compute the target if it is old, and the last one was made long enough ago."""
+        """Compute the target if it is outdated and the minimum interval has passed."""
         if self.epoch == self.target_epoch or not self._may_assign(now_ms):
             return
         counts = {
@@ -406,7 +406,7 @@ class ConsumerGroup:
         return after
 
     def _got_by(self, member: ConsumerGroupMember, name: TopicPartition, epoch: int) -> bool:
-        """Whether the member had this partition already in this epoch, and has not lost it."""
+        """Return whether the member owned this partition in this epoch, and still does."""
         topic = self._topics.get(name.topic)
         if topic is None:
             return False
@@ -425,7 +425,7 @@ class ConsumerGroup:
         )
 
     def _time_revocation(self, member: ConsumerGroupMember, now_ms: int) -> None:
-        """Give the member until its rebalance time-out to give up what it has to."""
+        """Start the rebalance timer of a member that must revoke partitions."""
         timer = self._rebalance_timers.pop(member.member_id, None)
         if timer is not None:
             timer.cancel()
@@ -436,7 +436,7 @@ class ConsumerGroup:
             )
 
     def _on_revocation_late(self, member_id: str, epoch: int) -> None:
-        # A static member may have left for a while since, and has its session to come back.
+        # A static member may have left temporarily since then; its session timer decides.
         if self._members.member(member_id).epoch == epoch:
             self._fence(member_id)
 
@@ -447,7 +447,7 @@ def _updated(
     client_id: str,
     client_host: str,
 ) -> ConsumerGroupMember:
-    """The member with what the request says; what it leaves out stays."""
+    """Update a member from a request; missing fields stay unchanged."""
     names = request.subscribed_topic_names
     timeout_ms = request.rebalance_timeout_ms
     regex = request.subscribed_topic_regex

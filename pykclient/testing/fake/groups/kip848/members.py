@@ -1,13 +1,13 @@
-"""The members of a KIP-848 group, and how one gets from the partitions it has to its target.
+"""Members of a KIP-848 group, and how each moves from its assignment to its target.
 
-A member is *stable*; *unrevoked*, while it has yet to give up partitions, which keeps its epoch; or
-*unreleased*, in the target's epoch but waiting for partitions that others have not given up yet. It
-may go from each of them to each: a new target can come at any time. A member never changes: what
-happens to it makes another one, so that a request that is refused half way leaves nothing behind.
+A member is *stable*; *unrevoked*, while it must still revoke partitions and keeps its epoch; or
+*unreleased*, in the target's epoch but waiting for partitions of others. Any state may follow any
+other, because a new target can come at any time. Members are immutable: a change makes a new
+object, so that a refused request leaves no traces.
 
-All members are found by id, by instance id, and by the partitions that they have. A partition has
-one owner at most, counting a member that has yet to give it up. Static members keep their place:
-one that left for a while (epoch -2) is replaced by the next that has its instance id.
+Members are found by id, by instance id, and by their partitions. A partition has at most one owner,
+including one that has yet to revoke it. Static members keep their place: one that left temporarily
+(epoch -2) is replaced by the next with its instance id.
 
 Owner: the group.
 Source: KIP-848; Java classes ``ConsumerGroupMember``, ``CurrentAssignmentBuilder``,
@@ -41,7 +41,7 @@ STATIC_LEAVE_EPOCH = -2
 
 
 class MemberState(Enum):
-    """How far a member is from its target; the values are Kafka's numbers."""
+    """Progress of a member towards its target; the values are Kafka's."""
 
     STABLE = 1
     UNREVOKED_PARTITIONS = 2
@@ -50,11 +50,11 @@ class MemberState(Enum):
 
 @dataclass(frozen=True, slots=True)
 class ConsumerGroupMember:
-    """A member as it stands.
+    """A member at one moment.
 
-    `assigned` and `pending_revocation` say of each partition in which epoch the member got it
-    (KIP-1251). A member that left for a while has the epoch -2. `topic_regex` is empty when it
-    subscribes by names alone.
+    `assigned` and `pending_revocation` map each partition to the epoch in which the member got it
+    (KIP-1251). A member that left temporarily has the epoch -2. `topic_regex` is empty if it
+    subscribes only by names.
     """
 
     member_id: str
@@ -73,20 +73,20 @@ class ConsumerGroupMember:
     pending_revocation: Mapping[TopicIdPartition, int] = field(default_factory=dict)
 
     def is_reconciled_to(self, epoch: int) -> bool:
-        """Whether it has all that the target of this epoch gives it, and no more."""
+        """Return whether it has exactly the target of this epoch."""
         return self.state is MemberState.STABLE and self.epoch == epoch
 
     def moved_to(self, epoch: int, state: MemberState) -> ConsumerGroupMember:
-        """The same member in an epoch, which may be the one it is in, and a state."""
+        """Return the member with an epoch, possibly the same, and a state."""
         return replace(self, epoch=epoch, previous_epoch=self.epoch, state=state)
 
 
 @dataclass(frozen=True, slots=True)
 class Reconciliation:
-    """One step of a member towards the target of `epoch`.
+    """A step of a member towards the target of `epoch`.
 
-    `topic_ids` are the topics that the member subscribes to by now, `owned` what it says it has,
-    None when it did not say. `is_taken(partition)` says what another member has not given up.
+    `topic_ids` are the member's subscribed topics; `owned` is what it reported to own, None if it
+    did not report. `is_taken(partition)` is True if another member still owns the partition.
     """
 
     target: Collection[TopicIdPartition]
@@ -98,7 +98,7 @@ class Reconciliation:
     def step(
         self, member: ConsumerGroupMember, *, has_subscription_changed: bool
     ) -> ConsumerGroupMember:
-        """The member after the step, or as it was when it cannot move."""
+        """Return the member after the step; unchanged if it cannot move."""
         if member.state is MemberState.STABLE and member.epoch == self.epoch:
             return self._unsubscribed(member) if has_subscription_changed else member
         is_waiting = member.state is MemberState.UNREVOKED_PARTITIONS
@@ -124,7 +124,7 @@ class Reconciliation:
         )
 
     def _unsubscribed(self, member: ConsumerGroupMember) -> ConsumerGroupMember:
-        """Take away what it no longer subscribes to, before there is a target without it."""
+        """Revoke unsubscribed topics before there is a new target."""
         surplus = {
             name: epoch
             for name, epoch in member.assigned.items()
@@ -144,7 +144,7 @@ class Reconciliation:
 
 
 class ConsumerGroupMembers:
-    """All members of a group, the oldest first."""
+    """All members of a group, oldest first."""
 
     def __init__(self, group_name: str) -> None:
         self._group_name = group_name
@@ -162,19 +162,19 @@ class ConsumerGroupMembers:
         return member_id in self._members
 
     def get(self, member_id: str) -> ConsumerGroupMember | None:
-        """The member; None if there is none."""
+        """Return a member, or None."""
         return self._members.get(member_id)
 
     def owner_id(self, name: TopicIdPartition) -> str | None:
-        """The member that has a partition, or has yet to give it up; None when it is free."""
+        """Return the member that owns a partition or must still revoke it; None if it is free."""
         return self._owners.get(name)
 
     def sender(self, request: ConsumerGroupHeartbeatRequest) -> ConsumerGroupMember:
-        """The member that heartbeats, as it was; a new one when it joins.
+        """Return the member that sent a heartbeat, before the change; a new one if it joins.
 
         Raises:
             UnknownMemberIdError, FencedMemberEpochError, FencedInstanceIdError,
-            UnreleasedInstanceIdError: it may not.
+            UnreleasedInstanceIdError: the member is refused.
         """
         is_join = request.member_epoch == JOIN_EPOCH
         if request.instance_id is None:
@@ -195,20 +195,20 @@ class ConsumerGroupMembers:
         existing = self._members[existing_id]
         if existing.epoch != STATIC_LEAVE_EPOCH:
             raise UnreleasedInstanceIdError(
-                f"the instance id {instance_id} is that of the member {existing_id}, which has "
+                f"the instance id {instance_id} belongs to the member {existing_id}, which has "
                 f"not left: {member_id} cannot join"
             )
         return replace(existing, member_id=member_id, epoch=JOIN_EPOCH, previous_epoch=JOIN_EPOCH)
 
     def member(self, member_id: str) -> ConsumerGroupMember:
-        """The member. Raises `UnknownMemberIdError`."""
+        """Return a member. Raises `UnknownMemberIdError`."""
         member = self._members.get(member_id)
         if member is None:
             raise UnknownMemberIdError(f"{member_id} is no member of the group {self._group_name}")
         return member
 
     def static_member(self, instance_id: str, member_id: str) -> ConsumerGroupMember:
-        """The member with both ids. Raises `UnknownMemberIdError`, `FencedInstanceIdError`."""
+        """Return a member by both ids. Raises `UnknownMemberIdError`, `FencedInstanceIdError`."""
         existing_id = self._static_ids.get(instance_id)
         if existing_id is None:
             raise UnknownMemberIdError(f"the instance id {instance_id} is unknown")
@@ -219,12 +219,12 @@ class ConsumerGroupMembers:
         return self._members[existing_id]
 
     def replaced_id(self, member: ConsumerGroupMember) -> str | None:
-        """The static member whose place this one takes."""
+        """Return the id of the static member that this one replaces, or None."""
         existing_id = self._static_ids.get(member.instance_id or "")
         return None if existing_id == member.member_id else existing_id
 
     def put(self, member: ConsumerGroupMember) -> None:
-        """Take a member, or what has become of it."""
+        """Add or update a member."""
         self._disown(member.member_id)
         for name in (*member.assigned, *member.pending_revocation):
             assert name not in self._owners, "a partition has one owner"
@@ -234,7 +234,7 @@ class ConsumerGroupMembers:
             self._static_ids[member.instance_id] = member.member_id
 
     def remove(self, member_id: str) -> None:
-        """Lose a member; what it had is free."""
+        """Remove a member and free its partitions."""
         self._disown(member_id)
         member = self._members.pop(member_id)
         if member.instance_id is not None and self._static_ids[member.instance_id] == member_id:
@@ -248,7 +248,7 @@ class ConsumerGroupMembers:
 
 
 def owned_partitions(request: ConsumerGroupHeartbeatRequest) -> frozenset[TopicIdPartition] | None:
-    """What a member says that it has; None when it does not say."""
+    """Return the partitions that a member reports to own; None if it does not report."""
     if request.topic_partitions is None:
         return None
     return frozenset(
@@ -259,7 +259,7 @@ def owned_partitions(request: ConsumerGroupHeartbeatRequest) -> frozenset[TopicI
 
 
 def _check_epoch(member: ConsumerGroupMember, request: ConsumerGroupHeartbeatRequest) -> None:
-    """A member may be one epoch behind: the response with the newer one may be lost."""
+    """Refuse a wrong epoch; one epoch behind is allowed, as a response may have been lost."""
     said = request.member_epoch
     if said in (JOIN_EPOCH, member.epoch):
         return

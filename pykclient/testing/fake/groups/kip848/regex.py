@@ -1,15 +1,15 @@
-r"""What the regular expressions of a group's members match by now, and what may be an expression.
+r"""Regular expressions of a group's members: validation, and the topics they match.
 
-An expression is *unresolved* at first, so that a member joins without its topics; it is resolved
-a moment later, outside of any request, and again when there are new topics, or after a while, but
-not within ten seconds of the last time.
+An expression is *unresolved* at first, so that a member joins without its topics. It is resolved
+shortly afterwards, outside of any request, and again when there are new topics or after a while,
+but at most every ten seconds.
 
-A pattern is one of RE2's, which Python's ``re`` runs: it is refused where RE2 refuses it. Unlike
-RE2, ``re`` tries one way of matching after the other, so a pattern with too many ways is refused
-as well, before it is run: such as ``(a+)+``, or four times ``.*``. What RE2 takes and this does not
-is also ``\p{L}``, ``\x{10FFFF}``, ``[[:^alpha:]]``, and flags behind the pattern's beginning.
+A pattern has RE2's syntax and is run by Python's ``re``; patterns that RE2 refuses are refused.
+Unlike RE2, ``re`` backtracks, so a pattern with too many ways to match is refused before it is run,
+such as ``(a+)+`` or four times ``.*``. RE2 also supports ``\p{L}``, ``\x{10FFFF}``,
+``[[:^alpha:]]`` and flags after the start; these are refused here.
 
-Owner: the group that has it.
+Owner: the group.
 Source: RE2's syntax page; KIP-848 (``SubscribedTopicRegex`` matches whole names); Java classes
 ``TopicRegexResolver``, ``GroupMetadataManager``, as of 4.3.
 """
@@ -35,13 +35,13 @@ REFRESH_INTERVAL_MS = 600_000
 """Kafka's ``group.consumer.regex.refresh.interval.ms``."""
 
 REPEAT_MAX = 1_000
-"""RE2's own limit of ``{n}``."""
+"""RE2's limit of ``{n}``."""
 SIZE_MAX = 5_000
-"""Repeats of repeats multiply; RE2 limits the memory of a pattern instead."""
+"""Limit of nested repeats, which multiply; RE2 limits a pattern's memory instead."""
 NESTING_MAX = 50
-"""Groups inside groups; RE2/J takes a thousand, more than Python's stack would."""
+"""Limit of nested groups; RE2/J accepts a thousand, more than Python's stack."""
 WAYS_MAX = 16_000_000
-"""In how many ways a pattern may match the longest name, counted so that there are fewer."""
+"""Limit of the ways to match the longest name; the count is an upper bound."""
 
 _ESCAPE = r"\\(?:[dDsSwWafnrtv]|[0-7]{3}|x[0-9a-fA-F]{2}|[!-/:-@\[-`{-~])"
 _TOKEN = re.compile(
@@ -78,14 +78,14 @@ _LIMITS: dict[str, tuple[int, int | None]] = {"*": (0, None), "+": (1, None), "?
 
 
 class RegexChange(NamedTuple):
-    """What a member's new expression means: `is_known` when its topics are known at once."""
+    """Effect of a member's new expression; `is_known` if its topics are known at once."""
 
     is_change: bool = False
     is_known: bool = False
 
 
 class RegexSubscriptions:
-    """The expressions of one group; `on_resolved()` is called when they match other topics."""
+    """The expressions of a group; `on_resolved()` is called when they match other topics."""
 
     def __init__(
         self, topics: Mapping[str, Topic], timers: TimingWheel, on_resolved: Callable[[], None]
@@ -97,20 +97,20 @@ class RegexSubscriptions:
         self._resolved: dict[str, frozenset[str]] = {}
         self._resolved_at_ms = 0
         self._seen: frozenset[bytes] = frozenset()
-        """The topics that there were when it resolved."""
+        """Ids of the topics at the last resolution."""
         self._timer: Timer | None = None
 
     def topics_of(self, regex: str) -> frozenset[str]:
-        """The topics that an expression is known to match; none of an unresolved one."""
+        """Return the topics that an expression matches; none if it is unresolved."""
         return self._resolved.get(regex, frozenset())
 
     def change(
         self, before: str, after: str, members: Iterable[ConsumerGroupMember]
     ) -> RegexChange:
-        """A member has another expression; `members` are those of before.
+        """Replace a member's expression; `members` are those before the change.
 
         Raises:
-            InvalidRegularExpressionError: it is none, and nothing has changed.
+            InvalidRegularExpressionError: the expression is invalid, and nothing has changed.
         """
         if before == after:
             return RegexChange()
@@ -125,13 +125,13 @@ class RegexSubscriptions:
         return RegexChange(is_change=True, is_known=is_known)
 
     def forget_unused(self, members: Iterable[ConsumerGroupMember]) -> None:
-        """Members have gone, and perhaps the last that used an expression."""
+        """Forget expressions that no member uses."""
         used = {member.topic_regex for member in members}
         for regex in [each for each in self._wanted if each not in used]:
             self._forget(regex)
 
     def refresh(self, now_ms: int) -> None:
-        """Resolve soon, if there is a reason to, and the last time is long enough ago."""
+        """Schedule a resolution if one is needed and the last is long enough ago."""
         if not self._wanted or self._timer is not None:
             return
         age_ms = now_ms - self._resolved_at_ms
@@ -143,7 +143,7 @@ class RegexSubscriptions:
             self._timer = self._timers.add(now_ms, self._resolve)
 
     def cancel(self) -> None:
-        """Do not resolve what was to be resolved; a later heartbeat has it resolved again."""
+        """Cancel a scheduled resolution; a later heartbeat schedules it again."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
@@ -175,11 +175,11 @@ def _compiled(regex: str) -> re.Pattern[str]:
 
 
 class TopicRegexError(ValueError):
-    """A pattern that cannot be used; the text says why and where."""
+    """A pattern that cannot be used; the message says why and where."""
 
 
 def compile_topic_regex(pattern: str) -> re.Pattern[str]:
-    """Give the pattern as `re` has it, for whole names. Raises `TopicRegexError`."""
+    """Compile a pattern for whole names. Raises `TopicRegexError`."""
     text = _Translation(pattern).text
     try:
         return re.compile(text, re.ASCII)
@@ -188,15 +188,15 @@ def compile_topic_regex(pattern: str) -> re.Pattern[str]:
 
 
 class _Sequence:
-    """What was read of one group: its size, and in how many ways it can match."""
+    """The part of a group read so far: its size, and the number of ways it can match."""
 
     def __init__(self) -> None:
         self.size = 1
         self.ways = 0
-        """Those of the alternatives that have ended."""
+        """Ways of the completed alternatives."""
         self._ways_now = 1
         self._last: tuple[int, int] | None = None
-        """Ways and size of what a repetition here would repeat."""
+        """Ways and size of the last item, which a repetition would repeat."""
 
     def add(self, ways: int, size: int) -> None:
         self._take_last()
@@ -208,7 +208,7 @@ class _Sequence:
         self._ways_now = 1
 
     def repeat(self, least: int, most: int | None) -> bool:
-        """Repeat what was added last; False where there is nothing that may be repeated."""
+        """Repeat the last item; return False if there is none."""
         if self._last is None:
             return False
         ways, size = self._last
@@ -230,7 +230,7 @@ class _Sequence:
 
 
 class _Translation:
-    """One pattern, and in `text` what `re` is to make of it."""
+    """A pattern, and in `text` its translation for `re`."""
 
     def __init__(self, pattern: str) -> None:
         self._pattern = pattern
@@ -303,7 +303,7 @@ class _Translation:
         self._groups[-1].add(group.ways, group.size)
 
     def _set(self, text: str) -> str:
-        """Have a set of characters in Python's syntax, where brackets in it mean something else."""
+        """Translate a character set; brackets inside mean something else in Python."""
 
         def part(found: re.Match[str]) -> str:
             name, other = found["posix"], found["other"]
