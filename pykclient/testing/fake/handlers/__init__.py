@@ -1,8 +1,8 @@
-"""How each API is served, one module per API.
+"""Request handlers, one module for each API.
 
-To serve another one, write its module and name it here. A handler gets the cluster, the call and
-the request; it returns the response, or None and ends the call later (`Call.respond`), for which
-`cluster.purgatory` and `cluster.timers` are made.
+To support another API, write its module and add it here. A handler takes the cluster, the call and
+the request. It returns the response, or returns None and ends the call later (`Call.respond`), with
+the help of `cluster.purgatory` and `cluster.timers`.
 
 Owner: none; handlers hold no state.
 """

@@ -1,4 +1,4 @@
-"""AddOffsetsToTxn: a producer names the group whose offsets it is going to commit.
+"""AddOffsetsToTxn: a producer names the group for which it will commit offsets.
 
 Owner: none; it holds no state.
 Source: KIP-98; Java class ``KafkaApis``.
@@ -26,7 +26,7 @@ _FENCED_FROM_VERSION = 2
 def handle(
     cluster: ClusterState, call: Call, request: AddOffsetsToTxnRequest
 ) -> AddOffsetsToTxnResponse:
-    """Add the partition in which the group's offsets are written."""
+    """Add the partition that stores the group's offsets."""
     transactions, name = cluster.transactions, request.transactional_id
     refusal = transactions.check_coordinator(call.broker_id, name) if name else None
     if refusal is None:

@@ -1,7 +1,6 @@
-"""AddPartitionsToTxn: a producer names the partitions that it is going to write to.
+"""AddPartitionsToTxn: a producer names the partitions it will write to.
 
-From version 4 on it is a request among brokers, for several producers at once, which may only
-verify.
+From version 4 on it is a request between brokers, for several producers, and may only verify.
 
 Owner: none; it holds no state.
 Source: KIP-98, KIP-890; Java classes ``KafkaApis``, ``TransactionCoordinator``.
@@ -38,7 +37,7 @@ _FENCED_FROM_VERSION = 2
 def handle(
     cluster: ClusterState, call: Call, request: AddPartitionsToTxnRequest
 ) -> AddPartitionsToTxnResponse:
-    """Add, or verify, the partitions of each transaction."""
+    """Add or verify the partitions of each transaction."""
     if call.version >= _MANY_FROM_VERSION:
         return AddPartitionsToTxnResponse(
             results_by_transaction=[

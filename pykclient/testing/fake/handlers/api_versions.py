@@ -1,14 +1,12 @@
-"""ApiVersions: which versions of which APIs a broker speaks.
+"""ApiVersions: the API versions that a broker supports.
 
-A version of ApiVersions itself that is not spoken gets a response in version 0 with the versions
-that are, so that any client gets on (KIP-511). Of Kafka's features two are named: ``group.version``
-says whether there are groups of KIP-848, ``transaction.version`` whether each transaction has an
-epoch of its own (KIP-890). No other one is here to be switched.
+An unsupported version of ApiVersions itself gets a response in version 0 with the supported range,
+so that any client can continue (KIP-511). Two of Kafka's features are announced: ``group.version``
+for groups of KIP-848, and ``transaction.version`` for transactions with their own epochs (KIP-890).
 
 Owner: none; it holds no state.
-Source: KIP-511, KIP-584 (features), KIP-890, KAFKA-17011 (features from 0 on), KIP-1242 (another
-broker than the client means); Java classes
-``ApiVersionsRequest``, ``BrokerFeatures``.
+Source: KIP-511, KIP-584 (features), KIP-890, KAFKA-17011 (features from 0 on), KIP-1242 (the client
+expects another broker); Java classes ``ApiVersionsRequest``, ``BrokerFeatures``.
 """
 
 from __future__ import annotations
@@ -40,19 +38,19 @@ if TYPE_CHECKING:
 
 GROUP_FEATURE = "group.version"
 CLASSIC_AND_CONSUMER = 1
-"""The level of that feature that has groups of KIP-848."""
+"""Level of ``group.version`` with groups of KIP-848."""
 TRANSACTION_FEATURE = "transaction.version"
 
 _NAME_FROM_VERSION = 3
 _FEATURES_FROM_ZERO_FROM_VERSION = 4
 _IDENTITY_FROM_VERSION = 5
 _FEATURES_EPOCH = 0
-"""The features never change."""
+"""Constant, because the features never change."""
 _SOFTWARE = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
 
 
 def handle(cluster: ClusterState, call: Call, request: ApiVersionsRequest) -> ApiVersionsResponse:
-    """Name what the broker speaks, or pretends to."""
+    """Return the versions that the broker announces."""
     names = (request.client_software_name, request.client_software_version)
     if call.version >= _NAME_FROM_VERSION and not all(map(_SOFTWARE.fullmatch, names)):
         return refuse(cluster, request, InvalidRequestError.code)
@@ -91,11 +89,11 @@ def refuse(_: ClusterState, __: ApiVersionsRequest, error_code: int) -> ApiVersi
 def _name_features(
     response: ApiVersionsResponse, version: int, features: Mapping[str, tuple[int, int]]
 ) -> None:
-    """Say up to which level features can be, and at which they are; 0 is not named.
+    """Add the supported and finalized levels of features; level 0 is left out.
 
-    Versions before 3 have no place for it.
+    Only written by versions from 3 on.
     """
-    if version >= _FEATURES_FROM_ZERO_FROM_VERSION:  # older clients take no range from 0 on
+    if version >= _FEATURES_FROM_ZERO_FROM_VERSION:  # older clients reject a range from 0
         response.supported_features = [
             SupportedFeatureKey(name, 0, highest) for name, (highest, _) in features.items()
         ]
@@ -106,7 +104,7 @@ def _name_features(
 
 
 def respond_with_versions(cluster: ClusterState, call: Call) -> None:
-    """Say in version 0 which versions of ApiVersions itself there are."""
+    """Respond in version 0 with the supported versions of ApiVersions itself."""
     low, high = cluster.versions(call.broker_id).get(ApiKey.API_VERSIONS, (0, 0))
     call.response_version = 0
     call.respond(

@@ -1,4 +1,4 @@
-"""ConsumerGroupDescribe: KIP-848 groups, and what their members have and shall have.
+"""ConsumerGroupDescribe: KIP-848 groups with their members' assignments and targets.
 
 Owner: none; it holds no state.
 Source: KIP-848, KIP-1099 (kinds of members); Java class ``ConsumerGroup``.
@@ -30,13 +30,13 @@ if TYPE_CHECKING:
     from pykclient.testing.fake.state import ClusterState
 
 _CONSUMER_MEMBER = 1
-"""The member follows KIP-848; 0 is one of the classic protocol in such a group."""
+"""Type of a member that uses KIP-848; 0 is a classic member in such a group."""
 
 
 def handle(
     cluster: ClusterState, call: Call, request: ConsumerGroupDescribeRequest
 ) -> ConsumerGroupDescribeResponse:
-    """Describe each group, or say why it cannot be."""
+    """Describe each group, or return its error."""
     groups = [_described(cluster, call.broker_id, name) for name in request.group_ids]
     if request.include_authorized_operations:
         for group in groups:
@@ -97,7 +97,7 @@ def _member(
 
 
 def _assignment(cluster: ClusterState, names: Iterable[TopicIdPartition]) -> Assignment:
-    """The partitions by topic, without those of topics that are gone."""
+    """Return partitions by topic, without those of deleted topics."""
     topics: dict[bytes, TopicPartitions] = {}
     for topic_id, number in sorted(names):
         topic = cluster.topic_by_id(topic_id)

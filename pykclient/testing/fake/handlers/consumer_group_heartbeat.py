@@ -1,7 +1,7 @@
-"""ConsumerGroupHeartbeat: members of a KIP-848 group join, go on, and leave.
+"""ConsumerGroupHeartbeat: members of a KIP-848 group join, continue and leave.
 
 Owner: none; it holds no state.
-Source: KIP-848, KIP-1082 (member ids made by clients); Java class ``GroupCoordinatorService``.
+Source: KIP-848, KIP-1082 (member ids of clients); Java class ``GroupCoordinatorService``.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from pykclient.testing.fake.state import ClusterState
 
 MEMBER_ID_FROM_VERSION = 1
-"""Clients make their member ids themselves (KIP-1082)."""
+"""First version in which clients generate their member ids (KIP-1082)."""
 
 _NOT_SAID = -1
 
@@ -37,7 +37,7 @@ _NOT_SAID = -1
 def handle(
     cluster: ClusterState, call: Call, request: ConsumerGroupHeartbeatRequest
 ) -> ConsumerGroupHeartbeatResponse:
-    """Have the group respond, or say why there is none."""
+    """Pass the heartbeat to its group, or refuse it."""
     try:
         _check(request, call.version)
         refusal = cluster.groups.check_coordinator(call.broker_id, request.group_id)
@@ -68,7 +68,7 @@ def refuse(
 
 
 def _group(cluster: ClusterState, request: ConsumerGroupHeartbeatRequest) -> ConsumerGroup:
-    """The group, which a member that joins may make; it is the cluster's once that succeeded."""
+    """Return the group, or a new one for a joining member, which is kept if it succeeds."""
     group = cluster.groups.find(request.group_id)
     is_join = request.member_epoch == JOIN_EPOCH
     if isinstance(group, ConsumerGroup):
@@ -81,7 +81,7 @@ def _group(cluster: ClusterState, request: ConsumerGroupHeartbeatRequest) -> Con
 
 
 def _check(request: ConsumerGroupHeartbeatRequest, version: int) -> None:
-    """Refuse what no client may send, whatever the group."""
+    """Refuse a request that is invalid for any group."""
     needs_id = version >= MEMBER_ID_FROM_VERSION or request.member_epoch not in (
         JOIN_EPOCH,
         STATIC_LEAVE_EPOCH,
@@ -121,7 +121,7 @@ def _check_join(request: ConsumerGroupHeartbeatRequest) -> None:
 
 
 def _is_blank(text: str) -> bool:
-    """Whether Java's ``String.trim`` would leave nothing."""
+    """Return whether Java's ``String.trim`` leaves nothing."""
     return not text.strip("".join(map(chr, range(33))))
 
 

@@ -1,4 +1,4 @@
-"""CreatePartitions: topics grow.
+"""CreatePartitions: topics get more partitions.
 
 Owner: none; it holds no state.
 Source: KIP-195; Java class ``ReplicationControlManager``.
@@ -31,12 +31,12 @@ if TYPE_CHECKING:
 def handle(
     cluster: ClusterState, _: Call, request: CreatePartitionsRequest
 ) -> CreatePartitionsResponse:
-    """Have each topic grow that can."""
+    """Add partitions to each valid topic."""
 
     def grown(requested: CreatePartitionsTopic) -> CreatePartitionsTopicResult:
         topic = cluster.topics.get(requested.name)
         if topic is None:
-            return _refused(requested, UnknownTopicOrPartitionError, "there is no such topic")
+            return _refused(requested, UnknownTopicOrPartitionError, "the topic does not exist")
         if requested.assignments is not None:
             return _refused(
                 requested, InvalidReplicaAssignmentError, "this broker chooses replicas itself"

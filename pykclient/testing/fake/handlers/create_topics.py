@@ -1,7 +1,7 @@
-"""CreateTopics: topics are made, or only looked at.
+"""CreateTopics: topics are created, or only validated.
 
 Owner: none; it holds no state.
-Source: KIP-4, KIP-464 (defaults), KIP-525 (what was made).
+Source: KIP-4, KIP-464 (defaults), KIP-525 (results).
 """
 
 from __future__ import annotations
@@ -41,9 +41,9 @@ _TOPIC_CONFIG = 1
 
 
 def handle(cluster: ClusterState, _: Call, request: CreateTopicsRequest) -> CreateTopicsResponse:
-    """Make each topic that can be made."""
+    """Create each valid topic."""
     counts = Counter(topic.name for topic in request.topics)
-    existing = list(cluster.topics)  # as in Kafka, names of one request do not collide
+    existing = list(cluster.topics)  # as in Kafka, names within a request do not collide
 
     def made(topic: CreatableTopic) -> CreatableTopicResult:
         if counts[topic.name] > 1:
@@ -70,9 +70,9 @@ def _created(
     cluster: ClusterState, topic: CreatableTopic, *, validate_only: bool
 ) -> CreatableTopicResult:
     if not is_valid_name(topic.name):
-        return _refused(topic, InvalidTopicError, "the name is not valid")
+        return _refused(topic, InvalidTopicError, "the name is invalid")
     if topic.name in cluster.topics:
-        return _refused(topic, TopicAlreadyExistsError, f"topic {topic.name!r} exists")
+        return _refused(topic, TopicAlreadyExistsError, f"topic {topic.name!r} exists already")
     nulls = [each.name for each in topic.configs if each.value is None]
     if nulls:
         reason = f"Null value not supported for topic configs: {', '.join(nulls)}"
@@ -109,7 +109,7 @@ def _assignments(
     if count == DEFAULT:
         count = cluster.default_partition_count
     if not 0 < count <= PARTITION_COUNT_MAX:
-        return _refused(topic, InvalidPartitionsError, f"{count} partitions cannot be made")
+        return _refused(topic, InvalidPartitionsError, f"{count} partitions are not possible")
     factor = None if topic.replication_factor == DEFAULT else topic.replication_factor
     try:
         return cluster.spread(count, factor)
@@ -128,7 +128,7 @@ def _given(cluster: ClusterState, topic: CreatableTopic) -> list[list[int]] | Cr
         for replicas in given.values()
     )
     if not are_in_a_row or not are_known or len(sizes) != 1 or 0 in sizes:
-        return _refused(topic, InvalidReplicaAssignmentError, "the assignment is not valid")
+        return _refused(topic, InvalidReplicaAssignmentError, "the assignment is invalid")
     return [given[number] for number in range(len(given))]
 
 

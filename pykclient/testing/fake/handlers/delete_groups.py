@@ -1,4 +1,4 @@
-"""DeleteGroups: empty groups go, with all that they have committed.
+"""DeleteGroups: empty groups are deleted, with their committed offsets.
 
 Owner: none; it holds no state.
 Source: KIP-229; Java class ``GroupCoordinatorShard``.
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 def handle(cluster: ClusterState, call: Call, request: DeleteGroupsRequest) -> DeleteGroupsResponse:
-    """Delete each group that is empty; one that is named twice is deleted once."""
+    """Delete each empty group; a repeated name counts once."""
     return DeleteGroupsResponse(
         results=[
             DeletableGroupResult(group_id=name, error_code=_deleted(cluster, call, name))
@@ -42,7 +42,7 @@ def refuse(_: ClusterState, request: DeleteGroupsRequest, error_code: int) -> De
 
 
 def _deleted(cluster: ClusterState, call: Call, name: str) -> int:
-    """Delete one group, and return the code for it."""
+    """Delete a group and return the error code."""
     refusal = cluster.groups.check_coordinator(call.broker_id, name)
     group = cluster.groups.find(name)
     if refusal is None:

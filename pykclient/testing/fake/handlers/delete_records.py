@@ -1,4 +1,4 @@
-"""DeleteRecords: a log's start moves up.
+"""DeleteRecords: a log's start moves forward.
 
 Owner: none; it holds no state.
 Source: KIP-107.
@@ -30,7 +30,7 @@ _NO_WATERMARK = -1
 def handle(
     cluster: ClusterState, call: Call, request: DeleteRecordsRequest
 ) -> DeleteRecordsResponse:
-    """Delete from each partition what is before the offset."""
+    """Delete the records before an offset from each partition."""
 
     def deleted(topic: str, requested: DeleteRecordsPartition) -> DeleteRecordsPartitionResult:
         partition = led_partition(cluster, call.broker_id, topic, requested.partition_index)

@@ -1,4 +1,4 @@
-"""DeleteTopics: topics go, by name or by id.
+"""DeleteTopics: topics are deleted, by name or by id.
 
 Owner: none; it holds no state.
 Source: KIP-4, KIP-516 (topic ids).
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 def handle(cluster: ClusterState, _: Call, request: DeleteTopicsRequest) -> DeleteTopicsResponse:
-    """Delete each topic that is there."""
+    """Delete each existing topic."""
     return DeleteTopicsResponse(
         responses=[_deleted(cluster, requested) for requested in _requested(request)]
     )
@@ -42,7 +42,7 @@ def refuse(_: ClusterState, request: DeleteTopicsRequest, error_code: int) -> De
 
 
 def _requested(request: DeleteTopicsRequest) -> list[DeleteTopicState]:
-    """What is requested, in whichever form the version has."""
+    """Return the requested topics, in the form of any version."""
     return request.topics or [DeleteTopicState(name=name) for name in request.topic_names]
 
 

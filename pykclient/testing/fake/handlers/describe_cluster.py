@@ -1,4 +1,4 @@
-"""DescribeCluster: the brokers, the controller, the cluster's id.
+"""DescribeCluster: brokers, controller and cluster id.
 
 Owner: none; it holds no state.
 Source: KIP-700, KIP-919.
@@ -26,7 +26,7 @@ BROKERS = 1
 def handle(
     cluster: ClusterState, call: Call, request: DescribeClusterRequest
 ) -> DescribeClusterResponse:
-    """Describe the brokers that run."""
+    """Describe the running brokers."""
     if request.endpoint_type != BROKERS:
         return refuse(cluster, request, MismatchedEndpointTypeError.code)
     return DescribeClusterResponse(

@@ -1,6 +1,6 @@
-"""DescribeConfigs: a topic's settings, its own and the defaults, without their documentation.
+"""DescribeConfigs: a topic's settings and defaults, without documentation.
 
-Of brokers nothing is named: none of their settings can be looked up here.
+For brokers the result is empty, because their settings cannot be read here.
 
 Owner: none; it holds no state.
 Source: KIP-133, KIP-226 (sources and synonyms), KIP-569 (types); Java class ``ConfigHelper``.
@@ -35,13 +35,13 @@ if TYPE_CHECKING:
 
 TOPIC, BROKER = 2, 4
 _OF_TOPIC, _OF_BROKER, _DEFAULT = 1, 4, 5
-"""Where a value is from."""
+"""Sources of a value."""
 
 
 def handle(
     cluster: ClusterState, _: Call, request: DescribeConfigsRequest
 ) -> DescribeConfigsResponse:
-    """Describe each topic that is there."""
+    """Describe each existing topic."""
     return DescribeConfigsResponse(
         results=[
             _described(cluster, resource, has_synonyms=request.include_synonyms)
@@ -67,7 +67,7 @@ def _described(
     if resource.resource_type != TOPIC:
         return _refused(resource, InvalidRequestError, "only topics and brokers have settings here")
     if not is_valid_name(resource.resource_name):
-        return _refused(resource, InvalidTopicError, "the name is not valid")
+        return _refused(resource, InvalidTopicError, "the name is invalid")
     topic = cluster.topics.get(resource.resource_name)
     if topic is None:
         return _refused(resource, UnknownTopicOrPartitionError, None)
@@ -84,7 +84,7 @@ def _described(
 def _setting(
     cluster: ClusterState, topic: Topic, name: str, *, has_synonyms: bool
 ) -> DescribeConfigsResourceResult:
-    """Describe a setting; behind a topic's own stands the broker's, under the name it has there."""
+    """Describe a setting; its synonyms are the topic's own value and the broker's."""
     setting = SETTINGS[name]
     default = DescribeConfigsSynonym(setting.broker_name or name, setting.default, _DEFAULT)
     if name == "min.insync.replicas" and cluster.min_insync_replicas != int(setting.default):

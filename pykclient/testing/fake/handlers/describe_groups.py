@@ -1,7 +1,7 @@
-"""DescribeGroups: classic groups as administrators see them.
+"""DescribeGroups: classic groups, as administrators see them.
 
 Owner: none; it holds no state.
-Source: KIP-430 (authorized operations), KIP-1043 (groups that are not there); Java class
+Source: KIP-430 (authorized operations), KIP-1043 (missing groups); Java class
 ``GroupMetadataManager``.
 """
 
@@ -24,8 +24,8 @@ if TYPE_CHECKING:
     from pykclient.testing.fake.state import ClusterState
 
 ALL_OPERATIONS = 1 << 3 | 1 << 6 | 1 << 8 | 1 << 10 | 1 << 11
-"""READ, DELETE, DESCRIBE, DESCRIBE_CONFIGS, ALTER_CONFIGS: what a client may do to a group where
-no rights are checked."""
+"""READ, DELETE, DESCRIBE, DESCRIBE_CONFIGS, ALTER_CONFIGS: the operations on a group without
+access control."""
 _TELLS_NO_GROUP_FROM_VERSION = 6
 
 
@@ -77,7 +77,7 @@ def _described(cluster: ClusterState, call: Call, name: str) -> DescribedGroup:
 
 
 def _missing(name: str, version: int) -> DescribedGroup:
-    """A group that is not there, or of another kind, is dead; newer clients get an error for it."""
+    """Describe a missing group, or one of another kind, as dead; newer clients get an error."""
     missing = DescribedGroup(group_id=name, group_state=ClassicState.DEAD.value)
     if version >= _TELLS_NO_GROUP_FROM_VERSION:
         missing.error_code = GroupIdNotFoundError.code

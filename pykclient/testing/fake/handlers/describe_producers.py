@@ -1,4 +1,4 @@
-"""DescribeProducers: the producers that the leaders of partitions know.
+"""DescribeProducers: the producers that partition leaders know.
 
 Owner: none; it holds no state.
 Source: KIP-664; Java class ``ReplicaManager``.

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 def handle(
     cluster: ClusterState, call: Call, request: DescribeTransactionsRequest
 ) -> DescribeTransactionsResponse:
-    """Describe each transaction, or say why it cannot be."""
+    """Describe each transaction, or return its error."""
     return DescribeTransactionsResponse(
         transaction_states=[_described(cluster, call, name) for name in request.transactional_ids]
     )

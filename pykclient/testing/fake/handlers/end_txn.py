@@ -1,6 +1,6 @@
 """EndTxn: a producer commits or aborts.
 
-From version 5 on the response has the epoch in which the producer goes on (KIP-890).
+From version 5 on the response contains the producer's next epoch (KIP-890).
 
 Owner: none; it holds no state.
 Source: KIP-98, KIP-588, KIP-890; Java class ``TransactionCoordinator``.
@@ -24,7 +24,7 @@ _BUMPS_FROM_VERSION = 5
 
 
 def handle(cluster: ClusterState, call: Call, request: EndTxnRequest) -> EndTxnResponse:
-    """Decide how the transaction ends; the markers follow."""
+    """Decide the end of the transaction; the markers follow."""
     transactions, name = cluster.transactions, request.transactional_id
     refusal = transactions.check_coordinator(call.broker_id, name) if name else None
     if refusal is not None:

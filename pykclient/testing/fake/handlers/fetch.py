@@ -1,6 +1,6 @@
-"""Fetch: records from an offset on, at once or as soon as there are enough.
+"""Fetch: records from an offset on, at once or when there are enough.
 
-Owner: a `_Reading` belongs to its call; the module holds no state.
+Owner: the call, for its `_Reading`; the module holds no state.
 Source: KIP-74 (limits), KIP-98 (isolation), KIP-227 (sessions), KIP-320 (epochs), KIP-392
 (followers), KIP-595 (diverging epochs), KIP-951 (new leaders); Java class ``DelayedFetch``.
 """
@@ -55,13 +55,13 @@ READ_COMMITTED = 1
 UNKNOWN = -1
 
 RESPONSE_BYTES_MAX = 55 * 1024 * 1024
-"""Kafka's ``fetch.max.bytes`` of a broker, whatever the client would take."""
+"""Maximum size of a response, whatever the client allows: a broker's ``fetch.max.bytes``."""
 
 _LEADER_ERRORS = (NotLeaderOrFollowerError.code, FencedLeaderEpochError.code)
 
 
 class _Reading:
-    """One request under way: what is wanted, and how far that has got."""
+    """A request in progress."""
 
     def __init__(
         self,
@@ -82,7 +82,7 @@ class _Reading:
         self._unknown = _unknown_topics(cluster, call, request)
 
     def run(self) -> None:
-        """Respond at once, or leave that to the purgatory."""
+        """Respond at once, or when the purgatory completes the operation."""
         now_ms = self._cluster.now_ms
         self._cluster.purgatory.complete_or_watch(
             DelayedOperation(self._try_complete, self._respond),
@@ -94,12 +94,12 @@ class _Reading:
     def _try_complete(self, now_ms: int) -> bool:
         data = self._read()
         size_bytes = sum(len(each.records or b"") for each in data.values())
-        is_told = any(
+        has_news = any(
             each.error_code or each.diverging_epoch.epoch >= 0 or each.preferred_read_replica >= 0
             for each in data.values()
         )
         is_enough = size_bytes >= self._request.min_bytes
-        if not (is_enough or is_told or self._unknown or not self._wanted
+        if not (is_enough or has_news or self._unknown or not self._wanted
                 or self._request.max_wait_ms <= 0):  # fmt: skip
             return False
         self._send(data, now_ms)
@@ -109,7 +109,7 @@ class _Reading:
         self._send(self._read(), now_ms)
 
     def _read(self) -> dict[TopicPartition, PartitionData]:
-        """Read each partition in turn until the whole response is full."""
+        """Read the partitions in turn until the response is full."""
         left_bytes = min(self._request.max_bytes, RESPONSE_BYTES_MAX)
         is_first = self._call.version >= FIRST_WHOLE_FROM_VERSION
         found: dict[TopicPartition, PartitionData] = {}
@@ -152,7 +152,7 @@ class _Reading:
 
     def _described(self, partition: Partition) -> PartitionData:
         log = partition.log
-        # A follower has no more than it has copied, whatever the leader's watermark is.
+        # A follower can only return what it has copied, whatever the leader's watermark is.
         copied = partition.replica_ends[self._call.broker_id]
         return PartitionData(
             partition_index=partition.name.partition,
@@ -183,7 +183,7 @@ class _Reading:
             response.log_start_offset = UNKNOWN
             return
         if self._call.version >= FIRST_WHOLE_FROM_VERSION and _is_cut(records):
-            records = b""  # nothing rather than a part of the first batch
+            records = b""  # no partial first batch
         response.records = records
         if is_committed:
             response.aborted_transactions = [
@@ -192,7 +192,7 @@ class _Reading:
             ]
 
     def _nearest_replica(self, partition: Partition) -> int | None:
-        """The in-sync follower in the client's rack, which it should rather read from (KIP-392)."""
+        """Return an in-sync follower in the client's rack, to read from instead (KIP-392)."""
         cluster, rack = self._cluster, self._request.rack_id
         is_leader = partition.leader_id == self._call.broker_id
         if not (cluster.has_rack_aware_reads and rack and is_leader):
@@ -230,7 +230,7 @@ class _Reading:
         self._call.respond(response, now_ms)
 
     def _name_leaders(self, response: FetchResponse) -> None:
-        """Name the right broker to a client that has the wrong one (KIP-951)."""
+        """Add the current leader to errors about leadership (KIP-951)."""
         leaders: set[int] = set()
         for topic in response.responses:
             for data in topic.partitions:
@@ -249,7 +249,7 @@ class _Reading:
 
 
 def handle(cluster: ClusterState, call: Call, request: FetchRequest) -> FetchResponse | None:
-    """Find or make the session, and read."""
+    """Find or create the session, and read."""
     sessions = cluster.brokers[call.broker_id].fetch_sessions
     named, topic_ids = _named(cluster, call, request)
     epoch = request.session_epoch
@@ -278,7 +278,7 @@ def handle(cluster: ClusterState, call: Call, request: FetchRequest) -> FetchRes
 
 
 def refuse(_: ClusterState, request: FetchRequest, error_code: int) -> FetchResponse:
-    """Refuse the request; every partition too, since versions before 7 have no other place."""
+    """Refuse the request and every partition; before version 7 only partitions have errors."""
     return FetchResponse(
         error_code=error_code,
         responses=[
@@ -298,7 +298,7 @@ def refuse(_: ClusterState, request: FetchRequest, error_code: int) -> FetchResp
 def _named(
     cluster: ClusterState, call: Call, request: FetchRequest
 ) -> tuple[dict[TopicPartition, FetchPartition], dict[TopicPartition, bytes]]:
-    """What is requested, by name, and by which id; unknown ids are left to `_unknown_topics`."""
+    """Return the requested partitions with their topic ids, without unknown ids."""
     named: dict[TopicPartition, FetchPartition] = {}
     topic_ids: dict[TopicPartition, bytes] = {}
     for topic in request.topics:
@@ -314,7 +314,7 @@ def _named(
 
 
 def _forgotten(session: FetchSession, call: Call, request: FetchRequest) -> list[TopicPartition]:
-    """What is to be left out from now on: a topic's id says so after the topic is gone, too."""
+    """Return the partitions to remove from the session; by id, even if the topic was deleted."""
     if call.version < IDS_FROM_VERSION:
         return [
             TopicPartition(topic.topic, number)
@@ -359,13 +359,13 @@ def _unknown_topics(
 
 
 def _is_cut(records: bytes) -> bool:
-    """Whether the first batch has not come whole."""
+    """Return whether the first batch is incomplete."""
     size_bytes = first_batch_size_bytes(memoryview(records))
     return size_bytes is None or size_bytes > len(records)
 
 
 def _diverging(partition: Partition, requested: FetchPartition) -> EpochEndOffset | None:
-    """Where the reader's log and this one part, None while they agree."""
+    """Return where the reader's log diverges from this one, None if they agree."""
     if requested.last_fetched_epoch < 0:
         return None
     epoch, end_offset = partition.log.epoch_end(requested.last_fetched_epoch)

@@ -1,4 +1,4 @@
-"""FindCoordinator: which broker looks after a group, a transactional id or a share group.
+"""FindCoordinator: the coordinator of a group, a transactional id or a share group.
 
 Owner: none; it holds no state.
 Source: KIP-699 (several keys); KIP-932 (share groups).
@@ -31,7 +31,7 @@ _NOBODY = -1
 def handle(
     cluster: ClusterState, call: Call, request: FindCoordinatorRequest
 ) -> FindCoordinatorResponse:
-    """Name the coordinators."""
+    """Return the coordinators."""
     if call.version >= _MANY_FROM_VERSION:
         found = [_found(cluster, call, request, key) for key in request.coordinator_keys]
         return FindCoordinatorResponse(coordinators=found)

@@ -1,4 +1,4 @@
-"""What the cluster needs of an API's handler, whatever its request's class.
+"""The interface between the cluster and an API's handler, for any request class.
 
 Owner: none; it holds no state.
 """
@@ -20,9 +20,9 @@ R_co = TypeVar("R_co", bound=Request, covariant=True)
 
 
 class Handler(Generic[R_co]):
-    """How an API is served, by two functions; `versions` are those that ApiVersions names.
+    """The handler of an API: two functions, and the `versions` announced in ApiVersions.
 
-    `unstable_version` is the one after them which it names where brokers have unstable ones.
+    `unstable_version` is announced as well if brokers enable unstable versions.
     """
 
     def __init__(
@@ -40,11 +40,11 @@ class Handler(Generic[R_co]):
         self._refuse = refuse
 
     def handle(self, cluster: ClusterState, call: Call, request: Request) -> Message | None:
-        """Act; the response, or None when the call was, or will be, ended otherwise."""
+        """Handle a request; return the response, or None if the call ends otherwise."""
         assert isinstance(request, self._kind)
         return self._handle(cluster, call, request)
 
     def refuse(self, cluster: ClusterState, request: Request, error_code: int) -> Message:
-        """Give the response that refuses everything that was requested."""
+        """Return a response that refuses everything in the request."""
         assert isinstance(request, self._kind)
         return self._refuse(cluster, request, error_code)

@@ -1,4 +1,4 @@
-"""Heartbeat: a member of a classic group is alive, and is notified when it is to join again.
+"""Heartbeat: keeps a member of a classic group alive, and tells it when to rejoin.
 
 Owner: none; it holds no state.
 Source: KIP-62; Java class ``GroupCoordinatorService``.
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 def handle(cluster: ClusterState, call: Call, request: HeartbeatRequest) -> HeartbeatResponse:
-    """Keep the member's session."""
+    """Keep the member's session alive."""
     refusal = _kept(cluster, call, request)
     return HeartbeatResponse(error_code=0 if refusal is None else refusal.code)
 

@@ -1,6 +1,6 @@
-"""IncrementalAlterConfigs: a topic's settings are changed, all that a request names or none.
+"""IncrementalAlterConfigs: change the settings of topics.
 
-Settings of brokers cannot be changed here.
+For each topic all changes of the request apply, or none. Broker settings cannot be changed.
 
 Owner: none; it holds no state.
 Source: KIP-339; Java classes ``ConfigAdminManager``, ``ConfigurationControlManager``.
@@ -39,7 +39,7 @@ _OPERATIONS = frozenset(operation.value for operation in Operation)
 def handle(
     cluster: ClusterState, _: Call, request: IncrementalAlterConfigsRequest
 ) -> IncrementalAlterConfigsResponse:
-    """Change the settings of each resource that can be."""
+    """Apply the changes of each valid resource."""
     counts = Counter((each.resource_type, each.resource_name) for each in request.resources)
 
     def changed(resource: AlterConfigsResource) -> AlterConfigsResourceResponse:
@@ -67,7 +67,7 @@ def _changed(
     if malformed is not None:
         return _refused(resource, InvalidRequestError, malformed)
     if not is_valid_name(resource.resource_name):
-        return _refused(resource, InvalidTopicError, "the name is not valid")
+        return _refused(resource, InvalidTopicError, "the name is invalid")
     topic = cluster.topics.get(resource.resource_name)
     if topic is None:
         reason = f"The topic '{resource.resource_name}' does not exist."
@@ -99,7 +99,7 @@ def _what_is_malformed(resource: AlterConfigsResource) -> str | None:
     if any(each.config_operation not in _OPERATIONS for each in resource.configs):
         return "Unknown operation type"
     if resource.resource_type != TOPIC:
-        return "only topics have settings that can be changed here"
+        return "only the settings of topics can be changed here"
     return None
 
 

@@ -32,7 +32,7 @@ _FENCED_FROM_VERSION = 4
 def handle(
     cluster: ClusterState, call: Call, request: InitProducerIdRequest
 ) -> InitProducerIdResponse:
-    """Give out an id."""
+    """Assign a producer id."""
     given = ProducerIdentity(request.producer_id, request.producer_epoch)
     if -1 in given and given != NO_PRODUCER:
         return refuse(cluster, request, InvalidRequestError.code)
@@ -42,7 +42,7 @@ def handle(
     transactions = cluster.transactions
     expected = None if given == NO_PRODUCER else given
     timeout_ms = NO_TIME_OUT_MS if request.enable2_pc else request.transaction_timeout_ms
-    # What no coordinator would take is refused by any broker.
+    # Any broker refuses what no coordinator would accept.
     refusal = transactions.check_initialize(
         name,
         request.transaction_timeout_ms,

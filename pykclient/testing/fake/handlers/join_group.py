@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 def handle(
     cluster: ClusterState, call: Call, request: JoinGroupRequest
 ) -> JoinGroupResponse | None:
-    """Refuse what no group would take; the group does the rest."""
+    """Refuse what no group would accept, and pass the rest to the group."""
     refusal = _check(cluster, call, request)
     group = cluster.groups.find(request.group_id)
     if refusal is None and (group is None or group.is_empty):

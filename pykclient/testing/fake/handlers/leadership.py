@@ -1,4 +1,4 @@
-"""Whether a broker leads a partition, and whether a client's leader epoch is up to date.
+"""Checks that a broker leads a partition, and that a client's leader epoch is current.
 
 Owner: none; it holds no state.
 Source: KIP-320; Java class ``Partition`` (``checkCurrentLeaderEpoch``).
@@ -24,7 +24,7 @@ NO_EPOCH = -1
 
 
 def find_partition(topic: Topic | None, number: int) -> Partition | None:
-    """The partition, None when there is none."""
+    """Return the partition, or None."""
     if topic is None or not 0 <= number < len(topic.partitions):
         return None
     return topic.partitions[number]
@@ -39,9 +39,9 @@ def led_partition(
     leader_epoch: int = NO_EPOCH,
     also_follower: bool = False,
 ) -> Partition | type[BrokerError]:
-    """The partition that this broker leads, or why it cannot serve it.
+    """Return the partition if this broker leads it, or the error.
 
-    `leader_epoch` is the client's own; `also_follower` lets an in-sync follower serve.
+    `leader_epoch` is the client's; with `also_follower` an in-sync follower may serve it.
     """
     partition = find_partition(cluster.topics.get(topic), number)
     if partition is None:

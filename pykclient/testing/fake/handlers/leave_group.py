@@ -1,4 +1,4 @@
-"""LeaveGroup: members go, by themselves or at an administrator's command.
+"""LeaveGroup: members leave, or an administrator removes them.
 
 Owner: none; it holds no state.
 Source: KIP-345 (several members), KIP-800 (reasons); Java class ``GroupCoordinatorService``.
@@ -28,7 +28,7 @@ Identity = tuple[str, "str | None"]
 
 
 def handle(cluster: ClusterState, call: Call, request: LeaveGroupRequest) -> LeaveGroupResponse:
-    """Let each member go that is one."""
+    """Remove each member that exists."""
     refusal = cluster.groups.check_named(call.broker_id, request.group_id)
     if refusal is not None:
         return refuse(cluster, request, refusal.code)
@@ -51,7 +51,7 @@ def handle(cluster: ClusterState, call: Call, request: LeaveGroupRequest) -> Lea
 
 
 def refuse(_: ClusterState, __: LeaveGroupRequest, error_code: int) -> LeaveGroupResponse:
-    """Refuse all of them."""
+    """Refuse all members."""
     return LeaveGroupResponse(error_code=error_code)
 
 

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 def handle(cluster: ClusterState, call: Call, request: ListGroupsRequest) -> ListGroupsResponse:
-    """List the groups of the requested states and types; of all, when none is named."""
+    """List the groups with the requested states and types; all if none is requested."""
     return ListGroupsResponse(
         groups=[
             ListedGroup(
@@ -40,7 +40,7 @@ def handle(cluster: ClusterState, call: Call, request: ListGroupsRequest) -> Lis
 
 
 def refuse(_: ClusterState, __: ListGroupsRequest, error_code: int) -> ListGroupsResponse:
-    """Refuse to list any."""
+    """Refuse the request."""
     return ListGroupsResponse(error_code=error_code)
 
 

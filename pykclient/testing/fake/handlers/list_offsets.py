@@ -1,4 +1,4 @@
-"""ListOffsets: where a log begins and ends, and what stands there at a time.
+"""ListOffsets: start and end of a log, and offsets by timestamp.
 
 Owner: none; it holds no state.
 Source: KIP-79, KIP-207, KIP-734 (largest timestamp), KIP-405 (local log), KIP-1023.

@@ -1,4 +1,4 @@
-"""ListTransactions: all transactions of one coordinator.
+"""ListTransactions: all transactions of a coordinator.
 
 Owner: none; it holds no state.
 Source: KIP-664, KIP-994 (durations), KIP-1152 (patterns); Java class ``TransactionStateManager``.
@@ -31,7 +31,7 @@ _STATES = frozenset(state.value for state in metadata.TransactionState)
 def handle(
     cluster: ClusterState, call: Call, request: ListTransactionsRequest
 ) -> ListTransactionsResponse:
-    """List those that pass the filters; a filter that is empty lets all pass."""
+    """List the transactions that match the filters; an empty filter matches all."""
     try:
         is_wanted = _filter(cluster, request)
     except TopicRegexError:
@@ -56,7 +56,7 @@ def refuse(
 def _filter(
     cluster: ClusterState, request: ListTransactionsRequest
 ) -> Callable[[TransactionMetadata], bool]:
-    """Raises `TopicRegexError` for a pattern that is none."""
+    """Build a filter. Raises `TopicRegexError` for an invalid pattern."""
     text = request.transactional_id_pattern
     pattern = compile_topic_regex(text) if text else None
     youngest_ms = cluster.wall_ms - request.duration_filter

@@ -1,4 +1,4 @@
-"""Metadata: brokers, topics, partitions and their leaders; topics are made when they are missed.
+"""Metadata: brokers, topics, partitions and leaders; missing topics are created if allowed.
 
 Owner: none; it holds no state.
 Source: Kafka protocol guide; KIP-516 (topic ids); Java class ``KafkaApis``.
@@ -37,7 +37,7 @@ IDS_FROM_VERSION = 12
 
 
 def handle(cluster: ClusterState, call: Call, request: MetadataRequest) -> MetadataResponse:
-    """Describe the requested topics, all when none is named (in version 0 by an empty list)."""
+    """Describe the requested topics; all for None, or in version 0 for an empty list."""
     requested = request.topics
     if requested is None or (not requested and call.version == 0):
         topics = [_described(cluster, topic) for topic in cluster.topics.values()]
@@ -57,7 +57,7 @@ def handle(cluster: ClusterState, call: Call, request: MetadataRequest) -> Metad
 
 
 def refuse(cluster: ClusterState, request: MetadataRequest, error_code: int) -> MetadataResponse:
-    """Refuse every topic; the brokers are named all the same."""
+    """Refuse every topic; the brokers are returned nevertheless."""
     return MetadataResponse(
         brokers=_brokers(cluster, None),
         cluster_id=cluster.cluster_id,
@@ -99,7 +99,7 @@ def _looked_up(
     is_free = colliding_name(name, cluster.topics) is None
     if may_create and cluster.auto_create_topics and is_free:
         cluster.create_topic(name)
-    # As of a real broker, this response is that the topic is not there; the next one has it.
+    # Like a real broker, report the topic as missing now, and return it next time.
     return MetadataResponseTopic(name=name, error_code=UnknownTopicOrPartitionError.code)
 
 

@@ -1,4 +1,4 @@
-"""OffsetCommit: a member, or a client without a group's membership, notes how far it has come.
+"""OffsetCommit: a member of a group, or a client without membership, commits offsets.
 
 Owner: none; it holds no state.
 Source: KIP-320 (leader epochs), KIP-848 (member epochs); Java class ``OffsetMetadataManager``.
@@ -39,11 +39,11 @@ if TYPE_CHECKING:
 
 _DEFAULT_RETENTION = -1
 _IDS_FROM_VERSION = 10
-_TELLS_NO_GROUP_FROM_VERSION = 9
+_GROUP_NOT_FOUND_FROM_VERSION = 9
 
 
 def handle(cluster: ClusterState, call: Call, request: OffsetCommitRequest) -> OffsetCommitResponse:
-    """Take the offsets of partitions that exist, if the group lets this member commit."""
+    """Commit offsets of existing partitions, if the group allows it."""
     uses_ids = call.version >= _IDS_FROM_VERSION
     found = [
         cluster.topic_by_id(requested.topic_id) if uses_ids else cluster.topics.get(requested.name)
@@ -55,7 +55,7 @@ def handle(cluster: ClusterState, call: Call, request: OffsetCommitRequest) -> O
         for topic, requested in zip(found, request.topics, strict=True)
         for each in requested.partitions
     )
-    # With nothing to commit, Kafka does not look whether it coordinates the group.
+    # Without any offset to commit, Kafka does not check the coordinator.
     refusal = _check(cluster, call, request, found) if is_any_there else None
     return OffsetCommitResponse(
         topics=[
@@ -107,10 +107,10 @@ def _check(
     generation = request.generation_id_or_member_epoch
     group = groups.find(name)
     if group is None and generation >= 0:
-        is_told = call.version >= _TELLS_NO_GROUP_FROM_VERSION
-        return GroupIdNotFoundError if is_told else IllegalGenerationError
+        has_error = call.version >= _GROUP_NOT_FOUND_FROM_VERSION
+        return GroupIdNotFoundError if has_error else IllegalGenerationError
     if group is None:
-        # A consumer with partitions assigned by hand may commit; the group has no members then.
+        # A consumer that assigns partitions by hand may commit; the group then has no members.
         group = ClassicGroup(name, groups)
         groups.put(group)
     refusal = group.check_commit(
@@ -137,7 +137,7 @@ def _committed(
     requested: OffsetCommitRequestPartition,
     refusal: Refusal | None,
 ) -> int:
-    """Commit one partition, and return the code for it."""
+    """Commit the offset of a partition and return the error code."""
     partition = find_partition(topic, requested.partition_index)
     if partition is None:
         return UnknownTopicOrPartitionError.code
@@ -149,7 +149,7 @@ def _committed(
     committed = CommittedOffset(
         requested.committed_offset, requested.committed_leader_epoch, metadata
     )
-    retention_ms = request.retention_time_ms  # of versions 2 to 4 alone
+    retention_ms = request.retention_time_ms  # only in versions 2 to 4
     cluster.groups.commit(
         request.group_id,
         partition.name,

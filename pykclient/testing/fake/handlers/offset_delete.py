@@ -1,4 +1,4 @@
-"""OffsetDelete: a group forgets how far it has come with topics that no member reads.
+"""OffsetDelete: a group's offsets are deleted for topics that no member reads.
 
 Owner: none; it holds no state.
 Source: KIP-496; Java class ``OffsetMetadataManager``.
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 
 def handle(cluster: ClusterState, call: Call, request: OffsetDeleteRequest) -> OffsetDeleteResponse:
-    """Forget each partition that may be forgotten."""
+    """Delete each offset that is not in use."""
     refusal = cluster.groups.check_named(call.broker_id, request.group_id)
     if refusal is not None:
         return refuse(cluster, request, refusal.code)
@@ -57,12 +57,12 @@ def handle(cluster: ClusterState, call: Call, request: OffsetDeleteRequest) -> O
 
 
 def refuse(_: ClusterState, __: OffsetDeleteRequest, error_code: int) -> OffsetDeleteResponse:
-    """Refuse all of it."""
+    """Refuse the request."""
     return OffsetDeleteResponse(error_code=error_code)
 
 
 def _deleted(cluster: ClusterState, group: Group, topic: str, number: int) -> int:
-    """Forget one partition, and return the code for it."""
+    """Delete the offset of a partition and return the error code."""
     partition = find_partition(cluster.topics.get(topic), number)
     if partition is None:
         return UnknownTopicOrPartitionError.code

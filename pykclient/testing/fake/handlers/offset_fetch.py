@@ -1,4 +1,4 @@
-"""OffsetFetch: how far groups have come.
+"""OffsetFetch: committed offsets of groups.
 
 Owner: none; it holds no state.
 Source: KIP-88 (all partitions), KIP-447 (stable offsets), KIP-709 (several groups), KIP-848 (member
@@ -36,7 +36,7 @@ _NOTHING = -1
 
 
 class _Reading:
-    """One group's part of a request."""
+    """The response for one group of a request."""
 
     def __init__(
         self,
@@ -58,7 +58,7 @@ class _Reading:
             self._offsets = cluster.groups.offsets(requested.group_id)
 
     def response(self) -> OffsetFetchResponseGroup:
-        """The requested offsets, or all."""
+        """Return the requested offsets, or all."""
         if self._refusal is not None:
             return OffsetFetchResponseGroup(
                 group_id=self._requested.group_id, error_code=self._refusal.code
@@ -112,7 +112,7 @@ class _Reading:
 
 
 def handle(cluster: ClusterState, call: Call, request: OffsetFetchRequest) -> OffsetFetchResponse:
-    """Give what each group has committed."""
+    """Return the committed offsets of each group."""
     is_stable = request.require_stable
     if call.version >= _MANY_FROM_VERSION:
         return OffsetFetchResponse(
@@ -140,7 +140,7 @@ def handle(cluster: ClusterState, call: Call, request: OffsetFetchRequest) -> Of
 
 
 def refuse(_: ClusterState, request: OffsetFetchRequest, error_code: int) -> OffsetFetchResponse:
-    """Refuse every group; every partition too, since version 1 has no other place."""
+    """Refuse every group and partition; in version 1 only partitions have errors."""
     return OffsetFetchResponse(
         error_code=error_code,
         groups=[
@@ -167,7 +167,7 @@ def _refused(number: int, error_code: int) -> OffsetFetchResponsePartitions:
 
 
 def _older(topic: OffsetFetchResponseTopics) -> OffsetFetchResponseTopic:
-    """The same as versions before 8 have it."""
+    """Convert to the form before version 8."""
     partitions = [_older_partition(each) for each in topic.partitions]
     return OffsetFetchResponseTopic(name=topic.name, partitions=partitions)
 

@@ -1,4 +1,4 @@
-"""OffsetForLeaderEpoch: where a leader's time ended, by which a client finds out what was lost.
+"""OffsetForLeaderEpoch: the end of a leader epoch, which lets a client detect lost records.
 
 Owner: none; it holds no state.
 Source: KIP-101, KIP-279, KIP-320.

@@ -1,6 +1,6 @@
-"""Produce: batches are appended by the leader; with acks=all the response waits for the replicas.
+"""Produce: the leader appends batches; with acks=all the response waits for the replicas.
 
-Owner: a `_Production` belongs to its call; the module holds no state.
+Owner: the call, for its `_Production`; the module holds no state.
 Source: KIP-98, KIP-467 (record errors), KIP-516 (topic ids), KIP-890 (transactions), KIP-951 (new
 leaders); Java class ``ReplicaManager.appendRecords``, ``DelayedProduce``.
 """
@@ -57,7 +57,7 @@ _ABORTABLE_FROM_VERSION = 11
 
 
 class _Waiting:
-    """A partition whose replicas have not copied everything up to `end_offset` yet."""
+    """A partition that is not replicated up to `end_offset` yet."""
 
     def __init__(
         self, partition: Partition, response: PartitionProduceResponse, end_offset: int
@@ -68,7 +68,7 @@ class _Waiting:
         self._leader_epoch = partition.leader_epoch
 
     def is_settled(self, min_isr: int) -> bool:
-        """Whether it is known how it went, which then is in the response."""
+        """Return whether the outcome is known, and put it into the response."""
         if self.partition.leader_epoch != self._leader_epoch:
             self._fail(NotLeaderOrFollowerError.code)
             return True
@@ -87,7 +87,7 @@ class _Waiting:
 
 
 class _Production:
-    """One request under way."""
+    """A request in progress."""
 
     def __init__(self, cluster: ClusterState, call: Call, request: ProduceRequest) -> None:
         self._cluster = cluster
@@ -101,10 +101,10 @@ class _Production:
         )
 
     def run(self) -> ProduceResponse | None:
-        """Respond at once, or leave that to the purgatory."""
+        """Respond at once, or when the purgatory completes the operation."""
         now_ms = self._cluster.now_ms
         if self._request.acks == NONE:
-            # There is no response in which an error could stand; closing is how Kafka reports one.
+            # With acks=0 there is no response for an error: Kafka closes the connection instead.
             has_failed = any(p.error_code for t in self._response.responses
                              for p in t.partition_responses)  # fmt: skip
             if has_failed:
@@ -171,7 +171,7 @@ class _Production:
         return response
 
     def _min_isr(self, topic: str) -> int:
-        """How many in-sync replicas acks=all needs; 0 once the topic is gone."""
+        """Return the in-sync replicas needed for acks=all; 0 if the topic was deleted."""
         found = self._cluster.topics.get(topic)
         if found is None:
             return 0
@@ -200,7 +200,7 @@ class _Production:
         self._call.respond(self._response, now_ms)
 
     def _name_leaders(self) -> None:
-        """Name the right broker to a client that has the wrong one (KIP-951)."""
+        """Add the new leader to NOT_LEADER_OR_FOLLOWER errors (KIP-951)."""
         if self._call.version < LEADERS_FROM_VERSION:
             return
         leaders: set[int] = set()
@@ -223,7 +223,7 @@ class _Production:
 
 
 def handle(cluster: ClusterState, call: Call, request: ProduceRequest) -> ProduceResponse | None:
-    """Append, and respond as soon as `acks` allows."""
+    """Append, and respond when `acks` is satisfied."""
     is_transactional = any(True for _ in _transactional_batches(cluster, call, request))
     if is_transactional and request.transactional_id is None:
         return refuse(cluster, request, TransactionalIdAuthorizationFailedError.code)
@@ -247,7 +247,7 @@ def refuse(_: ClusterState, request: ProduceRequest, error_code: int) -> Produce
 
 
 def _topic_name(cluster: ClusterState, call: Call, data: TopicProduceData) -> str:
-    """The topic's name, empty for an id that there is not."""
+    """Return the topic's name; empty for an unknown id."""
     if call.version < IDS_FROM_VERSION:
         return data.name
     topic = cluster.topic_by_id(data.topic_id)
@@ -257,7 +257,7 @@ def _topic_name(cluster: ClusterState, call: Call, data: TopicProduceData) -> st
 def _transactional_batches(
     cluster: ClusterState, call: Call, request: ProduceRequest
 ) -> Iterator[tuple[TopicPartition, RecordBatch]]:
-    """The batches of transactions; one that is damaged is refused when it is appended."""
+    """Yield transactional batches; damaged ones are skipped and refused when appended."""
     for topic in request.topic_data:
         name = _topic_name(cluster, call, topic)
         for data in topic.partition_data:
@@ -273,10 +273,10 @@ def _transactional_batches(
 def _unverified(
     cluster: ClusterState, call: Call, request: ProduceRequest, verification: Verification
 ) -> dict[TopicPartition, Refusal | None]:
-    """Why partitions cannot be written to, which have to be in the transaction first (KIP-890).
+    """Verify partitions that must be in the transaction first, and return their errors (KIP-890).
 
-    None is for one that is in it by now. Where the producer has written before there is no need,
-    nor where a later epoch of its id has: the partition itself refuses that.
+    None means the partition is in the transaction. No check is needed if the producer has written
+    to it before, or if a later epoch has, which the partition itself refuses.
     """
     new: dict[TopicPartition, None] = {}
     producer: ProducerIdentity | None = None
@@ -298,7 +298,7 @@ def _unverified(
 
 
 def _for_producers(refusal: Refusal | None, verification: Verification) -> Refusal | None:
-    """What producers get: older ones would not send a batch again for a coordinator's error."""
+    """Translate an error for producers: old ones do not retry a coordinator's errors."""
     is_late = refusal is ConcurrentTransactionsError and verification is not Verification.ADD
     is_passing = is_late or refusal is CoordinatorNotAvailableError
     return NotEnoughReplicasError if is_passing else refusal
@@ -317,5 +317,5 @@ def _refused(
     )
 
 
-# Kafka 4 names version 0, which it does not speak, since old librdkafka looks for it (KAFKA-18659).
+# Kafka 4 announces version 0 without supporting it, because old librdkafka needs it (KAFKA-18659).
 HANDLER = Handler(ProduceRequest, handle, refuse, versions=(0, ProduceRequest.max_version))

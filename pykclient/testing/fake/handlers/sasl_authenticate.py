@@ -1,4 +1,4 @@
-"""SaslAuthenticate: a token of the client's, and the broker's challenge to it.
+"""SaslAuthenticate: a client's token and the broker's challenge.
 
 Owner: none; it holds no state.
 Source: KIP-152, KIP-368 (the session's lifetime); Java class ``SaslServerAuthenticator``.
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 def handle(
     cluster: ClusterState, call: Call, request: SaslAuthenticateRequest
 ) -> SaslAuthenticateResponse:
-    """Go on with the exchange; a client that is refused is closed after the response."""
+    """Continue the exchange; a refused client is closed after the response."""
     authentication = call.session.authentication
     if authentication is None or authentication.is_done:
         response = refuse(cluster, request, IllegalSaslStateError.code)

@@ -1,4 +1,4 @@
-"""SaslHandshake: the client names its mechanism, the broker those that it has.
+"""SaslHandshake: the client names its mechanism, and the broker lists its own.
 
 Owner: none; it holds no state.
 Source: KIP-43; Java classes ``SaslServerAuthenticator``, ``KafkaApis``.
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 def handle(
     cluster: ClusterState, call: Call, request: SaslHandshakeRequest
 ) -> SaslHandshakeResponse:
-    """Begin the exchange of tokens; a client that may send anything has no need of it."""
+    """Begin the SASL exchange; refuse if the client is authenticated or needs none."""
     authentication = call.session.authentication
     if authentication is None or authentication.is_done:
         return refuse(cluster, request, IllegalSaslStateError.code)

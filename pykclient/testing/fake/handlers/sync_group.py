@@ -1,4 +1,4 @@
-"""SyncGroup: the leader sends the assignments, every member gets its own.
+"""SyncGroup: the leader sends the assignments, and every member receives its own.
 
 Owner: none; it holds no state.
 Source: KIP-559 (protocol type and name); Java class ``GroupCoordinatorService``.
@@ -23,7 +23,7 @@ _NAMES_PROTOCOL_FROM_VERSION = 5
 def handle(
     cluster: ClusterState, call: Call, request: SyncGroupRequest
 ) -> SyncGroupResponse | None:
-    """Refuse what no group would take; the group does the rest."""
+    """Refuse what no group would accept, and pass the rest to the group."""
     is_named = request.protocol_type is not None and request.protocol_name is not None
     if call.version >= _NAMES_PROTOCOL_FROM_VERSION and not is_named:
         return refuse(cluster, request, InconsistentGroupProtocolError.code)

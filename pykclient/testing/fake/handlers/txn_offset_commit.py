@@ -1,9 +1,8 @@
-"""TxnOffsetCommit: offsets that stand once the producer's transaction is committed.
+"""TxnOffsetCommit: offsets that take effect when the producer's transaction is committed.
 
 Owner: none; it holds no state.
-Source: KIP-98, KIP-447 (members and generations), KIP-890, KIP-1319
-(topic ids); Java classes ``OffsetMetadataManager``,
-``GroupCoordinatorService``.
+Source: KIP-98, KIP-447 (members and generations), KIP-890, KIP-1319 (topic ids); Java classes
+``OffsetMetadataManager``, ``GroupCoordinatorService``.
 """
 
 from __future__ import annotations
@@ -52,7 +51,7 @@ _IDS_FROM_VERSION = 6
 def handle(
     cluster: ClusterState, call: Call, request: TxnOffsetCommitRequest
 ) -> TxnOffsetCommitResponse:
-    """Hold the offsets of partitions that exist, if the group lets this member commit."""
+    """Hold the offsets of existing partitions, if the group allows it."""
     if call.version >= _IDS_FROM_VERSION:
         _add_names(cluster, request)
     offsets, codes = _sorted_out(cluster, request)
@@ -77,7 +76,7 @@ def refuse(
 
 
 def _add_names(cluster: ClusterState, request: TxnOffsetCommitRequest) -> None:
-    """Give each topic the name of its id; an id that no topic has gets none."""
+    """Set each topic's name from its id; empty for an unknown id."""
     for requested in request.topics:
         topic = cluster.topic_by_id(requested.topic_id)
         requested.name = "" if topic is None else topic.name
@@ -111,7 +110,7 @@ def _response(
 def _sorted_out(
     cluster: ClusterState, request: TxnOffsetCommitRequest
 ) -> tuple[dict[TopicPartition, CommittedOffset], dict[TopicPartition, int]]:
-    """What may be committed, and the codes of what may not."""
+    """Return the offsets that may be committed, and the error codes of the others."""
     offsets: dict[TopicPartition, CommittedOffset] = {}
     codes: dict[TopicPartition, int] = {}
     size_max = cluster.groups.settings.offset_metadata_max_bytes
@@ -166,7 +165,7 @@ def _check(
 
 
 def _verified(cluster: ClusterState, call: Call, request: TxnOffsetCommitRequest) -> Refusal | None:
-    """Why the group's offsets are in no transaction of this producer."""
+    """Return an error unless the group's partition is in the producer's transaction."""
     partition = cluster.groups.partition(request.group_id)
     producer = ProducerIdentity(request.producer_id, request.producer_epoch)
     producers = partition.log.producers

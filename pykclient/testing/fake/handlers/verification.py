@@ -1,8 +1,7 @@
-"""Whether a partition is in a producer's transaction: what its leader has from the coordinator.
+"""Verification by a partition's leader that the partition is in a producer's transaction.
 
-Since KIP-890 a batch or an offset that begins a transaction in a partition is not taken without.
-Newer clients leave it to the leader to add the partition; what older ones get in place of errors
-that they do not know is decided here.
+KIP-890 requires it for the first batch or offset of a transaction in a partition. With newer
+clients the leader adds the partition itself. For older clients, unknown errors are translated.
 
 Owner: none; it holds no state.
 Source: KIP-890; Java class ``AddPartitionsToTxnManager``.
@@ -34,15 +33,15 @@ if TYPE_CHECKING:
 
 
 class Verification(Enum):
-    """What the leader of a partition does, by the version of the client's request."""
+    """What the leader of a partition does, depending on the request's version."""
 
-    DEFAULT = "to verify"
-    ABORTABLE = "to verify, and to say TRANSACTION_ABORTABLE"
-    ADD = "to add the partition"
+    DEFAULT = "verify"
+    ABORTABLE = "verify, and respond with TRANSACTION_ABORTABLE"
+    ADD = "add the partition"
 
     @classmethod
     def of(cls, version: int, abortable_from: int) -> Verification:
-        """That of a request; the version after `abortable_from` has partitions added."""
+        """Return the verification for a request version; above `abortable_from` it is ADD."""
         if version > abortable_from:
             return cls.ADD
         return cls.ABORTABLE if version == abortable_from else cls.DEFAULT
@@ -56,7 +55,7 @@ def verify(
     *,
     verification: Verification,
 ) -> dict[TopicPartition, Refusal | None]:
-    """Why each partition must not be written to; None where it may be."""
+    """Return why each partition must not be written to, None if it may be."""
     transactions = cluster.transactions
     if not (partitions and transactions.settings.transaction_partition_verification_enable):
         return dict.fromkeys(partitions)
@@ -85,6 +84,6 @@ def _translated(refusal: Refusal | None, verification: Verification) -> Refusal 
 
 
 def fencing_code(refusal: Refusal, call: Call, fenced_from: int) -> int:
-    """The code of a refusal, for clients that may not know PRODUCER_FENCED (KIP-588)."""
+    """Return an error's code, translated for clients without PRODUCER_FENCED (KIP-588)."""
     is_unknown = refusal is ProducerFencedError and call.version < fenced_from
     return InvalidProducerEpochError.code if is_unknown else refusal.code
