@@ -1,7 +1,7 @@
-"""Kafka and Spark for tests and demos, with what is needed to break them on purpose.
+"""Kafka and Spark clusters for tests and demos, and the means to break them on purpose.
 
-The names are loaded at first use: pytest imports this package at every start, for its plugin
-(`pykclient.testing.fixtures`), also in runs that never start a broker.
+Names are imported at first use: pytest imports this package at every start for its plugin
+(`pykclient.testing.fixtures`), even in runs that start no broker.
 
 Owner: none; it holds no state.
 """
@@ -99,13 +99,13 @@ _HOME = {
 }
 
 
-if not TYPE_CHECKING:  # a type checker would take it for a promise of any name
+if not TYPE_CHECKING:  # a type checker would then accept any name
 
     def __getattr__(name: str) -> object:
         if name not in _HOME:
             raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
         value = getattr(importlib.import_module(_HOME[name]), name)
-        globals()[name] = value  # later uses find it without coming here
+        globals()[name] = value  # later uses do not call `__getattr__`
         return value
 
 

@@ -1,17 +1,16 @@
-"""A pytest plugin: Kafka as fixtures, in every project that has this package installed.
+"""A pytest plugin with Kafka fixtures, active in every project that has this package installed.
 
-`kafka_cluster`          one broker, shared by the whole run; tests keep apart by topic names.
-`kafka_cluster_factory`  makes other clusters: more brokers, another version, own settings.
-`fake_kafka`             brokers inside this process, new for each test; it needs no Java.
+`kafka_cluster`          one broker, shared by the whole run; give each test its own topics.
+`kafka_cluster_factory`  starts other clusters: more brokers, another version, own settings.
+`fake_kafka`             in-process brokers, new for each test; no Java needed.
 `spark_cluster`          standalone Spark with two workers, shared by the whole run.
 
-Where Java, PySpark or Kafka's jars cannot be had, or the Docker engine that the environment names
-(``PYKCLIENT_KAFKA_PROVIDER=docker``), a test that needs a cluster is skipped with the
-reason, so that a project's other tests run on any machine. In CI (the environment variable ``CI``
-is set to anything but ``false`` or ``0``) it fails instead, since a skip there would go unnoticed.
-Nothing else is ever turned into a skip.
+If Java, PySpark, Kafka's jars or the requested Docker engine (``PYKCLIENT_KAFKA_PROVIDER=docker``)
+is missing, a test that needs a cluster is skipped with the reason, so that a project's other tests
+run on any machine. In CI (the environment variable ``CI`` is set, and not to ``false`` or ``0``) it
+fails instead, because a skip would go unnoticed. No other problem is turned into a skip.
 
-pytest imports this at every start, so it imports nothing but pytest until a fixture is used.
+pytest imports this module at every start, so it imports only pytest until a fixture is used.
 
 Owner: pytest's session.
 """
@@ -35,7 +34,7 @@ if TYPE_CHECKING:
 
 
 class KafkaClusterFactory(Protocol):
-    """What `kafka_cluster_factory` gives: the arguments are those of `KafkaCluster`."""
+    """Type of `kafka_cluster_factory`; the arguments are those of `KafkaCluster`."""
 
     def __call__(
         self,
@@ -46,15 +45,15 @@ class KafkaClusterFactory(Protocol):
         proxied: bool = ...,
         security: ClusterSecurity | None = ...,
     ) -> KafkaCluster:
-        """Start a cluster; it is closed when the run ends, or by its user before."""
+        """Start a cluster; it is closed at the end of the run, if not before."""
 
 
 @pytest.fixture(scope="session")
 def kafka_cluster_factory() -> Iterator[KafkaClusterFactory]:
-    """Starts a new cluster at each call: ``make(brokers=3, version="3.9.2", config={...})``.
+    """Start a new cluster at each call: ``make(brokers=3, version="3.9.2", config={...})``.
 
-    Use it in a ``with`` block, or in a fixture of your own that many tests share; what is still
-    open when the run ends is closed then.
+    Use it in a ``with`` block, or in a fixture of your own that many tests share. Clusters that
+    are still open at the end of the run are closed then.
     """
     from pykclient.testing.cluster.cluster import KafkaCluster
     from pykclient.testing.cluster.jars import KAFKA_VERSIONS
@@ -81,7 +80,7 @@ def kafka_cluster_factory() -> Iterator[KafkaClusterFactory]:
 
 @pytest.fixture(scope="session")
 def kafka_cluster(kafka_cluster_factory: KafkaClusterFactory) -> KafkaCluster:
-    """One broker of the newest version, shared by the whole run; so do not kill it."""
+    """One broker of the newest version, shared by the whole run; do not kill it."""
     return kafka_cluster_factory()
 
 
@@ -112,9 +111,9 @@ def spark_cluster() -> Iterator[SparkCluster]:
 
 
 def skip_or_fail(reason: str) -> NoReturn:
-    """End the test that lacks something which this machine could have: skipped, in CI failed.
+    """Skip the test, or fail it in CI, because this machine lacks a prerequisite.
 
-    Called while a module is imported, it does so with all tests of the module.
+    While a module is imported, this applies to all its tests.
     """
     if os.environ.get("CI", "").lower() in {"", "0", "false"}:
         pytest.skip(reason, allow_module_level=True)

@@ -1,13 +1,13 @@
-"""A TCP port on the loopback interface that stays ours until we let it go.
+"""A reserved TCP port on the loopback interface.
 
-A port is found by binding to port 0, and the socket stays bound without ever listening. On Linux
-another socket may bind the same port beside it if both set ``SO_REUSEADDR`` and neither listens
-yet, as Java's server sockets do; meanwhile the kernel gives the port to no process that binds just
-any, neither to a listener nor as the near end of a connection. So a broker that is down for a while
-finds its port free when it comes back, and a client that knocks in between cannot be connected to
-itself. On other systems the port is given back just before the broker binds it.
+A port is found by binding to port 0; the socket stays bound and never listens. On Linux another
+socket may bind the same port if both set ``SO_REUSEADDR`` and neither listens yet, as Java's server
+sockets do. The kernel gives the port to no other process meanwhile, neither for listening nor as
+the local end of a connection. A broker that restarts therefore finds its port free, and a client
+that connects in between cannot connect to itself. On other systems the port is released just before
+the broker binds it.
 
-Owner: whoever made it.
+Owner: its creator.
 Source: socket(7), ip(7) on ``SO_REUSEADDR``.
 """
 
@@ -22,7 +22,7 @@ CAN_SHARE = sys.platform == "linux"
 
 
 class Address(NamedTuple):
-    """Where a broker listens."""
+    """Host and port of a broker."""
 
     host: str
     port: int
@@ -32,7 +32,7 @@ class Address(NamedTuple):
 
 
 class PortReservation:
-    """A reserved port; held until `close`."""
+    """A port that stays reserved until `close`."""
 
     def __init__(self) -> None:
         self._socket = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
@@ -41,10 +41,10 @@ class PortReservation:
         self.port: int = self._socket.getsockname()[1]
 
     def make_way(self) -> None:
-        """Call just before another process binds the port."""
+        """Allow another process to bind the port; call it just before."""
         if not CAN_SHARE:
             self._socket.close()
 
     def close(self) -> None:
-        """Give the port back; may be called more than once."""
+        """Release the port. Idempotent."""
         self._socket.close()

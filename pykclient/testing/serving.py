@@ -1,9 +1,8 @@
-"""What serves sockets to tests: a thread around a selector, and objects that are closed at an end.
+"""A thread that serves sockets to tests with a selector, and a base class of closable objects.
 
-The thread is *running* until it is closed, or until a turn of it has failed, which is raised by its
-next use and by its close.
+The thread *runs* until it is closed or a turn fails; the next use, and `close`, raise that failure.
 
-Owner: any thread may wake it, look at it and close it; the selector is the thread's.
+Owner: any thread may wake, inspect and close it; the selector belongs to the thread.
 """
 
 from __future__ import annotations
@@ -26,15 +25,15 @@ if TYPE_CHECKING:
 
 CLOSE_TIMEOUT_S: Final = 10.0
 LOOK_AGAIN_S: Final = 1.0
-"""Windows hands Ctrl-C to a thread only when it has stopped waiting."""
+"""Longest wait in one piece: on Windows, Ctrl-C is only handled between two waits."""
 
 
 class Closing(ABC):
-    """A context manager that is closed when the block is left."""
+    """A context manager that closes itself when the block ends."""
 
     @abstractmethod
     def close(self) -> None:
-        """End it. A second call does nothing."""
+        """Close it. Idempotent."""
 
     def __enter__(self) -> Self:
         return self
@@ -49,9 +48,9 @@ class Closing(ABC):
 
 
 class ServingThread:
-    """Calls `turn` again and again, and `end` at last; `what` it is that it serves is for errors.
+    """A thread that calls `turn` repeatedly, and `end` at the end.
 
-    `hint` says what may keep it from ending.
+    `what` names the served object in errors; `hint` tells what may keep the thread from ending.
     """
 
     def __init__(
@@ -75,28 +74,28 @@ class ServingThread:
 
     @property
     def is_closing(self) -> bool:
-        """Whether `close` was called."""
+        """True once `close` was called."""
         return self._is_closing
 
     @property
     def is_alive(self) -> bool:
-        """Whether there will be another turn."""
-        # In the child of a fork there is no such thread.
+        """True if the thread will make another turn."""
+        # A forked child does not have this thread.
         return not self._has_ended and self._pid == os.getpid()
 
     def start(self, name: str) -> None:
-        """Begin, under this name of the thread."""
+        """Start the thread under this name."""
         self._thread.name = name
         self._thread.start()
 
     def wake(self) -> None:
-        """Have `select` return soon. May be called from any thread."""
-        # Enough is there to wake it; or it has ended, which the next use raises.
+        """Make `select` return soon. May be called from any thread."""
+        # The buffer is full, so it will wake; or it has ended, which the next use raises.
         with contextlib.suppress(OSError):
             self._waker.send(b"\0")
 
     def select(self, timeout_s: float | None) -> list[tuple[selectors.SelectorKey, int]]:
-        """Wait for events of others than who wakes it, for so long, None = without limit."""
+        """Wait for events other than `wake`, for `timeout_s` seconds or without limit (None)."""
         ready = []
         for key, events in self.selector.select(timeout_s):
             if key.fileobj is self._woken:
@@ -106,22 +105,22 @@ class ServingThread:
         return ready
 
     def wait(self) -> None:
-        """Wait until the thread has ended. Raises `KafkaError` when it has failed."""
+        """Wait until the thread has ended. Raises `KafkaError` if it has failed."""
         self._await_end(threading.TIMEOUT_MAX)
         self._check_failure()
 
     def check_open(self) -> None:
-        """Raise `ClosedError` when it was closed, and `KafkaError` when it has failed."""
+        """Raise `ClosedError` if it was closed, and `KafkaError` if the thread has failed."""
         if self._is_closing:
             raise ClosedError(f"{self._what} was closed; make a new one")
         self._check_failure()
 
     def close(self) -> None:
-        """End the thread. A second call does nothing.
+        """End the thread. Idempotent.
 
         Raises:
             KafkaTimeoutError: it does not end.
-            KafkaError: it had failed, which is the cause.
+            KafkaError: it had failed; the cause is attached.
         """
         if self._is_closing:
             return
@@ -136,11 +135,11 @@ class ServingThread:
         self._check_failure()
 
     def _await_end(self, timeout_s: float) -> bool:
-        """Wait until the thread uses nothing any more; return whether it does not.
+        """Wait until the thread no longer uses anything; return whether that is so.
 
-        Not by `Thread.join`: before Python 3.13 a handler that raises in it, as that of Ctrl-C
-        does, has the thread counted as ended while it runs (bpo-45274). Then what it uses would be
-        closed under it.
+        `Thread.join` does not do: before Python 3.13, an exception of a signal handler (Ctrl-C) in
+        it makes the thread count as ended while it still runs (bpo-45274). Its sockets would then
+        be closed while it uses them.
         """
         deadline_s = time.monotonic() + timeout_s
         gate = Gate()
@@ -157,7 +156,7 @@ class ServingThread:
 
     def _check_failure(self) -> None:
         if isinstance(self._failure, KafkaError):
-            raise self._failure  # it says what, where and how to cure it
+            raise self._failure  # its message is complete
         if self._failure is not None:
             raise KafkaError(f"{self._what} has failed: {self._failure!r}") from self._failure
 

@@ -1,9 +1,9 @@
 """`python -m pykclient.testing.transactional_copier`: the copier of Kafka's own system tests.
 
-It takes the options of Java's TransactionalMessageCopier of 4.3.1, and copies records of a topic to
-another, each to the partition of its number, in transactions that commit the group's offsets too.
-It prints how far it is as JSON, one object a line, and ends when it has copied what there was
-when it began, or when its group's partitions were assigned; or at SIGTERM and SIGINT.
+It takes the options of Java's TransactionalMessageCopier 4.3.1. It copies a topic's records to the
+same partitions of another topic, in transactions that also commit the group's offsets. It prints
+its progress as JSON, one object a line, and ends when it has copied all records that existed at the
+start, or at its last assignment; or at SIGTERM and SIGINT.
 
 Owner: the main thread.
 Source: Java class ``TransactionalMessageCopier``; ``transactional_message_copier.py`` of Kafka's
@@ -33,20 +33,20 @@ if TYPE_CHECKING:
 
 NO_LIMIT: Final = -1
 COUNT_MAX: Final = 2**63 - 1
-"""What stands for no limit, as in Java."""
+"""Stands for no limit, as in Java."""
 
 POLL_S: Final = 0.2
 ABORTED_OF: Final = 3
-"""With random aborts, one of so many transactions is aborted."""
+"""With random aborts, one of this many transactions is aborted."""
 
 SIGNALS: Final = (signal.SIGTERM, signal.SIGINT)
 
 
 class TransactionalCopier:
-    """Copies a topic's records until there are no more, or `stop` is called.
+    """A copier of a topic's records, until all are copied or `stop` is called.
 
-    `partition` None reads as a member of the group. `commits_as_member` has offsets committed with
-    the member's own metadata (KIP-447), not with the group's name alone.
+    With `partition` None it reads as a member of the group. With `commits_as_member`, offsets are
+    committed with the member's metadata (KIP-447), not only with the group's name.
     """
 
     def __init__(
@@ -77,13 +77,13 @@ class TransactionalCopier:
         self._is_stopping = self._is_assigned_anew = False
 
     def stop(self) -> None:
-        """Have `run` end. May be called in a signal handler, and more than once."""
+        """Make `run` end. May be called in a signal handler, repeatedly."""
         if not self._is_stopping:
             self._is_stopping = True
             self._consumer.wakeup()
 
     def run(self) -> int:
-        """Copy and report; the exit status."""
+        """Copy and report; return the exit status."""
         status = 0
         try:
             self._producer.init_transactions()
@@ -92,12 +92,12 @@ class TransactionalCopier:
                 self._report("ProcessLoop")
                 self._copy_some()
         except WakeupError:
-            pass  # only `stop` wakes it up
+            pass  # from `stop`
         except KafkaError as error:
             sys.stderr.write(f"{type(error).__name__}: {error}\n")
             status = 1
         finally:
-            self._is_stopping = True  # a signal from now on must not wake up `close`
+            self._is_stopping = True  # a later signal must not wake up `close`
             self._producer.close()
             self._consumer.close()
             self._report("ShutdownComplete")
@@ -159,7 +159,7 @@ class TransactionalCopier:
         return True
 
     def _abort(self) -> None:
-        """Abort, and go back to where the group's offsets are."""
+        """Abort, and seek to the group's committed offsets."""
         _until_it_ends(self._producer.abort_transaction)
         partitions = self._consumer.assignment()
         committed = self._consumer.committed(partitions)
@@ -185,7 +185,7 @@ class TransactionalCopier:
 
 
 def _until_it_ends(call: Callable[[], None]) -> None:
-    """Call again what has not ended in time: it goes on meanwhile."""
+    """Repeat a call that timed out, because it goes on meanwhile."""
     while True:
         try:
             return call()
@@ -194,7 +194,7 @@ def _until_it_ends(call: Callable[[], None]) -> None:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run until all is copied or a signal comes; the exit status."""
+    """Run until everything is copied or a signal arrives; return the exit status."""
     options = _parser().parse_args(arguments)
     consumer: Consumer[bytes, bytes] | None = None
     try:
@@ -254,11 +254,11 @@ def _parser() -> argparse.ArgumentParser:
         *("--broker-list", "--bootstrap-server"), required=True, metavar="HOST:PORT,..."
     )
     parser.add_argument(
-        "--max-messages", type=int, default=NO_LIMIT, help="-1: all that there are now"
+        "--max-messages", type=int, default=NO_LIMIT, help="-1: all existing records"
     )
     parser.add_argument("--consumer-group", default="-1", help="where offsets are committed")
     parser.add_argument(
-        "--transaction-size", type=int, default=200, help="most records of a transaction"
+        "--transaction-size", type=int, default=200, help="maximum records in a transaction"
     )
     parser.add_argument("--transaction-timeout", type=int, default=60_000, help="in milliseconds")
     parser.add_argument("--transactional-id", required=True)
@@ -271,7 +271,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--use-group-metadata",
         action="store_true",
-        help="commit offsets as the member that the consumer is (KIP-447)",
+        help="commit offsets as a member of the group (KIP-447)",
     )
     return parser
 

@@ -1,8 +1,8 @@
 """`python -m pykclient.testing.verifiable_consumer`: the consumer of Kafka's own system tests.
 
-It takes the options of Java's VerifiableConsumer of 4.3.1 and reports what happens as JSON, one
-object a line, on standard output: partitions that come and go, records, commits. It ends after
-``--max-messages``, or at SIGTERM and SIGINT, when it leaves its group; errors go to standard error.
+It takes the options of Java's VerifiableConsumer 4.3.1 and reports assignments, records and commits
+on standard output as JSON, one object a line. It ends after ``--max-messages``, or at SIGTERM and
+SIGINT, after leaving its group. Errors go to standard error.
 
 Owner: the main thread.
 Source: Java class ``VerifiableConsumer``; ``verifiable_consumer.py`` of Kafka's system tests.
@@ -31,14 +31,14 @@ if TYPE_CHECKING:
 
 NO_LIMIT: Final = -1
 POLL_S: Final = 60.0
-"""Java's waits for ever; an empty response is not reported."""
+"""Java's waits without limit; an empty response is not reported."""
 SIGNALS: Final = (signal.SIGTERM, signal.SIGINT)
 
 Offsets = dict[TopicPartition, OffsetAndMetadata]
 
 
 class VerifiableConsumer:
-    """Reads a topic as a member of a group until enough was read, or `stop` is called.
+    """A consumer in a group, until enough records are read or `stop` is called.
 
     Programs that do more extend `poll` and `on_records`.
     """
@@ -55,13 +55,13 @@ class VerifiableConsumer:
         self._is_stopping = False
 
     def stop(self) -> None:
-        """Have `run` end. May be called in a signal handler; more than once is as good as once."""
+        """Make `run` end. May be called in a signal handler, repeatedly."""
         if not self._is_stopping:
             self._is_stopping = True
             self.consumer.wakeup()
 
     def run(self) -> int:
-        """Read, report, and commit; the exit status."""
+        """Read, report and commit; return the exit status."""
         report("startup_complete")
         status = 0
         try:
@@ -72,7 +72,7 @@ class VerifiableConsumer:
             sys.stderr.write(f"{type(error).__name__}: {error}\n")
             status = 1
         finally:
-            self._is_stopping = True  # a signal from now on must not wake up `close`
+            self._is_stopping = True  # a later signal must not wake up `close`
             self.consumer.close()
             report("shutdown_complete")
         return status
@@ -93,7 +93,7 @@ class VerifiableConsumer:
 
     @property
     def _left_count(self) -> int | None:
-        """How many records are still to be read; None where there is no limit."""
+        """Number of records left to read; None without a limit."""
         return None if self._max_messages < 0 else self._max_messages - self._consumed_count
 
     @property
@@ -101,11 +101,11 @@ class VerifiableConsumer:
         return self._left_count is not None and self._left_count <= 0
 
     def poll(self) -> ConsumerRecords:
-        """Read what is next."""
+        """Read the next records."""
         return self.consumer.poll(POLL_S)
 
     def on_records(self, records: ConsumerRecords) -> Offsets:
-        """Report what was read; what to commit for it."""
+        """Report the records, and return the offsets to commit."""
         offsets: Offsets = {}
         summaries = []
         for partition, received in records.by_partition().items():
@@ -133,7 +133,7 @@ class VerifiableConsumer:
         try:
             self.consumer.commit(offsets)
         except WakeupError:
-            # It comes once, so what was read is committed before all ends.
+            # It is raised only once, so commit what was read before ending.
             self._commit(offsets)
             raise
         except FencedInstanceIdError:
@@ -145,12 +145,12 @@ class VerifiableConsumer:
 
 
 def report_partitions(name: str, partitions: Iterable[TopicPartition]) -> None:
-    """Print what came or went."""
+    """Print assigned or revoked partitions."""
     report(name, partitions=[partition._asdict() for partition in partitions])
 
 
 def report_record(record: ConsumerRecord) -> None:
-    """Print one record."""
+    """Print a record."""
     report(
         "record_data",
         key=_text(record.key),
@@ -164,7 +164,7 @@ def report_record(record: ConsumerRecord) -> None:
 def report_commit(
     offsets: Mapping[TopicPartition, OffsetAndMetadata], error: object | None
 ) -> None:
-    """Print what came of a commit."""
+    """Print the outcome of a commit."""
     committed = [
         {**partition._asdict(), "offset": offset.offset} for partition, offset in offsets.items()
     ]
@@ -177,7 +177,7 @@ def main(
     *,
     consumer_class: type[VerifiableConsumer] = VerifiableConsumer,
 ) -> int:
-    """Run until all is read or a signal comes; the exit status."""
+    """Run until everything is read or a signal arrives; return the exit status."""
     options = _parser().parse_args(arguments)
     try:
         consumer = Consumer(_settings(options))
@@ -197,12 +197,12 @@ def main(
 
 
 def _text(data: object) -> str | None:
-    """Decode as Java does; what is no UTF-8 becomes a replacement character."""
+    """Decode as Java does, with replacement characters for invalid UTF-8."""
     return data.decode(errors="replace") if isinstance(data, bytes) else None
 
 
 def _settings(options: argparse.Namespace) -> dict[str, object]:
-    """The consumer's settings; the command line wins over the file."""
+    """Return the consumer's settings; the command line overrides the file."""
     settings: dict[str, object] = {}
     if options.command_config is not None:
         settings.update(read_properties(options.command_config))
@@ -227,7 +227,7 @@ def _settings(options: argparse.Namespace) -> dict[str, object]:
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="python -m pykclient.testing.verifiable_consumer",
-        description="Read a topic and report what happens as JSON.",
+        description="Read a topic and report events as JSON.",
     )
     parser.add_argument("--bootstrap-server", required=True, metavar="HOST:PORT,...")
     parser.add_argument("--topic", required=True)
@@ -239,7 +239,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--session-timeout", type=int, default=30_000, help="milliseconds, protocol classic only"
     )
-    parser.add_argument("--verbose", action="store_true", help="report each record, too")
+    parser.add_argument("--verbose", action="store_true", help="also report each record")
     parser.add_argument("--enable-autocommit", action="store_true")
     parser.add_argument("--reset-policy", default="earliest", metavar="earliest|latest|none")
     parser.add_argument(

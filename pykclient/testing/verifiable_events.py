@@ -1,6 +1,6 @@
-"""What the verifiable clients of Kafka's system tests print: one JSON object a line.
+"""Events that the verifiable clients of Kafka's system tests print, one JSON object a line.
 
-Owner: any thread may report; a line is written whole.
+Owner: any thread may report; lines do not mix.
 Source: Java classes ``VerifiableConsumer``, ``VerifiableProducer``.
 """
 
@@ -18,7 +18,7 @@ _lock = threading.Lock()
 
 
 def report(name: str, **fields: object) -> None:
-    """Print one event at once."""
+    """Print an event and flush."""
     event = {"timestamp": time.time_ns() // NS_PER_MS, "name": name, **fields}
     with _lock:
         sys.stdout.write(f"{json.dumps(event)}\n")

@@ -1,10 +1,10 @@
 """`python -m pykclient.testing.verifiable_producer`: the producer of Kafka's own system tests.
 
-It takes the options of Java's VerifiableProducer of 4.3.1, sends the numbers from 0 on as text, and
-reports what becomes of each as JSON, one object a line, on standard output. It ends after
-``--max-messages``, or at SIGTERM and SIGINT, when it delivers what it has sent.
+It takes the options of Java's VerifiableProducer 4.3.1, sends the numbers from 0 on as text, and
+reports each delivery on standard output as JSON, one object a line. It ends after
+``--max-messages``, or at SIGTERM and SIGINT, after delivering what it has sent.
 
-Owner: the main thread sends; deliveries are reported by the producer's own thread.
+Owner: the main thread sends; the producer's own thread reports deliveries.
 Source: Java class ``VerifiableProducer``; ``verifiable_producer.py`` of Kafka's system tests.
 """
 
@@ -35,10 +35,11 @@ SIGNALS: Final = (signal.SIGTERM, signal.SIGINT)
 
 
 class VerifiableProducer:
-    """Sends numbers to a topic until there were enough, or `stop` is called.
+    """A producer of numbers, until enough are sent or `stop` is called.
 
-    `throughput` is the most records a second, -1 for no limit; `created_ms` the first record's
-    timestamp, to which the others add the time since, -1 for that of `send`.
+    `throughput` is the maximum number of records a second, -1 for no limit. `created_ms` is the
+    timestamp of the first record, to which later ones add the elapsed time; -1 means the current
+    time.
     """
 
     def __init__(
@@ -57,12 +58,12 @@ class VerifiableProducer:
         self._sent_count = self._acked_count = 0
 
     def stop(self) -> None:
-        """Have `run` end. May be called in a signal handler, and more than once."""
+        """Make `run` end. May be called in a signal handler, repeatedly."""
         self._stopping.set()
         self._producer.request_close()
 
     def run(self, records: Iterator[tuple[str | None, str]]) -> None:
-        """Send each key and value, and report; then close, and report the sums."""
+        """Send and report each key and value; then close, and report the totals."""
         started_ns = time.monotonic_ns()
         report("startup_complete")
         try:
@@ -83,10 +84,10 @@ class VerifiableProducer:
             )
 
     def _is_due(self, started_ns: int) -> bool:
-        """Wait until the next record is due; return False if all is to end."""
+        """Wait until the next record is due; return False to stop."""
         if self._throughput < 0:
             return not self._stopping.is_set()
-        if self._throughput == 0:  # as Java's: nothing is ever due
+        if self._throughput == 0:  # as in Java, nothing is ever due
             return not self._stopping.wait()
         due_s = self._sent_count / self._throughput
         return not self._stopping.wait(max(0.0, due_s - (time.monotonic_ns() - started_ns) / 1e9))
@@ -101,7 +102,7 @@ class VerifiableProducer:
                 timestamp_ms=None if self._created_ms < 0 else self._created_ms + elapsed_ms,
                 on_delivery=partial(self._on_delivery, key, value),
             )
-        except ClosedError:  # a signal came before the record was taken
+        except ClosedError:  # a signal arrived before the record was accepted
             self._sent_count -= 1
         except KafkaError as error:
             self._report_error(key, value, error)
@@ -137,7 +138,7 @@ class VerifiableProducer:
 def records_of(
     *, max_messages: int, value_prefix: int | None, repeating_keys: int | None
 ) -> Iterator[tuple[str | None, str]]:
-    """Return keys and values as Java's tool makes them."""
+    """Return keys and values like those of Java's tool."""
     prefix = "" if value_prefix is None else f"{value_prefix}."
     values = (f"{prefix}{number}" for number in count())
     keys: Iterator[str | None] = repeat(None)
@@ -147,7 +148,7 @@ def records_of(
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run until all is sent or a signal comes; the exit status."""
+    """Run until everything is sent or a signal arrives; return the exit status."""
     options = _parser().parse_args(arguments)
     try:
         producer: Producer[bytes, bytes] = Producer(_settings(options))
@@ -173,7 +174,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _settings(options: argparse.Namespace) -> dict[str, object]:
-    """The producer's settings; the file wins over the command line, as with Java's."""
+    """Return the producer's settings; as in Java, the file overrides the command line."""
     settings: dict[str, object] = {
         "bootstrap.servers": options.bootstrap_server,
         "acks": options.acks,
@@ -187,7 +188,7 @@ def _settings(options: argparse.Namespace) -> dict[str, object]:
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="python -m pykclient.testing.verifiable_producer",
-        description="Send numbers to a topic and report what becomes of them as JSON.",
+        description="Send numbers to a topic and report their deliveries as JSON.",
     )
     parser.add_argument(
         *("--bootstrap-server", "--broker-list"), required=True, metavar="HOST:PORT,..."
@@ -195,13 +196,13 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--topic", required=True)
     parser.add_argument("--max-messages", type=int, default=NO_LIMIT, help="-1: until a signal")
     parser.add_argument(
-        "--throughput", type=int, default=NO_LIMIT, help="most records a second; -1: no limit"
+        "--throughput", type=int, default=NO_LIMIT, help="maximum records a second; -1: no limit"
     )
     parser.add_argument("--acks", default="-1", metavar="0|1|-1")
     parser.add_argument(
         "--message-create-time", type=int, default=-1, help="the first timestamp, in milliseconds"
     )
-    parser.add_argument("--value-prefix", type=int, help="put before each value, and a dot")
+    parser.add_argument("--value-prefix", type=int, help="prefix of each value, before a dot")
     parser.add_argument("--repeating-keys", type=int, help="keys are 0 to this number less 1")
     parser.add_argument(
         *("--command-config", "--producer.config"), type=Path, metavar="FILE", help="properties"

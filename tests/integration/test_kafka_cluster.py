@@ -188,7 +188,7 @@ def test_an_existing_cluster_that_is_too_small_or_does_not_respond_is_refused(
 ) -> None:
     dead = unused_address()
     monkeypatch.setenv("PYKCLIENT_BOOTSTRAP_SERVERS", f"{dead},{kafka_cluster.bootstrap_servers}")
-    with pytest.raises(UsageError, match="has 1 brokers, and 3 are asked for"):
+    with pytest.raises(UsageError, match="has 1 brokers, and 3 are needed"):
         KafkaCluster(3)
     monkeypatch.setenv("PYKCLIENT_BOOTSTRAP_SERVERS", dead)
     with pytest.raises(ConnectionFailedError, match=dead):

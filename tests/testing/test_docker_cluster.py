@@ -86,7 +86,7 @@ def test_without_testcontainers_the_cure_is_named(monkeypatch: pytest.MonkeyPatc
 def test_an_impossible_version_or_config_is_refused_before_any_request(
     engine: DockerEngine,
 ) -> None:
-    with pytest.raises(ConfigError, match=r"'2\.8\.2' is not a Kafka version"):
+    with pytest.raises(ConfigError, match=r"'2\.8\.2' is not a supported Kafka version"):
         KafkaCluster(version="2.8.2")
     with pytest.raises(ConfigError, match=r"listener\.security\.protocol\.map, log\.dirs"):
         KafkaCluster(config={"log.dirs": "/x", "listener.security.protocol.map": "PLAINTEXT:SSL"})

@@ -32,14 +32,19 @@ A_NUMBER = "brokers is {brokers}; give a number from 1 to 99"
     ("arguments", "environment", "error", "message"),
     [
         *(({"brokers": count}, {}, ConfigError, A_NUMBER) for count in (0, -1, 100)),
-        ({"version": "2.8.2"}, {}, ConfigError, "'2.8.2' is not a Kafka version"),
+        ({"version": "2.8.2"}, {}, ConfigError, "'2.8.2' is not a supported Kafka version"),
         ({}, {PROVIDER: "podman"}, ConfigError, "it can be jars or docker"),
         ({}, {PROVIDER: "Dokcer"}, ConfigError, "Did you mean 'docker'"),
         ({}, {SERVERS: "localhost"}, ConfigError, "PYKCLIENT_BOOTSTRAP_SERVERS cannot be used"),
         ({}, {SERVERS: "localhost"}, ConfigError, "has no port"),
         ({"config": {"num.partitions": 3}}, HERE, UsageError, "num.partitions"),
         ({"proxied": True}, HERE, UsageError, "advertises addresses without proxies; unset it"),
-        ({"security": ClusterSecurity()}, HERE, UsageError, "listeners are as they are; unset it"),
+        (
+            {"security": ClusterSecurity()},
+            HERE,
+            UsageError,
+            "listeners cannot be changed; unset it",
+        ),
     ],
 )
 def test_what_there_cannot_be_is_refused_before_anything_is_made(

@@ -1,7 +1,7 @@
-"""ACLs of a test cluster: who may do what, by Kafka's own words.
+"""ACLs of a test cluster, in Kafka's terms.
 
-They are made over the brokers' plain listener, where the principal is a super user, and hold at
-every broker that runs when `create_acls` returns.
+They are created over the brokers' plaintext listener, as a super user, and are in effect on every
+running broker when `create_acls` returns.
 
 Owner: none; it holds no state.
 Source: KIP-11, KIP-290 (prefixes); Java enums ``ResourceType``, ``PatternType``, ``AclOperation``
@@ -51,18 +51,19 @@ _OPERATIONS = {
     "IDEMPOTENT_WRITE": 12,
 }
 _ANY = 1
-"""In a filter, of each of these."""
+"""Matches any value in a filter."""
 
 
 @dataclass(frozen=True, slots=True)
 class Acl:
-    """`principal` may do `operation`, or with `permission` DENY may not.
+    """A rule: `principal` may do `operation`, or may not if `permission` is DENY.
 
-    It does so with a `topic`, a `group` or a `transactional_id`, whose names may be ``*``, or begin
-    with the one that is given (`pattern_type` PREFIXED); with none of them, with the cluster.
+    It applies to a `topic`, a `group` or a `transactional_id`, whose names may be ``*`` or a prefix
+    (`pattern_type` PREFIXED); without any of them, to the cluster.
 
     Raises:
-        ConfigError: a word that Kafka has not, more than one resource, or no kind of principal.
+        ConfigError: a term is unknown, there is more than one resource, or the principal has no
+            type.
     """
 
     principal: str
@@ -77,13 +78,13 @@ class Acl:
     def __post_init__(self) -> None:
         if ":" not in self.principal:
             raise ConfigError(
-                f"principal is {self.principal!r}; give its kind, too: User:{self.principal}"
+                f"principal is {self.principal!r}; give its type, too: User:{self.principal}"
             )
         _check_word("operation", self.operation, _OPERATIONS)
         _check_word("permission", self.permission, _PERMISSIONS)
         _check_word("pattern_type", self.pattern_type, _PATTERN_TYPES)
         if len(self._names) > 1:
-            raise ConfigError(f"{self} has more than one resource; make an Acl for each")
+            raise ConfigError(f"{self} has more than one resource; create an Acl for each")
 
     @property
     def _names(self) -> list[tuple[int, str]]:
@@ -95,7 +96,7 @@ class Acl:
         return [(kind, name) for kind, name in named.items() if name is not None]
 
     def creation(self) -> AclCreation:
-        """What a request to create it says."""
+        """Return the request entry that creates it."""
         kind, name = next(iter(self._names), (_CLUSTER, _CLUSTER_NAME))
         return AclCreation(
             resource_type=kind,
@@ -109,7 +110,7 @@ class Acl:
 
 
 def create_acls(addresses: Sequence[Address], acls: Collection[Acl], deadline: Deadline) -> None:
-    """Create ACLs, and wait until the brokers at all of the `addresses` have them.
+    """Create ACLs, and wait until the brokers at all `addresses` have them.
 
     Raises:
         BrokerError: the broker refused one.

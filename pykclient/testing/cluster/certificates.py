@@ -1,13 +1,13 @@
-"""Certificates for tests, as PEM files: an authority, and what it has signed.
+"""Certificates for tests as PEM files: an authority and the certificates it signs.
 
-A keystore is one file with a private key and the chain of its certificate, which a broker, Java's
-clients (``ssl.keystore.type=PEM``, KIP-651) and OpenSSL read alike. Keys are in PKCS#8, the only
-form in which Kafka reads them, and files readable by their owner alone.
+A keystore is one file with a private key and its certificate chain, readable by brokers, Java's
+clients (``ssl.keystore.type=PEM``, KIP-651) and OpenSSL. Keys are in PKCS#8, the only format that
+Kafka reads; files are readable only by their owner.
 
-What a test of refusals needs is made likewise: a certificate for another host, one whose time is
-over or still to come, one of another authority, one beside a key that is not its own.
+Invalid certificates for tests are made the same way: for another host, expired or not yet valid,
+from another authority, or with a key that does not match.
 
-Owner: whoever made the authority.
+Owner: the creator of the authority.
 Source: KIP-651; Java class ``DefaultSslEngineFactory``.
 """
 
@@ -32,25 +32,25 @@ if TYPE_CHECKING:
 HOSTNAMES = ("localhost", "127.0.0.1", "::1")
 OWNER_ONLY = 0o600
 _NO_HOST = ("client.invalid",)
-"""What stands for the hosts of a client, since a list of none would not be a valid one."""
+"""Placeholder host of a client certificate, because a certificate without hosts is invalid."""
 
 
 @dataclass(frozen=True, slots=True)
 class Certificate:
-    """A certificate and a key in one keystore, the file `path`."""
+    """A certificate and its key in one keystore, the file `path`."""
 
     path: Path
     chain_pem: bytes
     key_pem: bytes = field(repr=False)
-    """In PKCS#8, encrypted with `key_password` where there is one."""
+    """Key in PKCS#8, encrypted if `key_password` is set."""
     key_password: str | None = field(default=None, repr=False)
 
 
 class CertificateAuthority:
-    """An authority whose own certificate and whatever it signs are files in `folder`.
+    """An authority whose certificates, its own and those it signs, are files in `folder`.
 
     Raises:
-        MissingPrerequisiteError: there is no package trustme; names the cure.
+        MissingPrerequisiteError: the package trustme is not installed.
     """
 
     def __init__(self, folder: Path, name: str = "authority") -> None:
@@ -58,13 +58,12 @@ class CertificateAuthority:
             import trustme
         except ImportError as error:
             raise MissingPrerequisiteError(
-                f"certificates for tests are made by the package trustme ({error}): "
-                "pip install trustme"
+                f"certificates for tests need the package trustme ({error}): pip install trustme"
             ) from error
         self._authority = trustme.CA()
         self._folder = folder
         self.path = folder / f"{name}.pem"
-        """Its certificate: a truststore of type PEM."""
+        """Its certificate, usable as a truststore of type PEM."""
         write_private(self.path, self._authority.cert_pem.bytes())
 
     def issue(
@@ -76,10 +75,10 @@ class CertificateAuthority:
         not_after: datetime | None = None,
         key_password: str | None = None,
     ) -> Certificate:
-        """Sign a certificate for `name`, its common name, and write the keystore ``<name>.pem``.
+        """Sign a certificate with the common name `name`, and write the keystore ``<name>.pem``.
 
-        `hostnames` are names and addresses of a server; a client needs none. An earlier keystore of
-        that name is replaced at once, so no reader sees half of it.
+        `hostnames` are a server's names and addresses; a client needs none. An older keystore of
+        that name is replaced atomically.
         """
         signed = self._authority.issue_cert(
             *(tuple(hostnames) or _NO_HOST),
@@ -95,7 +94,7 @@ class CertificateAuthority:
 
 
 def presented_certificate(address: Address, *, timeout: float) -> bytes:
-    """What the server at `address` presents in a TLS handshake, in PEM. Raises OSError."""
+    """Return the PEM certificate that a server presents in a TLS handshake. Raises OSError."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.check_hostname = False
     context.verify_mode = ssl.CERT_NONE
@@ -104,12 +103,12 @@ def presented_certificate(address: Address, *, timeout: float) -> bytes:
         context.wrap_socket(connection) as secured,
     ):
         certificate = secured.getpeercert(binary_form=True)
-    assert certificate is not None, "a server without a certificate does no handshake"
+    assert certificate is not None, "a server cannot do a handshake without a certificate"
     return ssl.DER_cert_to_PEM_cert(certificate).encode()
 
 
 def write_private(path: Path, data: bytes) -> None:
-    """Write a file that its owner alone may read, in the place of one that may be there."""
+    """Write a file readable only by its owner, replacing an existing one atomically."""
     draft = path.with_name(f"{path.name}.draft")
     draft.touch(OWNER_ONLY)
     draft.write_bytes(data)

@@ -1,13 +1,13 @@
-"""Real Kafka for tests and demos: a cluster to start, to break and to repair.
+"""Real Kafka clusters for tests and demos, to start, break and repair.
 
-By default it runs on this machine from Kafka's jars; ``PYKCLIENT_KAFKA_PROVIDER=docker`` makes its
-servers containers of a Docker engine. Where ``PYKCLIENT_BOOTSTRAP_SERVERS`` names a cluster that
-exists already, that one is used, and nothing that would change it is allowed.
+By default a cluster runs on this machine from Kafka's jars; with
+``PYKCLIENT_KAFKA_PROVIDER=docker`` its servers are containers. If ``PYKCLIENT_BOOTSTRAP_SERVERS``
+names an existing cluster, that one is used, and nothing that would change it is allowed.
 
-It is up when the constructor returns, and gone after `close` - processes, ports and files - or when
-this process ends in whatever way.
+The cluster is ready when the constructor returns. Its processes, ports and files are gone after
+`close`, or when this process ends for any reason.
 
-Owner: the thread that made it; `bootstrap_servers`, `version` and `leader` may be used from any.
+Owner: the thread that created it; `bootstrap_servers`, `version` and `leader` are thread-safe.
 """
 
 from __future__ import annotations
@@ -61,38 +61,38 @@ PROVIDER_VARIABLE = "PYKCLIENT_KAFKA_PROVIDER"
 PROVIDERS = ("jars", "docker")
 BROKER_COUNT_MAX = CONTROLLER_ID - 1
 ASK_PAUSE_S = 0.05
-_NOT_SECURED = "this cluster is not secured; make it with KafkaCluster(security=ClusterSecurity())"
 
 
 class KafkaCluster(Closing):
     """A Kafka cluster of `brokers` brokers, numbered from 1; a context manager.
 
-    `version` is Kafka's, 3.9.0 or newer; 4.4.0, 4.3.1 and 3.9.2 are the tested ones. `config`
-    holds broker settings with Kafka's dotted names, which win over those that the cluster chooses;
-    ``${node.id}`` in a value is each broker's own number.
-    It is ready within `start_timeout` seconds, in which fetching the jars does not count. A single
-    broker is its own controller; several have one beside them that is never killed, so any number
-    of them may be down.
+    `version` is Kafka's, 3.9.0 or newer; 4.4.0, 4.3.1 and 3.9.2 are tested. `config` has broker
+    settings under Kafka's dotted names, which override those that the cluster chooses;
+    ``${node.id}`` in a value is replaced by the broker's number. The cluster must be ready within
+    `start_timeout` seconds, not counting the download of the jars. A single broker is its own
+    controller. With several, the controller is a separate process that is never killed, so that
+    any number of brokers may be down.
 
-    With `proxied` clients reach each broker through a fault proxy, `proxy(1)` and so on, which
-    breaks their connections on command. What brokers send each other does not pass it. A proxy
-    refuses connections while its broker is stopped or killed by this object.
+    With `proxied`, clients reach each broker through a fault proxy, `proxy(1)` and so on, which
+    breaks their connections on command. Traffic between brokers bypasses it. A proxy refuses
+    connections while its broker is stopped or killed by this object.
 
-    With `security` clients connect to listeners with TLS or SASL; `client_settings` is what a
-    client needs for one of them.
+    With `security`, clients connect to listeners with TLS or SASL; `client_settings` returns the
+    settings for one of them.
 
-    With ``PYKCLIENT_BOOTSTRAP_SERVERS`` in the environment this is the cluster found there, which
-    must have at least `brokers` brokers; `config` must be empty, `proxied` and `security` are
-    refused, and `version` is taken on trust.
+    If the environment has ``PYKCLIENT_BOOTSTRAP_SERVERS``, this is the cluster found there, which
+    must have at least `brokers` brokers. `config` must then be empty, `proxied` and `security` are
+    refused, and `version` is not checked.
 
     Raises:
-        ConfigError: an argument or an environment variable cannot be used as it is.
-        MissingPrerequisiteError: no Java, or no jars and no way to fetch them; with Docker, no
-            engine or no testcontainers; for `security`, no trustme. It says the cure.
-        BrokerFailedError: a broker ended at its start; ends with the tail of its log.
-        KafkaTimeoutError: it was not ready in time.
-        UsageError: the existing cluster is too small, was given a `config` or `security`, or is to
-            be `proxied`; or the cluster in containers was given `security`.
+        ConfigError: an argument or an environment variable is invalid.
+        MissingPrerequisiteError: there is no Java, or the jars cannot be downloaded; with Docker,
+            there is no engine or no testcontainers; with `security`, no trustme. The message tells
+            how to install it.
+        BrokerFailedError: a broker ended while starting; the message has the tail of its log.
+        KafkaTimeoutError: the cluster was not ready in time.
+        UsageError: the existing cluster is too small, or cannot have the given `config`,
+            `security` or `proxied`; or the cluster in containers was given `security`.
         ConnectionFailedError: the existing cluster does not respond.
     """
 
@@ -119,13 +119,13 @@ class KafkaCluster(Closing):
             self._addresses = _existing_addresses(existing)
             if proxied:
                 raise UsageError(
-                    f"{BOOTSTRAP_VARIABLE} names a cluster that was there before, which advertises "
+                    f"{BOOTSTRAP_VARIABLE} names an existing cluster, which advertises "
                     "addresses without proxies; unset it to start a cluster here"
                 )
             if security is not None:
                 raise UsageError(
-                    f"{BOOTSTRAP_VARIABLE} names a cluster that was there before, whose listeners "
-                    "are as they are; unset it to start a secured cluster here"
+                    f"{BOOTSTRAP_VARIABLE} names an existing cluster, whose listeners "
+                    "cannot be changed; unset it to start a secured cluster here"
                 )
             _check_existing(self._addresses, brokers, config or {})
         else:
@@ -142,7 +142,7 @@ class KafkaCluster(Closing):
 
     @property
     def bootstrap_servers(self) -> str:
-        """All brokers' addresses, up or down, as clients take them: ``host:port,host:port``.
+        """Addresses of all brokers, up or down, for clients: ``host:port,host:port``.
 
         With `security`, those of the first listener.
         """
@@ -150,15 +150,15 @@ class KafkaCluster(Closing):
 
     @property
     def version(self) -> str:
-        """Kafka's version, as it was given."""
+        """Kafka's version, as given."""
         return self._version
 
     @property
     def certificates(self) -> CertificateAuthority:
-        """The authority that signed the brokers' certificates; it signs others for tests.
+        """The authority that signed the brokers' certificates; tests can sign others with it.
 
         Raises:
-            UsageError: the cluster has no `security`, or is not ours.
+            UsageError: the cluster has no `security`, or is an existing one.
             ClosedError: the cluster was closed.
         """
         return self._secured()[2]
@@ -171,16 +171,16 @@ class KafkaCluster(Closing):
         user: str | None = None,
         password: str | None = None,
     ) -> dict[str, str]:
-        """What a client sets to connect to a listener, None the first: Kafka's names and values.
+        """Return a client's settings for a listener, None for the first: Kafka's names and values.
 
-        They are those of Java's client, with underscores; with dots they are Java's own. The user
-        is the first unless it is given, and so is the mechanism. `password` is for a user with
-        another one than the cluster has for it. On a listener without SASL `user` is the common
-        name of the client's certificate, which MTLS always has.
+        The names are those of Java's client, with underscores instead of dots. The defaults are the
+        first mechanism and the first user. Give `password` if it differs from the one in
+        `security`. On a listener without SASL, `user` is the common name of the client's
+        certificate, which MTLS always has.
 
         Raises:
-            UsageError: there is no such listener, mechanism or user, or the listener does without;
-                the cluster has no `security`, or is not ours.
+            UsageError: the listener, mechanism or user does not exist, or does not apply to this
+                listener; the cluster has no `security`, or is an existing one.
             ClosedError: the cluster was closed.
         """
         own, security, authority = self._secured()
@@ -193,11 +193,11 @@ class KafkaCluster(Closing):
         )
 
     def create_acls(self, *acls: Acl, timeout: float = 30.0) -> None:
-        """Create ACLs, and wait until all brokers that run have them.
+        """Create ACLs, and wait until all running brokers have them.
 
         Raises:
-            UsageError: the cluster has no authorizer, which `security` with `acls` gives it, or is
-                not ours.
+            UsageError: the cluster has no authorizer (give `security` with `acls`), or is an
+                existing one.
             BrokerError: the broker refused one.
             KafkaTimeoutError: a broker did not have them within `timeout` seconds.
             ClosedError: the cluster was closed.
@@ -214,15 +214,15 @@ class KafkaCluster(Closing):
     def replace_certificate(
         self, listener: str, certificate: Certificate, *, timeout: float = 30.0
     ) -> None:
-        """Have all brokers that run present another certificate on a listener.
+        """Replace the certificate that all running brokers present on a listener.
 
-        They do so when this returns. The key must not be encrypted. A file with the same name as
-        the one in use is read again.
+        The change is complete when this returns. The key must not be encrypted. A file with the
+        name of the current one is read again.
 
         Raises:
-            UsageError: there is no such listener, or it has no TLS; the cluster has no `security`,
-                or is not ours.
-            BrokerError: a broker refused it.
+            UsageError: the listener does not exist, or has no TLS; the cluster has no `security`,
+                or is an existing one.
+            BrokerError: a broker refused the certificate.
             KafkaTimeoutError: a broker did not present it within `timeout` seconds.
             ClosedError: the cluster was closed.
         """
@@ -238,40 +238,40 @@ class KafkaCluster(Closing):
             )
 
     def kill(self, broker: int) -> None:
-        """End a broker with SIGKILL, running or paused, and wait until it is gone.
+        """Kill a running or paused broker with SIGKILL, and wait until it is gone.
 
-        The others notice when its session runs out (``broker.session.timeout.ms``, 9 s).
+        The others notice when its session expires (``broker.session.timeout.ms``, 9 s).
 
         Raises:
-            UsageError: it is stopped, there is no such broker, or the cluster is not ours.
+            UsageError: it is stopped, does not exist, or the cluster is an existing one.
             ClosedError: the cluster was closed.
         """
         self._broker(broker).kill()
         self._shut_proxy(broker)
 
     def pause(self, broker: int) -> None:
-        """Hold a broker with SIGSTOP: it keeps its connections and sends nothing.
+        """Pause a broker with SIGSTOP: it keeps its connections and sends nothing.
 
         Raises:
-            UsageError: it is not running, there is no such broker, or the cluster is not ours.
+            UsageError: it is not running, does not exist, or the cluster is an existing one.
             ClosedError: the cluster was closed.
         """
         self._broker(broker).pause()
 
     def resume(self, broker: int) -> None:
-        """Let a paused broker go on with SIGCONT, as if no time had passed for it.
+        """Resume a paused broker with SIGCONT; to the broker no time has passed.
 
         Raises:
-            UsageError: it is not paused, there is no such broker, or the cluster is not ours.
+            UsageError: it is not paused, does not exist, or the cluster is an existing one.
             ClosedError: the cluster was closed.
         """
         self._broker(broker).resume()
 
     def stop(self, broker: int, *, timeout: float = 30.0) -> None:
-        """Stop a broker cleanly with SIGTERM, so that it first hands over what it leads.
+        """Stop a broker cleanly with SIGTERM, so that it first moves its leaderships.
 
         Raises:
-            UsageError: it is not running, there is no such broker, or the cluster is not ours.
+            UsageError: it is not running, does not exist, or the cluster is an existing one.
             KafkaTimeoutError: it did not end within `timeout` seconds, and was killed.
             ClosedError: the cluster was closed.
         """
@@ -283,14 +283,14 @@ class KafkaCluster(Closing):
                 self._shut_proxy(broker)
 
     def start(self, broker: int, *, timeout: float = 90.0) -> None:
-        """Start a stopped or killed broker, with its port and data, and wait until it is ready.
+        """Start a stopped or killed broker with its port and data, and wait until it is ready.
 
-        Kafka lets a broker in again only when its former session has run out, up to 9 s later
-        (``broker.session.timeout.ms``); Kafka 4.3 also does so after a clean stop.
+        Kafka admits a broker only after its former session has expired, up to 9 s later
+        (``broker.session.timeout.ms``); in Kafka 4.3 also after a clean stop.
 
         Raises:
-            UsageError: it is not stopped, there is no such broker, or the cluster is not ours.
-            BrokerFailedError: it ended again; ends with the tail of its log.
+            UsageError: it is not stopped, does not exist, or the cluster is an existing one.
+            BrokerFailedError: it ended again; the message has the tail of its log.
             KafkaTimeoutError: it was not ready within `timeout` seconds.
             ClosedError: the cluster was closed.
         """
@@ -301,25 +301,25 @@ class KafkaCluster(Closing):
             proxy.accept_connections()
 
     def wait_until_ready(self, *, timeout: float = 90.0) -> None:
-        """Wait until all brokers that run list each other, as after `resume`.
+        """Wait until all running brokers list each other, for example after `resume`.
 
-        The controller takes a broker that was paused for longer than
-        ``broker.session.timeout.ms`` off the list, and puts it back once it has caught up.
+        The controller fences a broker that was paused for longer than
+        ``broker.session.timeout.ms``, and unfences it when it has caught up.
 
         Raises:
-            UsageError: the cluster is not ours.
-            BrokerFailedError: a broker ended; ends with the tail of its log.
+            UsageError: the cluster is an existing one.
+            BrokerFailedError: a broker ended; the message has the tail of its log.
             KafkaTimeoutError: they were not ready within `timeout` seconds.
             ClosedError: the cluster was closed.
         """
         self._own_cluster().wait_until_all_ready(Deadline(timeout))
 
     def proxy(self, broker: int, listener: str | None = None) -> FaultProxy:
-        """The fault proxy through which clients reach a broker, on its first listener or another.
+        """Return the fault proxy in front of a broker's listener, None for the first listener.
 
         Raises:
-            UsageError: the cluster is not `proxied` or not ours, or there is no such broker or
-                listener.
+            UsageError: the cluster is not `proxied` or is an existing one, or the broker or
+                listener does not exist.
             ClosedError: the cluster was closed.
         """
         self._broker(broker)
@@ -330,24 +330,24 @@ class KafkaCluster(Closing):
         return proxies[broker][security.listener(listener).name]
 
     def data_folder(self, broker: int) -> Path:
-        """Where a broker keeps its partitions, each in a folder of its own: ``<topic>-<number>``.
+        """Return the folder with a broker's partitions, one folder each: ``<topic>-<number>``.
 
         Raises:
-            UsageError: there is no such broker, the cluster is not ours, or it is in containers.
+            UsageError: the broker does not exist, or the cluster is an existing one or in
+                containers.
             ClosedError: the cluster was closed.
         """
         self._broker(broker)
         return self._own_cluster().data_folder(broker)
 
     def leader(self, topic: str, partition: int, *, timeout: float = 30.0) -> int:
-        """The broker that leads a partition, as a running broker sees it.
+        """Return the leader of a partition, as a running broker sees it.
 
-        Waits while the topic is unknown, the partition has no leader, or its leader is a broker
-        that was killed or stopped here. A paused broker is still the leader until the others have
-        given up on it.
+        Waits while the topic is unknown, the partition has no leader, or the leader was killed or
+        stopped here. A paused broker stays the leader until its session expires.
 
         Raises:
-            KafkaTimeoutError: there was none within `timeout` seconds; says why.
+            KafkaTimeoutError: there was none within `timeout` seconds; the message tells why.
             ClosedError: the cluster was closed.
         """
         deadline = Deadline(timeout)
@@ -362,7 +362,7 @@ class KafkaCluster(Closing):
             time.sleep(ASK_PAUSE_S)
 
     def close(self) -> None:
-        """Kill all brokers and remove their files, within 15 s. A second call does nothing.
+        """Kill all brokers and remove their files, within 15 s. Idempotent.
 
         An existing cluster is left alone.
         """
@@ -375,13 +375,13 @@ class KafkaCluster(Closing):
             raise ClosedError("the cluster was closed; make a new KafkaCluster")
         if self._own is None:
             raise UsageError(
-                f"{BOOTSTRAP_VARIABLE} names a cluster that was there before, and its brokers are "
-                "not ours to touch; unset it to start a cluster here"
+                f"{BOOTSTRAP_VARIABLE} names an existing cluster, whose brokers must not be "
+                "changed; unset it to start a cluster here"
             )
         return self._own
 
     def _secured(self) -> tuple[ClusterServers, ClusterSecurity, CertificateAuthority]:
-        """The parts of a cluster of ours that is secured."""
+        """Return the servers, security and authority of a secured cluster. Raises `UsageError`."""
         own = self._own_cluster()
         if self._security is None or own.certificates is None:
             raise UsageError(
@@ -396,7 +396,7 @@ class KafkaCluster(Closing):
         return brokers[broker]
 
     def _shut_proxy(self, broker: int) -> None:
-        """Have clients refused as they would be without the proxy, while the broker is down."""
+        """Make a broker's proxies refuse connections while the broker is down."""
         for proxy in self._own_cluster().proxies.get(broker, {}).values():
             proxy.refuse_connections()
 
@@ -407,7 +407,7 @@ class KafkaCluster(Closing):
     def _find_leader(
         self, topic: str, partition: int, deadline: Deadline
     ) -> tuple[int | None, str]:
-        """The leader, or None and why there is none."""
+        """Return the leader, or None and the reason."""
         reason = "no broker is running"
         for address in self._running_addresses():
             try:
@@ -434,19 +434,19 @@ class KafkaCluster(Closing):
 
 
 def _leader_in(topic: MetadataResponseTopic, partition: int) -> tuple[int | None, str]:
-    """The leader that a response names, or None and why it names none."""
+    """Return the leader in a response, or None and the reason."""
     if topic.error_code:
-        return None, f"the broker says error code {topic.error_code} for the topic"
+        return None, f"the broker returned error code {topic.error_code} for the topic"
     for found in topic.partitions:
         if found.partition_index == partition:
             if found.leader_id >= 0:
                 return found.leader_id, ""
-            return None, f"the broker says error code {found.error_code} for the partition"
+            return None, f"the broker returned error code {found.error_code} for the partition"
     return None, f"the topic has {len(topic.partitions)} partitions"
 
 
 def _provider() -> type[DockerCluster] | type[LocalCluster]:
-    """What the environment chooses; imported here, since each brings much that the other lacks."""
+    """Return the provider named in the environment, importing only that one."""
     name = os.environ.get(PROVIDER_VARIABLE) or PROVIDERS[0]
     if name == "docker":
         from pykclient.testing.cluster.docker import DockerCluster
@@ -473,10 +473,10 @@ def _existing_addresses(servers: str) -> list[Address]:
 def _check_existing(
     addresses: Sequence[Address], broker_count: int, config: Mapping[str, PropertyValue]
 ) -> None:
-    """Any address will do that responds, as with a client's bootstrap list."""
+    """Check that an address responds, as in a bootstrap list, and has enough brokers."""
     if config:
         raise UsageError(
-            f"{BOOTSTRAP_VARIABLE} names a cluster that was there before, so it cannot be given "
+            f"{BOOTSTRAP_VARIABLE} names an existing cluster, which cannot be given "
             f"the config {', '.join(config)}; unset it to start a cluster here"
         )
     failures = []
@@ -488,8 +488,8 @@ def _check_existing(
             continue
         if found < broker_count:
             raise UsageError(
-                f"the cluster that {BOOTSTRAP_VARIABLE} names has {found} brokers, and "
-                f"{broker_count} are asked for; unset it to start a cluster here"
+                f"the cluster named in {BOOTSTRAP_VARIABLE} has {found} brokers, and "
+                f"{broker_count} are needed; unset it to start a cluster here"
             )
         return
     raise ConnectionFailedError(

@@ -1,16 +1,16 @@
-"""The servers of one Kafka cluster as containers of a Docker engine, through testcontainers.
+"""Servers of a Kafka cluster as containers of a Docker engine, through testcontainers.
 
-Each runs Apache's image ``apache/kafka:<version>``, with settings of ours in place of the image's,
-in a network of the cluster's own, where the servers know each other by name. Clients come in by a
-port of the engine's host, the same in all lives of a broker, which advertises it.
+Each runs Apache's image ``apache/kafka:<version>`` with our settings instead of the image's, in a
+network of its own, where the servers know each other by name. Clients connect to a port of the
+engine's host, which the broker advertises and keeps across restarts.
 
-They are started in the constructor, which returns when every broker responds and knows all the
-others. Containers and network are gone after `close`; when this process dies before, the reaper
-of testcontainers (Ryuk) removes them.
+The constructor starts the servers and returns when every broker responds and lists all others.
+`close` removes containers and network; if this process dies earlier, the reaper of testcontainers
+(Ryuk) does.
 
-This was never run on a real engine: what is sent to one is tested, what it does is not.
+This was never run with a real engine: the requests to it are tested, its behaviour is not.
 
-Owner: the thread that made it.
+Owner: the thread that created it.
 Source: testcontainers' ``DockerContainer`` and ``Network``, docker-py's ``Container``; Kafka's
 ``docker/jvm/Dockerfile``.
 """
@@ -83,7 +83,7 @@ REACH_TIMEOUT_S = 10.0
 SETTINGS_VARIABLE = "PYKCLIENT_SERVER_PROPERTIES"
 CLUSTER_VARIABLE = "PYKCLIENT_CLUSTER_ID"
 
-# `exec`, so that Kafka itself is the container's first process and gets its signals.
+# `exec` makes Kafka the container's first process, which receives its signals.
 START_SCRIPT = f"""\
 set -e
 printf '%s' "${SETTINGS_VARIABLE}" > /tmp/server.properties
@@ -93,17 +93,17 @@ exec /opt/kafka/bin/kafka-server-start.sh /tmp/server.properties
 """
 
 ENGINE_ERRORS = (docker.errors.DockerException, requests.RequestException)
-"""What docker-py raises: its own, and of an engine that went away the other's."""
+"""Errors of docker-py: its own, and those of requests if the engine is gone."""
 
 KILLED_STATUS = 137
-"""What a process that got SIGKILL ends with, 128 and the signal's number."""
+"""Exit status of a process killed by SIGKILL: 128 and the signal's number."""
 
-# The engine's own words; whatever else it may say is a container that does not run.
+# The engine's status names; any other status means the container does not run.
 _STATES = {"running": BrokerState.RUNNING, "paused": BrokerState.PAUSED}
 
 
 class DockerBroker:
-    """A server, named `name` in errors, in a `container` that is not made yet."""
+    """A server named `name` in a `container` that is created at its first start."""
 
     def __init__(self, name: str, container: DockerContainer) -> None:
         self.name = name
@@ -113,17 +113,17 @@ class DockerBroker:
 
     @property
     def state(self) -> BrokerState:
-        """The state now; a server that ended, by us or by itself, is STOPPED."""
+        """Current state; a server that ended for any reason is STOPPED."""
         if not self._is_made:
             return BrokerState.STOPPED
-        with self._telling("look at"):
+        with self._engine_errors("look at"):
             self._container.reload()
         return _STATES.get(self._container.status, BrokerState.STOPPED)
 
     def start(self) -> None:
-        """Start the server, in a container made at the first time. Raises `UsageError`."""
+        """Start the server, creating its container if needed. Raises `UsageError`."""
         check_allowed("start", self.name, self.state)
-        with self._telling("start"):
+        with self._engine_errors("start"):
             if self._is_made:
                 self._container.get_wrapped_container().start()
             else:
@@ -131,42 +131,42 @@ class DockerBroker:
                 self._is_made = True
 
     def pause(self) -> None:
-        """Freeze it: it holds its connections and sends nothing. Raises `UsageError`."""
+        """Freeze it: it keeps its connections and sends nothing. Raises `UsageError`."""
         check_allowed("pause", self.name, self.state)
-        with self._telling("pause"):
+        with self._engine_errors("pause"):
             self._container.get_wrapped_container().pause()
 
     def resume(self) -> None:
-        """Let it go on as if no time had passed. Raises `UsageError`."""
+        """Resume it; to the server no time has passed. Raises `UsageError`."""
         check_allowed("resume", self.name, self.state)
-        with self._telling("resume"):
+        with self._engine_errors("resume"):
             self._container.get_wrapped_container().unpause()
 
     def kill(self) -> None:
-        """SIGKILL, running or paused, and wait for its end. Raises `UsageError`."""
+        """Kill it with SIGKILL, running or paused, and wait for its end. Raises `UsageError`."""
         check_allowed("kill", self.name, self.state)
         container = self._container.get_wrapped_container()
-        with self._telling("kill"):
+        with self._engine_errors("kill"):
             try:
                 container.kill()
             except docker.errors.APIError:
                 if self.state is not BrokerState.PAUSED:
                     raise
-                # Some engines do not kill what is paused.
+                # Some engines cannot kill a paused container.
                 container.unpause()
                 container.kill()
             container.wait()
 
     def stop(self, timeout: float) -> None:
-        """SIGTERM and wait for a clean end; after `timeout` seconds, SIGKILL.
+        """Stop it with SIGTERM and wait; after `timeout` seconds, kill it.
 
         Raises:
             UsageError: it is not running.
-            KafkaTimeoutError: it did not end by itself; it was killed.
+            KafkaTimeoutError: it did not end in time, and was killed.
         """
         check_allowed("stop", self.name, self.state)
         container = self._container.get_wrapped_container()
-        with self._telling("stop"):
+        with self._engine_errors("stop"):
             container.stop(timeout=math.ceil(timeout))
             status = container.wait()["StatusCode"]
         if status == KILLED_STATUS:
@@ -185,42 +185,42 @@ class DockerBroker:
             raise BrokerFailedError(f"{self.name} ended; the last lines it logged:\n{self._tail()}")
 
     def remove(self) -> None:
-        """End it in whatever state, and remove the container. A second call does nothing."""
+        """End it in any state, and remove the container. Idempotent."""
         if not self._is_removed:
             self._is_removed = True
-            # There may be one also where its start failed.
-            with self._telling("remove"), contextlib.suppress(docker.errors.NotFound):
+            # A container may exist even if its start failed.
+            with self._engine_errors("remove"), contextlib.suppress(docker.errors.NotFound):
                 self._container.stop(force=True, delete_volume=True)
 
     def _tail(self) -> str:
-        with self._telling("read the log of"):
+        with self._engine_errors("read the log of"):
             log = self._container.get_wrapped_container().logs(tail=LOG_TAIL_LINES)
         return bytes(log).decode(errors="replace")
 
     @contextlib.contextmanager
-    def _telling(self, action: str) -> Iterator[None]:
-        """Say of an engine's error what it was about."""
+    def _engine_errors(self, action: str) -> Iterator[None]:
+        """Turn an engine's error into a BrokerFailedError that names the action and server."""
         try:
             yield
         except ENGINE_ERRORS as error:
             raise BrokerFailedError(
-                f"the Docker engine did not {action} {self.name}: {error}"
+                f"the Docker engine failed to {action} {self.name}: {error}"
             ) from error
 
 
 class DockerCluster(ClusterServers):
     """Brokers numbered from 1, each a container with a port of the engine's host.
 
-    With `proxied`, each has in `proxies` the fault proxy through which clients reach it.
+    With `proxied`, `proxies` has the fault proxy of each.
 
     Raises:
-        UsageError: it is to have `security`, which only brokers from the jars have.
-        ConfigError: a setting that the cluster chooses itself, or an unusable version.
-        MissingPrerequisiteError: no engine responds; names the cure.
-        BrokerFailedError: the engine refused, as where there is no such image, or a server did not
-            start; ends with the tail of its log.
-        KafkaTimeoutError: the brokers were not ready within `timeout` seconds, of which fetching
-            the image takes its part.
+        UsageError: `security` is given, which only brokers from the jars support.
+        ConfigError: `config` has a setting that the cluster chooses, or the version is invalid.
+        MissingPrerequisiteError: no engine responds; the message tells what to do.
+        BrokerFailedError: the engine refused, for example because the image is missing, or a
+            server did not start; the message has the tail of its log.
+        KafkaTimeoutError: the brokers were not ready within `timeout` seconds, which include the
+            download of the image.
     """
 
     def __init__(
@@ -273,17 +273,17 @@ class DockerCluster(ClusterServers):
             self._resources = resources.pop_all()
 
     def address(self, node_id: int) -> Address:
-        """Where broker `node_id` is reached from here, whether or not it is up."""
+        """Return the address of broker `node_id` from here, up or down."""
         return self._addresses[node_id]
 
     def client_address(self, node_id: int, listener: str) -> Address:
-        """Where broker `node_id` is advertised to clients: its proxy, if it has one."""
+        """Return the address that clients are given: the broker's proxy, if it has one."""
         if node_id in self.proxies:
             return self.proxies[node_id][listener].address
         return self.address(node_id)
 
     def data_folder(self, node_id: int) -> Path:
-        """Refuse: the folder is in the container.
+        """Refuse, because the folder is inside the container.
 
         Raises:
             UsageError: always.
@@ -307,10 +307,10 @@ class DockerCluster(ClusterServers):
 
 
 class DockerLayout:
-    """The settings of each server; brokers name their `advertised` address to clients.
+    """The settings of each server; brokers give their `advertised` address to clients.
 
     Raises:
-        ConfigError: `config` has a setting that the cluster must choose itself.
+        ConfigError: `config` has a setting that the cluster chooses.
     """
 
     def __init__(
@@ -322,11 +322,11 @@ class DockerLayout:
 
     @property
     def has_own_controller(self) -> bool:
-        """Whether the controller is a server of its own, as beside several brokers."""
+        """True if the controller is a separate server, as with several brokers."""
         return len(self._advertised) > 1
 
     def broker(self, node_id: int) -> dict[str, PropertyValue]:
-        """What broker `node_id` is started with."""
+        """Return the settings of broker `node_id`."""
         listeners = [f"PLAINTEXT://:{CLIENT_PORT}", f"{INTER_BROKER}://:{INTER_BROKER_PORT}"]
         if not self.has_own_controller:
             listeners.append(f"CONTROLLER://:{CONTROLLER_PORT}")
@@ -340,7 +340,7 @@ class DockerLayout:
         }
 
     def controller(self) -> dict[str, PropertyValue]:
-        """What the controller is started with where it is a server of its own."""
+        """Return the settings of a separate controller."""
         return {
             **self._shared(CONTROLLER_ID),
             "process.roles": "controller",
@@ -360,18 +360,18 @@ class DockerLayout:
 
 
 def server_name(node_id: int) -> str:
-    """How the other servers call this one in their network, and we in errors."""
+    """Return the server's name in the network and in errors."""
     return "controller" if node_id == CONTROLLER_ID else f"broker-{node_id}"
 
 
 def _engine_host() -> str:
-    """Where the ports of the engine's containers are reached from here."""
+    """Return the host on which the ports of containers are reached from here."""
     try:
         _reach_socket()
         client = DockerClient()
         client.client.ping()
     except (OSError, *ENGINE_ERRORS) as error:
-        place = os.environ.get("DOCKER_HOST") or "its usual socket"
+        place = os.environ.get("DOCKER_HOST") or "its default socket"
         raise MissingPrerequisiteError(
             f"PYKCLIENT_KAFKA_PROVIDER=docker needs a Docker engine, and none responds at {place}: "
             f"{error}. Start one, or name another in DOCKER_HOST, or unset "
@@ -380,8 +380,8 @@ def _engine_host() -> str:
     try:
         if client.get_connection_mode() is not ConnectionMode.docker_host:
             raise ConfigError(
-                "the ports of the Docker engine's containers cannot be reached from in here by its "
-                "host's address; set TESTCONTAINERS_HOST_OVERRIDE to an address of the host and "
+                "the ports of containers cannot be reached at the address of the Docker engine's "
+                "host from here; set TESTCONTAINERS_HOST_OVERRIDE to an address of the host and "
                 "TESTCONTAINERS_CONNECTION_MODE=docker_host"
             )
         return client.host()
@@ -390,8 +390,9 @@ def _engine_host() -> str:
 
 
 def _reach_socket() -> None:
-    """Connect to the engine, where its address is a file: docker-py never closes a socket for which
-    nothing listened, and a test would be blamed for it. Raises OSError.
+    """Check that the engine's Unix socket accepts connections. Raises OSError.
+
+    docker-py never closes a socket whose connection failed, and the test would be blamed for it.
     """
     _, is_file, path = (get_docker_host() or DEFAULT_UNIX_SOCKET).partition("unix://")
     if is_file:
@@ -407,7 +408,7 @@ def _made_network() -> Iterator[Network]:
         network.create()
     except ENGINE_ERRORS as error:
         raise BrokerFailedError(
-            f"the Docker engine did not make the cluster's network: {error}"
+            f"the Docker engine failed to create the cluster's network: {error}"
         ) from error
     try:
         yield network
@@ -416,7 +417,7 @@ def _made_network() -> Iterator[Network]:
 
 
 def _free_port() -> int:
-    """A port that is free here just now; an engine elsewhere says so if it has it in use."""
+    """Return a port that is free here now; a remote engine reports it if it is in use there."""
     reservation = PortReservation()
     reservation.close()
     return reservation.port

@@ -1,21 +1,21 @@
-"""Kafka's own jars, and other sets of jars, fetched once into the user's cache folder.
+"""Kafka's jars, and other sets of jars, downloaded once into the user's cache folder.
 
-The folder of a set, such as ``$XDG_CACHE_HOME/pykclient/kafka-<version>`` (``~/.cache`` where that
-is unset), either does not exist or is complete: the jars are fetched into a folder beside it,
-checked, and moved into place in one step, under a file lock so that several processes fetch once.
-Once it is there no network is needed.
+The folder of a set, such as ``$XDG_CACHE_HOME/pykclient/kafka-<version>`` (default ``~/.cache``),
+either does not exist or is complete: jars are downloaded into a folder next to it, verified, and
+moved into place in one step, under a file lock so that only one process downloads. After that no
+network is needed.
 
-They come from Maven Central, through ``mvn`` where it is on the PATH, else through the Ivy that the
-PyPI package ``pyspark`` carries; both read the registry that they were set up for. Kafka's set is
-``kafka_2.13`` and ``kafka-tools`` with their dependencies, and slf4j-simple as the one logger,
-since it is set by system properties and needs no file.
+They come from Maven Central, through ``mvn`` if it is on the PATH, otherwise through the Ivy in the
+PyPI package ``pyspark``; both use the registry they are configured for. Kafka's set is
+``kafka_2.13`` and ``kafka-tools`` with dependencies, and slf4j-simple as the only logger, because
+it is configured by system properties and needs no file.
 
-A jar of a version that is tested here is compared with its digest in ``digests/``; a set has no jar
-without one there. Those of other versions are compared with the checksums that the registry serves.
+Jars of the tested versions are verified against the digests in ``digests/``; every jar of such a
+set must have one. Other versions are verified against the registry's checksums.
 
-Run as ``python -m pykclient.testing.cluster.jars [version ...]`` it fetches and prints the folders.
+``python -m pykclient.testing.cluster.jars [version ...]`` downloads jars and prints their folders.
 
-Owner: the file system, under the lock file beside the folder.
+Owner: the file system, under the lock file next to the folder.
 """
 
 from __future__ import annotations
@@ -46,14 +46,14 @@ if TYPE_CHECKING:
     from pykclient.testing.cluster.java import Java
 
 KAFKA_VERSIONS = ("4.4.0", "4.3.1", "3.9.2")
-"""The versions that are tested here, the default first. Any from 3.9 on may be given."""
+"""Tested versions, the default first. Any version from 3.9 on may be given."""
 
 VERSION_MIN = (3, 9)
 FETCH_TIMEOUT_S = 600.0
 LOCK_PAUSE_S = 0.1
 OUTPUT_TAIL_LINES = 15
 
-# A Java from PyPI does not know the certificates that were added to this machine.
+# A Java from PyPI does not know the certificates added to this machine.
 _TRUST_CURE = (
     " Java does not trust the registry's certificate: name a trust store that has it, as in "
     "JAVA_TOOL_OPTIONS=-Djavax.net.ssl.trustStore=/etc/ssl/certs/java/cacerts."
@@ -63,7 +63,7 @@ _SCALA = "2.13"
 
 
 class Artifact(NamedTuple):
-    """One jar as Maven names it."""
+    """A jar by its Maven coordinates."""
 
     group: str
     name: str
@@ -71,16 +71,16 @@ class Artifact(NamedTuple):
 
     @property
     def jar(self) -> str:
-        """The name of its file."""
+        """File name of the jar."""
         return f"{self.name}-{self.version}.jar"
 
 
 @dataclass(frozen=True, slots=True)
 class JarSet:
-    """Jars that are fetched together into one folder of the cache, all or none.
+    """Jars that are downloaded together into one cache folder, all or none.
 
-    `title` is what messages call the set. `artifacts` come with what they depend on, but for
-    `excluded` (groups and names), or alone. The folder is complete when it holds `required`.
+    `title` is the set's name in messages. `artifacts` include their dependencies, except for
+    `excluded` (groups and names), unless `is_alone`. The folder is complete if it has `required`.
     """
 
     title: str
@@ -90,43 +90,43 @@ class JarSet:
     excluded: tuple[tuple[str, str], ...] = ()
     is_alone: bool = False
     digests: Path | None = None
-    """A file as ``sha256sum`` writes it, with all jars; None where none are known."""
+    """File in the format of ``sha256sum`` with all jars; None if there is none."""
 
 
 @dataclass(frozen=True, slots=True)
 class KafkaJars:
-    """The jars of one Kafka version, complete on this machine."""
+    """The complete jars of a Kafka version on this machine."""
 
     version: str
     folder: Path
 
     @property
     def classpath(self) -> str:
-        """What ``java -cp`` takes, in a fixed order."""
+        """Argument of ``java -cp``, in a fixed order."""
         return os.pathsep.join(str(jar) for jar in sorted(self.folder.glob("*.jar")))
 
     def class_archive(self, java: Java) -> Path:
-        """Where `kafka_classes` puts the classes as this Java maps them into its memory."""
+        """Return the path of this Java's class archive, which `kafka_classes` writes."""
         return self.folder / f"classes-{java.vm_version}.jsa"
 
     def java_options(self, java: Java) -> tuple[str, ...]:
-        """What a Java takes to run a class of these jars; with their archive, if there is one."""
+        """Return Java's options to run a class of these jars, with their archive if it exists."""
         archive = self.class_archive(java)
-        # One of another Java is passed over; silently, since it would be in a tool's output.
+        # An archive of another Java is ignored; quietly, to keep it out of a tool's output.
         silent = ("-Xlog:cds=off", "-Xlog:cds+dynamic=off")
         mapped = (f"-XX:SharedArchiveFile={archive}", *silent) if archive.exists() else ()
         return (*mapped, "-cp", self.classpath)
 
     @property
     def clients_jar(self) -> Path:
-        """The jar that holds the message schemas and Kafka's own client."""
+        """The jar with the message schemas and Kafka's own client."""
         return self.folder / f"kafka-clients-{self.version}.jar"
 
 
 def cache_folder(environ: Mapping[str, str] | None = None) -> Path:
-    """The folder under which this package caches; `environ` None means this process's own."""
+    """Return this package's cache folder; `environ` None means this process's environment."""
     environment = os.environ if environ is None else environ
-    # The XDG specification: a relative path in the variable is invalid and ignored.
+    # As the XDG specification requires, ignore a relative path.
     base = Path(environment.get("XDG_CACHE_HOME", ""))
     return (base if base.is_absolute() else Path.home() / ".cache") / "pykclient"
 
@@ -134,14 +134,14 @@ def cache_folder(environ: Mapping[str, str] | None = None) -> Path:
 def kafka_jars(
     version: str = KAFKA_VERSIONS[0], *, environ: Mapping[str, str] | None = None
 ) -> KafkaJars:
-    """Give the jars of a Kafka version, fetching them if they are not cached yet.
+    """Return the jars of a Kafka version, downloading them if needed.
 
     `environ` None means this process's environment (``XDG_CACHE_HOME``, ``PATH``, ``JAVA_HOME``).
 
     Raises:
-        ConfigError: the version is not a Kafka version from 3.9 on.
-        MissingPrerequisiteError: there is no way to fetch them, or fetching failed; says the cure.
-        KafkaTimeoutError: another process has been fetching them for more than ten minutes.
+        ConfigError: this is not a Kafka version from 3.9 on.
+        MissingPrerequisiteError: they cannot be downloaded; the message tells what to do.
+        KafkaTimeoutError: another process has been downloading for more than ten minutes.
     """
     check_version(version)
     kafka, tools, clients = (
@@ -153,7 +153,7 @@ def kafka_jars(
         folder_name=f"kafka-{version}",
         artifacts=(kafka, tools, Artifact("org.slf4j", "slf4j-simple", "1.7.36")),
         required=(kafka.jar, tools.jar, clients.jar),
-        # Kafka 3.9 brings a logger of its own; two at once log a complaint and choose by chance.
+        # Kafka 3.9 has its own logger; two of them log a warning, and which one wins is random.
         excluded=(("org.slf4j", "slf4j-reload4j"),),
         digests=digests_of_kafka(version),
     )
@@ -161,13 +161,13 @@ def kafka_jars(
 
 
 def cached_jars(wanted: JarSet, *, environ: Mapping[str, str] | None = None) -> Path:
-    """Give the folder with a set of jars, fetching them if they are not cached yet.
+    """Return the folder of a set of jars, downloading them if needed.
 
     `environ` None means this process's environment (``XDG_CACHE_HOME``, ``PATH``, ``JAVA_HOME``).
 
     Raises:
-        MissingPrerequisiteError: there is no way to fetch them, or fetching failed; says the cure.
-        KafkaTimeoutError: another process has been fetching them for more than ten minutes.
+        MissingPrerequisiteError: they cannot be downloaded; the message tells what to do.
+        KafkaTimeoutError: another process has been downloading for more than ten minutes.
     """
     environment = os.environ if environ is None else environ
     folder = cache_folder(environment) / wanted.folder_name
@@ -180,16 +180,16 @@ def cached_jars(wanted: JarSet, *, environ: Mapping[str, str] | None = None) -> 
 
 
 def digests_of_kafka(version: str) -> Path | None:
-    """Return the file with the digests of a version's jars; None where this package has none."""
+    """Return the file with the digests of a version's jars, None if there is none."""
     found = Path(__file__).with_name("digests") / f"kafka-{version}.sha256"
     return found if found.exists() else None
 
 
 def check_digests(folder: Path, digests: Path | None, title: str) -> None:
-    """Compare jars with their digests.
+    """Verify the digests of jars.
 
     Raises:
-        MissingPrerequisiteError: one is another file, or has no digest; names it.
+        MissingPrerequisiteError: a jar differs, or has no digest; the message names it.
     """
     if digests is None:
         return
@@ -201,36 +201,36 @@ def check_digests(folder: Path, digests: Path | None, title: str) -> None:
         if known.get(jar.name) == digest:
             continue
         problem = (
-            f"is another file than the one that {digests.name} has the digest of"
+            f"is another file than the one with the digest in {digests.name}"
             if jar.name in known
             else f"has no digest in {digests.name}"
         )
         raise MissingPrerequisiteError(
-            f"{jar.name}, fetched with {title}, {problem}, so nothing was kept. Its SHA-256 is "
-            f"{digest}; check the Maven mirror that this machine is set up for"
+            f"{jar.name}, downloaded with {title}, {problem}, so nothing was kept. Its SHA-256 is "
+            f"{digest}; check the Maven mirror that this machine uses"
         )
 
 
 def check_version(version: str) -> None:
-    """Check that a version of Kafka can be started. Raises `ConfigError`."""
+    """Check that a Kafka version is supported. Raises `ConfigError`."""
     numbers = re.fullmatch(r"(\d+)\.(\d+)\.(\d+)", version)
     if numbers is None or (int(numbers[1]), int(numbers[2])) < VERSION_MIN:
         raise ConfigError(
-            f"{version!r} is not a Kafka version that can be started here: give one from "
+            f"{version!r} is not a supported Kafka version: give one from "
             f"{'.'.join(map(str, VERSION_MIN))}.0 on, with three numbers, such as "
             f"{' or '.join(map(repr, KAFKA_VERSIONS))}"
         )
 
 
 def _lacking(wanted: JarSet, folder: Path) -> list[str]:
-    """The jars that have to be there and are absent or not whole."""
+    """Return the required jars that are missing or incomplete."""
     return [name for name in wanted.required if not zipfile.is_zipfile(folder / name)]
 
 
 @contextlib.contextmanager
 def _lock(path: Path) -> Iterator[None]:
-    """Hold the file's lock; the kernel frees it when the holder dies, however it dies."""
-    import fcntl  # which Windows has not, and no cluster either
+    """Hold the file's lock; the kernel releases it if the holder dies."""
+    import fcntl  # not on Windows, where clusters do not run either
 
     deadline = Deadline(FETCH_TIMEOUT_S)
     with path.open("w") as file:
@@ -242,35 +242,35 @@ def _lock(path: Path) -> Iterator[None]:
                 if deadline.has_passed():
                     raise KafkaTimeoutError(
                         f"another process has held {path} for {deadline.timeout_ms} ms; "
-                        "if it hangs while it fetches the jars, end it"
+                        "if it hangs in the download of the jars, end it"
                     ) from None
                 time.sleep(LOCK_PAUSE_S)
         yield
 
 
 def _fetch(wanted: JarSet, folder: Path, environ: Mapping[str, str]) -> None:
-    """Requires the set's lock, so that whatever lies beside the folder is left over."""
+    """Download a set. Requires its lock, so that any partial folder is a leftover."""
     for leftover in folder.parent.glob(f"{folder.name}.partial-*"):
         shutil.rmtree(leftover)
     partial = Path(tempfile.mkdtemp(prefix=f"{folder.name}.partial-", dir=folder.parent))
     try:
         fetched = partial / "jars"
-        _way_to_fetch(wanted, environ)(wanted, fetched, environ)
+        _fetcher_for(wanted, environ)(wanted, fetched, environ)
         lacking = _lacking(wanted, fetched)
         if lacking:
             raise MissingPrerequisiteError(
-                f"{wanted.title} was fetched without {', '.join(lacking)}; "
-                "check the Maven mirror that this machine is set up for"
+                f"{wanted.title} was downloaded without {', '.join(lacking)}; "
+                "check the Maven mirror that this machine uses"
             )
         check_digests(fetched, wanted.digests, wanted.title)
-        if folder.exists():  # An earlier one was damaged.
+        if folder.exists():  # an earlier download is damaged
             shutil.rmtree(folder)
         fetched.rename(folder)
     finally:
         shutil.rmtree(partial)
 
 
-def _way_to_fetch(
+def _fetcher_for(
     wanted: JarSet, environ: Mapping[str, str]
 ) -> Callable[[JarSet, Path, Mapping[str, str]], None]:
     if shutil.which("mvn", path=environ.get("PATH", "")) is not None:
@@ -278,9 +278,9 @@ def _way_to_fetch(
     if _ivy_jar() is not None:
         return _fetch_with_ivy
     raise MissingPrerequisiteError(
-        f"the jars of {wanted.title} are not cached, and there is nothing to fetch them with: mvn "
+        f"the jars of {wanted.title} are not cached and cannot be downloaded: mvn "
         "is not on the PATH, and the PyPI package pyspark, whose Ivy would do, is not installed. "
-        "To cure it, install Maven (Debian, Ubuntu: apt-get install maven), or: pip install "
+        "Install Maven (Debian, Ubuntu: apt-get install maven), or: pip install "
         f"pyspark; or copy the folder {wanted.folder_name} from another machine's cache into "
         f"{cache_folder(environ)}."
     )
@@ -338,7 +338,7 @@ def _fetch_with_ivy(wanted: JarSet, folder: Path, environ: Mapping[str, str]) ->
 
 
 def _ivy_jar() -> Path | None:
-    """The Ivy inside pyspark, which is found without being imported."""
+    """Return the Ivy jar in pyspark, found without importing pyspark."""
     pyspark = importlib.util.find_spec("pyspark")
     folders = [] if pyspark is None else pyspark.submodule_search_locations or []
     found = sorted(jar for folder in folders for jar in Path(folder, "jars").glob("ivy-*.jar"))
@@ -358,21 +358,21 @@ def _run(command: Sequence[str], title: str, environ: Mapping[str, str]) -> None
         )
     except (OSError, subprocess.TimeoutExpired) as error:
         raise MissingPrerequisiteError(
-            f"fetching the jars of {title} failed: {error}; it needs a registry of Maven "
-            "packages once, and nothing after that"
+            f"the download of the jars of {title} failed: {error}; it needs a Maven registry "
+            "once, and no network afterwards"
         ) from error
     if ended.returncode != 0:
         output = ended.stdout.decode(errors="replace")
         tail = "\n".join(output.splitlines()[-OUTPUT_TAIL_LINES:])
         raise MissingPrerequisiteError(
-            f"fetching the jars of {title} failed: {command[0]} ended with status "
-            f"{ended.returncode}; it needs a registry of Maven packages once, and nothing after "
-            f"that.{_TRUST_CURE if 'PKIX' in output else ''} Its last lines:\n{tail}"
+            f"the download of the jars of {title} failed: {command[0]} ended with status "
+            f"{ended.returncode}; it needs a Maven registry once, and no network afterwards."
+            f"{_TRUST_CURE if 'PKIX' in output else ''} Its last lines:\n{tail}"
         )
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Fetch the jars of the given Kafka versions, all tested ones when none is given."""
+    """Download the jars of the given Kafka versions, or of all tested ones."""
     parser = argparse.ArgumentParser(
         prog="python -m pykclient.testing.cluster.jars", description=main.__doc__
     )

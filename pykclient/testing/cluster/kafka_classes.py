@@ -1,11 +1,11 @@
-"""Kafka's classes as a JVM maps them into its memory: a server starts with half the work.
+"""Archives of Kafka's classes that a JVM maps into memory: a server starts with half the work.
 
-The archive of a Kafka version and a Java lies beside the jars. It is made once, from a broker that
-lived a little; where there is none, or the jars or Java have changed, a JVM reads the jars.
+The archive of a Kafka version and a Java is next to the jars. It is made once, from a short run of
+a broker. Without one, or if the jars or Java have changed, the JVM reads the jars.
 
-Run as ``python -m pykclient.testing.cluster.kafka_classes`` it makes those that are missing.
+``python -m pykclient.testing.cluster.kafka_classes`` makes the missing archives.
 
-Owner: the file system; an archive comes into its place whole.
+Owner: the file system; an archive is put into place complete.
 Source: Java's ``-XX:ArchiveClassesAtExit`` and ``-XX:SharedArchiveFile`` (JEP 350).
 """
 
@@ -32,7 +32,7 @@ STOP_TIMEOUT_S = 60.0
 
 
 def make_archive(version: str) -> Path | None:
-    """Make the archive of a Kafka version unless it is there; None when this Java makes none.
+    """Make the archive of a Kafka version if needed; return None if this Java cannot.
 
     Raises:
         KafkaError: a broker did not start, or did not stop.
@@ -64,7 +64,7 @@ def make_archive(version: str) -> Path | None:
 
 
 def is_usable(archive: Path, version: str) -> bool:
-    """Whether this Java maps it, whole, with the jars of the version."""
+    """Return whether this Java can map the archive with the version's jars."""
     options = (f"-XX:SharedArchiveFile={archive}", "-Xshare:on")
     classpath = kafka_jars(version).classpath
     command = [str(find_java().executable), *options, "-cp", classpath, "-version"]
@@ -72,7 +72,7 @@ def is_usable(archive: Path, version: str) -> bool:
 
 
 def _exercise(servers: str) -> None:
-    """Have the broker load what most of its lives take: topics, records, a group."""
+    """Make the broker load the classes for common operations: topics, records, a group."""
     with Admin(bootstrap_servers=servers) as admin:
         admin.create_topics([NewTopic("archive", 1)])
     with Producer(bootstrap_servers=servers) as producer:
@@ -85,7 +85,7 @@ def _exercise(servers: str) -> None:
 
 
 def main() -> int:
-    """Make the archives of the tested versions. Without one all works, and takes longer."""
+    """Make the archives of the tested versions. They are optional, and only save time."""
     with ThreadPoolExecutor() as pool:
         for version, future in [(each, pool.submit(make_archive, each)) for each in KAFKA_VERSIONS]:
             try:

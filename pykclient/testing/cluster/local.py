@@ -1,12 +1,12 @@
-"""The servers of one Kafka cluster on this machine, from the jars.
+"""Servers of a Kafka cluster on this machine, from the jars.
 
-They are started in the constructor, which returns when every broker responds and knows all the
-others. Folder, processes and ports are gone after `close`, and also when this process dies before.
+The constructor starts them and returns when every broker responds and lists all others. Folder,
+processes and ports are gone after `close`, or when this process dies.
 
-Kafka's own StorageTool formats one data folder. The others get copies that differ in the two ids by
-which a server knows its folder for its own; running the tool for each would take a JVM each time.
+Kafka's StorageTool formats one data folder. The others are copies that differ in the two ids that
+tie a folder to its server; running the tool for each would start a JVM each time.
 
-Owner: the thread that made it.
+Owner: the thread that created it.
 Source: ours; Kafka's ``kafka-server-start.sh`` starts the same class; Java class
 ``kafka.tools.StorageTool``; KIP-631 and KIP-858 (``meta.properties``).
 """
@@ -49,10 +49,10 @@ if TYPE_CHECKING:
 META_PROPERTIES = "meta.properties"
 
 _JVM_OPTIONS = (
-    # Quick to start, and modest on a machine of two cores: one collector thread, one compiler.
+    # Start quickly and use few resources on two cores: one collector thread, one compiler.
     *("-Xmx512m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"),
-    # A killed JVM would leave its performance data, and the native libraries that it unpacked, in
-    # the system's temporary folder: there is none of the first, and the second go to the cluster's.
+    # A killed JVM would leave performance data and unpacked native libraries in the system's
+    # temporary folder: disable the first, and put the second into the cluster's folder.
     *("-XX:-UsePerfData", "-Djava.awt.headless=true", "-Djava.net.preferIPv4Stack=true"),
     "-Dorg.slf4j.simpleLogger.showDateTime=true",
     "-Dorg.slf4j.simpleLogger.dateTimeFormat=yyyy-MM-dd HH:mm:ss,SSS",
@@ -62,16 +62,15 @@ _JVM_OPTIONS = (
 class LocalCluster(ClusterServers):
     """Brokers numbered from 1, each with its address, process and data folder.
 
-    With `proxied`, each has in `proxies` the fault proxies through which clients reach it, one for
-    each listener. With `security` there are `certificates`. `server_options` are options of the
-    servers' JVMs.
+    With `proxied`, `proxies` has a fault proxy for each listener of each broker. With `security`,
+    `certificates` is set. `server_options` are options of the servers' JVMs.
 
     Raises:
-        ConfigError: a setting that the cluster chooses itself, or an unusable version.
-        MissingPrerequisiteError: no Java, or no jars and no way to fetch them; for `security`, no
-            package trustme.
-        BrokerFailedError: a server did not start; ends with the tail of its log.
-        KafkaTimeoutError: the brokers were not ready within `timeout` seconds, fetching apart.
+        ConfigError: `config` has a setting that the cluster chooses, or the version is invalid.
+        MissingPrerequisiteError: there is no Java, or the jars cannot be downloaded; with
+            `security`, the package trustme is not installed.
+        BrokerFailedError: a server did not start; the message has the tail of its log.
+        KafkaTimeoutError: the brokers were not ready within `timeout` seconds, without downloads.
     """
 
     def __init__(
@@ -138,16 +137,16 @@ class LocalCluster(ClusterServers):
             self._resources = resources.pop_all()
 
     def address(self, node_id: int) -> Address:
-        """Where broker `node_id` listens in plain text, whether or not it is up."""
+        """Return the plaintext address of broker `node_id`, up or down."""
         ports = self._layout.broker_ports[node_id]
         return Address(LOOPBACK, ports[INTER_BROKER if INTER_BROKER in ports else PLAINTEXT].bound)
 
     def client_address(self, node_id: int, listener: str) -> Address:
-        """Where broker `node_id` is advertised to clients: a proxy, if it has them."""
+        """Return the address that broker `node_id` advertises: a proxy's, if it has one."""
         return Address(LOOPBACK, self._layout.broker_ports[node_id][listener].advertised)
 
     def data_folder(self, node_id: int) -> Path:
-        """Where broker `node_id` keeps its partitions, each in a folder of its own."""
+        """Return the folder of broker `node_id`'s partitions, each in its own folder."""
         return self._group.folder / f"data-{node_id}"
 
     def _listener_ports(self) -> dict[int, dict[str, ListenerPorts]]:
@@ -163,7 +162,7 @@ class LocalCluster(ClusterServers):
         return found
 
     def _make_servers(self) -> dict[int, ServerProcess]:
-        """Write each server's properties; the controller comes first, the brokers need it."""
+        """Write each server's properties; the controller comes first, because brokers need it."""
         settings = {
             node_id: self._layout.broker(node_id, self.data_folder(node_id))
             for node_id in self._layout.broker_ports
@@ -211,15 +210,15 @@ def format_storage(
     deadline: Deadline,
     *options: str,
 ) -> None:
-    """Format the folder that the server with these `properties` will use.
+    """Format the folder named in a server's `properties`.
 
-    `options` are further ones of the tool, each a name and a value joined by ``=``.
+    `options` are additional ones of the tool, each ``--name=value``.
 
     Raises:
-        BrokerFailedError: the tool refused, for example a value in the properties; says what.
+        BrokerFailedError: the tool failed, for example on a value in the properties.
         KafkaTimeoutError: it did not end in time.
     """
-    # With `=`, since an id may begin with a dash.
+    # With `=`, because an id may begin with a dash.
     all_options = [f"--cluster-id={new_kafka_uuid()}", f"--config={properties}", *options]
     log = group.folder / "format.log"
     process = group.start([*java, "kafka.tools.StorageTool", "format", *all_options], log)
@@ -231,15 +230,15 @@ def format_storage(
         ) from error
     if status != 0:
         raise BrokerFailedError(
-            f"Kafka's StorageTool ended with status {status} and said:\n{tail(log)}"
+            f"Kafka's StorageTool ended with status {status} and printed:\n{tail(log)}"
         )
 
 
 def copy_storage(formatted: Path, target: Path, node_id: int) -> None:
-    """Make `target` the formatted folder of another server of the same cluster.
+    """Copy a formatted folder for another server of the same cluster.
 
     Raises:
-        BrokerFailedError: the formatted folder is not as this version of Kafka should leave it.
+        BrokerFailedError: the formatted folder is not as expected of this Kafka version.
     """
     shutil.copytree(formatted, target)
     meta = target / META_PROPERTIES

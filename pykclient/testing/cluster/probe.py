@@ -1,11 +1,11 @@
-"""One request to one broker over a connection of its own, in plain text.
+"""A request to a broker over a separate plaintext connection.
 
-This is how a test cluster finds out that it is ready and where a leader is. It shares the messages
-with the clients under test and nothing else, so a fault in their network code cannot hide here.
+A test cluster uses it to find out whether it is ready, and where a leader is. It shares only the
+messages with the clients under test, so that a fault in their network code cannot hide here.
 
-Owner: the calling thread, for the length of one call.
-Source: the Kafka protocol guide, APIs ApiVersions (ApiVersions is always sent in version 0, which
-every broker speaks) and Metadata.
+Owner: the calling thread, for the length of a call.
+Source: the Kafka protocol guide, APIs ApiVersions (always sent in version 0, which every broker
+supports) and Metadata.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ RESPONSE_TIMEOUT_S_MAX = 5.0
 RESPONSE_TIMEOUT_S_MIN = 0.5
 CLIENT_ID = "pykclient-testing"
 METADATA_VERSION_MIN = 4
-"""The first whose request can keep a broker from creating a topic that it does not know."""
+"""First version whose request can disable the creation of unknown topics."""
 
 _SIZE_BYTES = 4
 
@@ -47,19 +47,19 @@ M = TypeVar("M", bound=Message)
 
 
 def response_timeout_s(deadline: Deadline) -> float:
-    """How long to give one broker of several; at the very end, still enough for a real response."""
+    """Return the timeout for one of several brokers; never too short for a response."""
     return min(RESPONSE_TIMEOUT_S_MAX, max(RESPONSE_TIMEOUT_S_MIN, deadline.remaining_s()))
 
 
 def fetch_metadata(
     address: Address, topics: Iterable[str] = (), *, timeout: float
 ) -> MetadataResponse:
-    """What the broker at `address` knows of the brokers and of `topics`, which are not created.
+    """Return metadata of the brokers and of `topics`, which are not created.
 
     Raises:
-        ConnectionFailedError: nothing listens there, or no whole response came in time.
+        ConnectionFailedError: nothing listens there, or no complete response arrived in time.
         DecodeError: the response is not one of Kafka's.
-        UnsupportedVersionError: the broker speaks no version of Metadata that we speak.
+        UnsupportedVersionError: there is no common version of Metadata.
     """
     request = MetadataRequest(
         topics=[MetadataRequestTopic(name=topic) for topic in topics],
@@ -73,13 +73,12 @@ def fetch_metadata(
 def exchange(
     address: Address, request: Request, kind: type[M], *, timeout: float, version_min: int = 0
 ) -> M:
-    """The response, of type `kind`, to a request in the newest version that both sides speak.
+    """Send a request in the newest common version, and return the response of type `kind`.
 
     Raises:
-        ConnectionFailedError: nothing listens there, or no whole response came in time.
+        ConnectionFailedError: nothing listens there, or no complete response arrived in time.
         DecodeError: the response is not one of Kafka's.
-        UnsupportedVersionError: the broker speaks no version of it from `version_min` on that we
-            speak.
+        UnsupportedVersionError: there is no common version from `version_min` on.
     """
     deadline = Deadline(timeout)
     try:
@@ -102,13 +101,13 @@ def _version(
             if version >= max(api.min_version, version_min):
                 return version
     raise UnsupportedVersionError(
-        f"the broker at {address} speaks no version of {request.api_key.name} between "
+        f"the broker at {address} supports no version of {request.api_key.name} between "
         f"{version_min} and {request.max_version}"
     )
 
 
 class _Exchange:
-    """Requests on one connection, each ended before the next, all before one deadline."""
+    """Requests on a connection, one after another, before a common deadline."""
 
     def __init__(self, connection: socket.socket, deadline: Deadline) -> None:
         self._connection = connection
@@ -120,7 +119,7 @@ class _Exchange:
         size = int.from_bytes(self._read(_SIZE_BYTES), "big", signed=True)
         if not 0 <= size <= FRAME_SIZE_BYTES_MAX:
             raise FrameTooLargeError(
-                f"a frame of {size} bytes is announced, which no Kafka broker would do here; "
+                f"the broker announced a frame of {size} bytes, as no Kafka broker would here; "
                 f"the limit is {FRAME_SIZE_BYTES_MAX}"
             )
         return decode_response(kind, version, self._read(size))
@@ -139,6 +138,6 @@ class _Exchange:
 
     def _arm(self) -> None:
         remaining_s = self._deadline.remaining_s()
-        if remaining_s == 0.0:  # To a socket this would mean: do not wait at all.
+        if remaining_s == 0.0:  # a socket would take this as non-blocking
             raise TimeoutError(f"none within {self._deadline.timeout_ms} ms")
         self._connection.settimeout(remaining_s)

@@ -1,16 +1,15 @@
-"""Processes of a test cluster: one server as a Java process, and the group that all are in.
+"""Processes of a test cluster: servers as Java processes, and the process group of all.
 
-A server is stopped, running or paused. What it printed in all its lives is in one log file, and its
-data stay where they are from one life to the next. It may end by itself at any time, which is
-noticed when its state is read.
+A server is stopped, running or paused. All its runs append to one log file and use the same data
+folder. It may end at any time, which is noticed when its state is read.
 
-Processes and their folder vanish together with the process that made them. A `watchdog` process
-leads a process group of its own and watches a pipe to us. What is started here joins that group. On
-`close`, and when this process ends in any way, SIGKILL included, the watchdog kills the group and
-removes the folder. A process can't slip through: it joins the group between fork and exec, and
-until exec it holds a copy of our end of the pipe, so the watchdog does not see the end before the
-newest process is a member. Being another group than ours, it is spared the terminal's Ctrl-C, so
-that whoever owns it gets to close it in its own order.
+Processes and their folder are removed together with the process that created them. A `watchdog`
+process leads a process group of its own and watches a pipe to us; everything started here joins
+that group. On `close`, and when this process ends for any reason, SIGKILL included, the watchdog
+kills the group and removes the folder. No process can escape: it joins the group between fork and
+exec, and holds a copy of our end of the pipe until exec, so that the watchdog sees the end only
+after the newest process has joined. The group does not receive the terminal's Ctrl-C, so that its
+owner can close it in order.
 
 Owner: the thread that owns the cluster.
 """
@@ -44,14 +43,14 @@ _ERROR = " ERROR "
 
 
 class BrokerState(Enum):
-    """What a server's process or container is doing."""
+    """State of a server's process or container."""
 
     STOPPED = "stopped"
     RUNNING = "running"
     PAUSED = "paused"
 
 
-# What may be done to a broker in which state. Every one can also end by itself.
+# Actions and the states in which they are allowed. A server may also end by itself at any time.
 _ALLOWED_IN: dict[str, frozenset[BrokerState]] = {
     "start": frozenset({BrokerState.STOPPED}),
     "pause": frozenset({BrokerState.RUNNING}),
@@ -62,10 +61,10 @@ _ALLOWED_IN: dict[str, frozenset[BrokerState]] = {
 
 
 def check_allowed(action: str, name: str, state: BrokerState) -> None:
-    """Check that `action` fits the server `name` in its `state`.
+    """Check that `action` is allowed in this `state` of the server `name`.
 
     Raises:
-        UsageError: it does not; says which state it would take.
+        UsageError: it is not; the message tells the required state.
     """
     if state not in _ALLOWED_IN[action]:
         wanted = " or ".join(sorted(state.value for state in _ALLOWED_IN[action]))
@@ -73,13 +72,13 @@ def check_allowed(action: str, name: str, state: BrokerState) -> None:
 
 
 class ProcessGroup:
-    """A temporary folder and the processes that work in it; open until closed."""
+    """A temporary folder and the processes that work in it, until closed."""
 
     def __init__(self, name: str) -> None:
         self.folder = Path(tempfile.mkdtemp(prefix=f"{name}-"))
         read_end, write_end = os.pipe()
-        # Not the stdin of the Popen, which would live on when this object is forgotten.
-        self._lifeline = open(write_end, "wb", buffering=0)  # noqa: SIM115 - it is what close closes
+        # Not the stdin of the Popen, which would outlive this object.
+        self._lifeline = open(write_end, "wb", buffering=0)  # noqa: SIM115 - closed by `close`
         with open(read_end, "rb") as lifeline:
             self._watchdog = subprocess.Popen(
                 [sys.executable, "-I", "-S", watchdog.__file__, self.folder, str(os.getpid())],
@@ -95,8 +94,7 @@ class ProcessGroup:
             complaint = first + self._watchdog.stdout.read()
             self.close()
             raise KafkaError(
-                "the process that would end the others did not start: "
-                f"{complaint.decode(errors='replace').strip()}"
+                f"the watchdog process did not start: {complaint.decode(errors='replace').strip()}"
             )
 
     def start(
@@ -105,9 +103,9 @@ class ProcessGroup:
         output: Path,
         environment: Mapping[str, str] | None = None,
     ) -> subprocess.Popen[bytes]:
-        """Start a process in the group, what it prints appended to the file `output`.
+        """Start a process in the group; its output is appended to the file `output`.
 
-        `environment` None is that of this process.
+        `environment` None means that of this process.
 
         Raises:
             ClosedError: the group was closed.
@@ -118,8 +116,8 @@ class ProcessGroup:
         status = self._watchdog.poll()
         if status is not None:
             raise KafkaError(
-                f"the process that watches {self.folder} ended with status {status}, so nothing "
-                "more is started there; close this cluster and make a new one"
+                f"the process that watches {self.folder} ended with status {status}, so no process "
+                "can be started there; close this cluster and make a new one"
             )
         with output.open("ab") as log:
             process = subprocess.Popen(
@@ -135,10 +133,10 @@ class ProcessGroup:
         return process
 
     def close(self) -> None:
-        """Kill all members, paused ones too, and remove the folder. A second call does nothing.
+        """Kill all members, paused ones included, and remove the folder. Idempotent.
 
         Raises:
-            KafkaError: a process or the folder is still there after 15 s.
+            KafkaError: a process or the folder still exists after 15 s.
         """
         if self._lifeline.closed:
             return
@@ -153,12 +151,12 @@ class ProcessGroup:
         except subprocess.TimeoutExpired:
             self._watchdog.kill()
             _wait(self._watchdog, deadline)
-        # It is still there if the watchdog had been killed.
+        # It still exists if the watchdog was killed.
         shutil.rmtree(self.folder, ignore_errors=True)
         alive = [process.pid for process in self._members if process.poll() is None]
         if alive or self.folder.exists():
             raise KafkaError(
-                f"after {deadline.timeout_ms} ms these are still there: "
+                f"after {deadline.timeout_ms} ms these still exist: "
                 f"processes {alive}, folder {self.folder}; remove them by hand"
             )
 
@@ -169,13 +167,13 @@ def _wait(process: subprocess.Popen[bytes], deadline: Deadline) -> None:
 
 
 class BrokerFailedError(KafkaError):
-    """A server ended by itself, or its storage could not be made; ends with the tail of its log."""
+    """A server ended, or its storage could not be formatted; has the tail of its log."""
 
 
 class ServerProcess:
-    """A server, named `name` in errors, that binds the reserved `ports`.
+    """A server named `name` that binds the reserved `ports`.
 
-    `environment` None is that of this process.
+    `environment` None means that of this process.
     """
 
     def __init__(
@@ -199,18 +197,18 @@ class ServerProcess:
 
     @property
     def pid(self) -> int | None:
-        """The number of its process, of the last one if it has ended; None before the first."""
+        """Id of its current or last process; None before the first start."""
         return None if self._process is None else self._process.pid
 
     @property
     def state(self) -> BrokerState:
-        """The state now; a process that ended, by us or by itself, is STOPPED."""
+        """Current state; a process that ended for any reason is STOPPED."""
         if self._process is None or self._process.poll() is not None:
             self._state = BrokerState.STOPPED
         return self._state
 
     def start(self) -> None:
-        """Start the process; its being ready is another matter. Raises `UsageError`."""
+        """Start the process, without waiting until it is ready. Raises `UsageError`."""
         check_allowed("start", self.name, self.state)
         for port in self._ports:
             port.make_way()
@@ -218,28 +216,28 @@ class ServerProcess:
         self._state = BrokerState.RUNNING
 
     def pause(self) -> None:
-        """SIGSTOP: it holds its connections and sends nothing. Raises `UsageError`."""
+        """Pause it with SIGSTOP: it keeps its connections, sends nothing. Raises `UsageError`."""
         process = self._check_live("pause")
         process.send_signal(signal.SIGSTOP)
-        # Wait until the kernel reports that all of its threads stand still, or that it is gone.
+        # Wait until the kernel reports that all its threads are stopped, or that it has ended.
         os.waitid(os.P_PID, process.pid, os.WSTOPPED | os.WEXITED | os.WNOWAIT)
         self._state = BrokerState.PAUSED
 
     def resume(self) -> None:
-        """SIGCONT: it goes on as if no time had passed. Raises `UsageError`."""
+        """Resume it with SIGCONT; to the server no time has passed. Raises `UsageError`."""
         self._check_live("resume").send_signal(signal.SIGCONT)
         self._state = BrokerState.RUNNING
 
     def kill(self) -> None:
-        """SIGKILL, running or paused, and wait for its end. Raises `UsageError`."""
+        """Kill it with SIGKILL, running or paused, and wait for its end. Raises `UsageError`."""
         _kill(self._check_live("kill"))
 
     def stop(self, timeout: float) -> None:
-        """SIGTERM and wait for a clean end; after `timeout` seconds, SIGKILL.
+        """Stop it with SIGTERM and wait; after `timeout` seconds, kill it.
 
         Raises:
             UsageError: it is not running.
-            KafkaTimeoutError: it did not end by itself; it was killed.
+            KafkaTimeoutError: it did not end in time, and was killed.
         """
         process = self._check_live("stop")
         process.terminate()
@@ -266,21 +264,21 @@ class ServerProcess:
             )
 
     def _check_live(self, action: str) -> subprocess.Popen[bytes]:
-        """The process that `action` is meant for."""
+        """Return the live process that `action` applies to. Raises `UsageError`."""
         check_allowed(action, self.name, self.state)
         assert self._process is not None
         return self._process
 
 
 def tail(log: Path) -> str:
-    """The last lines of a log file, after the first error where that is not among them.
+    """Return the last lines of a log, preceded by the first error if that is further up.
 
-    A broker that cannot start logs much more while it shuts down.
+    A broker that fails to start logs many more lines while it shuts down.
     """
     lines = log.read_text(errors="replace").splitlines()
     earlier, last = lines[:-LOG_TAIL_LINES], lines[-LOG_TAIL_LINES:]
     errors = [index for index, line in enumerate(earlier) if _ERROR in line]
-    # The exception's own text is in the next line.
+    # The exception's own message is on the next line.
     first = [*lines[errors[0] : errors[0] + 2], "..."] if errors else []
     return "\n".join([*first, *last])
 
@@ -291,5 +289,5 @@ def _kill(process: subprocess.Popen[bytes]) -> None:
         process.wait(KILL_TIMEOUT_S)
     except subprocess.TimeoutExpired as error:
         raise KafkaTimeoutError(
-            f"process {process.pid} was still there {KILL_TIMEOUT_S * 1000:.0f} ms after SIGKILL"
+            f"process {process.pid} still existed {KILL_TIMEOUT_S * 1000:.0f} ms after SIGKILL"
         ) from error

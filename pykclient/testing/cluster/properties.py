@@ -1,18 +1,17 @@
-"""The settings of each server of a cluster, and the Java properties file that they are written to.
+"""Settings of a cluster's servers, and the Java properties files with them.
 
-One broker is its own controller. Several brokers have one controller beside them, in a process of
-its own that no test can kill: any number of brokers may be down at once, and those that are left
-still get leaders elected, which a quorum among the brokers would not grant.
+A single broker is its own controller. With several, the controller is a separate process that tests
+cannot kill: any number of brokers may be down while the others elect leaders, which a quorum among
+the brokers would prevent.
 
-A broker behind a proxy, or with secured listeners, has one more listener for the other brokers and
-the controller. Behind a proxy that for clients advertises the proxy's address, so that clients'
-traffic passes it and replication does not.
+A broker behind a proxy, or with secured listeners, has an additional listener for other brokers and
+the controller. Its client listeners then advertise the proxies' addresses, so that clients'
+traffic passes the proxies and replication does not.
 
-The settings keep Kafka's defaults, but for what a small cluster cannot fulfil (replication of
-Kafka's own topics), what makes a test wait for nothing (the first rebalance), what costs time and
-files without use to a test (50 partitions for committed offsets, a cleaner's 128 MiB, a metadata
-record each half second while nothing happens), and retention: records with times of long ago,
-which tests like to write, would go away after minutes.
+The settings are Kafka's defaults, except for what a small cluster cannot provide (replication of
+internal topics), what would make tests wait (the initial rebalance delay), what is costly and
+useless in tests (50 partitions of offsets, a cleaner buffer of 128 MiB, metadata records of an
+idle cluster), and retention: records with old timestamps, common in tests, would soon be deleted.
 
 Owner: none; it holds no state.
 Source: ``KafkaConfig`` and the config classes under ``org.apache.kafka.*.config``, Kafka 4.3;
@@ -36,20 +35,20 @@ if TYPE_CHECKING:
 PropertyValue = str | int | float | bool
 
 CONTROLLER_ID = 100
-"""The node id of a controller that is no broker; brokers count from 1 and stay below it."""
+"""Node id of a separate controller; brokers have ids from 1 up to below it."""
 
 REPLICATION_FACTOR_MAX = 3
 INTERNAL_PARTITION_COUNT = 5
 CLEANER_BUFFER_BYTES = 4 * 1024 * 1024
 
 _RETENTION_TIMES = frozenset(f"log.retention.{unit}" for unit in ("ms", "minutes", "hours"))
-"""Kafka takes the finest unit that is given, so ours must give way to any of them."""
+"""Settings of which Kafka uses the finest unit; ours must not be set beside any of them."""
 _KEEP_FOR_EVER = {"log.retention.ms": -1}
 
 PLAINTEXT = "PLAINTEXT"
-"""The one listener for clients of a broker that is not secured; and its protocol."""
+"""Name and protocol of the client listener of an unsecured broker."""
 INTER_BROKER = "REPLICATION"
-"""The listener for the other brokers, where it is not the one for clients."""
+"""Listener for other brokers, if it is not the client listener."""
 PROTOCOL_MAP = "listener.security.protocol.map"
 
 OWN_NUMBER = "${node.id}"
@@ -61,15 +60,15 @@ _OWNED = frozenset(
     }
 )
 
-# A line end would end the property, a backslash begin an escape; the others mean something in a
-# name or at the start of a value, and may be escaped anywhere.
+# A line end would end the property and a backslash begin an escape. The others are special in
+# names or at the start of values, and may be escaped anywhere.
 _ESCAPES = str.maketrans({character: f"\\{character}" for character in "\\=:#! "}) | str.maketrans(
     {"\n": "\\n", "\r": "\\r", "\t": "\\t", "\f": "\\f"}
 )
 
 
 class ListenerPorts(NamedTuple):
-    """Of a listener: the port that the broker binds, and the one that it advertises."""
+    """The port that a broker binds, and the one that it advertises."""
 
     bound: int
     advertised: int
@@ -77,14 +76,14 @@ class ListenerPorts(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class ClusterLayout:
-    """Brokers by node id, each with the ports of its listeners, and the controller's port.
+    """Brokers by node id with the ports of their listeners, and the controller's port.
 
-    A broker that has the listener `INTER_BROKER` is reached there by the others and the controller.
-    `protocols` are those of the listeners for clients, and `security` is what the servers need for
-    them; `config` is the user's own.
+    If a broker has the listener `INTER_BROKER`, other brokers and the controller use it.
+    `protocols` are those of the client listeners; `security` has the servers' settings for them;
+    `config` is the user's.
 
     Raises:
-        ConfigError: `config` has a setting that the cluster must choose itself.
+        ConfigError: `config` has a setting that the cluster chooses.
     """
 
     broker_ports: Mapping[int, Mapping[str, ListenerPorts]]
@@ -98,11 +97,11 @@ class ClusterLayout:
 
     @property
     def has_own_controller(self) -> bool:
-        """Whether the controller is a server of its own."""
+        """True if the controller is a separate server."""
         return len(self.broker_ports) > 1
 
     def broker(self, node_id: int, folder: Path) -> dict[str, PropertyValue]:
-        """What broker `node_id` is started with; its data go to `folder`."""
+        """Return the settings of broker `node_id`, with its data in `folder`."""
         ports = self.broker_ports[node_id]
         listeners = [f"{name}://{LOOPBACK}:{port.bound}" for name, port in ports.items()]
         advertised = [f"{name}://{LOOPBACK}:{port.advertised}" for name, port in ports.items()]
@@ -117,7 +116,7 @@ class ClusterLayout:
         }
 
     def controller(self, folder: Path) -> dict[str, PropertyValue]:
-        """What the controller is started with where it is a server of its own."""
+        """Return the settings of a separate controller."""
         return {
             **self._shared(CONTROLLER_ID, folder),
             "process.roles": "controller",
@@ -147,16 +146,16 @@ class ClusterLayout:
 
 
 def protocol_map(protocols: Mapping[str, str]) -> str:
-    """The protocol of each listener: those for clients, as given, and the cluster's own."""
+    """Return the protocol of each listener: the given ones and the cluster's own."""
     all_protocols = {**protocols, INTER_BROKER: PLAINTEXT, "CONTROLLER": PLAINTEXT}
     return ",".join(f"{name}:{protocol}" for name, protocol in all_protocols.items())
 
 
 def check_config(config: Mapping[str, PropertyValue], *, maps_listeners: bool) -> None:
-    """Check that a user's `config` has nothing that the cluster must choose itself.
+    """Check that a user's `config` has no setting that the cluster chooses.
 
     Raises:
-        ConfigError: it has; says what.
+        ConfigError: it has; the message names them.
     """
     owned = sorted((_OWNED | {PROTOCOL_MAP} if maps_listeners else _OWNED) & config.keys())
     if owned:
@@ -168,9 +167,9 @@ def check_config(config: Mapping[str, PropertyValue], *, maps_listeners: bool) -
 def settings_of(
     node_id: int, broker_count: int, config: Mapping[str, PropertyValue]
 ) -> dict[str, PropertyValue]:
-    """What every server of a cluster has, brokers and controller; `config` wins.
+    """Return the settings of any server, brokers and controller; `config` overrides them.
 
-    ``${node.id}`` in a text of `config` stands for the server's own number: racks differ by it.
+    ``${node.id}`` in a text of `config` is replaced by the server's number, for racks for example.
     """
     factor = min(broker_count, REPLICATION_FACTOR_MAX)
     in_sync_min = max(1, factor - 1)
@@ -184,7 +183,7 @@ def settings_of(
         "share.coordinator.state.topic.min.isr": in_sync_min,
         "share.coordinator.state.topic.num.partitions": INTERNAL_PARTITION_COUNT,
         "group.initial.rebalance.delay.ms": 0,
-        "group.consumer.assignment.interval.ms": 0,  # since 4.3; older brokers pass over it
+        "group.consumer.assignment.interval.ms": 0,  # since 4.3; older brokers ignore it
         "log.cleaner.dedupe.buffer.size": CLEANER_BUFFER_BYTES,
         "metadata.max.idle.interval.ms": 0,
         **({} if _RETENTION_TIMES & config.keys() else _KEEP_FOR_EVER),
@@ -197,14 +196,14 @@ def _of_node(value: PropertyValue, node_id: int) -> PropertyValue:
 
 
 def dump_properties(properties: Mapping[str, PropertyValue]) -> str:
-    """The text of a properties file in ASCII: a line for each property, in the given order."""
+    """Return the text of a properties file in ASCII, a line for each property, in order."""
     return "".join(
         f"{_escape(name)}={_escape(_text(value))}\n" for name, value in properties.items()
     )
 
 
 def _text(value: PropertyValue) -> str:
-    # Java's booleans are written in lower case.
+    # Java writes booleans in lower case.
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 
@@ -212,7 +211,7 @@ def _escape(text: str) -> str:
     escaped = text.translate(_ESCAPES)
     if escaped.isascii():
         return escaped
-    # Java reads the file as Latin-1, and everything else as UTF-16 units written \uXXXX.
+    # Java reads the file as Latin-1, with other characters as UTF-16 units written \uXXXX.
     return "".join(
         character if character.isascii() else _utf16_units(character) for character in escaped
     )
@@ -224,5 +223,5 @@ def _utf16_units(character: str) -> str:
 
 
 def new_kafka_uuid() -> str:
-    """A random UUID as Kafka writes one: URL-safe base64 without padding."""
+    """Return a random UUID in Kafka's format: URL-safe base64 without padding."""
     return base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")

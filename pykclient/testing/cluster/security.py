@@ -1,13 +1,12 @@
-"""How the listeners of a cluster are secured: TLS, SASL and ACLs, and what a client needs for each.
+"""Security of a cluster's listeners: TLS, SASL and ACLs, and the client settings for each.
 
-Every listener that clients connect to has a name, which is its protocol unless it is given one.
-Brokers speak with each other and with the controller on listeners of their own, in plain text on
-the loopback interface; there, and on a PLAINTEXT listener for clients, the principal is
-User:ANONYMOUS, a super user.
+Every listener for clients has a name, by default its protocol. Brokers talk to each other and to
+the controller on separate plaintext listeners on the loopback interface. There, and on a PLAINTEXT
+listener for clients, the principal is User:ANONYMOUS, a super user.
 
 Owner: none; it holds no state.
 Source: Kafka's ``SslConfigs``, ``SaslConfigs`` and ``BrokerSecurityConfigs``; KIP-103 (listeners),
-KIP-651 (PEM), KIP-684 (mutual TLS beside SASL), KIP-900 (SCRAM at the formatting of the storage).
+KIP-651 (PEM), KIP-684 (mutual TLS with SASL), KIP-900 (SCRAM users when formatting the storage).
 """
 
 from __future__ import annotations
@@ -48,7 +47,7 @@ if TYPE_CHECKING:
 
 PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 MUTUAL_TLS = "MTLS"
-"""The name of a listener of protocol SSL that takes no client without a certificate."""
+"""Name of a listener with protocol SSL that requires client certificates."""
 
 SCRAM_ITERATIONS = 4096
 SCRAM_SALT_BYTES = 16
@@ -56,10 +55,10 @@ _SCRAM_HASHES = {"SCRAM-SHA-256": "sha256", "SCRAM-SHA-512": "sha512"}
 
 _ASK_PAUSE_S = 0.02
 _HANDSHAKES = 9
-"""Connections go in turn to the threads of a listener, three unless the `config` says otherwise
-(``num.network.threads``), and each takes a new certificate by itself."""
+"""Connections go in turn to the listener's threads, three by default (``num.network.threads``),
+and each thread takes a new certificate separately."""
 _BROKER = 4
-"""The kind of a resource whose settings are a broker's."""
+"""Resource type of a broker's settings."""
 
 _PACKAGE = "org.apache.kafka.common.security"
 _LOGIN_MODULES = {
@@ -69,56 +68,56 @@ _LOGIN_MODULES = {
     "OAUTHBEARER": f"{_PACKAGE}.oauthbearer.OAuthBearerLoginModule",
 }
 MECHANISMS = tuple(_LOGIN_MODULES)
-"""Those of Kafka."""
+"""Mechanisms of Kafka."""
 AWS_MSK_IAM = "AWS_MSK_IAM"
-"""That of Amazon MSK, which fake brokers have."""
+"""Mechanism of Amazon MSK, supported by fake brokers."""
 _AWS_LOGIN_MODULE = "software.amazon.msk.auth.iam.IAMLoginModule"
 _OIDC_HANDLER = f"{_PACKAGE}.oauthbearer.OAuthBearerValidatorCallbackHandler"
 _ALLOWED_URLS = "org.apache.kafka.sasl.oauthbearer.allowed.urls"
 
 _AUTHORIZER = "org.apache.kafka.metadata.authorizer.StandardAuthorizer"
 _ANONYMOUS = "User:ANONYMOUS"
-"""The brokers themselves, on the listener of their own."""
+"""Principal of the brokers themselves, on their own listener."""
 
 _COMMON_NAME_ALONE = "RULE:^(?:.*,)?CN=([^,]+)(?:,.*)?$/$1/,DEFAULT"
-"""The principal of a client with a certificate is User: and the common name."""
+"""Maps a client certificate to the principal ``User:<common name>``."""
 
 
 class Listener(NamedTuple):
-    """A listener for clients: its name and its protocol."""
+    """Name and protocol of a listener for clients."""
 
     name: str
     protocol: str
 
     @property
     def has_tls(self) -> bool:
-        """Whether clients do a TLS handshake."""
+        """True if clients do a TLS handshake."""
         return self.protocol in {"SSL", "SASL_SSL"}
 
     @property
     def has_sasl(self) -> bool:
-        """Whether clients authenticate by SASL."""
+        """True if clients authenticate with SASL."""
         return self.protocol.startswith("SASL_")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClusterSecurity:
-    """How clients reach the brokers of a `KafkaCluster` or a `FakeKafka`.
+    """The security of a `KafkaCluster` or `FakeKafka`, as clients see it.
 
-    `listeners` are protocols: SSL, SASL_SSL, SASL_PLAINTEXT, PLAINTEXT; MTLS is SSL for clients
-    that have a certificate. Further ones have a name, as in ``listener.security.protocol.map``:
-    ``"REAUTH:SASL_SSL"``, and settings of their own by the cluster's `config`, with
-    ``listener.name.reauth.`` before Kafka's name.
-    `mechanisms` are those of SASL. `users` are users of PLAIN and SCRAM with their passwords; of
-    AWS_MSK_IAM, which only fake brokers have, ids of keys of AWS with the secret keys, which a
-    client finds in its environment.
-    OAUTHBEARER takes anyone, with unsecured tokens; with `jwks_url` it takes tokens that are signed
-    by a key which the broker finds there, and none without a signature.
-    `acls` turn the authorizer on: apart from `super_users`, like ``User:alice``, clients may do
-    what an ACL allows.
+    `listeners` are protocols: SSL, SASL_SSL, SASL_PLAINTEXT, PLAINTEXT; MTLS is SSL with required
+    client certificates. A second listener of a protocol needs a name, as in
+    ``listener.security.protocol.map``: ``"REAUTH:SASL_SSL"``. Its settings can be given in the
+    cluster's `config`, with the prefix ``listener.name.reauth.``.
+    `mechanisms` are the SASL mechanisms. `users` are the users of PLAIN and SCRAM with their
+    passwords. For AWS_MSK_IAM, which only fake brokers support, they are AWS key ids with secret
+    keys, which a client finds in its environment.
+    OAUTHBEARER accepts any unsecured token; with `jwks_url`, it accepts only tokens signed by a key
+    found there.
+    `acls` enable the authorizer: apart from `super_users`, such as ``User:alice``, clients may only
+    do what an ACL allows.
 
     Raises:
-        ConfigError: what cannot be: an unknown protocol or mechanism, a name twice, no user.
+        ConfigError: a protocol or mechanism is unknown, a name repeats, or there are no users.
     """
 
     listeners: Sequence[str] = ("SASL_SSL",)
@@ -136,22 +135,22 @@ class ClusterSecurity:
         for listener in listeners:
             _check_known("protocol", listener.protocol, PROTOCOLS)
         if any(listener.has_sasl for listener in listeners) and not self.mechanisms:
-            raise ConfigError("a listener has SASL, and mechanisms is empty; give one at least")
+            raise ConfigError("a listener uses SASL, but mechanisms is empty; give at least one")
         for mechanism in self.mechanisms:
             _check_known("mechanism", mechanism, (*MECHANISMS, AWS_MSK_IAM))
         if not self.users or not all(map(all, self.users.items())):
-            raise ConfigError("users is empty, or a name or password is; give one user at least")
+            raise ConfigError("users is empty, or a name or password is; give at least one user")
         if _SCRAM_HASHES.keys() & set(self.mechanisms):
             for name in self.users:
                 _check_scram_name(name)
 
     @property
     def client_listeners(self) -> list[Listener]:
-        """The listeners for clients, in the given order."""
+        """Listeners for clients, in the given order."""
         return [_listener(text) for text in self.listeners]
 
     def listener(self, name: str | None) -> Listener:
-        """The listener of that name, the first for None. Raises `UsageError`."""
+        """Return the listener with this name, None for the first. Raises `UsageError`."""
         listeners = self.client_listeners
         for listener in listeners:
             if name in {None, listener.name}:
@@ -163,10 +162,10 @@ class ClusterSecurity:
         )
 
     def server_settings(self, keystore: Path, truststore: Path) -> dict[str, PropertyValue]:
-        """What a server needs beside its listeners and their protocols. Raises `ConfigError`."""
+        """Return a server's settings for security, without listeners. Raises `ConfigError`."""
         if AWS_MSK_IAM in self.mechanisms:
             raise ConfigError(
-                f"Kafka's brokers have no mechanism {AWS_MSK_IAM}, which is Amazon MSK's; leave it "
+                f"Kafka's brokers do not support {AWS_MSK_IAM}, which is Amazon MSK's; leave it "
                 "out of mechanisms, or use FakeKafka"
             )
         settings: dict[str, PropertyValue] = {
@@ -175,7 +174,7 @@ class ClusterSecurity:
             "ssl.truststore.type": "PEM",
             "ssl.truststore.location": str(truststore),
             "ssl.principal.mapping.rules": _COMMON_NAME_ALONE,
-            # A certificate that takes another's place may be of another name, and for other hosts.
+            # A replacement certificate may have another name and other hosts.
             "ssl.allow.dn.changes": True,
             "ssl.allow.san.changes": True,
             "sasl.enabled.mechanisms": ",".join(self.mechanisms),
@@ -185,7 +184,7 @@ class ClusterSecurity:
             settings["super.users"] = ";".join([_ANONYMOUS, *self.super_users])
         if self.jwks_url is not None:
             settings["sasl.oauthbearer.jwks.endpoint.url"] = self.jwks_url
-            # Brokers from 4.4 on ask for both, or for these; older ones do not know them.
+            # Brokers since 4.4 require both values, or these; older ones do not know them.
             settings["sasl.oauthbearer.allow.unverified.audience"] = True
             settings["sasl.oauthbearer.allow.unverified.issuer"] = True
         for listener in self.client_listeners:
@@ -200,17 +199,17 @@ class ClusterSecurity:
         return settings
 
     def java_options(self) -> list[str]:
-        """What a broker's JVM needs: Kafka reads keys from no address that is not named there, and
-        only Java's second compiler uses the processor's instructions for AES."""
+        """Return a broker's JVM options: Kafka reads keys only from URLs allowed here, and only
+        Java's second compiler uses the processor's AES instructions."""
         options = [] if self.jwks_url is None else [f"-D{_ALLOWED_URLS}={self.jwks_url}"]
         if any(listener.has_tls for listener in self.client_listeners):
             options.append("-XX:TieredStopAtLevel=4")
         return options
 
     def scram_credentials(self) -> list[str]:
-        """The users with what SCRAM stores of their passwords, as Kafka's StorageTool takes them.
+        """Return users with salted passwords for SCRAM, as Kafka's StorageTool takes them.
 
-        They stand in a command line, so they hold no password.
+        They appear in a command line, so they must not contain passwords.
         """
         return [
             _scram_credential(mechanism, user, password)
@@ -227,7 +226,7 @@ class ClusterSecurity:
         user: str | None,
         password: str | None,
     ) -> dict[str, str]:
-        """What a client sets for a listener, but for addresses and files."""
+        """Return a client's settings for a listener, without addresses and files."""
         settings = {"security_protocol": listener.protocol}
         if not listener.has_sasl:
             if mechanism is not None or password is not None:
@@ -259,18 +258,17 @@ class ClusterSecurity:
         if password is None:
             if name not in self.users:
                 raise UsageError(
-                    f"there is no user {name!r}; there are {', '.join(self.users)}. To have one "
-                    "refused, give a password"
+                    f"there is no user {name!r}; there are {', '.join(self.users)}. To test a "
+                    "refusal, give a password"
                 )
             password = self.users[name]
         return _jaas(mechanism, {"username": name, "password": password})
 
 
 class ClientSettings:
-    """What clients set for the listeners of one cluster.
+    """Client settings for the listeners of a cluster.
 
-    A user's certificate is issued when it is first needed. `authority` is None where no listener
-    has TLS.
+    A user's certificate is issued at first use. `authority` is None if no listener has TLS.
     """
 
     def __init__(self, security: ClusterSecurity, authority: CertificateAuthority | None) -> None:
@@ -287,7 +285,7 @@ class ClientSettings:
         user: str | None,
         password: str | None,
     ) -> dict[str, str]:
-        """Those for a listener with these addresses. Raises `UsageError`."""
+        """Return the settings for a listener with these addresses. Raises `UsageError`."""
         settings = {
             "bootstrap_servers": ",".join(map(str, addresses)),
             **self._security.client_settings(
@@ -315,13 +313,13 @@ def replace_certificate(
     certificate: Certificate,
     deadline: Deadline,
 ) -> None:
-    """Have a broker use another certificate on a listener, and wait until it presents that.
+    """Replace a broker's certificate on a listener, and wait until it presents the new one.
 
-    The `addresses` are the broker's in plain text, and of the listener.
+    The `addresses` are the broker's plaintext address and the listener's.
 
     Raises:
         BrokerError: the broker refused the keystore.
-        KafkaTimeoutError: it still presented another one when the time was over.
+        KafkaTimeoutError: it still presented another one at the deadline.
     """
     prefix = f"listener.name.{listener.name.lower()}.ssl.keystore"
     settings = {f"{prefix}.location": str(certificate.path), f"{prefix}.type": "PEM"}
@@ -354,7 +352,7 @@ def replace_certificate(
 
 
 def key_settings(certificate: Certificate) -> dict[str, str]:
-    """What a client sets to show a certificate."""
+    """Return a client's settings to present a certificate."""
     settings = {
         "ssl_keystore_type": "PEM",
         "ssl_keystore_location": str(certificate.path),
@@ -365,7 +363,7 @@ def key_settings(certificate: Certificate) -> dict[str, str]:
 
 
 def trust_settings(truststore: Path) -> dict[str, str]:
-    """What a client sets to trust the brokers."""
+    """Return a client's settings to trust the brokers."""
     return {"ssl_truststore_type": "PEM", "ssl_truststore_location": str(truststore)}
 
 
@@ -379,7 +377,7 @@ def _listener(text: str) -> Listener:
 def _check_known(kind: str, name: str, known: Sequence[str]) -> None:
     if name not in known:
         raise ConfigError(
-            f"{name!r} is no {kind} of a listener; there are {', '.join(known)}."
+            f"{name!r} is not a {kind} of a listener; there are {', '.join(known)}."
             f"{did_you_mean(name, known)}"
         )
 
@@ -387,8 +385,8 @@ def _check_known(kind: str, name: str, known: Sequence[str]) -> None:
 def _check_scram_name(name: str) -> None:
     if not name.isascii() or "," in name:
         raise ConfigError(
-            f"{name!r} cannot be a user of SCRAM: Kafka's broker takes ASCII only, and its "
-            "StorageTool no comma; choose another name, or PLAIN alone as mechanisms"
+            f"{name!r} cannot be a SCRAM user: Kafka's brokers accept only ASCII, and its "
+            "StorageTool no comma; choose another name, or set mechanisms to PLAIN alone"
         )
 
 
@@ -398,7 +396,7 @@ def _jaas(mechanism: str, options: Mapping[str, str]) -> str:
 
 
 def _quoted(text: str) -> str:
-    # Java's StreamTokenizer ends a string at the end of a line, and has C's escapes.
+    # Java's StreamTokenizer ends a string at the end of a line, and uses C's escapes.
     escapes = {"\\": "\\\\", '"': '\\"', "\n": "\\n", "\r": "\\r"}
     return '"' + "".join(escapes.get(character, character) for character in text) + '"'
 

@@ -1,9 +1,9 @@
-"""The servers of one cluster that was started, wherever they run, and the proxies before them.
+"""Servers of a started cluster, wherever they run, and the proxies in front of them.
 
-A subclass starts them, from the jars on this machine or as containers, and fills the attributes.
-`KafkaCluster` has one of them and knows no more of it than stands here.
+A subclass starts them, from the jars on this machine or as containers, and sets the attributes.
+`KafkaCluster` uses only this interface.
 
-Owner: the thread that made it.
+Owner: the thread that created it.
 """
 
 from __future__ import annotations
@@ -30,67 +30,66 @@ PROBE_PAUSE_S = 0.03
 
 
 class Server(Protocol):
-    """One broker, or the controller. What does not fit its state raises `UsageError`."""
+    """A broker or a controller. A call that does not fit its state raises `UsageError`."""
 
     @property
     def state(self) -> BrokerState:
-        """The state now; one that ended, by us or by itself, is STOPPED."""
+        """Current state; a server that ended for any reason is STOPPED."""
 
     def start(self) -> None:
-        """Start it; its being ready is another matter."""
+        """Start it, without waiting until it is ready."""
 
     def pause(self) -> None:
-        """Hold it: it keeps its connections and sends nothing."""
+        """Pause it: it keeps its connections and sends nothing."""
 
     def resume(self) -> None:
-        """Let it go on as if no time had passed."""
+        """Resume it; to the server no time has passed."""
 
     def kill(self) -> None:
-        """End it with SIGKILL, running or paused."""
+        """Kill it with SIGKILL, running or paused."""
 
     def stop(self, timeout: float) -> None:
-        """End it with SIGTERM; `KafkaTimeoutError` if it had to be killed after all."""
+        """Stop it with SIGTERM; raise `KafkaTimeoutError` if it had to be killed."""
 
     def stay_alive(self, timeout: float) -> None:
-        """Watch it for `timeout` seconds; `BrokerFailedError` if it has ended."""
+        """Watch it for `timeout` seconds; raise `BrokerFailedError` if it has ended."""
 
 
 class ClusterServers(ABC):
-    """Brokers by node id, and the controller if it is none of them."""
+    """Brokers by node id, and the controller if it is separate."""
 
     proxies: Mapping[int, Mapping[str, FaultProxy]]
-    """By node id and listener, the proxies through which clients reach a broker; empty where they
-    reach it itself."""
+    """Proxies in front of brokers, by node id and listener; empty without proxies."""
     certificates: CertificateAuthority | None = None
-    """What signed the brokers' certificates, where they have any."""
+    """Authority that signed the brokers' certificates, if they have any."""
     _servers: Mapping[int, Server]
-    """By node id, the controller that is no broker among them."""
+    """Servers by node id, a separate controller included."""
     _resources: ExitStack
-    """What ends the servers and removes what they left."""
+    """Resources whose closing ends the servers and removes their files."""
 
     @property
     def brokers(self) -> dict[int, Server]:
-        """The brokers by node id, without a controller that is no broker."""
+        """Brokers by node id, without a separate controller."""
         return {id_: server for id_, server in self._servers.items() if id_ != CONTROLLER_ID}
 
     @abstractmethod
     def address(self, node_id: int) -> Address:
-        """Where broker `node_id` is reached from here in plain text, whether or not it is up."""
+        """Return the plaintext address of broker `node_id` from here, up or down."""
 
     @abstractmethod
     def client_address(self, node_id: int, listener: str) -> Address:
-        """Where broker `node_id` is advertised to clients of a listener."""
+        """Return the address that broker `node_id` advertises to clients of a listener."""
 
     @abstractmethod
     def data_folder(self, node_id: int) -> Path:
-        """Where the broker keeps its partitions; `UsageError` where that is not on this machine."""
+        """Return the folder of the broker's partitions. Raises `UsageError` if it is not here."""
 
     def start(self, node_id: int, timeout: float) -> None:
-        """Start a broker again and wait until it and all that run know each other.
+        """Start a broker again, and wait until all running brokers list each other.
 
         Raises:
             UsageError: it is not stopped.
-            BrokerFailedError: it ended again; ends with the tail of its log.
+            BrokerFailedError: it ended again; the message has the tail of its log.
             KafkaTimeoutError: it was not ready within `timeout` seconds.
         """
         deadline = Deadline(timeout)
@@ -98,20 +97,20 @@ class ClusterServers(ABC):
         self.wait_until_all_ready(deadline)
 
     def running(self) -> list[int]:
-        """The node ids of the brokers that run and are not paused."""
+        """Return the node ids of brokers that run and are not paused."""
         return [id_ for id_, broker in self.brokers.items() if broker.state is BrokerState.RUNNING]
 
     def close(self) -> None:
-        """End all servers and remove what they left. A second call does nothing."""
+        """End all servers and remove their files. Idempotent."""
         self._resources.close()
 
     def wait_until_all_ready(self, deadline: Deadline) -> None:
-        """Wait until all brokers that run list each other; see `await_ready`."""
+        """Wait until all running brokers list each other; see `await_ready`."""
         for running_id in self.running():
             self.wait_until_ready(running_id, deadline)
 
     def wait_until_ready(self, node_id: int, deadline: Deadline) -> None:
-        """Wait until the broker responds and lists every broker that runs; see `await_ready`."""
+        """Wait until a broker responds and lists every running broker; see `await_ready`."""
         watched = [self._servers[id_] for id_ in (CONTROLLER_ID, node_id) if id_ in self._servers]
         await_ready(
             node_id,
@@ -130,11 +129,11 @@ def await_ready(
     watched: Sequence[Server],
     deadline: Deadline,
 ) -> None:
-    """Wait until the broker responds and lists every broker that runs.
+    """Wait until a broker responds and lists every running broker.
 
     Raises:
-        BrokerFailedError: one of the `watched` ended meanwhile.
-        KafkaTimeoutError: it was not ready in time; says what was missing.
+        BrokerFailedError: one of the `watched` servers ended.
+        KafkaTimeoutError: it was not ready in time; the message tells what is missing.
     """
     expected = set(running)
     while (reason := _why_not_ready(address, expected, deadline)) is not None:

@@ -1,21 +1,21 @@
-"""A program that outlives its parent by a moment, to end what the parent started.
+"""A program that briefly outlives its parent, to kill what the parent started.
 
-It is run by its path with the bare interpreter, so it imports nothing of this package. Its own
-process group is the one that the parent puts its children in. It waits for its standard input to
-end, which the kernel sees to when the parent closes it or dies, however it dies. Then it kills the
-group, stopped processes too, and removes the folder.
+It is run by its path with the bare interpreter, so it imports nothing of this package. Its process
+group is the one into which the parent puts its children. It waits until its standard input ends,
+which happens when the parent closes it or dies for any reason. It then kills the group, stopped
+processes included, and removes the folder.
 
-The parent's death is also looked for once a second: a process that the parent forked holds a copy
-of the pipe, and would keep it open for longer than the parent lives. `PR_SET_PDEATHSIG` would not
-do: it is sent when the *thread* that forked ends, it is Linux's own, and it removes no folder.
+It also checks once a second whether the parent has died: a process forked by the parent holds a
+copy of the pipe and may keep it open for longer. `PR_SET_PDEATHSIG` is no alternative: it is sent
+when the *thread* that forked ends, exists only on Linux, and removes no folder.
 
-When the parent dies while a member is stopped, the kernel signals the whole group, this process
-included, to hang up (an orphaned process group, in POSIX's words). So the signals that usually mean
-"go" are ignored here: only the parent's end counts. One byte on standard output says when this is
-so, and nothing should be started before.
+If the parent dies while a member is stopped, the kernel sends SIGHUP to the whole group, this
+process included (an orphaned process group in POSIX). The usual termination signals are therefore
+ignored; only the parent's end counts. One byte on standard output signals that this is set up;
+nothing should be started before.
 
-To kill a group one is a member of, and live on to tidy up, takes a fork: the child leaves the group
-first. Whoever holds the other end of standard output sees it end when both are done.
+To kill its own group and survive to clean up, it forks: the child leaves the group first. Standard
+output ends when both are done.
 
 Usage: watchdog.py FOLDER PARENT_PID
 
@@ -40,15 +40,15 @@ def watch(parent_pid: int) -> None:
     """Return when the parent has closed our standard input or has died."""
     while os.getppid() == parent_pid:
         readable, _, _ = select.select([sys.stdin], [], [], PARENT_CHECK_S)
-        if readable:  # Nothing is ever written, so this is the end.
+        if readable:  # nothing is ever written, so this is the end
             return
 
 
 def clean_up(folder: str, group: int) -> None:
-    """Kill the group and remove the folder; a dying process may still be making files in it."""
+    """Kill the group and remove the folder, in which a dying process may still create files."""
     deadline_s = time.monotonic() + REMOVE_TIMEOUT_S
     while True:
-        with contextlib.suppress(ProcessLookupError, PermissionError):  # No member is alive.
+        with contextlib.suppress(ProcessLookupError, PermissionError):  # no member is alive
             os.killpg(group, signal.SIGKILL)
         shutil.rmtree(folder, ignore_errors=True)
         if not os.path.lexists(folder):
@@ -69,7 +69,7 @@ def main() -> None:
     if os.fork() == 0:
         os.setpgid(0, 0)
         clean_up(folder, group)
-    # The parent of the two goes with the group that it is in.
+    # The parent of the fork dies with its group.
 
 
 if __name__ == "__main__":

@@ -166,7 +166,7 @@ class Authentication:
             self._expires_ms = now_ms - 1
 
     def fail(self) -> None:
-        """Note that the client was refused."""
+        """Refuse the client for good."""
         self._to(AuthenticationState.FAILED)
 
     def _begin_session(self, expires_ms: int | None, now_ms: int, wall_ms: int) -> int:

@@ -71,7 +71,7 @@ class LogSettings(NamedTuple):
     is_log_append_time: bool = False
     segment_ms: int = 7 * 24 * 3600 * 1000
     is_deleted: bool = True
-    """Whether old or excess segments are deleted."""
+    """True to delete old or excess segments."""
     is_compacted: bool = False
     min_cleanable_dirty_ratio: float = 0.5
     min_compaction_lag_ms: int = 0

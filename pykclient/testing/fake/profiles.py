@@ -39,10 +39,10 @@ class Profile:
     versions: Mapping[ApiKey, VersionRange] | None = None
     """API versions it announces; None for all that a fake broker supports."""
     closes_on_unknown_versions: bool = False
-    """Whether an ApiVersions request in an unknown version closes the connection (Kafka responds
+    """True to close the connection on an unknown version of ApiVersions (Kafka responds
     with the versions it knows)."""
     responds_without_acks: bool = False
-    """Whether a Produce request with acks=0 gets a response."""
+    """True to respond to Produce requests with acks=0."""
 
     def limits(self, spoken: Mapping[ApiKey, VersionRange]) -> dict[ApiKey, VersionRange | None]:
         """Restrict the versions in `spoken` to the profile's; None removes an API."""

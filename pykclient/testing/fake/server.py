@@ -51,7 +51,7 @@ PORT_MAX = 65_535
 LINK_COUNT_MAX = 500
 """Maximum number of connections; more are closed at once, to save file descriptors."""
 REST_MS = 100
-"""How long a port stops accepting when the process has run out of file descriptors."""
+"""Time for which a port stops accepting when the process has no file descriptors left."""
 NO_ROOM_ERRNOS = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM})
 UNSENT_BYTES_MAX = 16 * 1024 * 1024
 """Limit of unsent bytes per client; above it, the broker stops reading that client's requests."""

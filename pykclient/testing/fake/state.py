@@ -140,7 +140,7 @@ class ClusterState:
         self.has_rack_aware_reads = bool(racks)
         self.topics: dict[str, Topic] = {}
         self.run_number = 0
-        """How many times the storage was used before; topic ids and producer ids contain it."""
+        """Number of earlier runs of the storage; part of topic ids and producer ids."""
         self.storage = Storage() if storage is None else storage
         self.faults = Faults()
         self.timers = TimingWheel(now_ms)
@@ -438,7 +438,7 @@ class ClusterState:
         self.replication.stall(broker_id)
 
     def resume_replicas(self, broker_id: int) -> None:
-        """Let a broker's followers copy again; they catch up at once."""
+        """Allow a broker's followers to copy again; they catch up at once."""
         self.replication.resume(broker_id)
         for partition in self._partitions():
             self.replication.copy(partition, self._now_ms)

@@ -97,7 +97,7 @@ class LogStore:
         """
 
     def on_log_start(self, offset: int) -> None:
-        """Note a new start of the log."""
+        """Store a new start of the log."""
 
 
 class Storage:
@@ -111,7 +111,7 @@ class Storage:
         self, topic: str, topic_id: bytes, assignments: Sequence[Sequence[int]],
         config: Mapping[str, str],
     ) -> None:  # fmt: skip
-        """Note that a topic was created, or its partitions or settings changed."""
+        """Store a topic that was created, or whose partitions or settings changed."""
 
     def on_topic_deleted(self, topic: str, partition_count: int) -> None:
         """Delete a topic and its segments."""
@@ -119,10 +119,10 @@ class Storage:
     def on_committed(
         self, group: str, partition: TopicPartition, committed: OffsetFields | None
     ) -> None:
-        """Note a committed offset; None means it was deleted."""
+        """Store a committed offset; None means it was deleted."""
 
     def on_group_deleted(self, group: str) -> None:
-        """Note that a group was deleted, with its offsets."""
+        """Delete a group's offsets."""
 
     def close(self) -> None:
         """Close the storage, when the cluster ends."""

@@ -1,11 +1,11 @@
-"""What a fault proxy can do to a frame, to a connection, and how often.
+"""Faults of a proxy: what they do to frames and connections, and how often.
 
-A fault strikes whole frames: of one direction, of one API or of any, each with a probability, at
-most `count_max` times. `Refuse` strikes new connections. A frame is struck by at most one fault:
-the first, in the order in which they were added, whose dice say so.
+A fault applies to whole frames of one direction, of one API or any, each with a probability, at
+most `count_max` times. `Refuse` applies to new connections. At most one fault applies to a frame:
+the first, in order of addition, that is chosen at random.
 
-Owner: none; faults never change.
-Source: KIP-98 and KIP-360, whose promises these faults put to the test.
+Owner: none; faults are immutable.
+Source: KIP-98 and KIP-360, whose guarantees these faults test.
 """
 
 from __future__ import annotations
@@ -21,17 +21,17 @@ if TYPE_CHECKING:
 
 
 class Direction(Enum):
-    """Which way a frame goes."""
+    """Direction of a frame."""
 
     REQUEST = "request"
     RESPONSE = "response"
     ANSWER = RESPONSE
-    """The name of before."""
+    """Former name of RESPONSE."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fault:
-    """Which frames are struck; `api` None means those of any, `count_max` None without end.
+    """The frames that a fault applies to; `api` None means any, `count_max` None no limit.
 
     Raises:
         ConfigError: the probability is not between 0 and 1, or the count is negative.
@@ -50,49 +50,49 @@ class Fault:
 
     @property
     def name(self) -> str:
-        """What its strikes are counted under."""
+        """Name under which the fault is counted."""
         return type(self).__name__
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Delay(Fault):
-    """The frame, and what comes after it on its connection, waits `delay_ms` milliseconds."""
+    """Delays the frame, and everything after it on its connection, by `delay_ms`."""
 
     delay_ms: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Lose(Fault):
-    """The frame is swallowed and the connection closed: of a response, after the broker acted."""
+    """Swallows the frame and closes the connection; for a response, after the broker acted."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cut(Fault):
-    """The connection is closed after some of the frame's bytes, at least one and not all."""
+    """Closes the connection after some of the frame's bytes, at least one and not all."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Flip(Fault):
-    """One bit of the frame is flipped; its size, the first four bytes, stays."""
+    """Flips a bit of the frame, but not in its size, the first four bytes."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ForgeLength(Fault):
-    """The frame's size says `length_bytes`, which may be negative; its bytes follow as they are."""
+    """Replaces the frame's size by `length_bytes`, which may be negative; the bytes stay."""
 
     length_bytes: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Double(Fault):
-    """The frame comes twice; one too large to keep a copy of is not struck."""
+    """Sends the frame twice, unless it is too large to buffer."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Blackhole(Fault):
-    """From this frame on nothing passes on its connection, either way, and it stays open."""
+    """Stops all traffic of the connection from this frame on, and keeps it open."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Refuse(Fault):
-    """A new connection is reset at once; `api` and `direction` mean nothing here."""
+    """Resets a new connection at once; `api` and `direction` have no effect."""

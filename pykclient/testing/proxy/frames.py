@@ -1,12 +1,12 @@
-"""One direction of a proxied connection: bytes in; out come bytes, pauses, and an end.
+"""One direction of a proxied connection: bytes in; bytes, pauses and an ending out.
 
-Frames are never gathered: once a frame's first bytes have said what it is, the rest passes as it
-comes, changed where its fault says so. Only a frame that is to be doubled is kept. A stream is at a
-frame's *head*, in its *body*, *raw* (what comes is no frame, and passes as it is) or *over*.
+Frames are not collected: after the first bytes of a frame have identified it, the rest passes as it
+arrives, changed as its fault requires. Only a frame to be doubled is kept. A stream is at a frame's
+*head*, in its *body*, *raw* (the bytes are no frame, and pass unchanged) or *over*.
 
-It knows no clock and no socket: a pause is for the caller to make.
+It has no clock and no socket: the caller makes the pauses.
 
-Owner: the connection that it belongs to.
+Owner: its connection.
 Source: the Kafka protocol guide, sections "Network" and "Request and Response Headers".
 """
 
@@ -30,53 +30,53 @@ from pykclient.testing.proxy.faults import (
 from pykclient.testing.proxy.plan import Strike
 
 FRAME_BYTES_MAX: Final = 2**28
-"""What announces more is no frame of Kafka's: brokers take 100 MiB (``socket.request.max.bytes``).
-What TLS begins with, 0x16 and a version, would be 352 MiB."""
+"""Maximum size of a frame; brokers accept 100 MiB (``socket.request.max.bytes``). The first
+bytes of TLS, 0x16 and a version, would be a size of 352 MiB."""
 
 SIZE: Final = struct.Struct(">i")
 _HEAD_BYTES: Final = {Direction.REQUEST: 12, Direction.RESPONSE: 8}
-"""Size and correlation id, and of a request, between them, API and version."""
+"""Size of the head: frame size and correlation id, in a request with API and version between."""
 
 
 class Pause(NamedTuple):
-    """What comes after this waits so long."""
+    """A delay of everything after it."""
 
     delay_ms: int
 
 
 class Ending(Enum):
-    """Nothing passes after this."""
+    """The end of the stream."""
 
     CLOSE = "close"
-    """The connection is to be closed, once what came before has been sent."""
+    """Close the connection after everything before is sent."""
     BLACKHOLE = "blackhole"
-    """The connection stays open, and nothing passes any more in either direction."""
+    """Keep the connection open and pass nothing in either direction."""
 
 
 Event = bytes | Pause | Ending
 
 OnHead = Callable[[bytes], Strike | None]
-"""Takes each frame's head, and returns what the frame meets."""
+"""Takes a frame's head and returns the fault that applies to it, or None."""
 
 
 class FrameStream:
-    """The frames of one direction; `on_head` decides about each of them."""
+    """The frames of one direction; `on_head` decides the fault of each."""
 
     def __init__(self, direction: Direction, on_head: OnHead) -> None:
         self._on_head = on_head
         self._head_bytes = _HEAD_BYTES[direction]
         self._pending = b""
-        """The first bytes of a frame, too few yet to decide about it."""
+        """First bytes of a frame whose head is incomplete."""
         self._strike: Strike | None = None
         self._size_bytes = 0
         self._passed_bytes = 0
-        """The size of the frame that is passing, and how much of it has passed."""
+        """Size of the current frame, and how much of it has passed."""
         self._copy = bytearray()
         self._is_raw = False
         self._is_over = False
 
     def feed(self, data: bytes) -> list[Event]:
-        """Return what becomes of these bytes."""
+        """Return the events for these bytes."""
         events: list[Event] = []
         rest = data
         while rest and not self._is_over:
@@ -90,12 +90,12 @@ class FrameStream:
         return events
 
     def end(self) -> list[Event]:
-        """Return what was still held back when the bytes ended."""
+        """Return the remaining bytes at the end of the stream."""
         pending, self._pending = self._pending, b""
         return [pending] if pending and not self._is_over else []
 
     def _begin(self, data: bytes, events: list[Event]) -> bytes:
-        """Take in a frame's head; what is left over."""
+        """Read a frame's head; return the remaining bytes."""
         pending = self._pending + data
         self._pending = b""
         size_bytes = int.from_bytes(pending[: SIZE.size], "big", signed=True)
@@ -113,7 +113,7 @@ class FrameStream:
         return self._go_on(pending, events)
 
     def _is_size(self, size_bytes: int) -> bool:
-        """Whether a frame can have this size."""
+        """Return whether a frame can have this size."""
         return self._head_bytes - SIZE.size <= size_bytes <= FRAME_BYTES_MAX
 
     def _struck_head(self, data: bytes, strike: Strike, events: list[Event]) -> bytes:
@@ -131,7 +131,7 @@ class FrameStream:
         return self._go_on(data, events)
 
     def _go_on(self, data: bytes, events: list[Event]) -> bytes:
-        """Let the frame's next bytes pass, as its fault says; what is left over."""
+        """Pass the frame's next bytes with its fault; return the remaining bytes."""
         chunk = data[: self._size_bytes - self._passed_bytes]
         start = self._passed_bytes
         self._passed_bytes += len(chunk)

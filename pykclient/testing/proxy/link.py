@@ -1,14 +1,14 @@
-"""One proxied connection: the client's socket, the broker's, and a channel each way between them.
+"""A proxied connection: the client's socket, the broker's, and a channel in each direction.
 
-It is *open*, a *blackhole* (what is read is thrown away, and nothing is sent) or *closed*. When one
-side ends, what it sent is still delivered, and then both sides are closed.
+It is *open*, a *blackhole* (received bytes are discarded and nothing is sent) or *closed*. When one
+side ends, what it sent is still delivered; then both sides are closed.
 
-A channel holds little: while much waits, no more is read, so that the sender meets a full network.
-Its source may have ended, and it may have reached an `Ending`; what was fed before still comes out.
+A channel buffers little: above its limit it stops reading, so that the sender sees a full network.
+Its source may have ended, and it may have reached an `Ending`; earlier bytes are still delivered.
 
-A broker responds to the requests of a connection in their order; a produce request with acks=0 has
-no response. So the request that a response names by its correlation id is the oldest with that id,
-and those before it never get one.
+A broker responds to the requests of a connection in order; a produce request with acks=0 has no
+response. A response therefore belongs to the oldest request with its correlation id, and older
+requests never get one.
 
 Owner: the proxy's thread.
 Source: the Kafka protocol guide, section "Request and Response Headers".
@@ -35,12 +35,12 @@ _LINGER_NOT: Final = struct.pack("ii", 1, 0)
 
 
 WAITING_BYTES_MAX: Final = 256 * 1024
-"""While more waits than this nothing is read; one read and one doubled frame may come on top."""
+"""Limit of buffered bytes, above which reading stops; a read and a doubled frame may exceed it."""
 
 BURST_MS: Final = 20
-"""How long a rate that was not used may be saved up."""
+"""Maximum time for which unused rate accumulates."""
 IN_FLIGHT_COUNT_MAX: Final = 10_000
-"""Of more requests without a response the oldest are forgotten."""
+"""Limit of requests without a response; above it, the oldest are forgotten."""
 
 REQUEST_HEAD: Final = struct.Struct(">ihhi")
 RESPONSE_HEAD: Final = struct.Struct(">ii")
@@ -53,7 +53,7 @@ class _Way(NamedTuple):
 
 
 class ProxyLink:
-    """A connection between `client` and `broker`, both non-blocking; it owns them from now on."""
+    """A connection between two non-blocking sockets, which it owns from now on."""
 
     def __init__(
         self,
@@ -72,17 +72,17 @@ class ProxyLink:
             _Way(broker, client, ProxyChannel(exchange.responses)),
         )
         self._ended: set[socket.socket] = set()
-        """Sockets from which nothing more will come."""
+        """Sockets that have reached their end."""
 
     def read(self, source: socket.socket) -> None:
-        """Take in what came from one of the sockets."""
+        """Read from one of the sockets."""
         way = self._ways[self.sockets.index(source)]
         try:
             data = source.recv(READ_BYTES)
         except (BlockingIOError, InterruptedError):
             return
         except OSError:
-            # It is gone, and with it what was under way to it; the other side sees the same.
+            # It is gone with all undelivered bytes; the other side must see an error, too.
             self.reset()
             return
         if data and not self._is_blackhole:
@@ -94,7 +94,7 @@ class ProxyLink:
             way.channel.end()
 
     def write(self, now_ms: float, rate_bytes_per_s: int | None) -> None:
-        """Send what may be sent, both ways, until a socket is full or there is no more."""
+        """Send in both directions until a socket is full or nothing is left."""
         for way in self._ways:
             while not (self.is_closed or self._is_blackhole):
                 data = way.channel.ready(now_ms, rate_bytes_per_s)
@@ -111,7 +111,7 @@ class ProxyLink:
                 way.channel.sent(count)
 
     def interests(self, now_ms: float, rate_bytes_per_s: int | None) -> dict[socket.socket, int]:
-        """Return for each socket what to wait for, as the events of `selectors`; 0 = nothing."""
+        """Return the events to wait for on each socket, as in `selectors`; 0 for none."""
         wanted = dict.fromkeys(self.sockets, 0)
         for way in self._ways:
             if way.source not in self._ended and (self._is_blackhole or way.channel.wants_data):
@@ -121,7 +121,7 @@ class ProxyLink:
         return wanted
 
     def next_ms(self, now_ms: float, rate_bytes_per_s: int | None) -> float | None:
-        """Return when to look at it again even if nothing comes, None = never."""
+        """Return when to serve it again even without events, None for never."""
         times_ms = [way.channel.next_ms(now_ms, rate_bytes_per_s) for way in self._ways]
         if self._is_blackhole:
             times_ms = []
@@ -129,13 +129,13 @@ class ProxyLink:
         return min(known, default=None)
 
     def close(self) -> None:
-        """Close both sockets; what was sent still arrives."""
+        """Close both sockets; sent bytes still arrive."""
         self.is_closed = True
         for each in self.sockets:
             each.close()
 
     def reset(self) -> None:
-        """Close both sockets so that both sides see an error."""
+        """Close both sockets with an error for both sides."""
         self.is_closed = True
         for each in self.sockets:
             reset(each)
@@ -145,18 +145,18 @@ class ProxyLink:
             self.close()
         elif ending is Ending.BLACKHOLE:
             self._is_blackhole = True
-            if self._ended:  # No side is left that would notice.
+            if self._ended:  # no side is left that would notice
                 self.close()
 
 
 def reset(connection: socket.socket) -> None:
-    """Close a connection with a reset instead of an orderly end."""
+    """Close a connection with a TCP reset."""
     connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _LINGER_NOT)
     connection.close()
 
 
 class ProxyChannel:
-    """The bytes of one direction, from `feed` to `ready`; what becomes of them, `stream` says."""
+    """The bytes of one direction, from `feed` to `ready`; `stream` applies the faults."""
 
     def __init__(self, stream: FrameStream) -> None:
         self._stream = stream
@@ -166,23 +166,23 @@ class ProxyChannel:
         self._allowed_bytes = 0.0
         self._counted_at_ms: float | None = None
         self.ending: Ending | None = None
-        """How it ended, once everything before that was sent."""
+        """The channel's ending, set when everything before it is sent."""
 
     @property
     def wants_data(self) -> bool:
-        """Whether to read more from the sender."""
+        """True if it should read more from the sender."""
         return self._waiting_bytes < WAITING_BYTES_MAX
 
     def feed(self, data: bytes) -> None:
-        """Take in what the sender sent."""
+        """Add bytes from the sender."""
         self._push(self._stream.feed(data))
 
     def end(self) -> None:
-        """Take note that the sender will send no more."""
+        """Record that the sender has ended."""
         self._push([*self._stream.end(), Ending.CLOSE])
 
     def ready(self, now_ms: float, rate_bytes_per_s: int | None) -> bytes:
-        """Return what may be sent now, as far as time and the rate allow; not all must be."""
+        """Return bytes that may be sent now, as far as pauses and the rate allow."""
         while self._events and self.ending is None and now_ms >= self._resume_at_ms:
             match self._events[0]:
                 case Pause(delay_ms=delay_ms):
@@ -197,7 +197,7 @@ class ProxyChannel:
         return b""
 
     def sent(self, count: int) -> None:
-        """Take note that the first `count` bytes of what was ready have been sent."""
+        """Remove the first `count` ready bytes, which were sent."""
         data = self._events.popleft()
         assert isinstance(data, bytes)
         if count < len(data):
@@ -206,7 +206,7 @@ class ProxyChannel:
         self._allowed_bytes -= count
 
     def next_ms(self, now_ms: float, rate_bytes_per_s: int | None) -> float | None:
-        """Return when time alone makes more bytes ready, None when it does not."""
+        """Return when time alone makes more bytes ready, None for never."""
         if not self._events or self.ending is not None:
             return None
         if now_ms < self._resume_at_ms:
@@ -222,7 +222,7 @@ class ProxyChannel:
         self._waiting_bytes += sum(len(event) for event in events if isinstance(event, bytes))
 
     def _allowance(self, now_ms: float, rate_bytes_per_s: int | None, wanted_bytes: int) -> int:
-        """How many of the wanted bytes the rate allows."""
+        """Return how many of the wanted bytes the rate allows."""
         if rate_bytes_per_s is None:
             self._counted_at_ms = None
             self._allowed_bytes = float(wanted_bytes)
@@ -237,12 +237,12 @@ class ProxyChannel:
 
 
 class ProxiedExchange:
-    """`requests` takes what the client sends, `responses` what the broker sends."""
+    """The frame streams of a connection: `requests` of the client, `responses` of the broker."""
 
     def __init__(self, plan: FaultPlan) -> None:
         self._plan = plan
         self._in_flight: deque[tuple[int, int]] = deque(maxlen=IN_FLIGHT_COUNT_MAX)
-        """Correlation id and API of each."""
+        """Correlation ids and APIs of requests without a response."""
         self.requests: Final = FrameStream(Direction.REQUEST, self._on_request)
         self.responses: Final = FrameStream(Direction.RESPONSE, self._on_response)
 
@@ -257,7 +257,7 @@ class ProxiedExchange:
         return self._plan.strike_frame(FrameHead(Direction.RESPONSE, api, SIZE.size + size_bytes))
 
     def _take_api(self, correlation_id: int) -> int | None:
-        """The API of the request with this id; None, and nothing is forgotten, without one."""
+        """Return the API of the request with this id, and forget older ones; None if unknown."""
         for index, (known_id, api) in enumerate(self._in_flight):
             if known_id == correlation_id:
                 for _ in range(index + 1):

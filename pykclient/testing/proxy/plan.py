@@ -1,8 +1,9 @@
-"""Which frames a fault proxy strikes, by dice with a seed, and the count of what it did.
+"""The faults of a proxy: a seeded random choice of frames, and counters.
 
-The same seed throws the same dice; which frame meets which throw is for the clients' timing to say.
+Equal seeds give equal random numbers; which frame meets which number depends on the clients'
+timing.
 
-Owner: any thread; all state is under the lock.
+Owner: any thread; all state is protected by the lock.
 """
 
 from __future__ import annotations
@@ -18,22 +19,22 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
 DOUBLE_BYTES_MAX: Final = 4 * 1024 * 1024
-"""A larger frame is not doubled: a connection keeps no more than this of a frame."""
+"""Maximum size of a doubled frame, because the connection must buffer it."""
 
 SIZE_BYTES: Final = 4
 
 
 class FrameHead(NamedTuple):
-    """What is known when a frame begins; `api` None when the response is to no request seen."""
+    """The head of a frame; `api` is None for a response without a known request."""
 
     direction: Direction
     api: int | None
     size_bytes: int
-    """The whole frame's, its size field included."""
+    """Size of the whole frame, including the size field."""
 
 
 class Strike(NamedTuple):
-    """A fault that a frame meets; `byte` and `bit` say where, for those that strike somewhere."""
+    """A fault that applies to a frame; `byte` and `bit` are its position, if it needs one."""
 
     fault: Fault
     byte: int
@@ -41,40 +42,40 @@ class Strike(NamedTuple):
 
 
 class FaultPlan:
-    """The faults of one proxy; they may be changed at any time and hold for frames from then on."""
+    """The faults of a proxy; changes apply to frames from then on."""
 
     def __init__(self, seed: int) -> None:
         self._lock = threading.Lock()
-        self._random = random.Random(seed)  # noqa: S311 (faults must come again, not surprise)
+        self._random = random.Random(seed)  # noqa: S311 (faults must be repeatable)
         self._faults: list[Fault] = []
         self._struck: Counter[int] = Counter()
-        """Strikes by the fault's place in the list."""
+        """Number of strikes by index of the fault."""
         self._counts: Counter[str] = Counter()
 
     @property
     def counts(self) -> Mapping[str, int]:
-        """How often each kind of fault struck, by its name, since the plan was made; a copy."""
+        """Number of strikes by the fault's name, since the plan was created; a copy."""
         with self._lock:
             return Counter(self._counts)
 
     def replace(self, faults: Iterable[Fault]) -> None:
-        """Strike with these faults from now on, and no others; the counts go on."""
+        """Replace all faults; the counts continue."""
         with self._lock:
             self._faults = list(faults)
             self._struck.clear()
 
     def add(self, fault: Fault) -> None:
-        """Strike with this fault too."""
+        """Add a fault."""
         with self._lock:
             self._faults.append(fault)
 
     def count(self, name: str) -> None:
-        """Count something that is no fault of the plan."""
+        """Count an event that is not a fault of the plan."""
         with self._lock:
             self._counts[name] += 1
 
     def strike_frame(self, head: FrameHead) -> Strike | None:
-        """Throw the dice for a frame; a strike is counted."""
+        """Choose at random whether a fault applies to a frame, and count it."""
         with self._lock:
             for place, fault in enumerate(self._faults):
                 if _may_strike(fault, head) and self._throw(place, fault):
@@ -84,7 +85,7 @@ class FaultPlan:
         return None
 
     def strike_connection(self) -> bool:
-        """Throw the dice for a new connection: whether it is refused, which is counted."""
+        """Choose at random whether a new connection is refused, and count it."""
         with self._lock:
             return any(
                 isinstance(fault, Refuse) and self._throw(place, fault)
@@ -92,12 +93,12 @@ class FaultPlan:
             )
 
     def lifetime_ms(self, lifetimes_ms: tuple[int, int]) -> int:
-        """Throw the dice for how long a connection lives."""
+        """Choose a connection's lifetime at random."""
         with self._lock:
             return self._random.randint(*lifetimes_ms)
 
     def _throw(self, place: int, fault: Fault) -> bool:
-        """Requires the lock."""
+        """Choose at random whether a fault applies. Requires the lock."""
         assert self._lock.locked()
         if fault.count_max is not None and self._struck[place] >= fault.count_max:
             return False

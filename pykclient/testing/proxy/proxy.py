@@ -1,14 +1,14 @@
-"""A TCP proxy between Kafka clients and one broker, which breaks what passes on command.
+"""A TCP proxy between Kafka clients and a broker, which breaks connections on command.
 
-It knows Kafka's frames, so that it can do what no other network fault does: lose an acknowledgement
-after the broker has written, cut in the middle of a response, forge a size. It rewrites nothing
-else: the broker must advertise the proxy's address, on a listener that only clients use
-(``KafkaCluster(proxied=True)`` sees to that).
+It parses Kafka's frames, and can therefore do what no other network fault does: lose an
+acknowledgement after the broker has written, cut a response in the middle, forge a size. Otherwise
+it changes nothing: the broker must advertise the proxy's address, on a listener that only clients
+use (``KafkaCluster(proxied=True)`` does that).
 
-It listens when the constructor returns, on a thread of its own, and is gone after `close`. Memory
-is bounded: a connection holds a few hundred KiB, and there are at most `LINK_COUNT_MAX`.
+It listens when the constructor returns, on a thread of its own, until `close`. Memory is bounded: a
+connection holds a few hundred KiB, and there are at most `LINK_COUNT_MAX`.
 
-Owner: any thread may use it. Its own thread owns the sockets; orders reach it through a deque.
+Owner: any thread may use it. Its own thread owns the sockets and takes orders from a deque.
 """
 
 from __future__ import annotations
@@ -33,16 +33,16 @@ if TYPE_CHECKING:
     from pykclient.testing.proxy.faults import Fault
 
 LINK_COUNT_MAX: Final = 200
-"""Further connections are reset, which is counted as ``Crowded``."""
+"""Maximum number of connections; further ones are reset and counted as ``Crowded``."""
 
 BACKLOG: Final = 128
 
 
 class FaultProxy(Closing):
-    """Passes connections on to the broker at `upstream`; a context manager.
+    """A proxy that connects clients to the broker at `upstream`; a context manager.
 
-    `seed` is that of its dice. What it does is counted by name: the faults' own names, and
-    ``Lifetime`` (a connection that died of age) and ``Crowded``.
+    `seed` is that of its random choices. Its actions are counted by name: the faults' names,
+    ``Lifetime`` (connections that reached their age limit) and ``Crowded``.
     """
 
     def __init__(self, upstream: tuple[str, int], *, seed: int = 0) -> None:
@@ -51,7 +51,7 @@ class FaultProxy(Closing):
         self._reservation = PortReservation()
         self._orders: deque[Callable[[], None]] = deque()
         self._links: dict[socket.socket, ProxyLink] = {}
-        """Each link under both of its sockets."""
+        """Links by each of their two sockets."""
         self._rate_bytes_per_s: int | None = None
         self._lifetimes_ms: tuple[int, int] | None = None
         self._connection_count = 0
@@ -65,21 +65,21 @@ class FaultProxy(Closing):
 
     @property
     def address(self) -> Address:
-        """Where it listens."""
+        """Address it listens on."""
         return Address(LOOPBACK, self._reservation.port)
 
     @property
     def counts(self) -> Mapping[str, int]:
-        """How often it did what, by name; 0 for a name that never occurred."""
+        """Number of actions by name; 0 for a name that never occurred."""
         return self._plan.counts
 
     @property
     def connection_count(self) -> int:
-        """How many connections it has accepted so far, those that it reset at once included."""
+        """Number of connections accepted so far, including those reset at once."""
         return self._connection_count
 
     def inject(self, *faults: Fault) -> None:
-        """Add faults, which strike frames and connections that begin from now on.
+        """Add faults, which apply to frames and connections that begin from now on.
 
         Raises:
             ClosedError: the proxy was closed.
@@ -89,7 +89,7 @@ class FaultProxy(Closing):
             self._plan.add(fault)
 
     def limit_rate(self, bytes_per_s: int | None) -> None:
-        """Let at most so many bytes a second pass each way of each connection; None = any.
+        """Limit each direction of each connection to `bytes_per_s`; None means no limit.
 
         Raises:
             ConfigError: the rate is not positive.
@@ -104,10 +104,10 @@ class FaultProxy(Closing):
         self._order(limit)
 
     def limit_lifetimes(self, lifetimes_ms: tuple[int, int] | None) -> None:
-        """Reset each new connection at an age between these two, chosen by dice; None = never.
+        """Reset each new connection at a random age between these two; None means never.
 
         Raises:
-            ConfigError: they are negative, or the first is above the second.
+            ConfigError: one is negative, or the first is greater than the second.
             ClosedError: the proxy was closed.
         """
         if lifetimes_ms is not None and not 0 <= lifetimes_ms[0] <= lifetimes_ms[1]:
@@ -119,7 +119,7 @@ class FaultProxy(Closing):
         self._order(limit)
 
     def refuse_connections(self) -> None:
-        """Reset all connections and stop listening, as if the broker had been killed.
+        """Reset all connections and stop listening, as if the broker were killed.
 
         Raises:
             ClosedError: the proxy was closed.
@@ -140,20 +140,20 @@ class FaultProxy(Closing):
         self._order(self._listen)
 
     def redirect(self, upstream: tuple[str, int]) -> None:
-        """Reset all connections and pass new ones on to another broker, as a wrong route does.
+        """Reset all connections and connect new ones to another broker, like a wrong route.
 
         Raises:
             ClosedError: the proxy was closed.
         """
 
-        def lead_elsewhere() -> None:
+        def reroute() -> None:
             self._upstream = upstream
             self._reset_links()
 
-        self._order(lead_elsewhere)
+        self._order(reroute)
 
     def disconnect_all(self) -> None:
-        """Reset all connections; new ones are welcome.
+        """Reset all connections; new ones are accepted.
 
         Raises:
             ClosedError: the proxy was closed.
@@ -161,7 +161,7 @@ class FaultProxy(Closing):
         self._order(self._reset_links)
 
     def heal(self) -> None:
-        """Take all faults, limits and redirections away, and listen; connections are reset.
+        """Remove all faults, limits and redirections, listen, and reset all connections.
 
         Raises:
             ClosedError: the proxy was closed.
@@ -178,10 +178,10 @@ class FaultProxy(Closing):
         self._order(restore)
 
     def close(self) -> None:
-        """Reset all connections and end the thread, within 10 s. A second call does nothing.
+        """Reset all connections and end the thread, within 10 s. Idempotent.
 
         Raises:
-            KafkaError: its thread had failed, or does not end.
+            KafkaError: its thread has failed, or does not end.
         """
         try:
             self._serving.close()
@@ -189,7 +189,7 @@ class FaultProxy(Closing):
             self._reservation.close()
 
     def _order(self, order: Callable[[], None]) -> None:
-        """Have the thread do this, and return when it is done."""
+        """Run `order` on the proxy's thread, and wait until it is done."""
         self._serving.check_open()
         done = threading.Event()
 
@@ -210,7 +210,7 @@ class FaultProxy(Closing):
         self._reset_links()
 
     def _turn(self) -> None:
-        """Serve every link, then wait until a socket or the time has something new."""
+        """Serve every link, then wait for a socket or a timeout."""
         while self._orders:
             self._orders.popleft()()
         now_ms = _now_ms()
@@ -229,11 +229,11 @@ class FaultProxy(Closing):
         link = self._links[source]
         link.read(source)
         if link.is_closed:
-            # At once, for the next connection may get a socket of the same number.
+            # At once, because the next connection may get a socket with the same number.
             self._forget(link)
 
     def _serve(self, link: ProxyLink, now_ms: float) -> float | None:
-        """Send what can be sent; when to look at it again."""
+        """Send what can be sent; return when to serve the link again, None for never."""
         if link.dies_at_ms is not None and now_ms >= link.dies_at_ms and not link.is_closed:
             self._plan.count("Lifetime")
             link.reset()
@@ -259,7 +259,7 @@ class FaultProxy(Closing):
     def _accept(self, listener: socket.socket) -> None:
         try:
             client, _ = listener.accept()
-        except (BlockingIOError, ConnectionError):  # It was gone before we came to it.
+        except (BlockingIOError, ConnectionError):  # it has gone already
             return
         self._connection_count += 1
         if self._plan.strike_connection():
@@ -273,7 +273,7 @@ class FaultProxy(Closing):
         for each in (client, broker):
             each.setblocking(False)
             each.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        # Where nothing listens the first read says so, and the client's connection is reset.
+        # If nothing listens there, the first read fails and resets the client's connection.
         broker.connect_ex(self._upstream)
         lifetimes_ms = self._lifetimes_ms
         dies_at_ms = None
@@ -283,9 +283,9 @@ class FaultProxy(Closing):
         self._links.update(dict.fromkeys(link.sockets, link))
 
     def _forget(self, link: ProxyLink) -> None:
-        """Drop a closed link; the selector must let go of its sockets by their old numbers."""
+        """Drop a closed link; the selector must unregister its sockets by their old numbers."""
         for each in link.sockets:
-            with contextlib.suppress(KeyError, ValueError):  # It was not waited for.
+            with contextlib.suppress(KeyError, ValueError):  # it was not registered
                 self._selector.unregister(each)
             del self._links[each]
 

@@ -1,1 +1,1 @@
-"""A standalone Spark cluster for tests: a master, two workers on hosts of their own, drivers."""
+"""A standalone Spark cluster for tests: a master, two workers on separate hosts, and drivers."""

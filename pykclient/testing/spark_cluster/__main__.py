@@ -11,14 +11,14 @@ from pykclient.testing.spark_cluster.cluster import WORKER_HOSTS, SparkCluster
 
 
 def main() -> int:
-    """Start the cluster, print where it is, and wait; 1 when Spark or its Java is not there."""
+    """Start the cluster, print its addresses, and wait; return 1 without Spark or its Java."""
     parser = argparse.ArgumentParser(
         prog="python -m pykclient.testing.spark_cluster", description=__doc__
     )
-    parser.add_argument("--cores", type=int, default=2, help="of each worker")
-    parser.add_argument("--memory", default="1500m", help="of each worker")
+    parser.add_argument("--cores", type=int, default=2, help="cores of each worker")
+    parser.add_argument("--memory", default="1500m", help="memory of each worker")
     options = parser.parse_args()
-    # As Ctrl-C does.
+    # Do the same as at Ctrl-C.
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
         with SparkCluster(cores=options.cores, memory=options.memory) as cluster:

@@ -1,7 +1,7 @@
-"""SparkApplication: a driver that `SparkCluster` started, its executors and Python workers.
+"""SparkApplication: a driver started by `SparkCluster`, with its executors and Python workers.
 
-The driver is a process in client mode. Its executors are found among the processes that the
-cluster's workers started, by the application's id.
+The driver is a process in client mode. Its executors are found by the application's id among the
+processes that the cluster's workers started.
 
 Owner: the thread that owns the cluster.
 """
@@ -24,7 +24,7 @@ EXECUTOR_CLASS = "org.apache.spark.executor.CoarseGrainedExecutorBackend"
 
 @dataclass(frozen=True, slots=True)
 class Executor:
-    """An executor's JVM, its number `executor_id` in the application, and the host it is on."""
+    """An executor's JVM, with its id in the application and its host."""
 
     process: FoundProcess
     executor_id: str
@@ -32,11 +32,11 @@ class Executor:
 
     @property
     def is_alive(self) -> bool:
-        """Whether its JVM is there, running or paused."""
+        """True if its JVM exists, running or paused."""
         return self.process.is_alive
 
     def python_workers(self) -> list[FoundProcess]:
-        """The processes that run Python code of its tasks, those that wait for a task too."""
+        """Return the processes that run its tasks' Python code, idle ones included."""
         table = ProcessTable()
         return [
             worker
@@ -45,26 +45,26 @@ class Executor:
         ]
 
     def kill(self) -> None:
-        """SIGKILL to the JVM. Its Python processes notice, and end by themselves.
+        """Kill the JVM with SIGKILL. Its Python processes notice and end by themselves.
 
         Raises:
-            KafkaTimeoutError: it was still there 15 s later.
+            KafkaTimeoutError: it still existed 15 s later.
         """
         self.process.kill()
 
     def pause(self) -> None:
-        """SIGSTOP to the JVM and its Python processes."""
+        """Pause the JVM and its Python processes with SIGSTOP."""
         for process in (self.process, *ProcessTable().below(self.process.pid)):
             process.pause()
 
     def resume(self) -> None:
-        """SIGCONT to the JVM and its Python processes."""
+        """Resume the JVM and its Python processes with SIGCONT."""
         for process in (self.process, *ProcessTable().below(self.process.pid)):
             process.resume()
 
 
 class SparkApplication:
-    """One run of a driver, named `name`, that has appended what it prints to the file `log`."""
+    """A run of a driver named `name`, whose output is appended to the file `log`."""
 
     def __init__(
         self,
@@ -84,15 +84,15 @@ class SparkApplication:
 
     @property
     def pid(self) -> int:
-        """The number of the driver's process."""
+        """Process id of the driver."""
         return self._driver.pid
 
     @property
     def id(self) -> str:
-        """Spark's id of the application, once the master has it.
+        """Spark's id of the application, once the master has assigned it.
 
         Raises:
-            KafkaTimeoutError: the driver did not register in time; ends with the tail of its log.
+            KafkaTimeoutError: the driver did not register in time; has the tail of its log.
         """
         if self._id is None:
             self._id = self._application_id(self.name)
@@ -100,11 +100,11 @@ class SparkApplication:
 
     @property
     def is_alive(self) -> bool:
-        """Whether the driver is there, running or paused."""
+        """True if the driver exists, running or paused."""
         return self._driver.poll() is None
 
     def executors(self) -> list[Executor]:
-        """The executors whose JVMs are there now, by their numbers."""
+        """Return the executors whose JVMs exist now, ordered by id."""
         table = ProcessTable()
         found = [
             Executor(process, process.option("--executor-id"), process.option("--hostname"))
@@ -115,7 +115,7 @@ class SparkApplication:
         return sorted(found, key=lambda executor: int(executor.executor_id))
 
     def wait(self, timeout: float) -> int:
-        """The status with which the driver ended: 0, or what says that its script failed.
+        """Wait for the driver and return its exit status, which is 0 unless its script failed.
 
         Raises:
             KafkaTimeoutError: it did not end within `timeout` seconds.
@@ -128,10 +128,10 @@ class SparkApplication:
             ) from error
 
     def kill(self) -> None:
-        """SIGKILL to the driver with its Python processes, and wait for their end.
+        """Kill the driver and its Python processes with SIGKILL, and wait for their end.
 
         Raises:
-            KafkaTimeoutError: one was still there 15 s later.
+            KafkaTimeoutError: one still existed 15 s later.
         """
         below = ProcessTable().below(self._driver.pid)
         self._driver.kill()
@@ -139,17 +139,17 @@ class SparkApplication:
         self.wait(timeout=15.0)
 
     def pause(self) -> None:
-        """SIGSTOP to the driver and its Python processes."""
+        """Pause the driver and its Python processes with SIGSTOP."""
         for process in self._processes():
             process.pause()
 
     def resume(self) -> None:
-        """SIGCONT to the driver and its Python processes."""
+        """Resume the driver and its Python processes with SIGCONT."""
         for process in self._processes():
             process.resume()
 
     def log_text(self) -> str:
-        """What the driver has printed so far."""
+        """Return the driver's output so far."""
         return self.log.read_text(errors="replace")
 
     def _processes(self) -> list[FoundProcess]:

@@ -1,6 +1,6 @@
-"""A driver that has a JVM load the classes of a Spark cluster, for `spark_classes`.
+"""A driver that makes a JVM load a Spark cluster's classes, for `spark_classes`.
 
-Its argument is a folder for the checkpoint.
+Its argument is a checkpoint folder.
 
 Owner: the process itself.
 """

@@ -1,15 +1,15 @@
 """SparkCluster: a standalone Spark cluster on this machine, to run, break and repair.
 
-A master on 127.0.0.1 and two workers on 127.0.0.2 and 127.0.0.3, from the PySpark package, each a
-process of its own. There are two hosts because Spark starts no speculative copy on the host that
-runs the task already. The master notes workers and applications in files, so that one that was
-killed goes on with them when it is started again.
+It has a master on 127.0.0.1 and workers on 127.0.0.2 and 127.0.0.3, from the PySpark package, each
+in its own process. There are two worker hosts because Spark starts no speculative copy of a task on
+the same host. The master stores workers and applications in files, so that it continues with them
+after it is killed and started again.
 
-It is up when the constructor returns, and gone after `close`, with all drivers, executors and
-Python processes, or when this process ends in whatever way. It needs Linux, which has all of
-127.0.0.0/8 on the loopback interface.
+The cluster is ready when the constructor returns. It is gone, with all drivers, executors and
+Python processes, after `close` or when this process ends for any reason. It needs Linux, where all
+of 127.0.0.0/8 is on the loopback interface.
 
-Owner: the thread that made it.
+Owner: the thread that created it.
 Source: Spark's "Spark Standalone Mode".
 """
 
@@ -42,22 +42,22 @@ LOOK_PAUSE_S: Final = 0.05
 
 _MASTER_SETTINGS: Final = {
     "spark.deploy.recoveryMode": "FILESYSTEM",
-    # An application whose executors are killed again and again is not given up.
+    # Keep an application whose executors are killed repeatedly.
     "spark.deploy.maxExecutorRetries": "-1",
-    # It would listen on a port that is the same for every cluster.
+    # Its port would be the same for every cluster.
     "spark.master.rest.enabled": "false",
 }
 
 
 class SparkCluster(Closing):
-    """A master and two workers of `cores` and `memory` each; a context manager.
+    """A master and two workers with `cores` and `memory` each; a context manager.
 
-    `environment` is added to the environment of master, workers and executors. Everything is ready
+    `environment` is added to that of master, workers and executors. The cluster must be ready
     within `start_timeout` seconds.
 
     Raises:
-        MissingPrerequisiteError: no PySpark, or no Java that starts it; says the cure.
-        BrokerFailedError: a server ended at its start; ends with the tail of its log.
+        MissingPrerequisiteError: PySpark, or a Java that can start it, is missing.
+        BrokerFailedError: a server ended while starting; the message has the tail of its log.
         KafkaTimeoutError: it was not ready in time.
     """
 
@@ -89,7 +89,7 @@ class SparkCluster(Closing):
             }
             self.master = self._make_master()
             self.workers = tuple(self._make_worker(host, cores, memory) for host in WORKER_HOSTS)
-            """Those on `WORKER_HOSTS`. All servers have `kill`, `pause`, `resume`, `start`."""
+            """Workers on `WORKER_HOSTS`. All servers have `kill`, `pause`, `resume` and `start`."""
             self._members = [self.master, *self.workers]
             self.master.start()
             self._await_master(deadline)
@@ -100,23 +100,23 @@ class SparkCluster(Closing):
 
     @property
     def folder(self) -> Path:
-        """Logs, recovery files and, in ``work``, what executors print; removed by `close`."""
+        """Folder with logs, recovery files and executors' output (``work``), until `close`."""
         return self._group.folder
 
     @property
     def master_url(self) -> str:
-        """What an application gives as its master: ``spark://host:port``."""
+        """Master URL for applications: ``spark://host:port``."""
         return f"spark://{LOOPBACK}:{self._port.port}"
 
     @property
     def web_url(self) -> str:
-        """The master's web page."""
+        """Address of the master's web page."""
         return f"http://{LOOPBACK}:{self._web_port.port}"
 
     @property
     def settings(self) -> dict[str, str]:
-        """What an application needs to run here, by Spark's names: an executor on each host, and
-        little memory."""
+        """Spark settings of an application on this cluster: one executor for each host, and little
+        memory."""
         return {
             "spark.master": self.master_url,
             "spark.driver.host": LOOPBACK,
@@ -136,10 +136,10 @@ class SparkCluster(Closing):
         settings: Mapping[str, str] | None = None,
         environment: Mapping[str, str] | None = None,
     ) -> SparkApplication:
-        """Start a driver that runs a Python script, which leaves its application's name alone.
+        """Start a driver that runs a Python script, and return at once.
 
-        `settings` are Spark's and win over those of `settings` of the cluster; `environment` is
-        added to the driver's. It returns at once.
+        The script must not set its application's name. `settings` are Spark's and override those of
+        the cluster; `environment` is added to the driver's.
 
         Raises:
             ClosedError: the cluster was closed.
@@ -169,11 +169,11 @@ class SparkCluster(Closing):
         return application
 
     def start_master(self, timeout: float = 180.0) -> None:
-        """Start the master again; it is back when both workers have registered.
+        """Start the master again, and wait until both workers have registered.
 
         Raises:
             UsageError: it is not stopped.
-            BrokerFailedError: it ended again; ends with the tail of its log.
+            BrokerFailedError: it ended again; the message has the tail of its log.
             KafkaTimeoutError: it was not ready within `timeout` seconds.
         """
         deadline = Deadline(timeout)
@@ -182,7 +182,7 @@ class SparkCluster(Closing):
         self._await(self._has_workers, "a worker did not register", deadline)
 
     def executor_logs(self) -> dict[Path, str]:
-        """What the executors of all applications have printed, by file."""
+        """Return the output of all applications' executors, by file."""
         return {
             path: path.read_text(errors="replace")
             for name in ("stdout", "stderr")
@@ -190,19 +190,19 @@ class SparkCluster(Closing):
         }
 
     def close(self) -> None:
-        """Kill everything and remove the folder. A second call does nothing.
+        """Kill everything and remove the folder. Idempotent.
 
         Raises:
-            KafkaError: a process or the folder is still there after 15 s.
+            KafkaError: a process or the folder still exists after 15 s.
         """
         table = ProcessTable()
-        # Python daemons are in groups of their own, so their parents' end is not theirs.
+        # Python daemons are in process groups of their own, and survive their parents.
         started = [found for pid in self._live_pids() for found in table.below(pid)]
         self._resources.close()
         kill_all(started)
 
     def _live_pids(self) -> list[int]:
-        """Servers and drivers that run or are paused: the number of one that ended is another's."""
+        """Return the ids of live servers and drivers; those of ended ones may be reused."""
         servers = [
             member.pid
             for member in self._members
@@ -247,7 +247,7 @@ class SparkCluster(Closing):
             log=self.folder / f"{name.rpartition(' ')[2]}.log",
             ports=ports,
             group=self._group,
-            # Web pages bind it; executors and Python workers inherit it.
+            # Web pages bind to it; executors and Python workers inherit it.
             environment={**self._environment, "SPARK_LOCAL_IP": host},
         )
 
@@ -285,7 +285,7 @@ class SparkCluster(Closing):
         return found[0]
 
     def _state(self) -> dict[str, Any]:
-        """What the master reports; a status of its own while it does not respond."""
+        """Return the master's report; an empty one while it does not respond."""
         try:
             with urllib.request.urlopen(  # noqa: S310 - it is our own master, by http
                 f"{self.web_url}/json/", timeout=RESPONSE_TIMEOUT_S

@@ -1,8 +1,8 @@
-"""SparkHome: the installed PySpark, and how its Java programs and Python processes are started.
+"""SparkHome: the installed PySpark, and how to start its Java programs and Python processes.
 
-Spark gives every Python process a zip file of PySpark in front of what is installed, which Python
-compiles anew in each process. A cluster runs from a folder that has all but that file: its Python
-processes import the PySpark that their interpreter has installed, and has compiled.
+Spark puts a zip file of PySpark in front of every Python process's path, and each process compiles
+it again. A cluster therefore runs from a folder without that file: its Python processes import the
+installed PySpark, which is already compiled.
 
 Owner: none; it holds no state.
 """
@@ -23,51 +23,51 @@ if TYPE_CHECKING:
     from pykclient.testing.cluster.java import Java
 
 QUICK_JVM: Final = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-XX:-UsePerfData")
-"""For a JVM that lives for a test."""
+"""Options of a short-lived JVM."""
 QUIET_ARCHIVE: Final = ("-Xlog:cds=off", "-Xlog:cds+dynamic=off")
-"""An archive of other jars or another Java is passed over without a word."""
+"""Options that silence warnings about an archive of other jars or another Java."""
 _LINKED: Final = ("bin", "jars")
 
 
 @dataclass(frozen=True, slots=True)
 class SparkHome:
-    """The PySpark in `folder`, and the Java that Spark finds."""
+    """The PySpark in `folder`, and the Java that Spark uses."""
 
     folder: Path
     java: Java
 
     @property
     def class_archive(self) -> Path:
-        """Where `spark_classes` puts Spark's classes as this Java maps them into its memory."""
+        """Path of this Java's archive of Spark's classes, which `spark_classes` writes."""
         version = importlib.metadata.version("pyspark")
         return cache_folder() / f"spark-{version}" / f"classes-{self.java.vm_version}.jsa"
 
     @property
     def classpath(self) -> str:
-        """What Spark's launcher gives to ``java -cp``."""
+        """Argument of ``java -cp``, as Spark's launcher builds it."""
         jars = self.folder / "jars"
         first = map(str, jars.glob("slf4j-api-*.jar"))
         return os.pathsep.join((str(self.folder / "conf"), *first, str(jars / "*")))
 
     @property
     def jvm_options(self) -> tuple[str, ...]:
-        """For Spark's JVMs; with the archive of its classes, if there is one."""
+        """Options of Spark's JVMs, with the class archive if it exists."""
         archive = self.class_archive
         mapped = (f"-XX:SharedArchiveFile={archive}", *QUIET_ARCHIVE) if archive.exists() else ()
         return (*QUICK_JVM, *mapped)
 
     def link(self, folder: Path) -> None:
-        """Make `folder` a home from which a cluster runs."""
+        """Create in `folder` a home for a cluster to run from."""
         folder.mkdir()
         for name in _LINKED:
             (folder / name).symlink_to(self.folder / name)
 
 
 def find_spark_home() -> SparkHome:
-    """The installed PySpark, with its Java.
+    """Find the installed PySpark and its Java.
 
     Raises:
-        MissingPrerequisiteError: there is none of them; says the cure.
+        MissingPrerequisiteError: one of them is missing; the message tells how to get it.
     """
     found = importlib.util.find_spec("pyspark")
     if found is None or found.origin is None:

@@ -1,9 +1,9 @@
-"""The processes of this machine as a tree, to find those that Spark started by itself.
+"""The processes of this machine as a tree, to find those that Spark started.
 
-Executors are children of a worker. A Python daemon is a child of an executor, or of a driver, and
-forks the Python workers; it makes a process group of its own.
+Executors are children of a worker. A Python daemon is a child of an executor or a driver, makes its
+own process group, and forks the Python workers.
 
-Owner: none; each table is what was there when it was read.
+Owner: none; each table is a snapshot.
 Source: ps(1) of POSIX, and PySpark's ``daemon.py``.
 """
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 _COMMAND: Final = ("ps", "-A", "-ww", "-o", "pid=,ppid=,stat=,args=")
 _START_FIELD: Final = 19
-"""Of the fields behind the command's name (proc(5))."""
+"""Index among the fields after the command's name (proc(5))."""
 
 KILL_TIMEOUT_S: Final = 15.0
 LOOK_PAUSE_S: Final = 0.02
@@ -34,10 +34,10 @@ LOOK_PAUSE_S: Final = 0.02
 
 @dataclass(frozen=True, slots=True)
 class FoundProcess:
-    """A process that is no child of this one; `arguments` is its command line in one string.
+    """A process that is no child of this one; `arguments` is its command line as one string.
 
-    Those that have number and start in common are the same: a process gets another parent when its
-    own ends, and other arguments when it executes a program.
+    Processes with the same id and start are equal: the parent changes when it ends, and the
+    arguments when the process executes a program.
     """
 
     pid: int
@@ -47,41 +47,41 @@ class FoundProcess:
 
     @property
     def is_alive(self) -> bool:
-        """Whether it is still there, running or paused."""
+        """True if it still exists, running or paused."""
         return ProcessTable().get(self.pid) == self
 
     def option(self, name: str) -> str:
-        """What follows `name` in its command line; empty without it."""
+        """Return the argument after `name` in its command line; empty if there is none."""
         return self.arguments.partition(f" {name} ")[2].partition(" ")[0]
 
     def kill(self) -> None:
-        """SIGKILL, running or paused, and wait for its end.
+        """Kill it with SIGKILL, running or paused, and wait for its end.
 
         Raises:
-            KafkaTimeoutError: it was still there 15 s later.
+            KafkaTimeoutError: it still existed 15 s later.
         """
         kill_all([self])
 
     def pause(self) -> None:
-        """SIGSTOP: it keeps its connections and sends nothing. One that has ended stays so."""
+        """Pause it with SIGSTOP: it keeps its connections, sends nothing. No effect if it ended."""
         with contextlib.suppress(ProcessLookupError):
             os.kill(self.pid, signal.SIGSTOP)
 
     def resume(self) -> None:
-        """SIGCONT: it goes on as if no time had passed. One that has ended stays so."""
+        """Resume it with SIGCONT; to it no time has passed. No effect if it ended."""
         with contextlib.suppress(ProcessLookupError):
             os.kill(self.pid, signal.SIGCONT)
 
 
 class ProcessTable:
-    """The processes that are alive now, by their number."""
+    """The processes that exist now, by id."""
 
     def __init__(self) -> None:
         listed = subprocess.run(_COMMAND, capture_output=True, text=True, check=True).stdout
         self._processes = {
             process.pid: process
             for pid, parent_pid, state, arguments in map(_fields, listed.splitlines())
-            # One that has ended stays in the table until its parent takes note.
+            # An ended process stays in the table until its parent reaps it.
             if not state.startswith("Z")
             for process in [FoundProcess(int(pid), _started(pid), int(parent_pid), arguments)]
         }
@@ -90,30 +90,30 @@ class ProcessTable:
         return iter(self._processes.values())
 
     def get(self, pid: int) -> FoundProcess | None:
-        """The process with this number; None without one."""
+        """Return the process with this id, or None."""
         return self._processes.get(pid)
 
     def children(self, pid: int) -> list[FoundProcess]:
-        """The processes that this one started."""
+        """Return the processes started by this one."""
         return [process for process in self if process.parent_pid == pid]
 
     def below(self, pid: int) -> list[FoundProcess]:
-        """The processes that this one started, those that they started, and so on."""
+        """Return all descendants of this process."""
         return [found for child in self.children(pid) for found in (child, *self.below(child.pid))]
 
 
 def kill_all(processes: Iterable[FoundProcess]) -> None:
-    """SIGKILL to each that is still there, and wait until all are gone.
+    """Kill processes with SIGKILL, and wait until all are gone.
 
     Raises:
-        KafkaTimeoutError: one was still there 15 s later.
+        KafkaTimeoutError: one still existed 15 s later.
     """
     wanted = set(processes)
     deadline = Deadline(KILL_TIMEOUT_S)
     while alive := wanted.intersection(ProcessTable()):
         if deadline.has_passed():
             raise KafkaTimeoutError(
-                f"processes {sorted(process.pid for process in alive)} were still there "
+                f"processes {sorted(process.pid for process in alive)} still existed "
                 f"{deadline.timeout_ms} ms after SIGKILL"
             )
         for process in alive:
@@ -128,9 +128,9 @@ def _fields(line: str) -> list[str]:
 
 
 def _started(pid: str) -> str:
-    """When the process started, in the kernel's ticks; empty where there is no /proc.
+    """Return when the process started, in kernel ticks; empty without /proc.
 
-    The start that ps prints moves by a second from one call to the next.
+    The start time printed by ps varies by a second between calls.
     """
     try:
         status = Path("/proc", pid, "stat").read_text(errors="replace")

@@ -1,11 +1,11 @@
-"""Spark's classes as a JVM maps them into its memory: it starts with half the work.
+"""An archive of Spark's classes that a JVM maps into memory: it starts with half the work.
 
-The archive of a PySpark and a Java lies in the user's cache. It is made once, from a driver that
-lived a little; where there is none, or the jars or Java have changed, a JVM reads the jars.
+The archive of a PySpark and a Java is in the user's cache. It is made once, from a short run of a
+driver. Without one, or if the jars or Java have changed, the JVM reads the jars.
 
-Run as ``python -m pykclient.testing.spark_cluster.spark_classes`` it makes the one that is missing.
+``python -m pykclient.testing.spark_cluster.spark_classes`` makes it if it is missing.
 
-Owner: the file system; an archive comes into its place whole.
+Owner: the file system; an archive is put into place complete.
 Source: Java's ``-XX:ArchiveClassesAtExit`` and ``-XX:SharedArchiveFile`` (JEP 350).
 """
 
@@ -32,10 +32,10 @@ LOG_TAIL = 2_000
 
 
 def make_archive(home: SparkHome) -> Path | None:
-    """Make the archive unless it is there; None when this Java makes none.
+    """Make the archive if needed; return None if this Java cannot.
 
     Raises:
-        KafkaError: Spark did not run; ends with the tail of what it printed.
+        KafkaError: Spark failed; the message has the tail of its output.
     """
     archive = home.class_archive
     if is_usable(archive, home):
@@ -79,7 +79,7 @@ def make_archive(home: SparkHome) -> Path | None:
 
 
 def is_usable(archive: Path, home: SparkHome) -> bool:
-    """Whether the file is there, and Java maps it, whole, with the jars of this PySpark."""
+    """Return whether the file exists and Java can map it with this PySpark's jars."""
     if not archive.exists():
         return False
     options = (f"-XX:SharedArchiveFile={archive}", "-Xshare:on", *QUICK_JVM)
@@ -88,7 +88,7 @@ def is_usable(archive: Path, home: SparkHome) -> bool:
 
 
 def main() -> int:
-    """Make the archive. Without one, and without Spark, all else works."""
+    """Make the archive. It is optional, as is Spark."""
     try:
         archive = make_archive(find_spark_home())
         sys.stdout.write(f"Spark's classes: {archive or 'the jars'}\n")

@@ -230,7 +230,7 @@ def test_a_last_line_that_was_cut_is_left_out(
     [
         ("no JSON", "line 2 of .*Expecting value"),
         ('{"type": "magic"}', "line 2 of .*there is no type 'magic'"),
-        ('{"type": "broker", "version": 9}', "line 2 of .*version 9, not 1.*fix it, or name"),
+        ('{"type": "broker", "version": 9}', "line 2 of .*version is 9, not 1.*fix it, or name"),
         ("[" * 100_000, "line 2 of .*recursion"),
         ('{"type": "topic", "topic": "x"}', "line 2 of .*'assignments'"),
         (topic_line(topic=7), "line 2 of .*topic is 7"),

@@ -98,4 +98,4 @@ def test_without_descriptors_connections_wait_and_are_served_later(
         with Admin(bootstrap_servers=fake.bootstrap_servers) as admin:
             assert admin.list_topics(timeout=10) == {}
     (message,) = caplog.messages
-    assert "Too many open files; close what is open, or raise the limit" in message
+    assert "Too many open files; close open files or connections, or raise" in message

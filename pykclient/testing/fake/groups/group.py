@@ -27,7 +27,7 @@ class GroupSettings:
     """Broker settings with Kafka's defaults, except for the initial rebalance delay."""
 
     group_initial_rebalance_delay_ms: int = 0
-    """How long an empty group waits for more members; every new member extends the wait, up to
+    """Time an empty group waits for more members; every new member extends the wait, up to
     the rebalance timeout. Kafka's default is 3000."""
     group_min_session_timeout_ms: int = 6_000
     group_max_session_timeout_ms: int = 1_800_000

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 
 class Verification(Enum):
-    """What the leader of a partition does, depending on the request's version."""
+    """Action of a partition's leader, depending on the request's version."""
 
     DEFAULT = "verify"
     ABORTABLE = "verify, and respond with TRANSACTION_ABORTABLE"

@@ -30,14 +30,14 @@ class TransactionSettings:
     transaction_max_timeout_ms: int = 900_000
     transaction_state_log_num_partitions: int = 50
     transaction_partition_verification_enable: bool = True
-    """Whether a partition's leader verifies that the partition is in the transaction."""
+    """True to make partition leaders verify that a partition is in the transaction."""
     transactional_id_expiration_ms: int = 604_800_000
     producer_id_expiration_ms: int = 86_400_000
     unstable_api_versions_enable: bool = False
-    """Whether brokers support API versions that Kafka calls unstable: here InitProducerId 6."""
+    """True to support API versions that Kafka calls unstable: here InitProducerId 6."""
     transaction_two_phase_commit_enable: bool = False
-    """Whether producers may use two-phase commits (KIP-939), whose transactions do not time out.
-    They also need the unstable version above."""
+    """True to allow two-phase commits (KIP-939), whose transactions do not time out. Producers also
+    need the unstable version above."""
     marker_delay_ms: int = 0
     """Delay of the markers after EndTxn; meanwhile producers get CONCURRENT_TRANSACTIONS. Not a
     setting of Kafka, where it depends on the brokers."""

@@ -121,7 +121,7 @@ def test_the_clusters_own_setting_stands_behind_a_topics() -> None:
         ([("flush.ms", 0, None)], (TOPIC, "t"), "Null value not supported for : flush.ms"),
         ([("flush.ms", 1, None)] * 2, (TOPIC, "t"), "Error due to duplicate config keys"),
         ([("flush.ms", 9, "5")], (TOPIC, "t"), "Unknown operation type"),
-        ([("flush.ms", 0, "5")], (BROKER, "0"), "only topics have settings that can be changed"),
+        ([("flush.ms", 0, "5")], (BROKER, "0"), "only the settings of topics can be changed"),
         ([("flush.ms", 0, "5")], (TOPIC, "no topic!"), "the name is invalid"),
         ([("flush.ms", 0, "5")], (TOPIC, "absent"), "The topic 'absent' does not exist."),
     ],

@@ -46,7 +46,7 @@ if TYPE_CHECKING:
 __all__ = ["NEW_MEMBER_JOIN_TIMEOUT_MS", "ClassicGroup", "ClassicState"]
 
 NEW_MEMBER_JOIN_TIMEOUT_MS = 300_000
-"""How long a new member waits for its first generation. Its session timeout does not apply,
+"""Time a new member waits for its first generation. Its session timeout does not apply,
 because it cannot send heartbeats yet."""
 MEMBER_ID_REQUIRED_FROM_VERSION = 4
 
@@ -64,9 +64,9 @@ class ClassicGroup:
         self._settings = registry.settings
         self._timers = registry.timers
         self._began_empty = False
-        """Whether the current rebalance began in an empty group."""
+        """True if the current rebalance began in an empty group."""
         self._has_new_member = False
-        """Whether a member joined during the initial delay."""
+        """True if a member joined during the initial delay."""
         self._emptied_ms: int | None = None
         """When the last member left."""
         self._join_timer: Timer | None = None

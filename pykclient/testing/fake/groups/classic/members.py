@@ -40,7 +40,7 @@ class ClassicMember:
     protocols: dict[str, bytes] = field(default_factory=dict)
     assignment: bytes = b""
     is_new: bool = False
-    """Whether it waits for its first generation; until then its session can expire."""
+    """True until its first generation; its session can expire even while it waits."""
     join_call: Call | None = field(default=None, repr=False)
     """Its JoinGroup, while the group waits for the others."""
     sync_call: Call | None = field(default=None, repr=False)
