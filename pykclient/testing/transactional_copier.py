@@ -74,7 +74,7 @@ class TransactionalCopier:
         self._aborts_at_random = aborts_at_random
         self._remaining_count = COUNT_MAX if max_messages < 0 else max_messages
         self._copied_count = self._consumed_count = 0
-        self._is_stopping = self._is_assigned_anew = False
+        self._is_stopping = self._is_reassigned = False
 
     def stop(self) -> None:
         """Make `run` end. May be called in a signal handler, repeatedly."""
@@ -112,7 +112,7 @@ class TransactionalCopier:
         self._remaining_count = min(self._unread_count(), self._remaining_count)
 
     def _on_assigned(self) -> None:
-        self._is_assigned_anew = True
+        self._is_reassigned = True
 
     def _unread_count(self) -> int:
         partitions = self._consumer.assignment()
@@ -121,8 +121,8 @@ class TransactionalCopier:
 
     def _copy_some(self) -> None:
         records = self._consumer.poll(POLL_S)
-        if self._is_assigned_anew:
-            self._is_assigned_anew = False
+        if self._is_reassigned:
+            self._is_reassigned = False
             self._remaining_count = self._unread_count() + len(records)
             self._consumed_count = 0
             self._report("RebalanceComplete")
@@ -185,7 +185,7 @@ class TransactionalCopier:
 
 
 def _until_it_ends(call: Callable[[], None]) -> None:
-    """Repeat a call that timed out, because it goes on meanwhile."""
+    """Repeat a call that timed out, because it continues meanwhile."""
     while True:
         try:
             return call()

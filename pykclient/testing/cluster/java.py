@@ -74,7 +74,7 @@ def find_java(environ: Mapping[str, str] | None = None) -> Java:
     """Find Java 17 or newer for Kafka; `environ` None means this process's environment.
 
     Raises:
-        MissingPrerequisiteError: there is none, or all are too old; the message tells the cures.
+        MissingPrerequisiteError: there is none, or all are too old; tells how to get one.
     """
     environment = os.environ if environ is None else environ
     rejected = []

@@ -199,8 +199,11 @@ class ClusterSecurity:
         return settings
 
     def java_options(self) -> list[str]:
-        """Return a broker's JVM options: Kafka reads keys only from URLs allowed here, and only
-        Java's second compiler uses the processor's AES instructions."""
+        """Return a broker's JVM options.
+
+        Kafka reads keys only from URLs allowed here, and only Java's second compiler uses the
+        processor's AES instructions.
+        """
         options = [] if self.jwks_url is None else [f"-D{_ALLOWED_URLS}={self.jwks_url}"]
         if any(listener.has_tls for listener in self.client_listeners):
             options.append("-XX:TieredStopAtLevel=4")

@@ -115,8 +115,7 @@ class SparkCluster(Closing):
 
     @property
     def settings(self) -> dict[str, str]:
-        """Spark settings of an application on this cluster: one executor for each host, and little
-        memory."""
+        """Spark settings of an application here: an executor on each host, and little memory."""
         return {
             "spark.master": self.master_url,
             "spark.driver.host": LOOPBACK,

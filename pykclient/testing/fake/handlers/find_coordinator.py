@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 _KEY_TYPES = range(3)
 _MANY_FROM_VERSION = 4
-_NOBODY = -1
+_NO_NODE = -1
 
 
 def handle(
@@ -46,7 +46,7 @@ def refuse(
 ) -> FindCoordinatorResponse:
     """Refuse every key."""
     if not request.coordinator_keys:
-        return FindCoordinatorResponse(error_code=error_code, node_id=_NOBODY, port=_NOBODY)
+        return FindCoordinatorResponse(error_code=error_code, node_id=_NO_NODE, port=_NO_NODE)
     return FindCoordinatorResponse(
         coordinators=[_none(key, error_code) for key in request.coordinator_keys]
     )
@@ -64,7 +64,7 @@ def _found(
 
 
 def _none(key: str, error_code: int) -> Coordinator:
-    return Coordinator(key=key, node_id=_NOBODY, port=_NOBODY, error_code=error_code)
+    return Coordinator(key=key, node_id=_NO_NODE, port=_NO_NODE, error_code=error_code)
 
 
 HANDLER = Handler(FindCoordinatorRequest, handle, refuse)
