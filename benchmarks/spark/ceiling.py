@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
-from pyspark.sql.pandas.types import to_arrow_schema
 
 from spark_connector.schema import record_schema
+from spark_connector.versions import arrow_schema
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -76,6 +76,6 @@ def _batch(schema: StructType) -> pa.RecordBatch:
         "timestamp": [1_700_000_000_000_000 + row for row in rows],
         "timestampType": [0] * BATCH_ROWS,
     }
-    arrow_schema = to_arrow_schema(schema, timezone="UTC")
-    arrays = [pa.array(columns[field.name], field.type) for field in arrow_schema]
-    return pa.RecordBatch.from_arrays(arrays, schema=arrow_schema)
+    arrow = arrow_schema(schema)
+    arrays = [pa.array(columns[field.name], field.type) for field in arrow]
+    return pa.RecordBatch.from_arrays(arrays, schema=arrow)
