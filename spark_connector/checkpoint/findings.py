@@ -83,9 +83,15 @@ def _of_metadata(checkpoint: Checkpoint) -> Iterator[Finding]:
             METADATA,
             "there is none: Spark refuses such a directory, or gives the query a new id, which an "
             "exactly-once sink refuses",
-            'write {"id":"..."} with the id of the query, which its progress has, or copy the file '
-            "back",
+            _cure_of_metadata(checkpoint.folder),
         )
+
+
+def _cure_of_metadata(folder: Path) -> str:
+    return (
+        f"{PREFIX} set-id {shlex.quote(str(folder))} ID, with the id that the query's progress "
+        f"has; or copy the file back"
+    )
 
 
 def _of_damaged(checkpoint: Checkpoint) -> Iterator[Finding]:
@@ -104,7 +110,7 @@ def _of_damaged(checkpoint: Checkpoint) -> Iterator[Finding]:
 
 def _cure_of_damage(checkpoint: Checkpoint, file: str) -> str:
     if file == METADATA:
-        return 'write {"id":"..."} with the id of the query, or copy the file back'
+        return _cure_of_metadata(checkpoint.folder)
     if file.startswith(SOURCES):
         return "copy the file back; a query that has finished a batch does not need it"
     return _rewind_to_readable(checkpoint)

@@ -17,14 +17,16 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
+from uuid import UUID
 
 from pykclient import TopicPartition
 from pykclient.errors import UsageError
-from spark_connector.checkpoint.checkpoint import COMMITS, OFFSETS, SOURCES
+from spark_connector.checkpoint.checkpoint import COMMITS, METADATA, OFFSETS, SOURCES
 from spark_connector.checkpoint.log_file import (
     SourceOffset,
     first_commit_text,
     initial_to_text,
+    json_line,
 )
 from spark_connector.offsets import StreamOffset
 
@@ -144,6 +146,27 @@ def without_topic(checkpoint: Checkpoint, topic: str) -> Change:
     }
     number = -1 if newest is None else newest
     return Change(writes, (), sources, number + (not checkpoint.is_repeated))
+
+
+def with_query_id(checkpoint: Checkpoint, query_id: str) -> Change:
+    """Plan that the query has its id again, in a file that is missing or damaged.
+
+    Raises:
+        UsageError: it is no id, or the checkpoint has one, or no batch.
+    """
+    try:
+        written = str(UUID(query_id))
+    except ValueError as error:
+        raise UsageError(
+            f"{query_id!r} is no id of a query; its progress has it, and its log: five groups of "
+            f"hexadecimal digits"
+        ) from error
+    if checkpoint.query_id is not None:
+        raise UsageError(f"the checkpoint has an id, {checkpoint.query_id}: the query keeps it")
+    if checkpoint.newest is None:
+        raise UsageError("no offsets can be read: give the query a new checkpointLocation")
+    number = checkpoint.newest + (not checkpoint.is_repeated)
+    return Change({METADATA: json_line({"id": written})}, (), {}, number)
 
 
 def topics_of(sources: Lines) -> set[str]:

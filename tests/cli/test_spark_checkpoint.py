@@ -253,10 +253,11 @@ def planned_beyond_the_end(checked: Checked) -> None:
 
 REWIND: Final = "pykclient spark checkpoint rewind {folder} "
 FORGET: Final = "pykclient spark checkpoint forget-topic {folder} "
+SET_ID: Final = "pykclient spark checkpoint set-id {folder} "
 
 PROBLEMS: Final[list[tuple[Callable[[Checked], None], str, str, str]]] = [
-    (no_metadata, "metadata", "there is none", "id of the query"),
-    (torn_metadata, "metadata", "is not", "id of the query"),
+    (no_metadata, "metadata", "there is none", SET_ID + "ID"),
+    (torn_metadata, "metadata", "is not", SET_ID + "ID"),
     (empty_newest, "offsets/2", "is empty", REWIND + "--to-batch 1"),
     (half_written_newest, "offsets/2", "cut or damaged", REWIND + "--to-batch 1"),
     (edited_newest, "offsets/1", "checksums in .1.crc", "rm {folder}/offsets/.1.crc"),
@@ -337,6 +338,19 @@ def test_the_cure_cures(checked: Checked, break_it: Callable[[Checked], None]) -
     assert result.status == 0, result.complaint
     assert "is a copy of what was there before" in result.complaint
     assert checked.findings().problems == []
+
+
+@pytest.mark.parametrize("break_it", [no_metadata, torn_metadata], ids=["missing", "torn"])
+def test_a_lost_id_is_set(checked: Checked, break_it: Callable[[Checked], None]) -> None:
+    break_it(checked)
+    before = contents(checked.made.folder)
+    assert "nothing was changed" in checked("set-id", QUERY_ID).complaint
+    assert contents(checked.made.folder) == before
+    result = checked("set-id", QUERY_ID, "--execute")
+    assert (result.status, result.lines) == (0, [])
+    assert "The next batch is 2" in result.complaint
+    assert checked.findings().problems == []
+    assert "has an id" in checked("set-id", QUERY_ID, "--execute").complaint
 
 
 def test_the_files_alone_are_checked_without_brokers(

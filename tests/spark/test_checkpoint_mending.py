@@ -18,10 +18,11 @@ from spark_connector.checkpoint.mending import (
     offsets_of_json,
     rewound_to,
     rewound_to_batch,
+    with_query_id,
     without_topic,
 )
 from spark_connector.checkpoint.writing import apply
-from tests.spark.hand_made import COMMIT, METADATA, HandMade, contents, official, ours
+from tests.spark.hand_made import COMMIT, METADATA, QUERY_ID, HandMade, contents, official, ours
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -280,6 +281,49 @@ def test_an_only_topic_leaves_a_source_without_offsets(made: HandMade) -> None:
 def test_a_topic_that_is_not_there_is_refused(made: HandMade) -> None:
     with pytest.raises(UsageError, match=r"does not have topic 'order'; it has orders"):
         without_topic(Checkpoint.read(filled(made).folder), "order")
+
+
+# The id of the query.
+
+
+@pytest.mark.parametrize("is_torn", [False, True])
+def test_a_lost_id_is_written_as_spark_writes_it(made: HandMade, *, is_torn: bool) -> None:
+    before = filled(made).contents()
+    if is_torn:
+        made.cut("metadata", 5)
+    else:
+        made.remove("metadata")
+    change = with_query_id(Checkpoint.read(made.folder), QUERY_ID.upper())
+    execute(made, change)
+    assert Checkpoint.read(made.folder).query_id == QUERY_ID
+    assert change.next_batch == 3
+    after = made.contents()
+    assert after.pop("metadata") == f'{{"id":"{QUERY_ID}"}}'.encode()
+    assert after.items() <= before.items()
+
+
+@pytest.mark.parametrize(
+    ("query_id", "lost", "message"),
+    [
+        ("orders", True, "is no id of a query"),
+        (QUERY_ID, False, f"the checkpoint has an id, {QUERY_ID}"),
+    ],
+)
+def test_an_id_that_is_none_or_not_lost_is_refused(
+    made: HandMade, query_id: str, message: str, *, lost: bool
+) -> None:
+    filled(made)
+    if lost:
+        made.remove("metadata")
+    with pytest.raises(UsageError, match=message):
+        with_query_id(Checkpoint.read(made.folder), query_id)
+
+
+def test_a_query_without_a_batch_gets_no_id(made: HandMade) -> None:
+    made.remove("metadata")
+    (made.folder / "offsets").mkdir()
+    with pytest.raises(UsageError, match="new checkpointLocation"):
+        with_query_id(Checkpoint.read(made.folder), QUERY_ID)
 
 
 # The directory itself.

@@ -64,6 +64,9 @@ def add_checkpoint_part(parts: argparse._SubParsersAction[argparse.ArgumentParse
     part = _add_part(inner, "forget-topic", run_forget, aim)
     part.add_argument("topic", metavar="TOPIC")
     _add_execute(part)
+    part = _add_part(inner, "set-id", run_set_id, "give the query its id again, which is lost")
+    part.add_argument("id", metavar="ID", help="the id, as the query's progress has it")
+    _add_execute(part)
 
 
 def run_show(options: argparse.Namespace) -> int:
@@ -152,6 +155,14 @@ def run_forget(options: argparse.Namespace) -> int:
 
     checkpoint = _read(options.folder)
     return _carry_out(options, checkpoint, without_topic(checkpoint, options.topic))
+
+
+def run_set_id(options: argparse.Namespace) -> int:
+    """Write the id of the query; the exit status."""
+    from spark_connector.checkpoint.mending import with_query_id
+
+    checkpoint = _read(options.folder)
+    return _carry_out(options, checkpoint, with_query_id(checkpoint, options.id))
 
 
 # Arguments.
