@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from pyspark.sql.streaming.listener import StreamingQueryListener
 
-from pykclient import Admin, TopicPartition
+from pykclient import Admin, Consumer, TopicPartition
 from pykclient.errors import ConfigError, KafkaError
 from spark_connector.first_records import first_records
 from spark_connector.offsets import known_ends_from_json, offsets_from_json
@@ -64,7 +64,7 @@ class PartitionLag(NamedTuple):
 
 
 class QueryLag(NamedTuple):
-    """How far a query was behind after one micro-batch.
+    """How far a query was behind after one micro-batch, or while it is idle behind it.
 
     `query` is its name, or its id; `batch` the number of the micro-batch; `time_s` the time of the
     report in seconds since 1970. `sources` has the lag of each source of the query that reads
@@ -114,25 +114,28 @@ class QueryLag(NamedTuple):
 
 
 class _Batch(NamedTuple):
-    """Where a batch that has finished began and ended."""
+    """Where a batch that has finished began and ended, as far as all sources agree; and the last
+    lag that was reported behind it."""
 
     starts: Mapping[TopicPartition, int]
     ends: Mapping[TopicPartition, int]
+    lag: QueryLag
 
 
 class LagListener(StreamingQueryListener):
     """Reports the lag of every query of a session that reads Kafka.
 
     Add it with ``spark.streams.addListener(LagListener(...))``, of Spark Connect too. After each
-    micro-batch it logs one line (INFO) and calls `on_lag`, on the listener's thread; what that
-    raises is logged. With `options`, those of a read, the first records that were not read are
-    fetched from the brokers, for `FIRST_UNREAD_S_MAX` seconds at most; without them, and where
-    brokers do not respond, lag in seconds and bytes is None; so it is where two sources read a
-    partition of one name at two places, since the options are of one cluster. With `registry` lag
-    is in the gauges ``pykafka_lag_offsets``, ``pykafka_lag_seconds`` and ``pykafka_lag_bytes``,
-    labelled by query, source, topic and partition (``pip install prometheus-client``); they end
-    with the query. The gauge ``pykafka_query_running`` is 1 while a query runs, and 0 when it has
-    ended. A query that reads something else has no lag.
+    micro-batch, and where the lag of a query changes that waits for ``minOffsetsPerTrigger``
+    (looked up every ten seconds by `options`), it logs one line (INFO) and calls `on_lag`, on the
+    listener's thread; what that raises is logged. With `options`, those of a read, the first
+    records that were not read are fetched from the brokers, for `FIRST_UNREAD_S_MAX` seconds at
+    most; without them, and where brokers do not respond, lag in seconds and bytes is None; so it is
+    where two sources read a partition of one name at two places, since the options are of one
+    cluster. With `registry` lag is in the gauges ``pykafka_lag_offsets``, ``pykafka_lag_seconds``
+    and ``pykafka_lag_bytes``, labelled by query, source, topic and partition (``pip install
+    prometheus-client``); they end with the query. The gauge ``pykafka_query_running`` is 1 while a
+    query runs, and 0 when it has ended. A query that reads something else has no lag.
 
     Where `options` have a ``commitGroup``, the listener commits the end of a query's last batch to
     it when the query has ended, for partitions whose committed offset is where that batch began.
@@ -169,7 +172,34 @@ class LagListener(StreamingQueryListener):
         self._note_running(str(event.id), event.name)
 
     def onQueryIdle(self, event: QueryIdleEvent) -> None:
-        """Do nothing: an idle query has the lag of its last report, which is none."""
+        """Report what an idle query waits for: ``minOffsetsPerTrigger`` offsets.
+
+        Spark reports no offsets of it, so the ends come from the brokers that `options` name. Other
+        idle queries have read all that there is, as their last report says.
+        """
+        last = self._last_batches.get(str(event.id))
+        if last is None or self._options is None or self._options.stream.offsets_min is None:
+            return
+        may_have = self._options.choice.may_have
+        ends = {one: end for one, end in last.ends.items() if may_have(one.topic)}
+        try:
+            with Consumer(self._options.consumer_settings()) as consumer:
+                known = consumer.end_offsets(ends, FIRST_UNREAD_S_MAX)
+        except KafkaError as error:
+            _LOG.warning("The lag of the idle query %s is not known: %s", last.lag.query, error)
+            return
+        read = {one: (end, max(known[one], end)) for one, end in ends.items()}
+        before = last.lag.partitions
+        if all(before[one].offsets == latest - end for one, (end, latest) in read.items()):
+            return
+        lags = self._lags(read)
+        sources = {
+            place: {one: lags.get(one, lag) for one, lag in source.items()}
+            for place, source in last.lag.sources.items()
+        }
+        lag = last.lag._replace(time_s=time.time(), sources=sources)
+        self._last_batches[str(event.id)] = last._replace(lag=lag)
+        self._report(lag)
 
     def onQueryTerminated(self, event: QueryTerminatedEvent) -> None:
         """End the gauges of the query, which is down, and commit what it has finished.
@@ -195,20 +225,22 @@ class LagListener(StreamingQueryListener):
         if not sources:
             return
         read = _at_one_place(sources.values())
+        lags = self._lags(read)
+        by_source = {
+            place: {
+                one: lags.get(one) or PartitionLag(max(latest - end, 0), None)
+                for one, (end, latest) in offsets.items()
+            }
+            for place, offsets in sources.items()
+        }
+        lag = QueryLag(query, progress.batchId, time.time(), by_source)
         starts = [_parsed(progress.sources[place].startOffset) for place in sources]
         self._last_batches[str(progress.id)] = _Batch(
             {partition: start for each in starts for partition, start in each.items()},
             {partition: end for partition, (end, _) in read.items()},
+            lag,
         )
-        unread = self._unread(read)
-        lags = {
-            place: {
-                partition: PartitionLag(max(latest - end, 0), *unread.get(partition, (None, None)))
-                for partition, (end, latest) in offsets.items()
-            }
-            for place, offsets in sources.items()
-        }
-        self._report(QueryLag(query, progress.batchId, time.time(), lags))
+        self._report(lag)
 
     def _note_running(self, query_id: str, name: str | None) -> str:
         """Return what the query is called."""
@@ -227,6 +259,16 @@ class LagListener(StreamingQueryListener):
                 self._on_lag(lag)
             except Exception:  # noqa: BLE001 - the application's function
                 _LOG.exception("on_lag failed for %s", lag)
+
+    def _lags(
+        self, offsets: Mapping[TopicPartition, tuple[int, int]]
+    ) -> dict[TopicPartition, PartitionLag]:
+        """Return the lag of partitions that are read up to one offset and end at another."""
+        unread = self._unread(offsets)
+        return {
+            partition: PartitionLag(max(latest - end, 0), *unread.get(partition, (None, None)))
+            for partition, (end, latest) in offsets.items()
+        }
 
     def _unread(
         self, offsets: Mapping[TopicPartition, tuple[int, int]]

@@ -12,6 +12,7 @@ import pytest
 from matplotlib import rcParams
 from prometheus_client import CollectorRegistry
 from pyspark.sql.streaming.listener import (
+    QueryIdleEvent,
     QueryProgressEvent,
     QueryStartedEvent,
     QueryTerminatedEvent,
@@ -217,6 +218,73 @@ def test_the_age_of_a_partition_at_two_places_is_not_known(fake_kafka: FakeKafka
     (lag,) = listener.history
     assert [source[A0].seconds for source in lag.sources.values()] == [0, 0]
     assert [source[A1].seconds for source in lag.sources.values()] == [None, None]
+
+
+def idle() -> QueryIdleEvent:
+    found = {"id": QUERY_ID, "runId": QUERY_ID, "timestamp": "2026-01-31T12:00:10.000Z"}
+    return QueryIdleEvent.fromJson(found)
+
+
+@pytest.fixture
+def listener(fake_kafka: FakeKafka, monkeypatch: pytest.MonkeyPatch) -> LagListener:
+    """The listener of a query that waits for five offsets and has read one of topic a."""
+    monkeypatch.setattr("spark_connector.lag.FIRST_UNREAD_S_MAX", 60.0)
+    with fake_kafka.control() as cluster:
+        cluster.create_topic("a", 2)
+    send(fake_kafka, 1)
+    options = {"kafka.bootstrap.servers": fake_kafka.bootstrap_servers, "subscribe": "a"}
+    return LagListener(options | {"minOffsetsPerTrigger": "5"})
+
+
+def send(kafka: FakeKafka, count: int) -> None:
+    with Producer(bootstrap_servers=kafka.bootstrap_servers) as producer:
+        for _ in range(count):
+            producer.send("a", b"v" * 10, partition=0).result(10)
+
+
+def test_the_lag_of_a_query_that_waits_for_more_is_reported(
+    fake_kafka: FakeKafka, listener: LagListener
+) -> None:
+    """Spark reports no progress of an idle query."""
+    listener.onQueryIdle(idle())  # before its first batch
+    listener.onQueryProgress(event((offsets(1, 0), offsets(1, 0))))
+    send(fake_kafka, 3)
+    for _ in range(2):
+        listener.onQueryIdle(idle())
+    before, lag = listener.history
+    assert (before.partitions[A0].offsets, lag.partitions[A0].offsets) == (0, 3)
+    assert (lag.query, lag.batch, lag.partitions[A0].bytes) == ("orders", 7, 30)
+    assert lag.partitions[A1] == (0, 0, 0)
+    send(fake_kafka, 1)
+    listener.onQueryIdle(idle())
+    assert listener.history[-1].partitions[A0].offsets == 4
+    listener.onQueryTerminated(ended())
+    listener.onQueryIdle(idle())
+    assert len(listener.history) == 3
+
+
+def test_a_topic_of_another_query_has_the_lag_of_its_last_report(
+    fake_kafka: FakeKafka, listener: LagListener
+) -> None:
+    """The brokers of the options may not have it."""
+    listener.onQueryProgress(event(('{"b":{"0":3}}', '{"b":{"0":3}}'), (offsets(1, 0),) * 2))
+    send(fake_kafka, 2)
+    listener.onQueryIdle(idle())
+    assert listener.history[-1].partitions[TopicPartition("b", 0)].offsets == 0
+    assert listener.history[-1].partitions[A0].offsets == 2
+
+
+def test_the_lag_of_an_idle_query_that_brokers_do_not_tell_is_a_warning(
+    fake_kafka: FakeKafka, listener: LagListener, caplog: pytest.LogCaptureFixture
+) -> None:
+    listener.onQueryProgress(event((offsets(1, 0), offsets(1, 0))))
+    with fake_kafka.control() as cluster:
+        cluster.delete_topic("a")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("spark_connector.lag.FIRST_UNREAD_S_MAX", 0.2)
+        listener.onQueryIdle(idle())
+    assert len(listener.history) == 1
+    assert "The lag of the idle query orders is not known" in caplog.text
 
 
 def test_brokers_that_are_away_leave_the_lag_in_offsets(
