@@ -1,7 +1,7 @@
 """SentToTasks: what the driver pickles for tasks, and only its own version of the wheel unpickles.
 
 The version comes first, and the object as bytes: a task of another version names both versions,
-instead of an attribute that one of them lacks.
+instead of an attribute that one of them lacks. A task without this package says so (`arrived`).
 
 Spark's daemon collects garbage after each use of a Python process that it keeps. A full collection
 visits every object of every imported module, a hundred thousand with pandas: 58 ms of CPU, where a
@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Final
 
 from pykclient.errors import ConfigError
 from pykclient.version import __version__
+from spark_connector.arrival import arrived, send_by_value
 from spark_connector.shown_errors import cause_first
 
 if TYPE_CHECKING:
@@ -35,9 +36,10 @@ _uses = itertools.count(1)
 class SentToTasks:
     """A reader or writer, whose attributes are pickled behind the version of this package."""
 
-    def __reduce__(self) -> tuple[Callable[[str, bytes], SentToTasks], tuple[str, bytes]]:
+    def __reduce__(self) -> tuple[Callable[[str, bytes], object], tuple[str, bytes]]:
         _note_use()
-        return unpickled, (__version__, pickle.dumps((type(self), self.__dict__)))
+        send_by_value()
+        return arrived, (__version__, pickle.dumps((type(self), self.__dict__)))
 
 
 @cause_first()

@@ -9,6 +9,7 @@ import sys
 from typing import TYPE_CHECKING
 
 import pytest
+from pyspark import cloudpickle
 from pyspark.sql.types import BinaryType, StructType
 
 from pykclient.version import __version__
@@ -29,6 +30,11 @@ from pykclient import version
 version.__version__ = "0.0.9"
 pickle.load(sys.stdin.buffer)
 """
+OTHER_ENVIRONMENT = """
+import pickle, sys
+sys.modules["spark_connector"] = None
+pickle.load(sys.stdin.buffer)
+"""
 USED_AGAIN = """
 import gc, pickle, sys
 pickled = sys.stdin.buffer.read()
@@ -36,6 +42,12 @@ for use in range(3):
     pickle.loads(pickled)
     print(gc.get_freeze_count() > 0)
 """
+
+
+def pickled_by_spark(made: SentToTasks) -> bytes:
+    pickled: bytes = cloudpickle.dumps(made)  # type: ignore[no-untyped-call]
+    return pickled
+
 
 MADE: dict[str, Callable[[], SentToTasks]] = {
     "reader": lambda: KafkaDataSource(READ).reader(VALUES),
@@ -61,11 +73,27 @@ def test_another_version_is_named_before_anything_else(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", MADE)
+def test_an_executor_without_the_package_says_what_runs_there_and_what_to_do(name: str) -> None:
+    ended = subprocess.run(
+        [sys.executable, "-c", OTHER_ENVIRONMENT],
+        input=pickled_by_spark(MADE[name]()),
+        capture_output=True,
+        check=False,
+    )
+    assert ended.returncode == 1
+    last = ended.stderr.decode().splitlines()[-1]
+    assert f"run {sys.executable}, which cannot load format 'pykafka'" in last
+    assert f"install pykclient {__version__} there" in last
+    assert "PYSPARK_PYTHON" in last
+
+
+@pytest.mark.parametrize("name", MADE)
 def test_the_same_version_gets_the_object(name: str) -> None:
     made = MADE[name]()
-    again = pickle.loads(pickle.dumps(made))
-    assert type(again) is type(made)
-    assert repr(again.__dict__) == repr(made.__dict__)
+    for pickled in (pickle.dumps(made), pickled_by_spark(made)):
+        again = pickle.loads(pickled)
+        assert type(again) is type(made)
+        assert repr(again.__dict__) == repr(made.__dict__)
 
 
 @pytest.mark.parametrize(
