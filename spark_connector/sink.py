@@ -39,6 +39,7 @@ from spark_connector.exactly_once.driver import driver_of
 from spark_connector.exactly_once.protocol import Action, Report
 from spark_connector.exactly_once.record import Written
 from spark_connector.exactly_once.slots import slots_of
+from spark_connector.first_response import has_first_response, is_first_batch
 from spark_connector.options import Use, effective_options
 from spark_connector.worker_clients import worker_producer
 
@@ -103,13 +104,15 @@ class Place(NamedTuple):
 @dataclass(frozen=True, slots=True)
 class Sink:
     """What is written where. `columns` has the record's columns by the names that rows have.
-    `exactly` is None where rows are written at least once."""
+    `exactly` is None where rows are written at least once. `checkpoint` is where Spark keeps its
+    log of a stream's batches, empty where no option says it."""
 
     topic: str | None
     columns: Mapping[str, str]
     too_large_topic: str | None
     client: ClientSettings
     exactly: ExactDelivery | None = None
+    checkpoint: str = ""
 
     @classmethod
     def from_spark(cls, given: Mapping[str, str], schema: StructType) -> Sink:
@@ -121,7 +124,8 @@ class Sink:
         if "timestampcolumn" in options:
             columns["timestamp"] = _timestamp_column(schema, options["timestampcolumn"].strip())
         too_large_topic = options.get("onrecordtoolarge", "").strip() or None
-        made = cls(topic, columns, too_large_topic, client, exactly)
+        checkpoint = options.get("checkpointlocation", "").strip()
+        made = cls(topic, columns, too_large_topic, client, exactly, checkpoint)
         # The settings are checked here, before a task needs them.
         settings = made.producer_settings()
         if exactly is not None:
@@ -141,6 +145,23 @@ class Sink:
         """
         is_set = any(self.client.spelling_of(name) is not None for name in PATIENCE)
         return None if batch or is_set else FIRST_RESPONSE_S_MAX
+
+    def first_response_to_plan_s(self) -> float | None:
+        """Return how long the plan of a stream's batch waits for brokers to respond at all.
+
+        Spark does not tell a plan the number of its batch. Where the checkpoint does not tell it
+        either, the batch may be a later one.
+        """
+        return self.first_response_s(0 if is_first_batch(self.checkpoint) else 1)
+
+    def is_answered(self) -> bool:
+        """Return False where no broker responds to the driver before tasks start.
+
+        Otherwise each attempt of a task would find that out for itself. It is not looked for where
+        the user has set how long to wait.
+        """
+        timeout_s = self.first_response_s(None)
+        return timeout_s is None or has_first_response(self.client, timeout_s)
 
     def write(
         self, batches: Iterable[pa.RecordBatch], first_response_s: float | None = None
@@ -284,7 +305,9 @@ class _Write:
             return
         error = self._topic_error(topic, TOPIC_WAIT_S)
         if error is not None and self._first_response_s is not None:
-            error = self._topic_error(topic, self._first_response_s - TOPIC_WAIT_S)
+            rest_s = self._first_response_s - TOPIC_WAIT_S
+            if rest_s > 0:
+                error = self._topic_error(topic, rest_s)
             if error is not None:
                 raise error
         if error is None:

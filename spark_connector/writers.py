@@ -23,7 +23,7 @@ from spark_connector.exactly_once.driver import driver_of
 from spark_connector.foreach_batch import QUERY_PROPERTY
 from spark_connector.sent_to_tasks import SentToTasks
 from spark_connector.shown_errors import cause_first
-from spark_connector.sink import Place, WrittenRows
+from spark_connector.sink import TOPIC_WAIT_S, Place, WrittenRows
 from spark_connector.versions import DataSourceStreamArrowWriter
 
 if TYPE_CHECKING:
@@ -67,6 +67,7 @@ class KafkaBatchWriter(SentToTasks, DataSourceArrowWriter):
         self._sink = sink
         self._view: View | None = None
         self._batch = -1
+        self._is_answered = _is_answered(sink)
         if sink.exactly is not None:
             given = sink.exactly.batch
             view = self._view = _driver(sink).view(sink.first_response_s(given))
@@ -76,7 +77,8 @@ class KafkaBatchWriter(SentToTasks, DataSourceArrowWriter):
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WrittenRows:
         """Write one task's rows. Raises: what `Sink.write` and `Sink.write_exactly` raise."""
         if self._view is None:
-            return self._sink.write(iterator, _first_response_s(self._sink))
+            timeout_s = _first_response_s(self._sink, is_answered=self._is_answered)
+            return self._sink.write(iterator, timeout_s)
         context = _task()
         assert self._sink.exactly is not None
         query = query_of(self._sink.exactly, context.getLocalProperty)
@@ -104,6 +106,7 @@ class KafkaStreamWriter(SentToTasks, DataSourceStreamArrowWriter):
     def __init__(self, sink: Sink) -> None:
         self._sink = sink
         self._view: View | None = None
+        self._is_answered = _is_answered(sink)
         if sink.exactly is not None and sink.exactly.batch is not None:
             raise ConfigError(
                 "Option 'batchId' is only valid for batch writes: Spark numbers the batches of a "
@@ -119,20 +122,21 @@ class KafkaStreamWriter(SentToTasks, DataSourceStreamArrowWriter):
             self._plan()
 
     @cause_first()
-    def __reduce__(self) -> tuple[Callable[[str, bytes], SentToTasks], tuple[str, bytes]]:
+    def __reduce__(self) -> tuple[Callable[[str, bytes], object], tuple[str, bytes]]:
         # Whatever process this is, tasks get a view, and who commits claims no sink.
         self._plan()
         return super().__reduce__()
 
     def _plan(self) -> None:
         if self._sink.exactly is not None and self._view is None:
-            self._view = _driver(self._sink).view()
+            self._view = _driver(self._sink).view(self._sink.first_response_to_plan_s())
 
     @cause_first()
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WrittenRows:
         """Write one task's rows. Raises: what `Sink.write` and `Sink.write_exactly` raise."""
         if self._view is None:
-            return self._sink.write(iterator, _first_response_s(self._sink))
+            timeout_s = _first_response_s(self._sink, is_answered=self._is_answered)
+            return self._sink.write(iterator, timeout_s)
         context = _task()
         batch = int(context.getLocalProperty(BATCH_PROPERTY) or "")
         return self._sink.write_exactly(iterator, self._view, _place(context, batch))
@@ -194,11 +198,23 @@ def _task() -> TaskContext:
     return context
 
 
-def _first_response_s(sink: Sink) -> float | None:
-    """Return how long brokers may take to respond to this task at all, None as long as always."""
+def _is_answered(sink: Sink) -> bool:
+    """Return False in a process that plans a write and to which no broker responds.
+
+    Where rows are written exactly once, the plan itself fails then.
+    """
+    return PLANNER not in sys.modules or sink.exactly is not None or sink.is_answered()
+
+
+def _first_response_s(sink: Sink, *, is_answered: bool) -> float | None:
+    """Return how long brokers may take to respond to this task at all, None as long as always.
+
+    Where they have not responded to the driver, it has waited already.
+    """
     context = TaskContext.get()
     batch = None if context is None else context.getLocalProperty(BATCH_PROPERTY)
-    return sink.first_response_s(None if batch is None else int(batch))
+    found = sink.first_response_s(None if batch is None else int(batch))
+    return found if is_answered or found is None else TOPIC_WAIT_S
 
 
 def _place(context: TaskContext, batch: int) -> Place:

@@ -11,6 +11,7 @@ import sys
 import time
 from contextlib import contextmanager
 from itertools import chain
+from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -28,18 +29,21 @@ from pykclient.errors import (
 )
 from pykclient.protocol.api_keys import ApiKey
 from pykclient.testing import FakeKafka
-from pykclient.testing.fake.faults import fail_with
+from pykclient.testing.fake.faults import delay_response, fail_with
 from spark_connector.batch_reader import KafkaBatchReader
+from spark_connector.exactly_once.names import RECORD_TOPIC
+from spark_connector.first_response import is_first_batch
 from spark_connector.offsets import DataLossError, OffsetRange
 from spark_connector.options import KafkaOptions, Use
-from spark_connector.sink import Sink
+from spark_connector.sink import PATIENCE, Sink
 from spark_connector.stream_reader import KafkaStreamReader
 from spark_connector.versions import ReadAllAvailable
-from spark_connector.writers import KafkaBatchWriter
+from spark_connector.writers import PLANNER, KafkaBatchWriter, KafkaStreamWriter
 from tests.testing.test_processes import await_true
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
+    from pathlib import Path
 
     from pykclient.testing import KafkaCluster
 
@@ -388,6 +392,103 @@ def test_brokers_that_do_not_respond_at_first_fail_a_write_soon(
     monkeypatch.setattr("spark_connector.sink.FIRST_RESPONSE_S_MAX", 1.1)
     with pytest.raises(KafkaTimeoutError, match=unused_address), within(3):
         write_batch(unused_address, **options)
+
+
+@pytest.fixture
+def is_plan(monkeypatch: pytest.MonkeyPatch) -> None:
+    """This process plans writes, as one of the driver does, and nothing has responded to it."""
+    monkeypatch.setitem(sys.modules, PLANNER, ModuleType(PLANNER))
+    monkeypatch.setattr("spark_connector.first_response._responded", set())
+
+
+@pytest.mark.usefixtures("is_plan")
+def test_brokers_are_awaited_before_tasks_start_and_not_by_each_of_their_attempts(
+    unused_address: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for module in ("sink", "writers"):
+        monkeypatch.setattr(f"spark_connector.{module}.TOPIC_WAIT_S", 0.1)
+    monkeypatch.setattr("spark_connector.sink.FIRST_RESPONSE_S_MAX", 0.3)
+    given = {"kafka.bootstrap.servers": unused_address, "topic": TOPIC}
+    planned = [
+        KafkaBatchWriter(Sink.from_spark(given, VALUES)),
+        KafkaStreamWriter(Sink.from_spark(given, VALUES)),
+    ]
+    monkeypatch.setattr("spark_connector.sink.FIRST_RESPONSE_S_MAX", 60.0)
+    for writer in planned:
+        attempt = pickle.loads(pickle.dumps(writer))
+        with pytest.raises(KafkaTimeoutError, match=unused_address), within(2):
+            attempt.write(iter([rows("v")]))
+
+
+@pytest.mark.usefixtures("is_plan")
+def test_brokers_that_respond_are_looked_for_once_for_each_process(fake: FakeKafka) -> None:
+    looked: list[object] = []
+
+    def note(request: object) -> bool:
+        topics = getattr(request, "topics", None) or ()
+        looked.extend(one for one in topics if one.name == RECORD_TOPIC)
+        return False
+
+    with fake.control() as cluster:
+        cluster.faults.add(delay_response(0), ApiKey.METADATA, times=None, when=note)
+    given = {"kafka.bootstrap.servers": fake.bootstrap_servers, "topic": TOPIC}
+    for kind in (KafkaBatchWriter, KafkaBatchWriter, KafkaStreamWriter):
+        kind(Sink.from_spark(given, VALUES)).write(iter([rows("v")]))
+    assert len(looked) == 1
+
+
+@pytest.mark.usefixtures("is_plan")
+@pytest.mark.parametrize("name", PATIENCE)
+def test_a_driver_looks_for_no_brokers_where_the_user_says_how_long_to_wait(
+    unused_address: str, name: str
+) -> None:
+    given = {"kafka.bootstrap.servers": unused_address, "topic": TOPIC, f"kafka.{name}": "60000"}
+    with within(1):
+        KafkaBatchWriter(Sink.from_spark(given, VALUES))
+
+
+def plan_exactly_once(servers: str, checkpoint: Path | str) -> None:
+    given = {"kafka.bootstrap.servers": servers, "topic": TOPIC, "delivery": "exactly_once"}
+    given |= {"sinkId": "s", "checkpointLocation": str(checkpoint)}
+    KafkaStreamWriter(Sink.from_spark(given, VALUES))
+
+
+@pytest.mark.usefixtures("is_plan")
+@pytest.mark.parametrize("form", ["{}", "file:{}", "file://{}"])
+def test_brokers_that_do_not_respond_to_a_query_that_is_exactly_once_fail_its_first_batch_soon(
+    unused_address: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, form: str
+) -> None:
+    monkeypatch.setattr("spark_connector.sink.FIRST_RESPONSE_S_MAX", 0.5)
+    (tmp_path / "offsets").mkdir()
+    (tmp_path / "commits").mkdir()
+    (tmp_path / "offsets" / "0").write_text("")
+    with pytest.raises(KafkaTimeoutError, match=unused_address), within(2):
+        plan_exactly_once(unused_address, form.format(tmp_path))
+
+
+@pytest.mark.parametrize(
+    ("files", "is_first"),
+    [
+        ((), False),
+        (("offsets/0",), True),
+        (("offsets/0", "commits/0"), False),
+        (("offsets/0", "offsets/1"), False),
+        (("offsets/100", "commits/99"), False),
+    ],
+)
+def test_a_checkpoint_here_shows_whether_a_batch_is_the_first_one(
+    tmp_path: Path, files: tuple[str, ...], *, is_first: bool
+) -> None:
+    for folder in ("offsets", "commits"):
+        (tmp_path / folder).mkdir()
+    for name in files:
+        (tmp_path / name).write_text("")
+    assert is_first_batch(str(tmp_path)) == is_first
+
+
+@pytest.mark.parametrize("place", ["", "no/such/place", "hdfs://h/place", "s3a://b/place"])
+def test_a_checkpoint_that_is_not_here_shows_nothing(place: str) -> None:
+    assert not is_first_batch(place)
 
 
 def test_a_later_batch_waits_for_brokers_as_long_as_other_requests_do() -> None:

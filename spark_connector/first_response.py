@@ -1,0 +1,68 @@
+"""The first response of brokers to a write: without one the address is wrong, and the write fails.
+
+Tasks of a batch write and of a query's first batch wait for it ten seconds, those of a later batch
+as long as for every other response. Each attempt of each task would wait on its own, so the driver
+looks first. Where it gets no response, tasks wait for a second: they may reach brokers that the
+driver does not reach, and a task knows the number of its batch, which a plan does not.
+
+Owner: the process in which Spark plans writes, one after the other.
+Source: Spark's class ``MicroBatchExecution``: the log of offsets has a batch before it is planned,
+the log of commits has it when it has finished.
+"""
+
+from __future__ import annotations
+
+import logging
+from contextlib import suppress
+from typing import TYPE_CHECKING, Final
+
+from pykclient import Admin
+from pykclient.admin.config import AdminConfig
+from pykclient.errors import BrokerError, KafkaError, KafkaTimeoutError, UsageError
+from spark_connector.checkpoint.checkpoint import COMMITS, OFFSETS, local_folder
+from spark_connector.exactly_once.names import RECORD_TOPIC
+
+if TYPE_CHECKING:
+    from spark_connector.client_settings import ClientSettings
+
+_LOG = logging.getLogger(__name__)
+
+_responded: Final[set[frozenset[tuple[str, str]]]] = set()
+"""The settings with which brokers have responded to this process."""
+
+
+def has_first_response(client: ClientSettings, timeout_s: float) -> bool:
+    """Return False where no broker responds in time. A broker is looked for until one has.
+
+    Another error is no answer to that, and is left to the tasks, which may have other files.
+    """
+    key = frozenset(client.given.items())
+    if key in _responded:
+        return True
+    try:
+        with Admin(client.of(AdminConfig)) as admin, suppress(BrokerError):  # a response, too
+            admin.describe_topics([RECORD_TOPIC], timeout_s)
+    except KafkaTimeoutError as error:
+        _LOG.warning("No broker has responded to the driver before a write: %s", error)
+        return False
+    except KafkaError:
+        return True
+    _responded.add(key)
+    return True
+
+
+def is_first_batch(checkpoint: str) -> bool:
+    """Return True where a checkpoint shows that its query has not finished a batch yet.
+
+    It shows that where it is on this machine, and has the first batch, which is logged before it is
+    planned. An empty text is no checkpoint.
+    """
+    try:
+        folder = local_folder(checkpoint) if checkpoint else None
+    except UsageError:
+        return False  # a remote store
+    return folder is not None and (
+        (folder / OFFSETS / "0").is_file()
+        and not (folder / OFFSETS / "1").exists()
+        and not (folder / COMMITS / "0").exists()
+    )
