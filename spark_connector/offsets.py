@@ -15,6 +15,8 @@ from __future__ import annotations
 
 import json
 import logging
+from base64 import urlsafe_b64decode, urlsafe_b64encode
+from dataclasses import dataclass, field
 from heapq import heapify, heapreplace
 from itertools import pairwise
 from typing import TYPE_CHECKING, Final, NamedTuple
@@ -34,6 +36,11 @@ topic has such a name, and the value is empty, so that Spark's own source passes
 
 ENDS_KEY: Final = "ends at "
 """The beginning of the key under which an offset keeps the ends of topics (`with_known_ends`)."""
+
+ID_LENGTH: Final = 16
+
+IDS_KEY: Final = "topic ids "
+"""The beginning of the key under which an offset keeps the ids of topics, as Kafka writes them."""
 
 _LOG = logging.getLogger(__name__)
 
@@ -222,17 +229,20 @@ def _cut(whole: OffsetRange, parts: int) -> list[OffsetRange]:
     ]
 
 
-class StreamOffset(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class StreamOffset:
     """The end of a micro-batch as Spark logs it, and the start of the next one.
 
     `starts` has the partitions that the batch does not read from where the batch before ended: all
     of a query's first batch, new ones, and those whose topic was recreated. A batch that is
     repeated then begins where it did, whatever has changed. The offset at which a query begins
-    starts at itself.
+    starts at itself. `topic_ids` has the ids of topics when the batch was planned, where brokers
+    have ids and this source has planned it; two offsets are equal without them.
     """
 
     ends: Mapping[TopicPartition, int]
-    starts: Mapping[TopicPartition, int] = {}
+    starts: Mapping[TopicPartition, int] = field(default_factory=dict)
+    topic_ids: Mapping[str, bytes] = field(default_factory=dict, compare=False)
 
     @classmethod
     def initial(cls, offsets: Mapping[TopicPartition, int]) -> StreamOffset:
@@ -250,6 +260,9 @@ class StreamOffset(NamedTuple):
         if self.starts:
             starts = json.dumps(offsets_as_json(self.starts), separators=(",", ":"))
             found[f"{STARTS_KEY}{starts}"] = {}
+        if self.topic_ids:
+            ids = {topic: id_as_text(one) for topic, one in sorted(self.topic_ids.items())}
+            found[f"{IDS_KEY}{json.dumps(ids, separators=(',', ':'))}"] = {}
         return found
 
     @classmethod
@@ -259,14 +272,30 @@ class StreamOffset(NamedTuple):
         Raises: `ConfigError` as `offsets_from_json` does.
         """
         ends, starts = offsets_from_json(value), dict[TopicPartition, int]()
+        ids: dict[str, bytes] = {}
         assert isinstance(value, dict)
-        for key in value:
-            if key.startswith(STARTS_KEY):
-                try:
+        try:
+            for key in value:
+                if key.startswith(STARTS_KEY):
                     starts |= offsets_from_json(json.loads(key.removeprefix(STARTS_KEY)))
-                except ValueError as error:
-                    raise _not_ours(value) from error
-        return cls(ends, starts)
+                elif key.startswith(IDS_KEY):
+                    found = json.loads(key.removeprefix(IDS_KEY))
+                    ids |= {topic: _id_from_text(text) for topic, text in found.items()}
+        except (AttributeError, TypeError, ValueError) as error:
+            raise _not_ours(value) from error
+        return cls(ends, starts, ids)
+
+
+def id_as_text(topic_id: bytes) -> str:
+    """Return a topic's id as Kafka writes it: in base64, for URLs, without padding."""
+    return urlsafe_b64encode(topic_id).rstrip(b"=").decode()
+
+
+def _id_from_text(text: str) -> bytes:
+    found = urlsafe_b64decode(text + "=" * (-len(text) % 4))
+    if len(found) != ID_LENGTH:
+        raise ValueError(f"no id of a topic: {text[:30]!r}")
+    return found
 
 
 def offsets_as_json(offsets: Mapping[TopicPartition, int]) -> dict[str, dict[str, int]]:

@@ -13,7 +13,8 @@ Whatever Spark logs is checked before, and whatever is no pure function of optio
 with it. `next_offset` makes all checks of partitions that are gone, ends that went back and topics
 that were recreated, since Spark logs its result before it plans the batch; a failure there leaves a
 log that can be used again. The end of a batch also has the starts that the end of the batch before
-does not have (`StreamOffset`). So `ranges` is a function of the log alone: Spark calls it once for
+does not have, and the ids of topics, by which another process sees a topic that was recreated
+meanwhile (`StreamOffset`). So `ranges` is a function of the log alone: Spark calls it once for
 each scan of the stream, and again in a new process for a batch that was planned and not finished.
 It requests topics only for a batch of another process, and looks up starts only where Spark's own
 source has logged the batch.
@@ -135,6 +136,8 @@ class StreamPlanner:
             self._recreated.clear()
         self._commit(start.ends)
         self._pause()
+        if self._planned is None:
+            self._compare_ids(start)
         self._learn(start.ends)
         if self._has_end and self._target is None:
             self._target = dict(self._ends)
@@ -151,13 +154,16 @@ class StreamPlanner:
             for partition, begin in begins.items()
             if start.ends.get(partition) != begin
         }
-        if not starts and ends == start.ends:
+        is_same = not starts and ends == start.ends
+        if is_same and self._planned is not None:
+            # Here, since the time that Spark reports for a batch with rows has no waiting.
+            self._pause()
+        ids = self._ids_of(ends)
+        # Spark logs the first batch even if it has no rows.
+        if is_same and (start.topic_ids or not (start.is_initial and ids)):
             end = start
-            if self._planned is not None:
-                # Here, since the time that Spark reports for a batch with rows has no waiting.
-                self._pause()
         else:
-            end = StreamOffset(ends, begins if start.is_initial else starts)
+            end = StreamOffset(ends, begins if start.is_initial else starts, ids)
         self._planned = end
         return end
 
@@ -189,6 +195,7 @@ class StreamPlanner:
         ]
         if not found or end == self._planned:
             return found
+        self._compare_ids(end)
         self._learn(end.ends)
         return [*self._held(found)]
 
@@ -265,12 +272,30 @@ class StreamPlanner:
             if topic_id is None:
                 continue
             if self._topic_ids.get(topic, topic_id) != topic_id:
-                self._report(f"Topic {topic!r} was deleted and recreated: its id changed.")
-                self._recreated.add(topic)
+                self._report_recreated(topic)
             self._topic_ids[topic] = topic_id
         self._topics, self._topics_ms = found, self._now_ms()
         self._unlisted.difference_update(found.partitions)
         return found
+
+    def _compare_ids(self, logged: StreamOffset) -> None:
+        """Find topics that were recreated since another process has logged their ids."""
+        for topic, logged_id in logged.topic_ids.items():
+            known = self._topic_ids.setdefault(topic, logged_id)
+            if known != logged_id and topic not in self._recreated:
+                self._report_recreated(topic)
+
+    def _ids_of(self, ends: Offsets) -> dict[str, bytes]:
+        topics = {partition.topic for partition in ends}
+        return {topic: one for topic, one in self._topic_ids.items() if topic in topics}
+
+    def _report_recreated(self, topic: str) -> None:
+        self._report(
+            f"Topic {topic!r} was deleted and recreated, or is one of another cluster: its id "
+            f"changed. If it is a copy with the same offsets, `pykclient spark checkpoint rewind` "
+            f"to the last batch has the query go on where it is."
+        )
+        self._recreated.add(topic)
 
     def _newly_unlisted(self, starts: Offsets) -> list[TopicPartition]:
         assert self._topics is not None
@@ -391,6 +416,8 @@ class StreamPlanner:
     def _held(self, ranges: Sequence[OffsetRange]) -> Iterator[OffsetRange]:
         """Generate what partitions still have of `ranges`; a task would wait for the rest."""
         for one in ranges:
+            if one.partition.topic in self._recreated:
+                continue  # its records are those of another topic
             end = self._ends.get(one.partition)
             if end is not None and end < one.end:
                 self._report(

@@ -83,7 +83,7 @@ class KafkaStreamReader(SentToTasks, DataSourceStreamReader, SupportsTriggerAvai
         begin = StreamOffset.from_json(start)
         is_limited = not isinstance(limit, ReadAllAvailable)
         end = self._planner.next_offset(begin, is_limited=is_limited)
-        return start if end == begin else end.as_json()
+        return start if end is begin else end.as_json()
 
     @cause_first()
     def reportLatestOffset(self) -> dict[str, dict[str, int]] | None:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from pykclient import TopicPartition
 from spark_connector.checkpoint.checkpoint import COMMITS, METADATA, OFFSETS, SOURCES, checksum_file
+from spark_connector.offsets import id_as_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -37,10 +38,12 @@ class Finding(NamedTuple):
 
 class Held(NamedTuple):
     """The topics of a checkpoint as brokers hold them: how many partitions, and the bounds of each
-    partition. A topic that is not listed is missing."""
+    partition, and the ids of topics, None where brokers have none. A topic that is not listed is
+    missing."""
 
     partition_counts: Mapping[str, int]
     bounds: Mapping[TopicPartition, LogBounds]
+    topic_ids: Mapping[str, bytes | None]
 
 
 def findings_of_files(checkpoint: Checkpoint) -> list[Finding]:
@@ -203,6 +206,10 @@ def _of_source(
         for partition in () if offset is None else offset.ends:
             topics.setdefault(partition.topic, set()).add(partition.partition)
     folder = checkpoint.folder
+    newest = checkpoint.newest
+    assert newest is not None, "a source has positions"
+    logged = checkpoint.offsets[newest].sources[source].offset
+    ids = {} if logged is None else logged.topic_ids
     for topic, numbers in sorted(topics.items()):
         forget = forget_command(folder, topic)
         count = held.partition_counts.get(topic)
@@ -211,6 +218,17 @@ def _of_source(
                 f"source {source}, {topic}",
                 "brokers do not list the topic: it was deleted, or Describe on it is missing",
                 f"make it visible, or have the options not name it, and {forget}",
+            )
+            continue
+        held_id = held.topic_ids.get(topic)
+        if held_id is not None and ids.get(topic, held_id) != held_id:
+            yield Finding(
+                f"source {source}, {topic}",
+                f"its id is {id_as_text(held_id)}, and the checkpoint has "
+                f"{id_as_text(ids[topic])}: it was deleted and recreated, or is one of another "
+                f"cluster",
+                f"{forget}, to read it from its beginning; or, where it is a copy with the same "
+                f"offsets, {_rewind_to_readable(checkpoint)}",
             )
             continue
         gone = sorted(one for one in numbers if one >= count)

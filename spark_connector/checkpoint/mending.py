@@ -208,7 +208,8 @@ def _replaced(checkpoint: Checkpoint, sources: Lines, finished: int) -> Change:
     moved = batch.with_sources(_ended(sources))
     if finished > 0 and finished - 1 not in checkpoint.offsets:
         writes[f"{OFFSETS}/{finished - 1}"] = batch.to_text()
-    if moved != batch.with_sources(_ended(batch.sources)):
+    has_ids = any(line.offset and line.offset.topic_ids for line in batch.sources.values())
+    if has_ids or moved != batch.with_sources(_ended(batch.sources)):
         writes[f"{OFFSETS}/{finished}"] = moved.to_text()
     if not (writes or removals):
         raise UsageError(f"the query goes on behind batch {finished} already: nothing is to change")
@@ -251,10 +252,11 @@ def _commit_text(checkpoint: Checkpoint, batch: LoggedBatch) -> str:
 
 
 def _ended(sources: Lines) -> dict[str, SourceOffset]:
-    """Leave out the starts, which are those of the batch that ended there."""
+    """Leave out the starts, which are those of the batch that ended there, and the ids of topics:
+    who moves a query takes the topics as they are."""
     return {
         name: line
-        if line.offset is None or not line.offset.starts
+        if line.offset is None or not (line.offset.starts or line.offset.topic_ids)
         else line.moved(StreamOffset(line.offset.ends))
         for name, line in sources.items()
     }
@@ -267,7 +269,8 @@ def _without(line: SourceOffset, topic: str) -> SourceOffset:
         {partition: at for partition, at in offsets.items() if partition.topic != topic}
         for offsets in (line.offset.ends, line.offset.starts)
     )
-    return line.moved(StreamOffset(ends, starts))
+    ids = {name: one for name, one in line.offset.topic_ids.items() if name != topic}
+    return line.moved(StreamOffset(ends, starts, ids))
 
 
 def _moved_back(former: Lines, lines: Lines) -> list[TopicPartition]:

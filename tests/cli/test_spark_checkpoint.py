@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from tests.cli.commands import Commands, Result
 
 OLD_S: Final = 1_700_000_000
+OTHER_ID: Final = "-18tCkscTw6abRwrOklYZw"
 
 
 @pytest.fixture
@@ -238,6 +239,10 @@ def more_partitions(checked: Checked) -> None:
     checked.made.add(0, ours({checked.topic: {"0": 5}}))
 
 
+def recreated_with_more(checked: Checked) -> None:
+    checked.made.add(0, ours({checked.topic: {"0": 5, "1": 5}}, None, {checked.topic: OTHER_ID}))
+
+
 def aged_out(checked: Checked) -> None:
     checked.batches((5, 1))
 
@@ -270,6 +275,7 @@ PROBLEMS: Final[list[tuple[Callable[[Checked], None], str, str, str]]] = [
     (start_unknown, "offsets/0", "does not say where batch 0 begins", REWIND + "--to '{{\"topic"),
     (missing_topic, "source 0, gone", "do not list", FORGET + "gone"),
     (fewer_partitions, "source 0, {topic}", "2 partitions, and the checkpoint has 2, 3", FORGET),
+    (recreated_with_more, "source 0, {topic}", f"checkpoint has {OTHER_ID}", FORGET + "{topic}"),
     (aged_out, "source 0, {topic}-1", "2 offsets are aged out", REWIND + "--to available"),
     (beyond_the_end, "source 0, {topic}-1", "ends at 10", FORGET + "{topic}"),
     (planned_beyond_the_end, "source 0, {topic}-0", "at offset 11", REWIND + "--to available"),
@@ -324,7 +330,7 @@ def test_a_whole_checkpoint_has_no_findings(checked: Checked) -> None:
 
 CURED_BY_COMMAND: Final = [
     each[0] for each in PROBLEMS if "{folder} -" in each[3] and "topic" not in each[3]
-] + [missing_topic, fewer_partitions, beyond_the_end]
+] + [missing_topic, fewer_partitions, recreated_with_more, beyond_the_end]
 
 
 @pytest.mark.parametrize("break_it", CURED_BY_COMMAND, ids=lambda value: value.__name__)
@@ -351,6 +357,15 @@ def test_a_lost_id_is_set(checked: Checked, break_it: Callable[[Checked], None])
     assert "The next batch is 2" in result.complaint
     assert checked.findings().problems == []
     assert "has an id" in checked("set-id", QUERY_ID, "--execute").complaint
+
+
+def test_a_copy_of_a_topic_is_taken_as_it_is(checked: Checked) -> None:
+    recreated_with_more(checked)
+    (problem,) = checked.findings().problems
+    assert "where it is a copy" in problem["cure"]
+    assert "--to-batch 0" in problem["cure"]
+    assert checked("rewind", "--to-batch", "0", "--execute").status == 0
+    assert checked.findings() == Found([], [])
 
 
 def test_the_files_alone_are_checked_without_brokers(

@@ -28,11 +28,13 @@ METADATA: Final = json.dumps(
 COMMIT: Final = 'v1\n{"nextBatchWatermarkMs":0}'
 
 
-def ours(ends: Ends, starts: Ends | None = None) -> str:
-    """A line of this connector."""
+def ours(ends: Ends, starts: Ends | None = None, ids: Mapping[str, str] | None = None) -> str:
+    """A line of this connector; `ids` are those of topics, as Kafka writes them."""
     found = dict(ends)
     if starts is not None:
         found["starts at " + json.dumps(starts, separators=(",", ":"))] = {}
+    if ids is not None:
+        found["topic ids " + json.dumps(ids, separators=(",", ":"))] = {}
     return json.dumps(found)
 
 

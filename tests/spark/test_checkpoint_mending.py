@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     Line = Callable[[Mapping[str, Mapping[str, int]]], str]
 
 NOW_MS: Final = 1_800_000_000_000
+ID: Final = "-18tCkscTw6abRwrOklYZw"
 STAMP: Final = "20261128T074323Z"
 P0, P1 = TopicPartition("orders", 0), TopicPartition("orders", 1)
 
@@ -196,7 +197,24 @@ def test_a_batch_whose_start_is_not_known_needs_one_for_each_source(made: HandMa
     assert made.lines(3) == [ours(at(0, 0)), ours(at(1, 1))]
 
 
+def test_a_query_that_is_moved_takes_the_topics_as_they_are(made: HandMade) -> None:
+    """The ids of topics in the log would refuse a copy of the cluster with the same offsets."""
+    made.add(0, ours(at(1, 1), at(0, 0), {"orders": ID}))
+    made.add(1, ours(at(2, 2), None, {"orders": ID}))
+    rewind(made, 1)
+    assert made.lines(2) == [ours(at(2, 2))]
+
+
 # With state.
+
+
+def test_with_state_the_ids_of_topics_alone_may_change(made: HandMade) -> None:
+    made.add(0, ours(at(1, 1), at(0, 0), {"orders": ID}))
+    made.keep_state(1)
+    rewind(made, 0)
+    assert made.lines(0) == [ours(at(1, 1))]
+    with pytest.raises(UsageError, match="nothing is to change"):
+        rewind(made, 0)
 
 
 def test_with_state_a_query_does_not_go_back(made: HandMade) -> None:
@@ -270,6 +288,12 @@ def test_a_topic_is_removed_from_all_that_is_read_again(made: HandMade) -> None:
     assert made.contents()["sources/0/0"].decode() == f"\0v1\n{official(at(1, 1))}"
     assert made.contents()["offsets/0"] == before["offsets/0"]
     assert Checkpoint.read(made.folder).damaged == ()
+
+
+def test_the_ids_of_other_topics_are_kept(made: HandMade) -> None:
+    made.add(0, ours({**at(1, 1), "gone": {"0": 7}}, None, {"gone": ID, "orders": ID}))
+    execute(made, without_topic(Checkpoint.read(made.folder), "gone"))
+    assert made.lines(0) == [ours(at(1, 1), None, {"orders": ID})]
 
 
 def test_an_only_topic_leaves_a_source_without_offsets(made: HandMade) -> None:

@@ -222,8 +222,31 @@ def test_the_end_of_a_batch_keeps_starts_that_sparks_own_source_passes_over() ->
     assert StreamOffset(end.ends).as_json() == offsets_as_json(end.ends)
 
 
-@pytest.mark.parametrize("text", ['{"starts at ": {}}', '{"starts at [1]": {}}'])
-def test_starts_that_are_no_offsets_are_refused(text: str) -> None:
+def test_the_end_of_a_batch_keeps_ids_as_kafka_writes_them() -> None:
+    topic_id = bytes.fromhex("fb5f2d0a4b1c4f0e9a6d1c2b3a495867")
+    end = StreamOffset({A0: 9}, {A0: 3}, {"a": topic_id})
+    written = json.dumps(end.as_json())
+    assert '"topic ids {\\"a\\":\\"-18tCkscTw6abRwrOklYZw\\"}": {}' in written
+    read = StreamOffset.from_json(json.loads(written))
+    assert (read, read.topic_ids) == (end, {"a": topic_id})
+    assert offsets_from_json(json.loads(written)) == end.ends
+    # Where a batch ends does not depend on who knows the ids.
+    assert StreamOffset({A0: 9}, {A0: 3}) == end
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        '{"starts at ": {}}',
+        '{"starts at [1]": {}}',
+        '{"topic ids ": {}}',
+        '{"topic ids [1]": {}}',
+        '{"topic ids {\\"a\\":1}": {}}',
+        '{"topic ids {\\"a\\":\\"AAAA\\"}": {}}',
+        '{"topic ids {\\"a\\":\\"\u00e4\\"}": {}}',
+    ],
+)
+def test_starts_and_ids_that_are_none_are_refused(text: str) -> None:
     with pytest.raises(ConfigError, match="The checkpoint has offsets of another source"):
         StreamOffset.from_json(json.loads(text))
 

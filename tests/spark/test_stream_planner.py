@@ -375,6 +375,46 @@ def test_a_topic_that_was_recreated_fails_the_query(world: World) -> None:
         planner.next_offset(starts, is_limited=False)
 
 
+def test_another_process_sees_that_a_topic_was_recreated(
+    world: World, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The new topic has as many records, and more."""
+    planner = world.planner(startingOffsets="earliest")
+    start = planner.initial_offset()
+    logged = StreamOffset.from_json(planner.next_offset(start, is_limited=False).as_json())
+    world.recreate()
+    world.send(7)
+    another = world.planner(startingOffsets="earliest")
+    with pytest.raises(DataLossError, match="'flights' was deleted and recreated"):
+        another.next_offset(logged, is_limited=False)
+    # A batch that is repeated would have records of the new topic.
+    another = world.planner(startingOffsets="earliest")
+    with pytest.raises(DataLossError, match="'flights' was deleted and recreated"):
+        another.ranges(another.initial_offset(), logged)
+    another = world.planner(startingOffsets="earliest", failOnDataLoss="false")
+    start = another.initial_offset()
+    assert [another.ranges(start, logged) for _ in range(2)] == [[], []]
+    end = another.next_offset(logged, is_limited=False)
+    assert another.ranges(logged, end) == [OffsetRange(A0, 0, 7)]
+    assert caplog.text.count("'flights' was deleted and recreated") == 1
+    assert another.next_offset(end, is_limited=False) == end
+
+
+def test_a_log_without_ids_is_taken_as_it_is(world: World) -> None:
+    """Of a version before, of Spark's own source, or of a checkpoint that was moved."""
+    world.recreate()
+    world.send(7)
+    planner = world.planner()
+    end = planner.next_offset(StreamOffset({A0: 5, A1: 0}), is_limited=False)
+    assert planner.ranges(StreamOffset({A0: 5, A1: 0}), end) == [OffsetRange(A0, 5, 7)]
+    assert end.topic_ids.keys() == {TOPIC}
+
+
+def test_an_idle_query_logs_no_ids_for_their_own_sake(world: World) -> None:
+    start = StreamOffset({A0: 5, A1: 0})
+    assert world.planner().next_offset(start, is_limited=False) is start
+
+
 def test_a_topic_that_was_recreated_is_read_from_its_beginning_if_that_is_allowed(
     world: World, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -199,6 +199,17 @@ def recreated_with_less(world: World) -> Second:
     return Second({}, lambda: LOST)
 
 
+def recreated_with_more(world: World) -> Second:
+    """The log has the ids of topics."""
+    with world.kafka.control() as cluster:
+        cluster.delete_topic(READ)
+        cluster.create_topic(READ, 2)
+    world.forget(R0)
+    world.forget(R1)
+    world.wanted.update([*world.send(R0, 9), *world.send(R1, 9), *world.send(B0, 2)])
+    return Second({}, lambda: LOST)
+
+
 def aged_out(world: World) -> Second:
     """Of the records that were there before the query started one is left in R0."""
     with world.kafka.control() as cluster:
@@ -250,6 +261,7 @@ CHANGES: Final = {
     "topic unknown for long": not_listed_for_long,
     "topic removed": topic_removed,
     "topic recreated with less": recreated_with_less,
+    "topic recreated with more": recreated_with_more,
     "aged out": aged_out,
     "cluster replaced": cluster_replaced,
     "cluster replaced by one with less": cluster_replaced_by_one_with_less,

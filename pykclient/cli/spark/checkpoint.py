@@ -27,6 +27,7 @@ from pykclient.types import TopicPartition
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
+    from pykclient import TopicDescription
     from spark_connector.checkpoint.checkpoint import Checkpoint
     from spark_connector.checkpoint.findings import Held
     from spark_connector.checkpoint.log_file import LoggedBatch, SourceOffset
@@ -344,16 +345,24 @@ class _Brokers:
             for offset in positions
             for partition in (() if offset is None else offset.ends)
         }
-        counts = self.partition_counts(named)
+        topics = self._listed(named)
+        counts = _partition_counts(topics)
         every = [TopicPartition(topic, one) for topic, n in counts.items() for one in range(n)]
         begins, ends = self.consumer.beginning_offsets(every), self.consumer.end_offsets(every)
-        return Held(counts, {each: LogBounds(begins[each], ends[each]) for each in every})
+        bounds = {each: LogBounds(begins[each], ends[each]) for each in every}
+        return Held(counts, bounds, {name: topic.topic_id for name, topic in topics.items()})
 
     def partition_counts(self, topics: Iterable[str]) -> dict[str, int]:
         """Return how many partitions those topics have that brokers list."""
+        return _partition_counts(self._listed(topics))
+
+    def _listed(self, topics: Iterable[str]) -> Mapping[str, TopicDescription]:
         listed = self._admin.list_topics(include_internal=True)
-        found = found_topics(self._admin, sorted({*topics} & listed.keys()))
-        return {name: len(topic.partitions) for name, topic in found.items()}
+        return found_topics(self._admin, sorted({*topics} & listed.keys()))
+
+
+def _partition_counts(topics: Mapping[str, TopicDescription]) -> dict[str, int]:
+    return {name: len(topic.partitions) for name, topic in topics.items()}
 
 
 def _chosen_sources(options: argparse.Namespace, checkpoint: Checkpoint) -> list[str]:
