@@ -1,4 +1,4 @@
-"""What all clients share, between their own logic and the sockets.
+"""The layer that all clients share, between their own logic and the sockets.
 
-Knows no producer and no consumer.
+It does not know about producers or consumers.
 """

@@ -1,10 +1,10 @@
-"""Coordinators: which broker coordinates a group, a transactional id or a share group.
+"""Coordinators: the broker that coordinates a group, a transactional id or a share group.
 
 A coordinator is looked up when a manager needs it, and forgotten when its connection is lost or a
-response says that it is another one. A *suspect* one is looked up at another broker, and stays in
-use meanwhile; one that *failed* may be wanted again after a back-off. Nothing is sent to it here:
-what becomes of a member is in `classic/membership.py` and `kip848/membership.py` of
-`consumer/group`.
+response says that the coordinator has moved. A *suspect* coordinator does not respond in time:
+another broker is asked who coordinates, and the suspect stays in use meanwhile. A lookup that
+*failed* is tried again after a back-off. This module only finds coordinators;
+`classic/membership.py` and `kip848/membership.py` of `consumer/group` talk to them.
 
 Owner: the driver of the engine.
 Source: Java classes ``AbstractCoordinator``, ``CoordinatorRequestManager``; KIP-699 (several keys).
@@ -46,13 +46,13 @@ if TYPE_CHECKING:
     from pykclient.protocol.message import Message
 
 MOVED_ERRORS: Final = (CoordinatorNotAvailableError, NotCoordinatorError)
-"""What a broker responds with that coordinates a group no more."""
+"""Errors that mean the broker is no longer the coordinator."""
 
 SEVERAL_KEYS_FROM_VERSION: Final = 4
 
 SUSPECT_INTERVAL_MS: Final = 2_000
-"""So often is a suspect coordinator looked up. It may hang, or wait for a whole group; members that
-it waits for send no heartbeats meanwhile, which would be as many requests."""
+"""Interval between two lookups of a suspect coordinator. It may hang, or wait for a whole group to
+join. Members that wait with it send no heartbeats, which would be as many requests."""
 
 
 class CoordinatorType(IntEnum):
@@ -90,7 +90,7 @@ NEXT: Final[dict[CoordinatorState, frozenset[CoordinatorState]]] = {
 
 
 class CoordinatorLookup:
-    """The coordinator of one key, for all that send it requests, and how far finding it is."""
+    """The coordinator of one key and the state of its lookup, shared by all that use it."""
 
     def __init__(self, owner: Coordinators, key_type: CoordinatorType, key: str) -> None:
         self.key_type = key_type
@@ -106,18 +106,18 @@ class CoordinatorLookup:
         self.state = CoordinatorState.UNKNOWN
         self.known_node: CoordinatorNode | None = None
         self.found_node: CoordinatorNode | None = None
-        """The one that was found last, though it may be forgotten since."""
+        """The coordinator found last, even if it has been forgotten since."""
         self.is_loss_logged = False
-        """Whether the last line of the log about it says that it is gone."""
+        """True if the last log line about this coordinator reported its loss."""
         self.suspect_at_ms = 0
-        """When it may be suspect; not before, though it does not respond."""
+        """Earliest time at which an unresponsive coordinator counts as suspect."""
         self.doubted_id: int | None = None
-        """The broker that is in doubt, until it is known which one another broker names."""
+        """The broker in doubt, until another broker has named the coordinator."""
 
     def node(self) -> CoordinatorNode | None:
-        """Return the coordinator; if it is not known, have it looked up and return None.
+        """Return the coordinator; if it is unknown, request a lookup and return None.
 
-        Its id is that of a connection of its own: use it as the `node_id` of requests.
+        The node's id stands for a connection of its own: use it as the `node_id` of requests.
         """
         if self.known_node is not None and self._owner.is_unavailable(self.known_node):
             self._forget("it cannot be reached")
@@ -130,12 +130,12 @@ class CoordinatorLookup:
         return None if node is None else node.id
 
     def data_node_id(self) -> int | None:
-        """Return the same broker's connection for data, which no JoinGroup holds up."""
+        """Return the same broker's id for data, a connection that no JoinGroup blocks."""
         node = self.node()
         return None if node is None else node.broker_id
 
     def node_id_for(self, attempts: Iterable[Attempt]) -> int | None:
-        """As `node_id`; if there is none, note in what waits for it why not."""
+        """Return `node_id`; if there is none, record why in the attempts that wait for it."""
         node_id = self.node_id()
         if node_id is None:
             for attempt in attempts:
@@ -143,25 +143,25 @@ class CoordinatorLookup:
         return node_id
 
     def failure(self) -> KafkaError | None:
-        """Return why it was not found, if trying again does not cure that; else None.
+        """Return the error of the lookup if a retry cannot cure it, else None.
 
-        It stands until a back-off is over: then the next call of `node` has it looked up.
+        The error stands until a back-off has passed; the next call of `node` then looks again.
         """
         return self.attempt.last_error if self.state is CoordinatorState.FAILED else None
 
     def is_replaced(self, node_id: int) -> bool:
-        """Return whether the broker of a response is not the coordinator any more.
+        """Return whether the broker that responded is no longer the coordinator.
 
-        What it says of members is void then: a broker that was paused removes all members before
-        it finds out that it was replaced.
+        Its statements about members are void then: a broker that was paused removes all members
+        before it notices that it was replaced.
         """
         return node_id != self.node_id()
 
     def has_moved(self, node_id: int, error: KafkaError, reason: str | None = None) -> bool:
-        """Return whether a broker responds that it is no coordinator any more, and forget it then.
+        """Return whether an error says that the broker is not the coordinator; forget it if so.
 
-        What was sent is neither done nor refused: it goes to the next one. `reason` is for the log
-        in the place of `error`.
+        The broker has neither processed nor refused the request, so the request goes to the next
+        coordinator. `reason` replaces `error` in the log.
         """
         has_moved = isinstance(error, MOVED_ERRORS)
         if has_moved:
@@ -169,12 +169,12 @@ class CoordinatorLookup:
         return has_moved
 
     def mark_unknown(self, node_id: int, reason: object) -> None:
-        """Forget a coordinator that is none, or gone; another one that was found stays known."""
+        """Forget the coordinator if it is this node; a newer one stays known."""
         if self.known_node is not None and self.known_node.id == node_id:
             self._forget(reason)
 
     def doubt(self, node_id: int, reason: object) -> None:
-        """Have another broker named by one that is not this one, if it is the one that is known."""
+        """Look the coordinator up at another broker, if this node is the known one."""
         node = self.known_node
         if node is not None and node.id == node_id:
             self.doubted_id = node.broker_id
@@ -187,13 +187,13 @@ class CoordinatorLookup:
     def _forget(self, reason: object) -> None:
         self.is_loss_logged |= self._owner.log_loss(self, reason)
         self.known_node = None
-        # The look-up of the suspect one goes on.
+        # The lookup that began while it was suspect continues.
         is_suspect = self.state is CoordinatorState.SUSPECT
         self.to(CoordinatorState.LOOKING_UP if is_suspect else CoordinatorState.UNKNOWN)
 
 
 class Coordinators:
-    """The manager of all coordinators; in the engine it comes after those that need them."""
+    """The manager of all coordinators. The engine polls it after the managers that need them."""
 
     def __init__(
         self,
@@ -210,13 +210,13 @@ class Coordinators:
         self.retry_backoff = retry_backoff
         self._lookups: dict[tuple[CoordinatorType, str], CoordinatorLookup] = {}
         self._takes_several_keys = True
-        """Until a broker turns out not to understand a request with several keys."""
+        """True until a broker proves not to support several keys in one request."""
         self._now_ms = 0
 
     # For the other managers.
 
     def find(self, key_type: CoordinatorType, key: str) -> CoordinatorLookup:
-        """Return the lookup of a key, which looks for nothing before it is used."""
+        """Return the lookup of a key. It sends nothing until it is used."""
         lookup = self._lookups.get((key_type, key))
         if lookup is None:
             lookup = self._lookups[key_type, key] = CoordinatorLookup(self, key_type, key)
@@ -226,13 +226,13 @@ class Coordinators:
         return self._client.is_unavailable(node.id, self._now_ms)
 
     def log_loss(self, lookup: CoordinatorLookup, reason: object) -> bool:
-        """Log that a coordinator is gone, unless that was logged just now; return which."""
+        """Log the loss of a coordinator, unless it was logged recently; return whether it was."""
         node = lookup.known_node
         return self._repeated.log(
             logging.INFO,
             self._now_ms,
             (str(lookup), node, reason if isinstance(reason, str) else type(reason)),
-            "%s: the coordinator %s is not used any more: %s",
+            "%s: the coordinator %s is no longer used: %s",
             lookup,
             node,
             reason,
@@ -313,7 +313,7 @@ class Coordinators:
             self._log.debug("%s: the coordinator is still %s, which is suspect", lookup, node)
             lookup.suspect_at_ms = now_ms + SUSPECT_INTERVAL_MS
             return
-        # One that is found, lost and found again for the same reason is logged once.
+        # Finding the same coordinator again after a loss that was not logged is logged at DEBUG.
         is_known_to_log = node == lookup.found_node and not lookup.is_loss_logged
         self._log.log(
             logging.DEBUG if is_known_to_log else logging.INFO,
@@ -325,7 +325,7 @@ class Coordinators:
         lookup.doubted_id = None
         lookup.known_node = lookup.found_node = node
         lookup.attempt.succeeded()
-        # One that turns out to be wrong at once is not looked up at full speed.
+        # If it proves to be wrong at once, the next lookup waits for a back-off.
         lookup.attempt.due_ms = now_ms + self.retry_backoff.delay_ms(0)
         self._metadata.learn_coordinator(node)
         if suspect is not None and suspect.id != node.id:
@@ -345,7 +345,7 @@ class Coordinators:
     def _on_error(self, lookup: CoordinatorLookup, error: KafkaError, now_ms: int) -> None:
         if lookup.state is CoordinatorState.SUSPECT:
             self._log.debug(
-                "%s: not known whether it is still %s: %s", lookup, lookup.known_node, error
+                "%s: could not check whether it is still %s: %s", lookup, lookup.known_node, error
             )
             lookup.suspect_at_ms = now_ms + SUSPECT_INTERVAL_MS
             lookup.to(CoordinatorState.KNOWN)
@@ -356,7 +356,7 @@ class Coordinators:
 
 
 class _Address:
-    """What a response says of a broker's address; it has no rack."""
+    """The address of a coordinator in a response. It has no rack."""
 
     rack: str | None = None
 
@@ -365,27 +365,27 @@ class _Address:
 
 
 def _build(key_type: CoordinatorType, keys: Sequence[str], version: int) -> FindCoordinatorRequest:
-    """Make the request for a version.
+    """Build the request for a version.
 
     Raises:
         UnsupportedVersionError: it has no room for several keys, or for keys of this type.
     """
     if version < LOWEST_VERSIONS[key_type]:
         raise UnsupportedVersionError(
-            f"FindCoordinator in version {version} knows no {key_type.name.lower()} coordinators; "
+            f"FindCoordinator version {version} has no {key_type.name.lower()} coordinators; "
             f"use a broker that speaks version {LOWEST_VERSIONS[key_type]} or newer"
         )
     if version >= SEVERAL_KEYS_FROM_VERSION:
         return FindCoordinatorRequest(key_type=key_type, coordinator_keys=list(keys))
     if len(keys) > 1:
         raise UnsupportedVersionError(
-            f"FindCoordinator in version {version} takes one key, not {len(keys)}"
+            f"FindCoordinator version {version} takes one key, not {len(keys)}"
         )
     return FindCoordinatorRequest(key_type=key_type, key=keys[0])
 
 
 def _found(keys: Sequence[str], message: FindCoordinatorResponse) -> list[Coordinator]:
-    """Return what is said of each key, in order. Requires that the response was checked."""
+    """Return the coordinators in the order of the keys. Requires that the response was checked."""
     if message.coordinators:
         by_key = {coordinator.key: coordinator for coordinator in message.coordinators}
         return [by_key[key] for key in keys]
@@ -402,13 +402,13 @@ def _found(keys: Sequence[str], message: FindCoordinatorResponse) -> list[Coordi
 
 
 def _check(keys: Sequence[str], message: Message) -> None:
-    """Make sure that a response has each key once, and an address that can be one."""
+    """Check that a response names each key once, with a valid address."""
     assert isinstance(message, FindCoordinatorResponse)
     if message.coordinators or len(keys) > 1:
         found = sorted(each.key for each in message.coordinators)
         if found != sorted(keys):
             raise DecodeError(
-                f"a FindCoordinator response is about {found}, requested was {list(keys)}"
+                f"a FindCoordinator response names keys {found}; {list(keys)} were requested"
             )
     for coordinator in _found(keys, message):
         if coordinator.error_code == 0:

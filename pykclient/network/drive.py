@@ -1,7 +1,4 @@
-"""The synchronous drive: step, wait, complete, run the user's calls, until ready or too late.
-
-What is raised in a wait comes out of the `yield` of the decisions, so a `finally` there is run
-before `drive` ends, however it ends.
+"""The synchronous drive: step the engine, wait and call user code until a condition holds.
 
 Owner: the thread that calls it, which drives the engine meanwhile.
 """
@@ -22,14 +19,18 @@ T = TypeVar("T")
 
 
 class Until(NamedTuple):
-    """What decisions wait for, and how long. A deadline that has passed takes what has arrived."""
+    """A condition that decisions wait for, and its deadline.
+
+    After the deadline, `drive` still processes what has already arrived.
+    """
 
     condition: Callable[[], bool]
     deadline_ms: int
 
 
 Decisions = Generator[Until, bool, T]
-"""A public call that may wait; a `yield` is sent whether the condition held, or False when late."""
+"""A public call that may wait. Each `yield` returns True if the condition held, False if it was
+late."""
 
 
 def now_ms() -> int:
@@ -38,7 +39,7 @@ def now_ms() -> int:
 
 
 def now_ns() -> int:
-    """Return the same clock in nanoseconds."""
+    """Return the monotonic clock in nanoseconds."""
     return time.monotonic_ns()
 
 
@@ -68,9 +69,9 @@ def drive(engine: Engine, port: Port, decisions: Decisions[T]) -> T:
 
 
 def drive_until(engine: Engine, port: Port, *, until: Callable[[], bool], deadline_ms: int) -> bool:
-    """Run the engine until `until()` holds or the deadline has passed; return which.
+    """Run the engine until `until()` holds or the deadline passes; return whether it held.
 
-    A deadline that has passed still takes what has arrived, unless `until()` holds before that.
+    Once the deadline has passed, this still processes what has already arrived.
     """
     while True:
         started_ms = now_ms()
@@ -88,10 +89,10 @@ def drive_until(engine: Engine, port: Port, *, until: Callable[[], bool], deadli
 
 
 def run_user_calls(engine: Engine) -> None:
-    """Make the calls of user code that have come up, and report how they ended.
+    """Make the pending calls of user code and report how they ended.
 
-    Calls that these lead to wait for the next turn. A call may drive the engine
-    itself, and make those behind it.
+    Calls that result from these wait for the next turn. A call may drive the engine itself and so
+    make the calls behind it.
     """
     for _ in range(len(engine.user_calls)):
         if not engine.user_calls:

@@ -23,17 +23,16 @@ T = TypeVar("T")
 
 
 class Caller(Protocol):
-    """Calls a function in some special way, and returns what it does."""
+    """A way to call a function that returns the function's result."""
 
     def __call__(self, function: Callable[P, T], /, *args: P.args, **keywords: P.kwargs) -> T: ...
 
 
 class Engine:
-    """Runs a client's managers.
+    """The managers of one client, run in turn.
 
-    `user_calls` holds what the driver is to call, in order; managers that have user code to call
-    were given the same deque. `background` are the polls that go on while the application is
-    elsewhere.
+    `user_calls` holds the calls of user code that the driver makes, in order; managers share this
+    deque. `background` are the polls that continue while the application is busy elsewhere.
     """
 
     def __init__(
@@ -47,16 +46,16 @@ class Engine:
     ) -> None:
         self.client = client
         self.call_unlocked = call_unlocked
-        """Calls user code, without the locks that the driver holds."""
+        """Calls user code without the locks that the driver holds."""
         self.taken_call: UserCall | None = None
-        """The one taken out of `user_calls` last."""
+        """The call taken out of `user_calls` last."""
         self._background = tuple(background)
         self.user_calls: deque[UserCall] = deque() if user_calls is None else user_calls
         self._polls = tuple(manager.poll for manager in managers)
         self._mailbox: deque[Callable[[int], None]] = deque()
 
     def post(self, entry: Callable[[int], None]) -> None:
-        """Have `entry(now_ms)` called in the next step. Safe from any thread."""
+        """Call `entry(now_ms)` in the next step. Safe from any thread."""
         self._mailbox.append(entry)
         self.client.wakeup()
 
@@ -64,14 +63,15 @@ class Engine:
         return self._step(self._polls, now_ms)
 
     def step_in_background(self, now_ms: int) -> int:
-        """As `step`, for what has to go on while the application is elsewhere."""
+        """Run only the polls that continue while the application is busy elsewhere."""
         return self._step(self._background, now_ms)
 
     def _step(self, polls: Sequence[Callable[[int], PollResult]], now_ms: int) -> int:
         if self.client.is_closed:
-            # By user code that the driver has called: it must not go on.
+            # User code that the driver called has closed the client.
             raise ClosedError("the client was closed by a function that it called")
-        # Only what is there now: a sender that never stops posting must not hold up the step.
+        # Take only the entries present now: a thread that never stops posting must not block the
+        # step.
         for _ in range(len(self._mailbox)):
             self._mailbox.popleft()(now_ms)
         deadlines_ms = []
@@ -81,9 +81,9 @@ class Engine:
                 self.client.send(request, now_ms)
             deadlines_ms.append(result.next_poll_ms)
         deadlines_ms.append(self.client.prepare(now_ms))
-        # A later manager or a lost connection may want metadata after its manager was polled.
+        # A later manager or a lost connection may need metadata after its manager was polled.
         deadlines_ms.append(self.client.metadata_due_ms())
-        # Whatever was posted or completed meanwhile wants another step before any wait.
+        # Entries posted or completed meanwhile need another step before any wait.
         if self._mailbox or self.client.has_completed:
             return now_ms
         return min(deadlines_ms)
@@ -92,9 +92,9 @@ class Engine:
         self.client.complete(now_ms)
 
     def restart(self) -> None:
-        """Go on as if all connections had been lost. What is in flight is not reported.
+        """Continue as if all connections had been lost. Requests in flight get no callback.
 
-        It restarts no manager.
+        This does not restart the managers.
         """
         self.client.restart()
         taken = self.taken_call

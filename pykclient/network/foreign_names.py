@@ -1,7 +1,7 @@
-"""Methods and arguments of other clients, and what takes their place here.
+"""Methods and arguments of other clients, and their replacements here.
 
-The names are those of confluent-kafka, kafka-python and aiokafka; `tools/peers.toml` lists their
-methods, and a test holds that each of them exists here or is in these tables.
+The names come from confluent-kafka, kafka-python and aiokafka. `tools/peers.toml` lists their
+methods, and a test checks that each of them exists here or is in these tables.
 
 Owner: none; tables only.
 Source: ours.
@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from typing import Final
 
-_NOT_NEEDED: Final = "it is not needed: a thread of its own sends, and calls back"
+_NOT_NEEDED: Final = "it is not needed: a background thread sends and calls back"
 _STARTED: Final = "it is not needed: a client works from its constructor to close()"
 _CLOSED: Final = "use close()"
 _CONNECTED: Final = "it is not needed: clients connect by themselves, and errors say what fails"

@@ -1,11 +1,10 @@
-"""Gate: where one thread waits until another opens it.
+"""Gate: a thread waits until another thread opens it.
 
-A signal handler or a destructor may interrupt a call of `open`, `open_at_once` or `wait`, at any
-moment, and nothing is left locked: no lock of Python's own is held meanwhile, as `threading.Event`
-does.
+A signal handler or a destructor may interrupt `open`, `open_at_once` or `wait` at any moment
+without leaving a lock taken. Unlike `threading.Event`, a gate holds no Python lock meanwhile.
 
-Owner: one thread waits; any may open it, more than once.
-Source: `queue.SimpleQueue`; its ``put`` may be interrupted and come in again.
+Owner: one thread waits; any thread may open it, more than once.
+Source: `queue.SimpleQueue`, whose ``put`` is reentrant.
 """
 
 from __future__ import annotations
@@ -16,7 +15,7 @@ from queue import Empty, SimpleQueue
 
 
 class Gate:
-    """Closed when it is made; open from the first `open` on."""
+    """A gate that is closed at first, and open after the first `open`."""
 
     __slots__ = ("_opened",)
 
@@ -27,12 +26,12 @@ class Gate:
         self._opened.put(None)
 
     def open_at_once(self) -> None:
-        """Open it, and let go of the GIL once, so that the thread that waits may go on first."""
+        """Open the gate and release the GIL once, so that the waiting thread can run first."""
         self.open()
         time.sleep(0)
 
     def wait(self, timeout_s: float) -> bool:
-        """Wait at most so long (negative: without limit); return whether it was opened."""
+        """Wait up to `timeout_s` seconds (negative: no limit); return whether it was opened."""
         limit_s = None if timeout_s < 0 else min(timeout_s, threading.TIMEOUT_MAX)
         try:
             self._opened.get(timeout=limit_s)

@@ -1,16 +1,15 @@
-"""Interrupts: whether an exception that comes out of a call has left things half done.
+"""Interrupts: find out whether an exception has left a client's state half changed.
 
-A signal handler may raise between any two instructions of the main thread, in a `finally` too; what
-a client does about it is in docs/decisions/0015. What is raised where nothing is being changed
-costs no recovery: in a function that is marked by `harmless` (waiting for sockets, code of the
-user), and our own errors. `Consumer.wakeup` has nothing to do with signals: see
-`consumer/waiting.py`.
+A signal handler may raise between any two instructions of the main thread, even in a `finally`.
+docs/decisions/0015 says how clients recover. No recovery is needed where no state was being
+changed: in a function marked with `harmless` (a wait for sockets, user code), and for our own
+errors. `Consumer.wakeup` does not use signals: see `consumer/waiting.py`.
 
-An error is a signal handler's if it came through the handler's call, and for no other reason. It
-does not matter which module raised it: a socket may be an object of any library (gevent, PySocks),
-and an `OSError` out of a call of it is a network error.
+An error belongs to a signal handler only if it passed through the handler's call. The module that
+raised it does not matter: a socket may be an object of any library (gevent, PySocks), and an
+`OSError` from it is a network error.
 
-Owner: none; it holds no state but that register.
+Owner: none; the only state is the register of harmless functions.
 """
 
 from __future__ import annotations
@@ -30,7 +29,7 @@ if TYPE_CHECKING:
     from types import FrameType
 
 CHAIN_MAX: Final = 100
-"""Maximum number of exceptions looked at, each the context of the one before it."""
+"""Maximum number of chained exceptions examined."""
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -39,24 +38,24 @@ _harmless_codes: set[CodeType] = set()
 
 
 def harmless(function: Callable[P, T]) -> Callable[P, T]:
-    """Register a function in which, and below which, no state of a client is being changed."""
+    """Register a function that changes no client state, neither itself nor in what it calls."""
     _harmless_codes.add(function.__code__)
     return function
 
 
 @harmless
 def call_harmless(function: Callable[P, T], /, *args: P.args, **keywords: P.kwargs) -> T:
-    """Call what is the user's: whatever it raises, the client is as it was."""
+    """Call user code. Whatever it raises, the client's state is unchanged."""
     return function(*args, **keywords)
 
 
 def call_masked(function: Callable[[], None]) -> None:
-    """Call what no signal should come into the midst of; it is handled after that, here.
+    """Call a function with signals blocked; they are handled when it has returned.
 
-    `Thread.start` takes locks of Python's own: a handler that raises in its midst leaves a thread
-    that waits for one of them for ever, or that is not known of. A thread that is started by this
-    takes no signals with handlers of Python's, either. Those that the system gives to threads of
-    the application's own are handled at once all the same.
+    `Thread.start` takes Python's internal locks. If a signal handler raises inside it, a thread may
+    wait for such a lock forever, or run unregistered. A thread started through this function never
+    receives signals that have a Python handler. The system may still deliver a signal to one of the
+    application's own threads, where it is handled at once.
     """
     if not hasattr(signal, "pthread_sigmask"):  # Windows has none
         function()
@@ -71,9 +70,9 @@ def call_masked(function: Callable[[], None]) -> None:
 
 
 def leaves_whole(error: BaseException) -> bool:
-    """Return whether what is being handled was raised where nothing was half done.
+    """Return whether an exception was raised where no state was half changed.
 
-    Where a second exception replaces the first on its way, the second one counts.
+    If a second exception replaced the first one on its way up, the second one counts.
     """
     if any(frame.f_code in _harmless_codes for frame, _ in walk_tb(error.__traceback__)):
         return True
@@ -81,24 +80,24 @@ def leaves_whole(error: BaseException) -> bool:
 
 
 def raise_of_signal_handler(error: BaseException) -> None:
-    """Raise what a signal handler raised, where whatever else is raised is contained.
+    """Re-raise an error that came from a signal handler, where all other errors are contained.
 
-    Python's `TimeoutError`, a handler's favourite, is an `OSError`.
+    A handler often raises Python's `TimeoutError`, which is an `OSError`.
     """
     if is_of_signal_handler(error):
         raise error
 
 
 def is_of_signal_handler(error: BaseException) -> bool:
-    """Return whether an error that is being handled came out of a signal handler.
+    """Return whether the error being handled came out of a signal handler.
 
-    Python calls a handler with the signal's number and the frame that it interrupts, and no other
-    function has that frame as its argument. A handler that deletes it is known while it is set. One
-    without a frame of its own, in C, is not recognised.
+    Python calls a handler with the signal number and the interrupted frame, and no other function
+    has that frame as an argument. A handler that deletes the argument is recognised while it is
+    installed. A handler in C has no frame and is not recognised.
     """
     traceback = error.__traceback__
     if traceback is None or traceback.tb_next is None:
-        return False  # raised in the very function that handles it, or in C code that it calls
+        return False  # raised in the function that handles it, or in C code called by it
     frames = [frame for frame, _ in walk_tb(traceback)]
     codes = _handler_codes()
     return any(
@@ -132,8 +131,8 @@ def receives_interrupts() -> bool:
 def interrupt_count(error: BaseException | None) -> int:
     """Return how often Ctrl-C was pressed since the first exception that is being handled.
 
-    A `KeyboardInterrupt` that came while another one was being handled has that as its context. One
-    that was raised ``from`` another is the same interrupt.
+    A `KeyboardInterrupt` raised while another one is handled has the other as its context. One
+    raised ``from`` another counts as the same interrupt.
     """
     count = 0
     for _ in range(CHAIN_MAX):

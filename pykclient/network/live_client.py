@@ -1,7 +1,7 @@
-"""LiveClient: how a client shows itself, and what it refuses, being bound to its process.
+"""LiveClient: the base of all clients. It cannot be pickled or copied, and explains foreign names.
 
-A method that confluent-kafka, kafka-python or aiokafka has, and this client has under another name
-or not at all, is an AttributeError with what takes its place; an argument is a TypeError with it.
+A method of confluent-kafka, kafka-python or aiokafka that this client lacks or names differently
+raises an AttributeError that names the replacement; an argument raises a TypeError.
 
 Owner: none; it holds no state.
 Source: ours.
@@ -24,16 +24,16 @@ if TYPE_CHECKING:
 
 _UNEXPECTED: Final = re.compile(r"unexpected keyword argument '(\w+)'")
 _PER_RECORD: Final = frozenset({"send", "store_offset"})
-"""Methods that run once a record: they have no wrapper, and their errors no explanation."""
+"""Methods that run once per record. They get no wrapper, so their errors are not explained."""
 
 P = ParamSpec("P")
 T = TypeVar("T")
 
 
 class _Elsewhere:
-    """A method that other clients have: to look it up is an error with what takes its place.
+    """A method of another client. Looking it up raises an error that names the replacement.
 
-    It is not `__getattr__` that does this, with which every look-up of a method takes longer.
+    A `__getattr__` would do the same, but would slow down every attribute lookup.
     """
 
     def __init__(self, name: str, instead: str) -> None:
@@ -48,14 +48,14 @@ class _Elsewhere:
 
 
 class _ClientType(type):
-    """The type of client classes: `dir` of one, and so its completion, leaves foreign names out."""
+    """The metaclass of clients. It hides foreign names from `dir` and thus from completion."""
 
     def __dir__(cls) -> Iterable[str]:
         return [name for name in super().__dir__() if name not in _foreign_names(cls)]
 
 
 class LiveClient(metaclass=_ClientType):
-    """A client that is neither pickled nor copied."""
+    """A client that can be neither pickled nor copied."""
 
     __slots__ = ()
 
@@ -73,9 +73,9 @@ class LiveClient(metaclass=_ClientType):
 
 
 def explain_keywords(error: BaseException, keywords: Iterable[str]) -> None:
-    """Add to the error of a refused call what takes the place of other clients' arguments.
+    """Add the replacement of another client's argument to the TypeError of a call.
 
-    It is called where the call was made, and leaves alone what was raised further down.
+    Call it where the call was made. It ignores errors that were raised deeper.
     """
     traceback = error.__traceback__
     if type(error) is not TypeError or (traceback is not None and traceback.tb_next is not None):
@@ -88,10 +88,10 @@ def explain_keywords(error: BaseException, keywords: Iterable[str]) -> None:
 
 
 def explain_names_of_others(kind: type[LiveClient]) -> None:
-    """Make a client say what takes the place of methods and arguments that other clients have.
+    """Make a client class explain the methods and arguments of other clients.
 
-    Foreign methods are set where type checkers and editors do not see them. Methods that run once a
-    record are left as they are; those of a consumer are explained by its `public_call`.
+    Foreign methods are set at run time, where type checkers and editors do not see them. Methods
+    that run once per record are not wrapped; `public_call` explains those of a consumer.
     """
     for each in kind.__mro__[: kind.__mro__.index(LiveClient)]:
         if issubclass(each, LiveClient):
@@ -124,7 +124,7 @@ def _foreign_names(kind: type) -> set[str]:
 
 
 def describe_client(client: LiveClient, config: ClientConfig, state: str, about: str = "") -> str:
-    """Return a client as `repr` shows it: its id, where its cluster is, and its state."""
+    """Return the `repr` of a client: its id, the addresses of its cluster, and its state."""
     addresses = ",".join(f"{host}:{port}" for host, port in config.bootstrap_servers)
     name = config.client_id or "without client_id"
     return f"<{type(client).__name__} {name} at {addresses}{about}: {state}>"

@@ -1,9 +1,9 @@
-"""What clients log: `ClientLog`, and two that keep it short, `RateLimitedLog` and `LongWaits`.
+"""Logging of clients: `ClientLog`, and `RateLimitedLog` and `LongWaits`, which limit its volume.
 
-What a filter or handler raises is written to stderr, as `logging` itself does with what `emit`
-raises (unless `logging.raiseExceptions` is off), the first time and then after ten, a hundred ...
-times as many. A thread that has a lock may keep its messages until it has released it
-(`keep_messages`): a handler may block.
+An exception raised by a filter or handler is written to stderr, as `logging` does with errors of
+`emit` (unless `logging.raiseExceptions` is off): the 1st, 10th, 100th ... time. A thread that holds
+a lock may keep its messages until it has released the lock (`keep_messages`), since a handler may
+block.
 
 Owner: any thread may use all of it. Two threads that log the same thing at the same moment may both
 do so, and a `RateLimitedLog` may then miss one in its count.
@@ -27,30 +27,30 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, MutableMapping
 
 REPEAT_MS: Final = 30_000
-"""How long one line stands for all that are alike."""
+"""Time during which one line stands for all equal ones."""
 
 KEYS_MAX: Final = 1_000
 """Maximum number of lines remembered; the oldest is forgotten first.
 
-A program with more different lines within `REPEAT_MS` logs each of them each time.
+A program that logs more different lines within `REPEAT_MS` may repeat them sooner.
 """
 
 ARGUMENT_LENGTH_MAX: Final = 10_000
-"""Characters of one argument of a line; the rest is left out. A broker may make names as long as
-its responses."""
+"""Maximum length of one argument of a line; the rest is cut off. A name from a broker may be as
+long as a response."""
 
 LONG_WAIT_MS: Final = 5_000
 
 REMEMBERED_MAX: Final = 64
-"""Things waited for that are remembered; beyond that all are forgotten, and may be logged again."""
+"""Maximum number of waits remembered. Beyond it all are forgotten and may be logged again."""
 
 _kept: ContextVar[list[Callable[[], None]] | None] = ContextVar("kept", default=None)
-"""What this thread has to log when it has no lock any more; None while it may log at once."""
+"""Messages that this thread logs when it has released its lock; None if it logs at once."""
 
 
 @contextmanager
 def keep_messages() -> Iterator[None]:
-    """Have what this thread logs inside the block handled at the end of it."""
+    """Keep what this thread logs inside the block, and log it at the end."""
     messages: list[Callable[[], None]] = []
     token = _kept.set(messages)
     try:
@@ -68,21 +68,21 @@ _LOGGERS: Final = {
         "pykclient.security",
     )
 }
-"""Found when this is imported: `getLogger` takes the lock of `logging`, which an exception of a
+"""Loggers, looked up at import. `getLogger` takes the lock of `logging`, which an exception of a
 signal handler may leave taken for good (see `ClientLog.isEnabledFor`)."""
 
 _logging: dict[int, logging.Logger] = {}
-"""Which logger a thread is in, by the thread's identifier."""
+"""The logger that a thread is inside of, by the thread's identifier."""
 
 
 def waits_for_handler_of_caller(thread_id: int) -> bool:
-    """Return whether that thread logs what goes through a handler in which the caller is.
+    """Return whether a thread is logging through a handler that the caller is inside of.
 
-    It cannot go on before the caller has left the handler, which holds its lock meanwhile.
+    Such a thread waits for the handler's lock until the caller has left the handler.
     """
     logger = _logging.get(thread_id)
     while logger is not None:
-        # As `threading.Condition` finds out; a handler may have a lock of its own kind, or none.
+        # `threading.Condition` asks the same way. A handler may have another kind of lock, or none.
         if any(getattr(h.lock, "_is_owned", bool)() for h in list(logger.handlers)):
             return True
         logger = logger.parent if logger.propagate else None
@@ -90,7 +90,7 @@ def waits_for_handler_of_caller(thread_id: int) -> bool:
 
 
 def _cut(argument: object) -> object:
-    """Return an argument of a line; a text in its place where that would be too long."""
+    """Return an argument of a line, shortened to a text if it is too long."""
     if isinstance(argument, (int, float)) or argument is None:
         return argument
     text = str(argument)
@@ -100,15 +100,15 @@ def _cut(argument: object) -> object:
 
 
 class ClientLog(logging.LoggerAdapter[logging.Logger]):
-    """The logger `name`, used by the client `client_id`; empty stands for none."""
+    """The logger `name` as used by the client `client_id` (empty: none)."""
 
     failure_count: ClassVar[int] = 0
-    """How often a filter or handler has raised, in all clients."""
+    """Number of times a filter or handler has raised, in all clients."""
 
     def __init__(self, name: str, client_id: str) -> None:
         super().__init__(_LOGGERS.get(name) or logging.getLogger(name), {"client_id": client_id})
-        # The logger formats messages that have arguments and no others, so that a percent sign
-        # can stand in none; the attribute has it.
+        # The logger formats only messages with arguments, so the prefix must not contain a percent
+        # sign. The `client_id` attribute keeps it.
         self._prefix = f"[{client_id}] ".replace("%", "") if client_id else ""
 
     def process(
@@ -120,8 +120,8 @@ class ClientLog(logging.LoggerAdapter[logging.Logger]):
     def isEnabledFor(self, level: int) -> bool:
         """Return whether a message of this level is handled, without the lock of `logging`.
 
-        An exception of a signal handler leaves that lock taken for good where it interrupts a
-        thread right after it took it; every other thread that looks for a level would then wait.
+        If an exception of a signal handler interrupts a thread right after it took that lock, the
+        lock stays taken, and every other thread that looks up a level would wait for it.
         """
         logger = self.logger
         if logger.disabled or logger.manager.disable >= level:
@@ -129,7 +129,7 @@ class ClientLog(logging.LoggerAdapter[logging.Logger]):
         return level >= logger.getEffectiveLevel()
 
     def log(self, level: int, msg: object, *args: object, **kwargs: Any) -> None:
-        """Log a message; what filters and handlers raise is written to stderr."""
+        """Log a message. Errors raised by filters and handlers are written to stderr."""
         if not self.isEnabledFor(level):
             return
         kept = _kept.get()
@@ -143,8 +143,8 @@ class ClientLog(logging.LoggerAdapter[logging.Logger]):
         outer = _logging.get(me)
         try:
             _logging[me] = self.logger
-            # `log` would take that lock as well. Two frames up is the call of the log, the place
-            # that a formatter shows.
+            # `log` would take that lock as well. The caller, which a formatter shows, is two frames
+            # up.
             shown = tuple(map(_cut, args))
             self.logger._log(level, message, shown, stacklevel=2, **keywords)  # noqa: SLF001
         except Exception as error:  # noqa: BLE001 (user code)
@@ -167,7 +167,7 @@ class ClientLog(logging.LoggerAdapter[logging.Logger]):
         ):
             sys.stderr.write(
                 f"A filter or handler of logger {self.logger.name!r} raised, {count} times by now; "
-                f"the client goes on:\n"
+                f"the client continues:\n"
             )
             traceback.print_exc()
 
@@ -177,17 +177,16 @@ class _Logged:
     time_ms: int
     level: int
     text: str
-    """The line, formatted: its arguments may hold large objects."""
+    """The formatted line. Its arguments are not kept, since they may hold large objects."""
     repeat_count: int = 0
-    """How often the same has happened since."""
+    """Number of repetitions since."""
 
 
 class RateLimitedLog:
-    """Logs to `log`, the same thing every `REPEAT_MS` at most; in between at level DEBUG.
+    """Logs the same thing at most once every `REPEAT_MS`, and at DEBUG in between.
 
-    A key is what counts as the same: what it is about and why, without figures that differ each
-    time. The next line has how often it has happened meanwhile. (Java's client repeats its lines
-    as often as it tries.)
+    A key defines what counts as the same: the subject and the reason, without numbers that change.
+    The next line says how often it has happened meanwhile. Java's client logs every repetition.
     """
 
     def __init__(self, log: ClientLog) -> None:
@@ -207,9 +206,9 @@ class RateLimitedLog:
         *args: object,
         exc_info: bool = False,
     ) -> bool:
-        """Log a message with %-arguments; return whether at `level`, rather than at DEBUG.
+        """Log a message with %-arguments; return whether it was logged at `level` and not at DEBUG.
 
-        With `exc_info`, the exception that is being handled is logged with it.
+        With `exc_info`, the traceback of the exception being handled is logged too.
         """
         logged = self._logged.get(key)
         if logged is not None and not self.is_due(now_ms, key):
@@ -248,7 +247,7 @@ def _formatted(message: str, args: tuple[object, ...]) -> str:
 
 
 class LongWait:
-    """One wait for `what`. `why` is called when it has become long; empty if that is not known."""
+    """One wait for `what`. `why` is called when the wait gets long; it returns "" if unknown."""
 
     __slots__ = ("_due_ms", "_waits", "_what", "_why")
 
@@ -259,7 +258,7 @@ class LongWait:
         self._due_ms: int | None = now_ms + LONG_WAIT_MS
 
     def until_ms(self, deadline_ms: int) -> int:
-        """Return until when to wait before the next `look`, at most until the deadline."""
+        """Return the time of the next `look`, at most the deadline."""
         return deadline_ms if self._due_ms is None else min(self._due_ms, deadline_ms)
 
     def look(self, now_ms: int) -> None:
@@ -269,11 +268,11 @@ class LongWait:
 
 
 class LongWaits:
-    """Logs what a client's calls wait for, when that takes long.
+    """Logs what a client's calls wait for when the wait is long.
 
-    A call that waits up to a minute and logs nothing looks like one that hangs. So it logs one
-    WARNING after `LONG_WAIT_MS`; for the same thing not more than one every `REPEAT_MS`, however
-    many calls and threads wait for it.
+    A call that waits up to a minute without logging looks as if it hung. It therefore logs a
+    WARNING after `LONG_WAIT_MS`, at most once every `REPEAT_MS` for the same thing, however many
+    calls and threads wait for it.
     """
 
     def __init__(self, log: ClientLog) -> None:
@@ -284,7 +283,7 @@ class LongWaits:
         return LongWait(self, what, why, now_ms)
 
     def warn(self, what: str, why: Callable[[], str], now_ms: int) -> None:
-        """Log that a call still waits, unless that was logged not long ago."""
+        """Log that a call is still waiting, unless that was logged recently."""
         logged_ms = self._logged_ms.get(what)
         if logged_ms is not None and now_ms - logged_ms < REPEAT_MS:
             return

@@ -1,12 +1,11 @@
-"""LongClose: the one line that a client logs when its end takes long.
+"""LongClose: one log line for a client that takes long to close.
 
-A program that ends while no broker is in reach waits up to `delivery_timeout_ms`. Without a line
-that looks like a hang. After `NOTICE_MS` a WARNING says what is waited for, how long at most,
-why, and how to end the wait: by Ctrl-C, where that raises `KeyboardInterrupt` in the thread that
-waits.
+A program that ends while no broker is reachable waits up to `delivery_timeout_ms`, which looks like
+a hang. After `NOTICE_MS` a WARNING says what it waits for, for how long at most, why, and how to
+end the wait: with Ctrl-C, if that raises `KeyboardInterrupt` in the waiting thread.
 
 Owner: the thread that waits.
-Source: ours; Java's producer gives up its records when a thread that closes it is interrupted.
+Source: ours; Java's producer drops its records when a thread that closes it is interrupted.
 """
 
 from __future__ import annotations
@@ -21,14 +20,14 @@ if TYPE_CHECKING:
     from pykclient.network.log import ClientLog
 
 NOTICE_MS: Final = 2_000
-"""Time that an end may take before the line is logged."""
+"""Time that a close may take before the line is logged."""
 
 
 class LongClose:
-    """One wait of the call `call` that ends a client or flushes it.
+    """One wait of `call`, which closes a client or flushes it.
 
-    `what` is what it waits for, and `why` what keeps it waiting, empty if that is not known; both
-    are called when the line is logged. `cost` is what becomes of the rest after a Ctrl-C.
+    `what` returns what the call waits for, and `why` returns the reason (empty if unknown); both
+    are called when the line is logged. `cost` says what happens to the rest after a Ctrl-C.
     """
 
     def __init__(
@@ -52,11 +51,11 @@ class LongClose:
         self._deadline_ms = deadline_ms
 
     def until_ms(self, deadline_ms: int) -> int:
-        """Return until when to wait before the next `look`, at most until the deadline."""
+        """Return the time of the next `look`, at most the deadline."""
         return deadline_ms if self.is_logged else min(self._due_ms, deadline_ms)
 
     def look(self, now_ms: int) -> None:
-        """Log the line if it is due, once."""
+        """Log the line once, when it is due."""
         if self.is_logged or now_ms < self._due_ms or self._deadline_ms <= now_ms:
             return
         self.is_logged = True

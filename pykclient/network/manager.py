@@ -1,4 +1,4 @@
-"""What managers and the engine that runs them exchange: Manager, Request, Operation, UserCall.
+"""The types that managers exchange with the engine: Manager, Request, Operation, UserCall.
 
 Owner: the driver of the engine that a manager belongs to.
 Source: Kafka's ``RequestManager`` of the newer consumer.
@@ -21,30 +21,35 @@ if TYPE_CHECKING:
     from pykclient.protocol.message import Request as RequestMessage
 
 NEVER_MS = 2**62
-"""A deadline that does not come."""
+"""A deadline that never comes."""
 
 ANY_NODE: Final = None
-"""As a node id: whichever is least loaded."""
+"""A node id that stands for the least loaded node."""
 
 ValueT = TypeVar("ValueT")
 
 
 @dataclass(slots=True)
 class Request:
-    """One message to one node, and the callbacks for what becomes of it.
+    """One message to one node, and the callbacks for its outcome.
 
     Exactly one of `on_response` and `on_failure` is called, once, in `Engine.complete` or
-    `Engine.step`, never inside `NetworkClient.send`. `node_id` None means any node, the least
-    loaded one. `expects_response` is False only for a Produce with acks=0: then `on_response` is
-    called with None once the bytes were handed to the socket. `max_version` caps the version when
-    the message lacks what newer ones need (a topic id, for one). `check` is called with a response
-    before its callback; if it contradicts the message, it raises `DecodeError`, which ends
-    the connection as bytes do that cannot be read. `build` makes the message for the version that
-    was chosen, where versions have the same in different fields; `message` then only names the API.
-    What it raises (`UnsupportedVersionError`) goes to `on_failure`. A request that `is_movable` is
-    sent to another node when the first one is suspect, so both may handle it. `held_ms` is for how
-    long the request has the node hold the response back. Broker `avoided_id` gets what is for any
-    node only while no other one can.
+    `Engine.step`, never inside `NetworkClient.send`.
+
+    `node_id`: None means the least loaded node. `avoided_id`: a broker that gets a request for any
+    node only if no other node can take it. `is_movable`: when the first node becomes suspect, the
+    request is sent to another one, so both may process it.
+
+    `expects_response`: False only for a Produce with acks=0; `on_response` is then called with None
+    once the socket has the bytes. `held_ms`: time for which the request tells the node to delay its
+    response.
+
+    `max_version`: highest version to use, if the message lacks a field of newer versions (a topic
+    id, for example). `build`: makes the message for the chosen version if versions differ in their
+    fields; `message` then only names the API. An error that it raises (`UnsupportedVersionError`)
+    goes to `on_failure`. `check`: called with a response before its callback; it raises
+    `DecodeError` if the response contradicts the request, which ends the connection as malformed
+    bytes do.
     """
 
     message: RequestMessage
@@ -64,7 +69,7 @@ class Request:
 
 @dataclass(slots=True, frozen=True)
 class PollResult:
-    """The requests that a manager has to send now, and when to poll it again."""
+    """The requests that a manager sends now, and the time of its next poll."""
 
     requests: Sequence[Request] = ()
     next_poll_ms: int = NEVER_MS
@@ -74,7 +79,7 @@ IDLE = PollResult()
 
 
 class Manager(Protocol):
-    """One duty of a client: it has no clock, socket or thread, and never waits."""
+    """One duty of a client. It has no clock, socket or thread, and never waits."""
 
     def poll(self, now_ms: int) -> PollResult: ...
 
@@ -83,15 +88,15 @@ class RecoveringManager(Manager, Protocol):
     """A manager of a client whose thread may be interrupted at any moment."""
 
     def restart(self, now_ms: int) -> None:
-        """Forget what is in flight: no response comes, and any change may have been half made.
+        """Forget what is in flight: no response comes, and any change may be half made.
 
-        Called by a recovery, which may be interrupted as well and begins anew then. It makes no
+        Called by a recovery, which may itself be interrupted and then starts over. It makes no
         callbacks.
         """
 
 
 class Operation(Generic[ValueT]):
-    """Something under way that ends once, with a value or an error.
+    """A task that ends once, with a value or an error.
 
     Owner: the driver of the engine. It has no lock: other threads wait by other means.
     """
@@ -110,11 +115,11 @@ class Operation(Generic[ValueT]):
 
     @property
     def error(self) -> KafkaError | None:
-        """What it failed with; None while under way and after success."""
+        """The error it failed with; None while under way and after success."""
         return self._error
 
     def result(self) -> ValueT:
-        """Return the value, or raise the error. Requires that it is done."""
+        """Return the value or raise the error. Requires that the operation has ended."""
         assert self._is_done, "the operation is under way"
         if self._error is not None:
             raise self._error
@@ -129,7 +134,7 @@ class Operation(Generic[ValueT]):
         self._end(None, error)
 
     def on_done(self, callback: Callable[[Operation[ValueT]], None]) -> None:
-        """Have `callback` called at the end, at once if that has been. One callback only."""
+        """Call `callback` when the operation ends, or at once if it has. Only one is allowed."""
         assert self._callback is None, "an operation has one callback"
         if self._is_done:
             callback(self)
@@ -137,7 +142,7 @@ class Operation(Generic[ValueT]):
             self._callback = callback
 
     def _end(self, value: ValueT | None, error: KafkaError | None) -> None:
-        # The first ending counts: an operation that ran out of time may still get its response.
+        # The first outcome counts: an operation that timed out may still get its response.
         if self._is_done:
             return
         self._is_done, self._value, self._error = True, value, error
@@ -147,7 +152,7 @@ class Operation(Generic[ValueT]):
 
 @dataclass(slots=True, eq=False)
 class UserCall:
-    """A call of user code, which the driver makes with no lock held.
+    """A call of user code, which the driver makes without holding a lock.
 
     `on_done` is called with None, or with the exception that the user's function raised. `is_begun`
     is set when the function is called: until then an interrupt must not lose the call.
@@ -170,18 +175,18 @@ def check_partitions(
     *,
     needs_all: bool = True,
 ) -> None:
-    """Make sure that a response has the partitions of its request, none twice, and no others.
+    """Check that a response has exactly the partitions of its request, each once.
 
-    `api` is the request's name, for the error. Without `needs_all` some may be left out.
+    `api` is the request's name, for the error. Without `needs_all`, the response may lack some.
 
     Raises:
-        DecodeError: it has not.
+        DecodeError: the response has other partitions.
     """
     missing = set(requested)
     for partition in received:
         if partition not in missing:
             raise DecodeError(
-                f"the response to {api} names {_name(partition)}, which was not requested, or twice"
+                f"the response to {api} names {_name(partition)} twice, or it was not requested"
             )
         missing.discard(partition)
     if needs_all and missing:

@@ -1,7 +1,7 @@
-"""NetworkMetrics: what a client has measured of its connections and requests, by broker too.
+"""NetworkMetrics: measurements of a client's connections and requests, in total and by broker.
 
-Owner: the driver of the engine, for measuring. Any thread may take a snapshot: what it reads are
-numbers, which may be a measurement older or newer than each other.
+Owner: the driver of the engine measures. Any thread may take a snapshot; its numbers may be one
+measurement apart.
 Source: Java classes ``Selector.SelectorMetrics``, ``Sender.SenderMetrics``.
 """
 
@@ -18,11 +18,11 @@ if TYPE_CHECKING:
     from pykclient.metrics import MetricName, Windows
 
 GROUP_PREFIXES: Final = {"admin": "admin-client"}
-"""How metrics call a client, where that is not as settings do."""
+"""Prefixes of metric groups, where they differ from the client's name in settings."""
 
 
 class Traffic:
-    """Requests to one broker, and its responses. A latency is that of no handshake."""
+    """Requests to one broker and its responses. Latencies exclude handshakes."""
 
     __slots__ = ("latency_ms", "received_bytes", "sent_bytes")
 
@@ -33,7 +33,7 @@ class Traffic:
 
 
 class NetworkMetrics:
-    """See the module. `client` is producer, consumer or admin."""
+    """The metrics of one client, which is "producer", "consumer" or "admin"."""
 
     def __init__(self, client: str, windows: Windows = WINDOWS) -> None:
         prefix = GROUP_PREFIXES.get(client, client)
@@ -49,25 +49,25 @@ class NetworkMetrics:
     # Measuring.
 
     def traffic(self, node_id: int) -> Traffic:
-        """Return what a connection to a broker is to measure, once it is open."""
+        """Return the traffic counters of a broker, for a connection that has opened."""
         found = self._by_node.get(node_id)
         if found is None:
             found = self._by_node[node_id] = Traffic(self._windows)
         return found
 
     def on_opened(self, now_ms: int) -> None:
-        """Count a connection that a broker has accepted."""
+        """Count an accepted connection."""
         self._opened.add(1, now_ms)
 
     def on_closed(self, now_ms: int) -> None:
-        """Count the end of such a connection, whoever ended it."""
+        """Count the end of an accepted connection, whichever side closed it."""
         self._closed.add(1, now_ms)
 
     def on_authenticated(self, now_ms: int) -> None:
         self._authenticated.add(1, now_ms)
 
     def on_refused(self, now_ms: int) -> None:
-        """Count an authentication that a broker has refused, of TLS or SASL."""
+        """Count an authentication, by TLS or SASL, that a broker refused."""
         self._refused.add(1, now_ms)
 
     # Reporting.
@@ -75,7 +75,7 @@ class NetworkMetrics:
     def snapshot(
         self, now_ms: int, *, connection_count: int, in_flight_count: int
     ) -> dict[MetricName, float]:
-        """Return what is known now; a metric of which nothing is known is left out."""
+        """Return the current metrics, without those that have no measurement yet."""
         by_node = tuple(self._by_node.items())
         metrics = named(
             self._group,
@@ -119,7 +119,7 @@ def _reported(traffic: Sequence[Traffic], now_ms: int) -> dict[str, float | None
 
 
 def _name_of(node_id: int) -> str:
-    """Return what to call a connection: that to a broker as coordinator is another one."""
+    """Return the name of a connection. The one to a coordinator differs from the broker's."""
     if is_coordinator(node_id):
         return f"coordinator-{node_id - COORDINATOR_ID_BASE}"
     return f"node-{node_id}"

@@ -1,8 +1,8 @@
-"""Trying again: `Backoff` is how long to pause, `Attempt` when one request may be sent again.
+"""Retries: `Backoff` computes the pauses, `Attempt` tracks when one request may be sent again.
 
 Owner: an `Attempt` belongs to the manager that sends the request.
-Source: KIP-580 (exponential back-off), KIP-144 (reconnecting); the rule on responses that cannot be
-read is ours.
+Source: KIP-580 (exponential back-off), KIP-144 (reconnecting); the rule on malformed responses is
+ours.
 """
 
 from __future__ import annotations
@@ -14,12 +14,12 @@ from pykclient.errors import DecodeError, KafkaError
 from pykclient.network.manager import NEVER_MS
 
 EXPONENT_MAX = 62
-"""Doubling further only makes numbers that `max_ms` cuts anyway."""
+"""Doubling beyond this only makes numbers that `max_ms` caps anyway."""
 
 
 @dataclass(slots=True, frozen=True)
 class Backoff:
-    """Delays that grow from `initial_ms` to `max_ms`, each spread by `jitter` to either side."""
+    """Delays that grow from `initial_ms` to `max_ms`, each varied up or down by `jitter`."""
 
     initial_ms: int
     max_ms: int
@@ -35,18 +35,18 @@ class Backoff:
 
 
 class Attempt:
-    """One request that is sent until it succeeds, or fails for good."""
+    """One request that is retried until it succeeds or fails for good."""
 
     __slots__ = ("_backoff", "due_ms", "failure_count", "is_in_flight", "last_error")
 
     def __init__(self, backoff: Backoff) -> None:
         self.due_ms = 0
-        """When it may be sent; means nothing while it is in flight."""
+        """Earliest time to send it; meaningless while it is in flight."""
         self.is_in_flight = False
         self.failure_count = 0
         """Failures since the last success."""
         self.last_error: KafkaError | None = None
-        """Why it has not succeeded yet; an owner that cannot even send it may write it."""
+        """The last failure. An owner that cannot even send the request may set it."""
         self._backoff = backoff
 
     @property
@@ -60,11 +60,11 @@ class Attempt:
         self.is_in_flight = True
 
     def lost(self) -> None:
-        """Note that no response will come, by no fault of the broker."""
+        """Record that no response will come, through no fault of the broker."""
         self.is_in_flight = False
 
     def succeeded(self) -> None:
-        """Note a good response: failures count anew."""
+        """Record a success and reset the count of failures."""
         self.is_in_flight = False
         self.due_ms = self.failure_count = 0
         self.last_error = None
@@ -72,10 +72,9 @@ class Attempt:
     def failed(self, error: KafkaError, now_ms: int) -> KafkaError | None:
         """Back off; return the error if it is final, else None.
 
-        An error that is not retriable is final. A response that could not be read
-        (`DisconnectedError` because of a `DecodeError`) is final, as the `DecodeError`, when that
-        happens twice in a row: another connection cures a flipped bit, but not a broker that
-        always sends such responses.
+        An error that is not retriable is final. A malformed response (`DisconnectedError` caused by
+        a `DecodeError`) is final, as the `DecodeError`, when it happens twice in a row: a new
+        connection cures a flipped bit, but not a broker that always sends such responses.
         """
         is_final = not error.retriable
         if isinstance(error.__cause__, DecodeError):
@@ -85,9 +84,9 @@ class Attempt:
         return error if is_final else None
 
     def back_off(self, error: KafkaError, now_ms: int, *, at_once_count: int = 0) -> None:
-        """Note a failure, whatever it is: the pause before the next attempt grows with each.
+        """Record a failure of any kind; the pause before the next attempt grows.
 
-        There is none after the first `at_once_count` in a row.
+        The first `at_once_count` failures in a row cause no pause.
         """
         self.is_in_flight = False
         self.last_error = error

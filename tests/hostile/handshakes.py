@@ -290,7 +290,7 @@ HANDSHAKES: Final[tuple[Hostile, ...]] = (
         "list_topics",
         sasl(unproven()),
         "AuthenticationError",
-        "without proving that it has it itself",
+        "without proving that it knows it",
         SCRAM,
     ),
     # TLS.

@@ -249,7 +249,7 @@ def test_a_key_of_an_account_signs_for_its_token(
     with pytest.raises(ConfigError, match="of the type 'authorized_user'; for others give sasl_"):
         source_of(GCP)
     file.write_text(json.dumps({**content, "token_uri": "h"}))
-    with pytest.raises(ConfigError, match="has no token_uri that is a URL") as caught:
+    with pytest.raises(ConfigError, match="has no valid token_uri") as caught:
         source_of(GCP)
     assert_hidden(caught.value, pem.splitlines()[2])
 

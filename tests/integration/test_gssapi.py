@@ -174,7 +174,7 @@ def test_no_layer_is_chosen_among_those_that_are_offered() -> None:
 def test_a_broker_that_requires_a_layer_is_refused(offer: bytes) -> None:
     mechanism = begun()
     mechanism.respond(b"reply")
-    with pytest.raises(AuthenticationError, match="requires a security layer of Kerberos"):
+    with pytest.raises(AuthenticationError, match="requires a Kerberos security layer"):
         mechanism.respond(b"wrapped " + offer)
 
 

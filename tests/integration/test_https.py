@@ -127,7 +127,7 @@ def test_a_server_that_is_not_to_be_trusted_gets_no_request(
         post(server.token_url, ssl.create_default_context())
     (tmp_path / "other").mkdir()
     with IdentityServer(tmp_path / "other", authority, hostname="other.example.com") as other:
-        with pytest.raises(TlsError, match="use a name in the URL that it has"):
+        with pytest.raises(TlsError, match="use a host name in the URL that the certificate has"):
             post(other.token_url, trusting(authority))
         assert other.requests == []
     (tmp_path / "plain").mkdir()

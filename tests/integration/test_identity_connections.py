@@ -129,7 +129,7 @@ def test_a_proxy_cannot_pass_for_the_server(
     """Its tunnel leads to a server with the certificate of another name."""
     with HttpProxy() as proxy:
         monkeypatch.setenv("HTTPS_PROXY", proxy.url)
-        with pytest.raises(TlsError, match="use a name in the URL that it has"):
+        with pytest.raises(TlsError, match="use a host name in the URL that the certificate has"):
             source_of(local.token_url.replace("localhost", HOST), authority).fetch()
     assert local.requests == []
 
@@ -241,7 +241,8 @@ def test_files_are_read_again_when_they_change(
     with caplog.at_level(logging.ERROR):
         source.fetch()
     assert (
-        "has changed and cannot be used, so the last state stays: https_ca_location" in caplog.text
+        "has changed and cannot be used, so the last state stays in use: https_ca_location"
+        in caplog.text
     )
 
 
@@ -249,7 +250,7 @@ def test_files_are_read_again_when_they_change(
     ("changes", "reason"),
     [
         ({"https_certificate_location": "absent.pem"}, "cannot be read: no such file"),
-        ({"https_certificate_location": __file__}, "is no keystore in PEM, PKCS#12 or JKS"),
+        ({"https_certificate_location": __file__}, "is not a keystore in PEM, PKCS#12 or JKS"),
         ({"https_key_location": "key.pem"}, "give it in https.certificate.location"),
         (
             {

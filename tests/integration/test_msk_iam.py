@@ -227,7 +227,7 @@ def test_without_the_package_the_error_says_how_to_install_it(
     ("options", "reason"),
     [
         ('awsRoleArn="r" awsProfileName="p"', "are two sources; give one"),
-        ('awsMskRegionProvider="x.Y"', "has awsMskRegionProvider, which is not built"),
+        ('awsMskRegionProvider="x.Y"', "has awsMskRegionProvider, which is not supported"),
         ("awsDebugCreds=true", "has awsDebugCreds"),
     ],
 )

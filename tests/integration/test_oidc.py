@@ -310,23 +310,23 @@ def test_an_assertion_of_a_file_is_read_for_each_token(
     ("content", "changes", "reason"),
     [
         (None, {}, "cannot be read: no such file"),
-        ("no key", {}, "it is no private key in PEM"),
+        ("no key", {}, "it is not a private key in PEM"),
         (pem_of(KEYS["RS256"], CANARY), {}, "passphrase is missing or does not open it"),
         (
             pem_of(KEYS["RS256"], "other"),
             {"sasl_oauthbearer_assertion_private_key_passphrase": CANARY},
             "passphrase does not open it",
         ),
-        (pem_of(KEYS["ES256"]), {}, "algorithm=RS256: RS256 needs one of RSA"),
+        (pem_of(KEYS["ES256"]), {}, "algorithm=RS256: RS256 needs an RSA key"),
         (
             pem_of(ec.generate_private_key(ec.SECP384R1())),
             {"sasl_oauthbearer_assertion_algorithm": "ES256"},
-            "ES256 one of the curve P-256",
+            "ES256 a key of the curve P-256",
         ),
         (
             pem_of(KEYS["RS256"]),
             {"sasl_oauthbearer_assertion_template_file": __file__},
-            "is no JSON object with the objects header and payload",
+            "is not a JSON object with header and payload objects",
         ),
     ],
 )
@@ -382,9 +382,9 @@ REPLIES: list[Any] = [
     (Fault.DRIP, ConnectionFailedError, "did not respond within 450 ms"),
     (Reply.of({}, 503), ConnectionFailedError, "responded with status 503"),
     (Reply.of({"error": "slow_down"}, 429), ConnectionFailedError, "status 429: slow_down"),
-    (Fault.GARBAGE, AuthenticationError, "is no HTTP"),
+    (Fault.GARBAGE, AuthenticationError, "is not HTTP"),
     (Fault.ENDLESS_BODY, AuthenticationError, "more than 524288 bytes"),
-    (Fault.ENDLESS_HEADER, AuthenticationError, "is no HTTP"),
+    (Fault.ENDLESS_HEADER, AuthenticationError, "is not HTTP"),
     (
         Reply.of({"error": "invalid_scope", "error_description": f"{CANARY}\x1b[1m!"}, 400),
         AuthenticationError,
@@ -392,25 +392,33 @@ REPLIES: list[Any] = [
     ),
     (Reply(401, b"<html>no</html>"), AuthenticationError, "responded with status 401"),
     (Reply(302, b"", {"Location": "https://h"}), AuthenticationError, "redirects are not followed"),
-    (Reply(200, b"<html>", {"Content-Type": "text/html"}), AuthenticationError, "but text/html"),
-    (Reply(200, b"[" * 100_000), AuthenticationError, "no JSON object"),
-    (Reply(200, b"[]"), AuthenticationError, "no JSON object, but application/json"),
+    (
+        Reply(200, b"<html>", {"Content-Type": "text/html"}),
+        AuthenticationError,
+        "and text/html, not",
+    ),
+    (Reply(200, b"[" * 100_000), AuthenticationError, "not a JSON object"),
+    (Reply(200, b"[]"), AuthenticationError, "application/json, not a JSON object"),
     (Reply.of({"id_token": "x"}), AuthenticationError, "no access_token; it has id_token"),
     (Reply.of({"access_token": 5}), AuthenticationError, "no access_token"),
     (
         Reply.of({"access_token": "a", "token_type": "mac"}),
         AuthenticationError,
-        "a token of type 'mac', and no bearer",
+        "a token of type 'mac', not bearer",
     ),
     (
         Reply.of({"access_token": "a", "expires_in": "soon"}),
         AuthenticationError,
-        "expires_in that is no number",
+        "expires_in that is not a number",
     ),
     (Reply.of({"access_token": "a", "expires_in": 0}), AuthenticationError, "the token expired"),
-    (Reply.of({"access_token": "a.b.c"}), AuthenticationError, "is no JWT"),
-    (Reply.of({"access_token": "a b"}), AuthenticationError, "no bearer token has"),
-    (Reply.of({"access_token": "a" * 300_000}), AuthenticationError, "brokers take 262144 at most"),
+    (Reply.of({"access_token": "a.b.c"}), AuthenticationError, "is not a JWT"),
+    (Reply.of({"access_token": "a b"}), AuthenticationError, "a bearer token must not have"),
+    (
+        Reply.of({"access_token": "a" * 300_000}),
+        AuthenticationError,
+        "brokers accept at most 262144",
+    ),
 ]
 
 

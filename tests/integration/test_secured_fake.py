@@ -305,7 +305,7 @@ def test_a_certificate_is_replaced_and_others_are_signed(
     try:
         secured_fake.replace_certificate("SSL", stranger.issue("b", hostnames=["127.0.0.1"]))
         with Admin(settings) as admin:
-            with pytest.raises(TlsError, match="give its authority in ssl_truststore_location"):
+            with pytest.raises(TlsError, match="give the authority in ssl_truststore_location"):
                 admin.list_topics()
             good = authority.issue("b", hostnames=["127.0.0.1"], key_password="word")
             secured_fake.replace_certificate("SSL", good)

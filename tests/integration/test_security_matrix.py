@@ -226,13 +226,13 @@ MISTAKES: Final = [
     Mistake(
         "wrong CA",
         TlsError,
-        "give its authority in ssl_truststore_location",
+        "give the authority in ssl_truststore_location",
         lambda place: {**place.of("SSL"), "ssl_truststore_location": str(place.stranger.path)},
     ),
     Mistake(
         "the system's CAs alone",
         TlsError,
-        "give its authority in ssl_truststore_location",
+        "give the authority in ssl_truststore_location",
         lambda place: without(place.of("SSL"), "truststore"),
     ),
     Mistake(
@@ -257,7 +257,7 @@ MISTAKES: Final = [
     Mistake(
         "no client certificate",
         TlsError,
-        "it wants a certificate of the client's, and none was given (ssl_keystore_location)",
+        "it requires a client certificate, but none is set (ssl_keystore_location)",
         lambda place: without(place.of("MTLS"), "keystore"),
     ),
     Mistake(

@@ -300,7 +300,7 @@ def test_a_flood_of_responses_without_requests_takes_no_memory() -> None:
 
     with LoopbackServer(serve) as server, takes_little_memory():
         text = text_of(server.address)
-    assert "sent what cannot be read: the response to correlation id 99 came while" in text
+    assert "sent malformed data: the response to correlation id 99 came while" in text
 
 
 # The probe.

@@ -152,7 +152,7 @@ def test_a_broker_that_goes_on_without_an_end_is_given_up() -> None:
     authentication = authenticating()
     for _ in range(ROUNDS_MAX - 1):
         respond(authentication, auth_bytes=b"more")
-    with pytest.raises(AuthenticationError, match=f"an end after {ROUNDS_MAX} rounds"):
+    with pytest.raises(AuthenticationError, match=f"did not finish after {ROUNDS_MAX} rounds"):
         respond(authentication, auth_bytes=b"more")
 
 

@@ -181,7 +181,7 @@ def test_throttling_without_end_does_not_hold_a_request_beyond_its_time(
     network.turn(400)
     assert isinstance(completion.error, KafkaTimeoutError)
     assert str(completion.error) == (
-        "broker 1 did not take the METADATA request within 400 ms: the connection is busy or "
+        "broker 1 did not accept the METADATA request within 400 ms: the connection is busy or "
         "throttled"
     )
 

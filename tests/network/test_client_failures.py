@@ -61,7 +61,7 @@ def test_a_request_has_the_time_of_its_own_or_of_the_setting_and_what_it_may_be_
     network.turn(1)
     assert str(completion.error) == (
         f"broker-1:9092 (id 1) did not respond to METADATA within {allowed_ms} ms; it is "
-        f"overloaded or out of reach; if it needs longer, raise request_timeout_ms"
+        f"overloaded or unreachable; if it needs longer, raise request_timeout_ms"
     )
 
 
@@ -83,7 +83,7 @@ def test_a_request_that_no_broker_takes_times_out_with_the_reasons() -> None:
     network.turn(300)
     assert isinstance(completion.error, KafkaTimeoutError)
     text = str(completion.error)
-    assert text.startswith("no broker took the METADATA request within 300 ms: ")
+    assert text.startswith("no broker accepted the METADATA request within 300 ms: ")
     assert f"cannot connect to {network.port.peers[0].host}:9092: refused" in text
     second = network.port.peers[1].host
     assert f"bootstrap server {second}:9092 has not accepted" in text
@@ -95,7 +95,7 @@ def test_a_request_that_its_broker_does_not_take_times_out_with_the_reason(
     completion = network.write(1, timeout_ms=300)
     network.turn(300)
     assert str(completion.error) == (
-        "broker 1 did not take the METADATA request within 300 ms: broker-1:9092 (id 1) has not "
+        "broker 1 did not accept the METADATA request within 300 ms: broker-1:9092 (id 1) has not "
         "accepted the connection yet"
     )
 
@@ -313,7 +313,7 @@ def test_bytes_that_cannot_be_read_end_the_connection_but_the_request_may_be_tri
     assert completion.error.retriable
     assert isinstance(completion.error.__cause__, DecodeError)
     text = str(completion.error)
-    assert "the connection to broker-1:9092 (id 1) was given up: broker-1:9092" in text
+    assert "the connection to broker-1:9092 (id 1) was closed: broker-1:9092" in text
     assert peer.is_closed()
 
 
@@ -339,7 +339,7 @@ def test_a_response_that_contradicts_its_request_ends_the_connection_as_well(
     for completion in completions:
         assert isinstance(completion.error, DisconnectedError)
         assert completion.error.retriable
-        assert "sent what cannot be read: names another topic" in str(completion.error)
+        assert "sent malformed data: names another topic" in str(completion.error)
     assert peer.is_closed()
 
 

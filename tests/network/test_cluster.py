@@ -111,7 +111,7 @@ def test_gaps_doubles_and_negative_numbers_are_refused(
     numbers: tuple[int, ...], named: str
 ) -> None:
     response = MetadataResponseTopic(name="t", partitions=partitions(*numbers))
-    with pytest.raises(DecodeError, match=rf"lists partition {named} of topic 't' where"):
+    with pytest.raises(DecodeError, match=rf"lists partition {named} of topic 't' in place of"):
         topic_info(response)
 
 

@@ -219,7 +219,7 @@ def test_a_response_that_cannot_be_read_ends_it_and_leaves_its_request_in_flight
     ready.peer.feed(b"\x00\x00\x00\x06" + b"\x00\x00\x00\x01" + b"\xff\xff")
     assert ready.take() == []
     text = str(ready.connection.failure)
-    assert text.startswith("broker:9092 (id 1) sent what cannot be read: MetadataResponse")
+    assert text.startswith("broker:9092 (id 1) sent malformed data: MetadataResponse")
     assert "Kafka listener" not in text  # it has proved that it is one
     assert ready.connection.take_in_flight() == [request]
 
@@ -257,7 +257,7 @@ def test_nonsense_in_the_handshake_suggests_that_it_is_not_kafka(line: Line, dat
     line.take()
     assert isinstance(line.connection.failure, DecodeError)
     text = str(line.connection.failure)
-    assert text.startswith("broker:9092 (id 1) sent what cannot be read: ")
+    assert text.startswith("broker:9092 (id 1) sent malformed data: ")
     assert "is it a Kafka listener, of this security_protocol" in text
 
 
@@ -296,7 +296,9 @@ def test_hanging_up_on_the_first_request_suggests_sasl(ready: Line) -> None:
     ready.send()
     ready.peer.hang_up()
     ready.port.wait(0)
-    assert "does its listener want SASL? Check security_protocol" in str(ready.connection.failure)
+    assert "does its listener require SASL? Check security_protocol" in str(
+        ready.connection.failure
+    )
 
 
 def test_hanging_up_later_is_a_lost_connection(ready: Line) -> None:

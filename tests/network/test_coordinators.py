@@ -339,7 +339,7 @@ def test_a_node_that_is_out_of_reach_is_called_a_coordinator(scene: Scene) -> No
     completion = scene.network.send(found.id, timeout_ms=50)
     scene.network.turn(50)
     scene.network.turn()
-    assert str(completion.error).startswith("broker 2, as coordinator, did not take the METADATA")
+    assert str(completion.error).startswith("broker 2, as coordinator, did not accept the METADATA")
     assert str(found) == "broker-2:9092 (id 2, as coordinator)"
 
 

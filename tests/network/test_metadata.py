@@ -298,4 +298,4 @@ def test_a_topic_that_did_not_exist_is_logged_with_its_partitions_once_it_does(
     for number, found in enumerate((absent, topic(), topic())):
         respond_with(metadata, START_MS + number * MAX_AGE_MS, found)
     [line] = [record.getMessage() for record in caplog.records if "exist" in record.msg]
-    assert line.startswith("topic 't' did not exist, and has 1 partitions now; brokers create")
+    assert line.startswith("topic 't' did not exist and now has 1 partitions; brokers create")

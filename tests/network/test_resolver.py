@@ -163,7 +163,7 @@ def test_look_ups_that_hang_are_limited_in_number(desk: Desk, names: Names) -> N
         desk.resolve(f"slow-{number}")
     desk.resolve("one-too-many")
     text = failed(desk.await_results())
-    assert f"'one-too-many' was not looked up: {LOOKUPS_MAX} other look-ups" in text
+    assert f"'one-too-many' was not looked up: {LOOKUPS_MAX} other lookups" in text
     assert "one-too-many" not in names.looked_up
     names.gate.set()
     desk.await_results(LOOKUPS_MAX)

@@ -251,11 +251,11 @@ def hang_up_at_once(secured: SecuredNetwork, peer: ScriptedPeer) -> None:
         (
             send_a_large_refusal_with_the_response_before_it,
             True,
-            "a response of SASL has 900",
+            "a SASL response has 900",
         ),
         (hang_up_on_it, True, "hung up while the client authenticated"),
         (never_respond_to_it, True, "the broker did not respond within 30000 ms"),
-        (respond_out_of_turn, False, "the stream is out of step"),
+        (respond_out_of_turn, False, "the stream is out of sync"),
         (hang_up_at_once, False, "closed the connection"),
     ],
 )

@@ -200,9 +200,9 @@ def write(folder: Path, data: bytes) -> Path:
 @pytest.mark.parametrize(
     ("make", "settings", "reason"),
     [
-        (lambda _: b"\xfe\xed\xfe\xed\0\0\0\2", {}, r"cannot be opened: it ends too early"),
+        (lambda _: b"\xfe\xed\xfe\xed\0\0\0\2", {}, r"cannot be opened: it is truncated"),
         (lambda _: b"\xce\xce\xce\xce\0\0\0\2", {}, r"is in JCEKS.*keytool -importkeystore"),
-        (lambda _: b"nonsense", {}, r"is no keystore in PEM, PKCS#12 or JKS"),
+        (lambda _: b"nonsense", {}, r"is not a keystore in PEM, PKCS#12 or JKS"),
         (chain_of, {}, r"holds no key in PEM; give it in ssl_key_location"),
         (key_of, {}, r"holds no certificate in PEM"),
         (lambda it: key_of(it, CANARY) + chain_of(it), {}, r"ssl_key_password is missing"),
@@ -225,7 +225,7 @@ def write(folder: Path, data: bytes) -> Path:
         (
             lambda it: key_of(it) + chain_of(it),
             {"ssl_keystore_type": "PKCS12"},
-            r"is in PEM, and ssl_keystore_type says PKCS12",
+            r"is in PEM, but ssl_keystore_type says PKCS12",
         ),
     ],
 )
@@ -340,7 +340,7 @@ def test_one_suite_of_tls_1_3_is_the_only_one_or_is_refused(beside: str) -> None
         assert offered(context) == {0x1302, *([0xC02F] if beside else [])}
     else:
         assert (
-            "has TLS_AES_256_GCM_SHA384 of TLS 1.3, and Python before 3.15 cannot choose among "
+            "has TLS_AES_256_GCM_SHA384 of TLS 1.3, but Python before 3.15 cannot choose among "
             "its suites. Give all of TLS_AES_256_GCM_SHA384, TLS_CHACHA20_POLY1305_SHA256, "
             "TLS_AES_128_GCM_SHA256; or none"
         ) in refusal(**settings)

@@ -136,5 +136,5 @@ def test_a_suspect_broker_that_is_no_member_of_the_cluster_is_given_up(
     assert not owed.is_done()
     network.turn(1)
     assert isinstance(owed.error, DisconnectedError)
-    assert "gone on without it" in str(owed.error)
+    assert "continues without it" in str(owed.error)
     assert suspect.is_closed()

@@ -136,7 +136,7 @@ def test_names_and_addresses_of_the_certificate_are_accepted(scene: Scene, host:
     [
         (["other.example"], {}, True, r"Hostname mismatch.*the certificate is for other hosts"),
         (["10.0.0.1"], {}, True, r"mismatch.*the certificate is for other hosts"),
-        ([HOST], {}, False, r"local issuer.*give its authority in ssl_truststore_location"),
+        ([HOST], {}, False, r"local issuer.*give the authority in ssl_truststore_location"),
         (
             [HOST],
             {"not_before": NOW - 9 * DAY, "not_after": NOW - DAY},
@@ -207,7 +207,7 @@ def test_a_broker_that_wants_a_certificate_gets_it_or_refuses(
     stranger = trustme.CA().issue_cert("client@example.com")
     assert Scene(context, **common, **identity_of(client)).connect().error is None
     for shown, reason in (
-        ({}, "wants a certificate of the client's.*ssl_keystore_location"),
+        ({}, "requires a client certificate.*ssl_keystore_location"),
         (identity_of(stranger), "does not trust the client's certificate"),
     ):
         sink = Scene(context, **common, **shown).connect()
@@ -383,7 +383,7 @@ def test_files_that_change_are_read_again_and_broken_ones_are_not_taken(
     assert scene.connect().error is None
     place.write_text("half a fi")
     assert scene.connect().error is None
-    assert "cannot be used, so the last state stays" in caplog.text
+    assert "cannot be used; the last state stays" in caplog.text
     new.cert_pem.write_to_path(str(place))
     sink = scene.connect()
     with pytest.raises(TlsError, match="ssl_truststore_location"):

@@ -519,9 +519,9 @@ def test_a_topic_without_an_id_is_named_in_a_version_that_has_names() -> None:
 @pytest.mark.parametrize(
     ("indexes", "complaint"),
     [
-        ([5], "names t-5, which was not requested"),
-        ([0, 5], "names t-5, which was not requested"),
-        ([0, 1, 0], "names t-0, which was not requested, or twice"),
+        ([5], "names t-5 twice, or it was not requested"),
+        ([0, 5], "names t-5 twice, or it was not requested"),
+        ([0, 1, 0], "names t-0 twice, or it was not requested"),
         ([0], "lacks t-1"),
         ([], "lacks t-0"),
     ],

@@ -87,7 +87,7 @@ def test_a_coordinator_out_of_reach_is_reported_now_and_then(
         group.run(TROUBLE_MS)
         reported = Counter(record.msg for record in caplog.records)
         assert any("could not connect" in each for each in reported)
-        assert any("is not used any more" in each for each in reported)
+        assert any("is no longer used" in each for each in reported)
         assert {each: count for each, count in reported.items() if count > ALIKE_MAX} == {}
         brief = [record for record in caplog.records if "times since" in record.getMessage()]
         assert brief, "that it goes on is logged, too"

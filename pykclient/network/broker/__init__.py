@@ -1,1 +1,1 @@
-"""Connections to brokers, their handshake and state, and the client over them."""
+"""Connections to brokers, with their handshake and state, and the client that uses them."""

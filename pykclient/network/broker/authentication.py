@@ -1,11 +1,11 @@
-"""One authentication of a connection by SASL: SaslHandshake, then rounds of SaslAuthenticate.
+"""One SASL authentication of a connection: SaslHandshake, then rounds of SaslAuthenticate.
 
-It is a part of the handshake that opens a connection, and comes again while the connection is in
-use, before the session ends that the broker grants (KIP-368). It never blocks: what a mechanism
-has to compute is `work`, for the owner to run where it may take its time.
+It is part of the handshake that opens a connection. It is repeated while the connection is in use,
+before the session that the broker granted expires (KIP-368). It never blocks: the computation of a
+mechanism is `work`, which the owner runs where it may take time.
 
 Owner: the connection.
-Source: KIP-43, KIP-152 (SASL as requests of Kafka's), KIP-368; Java class
+Source: KIP-43, KIP-152 (SASL in Kafka requests), KIP-368; Java class
 ``SaslClientAuthenticator``.
 """
 
@@ -41,11 +41,11 @@ if TYPE_CHECKING:
     from pykclient.types import Node
 
 ROUNDS_MAX: Final = 32
-"""SaslAuthenticate requests of one authentication. SCRAM has two, GSSAPI five at most."""
+"""Maximum SaslAuthenticate requests of one authentication. SCRAM sends two, GSSAPI up to five."""
 
 
 MECHANISMS_SHOWN_MAX: Final = 16
-"""Of those that a broker offers, in the text of an error."""
+"""Maximum number of offered mechanisms in the text of an error."""
 
 
 class AuthenticationState(Enum):
@@ -76,16 +76,17 @@ NEXT: dict[AuthenticationState, frozenset[AuthenticationState]] = {
 
 
 class Authentication:
-    """By the mechanism `name`. `message` and `version` are to be sent next."""
+    """One authentication with the mechanism `name`. `message` and `version` are sent next."""
 
     def __init__(self, node: Node, versions: ApiVersions, name: str) -> None:
         self.state = AuthenticationState.MECHANISM
         self.mechanism: SaslMechanism | None = None
-        """None until there are credentials for it."""
+        """The mechanism; None until its credentials are available."""
         self.work: Callable[[], bytes | None] | None = None
-        """What the mechanism has to do next, in state WORKING; may block unless it is quick."""
+        """The mechanism's next computation, in state WORKING; may block unless the mechanism is
+        quick."""
         self.session_lifetime_ms = 0
-        """How long the broker takes requests after this; 0 or less for ever."""
+        """Time for which the broker accepts requests after this; 0 or less means no limit."""
         self._node = node
         self._versions = versions
         self._name = name
@@ -97,15 +98,15 @@ class Authentication:
         return self.state in (AuthenticationState.MECHANISM, AuthenticationState.CHALLENGE)
 
     def describe_wait(self, awaited: str) -> str:
-        """Return what it waits for, where that is not the broker; `awaited` are the credentials."""
+        """Describe the wait for the mechanism or for its credentials, named `awaited`."""
         what = awaited if self.state is AuthenticationState.CREDENTIALS else "the mechanism"
         return f"{self._place} waits for {what}"
 
     def on_frame(self, frame: memoryview) -> None:
-        """Read the broker's response.
+        """Process the broker's response.
 
         Raises:
-            DecodeError: the response is not one.
+            DecodeError: the response is malformed.
             AuthenticationError: the broker refused the client, or its mechanism.
         """
         if self.state is AuthenticationState.MECHANISM:
@@ -114,17 +115,17 @@ class Authentication:
             self._take_challenge(decode_response(SaslAuthenticateResponse, self.version, frame))
 
     def begin(self, mechanism: SaslMechanism) -> None:
-        """Go on with a mechanism, which has its credentials now."""
+        """Continue with a mechanism, whose credentials are available."""
         self._to(AuthenticationState.WORKING)
         self.mechanism = mechanism
         self.work = mechanism.begin
 
     def on_worked(self, result: bytes | BaseException | None) -> None:
-        """Take what `work` has returned or raised: what to send next, or None at the end.
+        """Process the result of `work`: the next bytes to send, None at the end, or an exception.
 
         Raises:
             AuthenticationError: the mechanism failed, or does not trust the broker.
-            ConnectionFailedError: its work could not be begun.
+            ConnectionFailedError: the work could not be started.
         """
         self.work = None
         if isinstance(result, BaseException):
@@ -134,27 +135,27 @@ class Authentication:
             return
         self._round_count += 1
         if self._round_count > ROUNDS_MAX:
-            self._refuse(f"the broker has not come to an end after {ROUNDS_MAX} rounds")
+            self._refuse(f"the broker did not finish after {ROUNDS_MAX} rounds")
         self._to(AuthenticationState.CHALLENGE)
         self._request(SaslAuthenticateRequest(auth_bytes=result))
 
     def work_at_once(self) -> None:
-        """Do the work of a mechanism that is quick. Raises what `on_worked` raises."""
+        """Do the work of a quick mechanism. Raises the errors of `on_worked`."""
         assert self.work is not None
         result: bytes | BaseException | None
         try:
             result = self.work()
-        except Exception as error:  # noqa: BLE001  # bytes of the broker, credentials
+        except Exception as error:  # noqa: BLE001  # malformed broker bytes or credentials
             raise_of_signal_handler(error)
             result = error
         self.on_worked(result)
 
     def fail(self, cause: BaseException) -> NoReturn:
-        """Raise the error that an exception of the mechanism or of its credentials is.
+        """Raise the error for an exception of the mechanism or of its credentials.
 
         Raises:
-            AuthenticationError: always, but
-            ConnectionFailedError, TlsError: where the cause is one.
+            ConnectionFailedError, TlsError: the cause is one.
+            AuthenticationError: for any other cause.
         """
         self._to(AuthenticationState.FAILED)
         error: AuthenticationError | ConnectionFailedError | TlsError
@@ -170,11 +171,11 @@ class Authentication:
         raise error
 
     def timed_out(self, timeout_ms: int, awaited: str) -> AuthenticationError:
-        """Return the error of an authentication that has taken too long."""
+        """Return the error of an authentication that timed out."""
         if self.awaits_broker:
             return AuthenticationError(
                 f"{self._failed}the broker did not respond within {timeout_ms} ms; it is "
-                f"overloaded or out of reach; if it needs longer, raise request_timeout_ms"
+                f"overloaded or unreachable; if it needs longer, raise request_timeout_ms"
             )
         what = awaited if self.state is AuthenticationState.CREDENTIALS else "the mechanism"
         return AuthenticationError(f"{self._failed}it waited for {what} for {timeout_ms} ms")

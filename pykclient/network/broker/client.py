@@ -1,10 +1,10 @@
-"""NetworkClient: carries every request of one client to the brokers and the responses back.
+"""NetworkClient: sends all requests of one client to the brokers and returns the responses.
 
-`send` queues; `prepare` connects and writes; then the driver waits in the port; `complete` takes
-responses, expires and calls back. It calls nothing back in `send`, and calls each request's
-`on_response` or `on_failure` exactly once, unless it is closed before.
+`send` queues a request; `prepare` connects and writes; then the driver waits in the port;
+`complete` processes responses, expires requests and calls back. `send` makes no callbacks. Each
+request gets exactly one call of `on_response` or `on_failure`, unless the client is closed first.
 
-Owner: the driver of the engine. Other threads may call `wakeup` only.
+Owner: the driver of the engine. Other threads may only call `wakeup`.
 Source: Java class ``NetworkClient``.
 """
 
@@ -53,14 +53,14 @@ if TYPE_CHECKING:
     from pykclient.types import Node
 
 IN_FLIGHT_MAX = 100
-"""Requests in flight on one connection, where no setting limits them (consumer, admin)."""
+"""Maximum requests in flight on one connection, where no setting limits them (consumer, admin)."""
 
 SUSPECT_INTERVAL_MS_MAX = 30_000
-"""The longest time between two requests for metadata because of a suspect broker."""
+"""Maximum time between two metadata requests caused by a suspect broker."""
 
 ABSENCE_CHARGED_MS = 1_000
-"""What counts of the time between two turns. Were nothing counted, a broker that never responds
-would never be given up by a consumer that polls once a second and works in between."""
+"""Maximum time between two turns that counts against brokers. If none counted, requests to a broker
+that never responds would not expire in a consumer that polls once a second and works in between."""
 
 
 class NetworkClient:
@@ -87,7 +87,8 @@ class NetworkClient:
         self._states = NodeStates(config, random)
         self._fallback = ApiVersionsFallback()
         self._may_require_sasl: set[Address] = set()
-        """Where a broker closed a connection as if it required SASL, which this client has not."""
+        """Addresses whose broker closed a connection as if it required SASL, which this client
+        lacks."""
         self._selection = NodeSelection(
             config, metadata, self._states, self._connections, random=random
         )
@@ -99,12 +100,12 @@ class NetworkClient:
         self._pending = PendingRequests()
         self._completed: deque[Callable[[int], None]] = deque()
         self._needs_step = False
-        """Whether something was done that no event follows: a connection was closed after managers
-        had been polled, or an attempt to connect could not begin."""
+        """True if a step is needed that no event triggers: a connection was closed after the
+        managers were polled, or an attempt to connect could not be started."""
         self._driven_ms = NEVER_MS
-        """When `complete` last ended; before its first time nothing can be late."""
+        """Time when `complete` last ended; before the first time nothing can be late."""
         self.features = FinalizedFeatures()
-        """Those of the cluster, as the broker lists them that has the newest change."""
+        """Features of the cluster, as listed by the broker with the newest epoch."""
         self.is_closed = False
 
     def _authenticator_of(
@@ -112,7 +113,7 @@ class NetworkClient:
     ) -> Authenticator | None:
         if not config.is_authenticated:
             return None
-        # Imported here: many clients have no need of it.
+        # Imported here: many clients do not need it.
         from pykclient.network.sasl.authenticator import Authenticator
 
         return Authenticator(config, port, random=random, log=self._log)
@@ -124,17 +125,18 @@ class NetworkClient:
         return bool(self._completed)
 
     def send(self, request: Request, now_ms: int) -> None:
-        """Queue a request for its node, or for whichever node is least loaded.
+        """Queue a request for its node, or for the least loaded node.
 
-        It ends when it was not written within its `timeout_ms` (None = `request_timeout_ms`), or
-        not responded to within as much after that, and what the node was given to hold it back.
+        It fails if it is not written within its `timeout_ms` (None: `request_timeout_ms`), or gets
+        no response within the same time after that, extended by the time for which the node may
+        delay its response.
         """
         assert not self.is_closed
         request.deadline_ms = now_ms + self._timeout_ms(request)
         self._pending.add(request)
 
     def is_ready(self, node_id: int, now_ms: int) -> bool:
-        """Return whether a request sent now would be written now."""
+        """Return whether a request sent now would be written at once."""
         return not self._pending.has(node_id) and self._takes_requests(node_id, now_ms)
 
     def connect(self, node_id: int, now_ms: int) -> None:
@@ -150,18 +152,18 @@ class NetworkClient:
         return self._states.is_unavailable(node_id, now_ms)
 
     def suspect_ms(self, node_id: int) -> int:
-        """Return when a node is suspect unless it responds; `NEVER_MS` if no response is due."""
+        """Return the time when a node becomes suspect; `NEVER_MS` if no response is due."""
         connection = self._connections.get(node_id)
         return NEVER_MS if connection is None else connection.suspect_ms()
 
     def abandon(self, node_id: int, error: KafkaError, now_ms: int) -> None:
-        """Drop the connection to a node that another one has replaced: its requests fail."""
+        """Drop the connection to a replaced node and fail its requests."""
         if node_id in self._connections:
             self._lose(node_id, error, now_ms)
         self._fail_all(self._pending.take_all(node_id), error)
 
     def next_ready_ms(self, node_id: int, now_ms: int) -> int:
-        """Return when to look at the node again; `NEVER_MS` when I/O or metadata comes first."""
+        """Return the time to check the node again; `NEVER_MS` if I/O or metadata comes first."""
         connection = self._connections.get(node_id)
         if connection is None:
             node = self._metadata.node(node_id)
@@ -171,7 +173,7 @@ class NetworkClient:
         return NEVER_MS
 
     def in_flight_count(self, node_id: int | None = None) -> int:
-        """Return how many requests are queued or in flight, at one node or (None) in all."""
+        """Return the number of requests queued or in flight, at one node or (None) at all."""
         if node_id is None:
             written_count = sum(c.in_flight_count for c in self._connections.values())
             return written_count + len(self._pending)
@@ -182,8 +184,8 @@ class NetworkClient:
     def least_loaded_node(self, now_ms: int, avoided_id: int | None = None) -> Node | None:
         """Return the ready node with the fewest requests in flight; None if none is ready.
 
-        A suspect one comes last, and so does `avoided_id`. One for which requests are queued in
-        this step counts as ready: a consumer that reads from it always has one there.
+        Suspect nodes and `avoided_id` come last. A node with requests queued in this step counts as
+        ready: a consumer that reads from it always has one there.
         """
         return self._selection.least_loaded(
             now_ms, self._takes_requests, self.in_flight_count, avoided_id=avoided_id
@@ -193,15 +195,15 @@ class NetworkClient:
         return self._states.last_error(node_id)
 
     def describe_failures(self) -> str:
-        """Return what keeps nodes from responding, for the text of a time-out; empty if nothing.
+        """Describe the failures of nodes, for the text of a time-out; empty if there are none.
 
-        Any thread.
+        Any thread may call it.
         """
         described = self._described_nodes()
         troubles = failures.grouped(described)
         error = self._metadata.last_error
         if error is not None and all(str(error) != text for _, text in described):
-            # A request that no node took has what keeps them from it in its error.
+            # The error of a request that no node accepted has their failures already.
             reason = str(error)
             if troubles:
                 reason = reason.replace(f": {failures.listed(troubles)}", "")
@@ -213,7 +215,7 @@ class NetworkClient:
         return [(node, text) for node, text in described if text]
 
     def metrics(self, now_ms: int) -> dict[MetricName, float]:
-        """Return what is measured of requests and connections. Any thread."""
+        """Return the metrics of requests and connections. Any thread may call it."""
         connections = tuple(self._connections.copy().values())
         return self._metrics.snapshot(
             now_ms,
@@ -247,17 +249,17 @@ class NetworkClient:
         return min((credentials_ms, *self._deadlines_ms(now_ms)))
 
     def complete(self, now_ms: int) -> None:
-        """Take what the port brought, then call back for everything that has ended."""
+        """Process the port's events, then call back for everything that has ended."""
         if self._authenticator is not None:
             self._authenticator.complete(now_ms)
         for node_id in list(self._connections):
             connection = self._connections.get(node_id)
             if connection is None:
-                continue  # dropped because of what another one has brought
+                continue  # dropped because of an event on another connection
             self._complete_sent(connection)
             if connection.has_events:
                 self._take_events(node_id, connection, now_ms)
-        # Only now, after what has arrived was looked at.
+        # Expire requests last, after everything that has arrived was processed.
         self._expire_connections(now_ms)
         self._driven_ms = now_ms
         for _ in range(len(self._completed)):
@@ -267,9 +269,10 @@ class NetworkClient:
         return self._metadata.next_poll_ms()
 
     def restart(self) -> None:
-        """Drop every connection and request; nothing is called back, or failed.
+        """Drop every connection and request without calling back or failing any.
 
-        For an owner that was interrupted at any place: nothing here is relied on to be whole.
+        It is called after an interrupt at any point, so it does not assume that the state is
+        consistent.
         """
         self._port.restart()
         self._connections.clear()
@@ -280,7 +283,7 @@ class NetworkClient:
             self._authenticator.restart()
 
     def close(self) -> None:
-        """Close every connection. Requests that are not done are not called back."""
+        """Close every connection. Unfinished requests get no callback."""
         self.is_closed = True
         for connection in self._connections.values():
             connection.close()
@@ -311,7 +314,7 @@ class NetworkClient:
             self.connect(node_id, now_ms)
 
     def _write(self, connection: Connection, request: Request, now_ms: int) -> None:
-        # However long it waited here: the broker has the time that a setting promises it.
+        # The broker gets the full time of its setting, however long the request waited here.
         request.deadline_ms = now_ms + self._timeout_ms(request) + request.held_ms
         try:
             connection.send(request, now_ms)
@@ -325,11 +328,11 @@ class NetworkClient:
             if node is None or node.id == avoided_id or self._selection.is_suspect(node, now_ms):
                 self._connect_any(now_ms)
                 if node is None or self._selection.stagger_ms() > now_ms:
-                    return  # another one may be there soon
+                    return  # another node may be ready soon
             self._write(self._connections[node.id], self._pending.take_first(ANY_NODE), now_ms)
 
     def _check_suspects(self, now_ms: int) -> None:
-        """Find out what leads instead of suspect nodes, and move what is movable."""
+        """Look for replacements of suspect nodes, and move requests that can be moved."""
         for node_id, connection in list(self._connections.items()):
             if connection.suspect_ms() > now_ms:
                 continue
@@ -354,7 +357,7 @@ class NetworkClient:
             self._pending.add(request)
 
     def _connect_any(self, now_ms: int) -> None:
-        """Begin to connect to one more candidate, unless one began a moment ago."""
+        """Start to connect to one more candidate, unless an attempt began just now."""
         node = self._selection.next_to_connect(now_ms)
         if node is not None:
             self._open(node, now_ms)
@@ -362,7 +365,7 @@ class NetworkClient:
     def _any_node_retry_ms(self, now_ms: int) -> int:
         stagger_ms = self._selection.stagger_ms()
         if stagger_ms > now_ms:
-            return stagger_ms  # then another one is tried, or a suspect one that is ready
+            return stagger_ms  # then another node is tried, or a suspect one that is ready
         candidates = self._selection.candidates()
         return min((self.next_ready_ms(node.id, now_ms) for node in candidates), default=NEVER_MS)
 
@@ -387,7 +390,7 @@ class NetworkClient:
         if connection.state is ConnectionState.DRAINING:
             return connection.suspect_ms()
         if is_coordinator(node_id):
-            check_ms = connection.suspect_ms()  # the manager of coordinators looks for another one
+            check_ms = connection.suspect_ms()  # the manager of coordinators then looks it up
         elif connection.state in {ConnectionState.READY, ConnectionState.VERIFYING}:
             check_ms = connection.check_ms()
         return check_ms if check_ms > now_ms else NEVER_MS
@@ -409,13 +412,13 @@ class NetworkClient:
         attempt = self._states.on_connecting(node, now_ms)
         try:
             connection.open(attempt)
-        except Exception as error:  # noqa: BLE001 (no memory, for one: this attempt has failed)
+        except Exception as error:  # noqa: BLE001 (out of memory, for example: this attempt failed)
             raise_of_signal_handler(error)
             connection.on_closed(failures.not_begun(node, error))
             self._needs_step = True
 
     def _cluster_id(self) -> str | None:
-        """Return which cluster the client keeps to; None for any."""
+        """Return the id of the cluster that the client stays with; None for any."""
         return self._metadata.cluster_id if self._config.metadata_cluster_check_enable else None
 
     def _follow_moves(self, now_ms: int) -> None:
@@ -439,7 +442,7 @@ class NetworkClient:
         for connection in self._connections.values():
             is_due = connection.reauthenticate_ms <= now_ms
             if is_due and connection.state is ConnectionState.READY and connection.failure is None:
-                self._log.debug("authenticating again at %s", connection.node)
+                self._log.debug("reauthenticating at %s", connection.node)
                 connection.reauthenticate(now_ms)
 
     def _close_unused(self, now_ms: int) -> None:
@@ -450,7 +453,7 @@ class NetworkClient:
             )
             is_idle = 0 <= idle_max_ms <= now_ms - connection.active_ms
             if is_drained or (is_idle and self._is_unused(node_id, connection)):
-                self._log.debug("closing the connection to %s, which is not used", connection.node)
+                self._log.debug("closing the idle connection to %s", connection.node)
                 self._close(node_id, now_ms)
 
     def _is_unused(self, node_id: int, connection: Connection) -> bool:
@@ -501,7 +504,7 @@ class NetworkClient:
             if isinstance(response, MetadataResponse):
                 self._verify(connection, response, now_ms)
             if isinstance(connection.failure, ClusterMismatchError):
-                # Another cluster's word counts for nothing, here and behind it.
+                # Responses of another cluster are ignored, this one and those after it.
                 self._fail(request, failures.given_up(connection.node, connection.failure))
                 continue
             self._states.on_served()
@@ -510,7 +513,7 @@ class NetworkClient:
     def _verify(self, connection: Connection, response: MetadataResponse, now_ms: int) -> None:
         """Compare a broker's cluster with ours; its first response decides which cluster is ours.
 
-        What else is connected by then was not verified, and connects again.
+        Connections made before that were not verified and reconnect.
         """
         known_id = self._cluster_id()
         is_own = self._metadata.is_of_cluster(response)
@@ -531,7 +534,7 @@ class NetworkClient:
                 self._lose(node_id, failures.unverified(other.node), now_ms)
 
     def _fall_back(self, connection: Connection) -> int | None:
-        """Return the older version of ApiVersions that the next attempt begins with, if any."""
+        """Return the older ApiVersions version that the next attempt starts with, if any."""
         version = connection.hung_up_on
         if version is None:
             return None
@@ -571,19 +574,19 @@ class NetworkClient:
             waited_ms = self._timeout_ms(request) + request.held_ms
             late = failures.without_response(request, node, waited_ms)
             self._fail(request, late if is_late else given_up)
-        if not is_old_address:  # else what waits is for the new one
+        if not is_old_address:  # otherwise the requests wait for the new address
             self._fail_all(self._pending.take_all(node_id), given_up)
         if self._pending.has(ANY_NODE):
             self._report_verdict(self._selection.verdict())
-        # The broker that we lost may have been a leader: find out which one leads now.
+        # The lost broker may have been a leader: find the current leaders.
         self._metadata.request_update()
 
-    # Time that runs out.
+    # Time-outs.
 
     def _excuse_absence(self, now_ms: int) -> None:
-        """Give the brokers the time back without a driver, but for the first second.
+        """Extend deadlines by the time without a driver, except for its first second.
 
-        A consumer may be away from `poll` for minutes, with a fetch in flight: the response lies
+        A consumer may be away from `poll` for minutes with a fetch in flight: the response waits
         unread in the sockets' buffers, and its rest at the broker.
         """
         excused_ms = now_ms - self._driven_ms - ABSENCE_CHARGED_MS
@@ -592,12 +595,12 @@ class NetworkClient:
                 connection.extend_deadlines(excused_ms)
             self._states.extend_deadlines(excused_ms)
             self._pending.extend_deadlines(excused_ms)
-            self._driven_ms = now_ms  # once, however often we prepare before we complete
+            self._driven_ms = now_ms  # only once, however often `prepare` runs before `complete`
 
     def _expire_pending(self, now_ms: int) -> None:
         for request in self._pending.take_overdue(now_ms):
             if request.node_id is ANY_NODE:
-                # Without the last metadata update: it may have failed with this very text.
+                # Leave out the last metadata update: it may have failed with this very text.
                 troubles = failures.listed(failures.grouped(self._described_nodes()))
                 self._report_verdict(self._selection.any_verdict())
             else:
@@ -637,11 +640,11 @@ class NetworkClient:
         connection = self._connections.get(node_id)
         waits_for = "" if connection is None else connection.describe_wait()
         error = self._states.setback(node_id) or self._states.last_error(node_id)
-        # While a new attempt is under way, why the last one failed is better to know.
+        # During a new attempt, the reason of the last failure says more.
         return waits_for if error is None else str(error)
 
     def _report_verdict(self, error: KafkaError | None) -> None:
-        """Have waiting calls raise what is fatal. The requests go on waiting for a node."""
+        """Let waiting calls raise a fatal error. The requests keep waiting for a node."""
         if error is not None:
             self._completed.append(lambda _: self._metadata.on_verdict(error))
 
@@ -658,10 +661,7 @@ def _epoch_of(features: FinalizedFeatures) -> int:
 
 
 class PendingRequests:
-    """Requests that no connection has taken yet, in queues by node id (None is for any node).
-
-    A queue exists only while it holds something.
-    """
+    """Requests that no connection has taken yet, queued by node id (None: any node)."""
 
     def __init__(self) -> None:
         self._queues: dict[int | None, deque[Request]] = {}
@@ -709,7 +709,7 @@ class PendingRequests:
             request.deadline_ms += extra_ms
 
     def next_deadline_ms(self, default_ms: int) -> int:
-        if not self._queues:  # as nearly always
+        if not self._queues:  # the usual case
             return default_ms
         return min(request.deadline_ms for request in self._all())
 

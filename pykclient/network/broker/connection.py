@@ -1,17 +1,16 @@
 """One connection to one broker: handshake, correlation ids, requests in flight, throttling.
 
-A client that knows its cluster has a new connection *verify* that the broker belongs to it, by a
-Metadata request without topics, before anything else is sent: the address may be another cluster's
-by now.
+If the client knows its cluster, a new connection first *verifies* that the broker belongs to it,
+with a Metadata request without topics: the address may belong to another cluster by now.
 
-It records what the port reports and acts on none of it: the client takes the frames and the failure
-in its next step. While it is *draining* it takes no requests, but the responses still due. So it is
-while it is *reauthenticating*: the requests of SASL go behind those in flight, whose responses come
-first, and after theirs it is ready again.
+The connection records the port's events without acting on them: the client takes the frames and the
+failure in its next step. While *draining*, it accepts no new requests but still receives responses.
+While *reauthenticating*, it does the same: the SASL requests go after those in flight, whose
+responses come first, and when SASL is complete the connection is ready again.
 
 Owner: the driver of the engine.
 Source: Java classes ``KafkaChannel``, ``InFlightRequests``; KIP-219 (the client throttles itself),
-KIP-368 (authenticating again).
+KIP-368 (reauthentication).
 """
 
 from __future__ import annotations
@@ -62,26 +61,27 @@ if TYPE_CHECKING:
     from pykclient.types import Node
 
 SUSPECT_MS = 2_000
-"""After so long without the response that is due, a broker is suspect: it may hang."""
+"""Time after which a broker without its due response is suspect: it may hang."""
 
 BRISK_CHECKS = 5
-"""How often a suspect broker is checked before the time until the next check grows: for longer than
-a controller waits for its heartbeat, 9 seconds by default."""
+"""Number of quick checks of a suspect broker before the interval grows. They last longer than a
+controller waits for a broker's heartbeat, 9 seconds by default."""
 
 THROTTLE_MS_MAX = 60_000
-"""The longest that one response may throttle us, which could be for ever without a limit. A
-broker's quotas look back 11 seconds by default."""
+"""Maximum throttle time of one response, which is otherwise unlimited. A broker's quotas look back
+11 seconds by default."""
 
 HANDSHAKE_BYTES_MAX = 512 * 1024
-"""The largest response before a broker is known for one, and of SASL at any time. The list of all
-APIs has a kilobyte."""
+"""Maximum size of a response before the peer has proven to be a broker, and of SASL responses at
+any time. The list of all APIs takes a kilobyte."""
 
 UNREAD_IDS_MAX = 1_000
-"""Requests without a response (acks=0) that are remembered, should the peer send one all the same,
-as Azure Event Hubs does."""
+"""Maximum number of remembered requests without a response (acks=0). A peer may respond all the
+same, as Azure Event Hubs does."""
 
 CORRELATION_ID_LIMIT = 2**31
-"""Correlation ids are 31 bits here; they start over, long after the earlier ones have ended."""
+"""Limit of correlation ids, which use 31 bits here and start over long after the earlier ones
+ended."""
 
 
 class ConnectionState(Enum):
@@ -125,8 +125,8 @@ class _InFlight(NamedTuple):
 class Connection:
     """The client's end of one stream; a `Stream` to its port.
 
-    With an `authenticator` the client authenticates before the connection is ready.
-    `cluster_id` returns the cluster that the client belongs to; None while it knows none.
+    With an `authenticator`, the client authenticates before the connection is ready. `cluster_id`
+    returns the id of the client's cluster, or None while it is unknown.
     """
 
     def __init__(
@@ -143,22 +143,23 @@ class Connection:
         self.node = node
         self._cluster_id = cluster_id
         self._names_cluster = config.metadata_recovery_strategy != "none"
-        """As in Java, for which the broker's refusal means to start over from the bootstrap."""
+        """True if the handshake names the cluster. As in Java, a broker's refusal then triggers a
+        rebootstrap."""
         self.is_verified = False
         """True if the broker is known to belong to the client's cluster."""
         self._metrics = NetworkMetrics("none") if metrics is None else metrics
         self._traffic: Traffic
-        """From the first request on."""
+        """Set with the first request."""
         self.state = ConnectionState.CONNECTING
         self.failure: KafkaError | None = None
         self.throttled_until_ms = 0
         self.active_ms = now_ms
         self.versions: ApiVersions | None = None
-        """What the broker supports; None before the connection was ready for the first time."""
+        """The broker's API versions; None before the connection was first ready."""
         self.handshake_deadline_ms = NEVER_MS
-        """When the handshake, or an authentication, must be done."""
+        """Deadline of the handshake or of an authentication."""
         self.reauthenticate_ms = NEVER_MS
-        """When to authenticate again."""
+        """Time of the next authentication."""
         self._waits_since_ms = now_ms
         self._check_ms = 0
         self._check_count = 0
@@ -177,16 +178,17 @@ class Connection:
         self._is_hung_up_on_first_request = False
         self._authenticator = authenticator
         self._authentication: Authentication | None = None
-        """The one that is under way."""
+        """The authentication under way."""
         self._authentication_sent_ms = now_ms
         self._ended_work: deque[bytes | BaseException | None] = deque()
-        """What the mechanism has returned; or the error of credentials, None if they are there."""
+        """Results of the mechanism, or of its credentials: an error, or None when they are
+        available."""
         self._in_flight: deque[_InFlight] = deque()
         self._without_response: deque[_InFlight] = deque()
         self._unread_ids: deque[int] = deque(maxlen=UNREAD_IDS_MAX)
         self._next_correlation_id = 0
         self._handshake_correlation_id: int | None = None
-        """Of the request of the handshake, or of SASL, that is due; None if none is."""
+        """Correlation id of the handshake or SASL request whose response is due, or None."""
 
     # A port's stream.
 
@@ -197,7 +199,7 @@ class Connection:
         return self._reader.get_buffer()
 
     def buffer_updated(self, count: int) -> None:
-        """Record received bytes. After a failure they are dropped."""
+        """Record received bytes; after a failure, drop them."""
         if self.failure is not None:
             return
         try:
@@ -211,7 +213,7 @@ class Connection:
             return
         self.failure = error
         if not self._is_opened or self._frames or not isinstance(error, DisconnectedError):
-            return  # what TLS says of it, for one, is better to know
+            return  # an earlier failure, such as one of TLS, says more
         if self._authentication is not None and not self._in_flight:
             self.failure = failures.authentication_hung_up(self.node, error)
         elif self.versions is None:
@@ -224,7 +226,7 @@ class Connection:
             self._is_hung_up_on_first_request = True
             self.failure = failures.first_request_hung_up(self.node, error)
 
-    # What the client does with it.
+    # The client's side.
 
     @property
     def in_flight_count(self) -> int:
@@ -232,7 +234,7 @@ class Connection:
 
     @property
     def has_events(self) -> bool:
-        """Whether the port has reported anything that the client has not looked at."""
+        """True if the port has reported something that the client has not processed."""
         return (
             bool(self._frames)
             or bool(self._ended_work)
@@ -242,16 +244,16 @@ class Connection:
 
     def next_deadline_ms(self) -> int:
         deadline_ms = self.handshake_deadline_ms
-        # Plain loops: each step comes here several times, whether anything is in flight or not.
+        # Plain loops: each step runs this several times, whether anything is in flight or not.
         for entries in (self._in_flight, self._without_response):
             for entry in entries:
                 deadline_ms = min(deadline_ms, entry.request.deadline_ms)
         return deadline_ms
 
     def suspect_ms(self) -> int:
-        """Return when it is suspect, unless a response, or the connection, comes before.
+        """Return the time when it becomes suspect, unless it responds or connects before.
 
-        `NEVER_MS` where neither is due.
+        `NEVER_MS` if neither a response nor a connection is due.
         """
         if self._in_flight:
             return self._waits_since_ms + SUSPECT_MS + self._in_flight[0].request.held_ms
@@ -265,10 +267,10 @@ class Connection:
         return max(self.suspect_ms(), self._check_ms)
 
     def on_checked(self, now_ms: int, backoff: Backoff) -> None:
-        """Note a check, and set the time of the next.
+        """Record a check and set the time of the next.
 
-        The first ones come one after the other, since a broker that hangs is replaced soon, if at
-        all. Then the pause grows: a slow broker is most likely in an overloaded cluster.
+        The first checks follow closely, since a broker that hangs is replaced soon, if at all. Then
+        the pause grows: a slow broker is most likely in an overloaded cluster.
         """
         if now_ms - self._check_ms > 2 * backoff.max_ms:
             self._check_count = 0
@@ -283,7 +285,7 @@ class Connection:
             entry.request.deadline_ms += extra_ms
 
     def describe_wait(self) -> str:
-        """Return what the broker has not done yet; empty when nothing is waited for. Any thread."""
+        """Describe what the broker has not done yet; empty if nothing is due. Any thread."""
         if self.state is ConnectionState.CONNECTING:
             return f"{self.node} has not accepted the connection yet"
         authentication, authenticator = self._authentication, self._authenticator
@@ -295,7 +297,7 @@ class Connection:
             return authentication.describe_wait(authenticator.awaited)
         if self.versions is None:
             return failures.handshake_wait(self.node)
-        # Copies, each made in one step: the driver goes on meanwhile.
+        # Copies, each made in one step: the driver continues meanwhile.
         in_flight = (*self._without_response.copy(), *self._in_flight.copy())
         names = dict.fromkeys(entry.request.message.api_key.name for entry in in_flight)
         return f"{self.node} has not responded to {', '.join(names)} yet" if names else ""
@@ -307,8 +309,8 @@ class Connection:
         """Write a request. Requires that the connection is ready.
 
         Raises:
-            UnsupportedVersionError: the broker has no fitting version of the API.
-            EncodeError: the message has a value that cannot be written.
+            UnsupportedVersionError: the broker has no suitable version of the API.
+            EncodeError: the message has a value that cannot be encoded.
         """
         assert self.state in {ConnectionState.READY, ConnectionState.VERIFYING}
         assert self.versions is not None
@@ -337,7 +339,7 @@ class Connection:
 
     @property
     def may_require_sasl(self) -> bool:
-        """Whether the listener seems to require SASL, or does, and this client has none."""
+        """True if the listener requires SASL, or seems to, and this client has none."""
         return self._is_hung_up_on_first_request or self._handshake.requires_sasl
 
     def begin_handshake(
@@ -345,7 +347,7 @@ class Connection:
     ) -> None:
         """Send the first request, ApiVersions in `version`.
 
-        With `checks_sasl` find out after it whether the listener requires SASL.
+        With `checks_sasl`, check afterwards whether the listener requires SASL.
         """
         self._to(ConnectionState.HANDSHAKING)
         self._traffic = self._metrics.traffic(self.node.id)
@@ -359,11 +361,11 @@ class Connection:
 
     @property
     def has_movable(self) -> bool:
-        """Whether a request is in flight that can be sent to another node as well."""
+        """True if a request in flight can be sent to another node as well."""
         return any(entry.request.is_movable for entry in self._in_flight)
 
     def take_movable(self) -> list[Request]:
-        """Return those requests; a response of this node is dropped."""
+        """Take the movable requests; a later response of this node to them is dropped."""
         taken = [entry.request for entry in self._in_flight if entry.request.is_movable]
         self._in_flight = deque(
             entry._replace(request=_void(entry.request)) if entry.request.is_movable else entry
@@ -372,9 +374,9 @@ class Connection:
         return taken
 
     def take_sent(self) -> list[Request]:
-        """Return the requests without a response, once the operating system has their bytes.
+        """Take the requests without a response whose bytes the operating system has accepted.
 
-        Those on a stream that failed count as not taken.
+        Requests on a failed stream count as not accepted.
         """
         if not self._without_response or self.failure is not None or self._port.unsent_bytes(self):
             return []
@@ -383,9 +385,9 @@ class Connection:
         return taken
 
     def take_responses(self, now_ms: int) -> list[tuple[Request, Message]]:
-        """Return the requests whose responses have come, with these, in order.
+        """Take the requests whose responses have arrived, with the responses, in order.
 
-        What a broker must not send ends the connection: `failure` is then set.
+        An invalid response ends the connection and sets `failure`.
         """
         ended: list[tuple[Request, Message]] = []
         while self._frames or self._ended_work:
@@ -418,7 +420,7 @@ class Connection:
         return taken
 
     def drain(self) -> None:
-        """Take no more requests; what is in flight may still be responded to."""
+        """Accept no new requests; those in flight may still get their responses."""
         self._to(ConnectionState.DRAINING)
 
     def close(self) -> None:
@@ -434,7 +436,7 @@ class Connection:
             due = self._in_flight[0].correlation_id if self._in_flight else "none"
             raise DecodeError(
                 f"the response to correlation id {correlation_id} came while {due} is due; the "
-                f"stream is out of step"
+                f"stream is out of sync"
             )
         entry = self._in_flight[0]
         response = decode_response(
@@ -442,8 +444,8 @@ class Connection:
         )
         if entry.request.check is not None:
             entry.request.check(response)
-        # Taken only now: a response that cannot be read, or contradicts its request, leaves it in
-        # flight, so that it is failed with all the others.
+        # Remove it only now: a malformed or contradictory response leaves its request in flight, so
+        # that it fails with all the others.
         self._has_served = True
         self._in_flight.popleft()
         self._waits_since_ms = self.active_ms = now_ms
@@ -459,13 +461,13 @@ class Connection:
         return entry.request, response
 
     def _is_to_be_dropped(self, frame: memoryview) -> bool:
-        """Return whether a request of ours needed no response, and this is one to it."""
+        """Return whether this is a response to a request that needs none."""
         if not self._unread_ids:
             return False
         correlation_id = peek_correlation_id(frame)
         if correlation_id not in self._unread_ids:
             return False
-        # Responses come in the order of their requests: none is due to those before.
+        # Responses come in the order of their requests: no earlier one is still due.
         while self._unread_ids.popleft() != correlation_id:
             pass
         return True
@@ -524,22 +526,22 @@ class Connection:
 
     @property
     def is_established(self) -> bool:
-        """True if it has been ready."""
+        """True if the connection has been ready before."""
         return self.versions is not None and self.state is not ConnectionState.VERIFYING
 
     # Authentication.
 
     def reauthenticate(self, now_ms: int) -> None:
-        """Begin to authenticate again. Requires that the connection is ready."""
+        """Start to reauthenticate. Requires that the connection is ready."""
         assert self.versions is not None
         self._to(ConnectionState.REAUTHENTICATING)
         self.reauthenticate_ms = NEVER_MS
-        if not self._in_flight:  # else when those before it have their responses
+        if not self._in_flight:  # otherwise after the responses of earlier requests
             self._expect_authentication(now_ms)
         self._begin_authentication(self.versions, now_ms)
 
     def authentication_timed_out(self, timeout_ms: int) -> KafkaError | None:
-        """Return the error of an authentication that took too long; None if none is under way."""
+        """Return the error of an authentication that timed out; None if none is under way."""
         if self._authentication is None or self._authenticator is None:
             return None
         return self._authentication.timed_out(timeout_ms, self._authenticator.awaited)
@@ -550,17 +552,17 @@ class Connection:
         self._send_authentication(self._authentication, now_ms)
 
     def _expect_authentication(self, now_ms: int) -> None:
-        """Begin the time, and the limit, of responses of SASL on a connection that was ready."""
+        """Start the deadline and size limit of SASL responses on a connection that was ready."""
         self.handshake_deadline_ms = now_ms + self._request_timeout_ms
         self._reader.receive_max_bytes = self._handshake_max_bytes
 
     def _take_authentication(self, frame: memoryview, now_ms: int) -> None:
         assert self._authentication is not None
         if len(frame) > self._handshake_max_bytes:
-            # It began to arrive before the limit was set, behind the last response in flight.
+            # It began to arrive before the limit was set, after the last response in flight.
             raise DecodeError(
-                f"a response of SASL has {len(frame)} bytes, and {self._handshake_max_bytes} are "
-                f"the most that is taken"
+                f"a SASL response has {len(frame)} bytes, and the limit is "
+                f"{self._handshake_max_bytes}"
             )
         self._check_handshake(frame)
         try:
@@ -580,7 +582,7 @@ class Connection:
         self._authenticate(now_ms)
 
     def _authenticate(self, now_ms: int) -> None:
-        """Go on as far as it goes without the broker, credentials, or work that may block."""
+        """Continue until the broker, credentials, or work that may block are needed."""
         authentication, authenticator = self._authentication, self._authenticator
         assert authentication is not None
         assert authenticator is not None
@@ -670,16 +672,16 @@ class Connection:
 
 
 def elements_max(receive_max_bytes: int) -> int:
-    """Return how many elements a response may have: more where larger responses are taken."""
+    """Return the maximum number of elements of a response, which grows with the size limit."""
     return max(ELEMENTS_MAX, ELEMENTS_MAX * receive_max_bytes // RECEIVE_BYTES_MAX)
 
 
 def _void(request: Request) -> Request:
-    """Return the same request, without its callbacks."""
+    """Return a copy of the request without its callbacks."""
     void = replace(request, on_response=_ignore, on_failure=_ignore, check=None, is_movable=False)
     void.deadline_ms = request.deadline_ms
     return void
 
 
 def _ignore(_outcome: object, _now_ms: int) -> None:
-    """Do nothing: the request was moved to another node, or only the connection looks at it."""
+    """Do nothing: the request was moved to another node, or only the connection needs it."""

@@ -1,4 +1,4 @@
-"""The errors of connections and requests that failed: what, where, and how to cure it."""
+"""Errors of failed connections and requests: each names the place, the failure and the cure."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ if TYPE_CHECKING:
     from pykclient.types import Node
 
 LISTED_MAX = 8
-"""Failures in one message, however large the cluster that is down."""
+"""Maximum number of failures in one message, however many brokers are down."""
 
 HUNG_UP = "closed the connection"
-"""The plain way to do it, as the port words it."""
+"""The port's text for a connection that the peer closed normally."""
 
 NAMED_MAX = 3
-"""Nodes that are named where several have the same failure."""
+"""Maximum number of nodes named if several have the same failure."""
 
 UNREACHED = "cannot connect to "
 UNREACHED_CURE = "check that the brokers run, and that bootstrap_servers has their addresses"
@@ -41,8 +41,8 @@ _IS_IT_KAFKA = (
 
 def not_accepted(node: Node, waited_ms: int) -> ConnectionFailedError:
     return ConnectionFailedError(
-        f"{node} did not accept a connection within {waited_ms} ms; check the address and the way "
-        f"there, or raise socket_connection_setup_timeout_ms"
+        f"{node} did not accept a connection within {waited_ms} ms; check the address and the "
+        f"network, or raise socket_connection_setup_timeout_ms"
     )
 
 
@@ -87,7 +87,7 @@ def authentication_hung_up(node: Node, cause: KafkaError) -> DisconnectedError:
 
 def first_request_hung_up(node: Node, cause: KafkaError) -> DisconnectedError:
     error = DisconnectedError(
-        f"{node} hung up on the first request after the Kafka handshake; does its listener want "
+        f"{node} hung up on the first request after the Kafka handshake; does its listener require "
         f"SASL? Check security_protocol, and the port"
     )
     error.__cause__ = cause
@@ -96,20 +96,20 @@ def first_request_hung_up(node: Node, cause: KafkaError) -> DisconnectedError:
 
 def unreadable(node: Node, cause: DecodeError, *, is_known_broker: bool) -> DecodeError:
     cure = "" if is_known_broker else f"; {_IS_IT_KAFKA}"
-    error = DecodeError(f"{node} sent what cannot be read: {cause}{cure}")
+    error = DecodeError(f"{node} sent malformed data: {cause}{cure}")
     error.__cause__ = cause
     return error
 
 
 def given_up(node: Node, cause: KafkaError) -> KafkaError:
-    """Return the error of the requests on a connection that was lost.
+    """Return the error for the requests on a lost connection.
 
-    Bytes that cannot be read are no fault of theirs: on a new connection they may succeed. Nor does
-    what is fatal end them: it came from one address, and the broker may get another one.
+    They may succeed on a new connection even if the cause is not retriable: malformed bytes are not
+    their fault, and a fatal error concerns one address, while the broker may get another one.
     """
     if cause.retriable:
         return cause
-    error = DisconnectedError(f"the connection to {node} was given up: {cause}")
+    error = DisconnectedError(f"the connection to {node} was closed: {cause}")
     error.__cause__ = cause
     return error
 
@@ -117,13 +117,13 @@ def given_up(node: Node, cause: KafkaError) -> KafkaError:
 def without_response(request: Request, node: Node, timeout_ms: int) -> KafkaTimeoutError:
     return KafkaTimeoutError(
         f"{node} did not respond to {request.message.api_key.name} within {timeout_ms} ms; it is "
-        f"overloaded or out of reach; if it needs longer, raise request_timeout_ms"
+        f"overloaded or unreachable; if it needs longer, raise request_timeout_ms"
     )
 
 
 def untaken(request: Request, timeout_ms: int, troubles: str) -> KafkaTimeoutError:
     node_id = request.node_id
-    taker = "no broker took" if node_id is None else f"{broker_label(node_id)} did not take"
+    taker = "no broker accepted" if node_id is None else f"{broker_label(node_id)} did not accept"
     return KafkaTimeoutError(
         f"{taker} the {request.message.api_key.name} request within {timeout_ms} ms: "
         f"{troubles or 'the connection is busy or throttled'}"
@@ -153,12 +153,12 @@ def misrouted(node: Node, expected_id: str) -> ClusterMismatchError:
 
 def unverified(node: Node) -> DisconnectedError:
     return DisconnectedError(
-        f"{node}: the client connects again, since it has learned its cluster id meanwhile"
+        f"{node}: the client reconnects, since it has learned its cluster id meanwhile"
     )
 
 
 def suspect_and_gone(node: Node) -> DisconnectedError:
-    return DisconnectedError(f"{node} does not respond, and the cluster has gone on without it")
+    return DisconnectedError(f"{node} does not respond, and the cluster continues without it")
 
 
 def suspect_and_moved(node: Node) -> DisconnectedError:
@@ -172,7 +172,7 @@ def unknown_node(node_id: int) -> ConnectionFailedError:
 
 
 def without_place(node: Node, error: KafkaError) -> str:
-    """Return the text of an error, without the node that it begins with."""
+    """Return the text of an error without the node at its start."""
     text = str(error)
     address = f"{node.host}:{node.port}"
     places = (f"cannot connect to {address}: ", f"{node}: ", f"{node} ", f"{address}: ")
@@ -182,22 +182,22 @@ def without_place(node: Node, error: KafkaError) -> str:
 
 
 def with_cure(troubles: str) -> str:
-    """Return troubles with what to do where a connection was refused: the system's error has none.
+    """Add the cure to a refused connection, whose error from the system has none.
 
-    The other errors here say it themselves.
+    The other errors here contain their cure.
     """
     return f"{troubles}; {UNREACHED_CURE}" if UNREACHED in troubles else troubles
 
 
 def both(reason: str, troubles: str) -> str:
-    """Return why a call failed, with what keeps nodes from responding; what is in both once."""
+    """Combine the reason of a failed call with the failures of nodes, without repeating it."""
     return troubles if reason in troubles else "; ".join(filter(None, (reason, troubles)))
 
 
 def grouped(described: Iterable[tuple[Node, str]]) -> list[str]:
-    """Return the texts of nodes; those that say the same of several nodes are one text.
+    """Group the texts of nodes; equal texts are shown once, with the names of their nodes.
 
-    Where every broker refuses a password, its reason is long enough once.
+    If every broker refuses a password, one copy of the reason is enough.
     """
     nodes_by_text: dict[str, list[str]] = {}
     for node, text in described:

@@ -1,9 +1,9 @@
-"""Which version of ApiVersions a handshake begins with, by address.
+"""ApiVersionsFallback: the version of ApiVersions that a handshake starts with, by address.
 
-A broker responds to a version that it does not know with the ones that it knows (KIP-511). Services
-and proxies that only resemble one close the connection instead: then the next attempt begins with
+A broker responds to an unknown version with the versions that it supports (KIP-511). Services and
+proxies that only resemble a broker close the connection instead: the next attempt then starts with
 an older version, and the one that works is kept for that address. Since a broker that shuts down
-closes connections, too, what it may know is tried again later.
+closes connections too, newer versions are tried again later.
 
 Owner: the driver of the engine.
 Source: franz-go, which found this at Azure Event Hubs; Java has no such fall-back.
@@ -19,11 +19,12 @@ from pykclient.protocol.messages.api_versions import ApiVersionsRequest
 NEWEST: Final = ApiVersionsRequest.max_version
 
 OLDER_VERSIONS: Final = (3, 0)
-"""What is tried in turn: version 3 is Kafka 2.4's, and every broker knows version 0."""
+"""Older versions to try, in order: version 3 came with Kafka 2.4, and every broker supports version
+0."""
 
 KEPT_MS: Final = 300_000
-"""How long an older version is kept where the broker lists the newest one all the same: a proxy may
-pass on a list that is not its own."""
+"""Time for which an older version is kept even if the broker lists the newest one: a proxy may pass
+on another broker's list."""
 
 ADDRESSES_MAX: Final = 1_000
 
@@ -36,7 +37,7 @@ class _Begin(NamedTuple):
 
 
 class ApiVersionsFallback:
-    """Remembers the version to begin with; for most addresses it is the newest."""
+    """Remembers the version to start with, which is the newest for most addresses."""
 
     def __init__(self) -> None:
         self._begins: dict[Address, _Begin] = {}
@@ -51,9 +52,9 @@ class ApiVersionsFallback:
         return begin.version
 
     def on_hung_up(self, address: Address, version: int) -> int | None:
-        """Note that a peer closed the connection instead of responding to `version`.
+        """Record that a peer closed the connection instead of responding to `version`.
 
-        Returns the older version that is next; None where there is none, and the newest is.
+        Returns the next older version; None if there is none, and then the newest comes next.
         """
         self._begins.pop(address, None)
         older = next((each for each in OLDER_VERSIONS if each < version), None)
@@ -65,7 +66,7 @@ class ApiVersionsFallback:
         return older
 
     def on_accepted(self, address: Address, listed_max: int, now_ms: int) -> None:
-        """Note that a handshake succeeded, and the newest version of ApiVersions that it listed."""
+        """Record a successful handshake, and the newest version of ApiVersions that it listed."""
         begin = self._begins.get(address)
         if begin is not None:
             until_ms = NEVER_MS if listed_max < NEWEST else now_ms + KEPT_MS

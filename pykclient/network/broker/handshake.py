@@ -1,20 +1,20 @@
 """The handshake that opens a connection: ApiVersions, before anything else.
 
 A broker that does not know our version of ApiVersions responds with UNSUPPORTED_VERSION in version
-0, and gets the request again in one that it knows. A broker too old for us is refused here.
+0, and gets the request again in a version that it supports. Brokers that are too old for this
+client are refused here.
 
-From version 5 on the request names the cluster and the broker that the client means to reach, once
-it knows both. A broker that is another one responds with REBOOTSTRAP_REQUIRED: brokers that are
-the right ones know better addresses, and where there are none left, the bootstrap servers.
+From version 5 on, the request names the cluster and the broker that the client expects, once it
+knows both. Another broker responds with REBOOTSTRAP_REQUIRED. The client then gets better addresses
+from the right brokers or, if none are left, from the bootstrap servers.
 
-Where a listener requires SASL and the client has none, a broker closes the connection on the first
-request behind this, without a reason. The handshake after that sends SaslHandshake as well: its
-response says whether the listener requires SASL, which a client without it cannot go on from.
+If a listener requires SASL and the client has none, the broker closes the connection on the first
+request after this one, without a reason. The next handshake therefore also sends SaslHandshake: its
+response says whether the listener requires SASL, and if so the handshake fails.
 
 Owner: the driver of the engine.
 Source: KIP-35, KIP-511 (names and versions of client software; fall-back), KIP-584 (features);
-KIP-43 (SaslHandshake); KIP-1242 (misrouted connections). That it finds out whether SASL is required
-is ours.
+KIP-43 (SaslHandshake); KIP-1242 (misrouted connections). The check for SASL is ours.
 """
 
 from __future__ import annotations
@@ -48,14 +48,16 @@ if TYPE_CHECKING:
 CLIENT_SOFTWARE_NAME = "pykclient"
 
 HEADER_BYTES = 4
-"""Response header version 0, the correlation id alone: an ApiVersions response always has it."""
+"""Size of response header version 0, the correlation id alone, which ApiVersions responses always
+have."""
 
 IDENTITY_FROM_VERSION = 5
-"""The first version of ApiVersions that names cluster and broker, Kafka 4.4's."""
+"""First version of ApiVersions that names cluster and broker, from Kafka 4.4 on."""
 
 METADATA_VERSION_MIN = 4
-"""The first that can leave topics unmade. Leader epochs (KIP-320) came with version 7, in Kafka
-2.1; services that are no Kafka, such as Azure Event Hubs, stop before it."""
+"""First version of Metadata that can avoid topic creation. Leader epochs (KIP-320) came with
+version 7, in Kafka 2.1; services that only resemble Kafka, such as Azure Event Hubs, stop before
+it."""
 
 OLDEST_RELEASE = "2.1"
 FIRST_RELEASES: dict[ApiKey, str] = {
@@ -64,7 +66,7 @@ FIRST_RELEASES: dict[ApiKey, str] = {
     ApiKey.CONSUMER_GROUP_HEARTBEAT: "4.0",
     ApiKey.CONSUMER_GROUP_DESCRIBE: "4.0",
 }
-"""The first Kafka with each API that the oldest one that this client takes does not have."""
+"""First Kafka release with an API, for APIs that the oldest supported release lacks."""
 
 
 class HandshakeState(Enum):
@@ -85,7 +87,7 @@ NEXT: dict[HandshakeState, frozenset[HandshakeState]] = {
 
 
 class Handshake:
-    """The handshake of one connection; `message` and `version` are to be sent next.
+    """The handshake of one connection; `message` and `version` are sent next.
 
     `protocol` is the client's security_protocol, for messages.
     """
@@ -94,23 +96,23 @@ class Handshake:
         self._node = node
         self._protocol = protocol
         self._versions_version = -1
-        """In which version ApiVersions was responded to."""
+        """Version of the ApiVersions response."""
         self.checks_sasl = False
-        """Whether to find out if the listener requires SASL; for a client that has none."""
+        """True if the client has no SASL and should check whether the listener requires it."""
         self.requires_sasl = False
-        """Whether it does, as far as that was found out."""
+        """True if the listener is known to require SASL."""
         self.versions: ApiVersions | None = None
-        """What the broker supports; None before the handshake is done."""
+        """The broker's API versions; None before the handshake is done."""
         self.state = HandshakeState.VERSIONS
         self.version = ApiVersionsRequest.max_version
-        """Of `message`; before anything is sent, an older one may be chosen."""
+        """Version of `message`. An older one may be chosen before anything is sent."""
         self._versions_request = ApiVersionsRequest(
             client_software_name=CLIENT_SOFTWARE_NAME, client_software_version=__version__
         )
         self.message: Request = self._versions_request
 
     def expect(self, cluster_id: str, broker_id: int) -> None:
-        """Name cluster and broker, for brokers from Kafka 4.4 on to compare with themselves."""
+        """Name the expected cluster and broker, which brokers from Kafka 4.4 on check."""
         self._versions_request.cluster_id = cluster_id
         self._versions_request.node_id = broker_id
 
@@ -124,13 +126,13 @@ class Handshake:
         )
 
     def on_frame(self, frame: memoryview) -> bool:
-        """Read the broker's response; return whether `message` is to be sent next.
+        """Process the broker's response; return whether `message` is to be sent next.
 
         Raises:
-            AuthenticationError: the listener requires SASL, and the client has none.
-            DecodeError: the response is not one.
+            AuthenticationError: the listener requires SASL, but the client has none.
+            DecodeError: the response is malformed.
             ClusterMismatchError: another broker is at the address.
-            UnsupportedVersionError: the broker is too old, or is none for clients.
+            UnsupportedVersionError: the broker is too old, or does not serve clients.
             BrokerError: the broker refused for another reason.
         """
         if self.state is HandshakeState.SASL:
@@ -153,7 +155,7 @@ class Handshake:
         return self._accept(_ranges(response), _features(response))
 
     def _accept(self, ranges: dict[int, tuple[int, int]], features: FinalizedFeatures) -> bool:
-        """Keep the broker's ranges; return whether there is more to send."""
+        """Store the broker's version ranges; return whether there is more to send."""
         metadata = ranges.get(int(ApiKey.METADATA))
         if metadata is None:
             self._to(HandshakeState.FAILED)
@@ -168,7 +170,7 @@ class Handshake:
                 f"{metadata[1]}, this client needs {METADATA_VERSION_MIN}; use Kafka 2.1 or newer"
             )
         self.versions = ApiVersions(self._node, ranges, features)
-        # Any mechanism will do: the response has all of them.
+        # Any mechanism will do: the response lists all of them.
         request = SaslHandshakeRequest(mechanism="PLAIN")
         if self.checks_sasl and self.versions.common_range(request) is not None:
             self.message, self.version = request, self.versions.choose(request, None)
@@ -179,14 +181,14 @@ class Handshake:
 
     def _take_mechanisms(self, response: SaslHandshakeResponse) -> None:
         if response.error_code not in (0, UnsupportedSaslMechanismError.code):
-            # ILLEGAL_SASL_STATE: it has none; whatever else it may be, requests will show.
+            # ILLEGAL_SASL_STATE: the listener has no SASL. Other errors will show in requests.
             self._to(HandshakeState.DONE)
             return
         self.requires_sasl = True
         self._to(HandshakeState.FAILED)
-        offered = ", ".join(map(repr, response.mechanisms)) or "what it offers"
+        offered = ", ".join(map(repr, response.mechanisms)) or "one that it offers"
         raise AuthenticationError(
-            f"{self._node}: its listener requires SASL, and security_protocol={self._protocol} has "
+            f"{self._node}: its listener requires SASL, but security_protocol={self._protocol} has "
             f"none: set security_protocol=SASL_{self._protocol}, sasl_mechanism to one of "
             f"{offered}, and the credentials; or use the port of another listener"
         )
@@ -210,10 +212,10 @@ class Handshake:
 
 
 def _refused_ranges(frame: memoryview) -> dict[int, tuple[int, int]]:
-    """Return what is listed beside a refusal; nothing where that cannot be read.
+    """Return the version ranges listed with a refusal; none if they cannot be decoded.
 
-    The refusal itself is clear, so it is no reason to give the broker up: librdkafka's mock cluster
-    lists its range in a form of its own.
+    The refusal itself is clear, so malformed ranges are no reason to fail: librdkafka's mock
+    cluster lists its range in its own format.
     """
     try:
         return _ranges(decode_response(ApiVersionsResponse, 0, frame))
@@ -231,16 +233,16 @@ def _features(response: ApiVersionsResponse) -> FinalizedFeatures:
 
 
 class FinalizedFeatures(NamedTuple):
-    """The levels of the features that are switched on in a whole cluster (KIP-584), by name.
+    """Levels of the features that are enabled in the whole cluster (KIP-584), by name.
 
-    `epoch` orders what several brokers list; -1 where a broker lists none.
+    `epoch` orders the lists of several brokers; -1 if a broker lists none.
     """
 
     epoch: int = -1
     levels: Mapping[str, int] = MappingProxyType({})
 
     def level(self, name: str) -> int:
-        """Return a feature's level; 0 where it is not switched on."""
+        """Return a feature's level; 0 if it is not enabled."""
         return self.levels.get(name, 0)
 
 
@@ -277,10 +279,10 @@ class ApiVersions:
     def choose(self, message: Message, max_version: int | None) -> int:
         """Return the highest version that both sides support, up to `max_version`.
 
-        The unstable one is chosen only if it is `max_version`.
+        The unstable version is chosen only if `max_version` names it.
 
         Raises:
-            UnsupportedVersionError: there is none; the text names both sides' ranges.
+            UnsupportedVersionError: there is none; the text has the ranges of both sides.
         """
         newest = max_version
         if newest is not None and newest != message.unstable_version:
@@ -300,7 +302,7 @@ class ApiVersions:
         return (
             f"{self._node} cannot serve {message.api_key.name}: it {theirs}, this client "
             f"needs one of {_span(message.min_version, highest)}; use Kafka {release} or "
-            f"newer, or a release of pykclient that fits the broker"
+            f"newer, or a release of pykclient that supports the broker"
         )
 
 

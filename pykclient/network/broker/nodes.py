@@ -1,12 +1,13 @@
-"""Nodes: to which of them a connection may be opened, and which gets a request for any node.
+"""Nodes: select the node to connect to, and the node for a request that any node can serve.
 
-`NodeStates` keeps the back-off of nodes, and keeps attempts at one address apart. `NodeSelection`
-chooses: known brokers before bootstrap addresses, which count while no broker can be reached
-(KIP-899); one attempt to connect after the other, a moment apart; suspect brokers last.
+`NodeStates` tracks the back-off of nodes, and spaces the attempts at one address. `NodeSelection`
+chooses: known brokers before bootstrap addresses, which are candidates only while no broker can be
+reached (KIP-899); one attempt to connect after the other, spaced by `STAGGER_MS`; suspect brokers
+last.
 
 Owner: the driver of the engine.
 Source: Java class ``ClusterConnectionStates``, method ``NetworkClient.leastLoadedNode``; KIP-144
-(reconnect back-off), KIP-601 (set-up time-out); the moment between attempts is ours.
+(reconnect back-off), KIP-601 (set-up time-out); the spacing of attempts is ours.
 """
 
 from __future__ import annotations
@@ -29,18 +30,19 @@ if TYPE_CHECKING:
     from pykclient.types import Node
 
 CONNECT_INTERVAL_MIN_MS = 250
-"""Least time between two attempts at an address where a connection ended: with the two that a
-bootstrap address and its broker may begin before any ended, at most five a second. Back-off alone
-does not promise that, since a peer that hangs up right after the handshake resets it each time."""
+"""Minimum time between two attempts at an address where a connection ended. With the two attempts
+that a bootstrap address and its broker may start before any has ended, that is at most five a
+second. Back-off alone does not guarantee this, since a peer that hangs up right after the handshake
+resets it each time."""
 
 
 REFUSED_PAUSE_MS: Final = 1_000
-"""Least time before a broker is connected to again whose last connection ended in a refusal, such
-as that of a wrong password: brokers lock users out, and identity servers limit requests."""
+"""Minimum pause before reconnecting to a broker that refused the client, for example for a wrong
+password: brokers lock users out, and identity servers limit requests."""
 
 STAGGER_MS: Final = 250
-"""How long one address may take before the next one is tried beside it, while a request
-is for any node. Java waits for the whole set-up time-out."""
+"""Time that one address gets before the next one is tried in parallel, while a request waits for
+any node. Java waits for the whole set-up time-out."""
 
 
 class NodeState(Enum):
@@ -65,17 +67,17 @@ class _Reachability:
     node: Node
     state: NodeState = NodeState.DISCONNECTED
     failure_count: int = 0
-    """Failures since a handshake last succeeded."""
+    """Number of failures since the last successful handshake."""
     attempt_count: int = 0
-    """Attempts in all: which of a host's addresses comes first."""
+    """Number of attempts so far; it decides which of a host's addresses comes first."""
     started_ms: int = 0
     retry_ms: int = 0
     setup_deadline_ms: int = 0
     last_error: KafkaError | None = None
     setback: KafkaError | None = None
-    """The end of the last attempt, if the next one begins with an older version."""
+    """The error of the last attempt, if the next one starts with an older version."""
     served_count: int = 0
-    """How many good responses there had been when that error came."""
+    """Number of good responses at the time of that error."""
 
 
 class NodeStates:
@@ -91,7 +93,7 @@ class NodeStates:
         self._nodes: dict[int, _Reachability] = {}
         self._served_count = 0
         self._started_ms: dict[tuple[str, int], int] = {}
-        """When an attempt last began, by addresses where a connection ended not long ago."""
+        """Start of the last attempt, by addresses where a connection ended recently."""
 
     def state(self, node_id: int) -> NodeState:
         known = self._nodes.get(node_id)
@@ -130,15 +132,15 @@ class NodeStates:
         return None if known is None else known.last_error
 
     def setback(self, node_id: int) -> KafkaError | None:
-        """Return how the last attempt ended, if the next one begins with an older version.
+        """Return the error of the last attempt, if the next one starts with an older version.
 
-        It is no failure to reach the node yet, but the best explanation while nothing responds.
+        It is not a failure to reach the node yet, but the best explanation while nothing responds.
         """
         known = self._nodes.get(node_id)
         return None if known is None else known.setback
 
     def has_verdict(self, node_id: int) -> bool:
-        """Return whether the last error of a node is a refusal, and newer than `on_served`."""
+        """Return whether the last error of a node is a refusal newer than the last `on_served`."""
         known = self._nodes.get(node_id)
         return (
             known is not None
@@ -148,11 +150,11 @@ class NodeStates:
         )
 
     def on_served(self) -> None:
-        """Note a good response: the errors of nodes before it may not hold any more."""
+        """Record a good response: earlier errors of nodes may no longer hold."""
         self._served_count += 1
 
     def on_connecting(self, node: Node, now_ms: int) -> int:
-        """Note that an attempt begins; return its number, counted from 0."""
+        """Record that an attempt starts; return its number, counted from 0."""
         known = self._nodes.setdefault(node.id, _Reachability(node))
         self._to(known, NodeState.CONNECTING)
         known.node = node
@@ -173,7 +175,7 @@ class NodeStates:
         known.setback = None
 
     def on_lost(self, node_id: int, error: KafkaError, now_ms: int) -> None:
-        """Note that an attempt failed or the connection ended; the next one has to wait."""
+        """Record a failed attempt or a lost connection; the next attempt waits for the back-off."""
         known = self._nodes[node_id]
         self._to(known, NodeState.BACKING_OFF)
         self._note_end(known)
@@ -184,8 +186,9 @@ class NodeStates:
         known.served_count = self._served_count
 
     def on_fallen_back(self, node_id: int, error: KafkaError, now_ms: int) -> None:
-        """Record that the peer hung up on a version of the handshake, and the next attempt begins
-        with an older one: that is no failure to reach it yet.
+        """Record that the peer hung up on a handshake, and that an older version comes next.
+
+        It is not a failure to reach the node yet.
         """
         known = self._nodes[node_id]
         self._to(known, NodeState.BACKING_OFF)
@@ -194,7 +197,7 @@ class NodeStates:
         known.setback = error
 
     def on_closed(self, node_id: int) -> None:
-        """Note that we closed the connection ourselves, which is no reason to back off."""
+        """Record that the client closed the connection, which needs no back-off."""
         known = self._nodes[node_id]
         self._to(known, NodeState.DISCONNECTED)
         self._note_end(known)
@@ -205,7 +208,7 @@ class NodeStates:
                 known.setup_deadline_ms += extra_ms
 
     def on_nodes_changed(self, node_of: Callable[[int], Node | None]) -> None:
-        """Forget nodes without a connection that are gone (`node_of` gives None) or have moved."""
+        """Forget unconnected nodes that no longer exist (`node_of` returns None) or have moved."""
         for node_id, known in list(self._nodes.items()):
             if known.state in {NodeState.CONNECTING, NodeState.READY}:
                 continue
@@ -214,7 +217,7 @@ class NodeStates:
                 del self._nodes[node_id]
 
     def restart(self) -> None:
-        """Note that there are no connections any more, by no fault of the nodes."""
+        """Record that all connections are closed, through no fault of the nodes."""
         for known in self._nodes.values():
             known.state = NodeState.DISCONNECTED
 
@@ -269,11 +272,11 @@ class NodeSelection:
             return node.id == avoided_id or self.is_suspect(node, now_ms), load(node.id)
 
         ready = [node for node in self.candidates() if is_ready(node.id, now_ms)]
-        self._random.shuffle(ready)  # or the first broker would carry what every client sends
+        self._random.shuffle(ready)  # otherwise the first broker would get every client's requests
         return min(ready, key=rank, default=None)
 
     def is_suspect(self, node: Node, now_ms: int) -> bool:
-        """Return whether either of a broker's connections has waited too long for a response."""
+        """Return whether a response is overdue on either of a broker's connections."""
         ids = (node.id, coordinator_id(node.id))
         connections = (self._connections.get(node_id) for node_id in ids)
         return any(each is not None and each.suspect_ms() <= now_ms for each in connections)
@@ -282,12 +285,12 @@ class NodeSelection:
         if self.stagger_ms() > now_ms:
             return None
         free = [node for node in self.candidates() if self._states.may_connect(node, now_ms)]
-        # Known brokers before bootstrap addresses; among equals any, to spread the clients.
+        # Known brokers come before bootstrap addresses. Choose any among equals, to spread clients.
         known = [node for node in free if node.id >= 0]
         return self._random.choice(known or free) if free else None
 
     def stagger_ms(self) -> int:
-        """Return until when the attempt that began last has its chance before another begins."""
+        """Return the time until which the latest attempt runs alone."""
         return max(
             (
                 self._states.started_ms(node.id) + STAGGER_MS
@@ -298,12 +301,12 @@ class NodeSelection:
         )
 
     def verdict(self) -> KafkaError | None:
-        """Return the refusal, if every node refused since the last good response; else None."""
+        """Return the refusal if every node has refused since the last good response, else None."""
         ids = [node.id for node in self.candidates()]
         return self.any_verdict() if all(map(self._states.has_verdict, ids)) else None
 
     def any_verdict(self) -> KafkaError | None:
-        """Return the refusal of the first node that has one; None if none has."""
+        """Return the refusal of the first node that has one, else None."""
         for node in self.candidates():
             if self._states.has_verdict(node.id):
                 return self._states.last_error(node.id)

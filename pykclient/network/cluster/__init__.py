@@ -1,1 +1,1 @@
-"""What is known of the cluster: metadata, leaders, coordinators."""
+"""The client's view of the cluster: metadata, leaders, coordinators."""

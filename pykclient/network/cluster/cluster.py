@@ -1,8 +1,8 @@
 """An immutable snapshot of the cluster: brokers, topics, partitions and their leaders.
 
-It is replaced whole at each Metadata response and never changed, so any thread may read the one it
-holds without a lock. `LeaderHints` makes a newer one with the leaders that a Produce or Fetch
-response names (KIP-951), which saves the wait for a Metadata response.
+Each Metadata response replaces it as a whole, so any thread may read its snapshot without a lock.
+`LeaderHints` applies the leaders that a Produce or Fetch response names (KIP-951) to make a newer
+snapshot, which saves the wait for a Metadata response.
 
 Owner: none; `LeaderHints` belongs to the reader of the response.
 Source: Java classes ``org.apache.kafka.common.Cluster``, ``MetadataResponse``, method
@@ -35,11 +35,11 @@ if TYPE_CHECKING:
 log = ClientLog("pykclient.network", "")
 
 NO_TOPIC_ID = bytes(16)
-"""The id of all topics of brokers before 2.8, which have no topic ids."""
+"""The id of every topic on brokers before 2.8, which have no topic ids."""
 
 
 class PartitionInfo(NamedTuple):
-    """One partition: where its leader and replicas are. `leader_id` None means it has no leader."""
+    """One partition, with its leader and replicas. `leader_id` None means it has no leader."""
 
     topic: str
     partition: int
@@ -51,7 +51,7 @@ class PartitionInfo(NamedTuple):
 
 
 class TopicInfo(NamedTuple):
-    """One topic. `partitions` is in order of partition number, without gaps."""
+    """One topic. `partitions` is ordered by partition number, without gaps."""
 
     name: str
     topic_id: bytes
@@ -60,7 +60,7 @@ class TopicInfo(NamedTuple):
 
 
 class Cluster:
-    """The snapshot. `version` grows with each, also by leader hints; 0 is before the first."""
+    """The snapshot. `version` grows with each one, also by leader hints; the first has 0."""
 
     __slots__ = (
         "_topic_names",
@@ -115,7 +115,7 @@ class Cluster:
         return self.nodes.get(info.leader_id)
 
     def topic_id(self, topic: str) -> bytes:
-        """Return a topic's 16-byte id; zeros where the topic or its id is not known."""
+        """Return a topic's 16-byte id, or zeros if the topic or its id is unknown."""
         info = self.topics.get(topic)
         return NO_TOPIC_ID if info is None else info.topic_id
 
@@ -124,15 +124,15 @@ class Cluster:
 
 
 def bootstrap_nodes(addresses: Sequence[tuple[str, int]]) -> tuple[Node, ...]:
-    """Return the addresses that a client starts from as nodes, in the order given.
+    """Return the bootstrap addresses as nodes, in the given order.
 
-    They get the ids -1, -2 ... which are no broker's.
+    Their ids are -1, -2 ..., which no broker has.
     """
     return tuple(Node(-1 - index, host, port) for index, (host, port) in enumerate(addresses))
 
 
 def topic_info(topic: MetadataResponseTopic) -> TopicInfo:
-    """Return the topic of a response without an error.
+    """Return the topic of a response that has no error for it.
 
     Raises:
         DecodeError: it has no name, or its partitions are not numbered from 0 without gaps.
@@ -144,7 +144,7 @@ def topic_info(topic: MetadataResponseTopic) -> TopicInfo:
         if partition.partition_index != expected:
             raise DecodeError(
                 f"a Metadata response lists partition {partition.partition_index} of topic "
-                f"{printable(topic.name)!r} where {expected} must stand"
+                f"{printable(topic.name)!r} in place of partition {expected}"
             )
     infos = tuple(partition_info(topic.name, partition) for partition in partitions)
     return TopicInfo(topic.name, topic.topic_id, topic.is_internal, infos)
@@ -163,14 +163,14 @@ def partition_info(topic: str, partition: MetadataResponsePartition) -> Partitio
 
 
 class LeaderAndEpoch(Protocol):
-    """A leader, as the messages of several APIs have it; -1 stands for none."""
+    """A leader as several APIs name it; -1 stands for none."""
 
     leader_id: int
     leader_epoch: int
 
 
 class LeaderHints:
-    """The hints of one response; `endpoints` are the addresses that it gives."""
+    """The leader hints of one response; `endpoints` are the addresses that it gives."""
 
     def __init__(self, endpoints: Iterable[BrokerAddress]) -> None:
         self._endpoints = endpoints
@@ -181,7 +181,7 @@ class LeaderHints:
             self._leaders[partition] = leader
 
     def newer_than(self, cluster: Cluster) -> Cluster | None:
-        """Return the snapshot with what is new in it; None if nothing is."""
+        """Return a snapshot with the leaders that are newer, or None if none is."""
         if not self._leaders:
             return None
         nodes = {**cluster.nodes, **self._nodes()}
@@ -219,7 +219,7 @@ class LeaderHints:
             try:
                 nodes[endpoint.node_id] = broker_node(endpoint)
             except DecodeError as error:
-                log.warning("a leader that cannot be: %s", error)
+                log.warning("ignored the address of a leader: %s", error)
         return nodes
 
 

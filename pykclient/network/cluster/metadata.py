@@ -1,4 +1,4 @@
-"""Metadata: when an update is requested, and how a response changes the snapshot.
+"""Metadata: requests updates of the cluster snapshot and applies the responses.
 
 Owner: the driver of the engine. Other threads read `cluster`, `updated_ms` and `fatal_since`.
 Source: Java classes ``Metadata``, ``ProducerMetadata``; KIP-320 (leader epochs), KIP-526 (idle
@@ -48,11 +48,11 @@ if TYPE_CHECKING:
     from pykclient.types import Node
 
 RELIABLE_EPOCHS_VERSION = 9
-"""Of Metadata. Brokers before 2.4 may name an older epoch than partitions have, and keep to it,
-while these are reassigned (Java's ``hasReliableLeaderEpochs``)."""
+"""First version of Metadata with reliable leader epochs. Brokers before 2.4 may name an older epoch
+than a partition has while it is reassigned (Java's ``hasReliableLeaderEpochs``)."""
 
 LAG_MS_MAX = 10_000
-"""How long brokers may lag behind. With those from 2.8 on no such guess is needed."""
+"""Time that a broker may lag behind. Topic ids, from Kafka 2.8 on, make this guess unnecessary."""
 
 
 class MetadataState(Enum):
@@ -71,11 +71,11 @@ NEXT: dict[MetadataState, frozenset[MetadataState]] = {
 class Metadata:
     """The manager that keeps `cluster` up to date.
 
-    Topics are tracked because they were named by `add_topic` or `set_topics`, or are all topics
-    after `set_all_topics`. While one that is used has no leader, updates go on; of all topics those
-    count that the client says it uses. With `topic_idle_ms` a topic that is not named again in that
-    time is forgotten. After `metadata_recovery_rebootstrap_trigger_ms` without a good response the
-    snapshot is dropped, so that the next request goes to a bootstrap address.
+    It tracks the topics named by `add_topic` or `set_topics`, or all topics after `set_all_topics`.
+    Updates continue while a topic in use has no leader; with all topics, `used_topics` says which
+    ones are in use. With `topic_idle_ms`, a topic that is not named again in that time is
+    forgotten. After `metadata_recovery_rebootstrap_trigger_ms` without a good response the snapshot
+    is dropped, so that the next request goes to a bootstrap address.
     """
 
     def __init__(
@@ -89,16 +89,17 @@ class Metadata:
         self.bootstrap = bootstrap_nodes(config.bootstrap_servers)
         self.cluster = Cluster()
         self.cluster_id: str | None = None
-        """The cluster that this client belongs to: the first one that it reached; None before
-        that, and while brokers name no cluster."""
+        """The id of the first cluster that this client reached. None before that, and while brokers
+        name no cluster."""
         self.fatal_error: KafkaError | None = None
-        """How every node failed, if no attempt cures it; None once that is raised, or is over."""
+        """The error with which every node failed and that no retry cures. None once it was raised
+        or has passed."""
         self.fatal_count = 0
-        """How often `fatal_error` was set."""
+        """Number of times `fatal_error` was set."""
         self.last_error: KafkaError | None = None
-        """Why the last update failed; None after one that did not."""
+        """The error of the last update; None if it succeeded."""
         self.updated_ms: int | None = None
-        """When the last good response came; None before the first one."""
+        """Time of the last good response; None before the first one."""
         self._log = ClientLog("pykclient.network", config.client_id)
         self._refresh_backoff = Backoff(
             config.retry_backoff_ms,
@@ -110,18 +111,21 @@ class Metadata:
         self._topic_idle_ms = topic_idle_ms
         self._named_ms: dict[str, int] = {}
         self._used_topics: Callable[[], Collection[str]] | None = None
-        """Returns which of all topics are used; None while the topics are named."""
+        """Returns the topics in use, of all topics; None while the topics are named."""
         self._state = MetadataState.STALE
         self._is_outdated = False
-        """An update was requested while one was in flight, which may be too old for it."""
+        """True if an update was requested while an older one, perhaps without the news, is in
+        flight."""
         self._is_urgent = False
-        """The next update does not wait for its back-off: it has topics that no earlier one had."""
+        """True if the next update skips its back-off, because it requests a topic for the first
+        time."""
         self._attempt_count = 0
         self._unchanged_count = 0
-        """How many responses, one right after the other, were no news."""
+        """Number of responses in a row that changed nothing."""
         self._response_version = MetadataRequest.max_version
         self._older_since_ms: dict[str, int] = {}
-        """Since when responses have older epochs of topics without ids than we know."""
+        """Start of the time in which responses have older epochs than known ones, for topics
+        without ids."""
         self._earliest_ms = 0
         self._expires_ms = 0
         self._failing_since_ms: int | None = None
@@ -132,7 +136,7 @@ class Metadata:
     # For the other managers.
 
     def add_listener(self, listener: Callable[[Cluster], None]) -> None:
-        """Have `listener(cluster)` called after each update, and when there is a `fatal_error`."""
+        """Call `listener(cluster)` after each update, and when `fatal_error` is set."""
         self._listeners.append(listener)
 
     def add_topic(self, topic: str, now_ms: int) -> None:
@@ -152,14 +156,14 @@ class Metadata:
             self._request_at_once()
 
     def set_all_topics(self, used_topics: Callable[[], Collection[str]]) -> None:
-        """Request all topics. `used_topics` is called once a response, for those that are used."""
+        """Request all topics. `used_topics` is called once per response."""
         is_new = self._used_topics is None
         self._used_topics = used_topics
         if is_new:
             self._request_at_once()
 
     def request_update(self) -> None:
-        """Note that the snapshot is stale. The update waits for its back-off."""
+        """Mark the snapshot as stale. The update waits for its back-off."""
         if self._state is MetadataState.FRESH:
             self._to(MetadataState.STALE)
         else:
@@ -171,55 +175,59 @@ class Metadata:
             self._coordinators_version += 1
 
     def learn_leaders(self, hints: LeaderHints) -> bool:
-        """Take leaders that another response names into the snapshot; return whether any is new."""
+        """Apply the leaders that another response names; return whether any is new."""
         cluster = hints.newer_than(self.cluster)
         if cluster is not None:
             self._swap(cluster)
         return cluster is not None
 
-    # What is fatal.
+    # Fatal errors.
 
     def on_verdict(self, error: KafkaError) -> None:
-        """Note how every node failed, if no attempt cures it until something changes there."""
+        """Record the error of all nodes, if no retry cures it until something changes there."""
         self.fatal_error = error
         self.fatal_count += 1
         self._swap(self.cluster)
 
     def fatal_since(self, count: int) -> KafkaError | None:
-        """Return what is fatal since `fatal_count` was `count`; None if nothing is. Any thread.
+        """Return the error that became fatal since `fatal_count` was `count`, or None.
 
-        For where several threads wait.
+        Any thread may call it; it is for calls of several threads that wait.
         """
         return self.fatal_error if self.fatal_count != count else None
 
     def take_fatal_error(self) -> KafkaError | None:
-        """Return what the call that waits is to raise, and forget it: the next one tries anew."""
+        """Return the error that the waiting call raises, and clear it.
+
+        The next call tries again.
+        """
         error, self.fatal_error = self.fatal_error, None
         return error
 
     # For the network client and the engine.
 
     def is_of_cluster(self, response: MetadataResponse) -> bool:
-        """Return whether a response is of this client's cluster; the first one that has an id
-        decides which that is.
+        """Return whether a response comes from this client's cluster.
+
+        The first response with a cluster id decides which cluster that is.
         """
         if self.cluster_id is None:
             self.cluster_id = response.cluster_id
         return response.cluster_id in (None, self.cluster_id)
 
     def node(self, node_id: int) -> Node | None:
-        """Return a broker, a coordinator, or a bootstrap address (negative id); None if unknown."""
+        """Return a broker, a coordinator or a bootstrap address (negative id); None if unknown."""
         if node_id < 0:
             return self.bootstrap[-node_id - 1] if -node_id <= len(self.bootstrap) else None
         return self.cluster.nodes.get(node_id) or self._coordinators.get(node_id)
 
     @property
     def address_version(self) -> int:
-        """Grows whenever `node` may return another address than before."""
+        """A number that grows whenever `node` may return another address than before."""
         return self.cluster.version + self._coordinators_version
 
     def next_poll_ms(self) -> int:
-        """Return when an update is due; `NEVER_MS` while one is in flight."""
+        """Return the time of the next update; `NEVER_MS` while one is in flight."""
         if self._state is MetadataState.FRESH:
             return max(self._expires_ms, self._earliest_ms)
         if self._state is MetadataState.STALE:
@@ -239,7 +247,7 @@ class Metadata:
         return PollResult(requests=(self._request(),))
 
     def restart(self, now_ms: int) -> None:
-        """Request an update at once: it is not known what became of the last one."""
+        """Request an update at once: the outcome of the last one is unknown."""
         del now_ms
         self._state = MetadataState.STALE
         self._is_urgent = True
@@ -287,7 +295,7 @@ class Metadata:
         is_due = failing_ms >= self._config.metadata_recovery_rebootstrap_trigger_ms
         if is_due and self.cluster.nodes:
             self._log.warning(
-                "no metadata for %d ms; starting over from the bootstrap addresses", failing_ms
+                "no metadata for %d ms; returning to the bootstrap addresses", failing_ms
             )
             self._rebootstrap(now_ms)
 
@@ -300,7 +308,7 @@ class Metadata:
     def _on_response(self, response: Message | None, now_ms: int) -> None:
         assert isinstance(response, MetadataResponse)
         if response.error_code == RebootstrapRequiredError.code:
-            self._log.warning("the cluster has its clients start over from the bootstrap addresses")
+            self._log.warning("the cluster told its clients to return to the bootstrap addresses")
             self.last_error = error_for_code(response.error_code)
             self._retry_later(now_ms)
             self._rebootstrap(now_ms)
@@ -320,8 +328,8 @@ class Metadata:
         self._expires_ms = now_ms + self._config.metadata_max_age_ms
         if is_complete:
             self._attempt_count = 0
-            # What brokers do not have, such as a partition that is gone, may be requested again and
-            # again: then the back-off grows.
+            # A partition that no longer exists may be requested again and again: then the back-off
+            # grows.
             is_pressed = now_ms - self._earliest_ms <= self._refresh_backoff.max_ms
             is_repeated = is_pressed and cluster.is_like(self.cluster)
             self._unchanged_count = self._unchanged_count + 1 if is_repeated else 0
@@ -336,7 +344,7 @@ class Metadata:
         self._retry_later(now_ms)
 
     def _note_failure(self, error: KafkaError, now_ms: int) -> None:
-        # One warning is enough; the connections that fail log that it goes on.
+        # One warning is enough; failing connections log that the failure persists.
         level = logging.WARNING if self.last_error is None else logging.DEBUG
         self._log.log(level, "metadata update failed: %s", error)
         self.last_error = error
@@ -357,17 +365,17 @@ class Metadata:
             listener(cluster)
 
     def _log_created(self, topic: str, partition_count: int) -> None:
-        """Log a topic that did not exist: the number of its partitions may be a default."""
+        """Log the creation of a topic that did not exist; its partition count may be a default."""
         why = ""
         if self._allow_auto_topic_creation:
-            why = "; brokers create a topic that is requested (auto.create.topics.enable), with "
+            why = "; brokers create a requested topic (auto.create.topics.enable) with "
             why += "num.partitions partitions"
         self._log.info(
-            "topic %r did not exist, and has %d partitions now%s", topic, partition_count, why
+            "topic %r did not exist and now has %d partitions%s", topic, partition_count, why
         )
 
     def _merge(self, response: MetadataResponse, now_ms: int) -> tuple[Cluster, bool]:
-        """Return the new snapshot, and whether it has all that is used and can be known by now."""
+        """Return the new snapshot, and whether it is complete for the topics in use."""
         node_ids = {broker.node_id for broker in response.brokers}
         topics: list[TopicInfo] = []
         errors: dict[str, BrokerError] = {}
@@ -396,7 +404,7 @@ class Metadata:
         return cluster, is_complete
 
     def _reliable(self, received: TopicInfo) -> TopicInfo:
-        """Leave out the leader epochs of brokers that may have them wrong while they reassign."""
+        """Remove leader epochs from a topic if the broker is too old to have reliable ones."""
         if self._response_version >= RELIABLE_EPOCHS_VERSION:
             return received
         return received._replace(
@@ -404,9 +412,9 @@ class Metadata:
         )
 
     def _newest(self, received: TopicInfo, now_ms: int) -> TopicInfo:
-        """Keep a partition as it is where the response has an older leader epoch."""
+        """Keep a known partition where the response has an older leader epoch."""
         known = self.cluster.topics.get(received.name)
-        # Another id means that it was deleted and made anew: its epochs begin again.
+        # Another id means that the topic was deleted and recreated: its epochs start over.
         if known is None or known.topic_id != received.topic_id:
             return received
         if received.topic_id == NO_TOPIC_ID and self._is_anew(known, received, now_ms):
@@ -419,8 +427,9 @@ class Metadata:
         )
 
     def _is_anew(self, known: TopicInfo, received: TopicInfo, now_ms: int) -> bool:
-        """Return whether a topic without an id must have been made anew: responses have had
-        older epochs for longer than a broker lags behind.
+        """Return whether a topic without an id must have been recreated.
+
+        It must if responses have had older epochs for longer than a broker lags behind.
         """
         are_older = map(_is_older, received.partitions, known.partitions)
         if not any(are_older):

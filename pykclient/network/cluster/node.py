@@ -1,6 +1,6 @@
-"""Nodes of responses: a broker's address, checked; and a broker as a coordinator.
+"""Nodes of responses: a broker's checked address, and a broker as a coordinator.
 
-A coordinator has a connection of its own, and so a node id of its own, beyond every broker's.
+A coordinator has its own connection, and so its own node id, above every broker's id.
 
 Owner: none, nodes are immutable.
 Source: the Metadata API of the Kafka protocol guide; KIP-951 (addresses in other responses); Java
@@ -21,11 +21,11 @@ if TYPE_CHECKING:
 PORT_MAX: Final = 65_535
 
 COORDINATOR_ID_BASE: Final = INT_MAX + 1
-"""Added to a broker's id; what results is never a broker's and never goes over the wire."""
+"""Added to a broker's id. The sum is never a broker's id and is never sent."""
 
 
 class CoordinatorNode(Node):
-    """The address of a coordinator; `id` is the connection's, `broker_id` the broker's."""
+    """The address of a coordinator; `id` is the connection's id, `broker_id` the broker's."""
 
     __slots__ = ()
 
@@ -55,7 +55,7 @@ def wire_id(node_id: int) -> int:
 
 
 def broker_label(node_id: int) -> str:
-    """Return what to call a node in a message of which only the id is known."""
+    """Return the name of a node for messages that know only its id."""
     if is_coordinator(node_id):
         return f"broker {wire_id(node_id)}, as coordinator,"
     return f"broker {node_id}"
@@ -72,14 +72,15 @@ def broker_node(address: BrokerAddress) -> Node:
     """Return the broker at an address of a response.
 
     Raises:
-        DecodeError: it is no address of a broker.
+        DecodeError: the address is invalid.
     """
     return checked_node(address.node_id, address.host, address.port, address.rack)
 
 
 def checked_node(node_id: int, host: str, port: int, rack: str | None = None) -> Node:
-    """As `broker_node`, from the parts of an address."""
-    # Negative ids are the bootstrap addresses'; the others would fail late, inside the system.
+    """Return the node for the parts of an address, as `broker_node` does."""
+    # Negative ids belong to bootstrap addresses; other invalid parts would fail late, in the
+    # system.
     is_host = 0 < len(host) <= HOST_LENGTH_MAX and host.isprintable() and " " not in host
     if node_id < 0 or not is_host or not 0 < port <= PORT_MAX:
         raise DecodeError(

@@ -1,11 +1,11 @@
-"""Blocking calls: each runs on a daemon thread of its own, and its result goes into a mailbox.
+"""Blocking calls: each runs on its own daemon thread, and its result goes into a mailbox.
 
-The port is woken by each result, and delivers it from inside its `wait`. Whoever gives up calls
-`forget`, so that a call that hangs keeps nothing of it alive. Calls beyond `THREADS_MAX` wait for
-the end of another one.
+Each result wakes the port, which delivers it inside its `wait`. A caller that stops waiting calls
+`forget`, so that a call that hangs keeps none of the caller's objects alive. Calls beyond
+`THREADS_MAX` wait for a free thread.
 
-Owner: the port that made it; `_run` alone is on the call's thread.
-Source: Java has threads for this as well, the one of ``ExpiringCredentialRefreshingLogin`` for one.
+Owner: the port that made it; only `_run` runs on the call's thread.
+Source: Java uses threads for this as well, such as ``ExpiringCredentialRefreshingLogin``'s.
 """
 
 from __future__ import annotations
@@ -24,19 +24,19 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 THREADS_MAX: Final = 32
-"""Calls that run at the same time."""
+"""Maximum number of calls that run at the same time."""
 
 
 @dataclass(slots=True, eq=False)
 class _Call:
     function: Callable[[], object]
     on_done: Callable[[Any], None] | None
-    """None once it was forgotten."""
+    """None after `forget`."""
     name: str
 
 
 class BackgroundCalls:
-    """Runs functions in the background. `wakeup` is called from another thread."""
+    """Runs functions in the background. `wakeup` is called from their threads."""
 
     def __init__(self, wakeup: Callable[[], None]) -> None:
         self._wakeup = wakeup
@@ -47,10 +47,10 @@ class BackgroundCalls:
     def call(
         self, function: Callable[[], T], on_done: Callable[[T | BaseException], None], *, name: str
     ) -> None:
-        """Have `on_done` called, by a later `deliver`, with what `function` returns or raises.
+        """Run a function, and pass its result or exception to `on_done` in a later `deliver`.
 
-        Where no thread can be started that is a `ConnectionFailedError`. The thread's name is
-        `name` behind "pykclient-".
+        If no thread can be started, the result is a `ConnectionFailedError`. The thread is named
+        "pykclient-" and `name`.
         """
         call = _Call(function, on_done, name)
         if len(self._running) < THREADS_MAX:
@@ -59,18 +59,18 @@ class BackgroundCalls:
             self._queue.append(call)
 
     def forget(self, on_done: Callable[[Any], None]) -> None:
-        """Never call `on_done`. What runs already goes on to its end."""
+        """Cancel the call of `on_done`. A function that already runs continues."""
         self._queue = deque(call for call in self._queue if call.on_done != on_done)
         for call in self._running:
             if call.on_done == on_done:
                 call.on_done = None
 
     def deliver(self) -> None:
-        """Pass on the results that have come."""
+        """Deliver the results that have arrived."""
         while self._ended:
             call, result = self._ended.popleft()
             if call not in self._running:
-                continue  # it was begun before a restart
+                continue  # it started before a restart
             self._running.discard(call)
             if self._queue:
                 self._start(self._queue.popleft())
@@ -107,7 +107,7 @@ class BackgroundCalls:
         result: object
         try:
             result = call.function()
-        except BaseException as error:  # noqa: BLE001  # user code; whoever called handles it
+        except BaseException as error:  # noqa: BLE001  # user code; the caller handles it
             result = error
         self._end(call, result)
 

@@ -1,8 +1,8 @@
 """The canonical names of bootstrap addresses, for ``client_dns_lookup``.
 
-Each name is looked up, and each of its addresses looked up back: brokers behind an alias then have
-the names that their certificates, and Kerberos, know them by. The look-ups are made once, before
-the client has its nodes, on a thread that is not waited for beyond a time.
+Each name is resolved, and each of its addresses resolved back: brokers behind an alias then have
+the names that their certificates and Kerberos know. The lookups run once, before the client has its
+nodes, on a thread that is joined for a limited time.
 
 Owner: the thread that makes the client.
 Source: KIP-235; Java class ``ClientUtils``.
@@ -26,9 +26,9 @@ C = TypeVar("C", bound="ClientConfig")
 
 
 def with_canonical_names(config: C) -> C:
-    """Return the config with the canonical names in bootstrap_servers, if it is set to have them.
+    """Return the config with canonical names in bootstrap_servers, if it asks for them.
 
-    What cannot be looked up in ``socket_connection_setup_timeout_ms`` stays as it was given.
+    A name that cannot be resolved within ``socket_connection_setup_timeout_ms`` stays as given.
     """
     if config.client_dns_lookup != CANONICAL_NAMES:
         return config
@@ -47,8 +47,8 @@ def with_canonical_names(config: C) -> C:
     thread.join(config.socket_connection_setup_timeout_ms / 1000)
     if thread.is_alive():
         log.warning(
-            "the canonical names of bootstrap_servers were not looked up within %d ms; those that "
-            "are missing stay as they are",
+            "the canonical names of bootstrap_servers were not resolved within %d ms; those that "
+            "are missing stay as given",
             config.socket_connection_setup_timeout_ms,
         )
     names = found.copy()
@@ -58,5 +58,5 @@ def with_canonical_names(config: C) -> C:
 
 def _canonical(host: str, port: int) -> tuple[Address, ...]:
     addresses = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
-    flags = socket.NI_NUMERICSERV  # an address without a name is its own, as in Java
+    flags = socket.NI_NUMERICSERV  # an address without a name stays a number, as in Java
     return tuple((socket.getnameinfo(each[4], flags)[0], port) for each in addresses)

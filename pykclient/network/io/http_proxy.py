@@ -1,10 +1,10 @@
 """Proxy: the HTTP proxy that the environment names for a URL.
 
 The variables are those of curl and Python: ``HTTPS_PROXY``, ``HTTP_PROXY``, ``ALL_PROXY`` and
-``NO_PROXY``, in capital letters or small ones. This machine itself and link-local addresses, where
-clouds have their metadata, are never behind a proxy, as for Java's and Go's clients.
+``NO_PROXY``, in upper or lower case. Loopback and link-local addresses, where clouds serve their
+metadata, never use a proxy, as in Java's and Go's clients.
 
-Owner: no state; the environment belongs to whoever starts the process, and no setting changes it.
+Owner: no state; the environment decides, and no setting changes it.
 Source: ``urllib.request.getproxies``; Java's ``https.proxyHost`` and ``http.nonProxyHosts``.
 """
 
@@ -29,7 +29,7 @@ LOCAL_NAMES: Final = ("localhost", "metadata.google.internal")
 
 @dataclass(frozen=True, slots=True)
 class Proxy:
-    """An HTTP proxy. `credentials` are user and password with a colon between; None without."""
+    """An HTTP proxy. `credentials` are "user:password", or None."""
 
     host: str
     port: int
@@ -40,10 +40,10 @@ class Proxy:
 
 
 def proxy_of(url: str) -> Proxy | None:
-    """Return the proxy of the environment for a URL; None for a direct connection.
+    """Return the proxy that the environment names for a URL; None for a direct connection.
 
     Raises:
-        ConfigError: the variable does not name an HTTP proxy; shows no password.
+        ConfigError: the variable does not name an HTTP proxy. The text shows no password.
     """
     from urllib.request import getproxies, proxy_bypass  # few clients speak HTTP at all
 
@@ -72,7 +72,7 @@ def _read(place: str, variable: str) -> Proxy:
     parts = urlsplit(place)
     if parts.scheme.lower() != "http":
         raise ConfigError(
-            f"{variable} names a proxy of the kind {parts.scheme!r}, and only http:// is "
+            f"{variable} names a proxy with the scheme {parts.scheme!r}, but only http:// is "
             f"supported; name an HTTP proxy, or add the identity server's host to NO_PROXY."
         )
     try:

@@ -1,11 +1,10 @@
-"""HttpEndpoint: requests to one address by http or https, for identity servers and metadata.
+"""HttpEndpoint: requests to one address over http or https, for identity servers and metadata.
 
-A request has one deadline for all of it, whatever the server does: connecting, TLS, each byte that
-comes. Headers and body have a limit. Redirects are not followed, since what is sent is secret.
-Through a proxy, https is a tunnel (CONNECT): the proxy learns the host's name and no more.
+One deadline covers the whole request: connecting, TLS, and every byte received. Headers and body
+are limited in size. Redirects are not followed, since requests carry secrets. Through a proxy,
+https uses a tunnel (CONNECT): the proxy learns only the host's name.
 
-Owner: the thread that calls `post` or `get`, one of the background; nothing stays between two
-requests.
+Owner: the background thread that calls `post` or `get`; no state is kept between two requests.
 Source: RFC 9110, RFC 9112; Java class ``HttpJwtRetriever``.
 """
 
@@ -29,24 +28,23 @@ if TYPE_CHECKING:
     from pykclient.network.io.http_proxy import Proxy
 
 BODY_BYTES_MAX: Final = 512 * 1024
-"""The longest body that is read, as long as a response of SASL. Brokers take no token of half of
-that."""
+"""Maximum size of a body, like that of a SASL response. Brokers accept tokens of half that size."""
 
 RESPONSE_BYTES_MAX: Final = 1024 * 1024
-"""The most bytes that are read of one response, headers, interim responses and marks of chunks too:
-each of them costs a few lines of Python."""
+"""Maximum bytes of a response, including headers, interim responses and chunk headers, which each
+cost a few lines of Python."""
 
 _PORTS: Final = {"http": 80, "https": 443}
 
 _NO_AUTHORITY: Final = frozenset({2, 18, 19, 20, 21})
-"""OpenSSL's ``X509_V_ERR_...`` for a chain that ends in no authority that is trusted."""
+"""OpenSSL's ``X509_V_ERR_...`` codes for a chain that ends in no trusted authority."""
 
 _OTHER_HOST: Final = frozenset({62, 64})
 
 
 @dataclass(frozen=True, slots=True)
 class HttpRequest:
-    """Body of the request. It holds secrets, so no log or error shows it."""
+    """The body and headers of a request. They hold secrets, so no log or error shows them."""
 
     body: bytes = field(repr=False)
     headers: Mapping[str, str] = field(repr=False)
@@ -54,18 +52,18 @@ class HttpRequest:
 
 @dataclass(frozen=True, slots=True)
 class HttpResponse:
-    """What a server has responded. The body shows nowhere: it may have secrets in it."""
+    """The response of a server. Its body may hold secrets and is never shown."""
 
     status: int
     content_type: str
-    """In lower case, without parameters; empty if there is none."""
+    """The content type in lower case, without parameters; empty if missing."""
     body: bytes = field(repr=False)
 
 
 class HttpEndpoint:
-    """One address, which is reached directly or through a proxy.
+    """One address, reached directly or through a proxy.
 
-    `context` returns what verifies the server's certificate, for each request; None for http.
+    `context` returns the TLS context for each request; None for http.
     """
 
     def __init__(
@@ -76,7 +74,7 @@ class HttpEndpoint:
         proxy: Proxy | None = None,
     ) -> None:
         parts = urlsplit(url)
-        assert parts.hostname, "checked when the config was made"
+        assert parts.hostname, "the config has checked it"
         self.name = shown_url(url)
         self._host = parts.hostname
         self._port = parts.port or _PORTS[parts.scheme]
@@ -88,21 +86,21 @@ class HttpEndpoint:
     def post(
         self, request: HttpRequest, *, connect_timeout_ms: int, timeout_ms: int
     ) -> HttpResponse:
-        """Send a request by POST and return the response, whatever its status. Blocks.
+        """Send a POST request and return the response, whatever its status. Blocks.
 
-        `timeout_ms` is for all of it, `connect_timeout_ms` for the connection without TLS.
+        `timeout_ms` covers the whole request, `connect_timeout_ms` the connection without TLS.
 
         Raises:
             ConnectionFailedError: the server cannot be reached, is too slow, or hung up.
-            TlsError: its certificate is not to be trusted, or it does not speak TLS.
-            DecodeError: what came is no HTTP, or too long.
+            TlsError: its certificate is not trusted, or it does not speak TLS.
+            DecodeError: the response is not HTTP, or too long.
         """
         return self._request("POST", request, connect_timeout_ms, timeout_ms)
 
     def get(
         self, request: HttpRequest, *, connect_timeout_ms: int, timeout_ms: int
     ) -> HttpResponse:
-        """Send a request by GET, without its body, and return the response, as `post` does."""
+        """Send a GET request without a body and return the response, as `post` does."""
         return self._request("GET", request, connect_timeout_ms, timeout_ms)
 
     def _request(
@@ -123,7 +121,7 @@ class HttpEndpoint:
         except (OSError, HTTPException, UnicodeError, KafkaError) as error:
             failure, cause = self._failure(error), error
         if failure is not cause:
-            # Variables of the standard library's functions have what was sent.
+            # Local variables in the standard library's frames hold the request.
             cause.__context__ = None
             failure.__cause__ = cause.with_traceback(None)
         raise failure.with_traceback(None)
@@ -138,10 +136,10 @@ class HttpEndpoint:
             self._secured(plain, deadline_s) as connection,
         ):
             client = HTTPConnection(self._host, self._port)
-            # It connects by itself only where it has no socket.
+            # It connects only if it has no socket.
             client.sock = cast("socket.socket", _TimedSocket(connection, deadline_s))
             is_forwarded = proxy is not None and self._context is None
-            # No part of this is a variable of its own: tracebacks may show those.
+            # Keep this in one expression: tracebacks may show variables.
             client.request(
                 method,
                 f"http://{self._authority}{self._target}" if is_forwarded else self._target,
@@ -181,7 +179,7 @@ class HttpEndpoint:
         if not 200 <= status < 300:
             cure = "; give user and password in HTTPS_PROXY" if status == 407 else ""
             raise ConnectionFailedError(
-                f"the proxy {proxy} responded with status {status} when it was asked to connect to "
+                f"the proxy {proxy} responded with status {status} to the request to connect to "
                 f"{place}{cure}"
             )
 
@@ -193,8 +191,8 @@ class HttpEndpoint:
         if isinstance(error, RemoteDisconnected):
             return ConnectionFailedError("the server hung up without a response")
         if isinstance(error, HTTPException):
-            # Its text may have what the server sent.
-            return DecodeError(f"the server's response is no HTTP: {type(error).__name__}")
+            # Its text may contain the server's bytes.
+            return DecodeError(f"the server's response is not HTTP: {type(error).__name__}")
         reason = str(error)
         if isinstance(error, OSError):
             reason = (error.strerror or reason).lower()
@@ -209,7 +207,7 @@ class HttpEndpoint:
             if error.verify_code in _NO_AUTHORITY:
                 cure = "give its authority in https_ca_location"
             elif error.verify_code in _OTHER_HOST:
-                cure = "use a name in the URL that it has"
+                cure = "use a host name in the URL that the certificate has"
             return TlsError(f"the certificate was not accepted: {error.verify_message}; {cure}")
         if isinstance(error, ssl.SSLEOFError | ssl.SSLZeroReturnError):
             return ConnectionFailedError("the server hung up during TLS")
@@ -218,7 +216,7 @@ class HttpEndpoint:
 
 
 class _TimedSocket:
-    """What `HTTPConnection` needs of a socket, within a deadline for all of it."""
+    """The parts of a socket that `HTTPConnection` needs, with one deadline for all operations."""
 
     def __init__(self, connection: socket.socket, deadline_s: float) -> None:
         self._connection = connection
@@ -232,7 +230,7 @@ class _TimedSocket:
         return io.BufferedReader(_TimedReader(self._connection, self._deadline_s))
 
     def close(self) -> None:
-        """Its owner closes the socket, once the response was read."""
+        """Do nothing: the owner closes the socket after the response was read."""
 
 
 class _TimedReader(io.RawIOBase):
@@ -245,7 +243,7 @@ class _TimedReader(io.RawIOBase):
         return True
 
     def readinto(self, buffer: memoryview) -> int:  # type: ignore[override]
-        # A server that sends a byte now and then must not get as long again for each.
+        # A server that sends single bytes must not get the full time for each.
         self._connection.settimeout(_left_s(self._deadline_s))
         if self._left_bytes == 0:
             raise DecodeError(f"the server's response has more than {RESPONSE_BYTES_MAX} bytes")
@@ -261,7 +259,7 @@ def _proxy_headers(proxy: Proxy | None) -> dict[str, str]:
 
 
 def shown_url(url: str) -> str:
-    """Return a URL without what may be secret in it: its user and password, and its query."""
+    """Return a URL without its user, password and query, which may be secret."""
     parts = urlsplit(url)
     place = parts.netloc.rpartition("@")[2]
     return urlunsplit((parts.scheme, place, parts.path, "", ""))

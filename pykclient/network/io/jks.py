@@ -1,10 +1,9 @@
-"""JKS: Java's own format of keystores and truststores, until Java 9 the default of ``keytool``.
+"""JKS: Java's own format of keystores and truststores, the default of ``keytool`` before Java 9.
 
-A store is a list of entries and a digest. An entry is a certificate that is trusted, or a key with
-its certificates; the key is protected by a scheme of Sun's of SHA-1. Everything is bounded by the
-size of the file, and a key by `KEY_BYTES_MAX`, for a digest is made for each 20 bytes of it.
-
-JCEKS, which protects keys by another scheme, is not read.
+A store is a list of entries and a digest. An entry is a trusted certificate, or a key with its
+certificates; the key is protected by a scheme of Sun's based on SHA-1. The file's size bounds
+everything, and `KEY_BYTES_MAX` bounds a key, since each 20 bytes of it take a digest. JCEKS, which
+protects keys with another scheme, is not supported.
 
 Owner: none; functions only.
 Source: Java classes ``sun.security.provider.JavaKeyStore`` and ``KeyProtector``.
@@ -20,30 +19,30 @@ from typing import Final, NamedTuple
 MAGIC: Final = b"\xfe\xed\xfe\xed"
 JCEKS_MAGIC: Final = b"\xce\xce\xce\xce"
 KEY_BYTES_MAX: Final = 65_536
-"""The largest protected key; one of RSA with 16,384 bits has 10 KB."""
+"""Maximum size of a protected key; an RSA key of 16,384 bits takes 10 KB."""
 
 _DIGEST_SIZE: Final = 20
 _WHITENER: Final = b"Mighty Aphrodite"
-"""What Java adds to the password in the digest of a store."""
+"""The constant that Java adds to the password in a store's digest."""
 _PROTECTOR: Final = bytes.fromhex("2b060104012a02110101")
-"""The object identifier of Sun's scheme, 1.3.6.1.4.1.42.2.17.1.1."""
+"""Object identifier of Sun's scheme, 1.3.6.1.4.1.42.2.17.1.1."""
 _KEY, _CERTIFICATE = 1, 2
 _SEQUENCE, _OBJECT_IDENTIFIER, _OCTETS = 0x30, 0x06, 0x04
 _X509: Final = ("X.509", "X509")
 
 
 class ProtectedKey(NamedTuple):
-    """A key as it stands in a store, with its certificates, the key's own first, in DER."""
+    """A key as stored, with its certificates in DER, the key's own first."""
 
     alias: str
     protected: bytes
     chain: tuple[bytes, ...]
 
     def opened(self, password: str) -> bytes:
-        """Return the key, PKCS#8 in DER.
+        """Return the key as PKCS#8 in DER.
 
         Raises:
-            ValueError: the password does not open it, or it is protected otherwise.
+            ValueError: the password does not open it, or its protection is not supported.
         """
         protected = _protected_octets(self.protected)
         secret = _password_bytes(password)
@@ -61,15 +60,18 @@ class ProtectedKey(NamedTuple):
 
 
 class Jks(NamedTuple):
-    """The entries of a store, in its order."""
+    """The entries of a store, in the store's order."""
 
     trusted: tuple[bytes, ...]
-    """Certificates, in DER."""
+    """Trusted certificates, in DER."""
     keys: tuple[ProtectedKey, ...]
 
     @property
     def authorities(self) -> bytes:
-        """Certificates that Java trusts in a truststore: also the first one of each key, in PEM."""
+        """The certificates that Java trusts in a truststore, in PEM.
+
+        Java also trusts the first certificate of each key.
+        """
         found = (*self.trusted, *(key.chain[0] for key in self.keys if key.chain))
         return b"".join(_pem("CERTIFICATE", each) for each in found)
 
@@ -77,7 +79,7 @@ class Jks(NamedTuple):
         """Return the first key with its certificates, in PEM.
 
         Raises:
-            ValueError: there is none, or the password does not open it.
+            ValueError: the store has none, or the password does not open it.
         """
         key = next((each for each in self.keys if each.chain), None)
         if key is None:
@@ -87,10 +89,10 @@ class Jks(NamedTuple):
 
 
 def read_jks(data: bytes, password: str | None) -> Jks:
-    """Read a store. Its digest is checked where there is a password, as in Java.
+    """Parse a store. With a password, its digest is checked, as in Java.
 
     Raises:
-        ValueError: it is damaged, or the password is wrong; says which.
+        ValueError: the store is damaged, or the password is wrong; the text says which.
     """
     body, digest = data[:-_DIGEST_SIZE], data[-_DIGEST_SIZE:]
     if password is not None:
@@ -99,13 +101,13 @@ def read_jks(data: bytes, password: str | None) -> Jks:
             raise ValueError("the password is wrong, or the file was changed")
     reader = _Reader(body)
     if reader.take(4) != MAGIC:
-        raise ValueError("it is no JKS")
+        raise ValueError("it is not a JKS file")
     version = reader.number(4)
     if version not in (1, 2):
-        raise ValueError(f"it has the version {version}, and there are 1 and 2")
+        raise ValueError(f"it has version {version}, but only 1 and 2 are supported")
     trusted: list[bytes] = []
     keys: list[ProtectedKey] = []
-    for _ in range(reader.number(4)):  # each takes bytes, so that the file bounds them
+    for _ in range(reader.number(4)):  # each entry takes bytes, so the file's size bounds the loop
         tag = reader.number(4)
         alias = reader.text()
         reader.take(8)  # its time
@@ -116,14 +118,14 @@ def read_jks(data: bytes, password: str | None) -> Jks:
             chain = tuple(reader.certificate(version) for _ in range(reader.number(4)))
             keys.append(ProtectedKey(alias, protected, chain))
         else:
-            raise ValueError(f"it has an entry of the kind {tag}, and there are 1 and 2")
+            raise ValueError(f"it has an entry of kind {tag}, but only 1 and 2 are supported")
     if not reader.is_at_end:
-        raise ValueError("it has bytes behind its entries")
+        raise ValueError("it has extra bytes after its entries")
     return Jks(tuple(trusted), tuple(keys))
 
 
 class _Reader:
-    """Reads what stands next; whatever reaches beyond the end is a `ValueError`."""
+    """Reads the bytes one after the other; reading beyond the end raises `ValueError`."""
 
     def __init__(self, data: bytes) -> None:
         self._data = data
@@ -136,7 +138,7 @@ class _Reader:
     def take(self, size: int) -> bytes:
         end = self._at + size
         if end > len(self._data):
-            raise ValueError("it ends too early")
+            raise ValueError("it is truncated")
         found = self._data[self._at : end]
         self._at = end
         return found
@@ -145,7 +147,7 @@ class _Reader:
         return int.from_bytes(self.take(size))
 
     def text(self) -> str:
-        # Java's own form of UTF-8 is another one for signs that no alias is looked up by here.
+        # Java's modified UTF-8 differs only for characters that do not matter in an alias here.
         return self.take(self.number(2)).decode("utf-8", "replace")
 
     def certificate(self, version: int) -> bytes:
@@ -155,7 +157,7 @@ class _Reader:
 
 
 def _protected_octets(data: bytes) -> bytes:
-    """Return salt, key and check of an EncryptedPrivateKeyInfo of Sun's scheme."""
+    """Return salt, key and check of an EncryptedPrivateKeyInfo in Sun's scheme."""
     if len(data) > KEY_BYTES_MAX:
         raise ValueError(f"it has a key of more than {KEY_BYTES_MAX} bytes")
     start, end = _element(data, 0, len(data), _SEQUENCE)
@@ -171,7 +173,7 @@ def _protected_octets(data: bytes) -> bytes:
 
 
 def _element(data: bytes, at: int, end: int, tag: int) -> tuple[int, int]:
-    """Return where the contents of an element in DER begin and end."""
+    """Return the start and end of the contents of a DER element."""
     if at + 2 > end or data[at] != tag:
         raise ValueError("its key is malformed")
     size, start = data[at + 1], at + 2
@@ -184,7 +186,7 @@ def _element(data: bytes, at: int, end: int, tag: int) -> tuple[int, int]:
 
 
 def _password_bytes(password: str) -> bytes:
-    """Return a password as Java has it: two bytes for each of its characters."""
+    """Return a password in Java's form: two bytes per character."""
     return password.encode("utf-16-be", "surrogatepass")
 
 

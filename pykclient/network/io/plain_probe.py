@@ -1,9 +1,9 @@
-"""Whether a peer that hung up on a TLS handshake speaks Kafka's protocol without TLS.
+"""PlainProbe: checks whether a peer that hung up on a TLS handshake speaks Kafka without TLS.
 
 A broker's listener without TLS reads a handshake as a request that is too large, and hangs up
-without a word; so does a broker that shuts down, and a load balancer without brokers. To know which
-it was, one more connection carries a request for versions in plain text, with nothing in it that is
-the client's own. Only a listener without TLS responds to that.
+without an error; so do a broker that shuts down and a load balancer without brokers. To tell them
+apart, one more connection sends an ApiVersions request in plain text, with no data of the client's.
+Only a listener without TLS responds to it.
 
 A probe is *connecting*, then *waiting* for the response, then *done*, once.
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from pykclient.network.io.port import Port, Stream
 
 CORRELATION_ID: Final = 0x6B61666B
-"""No peer but one that speaks the protocol sends it back."""
+"""Correlation id of the probe. Only a peer that speaks the protocol sends it back."""
 
 RESPONSE_BYTES_MAX: Final = 512 * 1024
 
@@ -34,9 +34,9 @@ _HEAD: Final = Struct(">ii")
 
 
 class PlainProbe:
-    """A stream in plain text; `on_done(is_plain)` is called once, from inside `Port.wait`.
+    """A plain-text stream; `on_done(is_plain)` is called once, inside `Port.wait`.
 
-    `stream` is what the outcome is for.
+    `stream` is the stream that waits for the outcome.
     """
 
     def __init__(self, port: Port, stream: Stream, on_done: Callable[[bool], None]) -> None:
@@ -59,10 +59,10 @@ class PlainProbe:
         return self._buffer
 
     def buffer_updated(self, count: int) -> None:
-        """Look at the head of the response; the rest of it is not read."""
+        """Check the start of the response; the rest is not read."""
         self._head += self._buffer[:count]
         if self._head[0]:
-            self._end(False)  # no size of a response: an alert of TLS, for one
+            self._end(False)  # not the size of a response, but a TLS alert, for example
         if len(self._head) < _HEAD.size:
             return
         size_bytes, correlation_id = _HEAD.unpack_from(self._head)

@@ -1,10 +1,10 @@
-"""Name resolution that cannot hold up a call.
+"""Resolver: name resolution that never blocks a call.
 
-`getaddrinfo` has no time-out, so it runs in the background, once per name that is being looked up.
-An attempt that is given up calls `forget`, so that a look-up that hangs keeps nothing alive. What
-fails is tried again after a back-off.
+`getaddrinfo` has no time-out, so it runs in the background, once per name at a time. An attempt
+that ends early calls `forget`, so that a hanging lookup keeps nothing alive. A failed lookup is
+retried after a back-off.
 
-Owner: the port that made it; `_addresses` alone is on the look-up's thread.
+Owner: the port that made it; only `_addresses` runs on the lookup's thread.
 Source: KIP-302 (all addresses of a name are used).
 """
 
@@ -22,30 +22,30 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 Address = tuple[socket.AddressFamily, tuple[str, int] | tuple[str, int, int, int]]
-"""What `socket.socket` and `connect` need to know."""
+"""The arguments for `socket.socket` and `connect`."""
 
 Resolution = tuple["Address", ...] | ConnectionFailedError
 
 LOOKUP_FAILURES = (OSError, ValueError, OverflowError)
-"""What `getaddrinfo` raises: a refused look-up; a name, or a port, that cannot be one."""
+"""Errors of `getaddrinfo`: a refused lookup, or an invalid name or port."""
 
 LOOKUPS_MAX = 32
-"""Names looked up at the same time, each on a thread."""
+"""Maximum number of names looked up at the same time, each on its own thread."""
 
 
 class Resolver:
-    """Looks names up in the background. `wakeup` is called from another thread."""
+    """Looks names up in the background. `wakeup` is called from their threads."""
 
     def __init__(self, wakeup: Callable[[], None]) -> None:
         self._wakeup = wakeup
-        # Its own: name servers that hang must not hold up what else runs in the background.
+        # A separate pool: hanging name servers must not block other background calls.
         self._calls = BackgroundCalls(wakeup)
         self._waiting: dict[tuple[str, int], list[Callable[[Resolution], None]]] = {}
-        """What to call, by names that are being looked up; perhaps nothing any more."""
+        """Callbacks by the name that is being looked up; the list may be empty by now."""
         self._results: deque[tuple[tuple[str, int], Resolution]] = deque()
 
     def resolve(self, host: str, port: int, on_resolved: Callable[[Resolution], None]) -> None:
-        """Have `on_resolved` called, by a later `deliver`, with the addresses or an error."""
+        """Look a name up, and pass the result to `on_resolved` in a later `deliver`."""
         name = (host, port)
         waiting = self._waiting.get(name)
         if waiting is not None:
@@ -70,7 +70,7 @@ class Resolver:
                 waiting.remove(on_resolved)
 
     def deliver(self) -> None:
-        """Call back the attempts whose look-ups have ended."""
+        """Call the attempts back whose lookups have ended."""
         self._calls.deliver()
         while self._results:
             name, result = self._results.popleft()
@@ -83,14 +83,14 @@ class Resolver:
         self._results.clear()
 
     def _immediate(self, host: str, port: int) -> Resolution | None:
-        """Return what needs no look-up: the addresses in numbers, or a failure."""
+        """Return a result that needs no lookup: numeric addresses, or a failure."""
         try:
             return _addresses(host, port, flags=socket.AI_NUMERICHOST)
         except LOOKUP_FAILURES:
             pass  # a name, not a number
         if len(self._waiting) > LOOKUPS_MAX:
             return ConnectionFailedError(
-                f"the host name {host!r} was not looked up: {LOOKUPS_MAX} other look-ups are still "
+                f"the host name {host!r} was not looked up: {LOOKUPS_MAX} other lookups are still "
                 f"under way; check the name server"
             )
         return None
@@ -116,5 +116,5 @@ def _failure(host: str, cause: BaseException) -> ConnectionFailedError:
 
 def _addresses(host: str, port: int, *, flags: int = 0) -> tuple[Address, ...]:
     found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=flags)
-    # A name may be listed twice; what is refused once need not be tried again.
+    # A name may be listed twice; an address that refused need not be tried again.
     return tuple(dict.fromkeys((entry[0], entry[4]) for entry in found))  # type: ignore[misc]

@@ -1,4 +1,4 @@
-"""Which port a client's settings need.
+"""The port that a client's security settings require.
 
 Owner: no state.
 """
@@ -13,14 +13,14 @@ if TYPE_CHECKING:
 
 
 def secured(sockets: Port, config: ClientConfig) -> Port:
-    """Return `sockets`, or what encrypts them where the settings say so.
+    """Return `sockets`, wrapped in TLS if the settings require it.
 
     Raises:
-        ConfigError: a file of certificates cannot be used; says which, and the cure.
+        ConfigError: a certificate file cannot be used; the text names it and the cure.
     """
     if not config.is_encrypted:
         return sockets
-    # Imported here: TLS takes its share of the import budget, and many clients have no need of it.
+    # Imported here: TLS takes its share of the import budget, and many clients do not need it.
     from pykclient.network.io.ssl_factory import SslFactory
     from pykclient.network.io.tls import TlsPort
 

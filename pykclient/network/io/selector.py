@@ -1,9 +1,9 @@
-"""The port over non-blocking sockets: one selector, a wake-up pair, one channel per stream.
+"""SelectorPort: I/O over non-blocking sockets, with one selector and a wake-up socket pair.
 
-A channel is *resolving*, then *connecting* (each of the host's addresses in turn), then *open*,
-then closed. Operating-system errors are translated here and nowhere else.
+A channel, one per stream, is *resolving*, then *connecting* (to each of the host's addresses in
+turn), then *open*, then closed. Operating-system errors are translated only here.
 
-Owner: the driver of the engine; `wakeup` alone may be called from any thread.
+Owner: the driver of the engine; only `wakeup` may be called from any thread.
 Source: Java class ``Selector``; the wake-up pair is the self-pipe trick.
 """
 
@@ -43,31 +43,33 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 READS_PER_TURN_MAX = 16
-"""Reads from one socket before the others get their turn."""
+"""Maximum reads from one socket before the others get their turn."""
 
 WAIT_MAX_MS = 3_600_000
-"""The longest single wait; the system takes no time-out above 24 days."""
+"""Maximum time of a single wait; the system accepts no time-out above 24 days."""
 
 USE_OS_DEFAULT = -1
-"""As a buffer size: leave it to the operating system, which adapts it to the connection."""
+"""A buffer size that leaves the choice to the operating system, which adapts it to the
+connection."""
 
 MSG_NOSIGNAL: Final[int] = getattr(socket, "MSG_NOSIGNAL", 0)
-"""With each send: a peer that has gone is an error, not a SIGPIPE, which ends a program that has
-set that signal back to its default, as command line tools do. 0 where there is no such flag."""
+"""Flag for each send that turns a lost peer into an error instead of SIGPIPE. That signal ends a
+program that has restored its default action, as command line tools do. 0 where the flag does not
+exist."""
 
 _SO_NOSIGPIPE_OF_MACOS: Final = 0x1022
-"""The same for all sends of a socket; `socket` does not name it."""
+"""The equivalent option of a socket on macOS; `socket` does not name it."""
 
 HAS_SENDMSG: Final = hasattr(socket.socket, "sendmsg")
-"""Windows has none."""
+"""False on Windows."""
 
 PART_COUNT_MAX: Final = 64
-"""Buffers given to one sendmsg call; Linux takes 1,024, the least that POSIX promises is 16."""
+"""Maximum buffers of one sendmsg call; Linux allows 1,024, and POSIX guarantees 16."""
 
 
 @dataclass(slots=True, eq=False)
 class _Channel:
-    """One stream's socket, what is left to be sent, and which addresses are left to try."""
+    """One stream's socket, its unsent bytes, and the addresses left to try."""
 
     stream: Stream
     name: str
@@ -94,7 +96,7 @@ class SelectorPort:
         self._selector = selectors.DefaultSelector()
         self._channels: dict[Stream, _Channel] = {}
         self._sockets: set[socket.socket] = set()
-        """Those that are open, apart from the rest: see `warn_if_dropped`."""
+        """The open sockets, kept separately for `warn_if_dropped`."""
         self._failed: deque[tuple[_Channel, KafkaError]] = deque()
         self._wake_receiver, self._wake_sender = socket.socketpair()
         self._wake_receiver.setblocking(False)
@@ -157,10 +159,10 @@ class SelectorPort:
         self._calls.forget(on_done)
 
     def wait(self, timeout_ms: int) -> None:
-        """Do I/O until something happened, a wake-up came or the time is over.
+        """Do I/O until an event or a wake-up comes, or the time is up.
 
-        A part of a response is nothing that happened: of a large one a hundred parts come, and a
-        turn of the engine for each would cost more than to decode it.
+        A partial response is not an event: a large response arrives in a hundred parts, and an
+        engine step for each would cost more than decoding it.
 
         Raises:
             ForkedClientError: this is a child process.
@@ -183,24 +185,24 @@ class SelectorPort:
             self._end(channel, error)
 
     def wakeup(self) -> None:
-        """Make the present or next `wait` return at once. Safe from any thread."""
+        """Make the current or next `wait` return at once. Safe from any thread."""
         try:
             self._wake_sender.send(b"\0", MSG_NOSIGNAL)
         except (BlockingIOError, ConnectionError) as error:
-            # The pair is full of wake-ups that were not taken yet: one more adds nothing. Or its
-            # other end is closed, and this one is about to be: no wait is left to be woken.
+            # The pair is full of unread wake-ups: one more adds nothing. Or its other end is closed
+            # and this one is about to be: no wait is left.
             raise_of_signal_handler(error)
         except OSError as error:
-            # A call may end after the port was shut down or its owner dropped; then no wait is left
-            # to be woken.
+            # A call may end after the port was shut down or its owner dropped; no wait is left
+            # then.
             raise_of_signal_handler(error)
             if self._wake_sender.fileno() >= 0:
                 raise
 
     def restart(self) -> None:
-        """Close every stream without calling it, and be as new: for an interrupted owner.
+        """Close every stream without a callback, to start over after an interrupt.
 
-        The selector is made anew: an interrupt may have come between its own table and the
+        The selector is recreated, since an interrupt may have come between its own table and the
         system's. The wake-up pair stays, since other threads use it.
         """
         self._close_sockets()
@@ -223,7 +225,7 @@ class SelectorPort:
     def on_fork(self) -> None:
         """Close the child process's copies of all descriptors.
 
-        The parent's connections do not notice, nor does its selector, where nothing is
+        This does not affect the parent's connections, nor its selector, since nothing is
         unregistered. With copies left, a connection that the parent closes would stay open.
         """
         self._is_in_child = True
@@ -235,11 +237,11 @@ class SelectorPort:
         message: str,
         close_when_unused: Callable[[Callable[[], None]], None] | None = None,
     ) -> None:
-        """Should `owner` be collected before `shutdown`, close the sockets and warn with `message`.
+        """Close the sockets and warn with `message` if `owner` is collected before `shutdown`.
 
-        Only the sockets are held for that, which keep nothing alive; and they are out of the reach
-        of the collector, which would warn of each. `close_when_unused` is called with the function
-        that closes them, and calls it when no other thread uses the port any more.
+        The finalizer holds only the sockets, which keep nothing else alive and are out of the
+        collector's reach: it would warn about each of them. If given, `close_when_unused` is called
+        with the function that closes the sockets, and calls it when no other thread uses the port.
         """
         self._on_dropped = weakref.finalize(
             owner, _abandon, self._sockets, message, close_when_unused or _close_at_once
@@ -306,7 +308,8 @@ class SelectorPort:
             self._connect_next(channel, OSError(code, os.strerror(code)))
             return
         if _is_own_peer(channel.sock):
-            # A connect to a free local port in the range of outgoing ports can meet itself.
+            # A connect to an unused local port in the range of outgoing ports can connect to
+            # itself.
             self._drop_socket(channel)
             self._connect_next(channel, ConnectionRefusedError(errno.ECONNREFUSED, "itself"))
             return
@@ -317,7 +320,7 @@ class SelectorPort:
     # Moving bytes.
 
     def _receive_parts(self, timeout_s: float) -> bool:
-        """Do what I/O there is; return whether it was only parts of responses that came."""
+        """Do the pending I/O; return whether only partial responses arrived."""
         ready = _select(self._selector, timeout_s)
         are_parts = bool(ready)
         for key, events in ready:
@@ -351,7 +354,7 @@ class SelectorPort:
                 channel.queued_bytes -= sent_bytes
                 _consume(queue, sent_bytes)
         except BlockingIOError as error:
-            raise_of_signal_handler(error)  # else the rest goes when the socket is writable again
+            raise_of_signal_handler(error)  # otherwise the rest is sent when the socket is writable
         except OSError as error:
             raise_of_signal_handler(error)
             self._failed.append((channel, _lost(channel.name, error)))
@@ -451,7 +454,7 @@ def _select(
 
 
 def _pending_error(sock: socket.socket) -> int:
-    """Return the error that ended an attempt to connect; 0 if it succeeded."""
+    """Return the error code of an attempt to connect; 0 if it succeeded."""
     try:
         return sock.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
     except OSError as error:
@@ -460,7 +463,7 @@ def _pending_error(sock: socket.socket) -> int:
 
 
 def _close(sock: socket.socket) -> None:
-    """Close a socket. It is gone whatever the system says about it."""
+    """Close a socket and ignore errors: it is closed in any case."""
     try:
         sock.close()
     except OSError as error:
@@ -487,7 +490,7 @@ def _is_own_peer(sock: socket.socket) -> bool:
         return bool(sock.getsockname() == sock.getpeername())
     except OSError as error:
         raise_of_signal_handler(error)
-        return False  # reset since; the first read fails
+        return False  # reset meanwhile; the first read fails
 
 
 def _lost(name: str, error: OSError) -> DisconnectedError:

@@ -1,12 +1,12 @@
 """SslFactory: the TLS engine of each connection, from the settings and the files that they name.
 
-Files are read when it is made, and again when one of them has changed, so that a client lives on
-when its certificates are renewed. What cannot be read then is logged, and the last good state
-stays. Keys of settings and of PKCS#12 are on no disk: OpenSSL reads files only, so that they are
-handed over in a file in memory, or, where the system has none, in a private file that is gone
+Files are read at the start and again when one of them changes, so a client keeps running when its
+certificates are renewed. If the new files are invalid, the error is logged and the last good state
+stays in use. Keys from settings and from PKCS#12 are on no disk. OpenSSL only reads files, so they
+are passed in an in-memory file or, where the system has none, in a private file that is deleted
 before the call returns.
 
-Owner: the driver of the engine, once it is made.
+Owner: the driver of the engine, after construction.
 Source: Java classes ``SslFactory``, ``DefaultSslEngineFactory``; KIP-651 (PEM), KIP-687 (reload).
 """
 
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from pykclient.config.setting import Password
 
 FILE_BYTES_MAX: Final = 16 * 1024 * 1024
-"""The largest file of certificates that is read; a system's bundle has a quarter of a megabyte."""
+"""Maximum size of a certificate file; a system's bundle has a quarter of a megabyte."""
 
 _PEM_BEGIN: Final = b"-----BEGIN"
 _DER_SEQUENCE: Final = b"\x30"
@@ -45,15 +45,14 @@ _VERSIONS: Final = {
 }
 
 _SYSTEMS_OWN: Final = "probe"
-"""What librdkafka calls the authorities of the system."""
+"""librdkafka's name for the system's authorities."""
 
 
 class SslFactory:
-    """Makes the engine of each connection.
+    """Makes the TLS engine of each connection.
 
     Raises:
-        ConfigError: a file cannot be read, or does not hold what it should; says which, and the
-            cure.
+        ConfigError: a file cannot be read or has invalid contents; the text names it and the cure.
     """
 
     def __init__(self, config: ClientConfig) -> None:
@@ -64,7 +63,7 @@ class SslFactory:
 
     @property
     def has_identity(self) -> bool:
-        """Whether the client has a certificate of its own."""
+        """True if the client has a certificate of its own."""
         config = self._config
         return (
             config.ssl_keystore_location is not None
@@ -82,12 +81,12 @@ class SslFactory:
             self._context = self._new_context()
         except ConfigError as error:
             self._log.error(
-                "a file of certificates has changed and cannot be used, so the last state stays: "
+                "a certificate file has changed and cannot be used; the last state stays in use: "
                 "%s",
                 error,
             )
             return False
-        self._log.info("the files of certificates have changed and were read again")
+        self._log.info("the certificate files have changed and were read again")
         return True
 
     def engine(
@@ -103,7 +102,7 @@ class SslFactory:
         )
 
     def has_made(self, engine: ssl.SSLObject) -> bool:
-        """Return whether an engine is of the present state of the files."""
+        """Return whether an engine uses the current state of the files."""
         return engine.context is self._context
 
     def _read_stamps(self) -> dict[str, tuple[int, int, int] | None]:
@@ -125,7 +124,8 @@ class SslFactory:
             assert isinstance(config.ssl_context, ssl.SSLContext)
             return config.ssl_context
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-        # As Java: whatever is in the truststore is trusted, be it root, intermediate or leaf.
+        # As in Java, every certificate in the truststore is trusted, be it root, intermediate or
+        # leaf.
         context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
         context.options |= ssl.OP_NO_RENEGOTIATION
         versions = [_VERSIONS[name] for name in config.tls_versions]
@@ -153,7 +153,7 @@ class SslFactory:
         except ssl.SSLError as error:
             raise ConfigError(
                 f"ssl_cipher_suites: OpenSSL has none of {', '.join(older)}; `openssl ciphers` "
-                f"lists what it has."
+                f"lists its suites."
             ) from error
         if not older:
             context.minimum_version = ssl.TLSVersion.TLSv1_3
@@ -225,10 +225,10 @@ class SslFactory:
 
 
 class HttpsFactory:
-    """The TLS of connections to an identity server, of files that are read again when they change.
+    """The TLS context of connections to an identity server, reloaded when its files change.
 
     Raises:
-        ConfigError: a file cannot be read, or does not hold what it should.
+        ConfigError: a file cannot be read or has invalid contents.
     """
 
     def __init__(self, files: HttpsFiles, log: ClientLog) -> None:
@@ -238,9 +238,9 @@ class HttpsFactory:
         self._context = self._new_context()
 
     def context(self) -> ssl.SSLContext:
-        """Return the present state; the last good one where the files cannot be used.
+        """Return the current context, or the last good one if the files cannot be used.
 
-        Called on a thread of the background, one call at a time.
+        Called on a background thread, one call at a time.
         """
         stamps = self._read_stamps()
         if stamps != self._stamps:
@@ -249,8 +249,8 @@ class HttpsFactory:
                 self._context = self._new_context()
             except ConfigError as error:
                 self._log.error(
-                    "a file of certificates for the identity server has changed and cannot be "
-                    "used, so the last state stays: %s",
+                    "a certificate file for the identity server has changed and cannot be "
+                    "used, so the last state stays in use: %s",
                     error,
                 )
         return self._context
@@ -309,9 +309,9 @@ class HttpsFactory:
 
 
 def openssl_name(suite: str) -> str:
-    """Return OpenSSL's name of a cipher suite, given that or the standard's."""
+    """Return OpenSSL's name of a cipher suite, given that name or the standard one."""
     if not suite.startswith("TLS_") or "_WITH_" not in suite:
-        return suite  # OpenSSL's own, or one of TLS 1.3, which have the same name
+        return suite  # OpenSSL's own name, or one of TLS 1.3, whose names are the same
     exchange, _, cipher = suite.removeprefix("TLS_").partition("_WITH_")
     for size in ("128", "256"):
         cipher = cipher.replace(f"AES_{size}", f"AES{size}")
@@ -321,10 +321,10 @@ def openssl_name(suite: str) -> str:
 
 
 def _set_suites_of_tls13(context: ssl.SSLContext, suites: list[str]) -> None:
-    """Have a context offer these suites of TLS 1.3 and no other.
+    """Make a context offer these TLS 1.3 suites and no others.
 
     Raises:
-        ConfigError: OpenSSL does not have one, or this Python cannot choose among them.
+        ConfigError: OpenSSL lacks one of them, or this Python cannot choose among them.
     """
     choose = getattr(context, "set_ciphersuites", None)
     if choose is not None:
@@ -338,7 +338,7 @@ def _set_suites_of_tls13(context: ssl.SSLContext, suites: list[str]) -> None:
     offered = [each["name"] for each in context.get_ciphers() if each["protocol"] == "TLSv1.3"]
     if set(suites) != set(offered):
         raise ConfigError(
-            f"ssl_cipher_suites has {', '.join(suites)} of TLS 1.3, and Python before 3.15 cannot "
+            f"ssl_cipher_suites has {', '.join(suites)} of TLS 1.3, but Python before 3.15 cannot "
             f"choose among its suites. Give all of {', '.join(offered)}; or none for TLS 1.2."
         )
 
@@ -353,7 +353,7 @@ def _trust(context: ssl.SSLContext, pem: str, setting: str) -> None:
 
 
 def _stamp(place: str) -> tuple[int, int, int] | None:
-    """Return what changes with a file's contents; None where there is no file."""
+    """Return values that change with a file's contents; None if there is no file."""
     try:
         found = os.stat(place)
     except OSError:
@@ -380,10 +380,10 @@ def _store_type(data: bytes, declared: str, setting: str, kind: str) -> str:
     elif data.startswith(_DER_SEQUENCE):
         found = "PKCS12"
     if found is None:
-        raise ConfigError(f"{setting} is no {kind} in PEM, PKCS#12 or JKS.")
-    # JKS is Java's default, as which Java reads PKCS#12, too.
+        raise ConfigError(f"{setting} is not a {kind} in PEM, PKCS#12 or JKS.")
+    # JKS is Java's default, and Java also reads PKCS#12 when told JKS.
     if declared not in ("JKS", found):
-        raise ConfigError(f"{setting} is in {found}, and ssl_{kind}_type says {declared}.")
+        raise ConfigError(f"{setting} is in {found}, but ssl_{kind}_type says {declared}.")
     return found
 
 
@@ -391,7 +391,7 @@ def _load_pem(context: ssl.SSLContext, pem: bytes, password: Password | None, se
     secret = "" if password is None else password.value
     with _as_file(_with_lines(pem)) as place:
         try:
-            # A function, or OpenSSL would request one from the terminal.
+            # Pass a function; otherwise OpenSSL would prompt at the terminal.
             context.load_cert_chain(place, password=lambda: secret)
         except (ssl.SSLError, OSError, ValueError) as error:
             raise ConfigError(_identity_complaint(error, pem, setting, bool(secret))) from None
@@ -418,7 +418,7 @@ def _with_lines(pem: bytes) -> bytes:
 
 @contextmanager
 def _as_file(data: bytes) -> Iterator[str]:
-    """Give the data a path, in memory where the system can."""
+    """Give the data a path, in memory if the system supports it."""
     if hasattr(os, "memfd_create") and os.path.isdir("/proc/self/fd"):
         descriptor = os.memfd_create("pykclient", os.MFD_CLOEXEC)
         try:
@@ -456,13 +456,13 @@ def _identity(
     key_password: Password | None,
     setting: str,
 ) -> bytes:
-    """Return key and chain of a keystore that is not in PEM itself, in PEM."""
+    """Return key and chain, in PEM, of a keystore that is not in PEM itself."""
     if kind == "PKCS12":
         return _pkcs12_identity(data, store_password or key_password, setting)
     store = _jks(data, store_password, setting)
     password = key_password or store_password
     if password is None:
-        raise ConfigError(f"{setting} is in JKS, and ssl_keystore_password is missing.")
+        raise ConfigError(f"{setting} is in JKS, but ssl_keystore_password is missing.")
     try:
         return store.identity(password.value)
     except ValueError as error:
@@ -513,9 +513,9 @@ def _pkcs12(data: bytes, password: Password | None, setting: str) -> PKCS12KeyAn
     try:
         return load_pkcs12(data, None if password is None else password.value.encode())
     except ValueError:
-        # The text of its error adds nothing, and may show what was given.
+        # The library's error adds nothing, and may show the input.
         raise ConfigError(
-            f"{setting} cannot be opened: the password is wrong or missing, or it is no PKCS#12."
+            f"{setting} cannot be opened: the password is wrong or missing, or it is not PKCS#12."
         ) from None
 
 

@@ -1,12 +1,15 @@
-"""TlsPort: encrypts what passes another port. To the connections it is a port, and to that port
-each connection is a `TlsStream`.
+"""TlsPort: encrypts the bytes that pass another port.
 
-A stream is *connecting*, then *securing* (the TLS handshake), then *open*, then *closed*; or it is
-*probing*, after a peer hung up on the handshake without a word, until it is known whether that peer
-speaks TLS at all (`PlainProbe`). It is open for the connection only once the peer's certificate is
-verified, so the time-out of the set-up covers that. Whatever bytes have come are decrypted at once:
-none are left waiting inside OpenSSL, for which no event of the socket would come. What is written
-is encrypted at once, so that what the other port has not sent is all that is unsent.
+Connections use it like a port; to the port below, each connection is a `TlsStream`.
+
+A stream is *connecting*, then *securing* (the TLS handshake), then *open*, then *closed*. It is
+*probing* after a peer hung up on the handshake without an error, until it is known whether that
+peer speaks TLS at all (`PlainProbe`). The connection sees the stream as open only after the peer's
+certificate is verified, so the time-out of the set-up covers that.
+
+Received bytes are decrypted at once: none stay inside OpenSSL, where no socket event would announce
+them. Written bytes are encrypted at once, so the unsent bytes are those that the other port has not
+sent.
 
 Owner: the driver of the engine.
 Source: ``ssl.MemoryBIO``, ``ssl.SSLObject``; Java class ``SslTransportLayer``.
@@ -32,16 +35,17 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 RECEIVE_BYTES: Final = 128 * 1024
-"""How much is received at once: several TLS records, of at most 16 KiB each."""
+"""Size of one receive: several TLS records, of at most 16 KiB each."""
 
 JOINED_BYTES_MAX: Final = 16 * 1024
-"""Parts that are smaller together are encrypted together: each by itself would be a TLS record."""
+"""Smaller parts are joined up to this size before encryption, since each part becomes a TLS
+record."""
 
 UNREAD_REPLIES_BYTES_MAX: Final = 1024 * 1024
-"""How much a peer may have us reply to it, by messages of TLS, without reading it."""
+"""Maximum size of TLS replies that a peer may cause without reading them."""
 
 SESSIONS_MAX: Final = 1_000
-"""Addresses whose sessions are kept for resumption."""
+"""Maximum number of addresses whose sessions are kept for resumption."""
 
 
 class TlsState(Enum):
@@ -68,7 +72,7 @@ class TlsPort:
         self._streams: dict[Stream, TlsStream] = {}
         self._sessions: dict[tuple[str, int], ssl.SSLSession] = {}
         self._secured: set[tuple[str, int]] = set()
-        """Addresses where TLS was spoken: what hangs up there is a broker that shuts down."""
+        """Addresses that have spoken TLS: one that hangs up there is a broker that shuts down."""
 
     def open(self, stream: Stream, host: str, port: int, *, attempt: int) -> None:
         if self._factory.reload():
@@ -113,7 +117,7 @@ class TlsPort:
         self._port.shutdown()
         self._streams.clear()
 
-    # For its streams.
+    # For the streams.
 
     def engine(
         self, address: tuple[str, int], incoming: ssl.MemoryBIO, outgoing: ssl.MemoryBIO
@@ -135,9 +139,9 @@ class TlsPort:
         self._secured.add(address)
 
     def keep_session(self, address: tuple[str, int], engine: ssl.SSLObject) -> None:
-        """Keep a session, so that the next connection to the address is open sooner.
+        """Keep a session, so that the next connection to the address opens faster.
 
-        One of a former state of the files is of no use: OpenSSL refuses it.
+        A session from a former state of the files is useless: OpenSSL refuses it.
         """
         session = engine.session
         if session is None or not session.has_ticket or not self._factory.has_made(engine):
@@ -149,7 +153,7 @@ class TlsPort:
 
 
 class TlsStream:
-    """One connection's stream as the port below sees it; what comes is passed on decrypted."""
+    """One connection's stream as the port below sees it; received bytes are passed on decrypted."""
 
     def __init__(
         self,
@@ -199,7 +203,7 @@ class TlsStream:
         return self._buffer
 
     def buffer_updated(self, count: int) -> None:
-        """Decrypt what came. After a failure it is dropped."""
+        """Decrypt received bytes; after a failure, drop them."""
         engine = self._engine
         if engine is None or self.state is TlsState.CLOSED:
             return
@@ -237,11 +241,11 @@ class TlsStream:
         self._flush()
 
     def close(self) -> None:
-        """Say goodbye, without waiting for the peer's, and close the stream below."""
+        """Send the closing alert without waiting for the peer's, and close the stream below."""
         engine = self._engine
         if engine is not None and self.state is TlsState.OPEN:
             self._owner.keep_session(self._address, engine)
-            with suppress(ssl.SSLError):  # the peer's goodbye, which is not waited for
+            with suppress(ssl.SSLError):  # the peer's closing alert has not come
                 engine.unwrap()
             self._flush()
         if self.state is not TlsState.CLOSED:
@@ -259,7 +263,7 @@ class TlsStream:
             self._flush()
             return
         except ssl.SSLError as error:
-            self._flush()  # the alert that has the reason, for the peer's log
+            self._flush()  # send the alert with the reason, for the peer's log
             self._fail(
                 tls_errors.handshake_error(self.name, error, has_identity=self._owner.has_identity)
             )
@@ -280,7 +284,8 @@ class TlsStream:
     def _decrypt(self, engine: ssl.SSLObject) -> None:
         stream, incoming = self._stream, self._incoming
         try:
-            # Not until it wants more: the exception takes as long as decrypting a small response.
+            # Do not read until it wants more: that exception costs as much as decrypting a small
+            # response.
             while incoming.pending or engine.pending():
                 buffer = stream.get_buffer()
                 count = engine.read(len(buffer), buffer)
@@ -288,7 +293,7 @@ class TlsStream:
                     raise ssl.SSLZeroReturnError
                 stream.buffer_updated(int(count))
         except ssl.SSLWantReadError:
-            pass  # the rest of a record is yet to come
+            pass  # the rest of a record has not arrived
         except ssl.SSLZeroReturnError:
             self._fail(DisconnectedError(f"{self.name} closed the connection"))
             return
@@ -301,7 +306,7 @@ class TlsStream:
             self._reply()
 
     def _reply(self) -> None:
-        """Write what TLS itself has to say, within limits: a peer may not read it."""
+        """Write the replies of TLS itself, limited in size since a peer may not read them."""
         if not self._port.unsent_bytes(self):
             self._unread_bytes = 0
         self._unread_bytes += self._outgoing.pending
@@ -326,7 +331,7 @@ class TlsStream:
 
 
 def _joined(data: Sequence[bytes | bytearray | memoryview]) -> Iterator[memoryview]:
-    """Yield the parts, small neighbours as one."""
+    """Yield the parts, with small neighbours joined."""
     small: list[bytes | bytearray | memoryview] = []
     size_bytes = 0
     for part in data:

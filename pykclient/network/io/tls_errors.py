@@ -1,4 +1,4 @@
-"""The errors of TLS: what failed, where, and how to cure it, with the TLS library's own reason."""
+"""TLS errors: each names the place, the failure with the TLS library's reason, and the cure."""
 
 from __future__ import annotations
 
@@ -10,27 +10,27 @@ from pykclient.errors import DisconnectedError, KafkaError, TlsError
 _CURE_BY_VERIFY_CODE: Final = {
     **dict.fromkeys(
         (2, 18, 19, 20, 21),
-        "it is from no authority that is trusted: give its authority in ssl_truststore_location "
+        "its authority is not trusted: give the authority in ssl_truststore_location "
         "(ssl_ca_location)",
     ),
     **dict.fromkeys(
         (62, 64),
         "the certificate is for other hosts: connect by a name that it has, or give the broker "
-        "one for this name; advertised.listeners says which name brokers are known by",
+        "one for this name; advertised.listeners has the names that brokers announce",
     ),
     9: "the certificate is not valid yet: check this machine's clock, and the broker's certificate",
     10: "the certificate has expired: the broker needs a new one; check this machine's clock",
     23: "the certificate is revoked (ssl_crl_location)",
-    3: "ssl_crl_location has no list of this certificate's authority",
-    12: "the list of ssl_crl_location has expired",
+    3: "ssl_crl_location has no revocation list of this certificate's authority",
+    12: "the revocation list in ssl_crl_location has expired",
 }
-"""By OpenSSL's ``X509_V_ERR_...``."""
+"""Cures by OpenSSL's ``X509_V_ERR_...`` codes."""
 
 _NOT_TLS: Final = frozenset(
     {"WRONG_VERSION_NUMBER", "HTTP_REQUEST", "RECORD_LAYER_FAILURE", "UNEXPECTED_MESSAGE"}
     | {"WRONG_SSL_VERSION", "UNKNOWN_PROTOCOL", "PACKET_LENGTH_TOO_LONG", "BAD_LENGTH"}
 )
-"""Reasons of OpenSSL for bytes that no TLS peer begins with."""
+"""OpenSSL's reasons for bytes that no TLS peer would send first."""
 
 _CURE_BY_ALERT: Final = (
     (
@@ -58,13 +58,13 @@ _WANTS_CERTIFICATE: Final = (
     *("CERTIFICATE_REQUIRED", "HANDSHAKE_FAILURE", "BAD_CERTIFICATE"),
     *("NO_CERTIFICATE", "CERTIFICATE_UNKNOWN"),
 )
-"""Alerts for a client that has shown none: each library has its own."""
+"""Alerts for a client that sent no certificate; each TLS library uses a different one."""
 
 
 def handshake_error(name: str, cause: ssl.SSLError, *, has_identity: bool) -> TlsError:
     """Return the error of a handshake that one side ended.
 
-    `has_identity` says whether the client has a certificate to show.
+    `has_identity` is True if the client has a certificate.
     """
     if isinstance(cause, ssl.SSLCertVerificationError):
         text = (
@@ -77,7 +77,7 @@ def handshake_error(name: str, cause: ssl.SSLError, *, has_identity: bool) -> Tl
             f"SASL_PLAINTEXT? Check security_protocol, and the port"
         )
     else:
-        text = f"{name} and this client did not agree on TLS: {_refusal(cause, has_identity)}"
+        text = f"{name} and this client could not agree on TLS: {_refusal(cause, has_identity)}"
     error = TlsError(text)
     error.__cause__ = cause
     return error
@@ -86,8 +86,8 @@ def handshake_error(name: str, cause: ssl.SSLError, *, has_identity: bool) -> Tl
 def stream_error(name: str, cause: ssl.SSLError, *, has_identity: bool) -> KafkaError:
     """Return the error of an open stream.
 
-    With TLS 1.3 a broker refuses the client's certificate only now, after the client's part of the
-    handshake. Any other failure is one of the connection, and a new one may do.
+    With TLS 1.3 a broker refuses the client's certificate only now, after the client has completed
+    its side of the handshake. Other failures belong to the connection, and a new one may succeed.
     """
     if "ALERT" in (cause.reason or "") and _alert_cure(cause, has_identity):
         text = f"{name} refused the connection: {_refusal(cause, has_identity)}"
@@ -99,7 +99,7 @@ def stream_error(name: str, cause: ssl.SSLError, *, has_identity: bool) -> Kafka
 
 
 def unusable_name(name: str, cause: ValueError) -> TlsError:
-    """Return the error of a host that no certificate can be for."""
+    """Return the error of a host name that no certificate can have."""
     error = TlsError(
         f"{name}: TLS cannot verify a host of this name ({cause}); check bootstrap_servers, or the "
         f"broker's advertised.listeners"
@@ -122,7 +122,7 @@ def without_tls(name: str, cause: KafkaError) -> TlsError:
 def hung_up(name: str, cause: KafkaError) -> KafkaError:
     """Return the error of a peer that closed the connection during the handshake.
 
-    A broker that is shutting down does so, too, so that trying again may help.
+    A broker that is shutting down does so too, so a retry may help.
     """
     error = DisconnectedError(
         f"{name} accepted the connection but hung up during the TLS handshake; is its listener SSL "
@@ -145,5 +145,5 @@ def _refusal(cause: ssl.SSLError, has_identity: bool) -> str:
 def _alert_cure(cause: ssl.SSLError, has_identity: bool) -> str:
     found = cause.reason or ""
     if not has_identity and found.endswith(_WANTS_CERTIFICATE):
-        return "it wants a certificate of the client's, and none was given (ssl_keystore_location)"
+        return "it requires a client certificate, but none is set (ssl_keystore_location)"
     return next((cure for words, cure in _CURE_BY_ALERT if found.endswith(words)), "")

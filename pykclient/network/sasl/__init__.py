@@ -1,1 +1,1 @@
-"""SASL: the mechanisms by which a client authenticates, and the tokens that some of them need."""
+"""SASL mechanisms that authenticate a client, and the tokens that some of them need."""

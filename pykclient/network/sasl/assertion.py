@@ -1,6 +1,6 @@
-"""Assertions: JWTs that identity servers take instead of a secret, from a file or signed here.
+"""Assertions: JWTs that replace a secret at identity servers, from a file or signed here.
 
-Files are read for each assertion, so that new ones are used without a new client.
+Files are read again for each assertion, so a running client uses renewed ones.
 
 Owner: no state.
 Source: RFC 7523 (an assertion as the grant, or as the client's authentication), RFC 7515 and 7518
@@ -28,14 +28,14 @@ if TYPE_CHECKING:
     Key = RSAPrivateKey | EllipticCurvePrivateKey
 
 FILE_BYTES_MAX: Final = 1024 * 1024
-"""The largest file with a token, a key or a template that is read."""
+"""Maximum size of a file with a token, a key or a template."""
 
 _COORDINATE_BYTES: Final = 32
 _KEY_SETTING: Final = "sasl.oauthbearer.assertion.private.key"
 
 
 class AssertionSource(Protocol):
-    """Where assertions come from."""
+    """A source of assertions."""
 
     def assertion(self, now_s: int) -> Password:
         """Return an assertion for one request. `now_s` is since 1970.
@@ -46,7 +46,7 @@ class AssertionSource(Protocol):
 
 
 def assertion_source(config: Assertion) -> AssertionSource:
-    """Return the source that the settings have.
+    """Return the source that the settings define.
 
     Raises:
         ConfigError: a file cannot be used, or the package that signs is missing.
@@ -62,7 +62,7 @@ def assertion_source(config: Assertion) -> AssertionSource:
 
 
 class AssertionText:
-    """An assertion that the settings have, which nothing renews."""
+    """An assertion given in the settings, which is never renewed."""
 
     def __init__(self, text: Password) -> None:
         self._text = text
@@ -72,7 +72,7 @@ class AssertionText:
 
 
 class AssertionFile:
-    """Assertions of a file that something else writes."""
+    """Assertions from a file that another program writes."""
 
     def __init__(self, place: str) -> None:
         self._place = place
@@ -82,7 +82,7 @@ class AssertionFile:
 
 
 class SignedAssertions:
-    """Assertions that are signed with the client's own key."""
+    """Assertions signed with the client's own key."""
 
     def __init__(self, config: Assertion) -> None:
         self._config = config
@@ -116,7 +116,7 @@ class SignedAssertions:
             name in ("header", "payload") and isinstance(part, dict) for name, part in found.items()
         )
         if not is_template:
-            raise ConfigError(f"{setting} is no JSON object with the objects header and payload.")
+            raise ConfigError(f"{setting} is not a JSON object with header and payload objects.")
         return dict(found)
 
     def _sign(self, data: bytes) -> bytes:
@@ -130,7 +130,7 @@ class SignedAssertions:
         return r.to_bytes(_COORDINATE_BYTES, "big") + s.to_bytes(_COORDINATE_BYTES, "big")
 
     def _key(self) -> Key:
-        """Return the key, which is of the algorithm's kind."""
+        """Return the private key, checked to fit the algorithm."""
         config = self._config
         setting = f"{_KEY_SETTING}.pem"
         if config.key_file is not None:
@@ -140,14 +140,14 @@ class SignedAssertions:
             from cryptography.hazmat.primitives.serialization import load_pem_private_key
         except ImportError:
             raise ConfigError(
-                f"{setting} signs with the package cryptography: pip install "
+                f"{setting} needs the package cryptography to sign: pip install "
                 f"cryptography. Or give sasl.oauthbearer.assertion.file."
             ) from None
         key = _loaded(load_pem_private_key, self._pem(setting), config.passphrase)
         if key is None:
             passphrase = "is missing or " if config.passphrase is None else ""
             raise ConfigError(
-                f"{setting} cannot be used: it is no private key in PEM, or "
+                f"{setting} cannot be used: it is not a private key in PEM, or "
                 f"{_KEY_SETTING}.passphrase {passphrase}does not open it."
             )
         if config.algorithm == "RS256" and isinstance(key, rsa.RSAPrivateKey):
@@ -156,8 +156,8 @@ class SignedAssertions:
         if config.algorithm == "ES256" and is_p256:
             return key  # type: ignore[no-any-return]
         raise ConfigError(
-            f"{setting} is no key for sasl.oauthbearer.assertion.algorithm={config.algorithm}: "
-            f"RS256 needs one of RSA, ES256 one of the curve P-256."
+            f"{setting} does not fit sasl.oauthbearer.assertion.algorithm={config.algorithm}: "
+            f"RS256 needs an RSA key, ES256 a key of the curve P-256."
         )
 
     def _pem(self, setting: str) -> Password:
@@ -168,25 +168,29 @@ class SignedAssertions:
 
 
 def read_jwt(place: str, setting: str) -> Password:
-    """Return the JWT in a file, which something else may have replaced since the last time.
+    """Return the JWT in a file. Another program may replace the file between calls.
 
     Raises:
-        ConfigError: it cannot be read, or holds none.
+        ConfigError: the file cannot be read, or holds no JWT.
     """
     setting = f"{setting}={place!r}"
     found = Password(read_file(place, setting).decode("ascii", "replace").strip())
     if found.value.count(".") != 2 or any(sign.isspace() for sign in found.value):
-        raise ConfigError(f"{setting} holds no JWT: three parts with dots between, and no more.")
+        raise ConfigError(f"{setting} holds no JWT, which is three parts separated by dots.")
     return found
 
 
 def read_file(place: str, setting: str) -> bytes:
-    """Return what a file holds. Raises `ConfigError`: it cannot be read, or is too large."""
+    """Return the contents of a file.
+
+    Raises:
+        ConfigError: it cannot be read, or is too large.
+    """
     return file_content.read_file(place, setting, bytes_max=FILE_BYTES_MAX)
 
 
 def _loaded(load: Any, pem: Password, passphrase: Password | None) -> Any:
-    """Return the key, None where it cannot be read. An error may show what was given."""
+    """Return the key, or None if it cannot be read. An error could show the key or passphrase."""
     try:
         return load(pem.encoded(), None if passphrase is None else passphrase.encoded())
     except Exception:  # noqa: BLE001  # of another library, of many types

@@ -1,4 +1,4 @@
-"""Authenticator: makes the mechanisms of one client's connections, and has its `Login`.
+"""Authenticator: makes the SASL mechanisms of a client's connections, and owns its `Login`.
 
 Owner: the driver of the engine.
 Source: Java classes ``SaslChannelBuilder``, ``LoginManager``.
@@ -29,24 +29,24 @@ if TYPE_CHECKING:
     from pykclient.network.sasl.msk_iam import AwsSigner
 
 SESSION_SHARES: Final = (0.85, 0.95)
-"""After which part of its session a connection authenticates again, drawn between these, as in
-Java: requests need time on their way, and clocks differ."""
+"""Part of its session after which a connection reauthenticates, drawn between these, as in Java:
+requests take time to arrive, and clocks differ."""
 
 SESSION_MS_MIN: Final = 1_000
-"""Least time between two authentications of a connection: brokers refuse more (KIP-368)."""
+"""Minimum time between two authentications of a connection: brokers refuse faster ones
+(KIP-368)."""
 
 
 class Authenticator:
-    """By what one client authenticates.
+    """Makes the mechanisms of one client.
 
     Raises:
-        ConfigError: the source of tokens that the settings name cannot be used, or a package is
-            missing.
+        ConfigError: the configured source of tokens cannot be used, or a package is missing.
     """
 
     def __init__(self, config: ClientConfig, port: Port, *, random: Random, log: ClientLog) -> None:
         self.name = config.sasl_mechanism
-        """The mechanism's, as Kafka has it."""
+        """Kafka's name of the mechanism."""
         self._config = config
         self._random = random
         self._login: Login | None = None
@@ -66,15 +66,15 @@ class Authenticator:
 
     @property
     def awaited(self) -> str:
-        """What connections wait for while there is no mechanism for them, for messages."""
+        """The thing that connections without a mechanism wait for, for messages."""
         return "credentials" if self._login is None else self._login.awaited
 
     def mechanism(
         self, host: str, on_ready: Callable[[BaseException | None], None]
     ) -> SaslMechanism | None:
-        """Return a mechanism for one authentication; None while it has to wait for a token.
+        """Return a mechanism for one authentication, or None if it must wait for a token.
 
-        Then `on_ready` is called later, from inside `complete`: with None when it is time to try
+        In that case `on_ready` is called later, inside `complete`: with None when it is time to try
         again, or with the error.
         """
         if self._aws_signer is not None:
@@ -92,37 +92,37 @@ class Authenticator:
             self._login.forget(on_ready)
 
     def on_refused(self, mechanism: SaslMechanism) -> None:
-        """Note that a broker has refused what the mechanism sent."""
+        """Record that a broker refused the mechanism's credentials."""
         if self._login is not None and isinstance(mechanism, OAuthBearer):
             self._login.drop(mechanism.token)
         if self._aws_signer is not None:
             self._aws_signer.forget()
 
     def on_accepted(self, mechanism: SaslMechanism) -> None:
-        """Note that a broker has accepted what the mechanism sent."""
+        """Record that a broker accepted the mechanism's credentials."""
         if self._login is not None and isinstance(mechanism, OAuthBearer):
             self._login.accept(mechanism.token)
         if self._aws_signer is not None:
             self._aws_signer.accept()
 
     def session_ms(self, lifetime_ms: int) -> int:
-        """Return how long after an authentication to authenticate again; `NEVER_MS` for never."""
+        """Return the time from an authentication to the next one, or `NEVER_MS`."""
         if lifetime_ms <= 0:
             return NEVER_MS
         share = self._random.uniform(*SESSION_SHARES)
         return min(max(int(lifetime_ms * share), SESSION_MS_MIN), NEVER_MS)
 
     def poll(self, now_ms: int) -> int:
-        """Begin what is due; return when to poll again."""
+        """Start what is due; return the time of the next poll."""
         return NEVER_MS if self._login is None else self._login.poll(now_ms)
 
     def complete(self, now_ms: int) -> None:
-        """Take what the port brought."""
+        """Process the results that the port delivered."""
         if self._login is not None:
             self._login.complete(now_ms)
 
     def restart(self) -> None:
-        """Forget what is under way, for an owner that was interrupted."""
+        """Forget what is under way, because the owner was interrupted."""
         if self._login is not None:
             self._login.restart()
 

@@ -1,6 +1,6 @@
-"""Tokens of functions of the application: kafka-python's provider, confluent-kafka's callback.
+"""Tokens from functions of the application: kafka-python's provider, confluent-kafka's callback.
 
-Owner: no state. The functions are called on a thread of the background.
+Owner: no state. The functions are called on a background thread.
 Source: kafka-python's ``AbstractTokenProvider``; confluent-kafka's ``oauth_cb``.
 """
 
@@ -18,11 +18,11 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 EXPIRY_S_MAX: Final = 2**36
-"""The year 4147. An expiry beyond it is in milliseconds by mistake."""
+"""Maximum expiry in seconds, in the year 4147. A larger number must be in milliseconds."""
 
 
 class ProvidedTokens:
-    """Tokens of `sasl_oauth_token_provider`: an object with ``token()``, or a function.
+    """Tokens from `sasl_oauth_token_provider`, an object with ``token()`` or a function.
 
     Raises:
         ConfigError: it is neither.
@@ -37,7 +37,7 @@ class ProvidedTokens:
         if not callable(fetch):
             raise ConfigError(
                 f"{self.name} is an object of type {type(provider).__name__}, which has no method "
-                f"token() and cannot be called."
+                f"token() and is not callable."
             )
         self._fetch: Callable[[], object] = fetch
         extensions = getattr(provider, "extensions", None)
@@ -52,10 +52,10 @@ class ProvidedTokens:
 
 
 class CallbackTokens:
-    """Tokens of `oauth_cb`, which is called with `sasl.oauthbearer.config`.
+    """Tokens from `oauth_cb`, which is called with `sasl.oauthbearer.config`.
 
     Raises:
-        ConfigError: it cannot be called.
+        ConfigError: it is not callable.
     """
 
     name = "oauth_cb"
@@ -63,9 +63,7 @@ class CallbackTokens:
     def __init__(self, value: object, argument: str) -> None:
         callback = resolve_class_setting(self.name, value)
         if not callable(callback):
-            raise ConfigError(
-                f"{self.name} is a {type(callback).__name__}, which cannot be called."
-            )
+            raise ConfigError(f"{self.name} is a {type(callback).__name__}, which is not callable.")
         self._callback: Callable[[str], object] = callback
         self._argument = argument
 
@@ -74,14 +72,14 @@ class CallbackTokens:
 
 
 def read_token(returned: object) -> OAuthToken:
-    """Return the token that a function of the application means.
+    """Convert the result of an application's function to a token.
 
-    It is an `OAuthToken`, or text, or a tuple: the text, when it expires in seconds since 1970 and,
-    perhaps, the principal and the SASL extensions. What is not given is read in the text, where
-    that is a JWT.
+    The function returns an `OAuthToken`, or a text, or a tuple: the text, its expiry in seconds
+    since 1970 and, optionally, the principal and the SASL extensions. If the text is a JWT, the
+    missing parts are read from it.
 
     Raises:
-        AuthenticationError: it is none of them; shows nothing of it.
+        AuthenticationError: the result is none of these. The text shows no part of it.
     """
     try:
         return _read(returned)
@@ -109,9 +107,9 @@ def _read(returned: object) -> OAuthToken:
         )
     if iscoroutine(returned):
         returned.close()
-        raise TypeError("the function is async; give one that blocks, on its thread")
+        raise TypeError("the function is async; give one that blocks, which has its own thread")
     raise TypeError(
-        f"the function returned a {type(returned).__name__}, and not a token: text, a tuple of "
+        f"the function returned a {type(returned).__name__}, not a token: text, a tuple of "
         f"text and expiry in seconds since 1970, or a pykclient.OAuthToken"
     )
 
@@ -122,7 +120,7 @@ def _extensions(returned: object) -> Mapping[str, str]:
     if not isinstance(returned, Mapping) or not all(
         isinstance(part, str) for item in returned.items() for part in item
     ):
-        raise TypeError("the SASL extensions are no dict of strings")
+        raise TypeError("the SASL extensions are not a dict of strings")
     return dict(returned)
 
 
@@ -130,7 +128,7 @@ def _of_text(text: object) -> OAuthToken:
     if isinstance(text, Password):
         text = text.value
     if not isinstance(text, str):
-        raise TypeError(f"the token is a {type(text).__name__}, and not a string")
+        raise TypeError(f"the token is a {type(text).__name__}, not a string")
     return OAuthToken(Password(text), jwt_expiry_ms(text), jwt_principal(text))
 
 
@@ -139,11 +137,10 @@ def _expiry_ms(expiry_s: object) -> int | None:
         return None
     if isinstance(expiry_s, bool) or not isinstance(expiry_s, (int, float)):
         raise TypeError(
-            f"the token's expiry is a {type(expiry_s).__name__}, and not a number of seconds since "
-            f"1970"
+            f"the token's expiry is a {type(expiry_s).__name__}, not a number of seconds since 1970"
         )
     if not abs(expiry_s) < EXPIRY_S_MAX:
         raise ValueError(
-            "the token's expiry is too far away; it is in seconds since 1970, and not milliseconds"
+            "the token's expiry is too far away; it is in seconds since 1970, not milliseconds"
         )
     return round(expiry_s * 1000)

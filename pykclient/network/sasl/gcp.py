@@ -1,11 +1,11 @@
 """GcpTokens: tokens of a service account, for Google's Managed Service for Apache Kafka.
 
-The access token comes from the metadata service of the machine (Compute Engine, GKE, Cloud Run,
-Dataproc), or is issued for a service account's key in the file that the environment variable
-``GOOGLE_APPLICATION_CREDENTIALS`` names. Brokers take it in the place of a JWT's signature, beside
+The access token comes from the machine's metadata service (Compute Engine, GKE, Cloud Run,
+Dataproc), or is issued for the service account key in the file that
+``GOOGLE_APPLICATION_CREDENTIALS`` names. Brokers expect it in the signature part of a JWT, beside
 the account's name.
 
-Owner: no state but settings; called on a thread of the background.
+Owner: no state but settings; called on a background thread.
 Source: ``com.google.cloud.hosted.kafka.auth.GcpLoginCallbackHandler``; Google's guides for the
 metadata server and for service accounts (RFC 7523).
 """
@@ -35,7 +35,7 @@ HOST_VARIABLE: Final = "GCE_METADATA_HOST"
 METADATA_HOST: Final = "metadata.google.internal"
 SCOPE: Final = "https://www.googleapis.com/auth/cloud-platform"
 LIFETIME_S: Final = 3_600
-"""How long a key's assertion is valid, the most that Google takes."""
+"""Lifetime of a key's assertion, the maximum at Google."""
 
 EMAIL_TIMEOUT_MS: Final = 10_000
 
@@ -44,17 +44,17 @@ _HEADER: Final = {"typ": "JWT", "alg": "GOOG_OAUTH2_TOKEN"}
 
 
 class AccountSource(Protocol):
-    """The source of access tokens of one service account."""
+    """A source of access tokens of one service account."""
 
     def fetch(self) -> tuple[str, OAuthToken]:
-        """Return the account's name and an access token. Raises what `TokenEndpoint` raises."""
+        """Return the account's name and an access token. Raises the errors of `TokenEndpoint`."""
 
 
 class GcpTokens:
-    """Tokens of the service account that the environment names, or the machine has.
+    """Tokens of the service account named by the environment, or of the machine's.
 
     Raises:
-        ConfigError: the key's file cannot be used, or a package is missing.
+        ConfigError: the key file cannot be used, or a package is missing.
     """
 
     name = "the service account of Google Cloud"
@@ -71,7 +71,7 @@ class GcpTokens:
 
 
 def wrapped(email: str, access_token: Password, expires_ms: int, now_ms: int) -> OAuthToken:
-    """Return the token that brokers take. Times are since 1970."""
+    """Return the token in the form that brokers expect. Times are since 1970."""
     claims = {
         "exp": expires_ms // 1000,
         "iat": now_ms // 1000,
@@ -94,7 +94,7 @@ def wrapped(email: str, access_token: Password, expires_ms: int, now_ms: int) ->
 
 
 class _Machine:
-    """The metadata service of the machine."""
+    """The machine's metadata service."""
 
     def __init__(self, config: ClientConfig) -> None:
         host = os.environ.get(HOST_VARIABLE) or METADATA_HOST
@@ -113,7 +113,7 @@ class _Machine:
             raise AuthenticationError(str(error)) from error
         except ConnectionFailedError as error:
             raise ConnectionFailedError(
-                f"{error}; outside of Google Cloud name a key's file in {KEY_VARIABLE}"
+                f"{error}; outside Google Cloud, name a key file in {KEY_VARIABLE}"
             ) from error
         if response.status != 200:
             raise AuthenticationError(
@@ -125,7 +125,7 @@ class _Machine:
 
 
 class _Key:
-    """The key of a service account, in a file, which is read again for each token."""
+    """A service account key in a file, which is read again for each token."""
 
     def __init__(self, config: ClientConfig, place: str) -> None:
         self._config = config
@@ -135,7 +135,7 @@ class _Key:
     def fetch(self) -> tuple[str, OAuthToken]:
         try:
             email, address, assertion = self._signed(wall_ms() // 1000)
-        except ConfigError as error:  # a file that was there when the client was made
+        except ConfigError as error:  # the file was readable when the client was made
             raise AuthenticationError(str(error)) from error
         endpoint = TokenEndpoint(self._config, endpoint_config(address))
         # No part of this is a variable of its own: tracebacks may show those.
@@ -151,13 +151,13 @@ class _Key:
         key = _read_key(Password(read_file(self._place, setting).decode("utf-8", "replace")))
         if key.kind != "service_account":
             raise ConfigError(
-                f"{setting} is no key of a service account, but of the type {key.kind!r}; for "
-                f"others give sasl_oauth_token_provider, with the package google-auth."
+                f"{setting} is not a service account key, but of the type {key.kind!r}; for "
+                f"other types, set sasl_oauth_token_provider with the package google-auth."
             )
         try:
             address = url().parse(key.token_uri)
         except ValueError:
-            raise ConfigError(f"{setting} has no token_uri that is a URL.") from None
+            raise ConfigError(f"{setting} has no valid token_uri, which is a URL.") from None
         claims = {"iss": key.email, "sub": key.email, "aud": address, "scope": SCOPE}
         source = Assertion(None, None, key.pem, None, "RS256", claims, LIFETIME_S, 0, False, None)
         return key.email, address, SignedAssertions(source).assertion(now_s)
@@ -171,7 +171,7 @@ class _KeyFile(NamedTuple):
 
 
 def _read_key(content: Password) -> _KeyFile:
-    """Read a key's file. It raises nothing: a traceback would show the key."""
+    """Parse a key file. It raises nothing, since a traceback would show the key."""
     try:
         found = json.loads(content.value)
     except (ValueError, RecursionError):

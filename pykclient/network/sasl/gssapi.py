@@ -1,10 +1,10 @@
-"""GSSAPI: a ticket of Kerberos for the broker, by the system's library.
+"""GSSAPI: authentication with a Kerberos ticket, through the system's library.
 
-The package gssapi speaks with that library, which finds the credentials (a cache that `kinit` has
-filled, or a keytab) and requests tickets from the KDC, so the mechanism is not quick. Broker and
-client prove their identity to each other. No security layer is agreed on: TLS is one.
+The package gssapi wraps that library, which finds the credentials (a cache filled by `kinit`, or a
+keytab) and requests tickets from the KDC, so the mechanism may block. Broker and client prove their
+identity to each other. No security layer is negotiated: TLS is one.
 
-Owner: the connection that authenticates; its calls are on a thread of the background.
+Owner: the connection that authenticates; its calls run on a background thread.
 Source: RFC 4752 (SASL), RFC 4121 (Kerberos); Java classes ``SaslClientAuthenticator``,
 ``KerberosLogin``.
 """
@@ -24,11 +24,11 @@ if TYPE_CHECKING:
     from pykclient.config.kerberos import KerberosLogin
 
 NO_LAYER: Final = 1
-"""The bit of RFC 4752 for neither integrity nor confidentiality of later messages."""
+"""The bit of RFC 4752 for no integrity or confidentiality protection of later messages."""
 
 _OFFER_BYTES: Final = 4
 _KDC_UNREACHABLE: Final = -1_765_328_228 % 2**32
-"""KRB5_KDC_UNREACH: it may be there again later."""
+"""KRB5_KDC_UNREACH, which may be temporary."""
 
 _MINOR: Final = re.compile(r"Minor \(\d+\): (.*)\Z", re.DOTALL)
 
@@ -61,8 +61,8 @@ class GssapiMaker:
         except (ImportError, OSError):
             raise ConfigError(
                 f"sasl_mechanism={GSSAPI}, which is the default, needs the package gssapi and the "
-                f"system's library of Kerberos: apt-get install libkrb5-dev, pip install "
-                f"'pykclient[gssapi]'. Or set sasl_mechanism to another one."
+                f"system's Kerberos library: apt-get install libkrb5-dev, pip install "
+                f"'pykclient[gssapi]'. Or set another sasl_mechanism."
             ) from None
         self._login = config.kerberos
         if self._login.keytab is not None:
@@ -74,7 +74,7 @@ class GssapiMaker:
 
 
 class Gssapi(SaslMechanism):
-    """One authentication; `gssapi` is the package, or what stands for it in tests."""
+    """One authentication; `gssapi` is the package, or its stand-in in tests."""
 
     name = GSSAPI
 
@@ -94,7 +94,7 @@ class Gssapi(SaslMechanism):
         return token or b""
 
     def respond(self, challenge: bytes) -> bytes | None:
-        """Go on with the context, then take the offer of layers; nothing follows that."""
+        """Continue the context, then answer the offer of layers, which is the last message."""
         if self._has_chosen:
             return None
         try:
@@ -114,7 +114,7 @@ class Gssapi(SaslMechanism):
         store = {}
         if login.keytab is not None:
             store["client_keytab"] = f"FILE:{login.keytab}"
-            # Tickets of a keytab are this process's own, and kept until they expire.
+            # Tickets from a keytab belong to this process and are kept until they expire.
             store["ccache"] = f"MEMORY:pykclient-{login.principal}"
         if login.ticket_cache is not None:
             store["ccache"] = login.ticket_cache
@@ -128,15 +128,15 @@ class Gssapi(SaslMechanism):
         )
 
     def _choose(self, challenge: bytes) -> bytes:
-        """Return the choice among the layers that the broker offers: none."""
+        """Return the reply to the broker's offer of security layers: none."""
         offer: bytes = self._context.unwrap(challenge).message
         if len(offer) != _OFFER_BYTES or not offer[0] & NO_LAYER:
             raise AuthenticationError(
-                "the broker requires a security layer of Kerberos, which Kafka has not; use "
-                "security_protocol=SASL_SSL for one of TLS"
+                "the broker requires a Kerberos security layer, which Kafka does not support; use "
+                "security_protocol=SASL_SSL for TLS"
             )
         self._has_chosen = True
-        # No layer, no limit of its messages, and no other identity than the ticket's.
+        # No layer, no message size limit, and no authorization identity other than the ticket's.
         chosen: bytes = self._context.wrap(bytes((NO_LAYER, 0, 0, 0)), False).message
         return chosen
 
@@ -147,10 +147,10 @@ class Gssapi(SaslMechanism):
         if error.min_code % 2**32 == _KDC_UNREACHABLE:
             return ConnectionFailedError(text)
         if self._login.keytab is not None and any(words in reason for words in _NO_TICKET):
-            # The library says the same of a key that is missing, a wrong one and a wrong realm.
+            # The library reports a missing key, a wrong key and a wrong realm alike.
             return AuthenticationError(
                 f"{text}; the keytab {self._login.keytab} gave no ticket of "
-                f"{self._login.principal}: check that it has that principal's present key "
+                f"{self._login.principal}: check that it has that principal's current key "
                 f"(klist -k), and the realm"
             )
         cure = next((cure for words, cure in _CURES if any(w in reason for w in words)), "")

@@ -1,16 +1,16 @@
-"""Login: the token of one client, fetched once for all connections and renewed ahead of time.
+"""Login: the token of one client, fetched once for all connections and renewed before it expires.
 
-A fetch may block, so it is a call of the port's background, one at a time: a source that has not
-returned in time is not called again before it returns. Connections that need a token wait for the
-first one; later ones find it there. A renewal that fails while the token is still valid is logged
-and tried again; when none is valid, those that wait get the error.
+A fetch may block, so it runs in the port's background, one at a time: a source that does not return
+in time is not called again before it returns. Connections wait for the first token; later ones find
+it ready. If a renewal fails while the token is still valid, the failure is logged and the renewal
+retried; without a valid token, the waiting connections get the error.
 
-The time between two fetches grows with each failure, from a second on: a failure is a fetch that
-failed, or a token that a broker refused. It is short again once a broker has accepted a token.
+The pause between two fetches starts at a second and grows with each failure, which is a failed
+fetch or a token that a broker refused. It is reset once a broker accepts a token.
 
-Owner: the driver of the engine; sources are called on a thread of the background.
+Owner: the driver of the engine; sources are called on a background thread.
 Source: Java classes ``ExpiringCredentialRefreshingLogin``, ``ExpiringCredentialRefreshConfig``,
-``Retry``. Java requests no other token when a broker refuses one, until the client is made again.
+``Retry``. When a broker refuses a token, Java requests no other one until the client is recreated.
 """
 
 from __future__ import annotations
@@ -37,38 +37,38 @@ if TYPE_CHECKING:
     OnReady = Callable[[BaseException | None], None]
 
 ATTEMPT_INTERVAL_MS: Final = 1_000
-"""Least time between two fetches: identity servers limit requests, too. It doubles with each
+"""Minimum time between two fetches, since identity servers limit requests. It doubles with each
 failure, up to `sasl_login_retry_backoff_max_ms`."""
 
 UNKNOWN_LIFETIME_MS: Final = 60_000
-"""How long a token whose expiry is not known serves new authentications."""
+"""Time for which a token without a known expiry is used for new authentications."""
 
 
 class TokenSource(Protocol):
-    """Where tokens come from."""
+    """A source of tokens."""
 
     name: str
-    """For messages: the setting, or the server's address."""
+    """The name for messages: the setting, or the server's address."""
 
     def fetch(self) -> OAuthToken:
-        """Return a new token. May block; is called on a thread of its own, one call at a time.
+        """Return a new token. It may block: each call has its own thread, one call at a time.
 
-        Whatever it raises is the cause of the `AuthenticationError` that a call ends with.
+        Any exception becomes the cause of the `AuthenticationError` that the call ends with.
         """
 
 
 def token_source(config: ClientConfig) -> TokenSource:
-    """Return the source that the settings have; they have exactly one, which is checked before.
+    """Return the source that the settings define. The config has checked that there is one.
 
     Raises:
-        ConfigError: it cannot be imported, or called.
+        ConfigError: the source cannot be imported, or is not callable.
     """
     if config.sasl_oauth_token_provider is not None:
         return ProvidedTokens(config.sasl_oauth_token_provider)
     if config.oauth_cb is not None:
         return CallbackTokens(config.oauth_cb, config.sasl_oauthbearer_config)
     if config.has_oidc_tokens:
-        # Imported here: HTTP takes its share of the import budget, and many clients do without.
+        # Imported here: HTTP takes its share of the import budget, and many clients do not need it.
         from pykclient.network.sasl.oidc import oidc_source
 
         return oidc_source(config)
@@ -86,10 +86,10 @@ def token_source(config: ClientConfig) -> TokenSource:
 
 
 class _Fetch:
-    """One call of a source, on a thread of the background; the driver asks whether it is over.
+    """One call of a source on a background thread; the driver checks whether it is over.
 
-    The driver writes only `_is_cancelled`, and reads the others afterwards. The thread writes
-    `_has_begun` before it reads `_is_cancelled`, so that not both can miss the other's write.
+    The driver writes only `_is_cancelled` and reads the other flags afterwards. The thread writes
+    `_has_begun` before it reads `_is_cancelled`, so at least one of them sees the other's write.
     """
 
     def __init__(self, source: TokenSource, wall_clock_ms: Callable[[], int]) -> None:
@@ -99,11 +99,11 @@ class _Fetch:
 
     @property
     def is_over(self) -> bool:
-        """True if the source is not in this call, and never will be."""
+        """True if the call has returned, or was cancelled before it began."""
         return self._has_returned or (self._is_cancelled and not self._has_begun)
 
     def cancel(self) -> None:
-        """Never call the source, if it was not called yet."""
+        """Prevent the call of the source, unless it has begun."""
         self._is_cancelled = True
 
     def __call__(self) -> OAuthToken:
@@ -148,31 +148,31 @@ class Login:
         self._renew_ms = NEVER_MS
         self._begun_ms: int | None = None
         self._interval_ms = ATTEMPT_INTERVAL_MS
-        """Least time between the last fetch and the next one."""
+        """Minimum time between the last fetch and the next one."""
         self._fetch: _Fetch | None = None
-        """The last fetch, which may go on after its deadline, and after a restart."""
+        """The last fetch. It may still run after its deadline, and after a restart."""
         self._fetch_deadline_ms = NEVER_MS
-        """`NEVER_MS` while no fetch is under way."""
+        """Deadline of the fetch under way, or `NEVER_MS`."""
         self._result: OAuthToken | BaseException | None = None
         self._failure_count = 0
-        """Fetches that failed since the last one that did not."""
+        """Number of failed fetches since the last success."""
         self._refusal_count = 0
-        """Tokens that brokers refused since they accepted one."""
+        """Number of refused tokens since a broker accepted one."""
         self._last_failure = ""
 
     @property
     def awaited(self) -> str:
-        """What connections wait for, with the reason why the last one did not do, for messages."""
+        """The thing that connections wait for, and the last failure, for messages."""
         reason = self._last_failure and f", after a pause: {self._last_failure}"
         return f"a token of {self._source.name}{reason}"
 
     @property
     def name(self) -> str:
-        """Where tokens come from, for messages."""
+        """The source's name, for messages."""
         return self._source.name
 
     def token(self, on_ready: OnReady) -> OAuthToken | None:
-        """Return the token; without a valid one None, and `on_ready` is called later.
+        """Return the token, or None if none is valid; `on_ready` is called later.
 
         It is called once, in `complete`: with None when there is a token, or with the error.
         """
@@ -187,7 +187,7 @@ class Login:
             self._waiting.remove(on_ready)
 
     def drop(self, token: OAuthToken) -> None:
-        """Note that a broker has refused a token: another one is fetched for the next attempt."""
+        """Discard a token that a broker refused: the next attempt fetches another one."""
         if self._token is token:
             self._token = None
             self._renew_ms = NEVER_MS
@@ -196,14 +196,14 @@ class Login:
             self._interval_ms = self._next_interval_ms()
 
     def accept(self, token: OAuthToken) -> None:
-        """Note that a broker has accepted a token."""
+        """Record that a broker accepted a token."""
         if self._token is token:
             self._refusal_count = 0
             self._last_failure = ""
             self._interval_ms = ATTEMPT_INTERVAL_MS
 
     def poll(self, now_ms: int) -> int:
-        """Begin to fetch a token if one is due; return when to poll again."""
+        """Start to fetch a token if one is due; return the time of the next poll."""
         if self._fetch_deadline_ms != NEVER_MS:
             if self._result is None and self._fetch_deadline_ms <= now_ms:
                 self._port.forget(self._on_fetched)
@@ -225,7 +225,7 @@ class Login:
         return self._fetch_deadline_ms
 
     def complete(self, now_ms: int) -> None:
-        """Take the token that has come, or the error, and call those that wait for it."""
+        """Process a token or error that has arrived, and call the waiting connections back."""
         result, self._result = self._result, None
         if result is None:
             return
@@ -237,7 +237,7 @@ class Login:
             self._failure_count = 0
             self._interval_ms = self._next_interval_ms()
             self._renew_ms = self._renewal_ms(result, now_ms)
-            self._log.debug("a token of %s is there", self._source.name)
+            self._log.debug("fetched a token of %s", self._source.name)
         else:
             assert error is not None
             self._back_off(error, now_ms)
@@ -246,7 +246,7 @@ class Login:
             on_ready(error)
 
     def restart(self) -> None:
-        """Forget what is under way, for an owner that was interrupted. The token stays."""
+        """Forget what is under way, because the owner was interrupted. The token stays."""
         if self._fetch is not None:
             self._fetch.cancel()
         self._fetch_deadline_ms = NEVER_MS
@@ -256,10 +256,10 @@ class Login:
     # The fetch.
 
     def _refuse_second_call(self, now_ms: int) -> int:
-        """Fail those that wait: the source has not returned from the last call."""
+        """Fail the waiting connections: the source has not returned from its last call."""
         if self._waiting:
             self._result = AuthenticationError(
-                "its last call has not returned yet, and it is not called twice at once"
+                "its last call has not returned yet, and calls do not overlap"
             )
             return now_ms
         return now_ms + ATTEMPT_INTERVAL_MS
@@ -286,7 +286,7 @@ class Login:
         self._last_failure = str(error)
         pause_ms = self._interval_ms = self._next_interval_ms()
         if self._token is None or self._wall_ms() >= self._end_wall_ms(self._token):
-            self._renew_ms = NEVER_MS  # the next connection that needs one has it fetched
+            self._renew_ms = NEVER_MS  # the next connection that needs a token fetches it
             return
         self._renew_ms = now_ms + pause_ms
         key = (self._source.name, type(error))
@@ -294,7 +294,7 @@ class Login:
             logging.WARNING,
             now_ms,
             key,
-            "the token could not be renewed, and is valid for %d more seconds: %s",
+            "the token could not be renewed; it is valid for %d more seconds: %s",
             (self._end_wall_ms(self._token) - self._wall_ms()) // 1000,
             error,
         )
@@ -317,10 +317,10 @@ class Login:
         return token.expires_ms
 
     def _renewal_ms(self, token: OAuthToken, now_ms: int) -> int:
-        """Return when to renew a token that has just come, as Java does.
+        """Return the time to renew a token that has just arrived, as Java computes it.
 
-        That is after a part of its lifetime, but neither sooner than the least period nor within
-        the buffer before its expiry, unless the lifetime is too short for both.
+        It is a fraction of the lifetime, not before the minimum period and not within the buffer
+        before the expiry, unless the lifetime is too short for both.
         """
         if token.expires_ms is None:
             return NEVER_MS

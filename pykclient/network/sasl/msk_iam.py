@@ -1,13 +1,13 @@
-"""AWS_MSK_IAM: a request that is signed with AWS credentials, for clusters of Amazon MSK.
+"""AWS_MSK_IAM: a request signed with AWS credentials, for clusters of Amazon MSK.
 
-The same request is a token of OAUTHBEARER, as an address with its signature. Nothing is sent to
-AWS: the broker verifies the signature. The package botocore finds the credentials, which may
-take a request to an instance's metadata or to a container's agent, so the mechanism is not quick;
-what they sign is computed here, since botocore logs it. The credentials are kept for all
-connections of a client, until a broker has refused them.
+The same request, as a URL with its signature, is also a token for OAUTHBEARER. Nothing is sent to
+AWS: the broker verifies the signature. The package botocore finds the credentials and may send
+requests to an instance's metadata service or to a container's agent, so the mechanism may block.
+The signature is computed here, since botocore would log it. The credentials are kept for all
+connections of a client until a broker refuses them.
 
-Owner: the authenticator has the signer; a mechanism is the connection's, on a thread of the
-background.
+Owner: the authenticator owns the signer; a connection owns its mechanism, which runs on a
+background thread.
 Source: AWS Signature Version 4 (query parameters); the description of the mechanism in
 ``aws-msk-iam-auth``, whose classes for this are ``IAMSaslClient`` and
 ``IAMOAuthBearerLoginCallbackHandler``.
@@ -38,13 +38,13 @@ if TYPE_CHECKING:
     from pykclient.config.client import ClientConfig
 
 VERSION: Final = "2020_10_22"
-"""Of what client and broker send."""
+"""Version of the messages of client and broker."""
 
 EXPIRES_S: Final = 900
-"""How long a signature is valid."""
+"""Lifetime of a signature."""
 
 REFUSALS_MAX: Final = 16
-"""Refusals after which credentials are looked for again, at the latest."""
+"""Maximum number of refusals between two lookups of credentials."""
 
 ALGORITHM: Final = "AWS4-HMAC-SHA256"
 _USER_AGENT: Final = f"pykclient/{__version__}"
@@ -54,7 +54,7 @@ _REGION: Final = re.compile(r"\.kafka(?:-serverless)?\.([a-z0-9-]+)\.amazonaws\.
 
 
 class AwsCredentials(NamedTuple):
-    """What signs. The key's id is no secret."""
+    """The credentials that sign. The key's id is not secret."""
 
     key_id: str
     secret_key: Password
@@ -82,16 +82,16 @@ class AwsSigner:
         self._session: Any = None
         self._credentials: Any = None
         self._refusal_count = 0
-        """Refusals since the last authentication that succeeded."""
+        """Number of refusals since the last success."""
 
     def mechanism(self, host: str) -> MskIam:
         """Return a mechanism for one authentication at a broker."""
         return MskIam(self, host)
 
     def forget(self) -> None:
-        """Look for the credentials again after a refusal, ever more rarely while brokers refuse.
+        """Look the credentials up again after a refusal, less often while refusals continue.
 
-        The services that issue them limit requests: it is done after the refusals 1, 2, 4, 8 and
+        The services that issue them limit requests, so this happens after refusals 1, 2, 4, 8 and
         then each multiple of `REFUSALS_MAX`.
         """
         self._refusal_count += 1
@@ -100,18 +100,18 @@ class AwsSigner:
             self.renew()
 
     def renew(self) -> None:
-        """Look for the credentials again at the next authentication."""
+        """Look the credentials up again at the next authentication."""
         self._session = self._credentials = None
 
     def accept(self) -> None:
-        """Note that a broker has accepted the credentials."""
+        """Record that a broker accepted the credentials."""
         self._refusal_count = 0
 
     def credentials(self, host: str) -> AwsCredentials:
-        """Return the present credentials, for a broker. May block.
+        """Return the current credentials for a broker. May block.
 
         Raises:
-            AuthenticationError: there are none, or no region; says where botocore looked.
+            AuthenticationError: no credentials, or no region; the text says where botocore looked.
         """
         try:
             return self._found(host)
@@ -130,8 +130,8 @@ class AwsSigner:
             credentials = self._credentials = self._of_role(session, host)
         if credentials is None:
             raise AuthenticationError(
-                f"botocore found no AWS credentials: it looked at AWS_ACCESS_KEY_ID and "
-                f"AWS_SECRET_ACCESS_KEY, at the profile {session.profile or 'default'!r} of "
+                f"botocore found no AWS credentials: it looked in AWS_ACCESS_KEY_ID and "
+                f"AWS_SECRET_ACCESS_KEY, in the profile {session.profile or 'default'!r} of "
                 f"{session.get_config_variable('credentials_file')} and "
                 f"{session.get_config_variable('config_file')}, and for a role of the container "
                 f"or of the instance"
@@ -147,7 +147,7 @@ class AwsSigner:
         return AwsCredentials(frozen.access_key, Password(frozen.secret_key), token, region)
 
     def _of_role(self, session: Any, host: str) -> Any:
-        """Return the credentials that sign: those of the session, or of the role it assumes."""
+        """Return the credentials that sign: the session's, or those of the role to assume."""
         found = session.get_credentials()
         login = self._login
         if found is None or login.role_arn is None:
@@ -169,7 +169,7 @@ class AwsSigner:
 
 
 def _region(session: Any, host: str) -> str | None:
-    # AWS_REGION is of containers, and of Java's chain; not botocore's.
+    # AWS_REGION is set in containers and read by Java's chain, but not by botocore.
     found: str | None = (
         region_of(host) or session.get_config_variable("region") or os.environ.get("AWS_REGION")
     )
@@ -177,7 +177,7 @@ def _region(session: Any, host: str) -> str | None:
 
 
 class AwsTokens:
-    """Tokens of OAUTHBEARER, which are made of AWS credentials.
+    """Tokens for OAUTHBEARER, made from AWS credentials.
 
     Raises:
         ConfigError: the package botocore is missing.
@@ -190,13 +190,16 @@ class AwsTokens:
         self._host = config.bootstrap_servers[0][0]
 
     def fetch(self) -> OAuthToken:
-        # Each is good for a quarter of an hour; the next one is of the credentials of then.
+        # Each token is valid for 15 minutes; the next one uses the credentials of its time.
         self._signer.renew()
         return token(self._signer.credentials(self._host), datetime.now(UTC))
 
 
 class MskIam(SaslMechanism):
-    """It proves nothing of the broker, and sends no secret but a session's token."""
+    """The mechanism of one connection.
+
+    It does not authenticate the broker. The only secret it sends is a session token.
+    """
 
     name = AWS_MSK_IAM
 
@@ -210,20 +213,20 @@ class MskIam(SaslMechanism):
         return payload(credentials, self._host, datetime.now(UTC))
 
     def respond(self, challenge: bytes) -> None:
-        """Check the response, which is the end."""
+        """Check the response, which completes the authentication."""
         try:
             found = json.loads(challenge)
         except (ValueError, RecursionError):
             found = None
         if not isinstance(found, dict) or found.get("version") != VERSION:
             raise AuthenticationError(
-                f"the broker's response is not of version {VERSION} of {AWS_MSK_IAM}; is it a "
-                f"cluster of Amazon MSK with IAM access control?"
+                f"the broker's response is not version {VERSION} of {AWS_MSK_IAM}; is it an "
+                f"Amazon MSK cluster with IAM access control?"
             )
 
 
 def payload(credentials: AwsCredentials, host: str, now: datetime) -> bytes:
-    """Return what the client sends: a signed request to connect, as JSON."""
+    """Return the message of the client: a signed request to connect, as JSON."""
     signed = signed_parameters(credentials, host, now)
     return json.dumps(
         {
@@ -236,7 +239,7 @@ def payload(credentials: AwsCredentials, host: str, now: datetime) -> bytes:
 
 
 def token(credentials: AwsCredentials, now: datetime) -> OAuthToken:
-    """Return a token of OAUTHBEARER: the address of a signed request, as base64."""
+    """Return a token for OAUTHBEARER: the URL of a signed request, in base64."""
     host = f"kafka.{credentials.region}.amazonaws.com"
     query = _query({**signed_parameters(credentials, host, now), "User-Agent": _USER_AGENT})
     text = Password(urlsafe_b64encode(f"https://{host}/?{query}".encode()).decode().rstrip("="))
@@ -245,7 +248,7 @@ def token(credentials: AwsCredentials, now: datetime) -> OAuthToken:
 
 
 def signed_parameters(credentials: AwsCredentials, host: str, now: datetime) -> dict[str, str]:
-    """Return the parameters of a request to connect, the signature last."""
+    """Return the parameters of a request to connect; the signature comes last."""
     signed = {
         "Action": _ACTION,
         "X-Amz-Algorithm": ALGORITHM,
@@ -263,7 +266,7 @@ def signed_parameters(credentials: AwsCredentials, host: str, now: datetime) -> 
 def signature(
     parameters: dict[str, str], host: str, credentials: AwsCredentials, now: datetime
 ) -> str:
-    """Return the signature of a request without a body for `https://host/` and its parameters."""
+    """Return the signature of a request to `https://host/` with these parameters and no body."""
     query = _query(dict(sorted(parameters.items())))
     request = "\n".join(("GET", "/", query, f"host:{host}", "", "host", _sha256("")))
     scope = _scope(credentials.region, now)
@@ -275,7 +278,7 @@ def signature(
 
 
 def region_of(host: str) -> str:
-    """Return the region in a broker's name; empty where it has none."""
+    """Return the region in a broker's name, or "" if it has none."""
     found = _REGION.search(host)
     return found[1] if found else ""
 

@@ -1,4 +1,4 @@
-"""OAUTHBEARER: a bearer token, with SASL extensions beside it.
+"""OAUTHBEARER: a bearer token and its SASL extensions.
 
 Owner: the connection that authenticates.
 Source: RFC 7628; KIP-255, KIP-342; Java classes ``OAuthBearerSaslClient``,
@@ -23,7 +23,10 @@ _REFUSAL_LENGTH_MAX: Final = 300
 
 
 class OAuthBearer(SaslMechanism):
-    """It proves nothing of the broker: without TLS the token can be read on the way."""
+    """The mechanism of one connection.
+
+    It does not authenticate the broker. Without TLS the token can be read in transit.
+    """
 
     name = "OAUTHBEARER"
     is_quick = True
@@ -49,7 +52,10 @@ class OAuthBearer(SaslMechanism):
         return text.replace(self.token.value.value, HIDDEN)
 
     def respond(self, challenge: bytes) -> bytes | None:
-        """Return nothing on success; what ends a failure, for which the broker sends its reason."""
+        """Return None on success, or the message that ends a failed exchange.
+
+        The broker sends the reason of a failure first and refuses after that message.
+        """
         if self.refusal:
             raise AuthenticationError(f"the broker refused the token: {self.refusal}")
         if not challenge:
@@ -58,7 +64,7 @@ class OAuthBearer(SaslMechanism):
         return _SEPARATOR
 
     def _reason(self, challenge: bytes) -> str:
-        """Return what the broker's JSON says: a status and perhaps the scope that it requires."""
+        """Return the broker's reason in JSON: a status and perhaps the scope that it requires."""
         text = challenge.decode(errors="replace")
         try:
             found = json.loads(text)
@@ -66,5 +72,5 @@ class OAuthBearer(SaslMechanism):
             found = None
         if isinstance(found, dict) and found:
             text = ", ".join(f"{name}={value}" for name, value in found.items())
-        # A broker may send back the token, which is hidden before the text is cut.
+        # A broker may send back the token, so it is masked before the text is cut.
         return printable(self.masked(text)[:_REFUSAL_LENGTH_MAX]) or "no reason"

@@ -1,4 +1,4 @@
-"""OidcTokens: tokens that an identity server issues by OpenID Connect, or that are in a file.
+"""OidcTokens: tokens issued by an identity server (OpenID Connect), or read from a file.
 
 Owner: no state but settings; called on a thread of the background.
 Source: RFC 6749 (client credentials, refresh tokens), RFC 7523 (assertions), RFC 8705; KIP-768,
@@ -26,14 +26,14 @@ if TYPE_CHECKING:
     from pykclient.network.sasl.assertion import AssertionSource
 
 CLIENT_ASSERTION: Final = "urn:ietf:params:oauth:client-assertion-type:jwt-bearer"
-"""The type of an assertion that authenticates a client (RFC 7523, section 2.2)."""
+"""Type of an assertion that authenticates a client (RFC 7523, section 2.2)."""
 
 IMDS_STATUSES: Final = (404, 410)
-"""Statuses with which the metadata service of Azure says that it is not ready."""
+"""Statuses that mean Azure's metadata service is not ready."""
 
 
 class OidcSource(Protocol):
-    """Where tokens come from."""
+    """A source of tokens."""
 
     name: str
 
@@ -41,7 +41,7 @@ class OidcSource(Protocol):
 
 
 def oidc_source(config: ClientConfig) -> OidcSource:
-    """Return the source that the settings of OIDC have.
+    """Return the source that the OIDC settings define.
 
     Raises:
         ConfigError: a file cannot be used, or a package is missing.
@@ -58,7 +58,7 @@ def oidc_source(config: ClientConfig) -> OidcSource:
 
 
 class TokenFile:
-    """A token in a file that something else renews."""
+    """A token in a file that another program renews."""
 
     def __init__(self, config: ClientConfig, oidc: OidcTokenConfig) -> None:
         self.name = oidc.url
@@ -75,7 +75,7 @@ class TokenFile:
 
 
 class GivenToken:
-    """A token that the settings have, which nothing renews."""
+    """A token given in the settings, which is never renewed."""
 
     name = "sasl.jaas.config"
 
@@ -90,7 +90,7 @@ class GivenToken:
 
 
 class AzureImdsTokens:
-    """Tokens of a managed identity, which the metadata service of an Azure machine issues."""
+    """Tokens of a managed identity, issued by the metadata service of an Azure machine."""
 
     def __init__(self, config: ClientConfig, oidc: OidcTokenConfig) -> None:
         self._endpoint = TokenEndpoint(config, oidc, retriable=IMDS_STATUSES)
@@ -101,7 +101,7 @@ class AzureImdsTokens:
 
 
 class Proofs(NamedTuple):
-    """The secrets of one request; None for what is not sent."""
+    """The secrets of one request; None for those that are not sent."""
 
     secret: Password | None
     assertion: Password | None
@@ -125,10 +125,10 @@ class OidcTokens:
             self._assertions = assertion_source(oidc.assertion)
 
     def fetch(self) -> OAuthToken:
-        """Return a new token. Raises what `TokenEndpoint.fetch` raises."""
+        """Return a new token. Raises the errors of `TokenEndpoint.fetch`."""
         try:
             proofs = self._proofs()
-        except ConfigError as error:  # a file that was there when the client was made
+        except ConfigError as error:  # the file was readable when the client was made
             raise AuthenticationError(str(error)) from error
         return self._endpoint.fetch(self._request(proofs), self._secrets(proofs))
 
@@ -167,7 +167,7 @@ class OidcTokens:
         )
 
     def _proof_fields(self, proofs: Proofs) -> dict[str, str]:
-        """Return the fields of the form by which the client, or its user, is known."""
+        """Return the form fields that identify the client, or its user."""
         client_id = self._oidc.client_id
         named = {"client_id": client_id} if client_id else {}
         if self._oidc.grant == JWT_BEARER:
@@ -181,13 +181,13 @@ class OidcTokens:
         return fields | (named if proofs.secret is None else {})
 
     def _credentials(self, secret: Password) -> Password:
-        """Return id and secret as the header has them."""
+        """Return id and secret in the form of the header."""
         encode = quote_plus if self._config.sasl_oauthbearer_header_urlencode else str
         name = encode(self._oidc.client_id).encode()
         pair = b64encode(b":".join((name, Password(encode(secret.value)).encoded())))
         return Password(pair.decode())
 
     def _secrets(self, proofs: Proofs) -> list[Password]:
-        """Return the secrets in each form in which they are sent."""
+        """Return the secrets in every form in which they are sent."""
         found = [proof for proof in proofs if proof is not None]
         return found if proofs.secret is None else [*found, self._credentials(proofs.secret)]

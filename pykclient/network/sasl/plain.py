@@ -1,4 +1,4 @@
-"""PLAIN: user name and password, as they are.
+"""PLAIN: user name and password in plain text.
 
 Owner: the connection that authenticates.
 Source: RFC 4616; Java class ``PlainSaslClient``.
@@ -18,7 +18,10 @@ if TYPE_CHECKING:
 
 
 class Plain(SaslMechanism):
-    """It proves nothing of the broker, and without TLS its password can be read on the way."""
+    """The mechanism of one connection.
+
+    It does not authenticate the broker. Without TLS the password can be read in transit.
+    """
 
     name = "PLAIN"
 
@@ -42,4 +45,4 @@ class Plain(SaslMechanism):
         return text.replace(secret.value, HIDDEN) if secret is not None and secret.value else text
 
     def respond(self, challenge: bytes) -> None:
-        """Nothing more is sent, whatever the broker adds."""
+        """Complete the authentication. Nothing more is sent, whatever the broker responds."""

@@ -1,11 +1,11 @@
-"""SCRAM: both sides prove that they have the password, and neither sends it.
+"""SCRAM: both sides prove that they know the password, and neither sends it.
 
-To derive the key from the password takes up to `ITERATIONS_MAX` rounds of a hash function, half a
-second of a CPU, so the mechanism is not quick.
+Deriving the key from the password takes up to `ITERATIONS_MAX` rounds of a hash function, half a
+second of CPU time, so the mechanism may block.
 
-Owner: the connection that authenticates; its calls are on a thread of the background.
-Source: RFC 5802 and 7677; KIP-84, KIP-48; Java class ``ScramSaslClient``. As Java, and unlike
-RFC 5802, it takes names and passwords as they are, without SASLprep.
+Owner: the connection that authenticates; its calls run on a background thread.
+Source: RFC 5802 and 7677; KIP-84, KIP-48; Java class ``ScramSaslClient``. Like Java, and unlike
+RFC 5802, it uses names and passwords as they are, without SASLprep.
 """
 
 from __future__ import annotations
@@ -25,26 +25,27 @@ if TYPE_CHECKING:
     from pykclient.config.setting import Password, PasswordSource
 
 ITERATIONS_MIN: Final = 4_096
-"""With fewer, a password can be guessed cheaply from an exchange that was recorded (RFC 7677)."""
+"""Minimum iterations. With fewer, a password is cheap to guess from a recorded exchange (RFC
+7677)."""
 
 ITERATIONS_MAX: Final = 1_000_000
-"""More are no protection but an attack on the client's CPU."""
+"""Maximum iterations. More would protect nothing but attack the client's CPU."""
 
 MESSAGE_BYTES_MAX: Final = 16 * 1024
-"""Of the server: a nonce, a salt and a number. Kafka's has about a hundred bytes; the nonce comes
-back in the client's response, so that a long one would be sent as well as read."""
+"""Maximum size of a server message: a nonce, a salt and a number. Kafka's has about 100 bytes. The
+client sends the nonce back, so a long one would cost twice."""
 
 NONCE_BYTES: Final = 24
 
 DELEGATION_TOKEN: Final = ",tokenauth=true"  # noqa: S105 - no secret
-"""The extension for a user and a password that are a delegation token (KIP-48)."""
+"""Extension that marks user and password as a delegation token (KIP-48)."""
 
 _GS2_HEADER: Final = "n,,"
-"""No channel binding, no other identity."""
+"""No channel binding, no authorization identity."""
 
 
 class Scram(SaslMechanism):
-    """SCRAM by the hash function that `name` has. `extension` stands behind the nonce."""
+    """SCRAM with the hash function that `name` contains. `extension` follows the nonce."""
 
     def __init__(
         self,
@@ -92,8 +93,8 @@ class Scram(SaslMechanism):
     def _verify(self, challenge: bytes, expected: bytes) -> None:
         if not challenge:
             _distrust(
-                "it accepted the password without proving that it has it itself; whatever responds "
-                "there may be another server"
+                "it accepted the password without proving that it knows it; another server may be "
+                "responding"
             )
         text = _text(challenge)
         if text.startswith("e="):
@@ -111,31 +112,30 @@ class Scram(SaslMechanism):
 
 @lru_cache(maxsize=64)
 def _salted(hash_name: str, password: Password, salt: bytes, iterations: int) -> bytes:
-    """Return the salted password. It is kept: all brokers of a cluster have the same salt."""
+    """Return the salted password, cached since all brokers of a cluster share the salt."""
     return hashlib.pbkdf2_hmac(hash_name, password.encoded(), salt, iterations)
 
 
 def _text(challenge: bytes) -> str:
     if len(challenge) > MESSAGE_BYTES_MAX:
         _distrust(
-            f"its SCRAM message has {len(challenge)} bytes, and {MESSAGE_BYTES_MAX} are the most "
-            f"that is taken"
+            f"its SCRAM message has {len(challenge)} bytes; the maximum is {MESSAGE_BYTES_MAX}"
         )
     try:
         return challenge.decode()
     except UnicodeDecodeError:
-        _distrust("its SCRAM message is no text")
+        _distrust("its SCRAM message is not text")
 
 
 def _fields(text: str, names: tuple[str, ...]) -> dict[str, str]:
-    """Return the fields of a message, which must be these, first and in this order.
+    """Return the fields of a message, which must begin with these names in this order.
 
-    More may follow, as extensions. One that must be understood stands first, as ``m=``.
+    Extensions may follow. A mandatory extension comes first, as ``m=``.
     """
     found = text.split(",")
     fields = dict(zip(names, (field[2:] for field in found), strict=False))
     if [field[:2] for field in found[: len(names)]] != [f"{name}=" for name in names]:
-        _distrust(f"its SCRAM message has not the fields {', '.join(names)}")
+        _distrust(f"its SCRAM message lacks the fields {', '.join(names)}")
     return fields
 
 
@@ -143,8 +143,8 @@ def _iterations(text: str) -> int:
     count = int(text) if text.isascii() and text.isdigit() and len(text) < 10 else 0
     if not ITERATIONS_MIN <= count <= ITERATIONS_MAX:
         _distrust(
-            f"it requires {text[:20]!r} iterations of SCRAM, and {ITERATIONS_MIN} to "
-            f"{ITERATIONS_MAX} are done; the user's credentials must be made anew with as many"
+            f"it requires {text[:20]!r} iterations of SCRAM, but {ITERATIONS_MIN} to "
+            f"{ITERATIONS_MAX} are supported; recreate the user's credentials with a valid count"
         )
     return count
 
@@ -155,7 +155,7 @@ def _decoded(text: str) -> bytes:
     except (Base64Error, ValueError):
         data = b""
     if not data:
-        _distrust("its SCRAM message has what is no base64")
+        _distrust("its SCRAM message has invalid base64")
     return data
 
 

@@ -1,4 +1,4 @@
-"""OAuthToken: what a client authenticates with by OAUTHBEARER; and what can be read in a JWT.
+"""OAuthToken: the bearer token of OAUTHBEARER, and functions that read JWTs.
 
 Owner: none, a token is immutable.
 Source: RFC 6750 (bearer tokens), RFC 7519 (JWT); KIP-255, KIP-342 (SASL extensions); Java classes
@@ -23,8 +23,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 TOKEN_BYTES_MAX: Final = 256 * 1024
-"""Brokers take no larger request before authentication: ``sasl.server.max.receive.size`` is
-524,288 bytes by default."""
+"""Maximum size of a token. Brokers accept no larger request before authentication:
+``sasl.server.max.receive.size`` is 524,288 bytes by default."""
 
 _TOKEN: Final = re.compile(r"[A-Za-z0-9\-._~+/]+=*")
 _EXTENSION_NAME: Final = re.compile(r"[A-Za-z]+")
@@ -36,10 +36,10 @@ _RESERVED_NAME: Final = "auth"
 class OAuthToken:
     """A bearer token.
 
-    `value` is what is sent. `expires_ms` is when it expires, in milliseconds since 1970; None if
-    that is not known: such a token is fetched anew for authentications that begin later than a
-    minute after it. `principal` is which user it is for, for messages; empty if that is not known.
-    `extensions` are sent beside it (KIP-342), ``logicalCluster`` and ``identityPoolId`` for
+    `value` is the text to send. `expires_ms` is the time when it expires, in milliseconds since
+    1970; None if unknown, and then the token is used for new authentications for a minute.
+    `principal` is the user it identifies, for messages; empty if unknown. `extensions` are SASL
+    extensions sent with it (KIP-342), such as ``logicalCluster`` and ``identityPoolId`` for
     Confluent Cloud.
     """
 
@@ -55,7 +55,7 @@ class OAuthToken:
         principal: str = "",
         extensions: Mapping[str, str] | None = None,
     ) -> None:
-        """Hide the text, which nothing shows from then on."""
+        """Wrap the text in a `Password`, which never shows it."""
         text = value if isinstance(value, Password) else Password(value)
         object.__setattr__(self, "value", text)
         object.__setattr__(self, "expires_ms", expires_ms)
@@ -64,22 +64,22 @@ class OAuthToken:
 
 
 def check_token(token: OAuthToken, now_ms: int) -> None:
-    """Check what can be checked before a token is sent. `now_ms` is since 1970.
+    """Check a token before it is sent. `now_ms` is the time since 1970.
 
     Raises:
-        AuthenticationError: it cannot be one, or has expired; shows no part of it.
+        AuthenticationError: the token is malformed or has expired. The text shows no part of it.
     """
     length = len(token.value.value)
     if not length:
         raise AuthenticationError("the token is empty")
     if length > TOKEN_BYTES_MAX:
         raise AuthenticationError(
-            f"the token has {length} characters, and brokers take {TOKEN_BYTES_MAX} at most"
+            f"the token has {length} characters; brokers accept at most {TOKEN_BYTES_MAX}"
         )
     if not _TOKEN.fullmatch(token.value.value):
         raise AuthenticationError(
-            "the token has characters that no bearer token has (RFC 6750), such as spaces or line "
-            "breaks; give it as the identity server issued it"
+            "the token has characters that a bearer token must not have (RFC 6750), such as spaces "
+            "or line breaks; give it as the identity server issued it"
         )
     if token.expires_ms is not None and token.expires_ms <= now_ms:
         raise AuthenticationError(
@@ -89,7 +89,7 @@ def check_token(token: OAuthToken, now_ms: int) -> None:
     for name, value in token.extensions.items():
         if not _EXTENSION_NAME.fullmatch(name) or name == _RESERVED_NAME:
             raise AuthenticationError(
-                f"the SASL extension {name!r} has a name that cannot be: letters only, and not "
+                f"the SASL extension {name!r} has an invalid name: use letters only, and not "
                 f"{_RESERVED_NAME!r}"
             )
         if not _EXTENSION_VALUE.fullmatch(value):
@@ -100,7 +100,7 @@ def check_token(token: OAuthToken, now_ms: int) -> None:
 
 
 def jwt_claims(text: str) -> dict[str, object] | None:
-    """Return the claims of a JWT, whose signature is not verified; None if it is no JWT."""
+    """Return the claims of a JWT without verifying its signature; None if it is not a JWT."""
     parts = text.split(".")
     if len(parts) != 3:
         return None
@@ -112,7 +112,7 @@ def jwt_claims(text: str) -> dict[str, object] | None:
 
 
 def jwt_expiry_ms(text: str) -> int | None:
-    """Return when a JWT expires, in milliseconds since 1970; None if it does not have that."""
+    """Return the expiry of a JWT in milliseconds since 1970; None if it has none."""
     expiry = (jwt_claims(text) or {}).get("exp")
     is_time = isinstance(expiry, (int, float)) and not isinstance(expiry, bool)
     if not is_time or not abs(expiry) < TIME_S_MAX:  # type: ignore[arg-type]
@@ -121,13 +121,13 @@ def jwt_expiry_ms(text: str) -> int | None:
 
 
 def jwt_principal(text: str) -> str:
-    """Return which user a JWT is for, its claim ``sub``; empty if it does not have that."""
+    """Return the user of a JWT, its claim ``sub``; empty if it has none."""
     subject = (jwt_claims(text) or {}).get("sub")
     return subject if isinstance(subject, str) else ""
 
 
 TIME_S_MAX: Final = 2**40
-"""Beyond any year that a token can be of; a number that is no time of day is none."""
+"""Upper limit of a valid time in seconds."""
 
 
 def wall_ms() -> int:

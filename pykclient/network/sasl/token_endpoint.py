@@ -1,10 +1,10 @@
-"""TokenEndpoint: an address that issues tokens; what it responds becomes a token, or an error.
+"""TokenEndpoint: requests tokens from an address and converts its responses.
 
-What the server refuses is an `AuthenticationError` with its own reason; that it is away, slow or
-overloaded, a `ConnectionFailedError`, after which a client tries again. No error has a part of a
-secret or of a token, neither in its text nor in a variable of its traceback.
+A refusal is an `AuthenticationError` with the server's reason. A server that is unreachable, slow
+or overloaded is a `ConnectionFailedError`, after which the client retries. No error contains any
+part of a secret or of a token, neither in its text nor in a variable of its traceback.
 
-Owner: no state but settings; called on a thread of the background.
+Owner: no state but settings; called on a background thread.
 Source: RFC 6749, RFC 6750; Java classes ``HttpJwtRetriever``, ``JwtResponseParser``.
 """
 
@@ -38,20 +38,19 @@ if TYPE_CHECKING:
 CONNECT_TIMEOUT_MS: Final = 10_000
 
 TIMEOUT_SHARE: Final = 0.9
-"""Of `request_timeout_ms`, after which the fetch is given up: before that, so that the reason is
-known."""
+"""Fraction of `request_timeout_ms` after which a fetch fails, early enough to report its reason."""
 
 RETRIABLE_STATUSES: Final = frozenset({408, 425, 429})
-"""Beside those from 500 on."""
+"""Retriable statuses, besides those from 500 on."""
 
 _REASON_LENGTH_MAX: Final = 300
 
 
 class TokenEndpoint:
-    """The address of the settings. `retriable` are further statuses of a server that is not ready.
+    """The address in the settings. `retriable` are further statuses that mean "not ready".
 
     Raises:
-        ConfigError: a file of certificates, or the proxy of the environment, cannot be used.
+        ConfigError: a certificate file, or the proxy of the environment, cannot be used.
     """
 
     def __init__(
@@ -66,7 +65,7 @@ class TokenEndpoint:
         self._retriable = RETRIABLE_STATUSES | frozenset(retriable)
         context = None
         if oidc.url.startswith("https:"):
-            # Imported here: TLS takes its share of the import budget, and http has no need of it.
+            # Imported here: TLS takes its share of the import budget, and http does not need it.
             from pykclient.network.io.ssl_factory import HttpsFactory
 
             context = HttpsFactory(
@@ -75,7 +74,7 @@ class TokenEndpoint:
         self._endpoint = HttpEndpoint(oidc.url, context, proxy=proxy_of(oidc.url))
         self.name = self._endpoint.name
         """The address, for messages."""
-        # As in Java, 0 is no limit of its own; there is always that of all of it.
+        # As in Java, 0 means no separate limit; the total time-out always applies.
         self._timeout_ms = max(1, int(config.request_timeout_ms * TIMEOUT_SHARE))
         self._connect_timeout_ms = CONNECT_TIMEOUT_MS
         if config.sasl_login_connect_timeout_ms is not None:
@@ -87,12 +86,12 @@ class TokenEndpoint:
     def fetch(
         self, request: HttpRequest, secrets: Iterable[Password] = (), *, is_get: bool = False
     ) -> OAuthToken:
-        """Send a request, and return the token that comes. `secrets` show in no error.
+        """Send a request and return the token of the response. No error shows the `secrets`.
 
         Raises:
-            AuthenticationError: the server refused, or issued what is no token.
-            ConnectionFailedError: the server is away, slow, overloaded or hung up.
-            TlsError: its certificate is not to be trusted, or it does not speak TLS.
+            AuthenticationError: the server refused, or did not issue a valid token.
+            ConnectionFailedError: the server is unreachable, slow or overloaded, or hung up.
+            TlsError: its certificate is not trusted, or it does not speak TLS.
         """
         send = self._endpoint.get if is_get else self._endpoint.post
         try:
@@ -112,7 +111,7 @@ class TokenEndpoint:
         text = f"the server responded with status {response.status}{reason and f': {reason}'}"
         if 300 <= response.status < 400:
             raise AuthenticationError(
-                f"{text}; redirects are not followed: give the address itself in "
+                f"{text}; redirects are not followed: give the final address in "
                 f"sasl_oauthbearer_token_endpoint_url"
             )
         if response.status >= 500 or response.status in self._retriable:
@@ -132,10 +131,14 @@ class TokenEndpoint:
 def token_of(
     text: Password, lifetime_s: float | None, subject: str, extensions: Mapping[str, str]
 ) -> OAuthToken:
-    """Return the token that a text is. Raises `AuthenticationError`: it cannot be read."""
+    """Convert a text to a token.
+
+    Raises:
+        AuthenticationError: the text looks like a JWT but cannot be read.
+    """
     claims = jwt_claims(text.value) or {}
     if not claims and text.value.count(".") == 2:
-        raise AuthenticationError("the token is no JWT: its claims cannot be read")
+        raise AuthenticationError("the token is not a JWT: its claims cannot be read")
     expires_ms = jwt_expiry_ms(text.value)
     if expires_ms is None and lifetime_s is not None:
         expires_ms = wall_ms() + round(lifetime_s * 1000)
@@ -144,10 +147,10 @@ def token_of(
 
 
 def _masked(text: str, secrets: Iterable[Password]) -> str:
-    """Hide secrets in what a server says, which may send back what it was sent.
+    """Hide secrets in a server's text, which may repeat parts of the request.
 
-    Each is hidden in each form in which it was sent. The whole text is taken, before any of it is
-    cut: a part of a secret could not be found.
+    Each secret is hidden in every form in which it was sent. This must happen before the text is
+    cut, since part of a secret would not be found.
     """
     found = [secret.value for secret in secrets if secret.value]
     forms = {form for each in found for form in (each, quote_plus(each), quote(each))}
@@ -157,21 +160,21 @@ def _masked(text: str, secrets: Iterable[Password]) -> str:
 
 
 def _issued(response: HttpResponse) -> tuple[Password, float | None]:
-    """Return the token in the server's response, and its lifetime in seconds, where that is known.
+    """Return the token in the server's response, and its lifetime in seconds if known.
 
     Raises:
-        ValueError: there is none.
+        ValueError: the response has no token.
     """
     found = _json(response.body)
     if found is None:
         content = response.content_type or "an unknown type"
         raise ValueError(
-            f"the server responded with status 200 and no JSON object, but {content}; check "
+            f"the server responded with status 200 and {content}, not a JSON object; check "
             f"sasl_oauthbearer_token_endpoint_url"
         )
     kind = found.get("token_type", "bearer")
     if not isinstance(kind, str) or kind.lower() != "bearer":
-        raise ValueError(f"the server issued a token of type {str(kind)!r}, and no bearer")
+        raise ValueError(f"the server issued a token of type {str(kind)!r}, not bearer")
     text = found.get("access_token")
     if not isinstance(text, str) or not text:
         names = ", ".join(sorted(found)[:10]) or "nothing"
@@ -186,12 +189,12 @@ def _lifetime_s(lifetime: object) -> float | None:
         lifetime = int(lifetime[:20])
     is_number = isinstance(lifetime, (int, float)) and not isinstance(lifetime, bool)
     if not is_number or not 0 <= lifetime < TIME_S_MAX:  # type: ignore[operator]
-        raise ValueError("the server's response has an expires_in that is no number of seconds")
+        raise ValueError("the server's response has an expires_in that is not a number of seconds")
     return float(lifetime)  # type: ignore[arg-type]
 
 
 def _reason(response: HttpResponse) -> str:
-    """Return why the server refused, in its own words; empty if it did not say."""
+    """Return the server's reason for a refusal; empty if it gave none."""
     found = _json(response.body) or {}
     words = [found.get(name) for name in ("error", "error_description")]
     said = ": ".join(word for word in words if isinstance(word, str) and word)
@@ -199,7 +202,7 @@ def _reason(response: HttpResponse) -> str:
 
 
 def _shown(text: str) -> str:
-    """Return what an error shows of a text, whose secrets are hidden already."""
+    """Return the part of a text that an error shows. Secrets must be hidden already."""
     return "".join(sign if sign.isprintable() else " " for sign in text[:_REASON_LENGTH_MAX])
 
 

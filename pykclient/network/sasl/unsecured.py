@@ -1,4 +1,4 @@
-"""Tokens without a signature, which the client makes itself; only brokers of tests accept them.
+"""Unsigned tokens made by the client, which only brokers in tests accept.
 
 Owner: no state.
 Source: RFC 7515, appendix A.5 (``alg`` none); Java class
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 class UnsecuredTokens:
-    """A source of such tokens, each good for its lifetime from now on."""
+    """A source of unsigned tokens, each valid for a fixed lifetime."""
 
     def __init__(self, content: UnsecuredToken, name: str) -> None:
         self.name = name
