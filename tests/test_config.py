@@ -289,7 +289,7 @@ def test_a_properties_file_that_cannot_be_read_is_named(tmp_path: Path) -> None:
         ("client.properties", r"pass a pathlib\.Path"),
         ("a=\\ud800", "properties, line 1: half of a surrogate pair"),
         *(
-            (f"a=b\nc={escape}", "properties, line 2: .* is no escape of four digits")
+            (f"a=b\nc={escape}", "properties, line 2: .* is not an escape with four hex digits")
             for escape in ("\\u12", "\\u12g4", "\\u+123", "\\u")
         ),
     ],
@@ -386,7 +386,7 @@ def test_a_shared_file_that_is_not_there_and_a_client_that_is_none_are_named(
 ) -> None:
     with pytest.raises(ConfigError, match=r"Cannot read settings from .*missing"):
         from_properties(tmp_path / "missing", client="consumer")
-    with pytest.raises(ConfigError, match="client='reader' is none; give one of producer"):
+    with pytest.raises(ConfigError, match="client='reader' is unknown; give one of producer"):
         from_properties(tmp_path / "missing", client="reader")  # type: ignore[arg-type]
     with pytest.raises(ConfigError, match="give the path of a properties file"):
         from_properties(5, client="consumer")  # type: ignore[arg-type]

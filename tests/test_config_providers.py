@@ -82,17 +82,17 @@ def test_what_no_provider_has_stays_as_it_is(settings: dict[str, str]) -> None:
     [
         (
             ENV | {"sasl.password": "${env:NO_SUCH_VARIABLE}"},
-            r"sasl\.password: \$\{env:NO_SUCH_VARIABLE\} names nothing that is there\. Set the",
+            r"sasl\.password: \$\{env:NO_SUCH_VARIABLE\} does not exist\. Set the",
         ),
         (
             ENV | {"config.providers.env.param.allowlist.pattern": "OTHER_.*"},
-            r"\$\{env:KAFKA_PASSWORD\} names nothing that is there",
+            r"\$\{env:KAFKA_PASSWORD\} does not exist",
         ),
-        (ENV | {"config.providers.env.param.allowlist.pattern": "("}, "no regular expression"),
-        ({"config.providers": "env"}, r"config\.providers\.env\.class is ''; there are EnvVar"),
-        (ENV | {"config.providers.env.class": "a.Vault"}, r"class is 'a\.Vault'; there are"),
+        (ENV | {"config.providers.env.param.allowlist.pattern": "("}, "not a regular expression"),
+        ({"config.providers": "env"}, r"config\.providers\.env\.class is ''; use one of EnvVar"),
+        (ENV | {"config.providers.env.class": "a.Vault"}, r"class is 'a\.Vault'; use one of"),
         (FILE | {"sasl.password": "${f:/no/such/file:x}"}, "Cannot read settings from"),
-        (FOLDER | {"sasl.password": "${d:/no/such/folder:x}"}, "names nothing that is there"),
+        (FOLDER | {"sasl.password": "${d:/no/such/folder:x}"}, "does not exist"),
         (FILE | {"sasl.password": "${f:x}"}, r"'' is not in config\.providers\.f\.param"),
         (
             FILE

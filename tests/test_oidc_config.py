@@ -206,7 +206,10 @@ def test_authorities_are_those_of_librdkafka_or_of_javas_login_configuration() -
             {**OWN, "sasl.jaas.config": jaas('clientSecret="other"')},
             "client.secret and clientSecret in sasl.jaas.config disagree",
         ),
-        ({**OWN, "sasl.jaas.config": jaas('clientID="x"')}, "has the option clientID, which no"),
+        (
+            {**OWN, "sasl.jaas.config": jaas('clientID="x"')},
+            "has the option clientID, which is not supported",
+        ),
         (
             {**OWN, "sasl.jaas.config": jaas('ssl.truststore.type="BKS"')},
             "ssl.truststore.type in sasl.jaas.config is one of PEM, PKCS12, JKS",
@@ -227,11 +230,11 @@ def test_authorities_are_those_of_librdkafka_or_of_javas_login_configuration() -
             },
             "sasl.oauthbearer.extensions and sasl.jaas.config disagree",
         ),
-        ({**OWN, "sasl.oauthbearer.extensions": "a"}, "NAME=VALUE with commas between"),
+        ({**OWN, "sasl.oauthbearer.extensions": "a"}, "NAME=VALUE pairs separated by commas"),
         ({**OWN, "https.ca.location": "a", "https.ca.pem": "b"}, "are two sources; give one"),
         (
             {**BASE, "sasl.oauthbearer.grant.type": JWT_BEARER},
-            "private.key.pem; there are none",
+            "private.key.pem; none is set",
         ),
         (
             {**BY_KEY, "sasl.oauthbearer.assertion.private.key.pem": "a"},
@@ -239,11 +242,11 @@ def test_authorities_are_those_of_librdkafka_or_of_javas_login_configuration() -
         ),
         (
             {**BASE, "sasl.oauthbearer.assertion.claim.iss": "client"},
-            "private.key.pem; there are none",
+            "private.key.pem; none is set",
         ),
         (
             {**OWN, "sasl.oauthbearer.assertion.private.key.file": "key.pem"},
-            "give sasl.oauthbearer.assertion.claim.iss, or leave out the secret",
+            "set sasl.oauthbearer.assertion.claim.iss, or leave out the secret",
         ),
         (
             {**BY_KEY, "sasl.oauthbearer.jwt.retriever.class": "ClientCredentialsJwtRetriever"},
@@ -251,9 +254,9 @@ def test_authorities_are_those_of_librdkafka_or_of_javas_login_configuration() -
         ),
         (
             {**OWN, "sasl.oauthbearer.jwt.retriever.class": "FileJwtRetriever"},
-            "is for a file, and sasl.oauthbearer.token.endpoint.url is not",
+            "is for a file, but sasl.oauthbearer.token.endpoint.url is not",
         ),
-        ({"sasl.oauthbearer.jwt.retriever.class": "Mine"}, "It is a class of Java's"),
+        ({"sasl.oauthbearer.jwt.retriever.class": "Mine"}, "It is a Java class"),
     ],
 )
 def test_what_is_missing_or_contradicts_itself_is_refused(
@@ -268,9 +271,9 @@ def test_what_is_missing_or_contradicts_itself_is_refused(
 @pytest.mark.parametrize(
     ("url", "reason"),
     [
-        ("identity.example.com/token", "It begins with https://"),
-        ("ftp://identity.example.com", "It begins with https://"),
-        (f"https://client:{CANARY}@identity.example.com", "It has a user in it"),
+        ("identity.example.com/token", "It must begin with https://"),
+        ("ftp://identity.example.com", "It must begin with https://"),
+        (f"https://client:{CANARY}@identity.example.com", "It contains a user"),
         ("https:///token", "It has no host"),
         ("https://h:0/token", "It has no host"),
         ("https://h:port/token", "must be a URL"),
@@ -323,11 +326,11 @@ def test_a_metadata_service_has_librdkafkas_settings(settings: dict[str, object]
     ("settings", "reason"),
     [
         ({}, "needs the parameters in sasl.oauthbearer.config: query=api-version"),
-        ({"sasl.oauthbearer.config": "query=a b"}, "has characters that no URL has"),
-        ({"sasl.oauthbearer.token.endpoint.url": "file:///run/token"}, "url is a file, and the"),
+        ({"sasl.oauthbearer.config": "query=a b"}, "has characters that a URL must not have"),
+        ({"sasl.oauthbearer.token.endpoint.url": "file:///run/token"}, "url is a file, but the"),
         (
             {"sasl.oauthbearer.metadata.authentication.type": "aws_iam"},
-            "Amazon MSK takes sasl.mechanism=AWS_MSK_IAM",
+            "for Amazon MSK, set sasl.mechanism=AWS_MSK_IAM",
         ),
     ],
 )
@@ -403,8 +406,11 @@ def test_strimzis_tokens_and_assertions_are_taken() -> None:
     [
         ('oauth.client.id="a" oauth.client.secret="b"', "url or oauth.token.endpoint.uri"),
         (f'{ENDPOINT} oauth.password.grant.username="a"', "password.grant.username, which is not"),
-        (f'{ENDPOINT} oauth.max.token.expiry.seconds="9"', "expiry.seconds, which is not built"),
-        (f'{ENDPOINT} oauth.client.secrets="b"', "oauth.client.secrets, which is not built"),
+        (
+            f'{ENDPOINT} oauth.max.token.expiry.seconds="9"',
+            "expiry.seconds, which is not supported",
+        ),
+        (f'{ENDPOINT} oauth.client.secrets="b"', "oauth.client.secrets, which is not supported"),
         (
             f'{ENDPOINT} oauth.ssl.endpoint.identification.algorithm=""',
             "algorithm in sasl.jaas.config may only be https",
@@ -423,7 +429,7 @@ def test_strimzis_tokens_and_assertions_are_taken() -> None:
         ),
         (
             'oauth.token.endpoint.uri="file:///a" oauth.refresh.token="b"',
-            "url is a file, and the other settings",
+            "url is a file, but the other settings",
         ),
         (
             f'{ENDPOINT} oauth.client.secret="{CANARY}" oauth.client.assertion="{CANARY}"',
@@ -445,9 +451,9 @@ def test_what_is_not_built_of_strimzis_options_is_refused_by_its_name(
 
 
 def test_a_setting_and_strimzis_option_that_disagree_are_refused() -> None:
-    with pytest.raises(ConfigError, match=r"token\.endpoint\.url and the option of strimzi's"):
+    with pytest.raises(ConfigError, match=r"token\.endpoint\.url and Strimzi's option"):
         config({**strimzi(ENDPOINT), "sasl.oauthbearer.token.endpoint.url": f"{URL}2"})
-    with pytest.raises(ConfigError, match="audience and the option of strimzi's"):
+    with pytest.raises(ConfigError, match="audience and Strimzi's option"):
         config(
             {
                 **strimzi(f'{ENDPOINT} oauth.client.secret="s" oauth.audience="a"'),

@@ -461,7 +461,7 @@ def test_a_program_s_provider_does_not_read_for_text_nor_a_text_s_for_a_program(
 def test_a_key_of_a_folder_is_a_bare_file_name(secrets: Path, key: str) -> None:
     given = reference("DirectoryConfigProvider", f"${{p:{secrets}:{key}}}")
     for more in ({}, {"config.providers.p.param.allowed.paths": str(secrets)}):
-        with pytest.raises(ConfigError, match="a key is a bare file name"):
+        with pytest.raises(ConfigError, match="a key is a plain file name"):
             ConsumerConfig.from_settings({**given, **more})
 
 

@@ -61,10 +61,10 @@ def test_an_option_that_a_login_does_not_have_is_refused(
 def test_a_delegation_token_is_of_scram() -> None:
     given = {"security_protocol": "SASL_SSL", "sasl_mechanism": "PLAIN"}
     text = jaas().replace(";", ' tokenauth="true";')
-    assert "tokenauth is of SCRAM" in refusal(**given, sasl_jaas_config=text)
+    assert "tokenauth is for SCRAM" in refusal(**given, sasl_jaas_config=text)
     text = jaas(SCRAM_MODULE).replace(";", ' tokenauth="yes";')
     given["sasl_mechanism"] = "SCRAM-SHA-256"
-    assert "tokenauth in sasl_jaas_config is true or false" in refusal(
+    assert "tokenauth in sasl_jaas_config must be true or false" in refusal(
         **given, sasl_jaas_config=text
     )
     assert config(**given, sasl_jaas_config=text.replace("yes", "true")).has_delegation_token
@@ -127,7 +127,7 @@ def test_two_spellings_may_agree_and_must_not_disagree() -> None:
         ({"ssl_keyfile": "x"}, "give it in ssl_keystore_location"),
         (
             {"ssl_context": ssl.create_default_context(), "ssl_cafile": "a"},
-            "ssl_truststore_location would have no effect",
+            "ssl_context replaces ssl_truststore_location, which would have no effect",
         ),
         ({"ssl_context": "x"}, "must be an ssl.SSLContext"),
         ({"ssl_enabled_protocols": "TLSv1.1"}, "some of TLSv1.2, TLSv1.3"),
@@ -179,7 +179,7 @@ def test_quotation_marks_may_be_single_as_in_the_form_of_confluent_cloud() -> No
         (f'{PLAIN_MODULE} needed username="a";', "one of required"),
         (f'{PLAIN_MODULE} required username="a;', "quotation mark"),
         (f'{PLAIN_MODULE} required username "a";', 'name="value"'),
-        (jaas() + jaas(), "one module is all there is"),
+        (jaas() + jaas(), "only one module is supported"),
         (f'{PLAIN_MODULE} required username="{CANARY}";', "has no password"),
         (jaas(SCRAM_MODULE), "sasl_mechanism=PLAIN needs org.apache.kafka"),
     ],
@@ -269,7 +269,7 @@ TOKEN = {"sasl_mechanism": "OAUTHBEARER", "oauth_cb": "a:b"}
         ({"security_protocol": "SASL_SSL", **SASL, "ssl_keystore_location": "a.pem"}, []),
         (
             {"security_protocol": "SASL_PLAINTEXT", **SASL, "sasl_mechanism": "SCRAM-SHA-256"},
-            ["the exchange is sent in plain text: whoever reads it can try passwords"],
+            ["the exchange is sent in plain text: anyone who reads it can test passwords"],
         ),
         (
             {"security_protocol": "SASL_PLAINTEXT", "sasl_mechanism": "AWS_MSK_IAM"},
@@ -327,7 +327,7 @@ TOKEN = {"sasl_mechanism": "OAUTHBEARER", "oauth_cb": "a:b"}
                 **OIDC,
                 "sasl_oauthbearer_token_endpoint_url": "HTTP://h",
             },
-            ["what the identity server gets and issues is sent in plain text"],
+            ["requests to the identity server and its tokens are sent in plain text"],
         ),
         (
             {

@@ -98,7 +98,7 @@ NO_COLON = "as in 'my_package.my_module:MyClass'"
         (integer(1, 9, also=-1), [0], "an integer from 1 to 9, or -1"),
         (boolean(), [1, 0, "yes", "1", "", None], "it must be true or false"),
         (string(), [None, 5, b"bytes"], "it must be a string"),
-        (string(), ["x" * 40_000], "40000 bytes, and 32000 is the most"),
+        (string(), ["x" * 40_000], "40000 bytes; the maximum is 32000"),
         (string(), ["a\udcff"], "half of a surrogate pair"),
         (choice({"none": 0, "gzip": 1}), ["GZIP"], "one of none, gzip"),
         (choice({"1": 1}), [True], "one of 1"),
@@ -106,20 +106,24 @@ NO_COLON = "as in 'my_package.my_module:MyClass'"
         (object_or_name(), ["", "json", "json.dumps", "json:", ":dumps", "a:b:c"], NO_COLON),
         (object_or_name(), ["my module:dumps"], NO_COLON),
         (object_list(), [None, len, [None], 5], "it must be a list, each an object"),
-        (address_list(), ["", " , ", []], "It holds no address."),
+        (address_list(), ["", " , ", []], "It contains no address."),
         (address_list(), ["h1"], "'h1' has no port; Kafka usually listens on h1:9092."),
         (address_list(), ["[::1]"], "'[::1]' has no port; Kafka usually listens on [::1]:9092."),
         (address_list(), ["::1:9092"], "Put the IPv6 address of '::1:9092' in brackets."),
-        (address_list(), ["[nonsense:]:9092"], "'nonsense:' is no IPv6 address."),
-        (address_list(), ["h1:"], "The port of 'h1:' is no number from 1 to 65535."),
-        (address_list(), ["h1:0"], "The port of 'h1:0' is no number from 1 to 65535."),
-        (address_list(), ["h1:65536"], "The port of 'h1:65536' is no number from 1 to 65535."),
-        (address_list(), ["h1:kafka"], "The port of 'h1:kafka' is no number from 1 to 65535."),
-        (address_list(), [[("h1", None)]], "The port of 'h1:None' is no number from 1 to 65535."),
-        (address_list(), [":9092"], "'' is no host name."),
-        (address_list(), ["a b:9092"], "'a b' is no host name."),
-        (address_list(), ["a/b:9092"], "'a/b' is no host name."),
-        (address_list(), [f"{'h' * 300}:9092"], "is no host name."),
+        (address_list(), ["[nonsense:]:9092"], "'nonsense:' is not an IPv6 address."),
+        (address_list(), ["h1:"], "The port of 'h1:' is not a number from 1 to 65535."),
+        (address_list(), ["h1:0"], "The port of 'h1:0' is not a number from 1 to 65535."),
+        (address_list(), ["h1:65536"], "The port of 'h1:65536' is not a number from 1 to 65535."),
+        (address_list(), ["h1:kafka"], "The port of 'h1:kafka' is not a number from 1 to 65535."),
+        (
+            address_list(),
+            [[("h1", None)]],
+            "The port of 'h1:None' is not a number from 1 to 65535.",
+        ),
+        (address_list(), [":9092"], "'' is not a host name."),
+        (address_list(), ["a b:9092"], "'a b' is not a host name."),
+        (address_list(), ["a/b:9092"], "'a/b' is not a host name."),
+        (address_list(), [f"{'h' * 300}:9092"], "is not a host name."),
         (address_list(), ["PLAINTEXT://h1:1"], "Leave out the protocol in 'PLAINTEXT://h1:1'."),
         (address_list(), [9092], f"9092 {NO_PAIR}"),
         (address_list(), [None], f"None {NO_PAIR}"),
@@ -166,7 +170,7 @@ def test_a_class_that_needs_arguments_is_a_config_error_with_its_cause() -> None
         def __init__(self, argument: int) -> None:
             self.argument = argument
 
-    with pytest.raises(ConfigError, match="pass an instance if yours needs some") as caught:
+    with pytest.raises(ConfigError, match="pass an instance if it needs any") as caught:
         resolve_class_setting("key", NeedsArgument)
     assert isinstance(caught.value.__cause__, TypeError)
 

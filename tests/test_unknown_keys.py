@@ -114,9 +114,9 @@ def test_a_key_that_only_looks_like_another_is_not_taken_for_it(
         ("string", "pykclient.serialization:StringSerializer"),
         ("JSON", "pykclient.serialization:JsonSerializer"),
         ("ByteArraySerializer", "Leave it out"),
-        (f"{JAVA}.VoidSerializer", "a class of Java's"),
-        (f"{JAVA}.StringDeserializer", "a class of Java's"),
-        ("io.confluent.kafka.serializers.KafkaAvroSerializer", "a class of Java's"),
+        (f"{JAVA}.VoidSerializer", "a Java class"),
+        (f"{JAVA}.StringDeserializer", "a Java class"),
+        ("io.confluent.kafka.serializers.KafkaAvroSerializer", "a Java class"),
         ("my.module.MySerializer", "Put a colon before the class"),
     ],
 )
@@ -157,7 +157,7 @@ def test_all_wrong_settings_of_a_call_are_in_one_error() -> None:
     with pytest.raises(ConfigError) as caught:
         ConsumerConfig.from_settings(settings)
     head, *lines = str(caught.value).splitlines()
-    assert head == "5 settings are wrong:"
+    assert head == "5 settings are invalid:"
     assert [line[:28] for line in lines] == [
         "- The consumer has no settin",
         "- auto.offset.reset='newest'",
@@ -201,7 +201,7 @@ def test_security_settings_that_are_not_built_are_refused(
     config: type[ClientConfig], key: str, value: str
 ) -> None:
     assert re.search(
-        r"It belongs to a part of TLS or SASL that is not built",
+        r"It belongs to an unsupported part of TLS or SASL",
         refusal(config, key, value),
     )
 
@@ -224,12 +224,18 @@ def test_a_refused_secret_is_not_shown(key: str) -> None:
         (ConsumerConfig, "share.acquire.mode", "x", NOT_BUILT, "allowed is 'batch_optimized'."),
         (ProducerConfig, "metric.reporters", "a.b.C", NOT_BUILT, "JmxReporter'."),
         (AdminConfig, "bootstrap.controllers", "h1:9093", NOT_BUILT, " Leave the setting out."),
-        (ProducerConfig, "api_version", "1", NO_SETTING, "agreed with each broker."),
+        (ProducerConfig, "api_version", "1", NO_SETTING, "negotiated with each broker."),
         (ProducerConfig, "loop", "1", NO_SETTING, "no event loop."),
         # The old consumer of Kafka 0.8, whose files of properties are still around.
         (ConsumerConfig, "consumer.id", "c", NO_SETTING, "group.instance.id makes one static."),
         (ConsumerConfig, "num.consumer.fetchers", "2", NO_SETTING, "all brokers at a time."),
-        (ConsumerConfig, "queued.max.message.chunks", "2", NO_SETTING, "what is fetched ahead."),
+        (
+            ConsumerConfig,
+            "queued.max.message.chunks",
+            "2",
+            NO_SETTING,
+            "limits data fetched ahead.",
+        ),
         (ConsumerConfig, "refresh.leader.backoff.ms", "9", NO_SETTING, "after retry.backoff.ms."),
         (ProducerConfig, "debug", "1", NO_SETTING, "logger 'pykclient'."),
         (ProducerConfig, "error_cb", "1", NO_SETTING, "the call that they concern."),

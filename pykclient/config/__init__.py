@@ -1,1 +1,1 @@
-"""Settings: what each is, what they are checked for, and what is not supported."""
+"""Settings of the clients: their types, checks and defaults, and unsupported keys."""

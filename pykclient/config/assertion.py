@@ -1,8 +1,8 @@
-"""The settings of assertions: JWTs by which a client authenticates without a secret.
+"""Settings for assertions: JWTs that authenticate a client without a secret.
 
-An assertion is the grant (KIP-1139), or authenticates the client beside the grant of client
-credentials (KIP-1258). Files are read when a client is made, by
-`pykclient.network.sasl.assertion`, never here.
+An assertion is the grant (KIP-1139), or authenticates the client for the client credentials grant
+(KIP-1258). `pykclient.network.sasl.assertion` reads the files when a client is made, never this
+module.
 
 Owner: none, everything is immutable.
 Source: KIP-1139, KIP-1258; RFC 7521, RFC 7523; Java class ``AssertionSupplierFactory``;
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 class Assertion(NamedTuple):
     """The source of assertions: a file, a key that signs them, or the text of one.
 
-    Exactly one of `file`, `key_file`, `key_pem` and `text` is given.
+    Exactly one of `file`, `key_file`, `key_pem` and `text` is set.
     """
 
     file: str | None
@@ -43,22 +43,23 @@ class Assertion(NamedTuple):
     passphrase: Password | None
     algorithm: str
     claims: Mapping[str, str]
-    """Claims whose values come from settings."""
+    """Claims with values from settings."""
     lifetime_s: int
     not_before_s: int
-    """Seconds before the present from which it is valid, for clocks that differ."""
+    """Seconds before the present from which an assertion is valid, to allow for clock
+    differences."""
     has_id: bool
     template_file: str | None
     text: Password | None = None
 
 
 class AssertionConfig:
-    """The file that holds assertions, or the key that signs them and their claims."""
+    """The file with an assertion, or the key that signs assertions and their claims."""
 
     sasl_oauthbearer_assertion_file = Setting(
         optional(path(Reach.FILE)),
         None,
-        "File with an assertion that something else renews; it is read for each token.",
+        "File with an assertion that another program renews; it is read for each token.",
     )
     sasl_oauthbearer_assertion_private_key_file = Setting(
         optional(path(Reach.FILE)), None, "File with the key in PEM that signs assertions."
@@ -66,35 +67,35 @@ class AssertionConfig:
     sasl_oauthbearer_assertion_private_key_pem = Setting(
         optional(password()),
         None,
-        "That key itself, in PEM. Java has no such setting, librdkafka has.",
+        "The key that signs assertions, in PEM. Only librdkafka has this setting.",
         key="sasl.oauthbearer.assertion.private.key.pem",
         is_ours=True,
     )
     sasl_oauthbearer_assertion_private_key_passphrase = Setting(
-        optional(password()), None, "Password of that key, where it is encrypted."
+        optional(password()), None, "Password of that key, if it is encrypted."
     )
     sasl_oauthbearer_assertion_algorithm = Setting(
         choice({name: name for name in ("RS256", "ES256")}, is_case_kept=False),
         "RS256",
-        "How assertions are signed: RS256 with a key of RSA, ES256 with one of the curve P-256.",
+        "Algorithm that signs assertions: RS256 needs an RSA key, ES256 a key of the curve P-256.",
     )
     sasl_oauthbearer_assertion_claim_aud = Setting(
-        optional(string()), None, "Audience of an assertion: its claim aud."
+        optional(string()), None, "Audience of an assertion, its claim aud."
     )
     sasl_oauthbearer_assertion_claim_iss = Setting(
-        optional(string()), None, "Who has signed an assertion: its claim iss."
+        optional(string()), None, "Issuer of an assertion, its claim iss."
     )
     sasl_oauthbearer_assertion_claim_sub = Setting(
-        optional(string()), None, "For which user an assertion is: its claim sub."
+        optional(string()), None, "User of an assertion, its claim sub."
     )
     sasl_oauthbearer_assertion_claim_exp_seconds = Setting(
-        integer(0, 86_400), 300, "How long an assertion is valid: its claim exp."
+        integer(0, 86_400), 300, "Lifetime of an assertion in seconds, for its claim exp."
     )
     sasl_oauthbearer_assertion_claim_nbf_seconds = Setting(
-        integer(0, 3_600), 60, "Since how long it is valid when it is made: its claim nbf."
+        integer(0, 3_600), 60, "Seconds before its creation from which it is valid: claim nbf."
     )
     sasl_oauthbearer_assertion_claim_jti_include = Setting(
-        boolean(), False, "Whether each assertion has a number of its own: its claim jti."
+        boolean(), False, "True gives each assertion a unique id, its claim jti."
     )
     sasl_oauthbearer_assertion_template_file = Setting(
         optional(path(Reach.FILE)),
@@ -105,7 +106,7 @@ class AssertionConfig:
 
     @property
     def has_assertion_key(self) -> bool:
-        """True if a key that signs assertions is given."""
+        """True if a key that signs assertions is set."""
         keys = (
             self.sasl_oauthbearer_assertion_private_key_file,
             self.sasl_oauthbearer_assertion_private_key_pem,
@@ -113,7 +114,7 @@ class AssertionConfig:
         return keys != (None, None)
 
     def read_assertion(self) -> Assertion:
-        """Return where assertions come from. As in Java, a file goes before a key.
+        """Return the source of assertions. As in Java, a file takes precedence over a key.
 
         Raises:
             ConfigError: there is neither a file nor a key, or there are two keys.
@@ -124,13 +125,13 @@ class AssertionConfig:
         if key_file is not None and key_pem is not None:
             raise ConfigError(
                 "sasl.oauthbearer.assertion.private.key.file and "
-                "sasl.oauthbearer.assertion.private.key.pem are two sources of the same; give one."
+                "sasl.oauthbearer.assertion.private.key.pem are two sources of one key; give one."
             )
         if file is None and not self.has_assertion_key:
             raise ConfigError(
                 "An assertion needs one of sasl.oauthbearer.assertion.file, "
                 "sasl.oauthbearer.assertion.private.key.file and "
-                "sasl.oauthbearer.assertion.private.key.pem; there are none."
+                "sasl.oauthbearer.assertion.private.key.pem; none is set."
             )
         claims = {
             "aud": self.sasl_oauthbearer_assertion_claim_aud,
@@ -152,5 +153,5 @@ class AssertionConfig:
 
 
 def given_assertion(text: Password | None, file: str | None) -> Assertion:
-    """Return the assertion that a text is, or that is in a file."""
+    """Return an assertion given as a text, or as a file that holds one."""
     return Assertion(file, None, None, None, "RS256", {}, 0, 0, False, None, text)

@@ -1,8 +1,8 @@
-"""ClientConfig: the settings that producer, consumer and admin share, and how settings are read.
+"""ClientConfig: the settings shared by producer, consumer and admin, and how they are parsed.
 
-A config is made once by `from_settings`, checked as a whole, and never changes; it holds plain
-values, so that it can be pickled and sent to another process. It never opens, imports or resolves
-anything. Keys have Kafka's names and defaults; the few that Kafka does not have say so.
+`from_settings` makes a config, checks it as a whole, and it never changes. It holds plain values,
+so it can be pickled and sent to another process. It never opens, imports or resolves anything. Keys
+have Kafka's names and defaults; the few that Kafka lacks say so.
 
 Owner: none, a config is immutable and crosses threads freely.
 Source: Java classes ``AbstractConfig``, ``CommonClientConfigs``.
@@ -41,11 +41,11 @@ CANONICAL_NAMES: Final = "resolve_canonical_bootstrap_servers_only"
 DNS_LOOKUPS: Final = (USE_ALL_DNS_IPS, CANONICAL_NAMES)
 
 _CLIENT_NUMBERS: Final = {client: count(1) for client in EVERY_CLIENT}
-"""The next number of a client without a name of its own. Every process begins anew."""
+"""Number for the next client without a client id. It starts over in every process."""
 
 
 class ClientConfig(SecurityConfig):
-    """Settings shared by all clients. Times are milliseconds, sizes bytes."""
+    """Settings shared by all clients. Times are in milliseconds, sizes in bytes."""
 
     client: ClassVar[str] = "client"
     _by_name: ClassVar[dict[str, Setting[object]]] = {}
@@ -53,7 +53,7 @@ class ClientConfig(SecurityConfig):
     bootstrap_servers = Setting(
         address_list(),
         REQUIRED,
-        "Addresses to learn the cluster from; any broker will do, and some may be down.",
+        "Addresses of brokers from which the client learns the cluster; some may be down.",
     )
     client_id = Setting(
         string(),
@@ -64,81 +64,81 @@ class ClientConfig(SecurityConfig):
     request_timeout_ms = Setting(
         integer(0),
         30_000,
-        "How long a broker may take to respond until its connection is dropped.",
+        "Maximum time for a broker's response, after which the connection is closed.",
     )
     retry_backoff_ms = Setting(
-        integer(0, LONG_MAX), 100, "Pause before a failed request is sent again; doubles each time."
+        integer(0, LONG_MAX), 100, "Pause before a failed request is retried; doubles each time."
     )
     retry_backoff_max_ms = Setting(
-        integer(0, LONG_MAX), 1_000, "Longest pause between two attempts of a request."
+        integer(0, LONG_MAX), 1_000, "Maximum pause between two attempts of a request."
     )
     reconnect_backoff_ms = Setting(
         integer(0, LONG_MAX),
         50,
-        "Pause before a broker is connected to again; doubles each time. Given alone, it is also "
-        "the longest pause.",
+        "Pause before the client reconnects to a broker; doubles each time. If only this is set, "
+        "it is also the maximum pause.",
     )
     reconnect_backoff_max_ms = Setting(
-        integer(0, LONG_MAX), 1_000, "Longest pause between two attempts to connect to a broker."
+        integer(0, LONG_MAX), 1_000, "Maximum pause between two attempts to connect to a broker."
     )
     socket_connection_setup_timeout_ms = Setting(
-        integer(0, LONG_MAX), 10_000, "How long a connection may take to open; doubles each time."
+        integer(0, LONG_MAX), 10_000, "Maximum time to open a connection; doubles each time."
     )
     socket_connection_setup_timeout_max_ms = Setting(
-        integer(0, LONG_MAX), 30_000, "Longest time that a connection may take to open."
+        integer(0, LONG_MAX), 30_000, "Upper limit of the time to open a connection."
     )
     connections_max_idle_ms = Setting(
-        integer(-1, LONG_MAX), 540_000, "A connection unused for so long is closed; -1 for never."
+        integer(-1, LONG_MAX), 540_000, "Idle connections are closed after this time; -1 for never."
     )
     metadata_max_age_ms = Setting(
-        integer(0, LONG_MAX), 300_000, "Metadata are requested again after this time."
+        integer(0, LONG_MAX), 300_000, "Maximum age of metadata before it is refreshed."
     )
     metadata_recovery_strategy = Setting(
         choice({"rebootstrap": "rebootstrap", "none": "none"}, is_case_kept=False),
         "rebootstrap",
-        "When no known broker responds: start again from bootstrap_servers, or keep trying "
-        "(KIP-899).",
+        "When no known broker responds: return to bootstrap_servers, or keep trying (KIP-899).",
     )
     metadata_recovery_rebootstrap_trigger_ms = Setting(
         integer(0, LONG_MAX),
         300_000,
-        "Time without metadata after which to start again (KIP-1102).",
+        "Time without metadata after which to return to bootstrap_servers (KIP-1102).",
     )
     metadata_cluster_check_enable = Setting(
         boolean(),
         True,
-        "Use no broker of another cluster than the one that the client reached first. Brokers from "
-        "4.4 on also compare the id that Metadata have at their address (KIP-1242), unless "
-        "metadata.recovery.strategy is none; of older ones the client compares the cluster's id. "
-        "Without it the client follows its addresses to whatever cluster is there.",
+        "Reject brokers of a cluster other than the one that the client reached first. Brokers "
+        "from 4.4 on also check the broker id that the client expects at their address "
+        "(KIP-1242), unless metadata.recovery.strategy is none; for older brokers the client "
+        "compares the cluster id. If false, the client uses any cluster at its addresses.",
     )
     client_dns_lookup = Setting(
         choice({name: name for name in DNS_LOOKUPS}),
         USE_ALL_DNS_IPS,
-        "Use every address of a name; or, of the names in bootstrap_servers, connect to the "
-        "canonical name of each address, as a reverse look-up has it (KIP-235): for certificates "
-        "and for Kerberos. They are looked up when the client is made, within "
+        "Use every address of a name; or replace each name in bootstrap_servers by the "
+        "canonical names that a reverse lookup of its addresses returns (KIP-235), for "
+        "certificates and Kerberos. The lookup runs when the client is made, within "
         "socket_connection_setup_timeout_ms.",
     )
     config_providers = Setting(
         names(),
         (),
-        "Providers of values that settings only refer to, as ${env:NAME} or ${file:PATH:KEY} "
-        "(KIP-297). Of each, config.providers.NAME.class is EnvVarConfigProvider, "
-        "FileConfigProvider or DirectoryConfigProvider of org.apache.kafka.common.config.provider; "
-        "param.allowed.paths and param.allowlist.pattern limit what they read.",
+        "Providers of values that settings refer to, as ${env:NAME} or ${file:PATH:KEY} "
+        "(KIP-297). For each, set config.providers.NAME.class to EnvVarConfigProvider, "
+        "FileConfigProvider or DirectoryConfigProvider, of "
+        "org.apache.kafka.common.config.provider; param.allowed.paths and "
+        "param.allowlist.pattern limit what they read.",
     )
     metrics_num_samples = Setting(
-        integer(1), 2, "How many windows of time a metric covers, the running one among them."
+        integer(1), 2, "Number of time windows that a metric covers, with the current one."
     )
     metrics_sample_window_ms = Setting(
-        integer(0, LONG_MAX), 30_000, "How long a window of a metric is."
+        integer(0, LONG_MAX), 30_000, "Length of a metric's time window."
     )
     socket_keepalive_enable = Setting(
         boolean(),
         True,
-        "Have the system look whether an idle connection still stands (TCP keep-alive). Java has "
-        "no such setting and does so, too; librdkafka's default is false.",
+        "Let the system check idle connections (TCP keep-alive). Java always does and has no "
+        "such setting; librdkafka's default is false.",
         key="socket.keepalive.enable",
         is_ours=True,
     )
@@ -151,8 +151,8 @@ class ClientConfig(SecurityConfig):
     receive_max_bytes = Setting(
         integer(1_000),
         100_000_000,
-        "Largest response accepted from a broker; a larger one ends the connection before any "
-        "memory is taken for it.",
+        "Maximum size of a response; a larger one ends the connection before memory is "
+        "allocated for it.",
         is_ours=True,
     )
 
@@ -166,26 +166,27 @@ class ClientConfig(SecurityConfig):
 
     @classmethod
     def settings(cls) -> tuple[Setting[object], ...]:
-        """Every setting of this client, in order of declaration, shared ones first."""
+        """Return every setting of this client in order of declaration, shared ones first."""
         return tuple(dict.fromkeys(cls._by_name.values()))
 
     @classmethod
     def setting_of(cls, spelling: str) -> Setting[object] | None:
-        """The setting that a key means, in any spelling that `from_settings` takes."""
+        """Return the setting of a key, in any spelling that `from_settings` accepts, or None."""
         return cls._by_name.get(underscored(spelling))
 
     @classmethod
     def from_settings(
         cls, settings: Mapping[str, object] | None = None, /, **keywords: object
     ) -> Self:
-        """A checked config of a mapping, of keywords, or both; keywords win.
+        """Return a checked config from a mapping, keywords, or both; keywords win.
 
-        Keys may be spelled with dots or underscores. Text is read as a properties file would be:
-        "5" is 5 and "true" is True.
+        Keys may be spelled with dots or underscores. Text is parsed as in a properties file: "5" is
+        5 and "true" is True.
 
-        Raises: `ConfigError` for a key that is unknown, misspelled, not built yet, given twice or
-        another client's, and for a value of the wrong type, out of range, or at odds with
-        another; it names the key, the value (unless secret) and what is allowed.
+        Raises:
+            ConfigError: a key is unknown, misspelled, not supported yet, given twice, or belongs to
+                another client; or a value has the wrong type, is out of range, or contradicts
+                another. It names the key, the value (unless secret) and what is allowed.
         """
         given: dict[str, object] = {}
         wrong: list[str] = []
@@ -207,7 +208,7 @@ class ClientConfig(SecurityConfig):
             except ConfigError as error:
                 wrong.append(str(error) if is_dotted else respelled(str(error)))
         if wrong:
-            count = f"{len(wrong)} settings are wrong:\n- " if len(wrong) > 1 else ""
+            count = f"{len(wrong)} settings are invalid:\n- " if len(wrong) > 1 else ""
             raise ConfigError(count + "\n- ".join(wrong))
         return config
 
@@ -222,7 +223,7 @@ class ClientConfig(SecurityConfig):
 
     @classmethod
     def _read(cls, source: Mapping[Any, object], wrong: list[str]) -> Iterator[tuple[str, object]]:
-        """Yield the settings that can be read; add to `wrong` what is to be said of the others."""
+        """Yield the settings that are valid; append the complaints about the others to `wrong`."""
         spellings: dict[str, str] = {}
         values: dict[str, object] = {}
         is_dotted = any("." in str(spelling) for spelling in source)
@@ -250,21 +251,21 @@ class ClientConfig(SecurityConfig):
                 other = spellings.setdefault(setting.name, spelling)
                 if other != spelling and read != values[setting.name]:
                     wrong.append(
-                        f"{spelling!r} and {other!r} are the same setting, and say different "
-                        f"things; give one."
+                        f"{spelling!r} and {other!r} are the same setting with different "
+                        f"values; give one."
                     )
                     continue
                 values[setting.name] = read
                 yield setting.name, read
 
     def named(self) -> Self:
-        """This config with a client id: its own, or else one that no other client here has."""
+        """Return this config with a client id: its own, or a new one, unique in this process."""
         if self.client_id:
             return self
         return self._with(client_id=self._default_client_id())
 
     def with_bootstrap_servers(self, addresses: tuple[Address, ...]) -> Self:
-        """This config with other addresses to start from."""
+        """Return a copy of this config with other bootstrap addresses."""
         return self._with(bootstrap_servers=addresses)
 
     def _with(self, **values: object) -> Self:
@@ -279,7 +280,7 @@ class ClientConfig(SecurityConfig):
         return next(_CLIENT_NUMBERS[self.client])
 
     def _reconcile(self, given: Collection[str]) -> None:
-        """Check settings against each other, and settle defaults that depend on others."""
+        """Check settings against each other, and set the defaults that depend on others."""
         self.check_security()
         if "reconnect_backoff_ms" in given and "reconnect_backoff_max_ms" not in given:
             self._settle("reconnect_backoff_max_ms", self.reconnect_backoff_ms)
@@ -299,7 +300,7 @@ class ClientConfig(SecurityConfig):
     __hash__ = None  # type: ignore[assignment]  # objects given as settings need not be hashable
 
     def __repr__(self) -> str:
-        """The settings that differ from their defaults, secrets masked."""
+        """Return the settings that differ from their defaults, with secrets masked."""
         changed = (
             f"{setting.name}={shown(setting.name, value)}"
             for setting in self.settings()

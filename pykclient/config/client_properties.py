@@ -19,13 +19,13 @@ if TYPE_CHECKING:
     from pykclient.config.client import ClientConfig
 
 FOREIGN_PREFIXES: Final = ("schema.registry.", "basic.auth.", "bearer.auth.")
-"""Keys of Confluent's serializers, which its console puts into the same file."""
+"""Prefixes of keys for Confluent's serializers, which its console writes to the same file."""
 
 log = logging.getLogger("pykclient.config")
 
 
 class Properties(dict[str, str]):
-    """Settings as they stand in a file, in its order; the `repr` hides secrets."""
+    """Settings of a file in its order; the `repr` masks secrets."""
 
     def __repr__(self) -> str:
         entries = (f"{key!r}: {shown(key, value)}" for key, value in self.items())
@@ -35,17 +35,19 @@ class Properties(dict[str, str]):
 def from_properties(
     path: str | os.PathLike[str], client: Literal["admin", "consumer", "producer"]
 ) -> dict[str, str]:
-    """The settings of one client in a Java properties file, which several may have in common.
+    """Return the settings of one client from a Java properties file that several may share.
 
-    Left out are the settings that only other clients have, and those of Confluent's Schema
-    Registry; their names are logged on INFO. Names that no client has stay in, so that the client
-    refuses a misspelled one: `Consumer(from_properties("client.properties", client="consumer"))`.
-    The keys stay as they are spelled, and the values are text, whose secrets the `repr` hides. They
-    name code, files and addresses only as far as the process allows ("who may write settings" in
-    docs/security.md); what the program adds or replaces is its own.
+    Settings that only other clients have, and those of Confluent's Schema Registry, are left out;
+    their names are logged at INFO. Names that no client has stay in, so that the client rejects a
+    misspelled one: `Consumer(from_properties("client.properties", client="consumer"))`.
 
-    Raises: `ConfigError` when the file cannot be read, a \\u escape in it is malformed, or there is
-    no such client.
+    Keys keep their spelling, and values are text; the `repr` masks secrets. Values may name code,
+    files and addresses only as far as the process allows ("who may write settings" in
+    docs/security.md). This does not limit settings that the program adds or replaces.
+
+    Raises:
+        ConfigError: the file cannot be read, a \\u escape in it is malformed, or there is no
+            such client.
     """
     config = config_class(client)
     properties, left_out = Properties(), []
@@ -60,13 +62,13 @@ def from_properties(
 
 
 def config_class(client: str) -> type[ClientConfig]:
-    """Return the config class of a client, which is loaded when it is needed.
+    """Return the config class of a client, imported on demand.
 
     Raises:
-        ConfigError: there is no such client.
+        ConfigError: the client is unknown.
     """
     if client not in EVERY_CLIENT:
-        raise ConfigError(f"client={client!r} is none; give one of {', '.join(EVERY_CLIENT)}.")
+        raise ConfigError(f"client={client!r} is unknown; give one of {', '.join(EVERY_CLIENT)}.")
     found: type[ClientConfig] = getattr(
         import_module(f"pykclient.{client}.config"), f"{client.title()}Config"
     )
@@ -74,8 +76,12 @@ def config_class(client: str) -> type[ClientConfig]:
 
 
 def as_path(path: str | os.PathLike[str]) -> os.PathLike[str]:
-    """Return a path object. Raises `ConfigError`: it is no path."""
-    from pathlib import Path  # where no file is read, it need not be loaded
+    """Return a path object.
+
+    Raises:
+        ConfigError: the value is not a path.
+    """
+    from pathlib import Path  # not imported where no file is read
 
     if not isinstance(path, (str, os.PathLike)):
         raise ConfigError(f"path is {shown('', path)}; give the path of a properties file.")

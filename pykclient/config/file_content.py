@@ -1,6 +1,6 @@
-"""Reading of files that settings name: bounded in bytes, and in time where one is a pipe.
+"""Reads files that settings name, limited in size, and in time if one is a pipe.
 
-Source: ours. A named pipe that nothing writes to would hold up whoever reads it for good.
+Source: ours. A named pipe without a writer would block its reader forever.
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ from typing import Final
 from pykclient.errors.base import ConfigError
 
 PIPE_TIMEOUT_S: Final = 10.0
-"""The time in which a pipe or a terminal has to end."""
+"""Maximum time in seconds to read a pipe or a terminal to its end."""
 
 
 def read_file(place: str, setting: str, *, bytes_max: int) -> bytes:
-    """Return what a file holds.
+    """Return the contents of a file.
 
     Raises:
         ConfigError: it cannot be read, is larger, or is a pipe that does not end in time.
@@ -40,7 +40,7 @@ def read_file(place: str, setting: str, *, bytes_max: int) -> bytes:
 
 
 def _read(descriptor: int, bytes_max: int, deadline_s: float | None) -> bytes:
-    """Read to the end, or one byte more than may be there."""
+    """Read to the end, or one byte beyond the limit."""
     data = bytearray()
     while len(data) <= bytes_max:
         if deadline_s is not None:

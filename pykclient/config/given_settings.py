@@ -1,8 +1,8 @@
-"""Settings as they are given: text gets its origin, and what may be a secret a `repr` without it.
+"""Settings as a caller passes them: text gets its origin, and secrets are hidden from `repr`.
 
-An error may be shown with the variables of each function that it passed, as loggers and services
-that collect errors do. A value is hidden there unless its name is known to be no secret's: under a
-misspelled name (``sasl_pasword``) there may be one.
+Loggers and error collectors may show the variables of every function that an error passed. A value
+is therefore hidden unless its name is known not to be secret: a misspelled name (``sasl_pasword``)
+may have a secret.
 
 Owner: no state.
 """
@@ -18,7 +18,7 @@ from pykclient.config.setting_text import HIDDEN, Origin, SecretText, SettingTex
 from pykclient.config.unknown_keys import is_known
 
 _UNREAD: Final = (bytes, bytearray, memoryview, Mapping, list, tuple, Set)
-"""Types that no setting with a secret takes."""
+"""Types that no secret setting accepts."""
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -33,10 +33,10 @@ def from_text(
     process: str = "this process",
     is_known: Callable[[str], bool] = is_known,
 ) -> dict[str, str]:
-    """Return settings whose values are text from a place; what may be a secret is `SecretText`.
+    """Return settings with text values from a place; possible secrets become `SecretText`.
 
-    `place` and `process` are for messages, and `is_known` says of a key whether something has it.
-    The text is under the policy of this process; text that has an origin keeps it.
+    `place` and `process` are for messages; `is_known(key)` says whether any client has the key. The
+    text is subject to this process's policy, unless it has an origin already.
     """
     entered = Origin(place, Policy.of_process(), process)
     return {
@@ -48,9 +48,9 @@ def from_text(
 
 
 class Hidden:
-    """A value of a type that no secret setting has; what shows it, shows `<hidden>`.
+    """A value of a type that no secret setting accepts; its `repr` is `<hidden>`.
 
-    The setting is refused, and the value is not needed for the reason.
+    The setting is refused, and the message does not need the value.
     """
 
     __slots__ = ()
@@ -60,10 +60,10 @@ class Hidden:
 
 
 def hidden(settings: Any, config: type[ClientConfig]) -> Any:
-    """Return a copy of a mapping that does not show what may be a secret.
+    """Return a copy of a mapping that hides possible secrets.
 
-    Text is `SecretText`, and any other value that the client cannot read `Hidden`. `config` is that
-    of the client. Anything but a mapping is returned as it is.
+    Text becomes `SecretText`, and values that the client cannot parse become `Hidden`. `config` is
+    the client's config class. Anything but a mapping is returned unchanged.
     """
     if not isinstance(settings, Mapping):
         return settings
@@ -77,7 +77,7 @@ def _hidden(value: Any, key: str, config: type[ClientConfig]) -> Any:
     if isinstance(value, str):
         is_hidden = isinstance(value, SecretText)
         return value if is_hidden else SecretText(str.__str__(value), origin_of(value))
-    # Under a known name an object may be a source of secrets.
+    # Under a known name, an object may be a source of secrets.
     is_read = config.setting_of(key) is not None and not isinstance(value, _UNREAD)
     return value if value is None or is_read else Hidden()
 
@@ -85,5 +85,5 @@ def _hidden(value: Any, key: str, config: type[ClientConfig]) -> Any:
 def _may_be_secret(key: str, config: type[ClientConfig]) -> bool:
     if is_secret(key):
         return True
-    # What other clients have is looked for last: their configs have to be imported.
+    # Check other clients last: their configs must be imported.
     return config.setting_of(key) is None and not is_known(key)

@@ -1,8 +1,8 @@
-"""The settings of TLS with an identity server: its authorities, and the client's certificate.
+"""Settings for TLS with an identity server: its authorities, and the client's certificate.
 
-librdkafka has ``https.ca.location`` and ``https.ca.pem``; Java has all of them as options ``ssl.*``
-of the login module in ``sasl.jaas.config``. Files are read by
-`pykclient.network.io.ssl_factory.HttpsFactory`, never here.
+librdkafka has ``https.ca.location`` and ``https.ca.pem``; Java has all of them as ``ssl.*`` options
+of the login module in ``sasl.jaas.config``. `pykclient.network.io.ssl_factory.HttpsFactory` reads
+the files, never this module.
 
 Owner: none, everything is immutable.
 Source: Java classes ``JaasOptionsUtils``, ``SslConfigs``; RFC 8705 (a certificate authenticates a
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 STORE_TYPES: Final = ("PEM", "PKCS12", "JKS")
-"""Formats of Java; JKS is its default, and stands for whatever a file is in."""
+"""Java's formats. JKS is its default and accepts any format."""
 
 TLS_OPTIONS: Final = (
     "ssl.truststore.location",
@@ -35,11 +35,11 @@ TLS_OPTIONS: Final = (
     "ssl.keystore.password",
     "ssl.key.password",
 )
-"""Options of Java's login module."""
+"""TLS options of Java's login module."""
 
 
 class HttpsFiles(NamedTuple):
-    """The certificates and the key of connections to an identity server; None where not given."""
+    """Certificates and key for connections to an identity server; None if not set."""
 
     ca_location: str | None = None
     ca_pem: str | None = None
@@ -65,8 +65,8 @@ class HttpsConfig:
     https_ca_location = Setting(
         optional(path(Reach.LOCAL_FILE)),
         None,
-        "File with the authorities that the identity server's certificate must come from, in PEM; "
-        "None is the system's. It is read again when it changes. Java has it as "
+        "File with the authorities to trust for the identity server's certificate, in PEM; None "
+        "means the system's. It is reloaded when it changes. Java has it as "
         "ssl.truststore.location in sasl_jaas_config.",
         key="https.ca.location",
         is_ours=True,
@@ -74,7 +74,7 @@ class HttpsConfig:
     https_ca_pem = Setting(
         optional(text()),
         None,
-        "The authorities' certificates themselves, in PEM.",
+        "Certificates of the authorities to trust, in PEM.",
         key="https.ca.pem",
         is_ours=True,
     )
@@ -82,7 +82,7 @@ class HttpsConfig:
         optional(path(Reach.LOCAL_FILE)),
         None,
         "File with the client's certificate for the identity server, and its chain: PEM, "
-        "PKCS#12 or JKS. It is read again when it changes. Without a secret and an assertion it "
+        "PKCS#12 or JKS. It is reloaded when it changes. Without a secret or an assertion, it "
         "authenticates the client (RFC 8705). Java has it as ssl.keystore.location in "
         "sasl_jaas_config.",
         key="https.certificate.location",
@@ -91,30 +91,29 @@ class HttpsConfig:
     https_key_location = Setting(
         optional(path(Reach.LOCAL_FILE)),
         None,
-        "File with the key of that certificate in PEM, where it is not in "
-        "https_certificate_location.",
+        "File with the key of that certificate in PEM, if it is not in https_certificate_location.",
         key="https.key.location",
         is_ours=True,
     )
     https_key_password = Setting(
         optional(password()),
         None,
-        "Password of that key, or of the PKCS#12.",
+        "Password of that key, or of the PKCS#12 file.",
         key="https.key.password",
         is_ours=True,
     )
 
     def read_https(self, options: Mapping[str, str]) -> HttpsFiles:
-        """Return the certificates. `options` are those of the login module, ``ssl.*``.
+        """Return the certificates. `options` are the login module's ``ssl.*`` options.
 
         Raises:
-            ConfigError: two contradict each other, or one is missing; shows no secret.
+            ConfigError: two settings contradict each other, or one is missing. It shows no secret.
         """
         if self.https_ca_location is not None and self.https_ca_pem is not None:
             raise ConfigError("https.ca.pem and https.ca.location are two sources; give one.")
         if self.https_key_location is not None and self.https_certificate_location is None:
             raise ConfigError(
-                "https.key.location is the key of a certificate; give it in "
+                "https.key.location needs the certificate of the key; give it in "
                 "https.certificate.location."
             )
         self._check_disagreement(options)

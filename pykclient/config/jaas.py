@@ -1,7 +1,7 @@
-"""Java's login configuration in one setting, ``sasl.jaas.config``, for user names and passwords.
+"""Java's login configuration in one setting, ``sasl.jaas.config``, with user names and passwords.
 
-It is ``MODULE required key="value" ...;``. Errors name the place and the key, and never show a
-value.
+Its form is ``MODULE required key="value" ...;``. Errors name the place and the key, and never show
+a value.
 
 Owner: no state.
 Source: ``javax.security.auth.login.Configuration``; Java class ``JaasConfig``.
@@ -15,7 +15,7 @@ from typing import Final, NamedTuple
 _TOKEN: Final = re.compile(
     r"""\s*(?:"((?:[^"\\]|\\.)*)"|'((?:[^'\\]|\\.)*)'|([=;])|([^\s"'=;]+))""", re.DOTALL
 )
-"""Text in quotation marks of either kind, as Java's ``StreamTokenizer`` reads it, or a word."""
+"""A word, or text in quotation marks of either kind, as Java's ``StreamTokenizer`` reads it."""
 _ESCAPE: Final = re.compile(r"\\([0-3]?[0-7]{1,2}|.)", re.DOTALL)
 _ESCAPED: Final = {
     "a": "\a",
@@ -26,7 +26,7 @@ _ESCAPED: Final = {
     "t": "\t",
     "v": "\v",
 }
-"""As Java's ``StreamTokenizer`` has them, and C."""
+"""Escapes of Java's ``StreamTokenizer``, which are those of C."""
 _FLAGS: Final = ("required", "requisite", "sufficient", "optional")
 
 
@@ -38,10 +38,10 @@ class JaasConfig(NamedTuple):
 
 
 def parse_jaas(text: str) -> JaasConfig:
-    """Read the login configuration of one module.
+    """Parse the login configuration of one module.
 
     Raises:
-        ValueError: it is not one; says what is missing, and shows none of it.
+        ValueError: it is malformed. The text says what is missing and shows no value.
     """
     words = _words(text)
     if not words or words[-1] != (";", True):
@@ -50,10 +50,10 @@ def parse_jaas(text: str) -> JaasConfig:
         raise ValueError("It must begin with a login module and a control flag.")
     module, flag = words[0][0], words[1][0].lower()
     if flag not in _FLAGS:
-        raise ValueError(f"Behind the login module stands one of {', '.join(_FLAGS)}.")
+        raise ValueError(f"After the login module, it needs one of {', '.join(_FLAGS)}.")
     rest = words[2:-1]
     if ("=", True) in rest[0::3] or (";", True) in rest or len(rest) % 3:
-        raise ValueError('Options are written as name="value", and one module is all there is.')
+        raise ValueError('Options are written as name="value", and only one module is supported.')
     options: dict[str, str] = {}
     for index in range(0, len(rest), 3):
         name, sign, value = rest[index : index + 3]
@@ -64,13 +64,13 @@ def parse_jaas(text: str) -> JaasConfig:
 
 
 def _words(text: str) -> list[tuple[str, bool]]:
-    """Return the words, each with whether it is a sign of the grammar."""
+    """Return the words, each with True if it is a sign of the grammar."""
     found: list[tuple[str, bool]] = []
     end = 0
     while text[end:].strip():
         match = _TOKEN.match(text, end)
         if match is None:
-            raise ValueError("A quotation mark has no second one.")
+            raise ValueError("A quotation mark is not closed.")
         double, single, sign, plain = match.groups()
         quoted = single if double is None else double
         if quoted is not None:

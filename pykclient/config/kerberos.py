@@ -1,7 +1,7 @@
-"""The settings of Kerberos, by which GSSAPI authenticates.
+"""Settings for Kerberos, which GSSAPI uses to authenticate.
 
-Names and meaning are Java's and librdkafka's. What Java has in ``sasl.jaas.config`` for its
-``Krb5LoginModule`` (``keyTab``, ``principal``, ``serviceName``, ``ticketCache``) is read as well.
+Names and meanings are Java's and librdkafka's. The options of Java's ``Krb5LoginModule`` in
+``sasl.jaas.config`` (``keyTab``, ``principal``, ``serviceName``, ``ticketCache``) are read as well.
 
 Owner: none, everything is immutable.
 Source: Java class ``SaslConfigs``; ``com.sun.security.auth.module.Krb5LoginModule``; librdkafka's
@@ -23,7 +23,7 @@ SERVICE: Final = "kafka"
 
 TICKET_CACHE: Final = "ticketCache"
 CACHES_WITHOUT_FILE: Final = ("API", "KCM", "KEYRING", "MEMORY", "MSLSA")
-"""Types of ticket caches, before a colon, that are no files."""
+"""Types of ticket caches, written before a colon, that are not files."""
 
 _NO_EFFECT: Final = frozenset(
     {
@@ -31,25 +31,25 @@ _NO_EFFECT: Final = frozenset(
         *("refreshKrb5Config", "isInitiator", "debug", "storePass", "clearPass", "renewTicket"),
     }
 )
-"""Options of Java's login module about what the system's library does by itself; renewTicket is
-none of them, and many files have it."""
+"""Options of Java's login module that the system's library covers by itself. ``renewTicket`` is not
+one of them, but many files have it."""
 
 
 class KerberosLogin(NamedTuple):
-    """With which credentials a client gets its tickets, and for which service."""
+    """The credentials with which a client gets its tickets, and the service they are for."""
 
     service: str
-    """The first part of the brokers' principals."""
+    """First part of the brokers' principals."""
     host: str | None
-    """The second part of them; None is the name that is connected to."""
+    """Second part of the brokers' principals; None is the name that the client connects to."""
     principal: str | None
-    """The client's; None is that of the credentials that are there."""
+    """The client's principal; None is that of the available credentials."""
     keytab: str | None
     ticket_cache: str | None
 
 
 class KerberosConfig:
-    """How a client gets tickets."""
+    """Settings for a client's Kerberos tickets."""
 
     sasl_kerberos_service_name = Setting(
         optional(string()),
@@ -60,14 +60,14 @@ class KerberosConfig:
     sasl_kerberos_domain_name = Setting(
         optional(string()),
         None,
-        "Host in the brokers' principals; None is the name that is connected to. kafka-python has "
-        "this setting.",
+        "Host in the brokers' principals; None is the name that the client connects to. "
+        "kafka-python has this setting.",
         is_ours=True,
     )
     sasl_kerberos_keytab = Setting(
         optional(path(Reach.LOCAL_FILE)),
         None,
-        "File with the client's key, for tickets without kinit. Java has it as keyTab in "
+        "File with the client's key, to get tickets without kinit. Java has it as keyTab in "
         "sasl_jaas_config.",
         key="sasl.kerberos.keytab",
         is_ours=True,
@@ -83,7 +83,7 @@ class KerberosConfig:
     )
 
     def read_kerberos(self, options: Mapping[str, str]) -> KerberosLogin:
-        """Return the credentials. `options` are those in ``sasl.jaas.config``.
+        """Return the credentials. `options` are those of ``sasl.jaas.config``.
 
         Raises:
             ConfigError: two settings contradict each other, or an option is unknown.
@@ -101,11 +101,11 @@ class KerberosConfig:
         known = {*ours, TICKET_CACHE}
         for option in options.keys() - known - _NO_EFFECT:
             raise ConfigError(
-                f"sasl.jaas.config has the option {option}, which is not built for Kerberos; there "
-                f"are {', '.join(sorted(known))}."
+                f"sasl.jaas.config has the option {option}, which is not supported for Kerberos; "
+                f"use one of {', '.join(sorted(known))}."
             )
         if found["keyTab"] is not None and found["principal"] is None:
-            raise ConfigError("sasl.kerberos.keytab needs sasl.kerberos.principal beside it.")
+            raise ConfigError("sasl.kerberos.keytab needs sasl.kerberos.principal too.")
         return KerberosLogin(
             found["serviceName"] or SERVICE,
             self.sasl_kerberos_domain_name,

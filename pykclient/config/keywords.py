@@ -26,13 +26,13 @@ class ClientSettings(TypedDict, total=False):
     """Keywords of every client. Times are milliseconds, sizes bytes."""
 
     bootstrap_servers: str | tuple[str, int] | Sequence[str | tuple[str, int]]
-    """Addresses to learn the cluster from; any broker will do, and some may be down. Required;
+    """Addresses of brokers from which the client learns the cluster; some may be down. Required;
     host:port addresses such as 'kafka1:9092,kafka2:9092' (IPv6 as '[::1]:9092').
     """
     client_dns_lookup: Literal["use_all_dns_ips", "resolve_canonical_bootstrap_servers_only"]
-    """Use every address of a name; or, of the names in bootstrap_servers, connect to the
-    canonical name of each address, as a reverse look-up has it (KIP-235): for certificates
-    and for Kerberos. They are looked up when the client is made, within
+    """Use every address of a name; or replace each name in bootstrap_servers by the canonical
+    names that a reverse lookup of its addresses returns (KIP-235), for certificates and
+    Kerberos. The lookup runs when the client is made, within
     socket_connection_setup_timeout_ms. Default: use_all_dns_ips; one of use_all_dns_ips,
     resolve_canonical_bootstrap_servers_only.
     """
@@ -42,110 +42,109 @@ class ClientSettings(TypedDict, total=False):
     string.
     """
     config_providers: str | Sequence[str]
-    """Providers of values that settings only refer to, as ${env:NAME} or ${file:PATH:KEY}
-    (KIP-297). Of each, config.providers.NAME.class is EnvVarConfigProvider,
-    FileConfigProvider or DirectoryConfigProvider of org.apache.kafka.common.config.provider;
-    param.allowed.paths and param.allowlist.pattern limit what they read. Default: empty; a
-    list of names.
+    """Providers of values that settings refer to, as ${env:NAME} or ${file:PATH:KEY} (KIP-297).
+    For each, set config.providers.NAME.class to EnvVarConfigProvider, FileConfigProvider or
+    DirectoryConfigProvider, of org.apache.kafka.common.config.provider; param.allowed.paths
+    and param.allowlist.pattern limit what they read. Default: empty; a list of names.
     """
     enable_sasl_oauthbearer_unsecure_jwt: bool
-    """True makes tokens without a signature of sasl.oauthbearer.config, for brokers of tests.
-    Java has them in sasl_jaas_config. Default: false; true or false.
+    """True makes unsigned tokens from sasl.oauthbearer.config, for test brokers. Java configures
+    them in sasl_jaas_config. Default: false; true or false.
     """
     enable_ssl_certificate_verification: bool
-    """False accepts any certificate, so whoever is on the way can read and change everything;
-    for trying only. Java has no such setting, librdkafka has. Default: true; true or false.
+    """False accepts any certificate, so anyone in between can read and change everything; for
+    tests only. Only librdkafka has this setting. Default: true; true or false.
     """
     https_ca_location: str | PathLike[str] | None
-    """File with the authorities that the identity server's certificate must come from, in PEM;
-    None is the system's. It is read again when it changes. Java has it as
-    ssl.truststore.location in sasl_jaas_config. Default: None; a file's path, or None.
+    """File with the authorities to trust for the identity server's certificate, in PEM; None
+    means the system's. It is reloaded when it changes. Java has it as ssl.truststore.location
+    in sasl_jaas_config. Default: None; a file's path, or None.
     """
     https_ca_pem: str | None
-    """The authorities' certificates themselves, in PEM. Default: None; a string that is not
+    """Certificates of the authorities to trust, in PEM. Default: None; a string that is not
     empty, or None.
     """
     https_certificate_location: str | PathLike[str] | None
     """File with the client's certificate for the identity server, and its chain: PEM, PKCS#12 or
-    JKS. It is read again when it changes. Without a secret and an assertion it authenticates
+    JKS. It is reloaded when it changes. Without a secret or an assertion, it authenticates
     the client (RFC 8705). Java has it as ssl.keystore.location in sasl_jaas_config. Default:
     None; a file's path, or None.
     """
     https_key_location: str | PathLike[str] | None
-    """File with the key of that certificate in PEM, where it is not in
-    https_certificate_location. Default: None; a file's path, or None.
+    """File with the key of that certificate in PEM, if it is not in https_certificate_location.
+    Default: None; a file's path, or None.
     """
     https_key_password: str | None
-    """Password of that key, or of the PKCS#12. Default: None; a string, or None."""
+    """Password of that key, or of the PKCS#12 file. Default: None; a string, or None."""
     metadata_cluster_check_enable: bool
-    """Use no broker of another cluster than the one that the client reached first. Brokers from
-    4.4 on also compare the id that Metadata have at their address (KIP-1242), unless
-    metadata.recovery.strategy is none; of older ones the client compares the cluster's id.
-    Without it the client follows its addresses to whatever cluster is there. Default: true;
-    true or false.
+    """Reject brokers of a cluster other than the one that the client reached first. Brokers from
+    4.4 on also check the broker id that the client expects at their address (KIP-1242),
+    unless metadata.recovery.strategy is none; for older brokers the client compares the
+    cluster id. If false, the client uses any cluster at its addresses. Default: true; true or
+    false.
     """
     metadata_max_age_ms: int
-    """Metadata are requested again after this time. Default: 300000; an integer from 0 to
+    """Maximum age of metadata before it is refreshed. Default: 300000; an integer from 0 to
     9223372036854775807.
     """
     metadata_recovery_rebootstrap_trigger_ms: int
-    """Time without metadata after which to start again (KIP-1102). Default: 300000; an integer
-    from 0 to 9223372036854775807.
+    """Time without metadata after which to return to bootstrap_servers (KIP-1102). Default:
+    300000; an integer from 0 to 9223372036854775807.
     """
     metadata_recovery_strategy: Literal["rebootstrap", "none"]
-    """When no known broker responds: start again from bootstrap_servers, or keep trying
-    (KIP-899). Default: rebootstrap; one of rebootstrap, none.
+    """When no known broker responds: return to bootstrap_servers, or keep trying (KIP-899).
+    Default: rebootstrap; one of rebootstrap, none.
     """
     metrics_num_samples: int
-    """How many windows of time a metric covers, the running one among them. Default: 2; an
-    integer from 1 to 2147483647.
+    """Number of time windows that a metric covers, with the current one. Default: 2; an integer
+    from 1 to 2147483647.
     """
     metrics_sample_window_ms: int
-    """How long a window of a metric is. Default: 30000; an integer from 0 to
+    """Length of a metric's time window. Default: 30000; an integer from 0 to
     9223372036854775807.
     """
     oauth_cb: object
-    """The same as confluent-kafka has it: a function that is called with sasl.oauthbearer.config
-    and returns the token, its expiry in seconds since 1970 and, if it likes, the principal
-    and a dict of SASL extensions. Default: None; an object, a class, a callable or
-    'package.module:Name'.
+    """Source of tokens as in confluent-kafka: a function that is called with
+    sasl.oauthbearer.config and returns the token, its expiry in seconds since 1970 and,
+    optionally, the principal and a dict of SASL extensions. Default: None; an object, a
+    class, a callable or 'package.module:Name'.
     """
     receive_max_bytes: int
-    """Largest response accepted from a broker; a larger one ends the connection before any
-    memory is taken for it. Default: 100000000; an integer from 1000 to 2147483647.
+    """Maximum size of a response; a larger one ends the connection before memory is allocated
+    for it. Default: 100000000; an integer from 1000 to 2147483647.
     """
     reconnect_backoff_max_ms: int
-    """Longest pause between two attempts to connect to a broker. Default: 1000; an integer from
+    """Maximum pause between two attempts to connect to a broker. Default: 1000; an integer from
     0 to 9223372036854775807.
     """
     reconnect_backoff_ms: int
-    """Pause before a broker is connected to again; doubles each time. Given alone, it is also
-    the longest pause. Default: 50; an integer from 0 to 9223372036854775807.
+    """Pause before the client reconnects to a broker; doubles each time. If only this is set, it
+    is also the maximum pause. Default: 50; an integer from 0 to 9223372036854775807.
     """
     request_timeout_ms: int
-    """How long a broker may take to respond until its connection is dropped. Default: 30000; an
-    integer from 0 to 2147483647.
+    """Maximum time for a broker's response, after which the connection is closed. Default:
+    30000; an integer from 0 to 2147483647.
     """
     retry_backoff_max_ms: int
-    """Longest pause between two attempts of a request. Default: 1000; an integer from 0 to
+    """Maximum pause between two attempts of a request. Default: 1000; an integer from 0 to
     9223372036854775807.
     """
     retry_backoff_ms: int
-    """Pause before a failed request is sent again; doubles each time. Default: 100; an integer
-    from 0 to 9223372036854775807.
+    """Pause before a failed request is retried; doubles each time. Default: 100; an integer from
+    0 to 9223372036854775807.
     """
     sasl_jaas_config: str | None
-    """User name and password as Java has them, MODULE required username="..." password="...";,
-    for PLAIN and SCRAM, where tokenauth=true says that they are id and HMAC of a delegation
-    token (KIP-48); for OAUTHBEARER clientId and clientSecret, or the claims of an unsecured
-    token; for GSSAPI keyTab and principal. Default: None; a string, or None.
+    """Java's login configuration: for PLAIN and SCRAM MODULE required username="..."
+    password="..."; and tokenauth=true if they are the id and HMAC of a delegation token
+    (KIP-48); for OAUTHBEARER clientId and clientSecret, or the claims of an unsecured token;
+    for GSSAPI keyTab and principal. Default: None; a string, or None.
     """
     sasl_kerberos_domain_name: str | None
-    """Host in the brokers' principals; None is the name that is connected to. kafka-python has
-    this setting. Default: None; a string, or None.
+    """Host in the brokers' principals; None is the name that the client connects to.
+    kafka-python has this setting. Default: None; a string, or None.
     """
     sasl_kerberos_keytab: str | PathLike[str] | None
-    """File with the client's key, for tickets without kinit. Java has it as keyTab in
+    """File with the client's key, to get tickets without kinit. Java has it as keyTab in
     sasl_jaas_config. Default: None; a file's path, or None.
     """
     sasl_kerberos_principal: str | None
@@ -157,10 +156,10 @@ class ClientSettings(TypedDict, total=False):
     it as serviceName in sasl_jaas_config, too. Default: None; a string, or None.
     """
     sasl_login_callback_handler_class: str | None
-    """Java's name of what fetches tokens, as its files have it. For an identity server its
-    address is enough here; that of Amazon MSK signs with AWS credentials; that of Google has
-    the token of a service account; strimzi's takes the options oauth.* of sasl_jaas_config.
-    Default: None; one of
+    """Java's class that fetches tokens, as Java's files name it. An identity server's class is
+    not needed here, its address is enough. Amazon's class signs with AWS credentials,
+    Google's gets the token of a service account, and Strimzi's reads the options oauth.* of
+    sasl_jaas_config. Default: None; one of
     org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginCallbackHandler,
     org.apache.kafka.common.security.oauthbearer.secured.OAuthBearerLoginCallbackHandler,
     software.amazon.msk.auth.iam.IAMOAuthBearerLoginCallbackHandler,
@@ -168,79 +167,79 @@ class ClientSettings(TypedDict, total=False):
     io.strimzi.kafka.oauth.client.JaasClientOauthLoginCallbackHandler, or None.
     """
     sasl_login_connect_timeout_ms: int | None
-    """How long it may take to connect to the identity server; None is 10 seconds, 0 is what is
-    left of request_timeout_ms. Default: None; an integer from 0 to 2147483647, or None.
+    """Maximum time to connect to the identity server; None means 10 seconds, 0 the rest of
+    request_timeout_ms. Default: None; an integer from 0 to 2147483647, or None.
     """
     sasl_login_read_timeout_ms: int | None
-    """How long the identity server may take to respond; None and 0 are what is left of
+    """Maximum time for the identity server's response; None and 0 mean the rest of
     request_timeout_ms. Default: None; an integer from 0 to 2147483647, or None.
     """
     sasl_login_refresh_buffer_seconds: int
-    """Time before its expiry by which a token is renewed, where its lifetime allows that.
-    Default: 300; an integer from 0 to 3600.
+    """Time before its expiry at which a token is renewed, if its lifetime allows that. Default:
+    300; an integer from 0 to 3600.
     """
     sasl_login_refresh_min_period_seconds: int
-    """Least time before a token is renewed, where its lifetime allows that. Default: 60; an
+    """Minimum time before a token is renewed, if its lifetime allows that. Default: 60; an
     integer from 0 to 900.
     """
     sasl_login_refresh_window_factor: float
-    """After which part of its lifetime a token is renewed. Default: 0.8; a number from 0.5 to
-    1.0.
+    """Fraction of its lifetime after which a token is renewed. Default: 0.8; a number from 0.5
+    to 1.0.
     """
     sasl_login_refresh_window_jitter: float
-    """The largest part of the lifetime that is added to that at random. Default: 0.05; a number
+    """Maximum fraction of the lifetime that is added to it at random. Default: 0.05; a number
     from 0.0 to 0.25.
     """
     sasl_login_retry_backoff_max_ms: int
-    """Longest pause before another token is fetched. Default: 10000; an integer from 0 to
+    """Maximum pause before another token is fetched. Default: 10000; an integer from 0 to
     9223372036854775807.
     """
     sasl_login_retry_backoff_ms: int
-    """Pause before another token is fetched, after a fetch that failed or a broker that refused
-    the token, at least a second; doubles each time. Default: 100; an integer from 0 to
+    """Pause before another token is fetched, after a failed fetch or a refused token. It is at
+    least a second and doubles each time. Default: 100; an integer from 0 to
     9223372036854775807.
     """
     sasl_mechanism: str
-    """How to authenticate where security_protocol is SASL_PLAINTEXT or SASL_SSL. Default:
-    GSSAPI; one of PLAIN, SCRAM-SHA-256, SCRAM-SHA-512, OAUTHBEARER, AWS_MSK_IAM, GSSAPI, or a
-    registered one.
+    """SASL mechanism, used if security_protocol is SASL_PLAINTEXT or SASL_SSL. Default: GSSAPI;
+    one of PLAIN, SCRAM-SHA-256, SCRAM-SHA-512, OAUTHBEARER, AWS_MSK_IAM, GSSAPI, or a
+    registered name.
     """
     sasl_oauth_token_provider: object
-    """Where OAUTHBEARER has its tokens from: a function without arguments, or an object with
-    token() and perhaps extensions(). What it returns is the token as text, a tuple as
-    oauth_cb returns it, or a pykclient.OAuthToken. It may block, and is called on a thread of
-    its own. Default: None; an object, a class, a callable or 'package.module:Name'.
+    """Source of tokens for OAUTHBEARER: a function without arguments, or an object with token()
+    and optionally extensions(). It returns the token as text, a tuple like that of oauth_cb,
+    or a pykclient.OAuthToken. It may block, and is called on a separate thread. Default:
+    None; an object, a class, a callable or 'package.module:Name'.
     """
     sasl_oauthbearer_assertion_algorithm: Literal["RS256", "ES256"]
-    """How assertions are signed: RS256 with a key of RSA, ES256 with one of the curve P-256.
+    """Algorithm that signs assertions: RS256 needs an RSA key, ES256 a key of the curve P-256.
     Default: RS256; one of RS256, ES256.
     """
     sasl_oauthbearer_assertion_claim_aud: str | None
-    """Audience of an assertion: its claim aud. Default: None; a string, or None."""
+    """Audience of an assertion, its claim aud. Default: None; a string, or None."""
     sasl_oauthbearer_assertion_claim_exp_seconds: int
-    """How long an assertion is valid: its claim exp. Default: 300; an integer from 0 to 86400."""
-    sasl_oauthbearer_assertion_claim_iss: str | None
-    """Who has signed an assertion: its claim iss. Default: None; a string, or None."""
-    sasl_oauthbearer_assertion_claim_jti_include: bool
-    """Whether each assertion has a number of its own: its claim jti. Default: false; true or
-    false.
+    """Lifetime of an assertion in seconds, for its claim exp. Default: 300; an integer from 0 to
+    86400.
     """
+    sasl_oauthbearer_assertion_claim_iss: str | None
+    """Issuer of an assertion, its claim iss. Default: None; a string, or None."""
+    sasl_oauthbearer_assertion_claim_jti_include: bool
+    """True gives each assertion a unique id, its claim jti. Default: false; true or false."""
     sasl_oauthbearer_assertion_claim_nbf_seconds: int
-    """Since how long it is valid when it is made: its claim nbf. Default: 60; an integer from 0
-    to 3600.
+    """Seconds before its creation from which it is valid: claim nbf. Default: 60; an integer
+    from 0 to 3600.
     """
     sasl_oauthbearer_assertion_claim_sub: str | None
-    """For which user an assertion is: its claim sub. Default: None; a string, or None."""
+    """User of an assertion, its claim sub. Default: None; a string, or None."""
     sasl_oauthbearer_assertion_file: str | PathLike[str] | None
-    """File with an assertion that something else renews; it is read for each token. Default:
+    """File with an assertion that another program renews; it is read for each token. Default:
     None; a file's path, or None.
     """
     sasl_oauthbearer_assertion_private_key_file: str | PathLike[str] | None
     """File with the key in PEM that signs assertions. Default: None; a file's path, or None."""
     sasl_oauthbearer_assertion_private_key_passphrase: str | None
-    """Password of that key, where it is encrypted. Default: None; a string, or None."""
+    """Password of that key, if it is encrypted. Default: None; a string, or None."""
     sasl_oauthbearer_assertion_private_key_pem: str | None
-    """That key itself, in PEM. Java has no such setting, librdkafka has. Default: None; a
+    """The key that signs assertions, in PEM. Only librdkafka has this setting. Default: None; a
     string, or None.
     """
     sasl_oauthbearer_assertion_template_file: str | PathLike[str] | None
@@ -248,9 +247,8 @@ class ClientSettings(TypedDict, total=False):
     file's path, or None.
     """
     sasl_oauthbearer_audience: str | None
-    """For which service the token shall be, where the identity server requires that: the
-    parameter audience. Strimzi has it as oauth.audience in sasl_jaas_config. Default: None; a
-    string, or None.
+    """The service that the token is for, if the identity server requires the parameter audience.
+    Strimzi has it as oauth.audience in sasl_jaas_config. Default: None; a string, or None.
     """
     sasl_oauthbearer_client_credentials_client_id: str | None
     """The client's id at the identity server. Java has it as clientId in sasl_jaas_config, too.
@@ -262,29 +260,29 @@ class ClientSettings(TypedDict, total=False):
     function that returns one, or None.
     """
     sasl_oauthbearer_config: str
-    """Text for oauth_cb; or the parameters of a metadata service; or what an unsecured token
-    has, as librdkafka has it: principal=alice scope=a,b lifeSeconds=3600
+    """Argument of oauth_cb; or the parameters of a metadata service; or the contents of an
+    unsecured token in librdkafka's form: principal=alice scope=a,b lifeSeconds=3600
     extension_NAME=VALUE. Default: empty; a string.
     """
     sasl_oauthbearer_extensions: str
-    """SASL extensions for the broker, NAME=VALUE with commas between: logicalCluster and
+    """SASL extensions for the broker, as NAME=VALUE separated by commas: logicalCluster and
     identityPoolId for Confluent Cloud. Java has them as extension_NAME in sasl_jaas_config.
-    Default: empty; NAME=VALUE with commas between.
+    Default: empty; NAME=VALUE pairs separated by commas.
     """
     sasl_oauthbearer_grant_type: Literal[
         "client_credentials", "urn:ietf:params:oauth:grant-type:jwt-bearer"
     ]
-    """The grant: that of the client itself, which authenticates by its secret or an assertion
-    (KIP-1258); or an assertion, a JWT that is signed with the client's key, as the grant (RFC
-    7523). Default: client_credentials; one of client_credentials,
+    """The grant: client credentials, where the client authenticates with its secret or an
+    assertion (KIP-1258); or an assertion, a JWT signed with the client's key, as the grant
+    (RFC 7523). Default: client_credentials; one of client_credentials,
     urn:ietf:params:oauth:grant-type:jwt-bearer.
     """
     sasl_oauthbearer_header_urlencode: bool
-    """True encodes id and secret for the header, as RFC 6749 has it; the default is Java's.
+    """True URL-encodes id and secret for the header, as RFC 6749 says; the default is Java's.
     Default: false; true or false.
     """
     sasl_oauthbearer_jwt_retriever_class: str
-    """The same in Java's words. Default:
+    """Java's class for the grant. Default:
     org.apache.kafka.common.security.oauthbearer.DefaultJwtRetriever; one of
     org.apache.kafka.common.security.oauthbearer.DefaultJwtRetriever,
     org.apache.kafka.common.security.oauthbearer.ClientCredentialsJwtRetriever,
@@ -292,24 +290,25 @@ class ClientSettings(TypedDict, total=False):
     org.apache.kafka.common.security.oauthbearer.FileJwtRetriever.
     """
     sasl_oauthbearer_metadata_authentication_type: Literal["none", "azure_imds"]
-    """The metadata service of the machine that issues tokens: azure_imds is that of Azure, for a
-    managed identity. sasl.oauthbearer.config has its parameters,
-    query=api-version=2018-02-01&resource=..., and sasl_oauthbearer_token_endpoint_url another
-    address. Java has no such setting, librdkafka has. Default: none; one of none, azure_imds.
+    """The machine's metadata service that issues tokens: azure_imds is Azure's, for a managed
+    identity. Give its parameters in sasl.oauthbearer.config,
+    query=api-version=2018-02-01&resource=..., and another address in
+    sasl_oauthbearer_token_endpoint_url. Only librdkafka has this setting. Default: none; one
+    of none, azure_imds.
     """
     sasl_oauthbearer_method: Literal["default", "oidc"]
-    """librdkafka's word for what fetches tokens, as its files have it: oidc. The address of the
-    identity server is enough here. Default: default; one of default, oidc.
+    """librdkafka's name of the token source, such as oidc. It is not needed here: the address of
+    the identity server is enough. Default: default; one of default, oidc.
     """
     sasl_oauthbearer_scope: str | None
-    """What the token shall allow, in the identity server's words. Java has it as scope in
+    """Scope of the token, as the identity server names it. Java has it as scope in
     sasl_jaas_config, too. Default: None; a string, or None.
     """
     sasl_oauthbearer_sub_claim_name: str
-    """Which claim of a token names its user; for messages here. Default: sub; a string."""
+    """Claim of a token that names its user, for messages. Default: sub; a string."""
     sasl_oauthbearer_token_endpoint_url: str | None
     """Address at which an identity server issues tokens (OpenID Connect), https://...; or a file
-    with a token, file:///..., which is read again before the token expires. Default: None; a
+    with a token, file:///..., which is reloaded before the token expires. Default: None; a
     URL, or None.
     """
     sasl_password: str | Callable[[], str] | None
@@ -322,87 +321,86 @@ class ClientSettings(TypedDict, total=False):
     or None.
     """
     security_protocol: Literal["PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"]
-    """How to speak with brokers: encrypted (SSL), authenticated (SASL_PLAINTEXT), both
-    (SASL_SSL), or neither. Default: PLAINTEXT; one of PLAINTEXT, SSL, SASL_PLAINTEXT,
-    SASL_SSL.
+    """Protocol for brokers: encrypted (SSL), authenticated (SASL_PLAINTEXT), both (SASL_SSL), or
+    neither. Default: PLAINTEXT; one of PLAINTEXT, SSL, SASL_PLAINTEXT, SASL_SSL.
     """
     send_buffer_bytes: int
     """Size of the socket's send buffer; -1 leaves it to the system. Default: 131072; an integer
     from -1 to 2147483647.
     """
     socket_connection_setup_timeout_max_ms: int
-    """Longest time that a connection may take to open. Default: 30000; an integer from 0 to
+    """Upper limit of the time to open a connection. Default: 30000; an integer from 0 to
     9223372036854775807.
     """
     socket_connection_setup_timeout_ms: int
-    """How long a connection may take to open; doubles each time. Default: 10000; an integer from
-    0 to 9223372036854775807.
+    """Maximum time to open a connection; doubles each time. Default: 10000; an integer from 0 to
+    9223372036854775807.
     """
     socket_keepalive_enable: bool
-    """Have the system look whether an idle connection still stands (TCP keep-alive). Java has no
-    such setting and does so, too; librdkafka's default is false. Default: true; true or
-    false.
+    """Let the system check idle connections (TCP keep-alive). Java always does and has no such
+    setting; librdkafka's default is false. Default: true; true or false.
     """
     ssl_cipher_suites: str | Sequence[str]
-    """Cipher suites that may be used, by their standard names or OpenSSL's; empty are OpenSSL's
-    own. Of those of TLS 1.3 give all or none, before Python 3.15. Default: empty; a list of
-    names.
+    """Cipher suites that may be used, by their standard or OpenSSL names; empty means OpenSSL's
+    defaults. Before Python 3.15, give all suites of TLS 1.3 or none. Default: empty; a list
+    of names.
     """
     ssl_context: SSLContext | None
-    """An ssl.SSLContext that has it all, in the place of the other settings of ssl. Default:
-    None; an ssl.SSLContext, or None.
+    """A complete ssl.SSLContext, used instead of the other ssl settings. Default: None; an
+    ssl.SSLContext, or None.
     """
     ssl_crl_location: str | PathLike[str] | None
     """File with the list of revoked certificates, in PEM. Java has no such setting, librdkafka
     has. Default: None; a file's path, or None.
     """
     ssl_enabled_protocols: str | Sequence[str]
-    """Versions of TLS that may be spoken. Default: TLSv1.2,TLSv1.3; some of TLSv1.2, TLSv1.3."""
+    """Versions of TLS that may be used. Default: TLSv1.2,TLSv1.3; some of TLSv1.2, TLSv1.3."""
     ssl_endpoint_identification_algorithm: str | bool
-    """https: a broker's certificate must be for the name, or the address, that was connected to.
-    Empty: that of any host will do, and whoever has one can pass for the broker. Default:
-    https; https, or empty for none.
+    """https: a broker's certificate must be for the name or address that the client connects to.
+    Empty: any host's certificate is accepted, so its owner can impersonate the broker.
+    Default: https; https, or empty for none.
     """
     ssl_key_location: str | PathLike[str] | None
-    """File with the client's key in PEM, where it is not in ssl_keystore_location. Default:
-    None; a file's path, or None.
+    """File with the client's key in PEM, if it is not in ssl_keystore_location. Default: None; a
+    file's path, or None.
     """
     ssl_key_password: str | None
     """Password of an encrypted key. Default: None; a string, or None."""
     ssl_keystore_certificate_chain: str | None
-    """The client's certificate and its chain themselves, in PEM. Default: None; a string that is
-    not empty, or None.
+    """The client's certificate and its chain, in PEM. Default: None; a string that is not empty,
+    or None.
     """
     ssl_keystore_key: str | None
-    """The client's key itself, in PEM. Default: None; a string, or None."""
+    """The client's key, in PEM. Default: None; a string, or None."""
     ssl_keystore_location: str | PathLike[str] | None
-    """File with the client's certificate, its chain and its key, for brokers that want one: PEM,
-    PKCS#12 or JKS. Default: None; a file's path, or None.
+    """File with the client's certificate, its chain and its key, for brokers that require one:
+    PEM, PKCS#12 or JKS. Default: None; a file's path, or None.
     """
     ssl_keystore_password: str | None
     """Password of a keystore in PKCS#12 or JKS. Default: None; a string, or None."""
     ssl_keystore_type: Literal["PEM", "PKCS12", "JKS"]
-    """Format of ssl_keystore_location, as ssl_truststore_type. Default: JKS; one of PEM, PKCS12,
-    JKS.
+    """Format of ssl_keystore_location, like ssl_truststore_type. Default: JKS; one of PEM,
+    PKCS12, JKS.
     """
     ssl_protocol: Literal["TLSv1.3", "TLS", "TLSv1.2"]
-    """TLSv1.2 leaves TLSv1.3 out, even if it is in ssl_enabled_protocols, which else says it
-    all; TLS is the same as TLSv1.3. Default: TLSv1.3; one of TLSv1.3, TLS, TLSv1.2.
+    """TLSv1.2 excludes TLSv1.3, even if it is in ssl_enabled_protocols; the other values leave
+    the choice to ssl_enabled_protocols. TLS is the same as TLSv1.3. Default: TLSv1.3; one of
+    TLSv1.3, TLS, TLSv1.2.
     """
     ssl_truststore_certificates: str | None
-    """The authorities' certificates themselves, in PEM. Default: None; a string that is not
+    """Certificates of the authorities to trust, in PEM. Default: None; a string that is not
     empty, or None.
     """
     ssl_truststore_location: str | PathLike[str] | None
-    """File with the authorities that brokers' certificates must come from, PEM, PKCS#12 or JKS;
-    None is the system's, as is librdkafka's word probe. Default: None; a file's path, or
+    """File with the authorities to trust for brokers' certificates, in PEM, PKCS#12 or JKS; None
+    means the system's, as does librdkafka's value probe. Default: None; a file's path, or
     None.
     """
     ssl_truststore_password: str | None
     """Password of a truststore in PKCS#12 or JKS. Default: None; a string, or None."""
     ssl_truststore_type: Literal["PEM", "PKCS12", "JKS"]
-    """Format of ssl_truststore_location. With JKS, Java's default, it is found out. Default:
-    JKS; one of PEM, PKCS12, JKS.
+    """Format of ssl_truststore_location. With JKS, Java's default, it is detected. Default: JKS;
+    one of PEM, PKCS12, JKS.
     """
 
 
@@ -410,8 +408,8 @@ class AdminSettings(ClientSettings, total=False):
     """Keywords of `Admin`. Times are milliseconds, sizes bytes."""
 
     connections_max_idle_ms: int
-    """A connection unused for so long is closed; -1 for never. Default: 300000; an integer from
-    -1 to 9223372036854775807.
+    """Idle connections are closed after this time; -1 for never. Default: 300000; an integer
+    from -1 to 9223372036854775807.
     """
     default_api_timeout_ms: int
     """How long a call without a timeout of its own may take. Default: 60000; an integer from 0
@@ -449,8 +447,8 @@ class ConsumerSettings(ClientSettings, Generic[K, V], total=False):
     string.
     """
     connections_max_idle_ms: int
-    """A connection unused for so long is closed; -1 for never. Default: 540000; an integer from
-    -1 to 9223372036854775807.
+    """Idle connections are closed after this time; -1 for never. Default: 540000; an integer
+    from -1 to 9223372036854775807.
     """
     consumer_timeout_ms: int | None
     """Iteration ends if no record comes for this long; None for never. Default: None; an integer
@@ -606,8 +604,8 @@ class ProducerSettings(ClientSettings, Generic[K, V], total=False):
     compression_zstd_level: int
     """zstd level (KIP-390). Default: 3; an integer from -131072 to 22."""
     connections_max_idle_ms: int
-    """A connection unused for so long is closed; -1 for never. Default: 540000; an integer from
-    -1 to 9223372036854775807.
+    """Idle connections are closed after this time; -1 for never. Default: 540000; an integer
+    from -1 to 9223372036854775807.
     """
     delivery_timeout_ms: int
     """Maximum time from send to success or failure. At least linger_ms + request_timeout_ms: the

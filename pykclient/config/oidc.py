@@ -1,8 +1,8 @@
-"""The settings of tokens that an identity server issues (OpenID Connect), for OAUTHBEARER.
+"""Settings for tokens that an identity server issues (OpenID Connect), for OAUTHBEARER.
 
-Names, defaults and meaning are Java's, with librdkafka's names for the same things as aliases. What
-Java has in ``sasl.jaas.config`` (``clientId``, ``clientSecret``, ``scope``, ``extension_NAME``) is
-read as well. Files are read when a client is made, by `pykclient.network.sasl.oidc`, never here.
+Names, defaults and meanings are Java's, with librdkafka's names as aliases. Options that Java has
+in ``sasl.jaas.config`` (``clientId``, ``clientSecret``, ``scope``, ``extension_NAME``) are read as
+well. `pykclient.network.sasl.oidc` reads the files when a client is made, never this module.
 
 Owner: none, everything is immutable.
 Source: KIP-768, KIP-1139 (client credentials and assertions as settings), KIP-1258; Java class
@@ -43,11 +43,11 @@ CLIENT_CREDENTIALS: Final = "client_credentials"
 JWT_BEARER: Final = "urn:ietf:params:oauth:grant-type:jwt-bearer"
 REFRESH_TOKEN: Final = "refresh_token"  # noqa: S105 - the name of a grant
 FILE: Final = "file"
-"""No grant: the token itself is in a file."""
+"""Instead of a grant: the token is in a file."""
 TOKEN: Final = "token"  # noqa: S105 - no token, but a word for one
-"""No grant: the token itself is in the settings."""
+"""Instead of a grant: the token is in the settings."""
 AZURE_IMDS: Final = "azure_imds"
-"""No grant: the machine's metadata service issues the token."""
+"""Instead of a grant: the machine's metadata service issues the token."""
 
 AZURE_IMDS_URL: Final = "http://169.254.169.254/metadata/identity/oauth2/token"
 
@@ -56,18 +56,18 @@ LOGIN_HANDLERS: Final = (
     f"{_PACKAGE}.OAuthBearerLoginCallbackHandler",
     f"{_PACKAGE}.secured.OAuthBearerLoginCallbackHandler",
 )
-"""Java's name of what fetches tokens by OIDC, today's and the one before Kafka 3.7."""
+"""Java's classes that fetch tokens by OIDC, the current one and the one before Kafka 3.7."""
 
 MSK_LOGIN_HANDLER: Final = "software.amazon.msk.auth.iam.IAMOAuthBearerLoginCallbackHandler"
-"""Java's name of what makes tokens of AWS credentials, for Amazon MSK."""
+"""Java's class that makes tokens from AWS credentials, for Amazon MSK."""
 
 GCP_LOGIN_HANDLER: Final = "com.google.cloud.hosted.kafka.auth.GcpLoginCallbackHandler"
-"""Java's name of what makes tokens of a service account, for Google's Managed Kafka."""
+"""Java's class that gets tokens of a service account, for Google's Managed Kafka."""
 
 GCP_METADATA_URL: Final = (
     "http://metadata.google.internal/computeMetadata/v1/instance/service-accounts/default/token"
 )
-"""The address that text has to be allowed for these: brokers get the account's token."""
+"""The address that the policy must allow text to name: brokers get the service account's token."""
 
 _RETRIEVERS: Final = {
     f"{_PACKAGE}.DefaultJwtRetriever": "",
@@ -75,7 +75,7 @@ _RETRIEVERS: Final = {
     f"{_PACKAGE}.JwtBearerJwtRetriever": JWT_BEARER,
     f"{_PACKAGE}.FileJwtRetriever": FILE,
 }
-"""Java's classes, by what they do; the first decides by the address, and by the grant's name."""
+"""Java's classes, by their task. The first one decides by the address and the grant's name."""
 
 _URL_SIGNS: Final = re.compile(r"[\x21-\x7e]+")
 _SCHEMES: Final = ("https", "http", "file")
@@ -84,7 +84,7 @@ _CREDENTIALS: Final = ("clientId", "clientSecret", "scope")
 
 
 class OidcTokenConfig(NamedTuple):
-    """What a token is fetched with."""
+    """The settings of a token's source."""
 
     grant: str
     url: str
@@ -96,22 +96,22 @@ class OidcTokenConfig(NamedTuple):
     files: HttpsFiles
     audience: str = ""
     token: Password | None = None
-    """The token itself, or the refresh token."""
+    """The token, or the refresh token."""
     token_file: str | None = None
-    """The file with the refresh token, which is read for each token."""
+    """The file with the refresh token, read for each token."""
 
 
 def url() -> Kind[str]:
     def parse(value: object) -> str:
-        from urllib.parse import urlsplit  # few clients have an address to read
+        from urllib.parse import urlsplit  # few clients have an address to parse
 
         if not isinstance(value, str) or not _URL_SIGNS.fullmatch(value.strip()):
             raise ValueError
         parts = urlsplit(value.strip())
         if parts.scheme not in _SCHEMES:
-            raise ValueError("It begins with https://, http:// or file:///.")
+            raise ValueError("It must begin with https://, http:// or file:///.")
         if "@" in parts.netloc:
-            raise ValueError("It has a user in it; give the client's id and secret as settings.")
+            raise ValueError("It contains a user; give the client's id and secret as settings.")
         if parts.scheme == "file" and (parts.hostname or not parts.path):
             raise ValueError("Write file:///path.")
         if parts.scheme != "file" and (not parts.hostname or parts.port == 0):
@@ -127,15 +127,14 @@ def url() -> Kind[str]:
 
 
 def java_class(names: tuple[str, ...]) -> Kind[str]:
-    """One of some of Java's classes, by its whole name or the last part of it."""
+    """Return the kind of a Java class name, fully qualified or simple."""
 
     def parse(value: object) -> str:
         name = value.strip() if isinstance(value, str) else ""
         found = [each for each in names if name in (each, each.rpartition(".")[2])]
         if not found:
             raise ValueError(
-                "It is a class of Java's; for tokens of your own code give "
-                "sasl_oauth_token_provider."
+                "It is a Java class; for tokens from your own code, set sasl_oauth_token_provider."
             )
         return found[0]
 
@@ -148,7 +147,7 @@ def java_class(names: tuple[str, ...]) -> Kind[str]:
 
 
 def pairs() -> Kind[tuple[tuple[str, str], ...]]:
-    """NAME=VALUE with commas between."""
+    """Return the kind of pairs written as NAME=VALUE, separated by commas."""
 
     def parse(value: object) -> tuple[tuple[str, str], ...]:
         if not isinstance(value, str):
@@ -160,7 +159,7 @@ def pairs() -> Kind[tuple[tuple[str, str], ...]]:
 
     return Kind(
         parse,
-        "NAME=VALUE with commas between",
+        "NAME=VALUE pairs separated by commas",
         lambda value: ",".join(f"{name}={content}" for name, content in value),
         "str",
     )
@@ -175,14 +174,14 @@ _ALL_LOGIN_HANDLERS: Final = (
 
 
 def endpoint_config(place: str) -> OidcTokenConfig:
-    """Return what a source of tokens needs that has nothing but an address."""
+    """Return the settings of a token source that needs only an address."""
     return OidcTokenConfig(TOKEN, place, "", None, "", {}, None, HttpsFiles())
 
 
 def metadata_type() -> Kind[str]:
-    """The kinds of metadata services, whose addresses text may name only by the policy."""
+    """Return the kind of a metadata service. The policy limits which ones text may name."""
     hint = (
-        "aws_iam is not built here: Amazon MSK takes sasl.mechanism=AWS_MSK_IAM, or "
+        "aws_iam is not supported; for Amazon MSK, set sasl.mechanism=AWS_MSK_IAM, or "
         f"sasl.login.callback.handler.class={MSK_LOGIN_HANDLER}."
     )
     kind = choice({"none": "none", AZURE_IMDS: AZURE_IMDS}, hints={"aws_iam": hint})
@@ -196,38 +195,39 @@ def metadata_type() -> Kind[str]:
 
 
 class OidcConfig(AssertionConfig, HttpsConfig):
-    """The identity server that tokens come from, and how the client authenticates to it."""
+    """The identity server that issues tokens, and how the client authenticates to it."""
 
     sasl_login_callback_handler_class = Setting(
         optional(java_class(_ALL_LOGIN_HANDLERS)),
         None,
-        "Java's name of what fetches tokens, as its files have it. For an identity server its "
-        "address is enough here; that of Amazon MSK signs with AWS credentials; that of Google has "
-        "the token of a service account; strimzi's takes the options oauth.* of sasl_jaas_config.",
+        "Java's class that fetches tokens, as Java's files name it. An identity server's class is "
+        "not needed here, its address is enough. Amazon's class signs with AWS credentials, "
+        "Google's gets the token of a service account, and Strimzi's reads the options oauth.* "
+        "of sasl_jaas_config.",
     )
     sasl_oauthbearer_method = Setting(
         choice({"default": "default", "oidc": "oidc"}),
         "default",
-        "librdkafka's word for what fetches tokens, as its files have it: oidc. The address of "
-        "the identity server is enough here.",
+        "librdkafka's name of the token source, such as oidc. It is not needed here: the address "
+        "of the identity server is enough.",
         key="sasl.oauthbearer.method",
         is_ours=True,
     )
     sasl_oauthbearer_metadata_authentication_type = Setting(
         metadata_type(),
         "none",
-        "The metadata service of the machine that issues tokens: azure_imds is that of Azure, for "
-        "a managed identity. sasl.oauthbearer.config has its parameters, "
-        "query=api-version=2018-02-01&resource=..., and sasl_oauthbearer_token_endpoint_url "
-        "another address. Java has no such setting, librdkafka has.",
+        "The machine's metadata service that issues tokens: azure_imds is Azure's, for a managed "
+        "identity. Give its parameters in sasl.oauthbearer.config, "
+        "query=api-version=2018-02-01&resource=..., and another address in "
+        "sasl_oauthbearer_token_endpoint_url. Only librdkafka has this setting.",
         key="sasl.oauthbearer.metadata.authentication.type",
         is_ours=True,
     )
     sasl_oauthbearer_config = Setting(
         string(),
         "",
-        "Text for oauth_cb; or the parameters of a metadata service; or what an unsecured token "
-        "has, as librdkafka has it: principal=alice scope=a,b lifeSeconds=3600 "
+        "Argument of oauth_cb; or the parameters of a metadata service; or the contents of an "
+        "unsecured token in librdkafka's form: principal=alice scope=a,b lifeSeconds=3600 "
         "extension_NAME=VALUE.",
         key="sasl.oauthbearer.config",
         is_ours=True,
@@ -235,8 +235,8 @@ class OidcConfig(AssertionConfig, HttpsConfig):
     sasl_oauthbearer_audience = Setting(
         optional(string()),
         None,
-        "For which service the token shall be, where the identity server requires that: the "
-        "parameter audience. Strimzi has it as oauth.audience in sasl_jaas_config.",
+        "The service that the token is for, if the identity server requires the parameter "
+        "audience. Strimzi has it as oauth.audience in sasl_jaas_config.",
         key="sasl.oauthbearer.audience",
         is_ours=True,
     )
@@ -244,7 +244,7 @@ class OidcConfig(AssertionConfig, HttpsConfig):
         optional(url()),
         None,
         "Address at which an identity server issues tokens (OpenID Connect), https://...; or a "
-        "file with a token, file:///..., which is read again before the token expires.",
+        "file with a token, file:///..., which is reloaded before the token expires.",
     )
     sasl_oauthbearer_client_credentials_client_id = Setting(
         optional(string()),
@@ -262,13 +262,13 @@ class OidcConfig(AssertionConfig, HttpsConfig):
     sasl_oauthbearer_scope = Setting(
         optional(string()),
         None,
-        "What the token shall allow, in the identity server's words. Java has it as scope in "
+        "Scope of the token, as the identity server names it. Java has it as scope in "
         "sasl_jaas_config, too.",
     )
     sasl_oauthbearer_extensions = Setting(
         pairs(),
         (),
-        "SASL extensions for the broker, NAME=VALUE with commas between: logicalCluster and "
+        "SASL extensions for the broker, as NAME=VALUE separated by commas: logicalCluster and "
         "identityPoolId for Confluent Cloud. Java has them as extension_NAME in sasl_jaas_config.",
         key="sasl.oauthbearer.extensions",
         is_ours=True,
@@ -276,8 +276,8 @@ class OidcConfig(AssertionConfig, HttpsConfig):
     sasl_oauthbearer_grant_type = Setting(
         choice({name: name for name in (CLIENT_CREDENTIALS, JWT_BEARER)}),
         CLIENT_CREDENTIALS,
-        "The grant: that of the client itself, which authenticates by its secret or an assertion "
-        "(KIP-1258); or an assertion, a JWT that is signed with the client's key, as the grant "
+        "The grant: client credentials, where the client authenticates with its secret or an "
+        "assertion (KIP-1258); or an assertion, a JWT signed with the client's key, as the grant "
         "(RFC 7523).",
         key="sasl.oauthbearer.grant.type",
         is_ours=True,
@@ -285,32 +285,32 @@ class OidcConfig(AssertionConfig, HttpsConfig):
     sasl_oauthbearer_jwt_retriever_class = Setting(
         java_class(tuple(_RETRIEVERS)),
         next(iter(_RETRIEVERS)),
-        "The same in Java's words.",
+        "Java's class for the grant.",
     )
     sasl_oauthbearer_header_urlencode = Setting(
         boolean(),
         False,
-        "True encodes id and secret for the header, as RFC 6749 has it; the default is Java's.",
+        "True URL-encodes id and secret for the header, as RFC 6749 says; the default is Java's.",
     )
     sasl_oauthbearer_sub_claim_name = Setting(
-        string(), "sub", "Which claim of a token names its user; for messages here."
+        string(), "sub", "Claim of a token that names its user, for messages."
     )
     sasl_login_connect_timeout_ms = Setting(
         optional(integer(0)),
         None,
-        "How long it may take to connect to the identity server; None is 10 seconds, 0 is what is "
-        "left of request_timeout_ms.",
+        "Maximum time to connect to the identity server; None means 10 seconds, 0 the rest of "
+        "request_timeout_ms.",
     )
     sasl_login_read_timeout_ms = Setting(
         optional(integer(0)),
         None,
-        "How long the identity server may take to respond; None and 0 are what is left of "
+        "Maximum time for the identity server's response; None and 0 mean the rest of "
         "request_timeout_ms.",
     )
 
     @property
     def is_oidc(self) -> bool:
-        """Whether the settings have tokens fetched from an identity server, or from a file."""
+        """True if tokens come from an identity server, or from a file."""
         return (
             self.sasl_oauthbearer_method == "oidc"
             or self.sasl_oauthbearer_metadata_authentication_type != "none"
@@ -319,10 +319,10 @@ class OidcConfig(AssertionConfig, HttpsConfig):
         )
 
     def read_oidc(self, jaas_options: Mapping[str, str]) -> OidcTokenConfig:
-        """Return what tokens are fetched with. `jaas_options` are those in ``sasl.jaas.config``.
+        """Return the settings of the token source. `jaas_options` come from ``sasl.jaas.config``.
 
         Raises:
-            ConfigError: a setting is missing, or two contradict each other; shows no secret.
+            ConfigError: a setting is missing, or two contradict each other. It shows no secret.
         """
         login = read_strimzi(jaas_options)
         options = login.options
@@ -331,8 +331,8 @@ class OidcConfig(AssertionConfig, HttpsConfig):
         grant = self._grant(place, login)
         if place.startswith("file:") and grant not in (FILE, TOKEN):
             raise ConfigError(
-                "sasl.oauthbearer.token.endpoint.url is a file, and the other settings are for a "
-                "server that issues tokens; give its address."
+                "sasl.oauthbearer.token.endpoint.url is a file, but the other settings are for a "
+                "server that issues tokens; give the server's address."
             )
         is_asserted = self._is_asserted(login, grant)
         files = self.read_https(options)
@@ -351,29 +351,30 @@ class OidcConfig(AssertionConfig, HttpsConfig):
         )
 
     def _place(self, login: StrimziLogin) -> str:
-        """Return the address that issues tokens, or the file that has one."""
+        """Return the address that issues tokens, or the file that contains one."""
         given = login.url
         if given is not None:
             try:
                 given = url().parse(given)
             except ValueError as error:
                 raise ConfigError(
-                    f"oauth.token.endpoint.uri in sasl.jaas.config is no URL. {error}".strip()
+                    f"oauth.token.endpoint.uri in sasl.jaas.config is not a URL. {error}".strip()
                 ) from None
         place = _one("token.endpoint.url", self.sasl_oauthbearer_token_endpoint_url, given)
         if self.sasl_oauthbearer_metadata_authentication_type == AZURE_IMDS:
             return self._metadata_place(place)
         if login.access_token_file is not None:
-            from urllib.parse import quote  # few clients have an address to write
+            from urllib.parse import quote  # few clients have an address to format
 
-            # Not shortened: ".." behind a link leads elsewhere than the policy has looked.
+            # The path is not normalized: ".." after a link leads elsewhere than the policy has
+            # checked.
             return f"file://{quote(os.path.join(os.getcwd(), login.access_token_file))}"
         if login.access_token is not None:
             return place or ""
         if place is None:
             option = " or oauth.token.endpoint.uri" if login.is_given else ""
             raise ConfigError(
-                f"OAUTHBEARER by OIDC needs sasl.oauthbearer.token.endpoint.url{option}, the "
+                f"OAUTHBEARER with OIDC needs sasl.oauthbearer.token.endpoint.url{option}, the "
                 f"address at which the identity server issues tokens."
             )
         return place
@@ -392,7 +393,8 @@ class OidcConfig(AssertionConfig, HttpsConfig):
             return place
         if not _URL_SIGNS.fullmatch(query):
             raise ConfigError(
-                "query in sasl.oauthbearer.config has characters that no URL has; encode them."
+                "query in sasl.oauthbearer.config has characters that a URL must not have; "
+                "encode them."
             )
         return f"{place}{'&' if '?' in place else '?'}{query}"
 
@@ -424,16 +426,17 @@ class OidcConfig(AssertionConfig, HttpsConfig):
         if named and is_file != (named == FILE):
             raise ConfigError(
                 f"sasl.oauthbearer.jwt.retriever.class is for "
-                f"{'a file' if named == FILE else 'an identity server'}, and "
+                f"{'a file' if named == FILE else 'an identity server'}, but "
                 f"sasl.oauthbearer.token.endpoint.url is not."
             )
         return FILE if is_file else named or grant
 
     def _is_asserted(self, login: StrimziLogin, grant: str) -> bool:
-        """Return whether an assertion authenticates the client, or is the grant itself.
+        """Return whether an assertion authenticates the client, or is the grant.
 
-        As in Java, an assertion goes before a secret: a file, then ``claim.iss`` and its key, then
-        the secret (KIP-1258). Java takes the secret where there is a key without ``claim.iss``.
+        As in Java, an assertion takes precedence over a secret: first a file, then a key with
+        ``claim.iss``, then the secret (KIP-1258). With a key but no ``claim.iss``, Java uses the
+        secret.
         """
         if login.assertion is not None or login.assertion_file is not None:
             return grant in (CLIENT_CREDENTIALS, REFRESH_TOKEN)
@@ -444,9 +447,9 @@ class OidcConfig(AssertionConfig, HttpsConfig):
             return True
         if self.has_assertion_key and self._has_secret(login.options):
             raise ConfigError(
-                "sasl.oauthbearer.assertion.private.key and a client secret are given: give "
+                "sasl.oauthbearer.assertion.private.key and a client secret are given: set "
                 "sasl.oauthbearer.assertion.claim.iss, or leave out the secret, to authenticate "
-                "by an assertion; leave out the key to authenticate by the secret."
+                "with an assertion; leave out the key to authenticate with the secret."
             )
         return self.has_assertion_key
 
@@ -455,7 +458,7 @@ class OidcConfig(AssertionConfig, HttpsConfig):
         return found is not None or "clientSecret" in options
 
     def oidc_warnings(self, jaas_options: Mapping[str, str]) -> list[str]:
-        """Return a sentence for each setting that another one makes useless."""
+        """Return a sentence for each setting that has no effect because of another one."""
         found: list[str] = []
         if self.read_oidc(jaas_options).assertion is None:
             return found
@@ -479,8 +482,8 @@ class OidcConfig(AssertionConfig, HttpsConfig):
                 raise ConfigError(_missing("id", JWT_BEARER))
             if ":" in client_id and not self.sasl_oauthbearer_header_urlencode:
                 raise ConfigError(
-                    "sasl.oauthbearer.client.credentials.client.id has a colon, which ends it in "
-                    "the header; set sasl.oauthbearer.header.urlencode=true."
+                    "sasl.oauthbearer.client.credentials.client.id has a colon, which would end "
+                    "it in the header; set sasl.oauthbearer.header.urlencode=true."
                 )
         return client_id
 
@@ -514,7 +517,7 @@ class OidcConfig(AssertionConfig, HttpsConfig):
 
 
 def _agreed(option: str, options: Mapping[str, str], value: str | None) -> str | None:
-    """Return what a setting and Java's option for the same have, one of which may be missing."""
+    """Return the value of a setting or of Java's option for it; either may be missing."""
     found = options.get(option)
     if found is not None and value not in (None, found):
         raise ConfigError(_two_sources(option))
@@ -522,11 +525,10 @@ def _agreed(option: str, options: Mapping[str, str], value: str | None) -> str |
 
 
 def _one(name: str, value: str | None, option: str | None) -> str | None:
-    """Return a setting's value or that of strimzi's option, one of which may be missing."""
+    """Return the value of a setting or of Strimzi's option for it; either may be missing."""
     if option is not None and value not in (None, option):
         raise ConfigError(
-            f"sasl.oauthbearer.{name} and the option of strimzi's in sasl.jaas.config disagree; "
-            f"give one."
+            f"sasl.oauthbearer.{name} and Strimzi's option in sasl.jaas.config disagree; give one."
         )
     return value if option is None else option
 
@@ -542,7 +544,7 @@ def _two_sources(option: str) -> str:
 
 def _missing(what: str, other_grant: str) -> str:
     return (
-        f"OAUTHBEARER by OIDC needs sasl.oauthbearer.client.credentials.client.{what} "
+        f"OAUTHBEARER with OIDC needs sasl.oauthbearer.client.credentials.client.{what} "
         f"(sasl.oauthbearer.client.{what} in librdkafka); or an assertion: "
         f"sasl.oauthbearer.assertion.file, or a key with sasl.oauthbearer.assertion.claim.iss; or "
         f"sasl.oauthbearer.grant.type={other_grant}, whose grant is an assertion."
@@ -553,7 +555,7 @@ def _check_options(options: Mapping[str, str]) -> None:
     for name in options:
         if name not in (*_CREDENTIALS, *TLS_OPTIONS) and not name.startswith(_EXTENSION):
             raise ConfigError(
-                f"sasl.jaas.config has the option {name}, which no token of an identity server "
-                f"has; there are {', '.join(_CREDENTIALS)}, extension_NAME and "
+                f"sasl.jaas.config has the option {name}, which is not supported for an identity "
+                f"server; use one of {', '.join(_CREDENTIALS)}, extension_NAME and "
                 f"{', '.join(TLS_OPTIONS)}."
             )

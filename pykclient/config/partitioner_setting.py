@@ -1,4 +1,4 @@
-"""The setting that names a partitioner, in librdkafka's words and Java's, or is one.
+"""The setting for a partitioner: an object, or a name of librdkafka's or Java's.
 
 Owner: none; it holds no state.
 Source: Java classes ``RoundRobinPartitioner``, ``DefaultPartitioner``; librdkafka's setting
@@ -22,7 +22,7 @@ PARTITIONERS: Final = (
     "random",
     "round_robin",
 )
-"""The partitioners that have a name."""
+"""The partitioners that can be set by name."""
 
 _JAVA_PACKAGE: Final = "org.apache.kafka.clients.producer."
 _OF_JAVA: Final = {
@@ -32,7 +32,7 @@ _OF_JAVA: Final = {
 
 
 def partitioner_or_name() -> Kind[object]:
-    """What `object_or_name` takes, or the name of a built-in partitioner."""
+    """Return the kind of a partitioner: an object, or the name of a built-in one."""
     others = object_or_name(_hint)
 
     def parse(value: object) -> object:
@@ -45,7 +45,7 @@ def partitioner_or_name() -> Kind[object]:
 
 
 def _hint(text: str) -> str:
-    """Return what to write for a class of Java's or a name that is nearly one; empty for others."""
+    """Return a hint for a Java class or a name that is nearly valid; empty for others."""
     last = text.rpartition(".")[2]
     if last == "UniformStickyPartitioner":
         return "Set partitioner.ignore.keys=true instead, as Kafka 4 has it (KIP-794)."

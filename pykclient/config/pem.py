@@ -1,7 +1,7 @@
-"""PEM as settings carry it: blocks whose line breaks are gone, or became spaces.
+"""PEM in settings, where line breaks may be missing or replaced by spaces.
 
-A properties file joins continuation lines, an environment variable often has one line; Java takes
-both, while OpenSSL wants lines.
+A properties file joins continuation lines, and an environment variable often has a single line.
+Java accepts both, while OpenSSL needs line breaks.
 
 Owner: none; a function only.
 Source: RFC 7468; Java class ``DefaultSslEngineFactory.PemParser`` (KIP-651).
@@ -14,14 +14,14 @@ from typing import Final
 
 LINE_LENGTH: Final = 64
 
-# A body with headers, as an encrypted key of OpenSSL's old form has them, does not match.
+# A body with headers, as in an encrypted key of OpenSSL's old format, does not match.
 _BLOCK: Final = re.compile(
     r"-----BEGIN (?P<label>[A-Z0-9 ]+)-----(?P<body>[A-Za-z0-9+/=\s]*)-----END (?P=label)-----"
 )
 
 
 def with_lines(pem: str) -> str:
-    """Return PEM with each block on lines of its own, and its base64 in lines of 64 characters."""
+    """Return PEM with line breaks around each block, and its base64 in lines of 64 characters."""
     return _BLOCK.sub(_laid_out, pem)
 
 

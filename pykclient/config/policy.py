@@ -1,20 +1,19 @@
-"""Policy: what settings from text may import, read and contact.
+"""Policy: limits what settings from text may import, read and contact.
 
-A program may name anything in its settings. Text that others may write (Spark's options, which
-anybody who may write SQL gives; properties files; the command line; what a configuration provider
-returns) is limited by environment variables of the process in which it enters:
+A program may name anything in its settings. Text may be written by others: Spark's options (set by
+anyone who may write SQL), properties files, the command line, and values of configuration
+providers. Environment variables of the process in which it enters limit it:
 
 * ``PYKCLIENT_ALLOWED_IMPORTS``: packages, modules, or ``package.module:Name``
 * ``PYKCLIENT_ALLOWED_CONFIG_PROVIDERS``: classes of configuration providers
 * ``PYKCLIENT_ALLOWED_VARIABLES``: environment variables for ``${env:NAME}``, or ``KAFKA_*``
-* ``PYKCLIENT_ALLOWED_URLS``: addresses of identity servers, whole
-* ``PYKCLIENT_ALLOWED_FILES``: files, and folders with all that is in them
+* ``PYKCLIENT_ALLOWED_URLS``: complete addresses of identity servers
+* ``PYKCLIENT_ALLOWED_FILES``: files, and folders with everything in them
 
-Each is a list with commas between, and empty by default. The content of certificates and of
-Kerberos keys stays in this process: their files are limited only where ``PYKCLIENT_ALLOWED_FILES``
-is set.
+Each is a list separated by commas, empty by default. The contents of certificates and Kerberos keys
+stay in this process, so their files are limited only if ``PYKCLIENT_ALLOWED_FILES`` is set.
 
-Owner: none, it is immutable. A text carries the policy under which it entered to other processes.
+Owner: none, it is immutable. A text carries its policy along to other processes.
 Source: Java's system properties ``org.apache.kafka.automatic.config.providers`` (CVE-2024-31141),
 ``org.apache.kafka.sasl.oauthbearer.allowed.urls`` and ``.allowed.files`` (CVE-2025-27817),
 ``org.apache.kafka.disallowed.login.modules`` (CVE-2023-25194, CVE-2025-27818, CVE-2025-27819).
@@ -33,25 +32,25 @@ ALLOWED_URLS: Final = "PYKCLIENT_ALLOWED_URLS"
 ALLOWED_FILES: Final = "PYKCLIENT_ALLOWED_FILES"
 
 OWN_MODULES: Final = ("pykclient.serialization",)
-"""Modules of this package whose names stand for settings, as Java's class names do."""
+"""Modules of this package that text may always name, like Java's class names."""
 
 
 class Reach(Enum):
-    """A way in which the value of a setting reaches beyond the settings, as a verb."""
+    """A way in which a setting's value reaches beyond the settings, as a verb phrase."""
 
     FUNCTION = "name the function"
-    """Never by text: a program has the function itself."""
+    """Never allowed in text: a program passes the function itself."""
     IMPORT = "import"
     CONFIG_PROVIDER = "use the configuration provider"
     VARIABLE = "read the variable"
     URL = "name the address"
     FILE = "name the file"
     LOCAL_FILE = "name the local file"
-    """A file whose content stays in this process: certificates, and keys that are only used."""
+    """A file whose contents stay in this process: certificates, and keys that are only used."""
 
 
 class Policy(NamedTuple):
-    """The limits for text. `files` is None where the variable is not set."""
+    """The limits for text. `files` is None if its variable is not set."""
 
     imports: tuple[str, ...] = ()
     config_providers: tuple[str, ...] = ()
@@ -61,7 +60,7 @@ class Policy(NamedTuple):
 
     @classmethod
     def of_process(cls) -> Policy:
-        """Return the policy that the environment of this process states."""
+        """Return the policy in the environment of this process."""
         return cls(
             _words(ALLOWED_IMPORTS),
             _words(ALLOWED_CONFIG_PROVIDERS),
@@ -89,10 +88,9 @@ class Policy(NamedTuple):
         return False
 
     def allows_definer(self, name: str, module: str) -> bool:
-        """Return whether text may have what `name` leads to, which `module` defines.
+        """Return whether text may use the object at `name`, which `module` defines.
 
-        A module that may be imported has imported others: ``package.module:os.system`` is not its
-        own.
+        An allowed module has imported others: ``package.module:os.system`` is not its own.
         """
         return name in self.imports or self._allows_module(module)
 
@@ -113,12 +111,12 @@ class Policy(NamedTuple):
         try:
             place = os.path.realpath(name)
             return any(_is_in(place, os.path.realpath(each)) for each in allowed)
-        except (OSError, ValueError):  # no path at all, such as one with a NUL
+        except (OSError, ValueError):  # not a valid path, such as one with a NUL
             return False
 
 
 def switch(reach: Reach, name: str) -> tuple[str, str]:
-    """Return the variable that allows what was refused, and the word to add to it."""
+    """Return the variable that would allow a refused name, and the word to add to it."""
     if reach is Reach.IMPORT:
         return ALLOWED_IMPORTS, name.partition(":")[0]
     if reach is Reach.CONFIG_PROVIDER:

@@ -1,4 +1,4 @@
-"""Java's properties files, read as Java reads them.
+"""Java's properties files, parsed as Java does.
 
 Owner: no state.
 Source: ``java.util.Properties``.
@@ -20,13 +20,14 @@ _HEX_DIGITS = frozenset("0123456789abcdefABCDEF")
 
 
 def read_properties(source: str | os.PathLike[str]) -> dict[str, str]:
-    """The settings in a Java properties file: a path object names a file, a str is its text.
+    """Return the settings in a Java properties file: a path names a file, a str is its text.
 
-    Read as Java reads it: comments (# and !), separators (=, : or white space), continued lines,
-    escapes (\\t, \\n, \\uXXXX); the last of equal keys wins. The file is UTF-8. The values are text
-    from this place: what they may name is limited by `pykclient.config.policy`.
+    The syntax is Java's: comments (# and !), separators (=, : or white space), continued lines,
+    escapes (\\t, \\n, \\uXXXX); the last of equal keys wins. The file is UTF-8. The values are
+    marked as text from this file: `pykclient.config.policy` limits what they may name.
 
-    Raises: `ConfigError` when the file cannot be read or a \\u escape is malformed.
+    Raises:
+        ConfigError: the file cannot be read, or a \\u escape is malformed.
     """
     failure: ConfigError | None = None
     lines: Iterator[tuple[int, str]] = iter(())
@@ -43,7 +44,7 @@ def read_properties(source: str | os.PathLike[str]) -> dict[str, str]:
                 text = file.read()
         except (OSError, UnicodeDecodeError) as error:
             failure = ConfigError(f"Cannot read settings from {place}: {error}.")
-            # Not a decoder's: its variables are the file, and the error has it.
+            # Do not chain a decoder's error: its variables hold the file, and so does the error.
             failure.__cause__ = error if isinstance(error, OSError) else None
             text = ""
     try:
@@ -53,7 +54,7 @@ def read_properties(source: str | os.PathLike[str]) -> dict[str, str]:
             return from_text(found, place)
     except ConfigError as error:
         failure = error
-    # Tracebacks may show variables, which are lines of the file here.
+    # Tracebacks may show variables, which hold lines of the file here.
     failure.__context__ = None
     source = text = ""
     del lines
@@ -61,9 +62,9 @@ def read_properties(source: str | os.PathLike[str]) -> dict[str, str]:
 
 
 def _logical_lines(text: str) -> Iterator[tuple[int, str]]:
-    """Lines with their continuations joined, comments and blank lines left out."""
+    """Yield logical lines with their numbers, without comments and blank lines."""
     pending, start = "", 0
-    # Only these end a line in Java; str.splitlines knows further signs.
+    # Java ends lines only at these; str.splitlines has more.
     for number, line in enumerate(text.replace("\r\n", "\n").replace("\r", "\n").split("\n"), 1):
         stripped = line.lstrip(" \t\f")
         if not pending and (not stripped or stripped[0] in "#!"):
@@ -104,7 +105,7 @@ def _unescaped(text: str, place: str) -> str:
         else:
             plain.append({"t": "\t", "n": "\n", "r": "\r", "f": "\f"}.get(escaped, escaped))
     try:
-        # Java writes signs beyond U+FFFF as two escapes, the halves of a surrogate pair.
+        # Java writes characters beyond U+FFFF as two escapes, the halves of a surrogate pair.
         return "".join(plain).encode("utf-16", "surrogatepass").decode("utf-16")
     except UnicodeDecodeError:
         raise ConfigError(f"{place}: half of a surrogate pair is missing.") from None
@@ -112,5 +113,5 @@ def _unescaped(text: str, place: str) -> str:
 
 def _code_unit(digits: str, place: str) -> str:
     if len(digits) < 4 or not set(digits) <= _HEX_DIGITS:
-        raise ConfigError(f"{place}: \\u{digits} is no escape of four digits.")
+        raise ConfigError(f"{place}: \\u{digits} is not an escape with four hex digits.")
     return chr(int(digits, 16))

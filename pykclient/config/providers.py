@@ -1,17 +1,17 @@
-"""Configuration providers: values that settings only refer to, as ``${env:KAFKA_PASSWORD}``.
+"""Configuration providers: values that settings refer to, such as ``${env:KAFKA_PASSWORD}``.
 
-What is shipped to other processes or written into files is the reference, so a secret is only where
-it is used. ``config.providers=env`` names a provider, ``config.providers.env.class`` its class, and
-``${env:NAME}`` or ``${file:/path/of.properties:key}`` in any value of text is replaced by what the
-provider has. Without a provider of that name, the text stays as it is.
+Only the reference is sent to other processes or written to files, so a secret exists only where it
+is used. ``config.providers=env`` names a provider and ``config.providers.env.class`` its class.
+``${env:NAME}`` or ``${file:/path/of.properties:key}`` in any text value is replaced by the
+provider's value. Without a provider of that name, the text stays as it is.
 
-A reference that comes from text (`pykclient.config.setting_text`), or from a provider that text
-defines, reads what the policy of that text allows. The value is text itself, whoever refers to it.
+The policy limits what a reference in text (`pykclient.config.setting_text`), or from a provider
+that text defines, may read. The value counts as text itself, whatever refers to it.
 
 Owner: no state.
 Source: Java classes ``ConfigTransformer``, ``EnvVarConfigProvider``, ``FileConfigProvider``,
-``DirectoryConfigProvider``; KIP-297, KIP-421, KIP-887, KIP-993 (allowed paths). A key that a
-provider does not have is an error here, where Java takes the reference itself for the value.
+``DirectoryConfigProvider``; KIP-297, KIP-421, KIP-887, KIP-993 (allowed paths). A missing key is an
+error here, while Java uses the reference itself as the value.
 """
 
 from __future__ import annotations
@@ -31,20 +31,20 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     Look = Callable[[str, str], str | None]
-    """Returns the value of a path and a key, None where there is none."""
+    """Returns the value at a path and key, or None."""
     Place = Callable[[str, str], tuple[Reach, str]]
-    """Returns the variable or the file that a path and a key name."""
+    """Returns the variable or file that a path and key name."""
 
 
 class Provider(NamedTuple):
-    """One configuration provider of some settings."""
+    """One configuration provider."""
 
     kind: str
-    """The last part of Java's class name."""
+    """Simple name of Java's class."""
     look: Look
     place: Place
     origins: tuple[Origin, ...]
-    """Settings of the provider itself that come from text."""
+    """Origins of the provider's own settings that come from text."""
 
 
 PROVIDERS: Final = "config_providers"
@@ -55,10 +55,10 @@ REFERENCE: Final = re.compile(r"\$\{([^}:]*):(?:([^}:]*):)?([^}:]*)\}")
 
 
 def with_providers(source: Mapping[Any, object]) -> Mapping[Any, object]:
-    """Return settings with what their references mean, and without the providers' own settings.
+    """Return settings with references replaced, and without the providers' own settings.
 
     Raises:
-        ConfigError: a provider cannot be used, or does not have a key; shows no value.
+        ConfigError: a provider cannot be used, or lacks a key. The text shows no value.
     """
     own = {
         underscored(key): value
@@ -82,7 +82,7 @@ def with_providers(source: Mapping[Any, object]) -> Mapping[Any, object]:
 
 
 def _replaced(setting: str, text: Any, providers: Mapping[str, Provider]) -> str:
-    """Return a text with the values of its references; it is text from these then."""
+    """Return a text with its references replaced; the result is marked as text from them."""
     found = [each for each in REFERENCE.finditer(text) if each.group(1) in providers]
     if not found:
         return text  # type: ignore[no-any-return]
@@ -97,8 +97,8 @@ def _replaced(setting: str, text: Any, providers: Mapping[str, Provider]) -> str
         value = providers[name].look(path, key)
         if value is None:
             raise ConfigError(
-                f"{setting}: {reference.group()} names nothing that is there. Set the variable, or "
-                "add the key to the file; an allowlist.pattern of the provider may leave it out."
+                f"{setting}: {reference.group()} does not exist. Set the variable, or add the key "
+                "to the file; the provider's allowlist.pattern may also exclude it."
             )
         return value
 
@@ -114,7 +114,7 @@ def _replaced(setting: str, text: Any, providers: Mapping[str, Provider]) -> str
 def _check(
     setting: str, reference: re.Match[str], provider: Provider, origin: Origin | None
 ) -> None:
-    """Raise `ConfigError` where text has what its policy refuses looked up."""
+    """Raise `ConfigError` if text refers to something that its policy refuses."""
     _, path, key = _parts(reference)
     for each in (*([] if origin is None else [origin]), *provider.origins):
         named = [(Reach.CONFIG_PROVIDER, provider.kind), provider.place(path, key)]
@@ -123,7 +123,7 @@ def _check(
 
 
 def _parts(reference: re.Match[str]) -> tuple[str, str, str]:
-    """Return a provider's name, a path, which may be empty, and a key."""
+    """Return a provider's name, a path (may be empty), and a key."""
     return reference.group(1), reference.group(2) or "", reference.group(3)
 
 
@@ -134,7 +134,7 @@ def _provider(name: str, own: Mapping[str, object]) -> Provider:
     kind = given.rpartition(".")[2]
     if kind not in _CLASSES:
         raise ConfigError(
-            f"{dotted}.class is {given!r}; there are {', '.join(_CLASSES)} of "
+            f"{dotted}.class is {given!r}; use one of {', '.join(_CLASSES)} of "
             f"org.apache.kafka.common.config.provider."
         )
     make, place = _CLASSES[kind]
@@ -150,8 +150,7 @@ def _environment(name: str, parameters: Mapping[str, object]) -> Look:
         allowed = re.compile(pattern)
     except re.error as error:
         raise ConfigError(
-            f"{name}.param.allowlist.pattern is {pattern!r}, which is no regular expression: "
-            f"{error}."
+            f"{name}.param.allowlist.pattern is {pattern!r}, not a regular expression: {error}."
         ) from None
 
     def look(path: str, key: str) -> str | None:
@@ -174,20 +173,20 @@ def _directory(name: str, parameters: Mapping[str, object]) -> Look:
 
     def look(path: str, key: str) -> str | None:
         folder = _allowed(name, path, folders)
-        # What is in a folder may be a link, as in Kubernetes, but not to a place outside of it.
+        # An entry of the folder may be a link, as in Kubernetes, but not to a place outside it.
         file = _resolved(folder / key)
         is_name = key not in ("", ".", "..") and not any(sign in key for sign in ("/", "\\", "\0"))
         if not is_name or file is None or not file.is_relative_to(folder):
             raise ConfigError(
-                f"{name}: {key!r} is not the name of a file in {path!r}; a key is a bare file "
-                f"name, and a link stays in its folder."
+                f"{name}: {key!r} is not the name of a file in {path!r}; a key is a plain file "
+                f"name, and a link must stay inside the folder."
             )
         try:
             return file.read_text(encoding="utf-8")
         except FileNotFoundError:
             return None
         except (OSError, UnicodeDecodeError) as error:
-            reason = error.strerror if isinstance(error, OSError) else "it is no UTF-8"
+            reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8"
             failure = ConfigError(f"{name}: {file} cannot be read: {reason}.")
         raise failure
 
@@ -206,7 +205,7 @@ def _allowed(name: str, path: str, folders: list[Path]) -> Path:
 
 
 def _resolved(path: Path) -> Path | None:
-    """Return a path without links; None where it is none, as with a NUL or links in a circle."""
+    """Return a path without links; None if it is invalid, as with a NUL or circular links."""
     try:
         return path.resolve()
     except (OSError, RuntimeError, ValueError):
@@ -220,7 +219,7 @@ def _folders(parameters: Mapping[str, object]) -> list[Path]:
 def _words(value: object) -> list[str]:
     words = value.split(",") if isinstance(value, str) else value
     if not isinstance(words, (list, tuple)):
-        raise ConfigError("config.providers is a list of names, or a string with commas.")
+        raise ConfigError("config.providers must be a list of names, or a string with commas.")
     return [str(word).strip() for word in words if str(word).strip()]
 
 

@@ -1,10 +1,10 @@
-"""The settings of SASL, by which clients authenticate.
+"""Settings for SASL, which authenticates clients.
 
-Names, defaults and meaning are Java's. What Java has in its login configuration
-(``sasl.jaas.config``) has librdkafka's names as well, and the names of librdkafka and kafka-python
-for the same things are aliases.
+Names, defaults and meanings are Java's. Options in Java's login configuration
+(``sasl.jaas.config``) can also be set by librdkafka's names, and other names of librdkafka and
+kafka-python are aliases.
 
-Owner: none, everything is immutable but the register of mechanisms, which only grows.
+Owner: none, everything is immutable but the registry of mechanisms, which only grows.
 Source: Java class ``SaslConfigs``; KIP-255 (OAUTHBEARER); librdkafka's CONFIGURATION.md.
 """
 
@@ -45,13 +45,13 @@ if TYPE_CHECKING:
 
 SCRAM_MECHANISMS: Final = ("SCRAM-SHA-256", "SCRAM-SHA-512")
 PASSWORD_MECHANISMS: Final = ("PLAIN", *SCRAM_MECHANISMS)
-"""Those that take a user name and a password."""
+"""Mechanisms that use a user name and a password."""
 
 OAUTHBEARER: Final = "OAUTHBEARER"
 AWS_MSK_IAM: Final = "AWS_MSK_IAM"
 GSSAPI: Final = "GSSAPI"
 MECHANISMS: Final = (*PASSWORD_MECHANISMS, OAUTHBEARER, AWS_MSK_IAM, GSSAPI)
-"""Those of the client's own."""
+"""The client's built-in mechanisms."""
 
 _PACKAGE: Final = "org.apache.kafka.common.security"
 _LOGIN_MODULES: Final = {
@@ -61,11 +61,11 @@ _LOGIN_MODULES: Final = {
     AWS_MSK_IAM: "software.amazon.msk.auth.iam.IAMLoginModule",
     GSSAPI: "com.sun.security.auth.module.Krb5LoginModule",
 }
-"""The classes of Java that a login configuration is for."""
+"""Java's login modules, by mechanism."""
 
 _REACHING_OPTIONS: Final = {
     "keyTab": Reach.LOCAL_FILE,
-    # Where a keytab is given as well, the system's library may write to it.
+    # If a keytab is set as well, the system's library may write to it.
     TICKET_CACHE: Reach.FILE,
     "ssl.truststore.location": Reach.LOCAL_FILE,
     "ssl.keystore.location": Reach.LOCAL_FILE,
@@ -85,7 +85,7 @@ _REACHING_OPTIONS: Final = {
 _TOKEN_AUTH: Final = "tokenauth"  # noqa: S105 - the name of an option
 _USER_OF_BROKER: Final = "user_"
 _IDLE_OPTIONS: Final = ("serviceName", "debug")
-"""Options that mean nothing to PLAIN and SCRAM, in Java either."""
+"""Options that PLAIN and SCRAM ignore, as in Java."""
 
 _AWS_PROFILE: Final = "awsProfileName"
 _AWS_ROLE: Final = "awsRoleArn"
@@ -93,30 +93,30 @@ _AWS_OPTIONS: Final = (
     *(_AWS_PROFILE, _AWS_ROLE, "awsRoleSessionName", "awsRoleExternalId", "awsStsRegion"),
     *("awsDebugCreds", "awsAddDefaultProviders", "awsMaxRetries", "awsMaxBackOffTimeMs"),
 )
-"""Options of ``aws-msk-iam-auth``. The last three change nothing here: what fails is tried again
-anyway, and other credentials never stand in for those that the options name."""
+"""Options of ``aws-msk-iam-auth``. The last three have no effect here: failures are always retried,
+and other credentials never replace those that the options name."""
 
 
 class AwsLogin(NamedTuple):
-    """The AWS credentials that sign: those of a profile, or of a role that others assume."""
+    """The AWS credentials that sign: those of a profile, or of a role to assume."""
 
     profile: str | None = None
-    """None for the default of AWS's own chain: environment, web identity, profile, machine."""
+    """The profile; None means AWS's default chain: environment, web identity, profile, machine."""
     role_arn: str | None = None
     session_name: str | None = None
     external_id: str | None = None
     sts_region: str | None = None
-    """The region whose STS issues the role's credentials; None is the cluster's."""
+    """The region whose STS issues the role's credentials; None means the cluster's region."""
 
 
 class MechanismNames:
-    """The names that `sasl_mechanism` takes."""
+    """The names that `sasl_mechanism` accepts."""
 
     own: Final = MECHANISMS
 
     def __init__(self) -> None:
         self.registered: set[str] = set()
-        """Those of `pykclient.register_sasl_mechanism`."""
+        """The names registered with `pykclient.register_sasl_mechanism`."""
 
     def parse(self, value: object) -> str:
         name = value.strip().upper() if isinstance(value, str) else ""
@@ -138,7 +138,7 @@ def login_configuration() -> Kind[Password]:
         try:
             options = parse_jaas(value.value).options
         except ValueError:
-            return  # `SaslConfig.jaas_options` says why
+            return  # `SaslConfig.jaas_options` reports the error
         for option, reach in _REACHING_OPTIONS.items():
             if option in options:
                 kind, colon, rest = options[option].partition(":")
@@ -152,25 +152,25 @@ def login_configuration() -> Kind[Password]:
 
 
 class SaslConfig(OidcConfig, KerberosConfig):
-    """By which mechanism a client authenticates, and with which credentials."""
+    """The mechanism and the credentials with which a client authenticates."""
 
     sasl_mechanism = Setting(
         Kind(
             MECHANISM_NAMES.parse,
-            f"one of {', '.join(MECHANISM_NAMES.own)}, or a registered one",
+            f"one of {', '.join(MECHANISM_NAMES.own)}, or a registered name",
             annotation="str",
         ),
         "GSSAPI",
-        "How to authenticate where security_protocol is SASL_PLAINTEXT or SASL_SSL.",
+        "SASL mechanism, used if security_protocol is SASL_PLAINTEXT or SASL_SSL.",
         aliases=("sasl.mechanisms",),
     )
     sasl_jaas_config = Setting(
         optional(login_configuration()),
         None,
-        'User name and password as Java has them, MODULE required username="..." password="...";, '
-        "for PLAIN and SCRAM, where tokenauth=true says that they are id and HMAC of a delegation "
-        "token (KIP-48); for OAUTHBEARER clientId and clientSecret, or the claims of an "
-        "unsecured token; for GSSAPI keyTab and principal.",
+        "Java's login configuration: for PLAIN and SCRAM "
+        'MODULE required username="..." password="..."; and tokenauth=true if they are the id '
+        "and HMAC of a delegation token (KIP-48); for OAUTHBEARER clientId and clientSecret, or "
+        "the claims of an unsecured token; for GSSAPI keyTab and principal.",
     )
     sasl_username = Setting(
         optional(string()),
@@ -183,8 +183,8 @@ class SaslConfig(OidcConfig, KerberosConfig):
     sasl_password = Setting(
         optional(password_or_callable()),
         None,
-        "Password for PLAIN and SCRAM, or a function that returns it, called without arguments for "
-        "each authentication. Java has it in sasl_jaas_config.",
+        "Password for PLAIN and SCRAM, or a function that returns it, called without arguments "
+        "for each authentication. Java has it in sasl_jaas_config.",
         key="sasl.password",
         aliases=("sasl_plain_password",),
         is_ours=True,
@@ -192,63 +192,62 @@ class SaslConfig(OidcConfig, KerberosConfig):
     sasl_oauth_token_provider: Setting[object] = Setting(
         object_or_name(),
         None,
-        "Where OAUTHBEARER has its tokens from: a function without arguments, or an object with "
-        "token() and perhaps extensions(). What it returns is the token as text, a tuple as "
-        "oauth_cb returns it, or a pykclient.OAuthToken. It may block, and is called on a thread "
-        "of its own.",
+        "Source of tokens for OAUTHBEARER: a function without arguments, or an object with "
+        "token() and optionally extensions(). It returns the token as text, a tuple like that of "
+        "oauth_cb, or a pykclient.OAuthToken. It may block, and is called on a separate thread.",
         is_ours=True,
     )
     oauth_cb: Setting[object] = Setting(
         object_or_name(reach=Reach.FUNCTION),
         None,
-        "The same as confluent-kafka has it: a function that is called with "
-        "sasl.oauthbearer.config and returns the token, its expiry in seconds since 1970 and, if "
-        "it likes, the principal and a dict of SASL extensions.",
+        "Source of tokens as in confluent-kafka: a function that is called with "
+        "sasl.oauthbearer.config and returns the token, its expiry in seconds since 1970 and, "
+        "optionally, the principal and a dict of SASL extensions.",
         aliases=("oauthbearer_token_refresh_cb",),
         is_ours=True,
     )
     enable_sasl_oauthbearer_unsecure_jwt = Setting(
         boolean(),
         False,
-        "True makes tokens without a signature of sasl.oauthbearer.config, for brokers of tests. "
-        "Java has them in sasl_jaas_config.",
+        "True makes unsigned tokens from sasl.oauthbearer.config, for test brokers. Java "
+        "configures them in sasl_jaas_config.",
         key="enable.sasl.oauthbearer.unsecure.jwt",
         is_ours=True,
     )
     sasl_login_refresh_window_factor = Setting(
         decimal(0.5, 1.0),
         0.8,
-        "After which part of its lifetime a token is renewed.",
+        "Fraction of its lifetime after which a token is renewed.",
     )
     sasl_login_refresh_window_jitter = Setting(
         decimal(0.0, 0.25),
         0.05,
-        "The largest part of the lifetime that is added to that at random.",
+        "Maximum fraction of the lifetime that is added to it at random.",
     )
     sasl_login_refresh_min_period_seconds = Setting(
-        integer(0, 900), 60, "Least time before a token is renewed, where its lifetime allows that."
+        integer(0, 900), 60, "Minimum time before a token is renewed, if its lifetime allows that."
     )
     sasl_login_refresh_buffer_seconds = Setting(
         integer(0, 3_600),
         300,
-        "Time before its expiry by which a token is renewed, where its lifetime allows that.",
+        "Time before its expiry at which a token is renewed, if its lifetime allows that.",
     )
     sasl_login_retry_backoff_ms = Setting(
         integer(0, LONG_MAX),
         100,
-        "Pause before another token is fetched, after a fetch that failed or a broker that refused "
-        "the token, at least a second; doubles each time.",
+        "Pause before another token is fetched, after a failed fetch or a refused token. It is "
+        "at least a second and doubles each time.",
     )
     sasl_login_retry_backoff_max_ms = Setting(
-        integer(0, LONG_MAX), 10_000, "Longest pause before another token is fetched."
+        integer(0, LONG_MAX), 10_000, "Maximum pause before another token is fetched."
     )
 
     @property
     def credentials(self) -> tuple[str, Password | PasswordSource] | None:
-        """User name and password for PLAIN and SCRAM; None where one is missing.
+        """User name and password for PLAIN and SCRAM; None if one is missing.
 
         Raises:
-            ConfigError: they are given in two ways that disagree, or cannot be read.
+            ConfigError: two settings for them disagree, or sasl.jaas.config is malformed.
         """
         name, secret = self.sasl_username, self.sasl_password
         if self.sasl_jaas_config is not None:
@@ -264,10 +263,10 @@ class SaslConfig(OidcConfig, KerberosConfig):
 
     @property
     def has_delegation_token(self) -> bool:
-        """True if user and password are the id and the HMAC of a delegation token (KIP-48).
+        """True if user and password are the id and HMAC of a delegation token (KIP-48).
 
         Raises:
-            ConfigError: sasl.jaas.config cannot be read, or is for another mechanism.
+            ConfigError: sasl.jaas.config is malformed, or is for another mechanism.
         """
         return self.jaas_options.get(_TOKEN_AUTH, "").strip().lower() == "true"
 
@@ -276,14 +275,14 @@ class SaslConfig(OidcConfig, KerberosConfig):
         """The options in sasl.jaas.config; empty without it.
 
         Raises:
-            ConfigError: it cannot be read, or is for another mechanism.
+            ConfigError: it is malformed, or is for another mechanism.
         """
         if self.sasl_jaas_config is None:
             return {}
         try:
             jaas = parse_jaas(self.sasl_jaas_config.value)
         except ValueError as error:
-            raise ConfigError(f"sasl.jaas.config cannot be read. {error}") from None
+            raise ConfigError(f"sasl.jaas.config is malformed. {error}") from None
         needed = _LOGIN_MODULES.get(self.sasl_mechanism, "")
         if needed and jaas.module.rpartition(".")[2] != needed.rpartition(".")[2]:
             raise ConfigError(
@@ -294,10 +293,10 @@ class SaslConfig(OidcConfig, KerberosConfig):
 
     @property
     def unsecured_token(self) -> UnsecuredToken | None:
-        """What tokens without a signature have; None where the settings require none.
+        """The contents of unsigned tokens; None if the settings do not require them.
 
         Raises:
-            ConfigError: it cannot be read.
+            ConfigError: they are malformed.
         """
         options = self.jaas_options
         try:
@@ -311,7 +310,7 @@ class SaslConfig(OidcConfig, KerberosConfig):
 
     @property
     def kerberos(self) -> KerberosLogin:
-        """With which credentials GSSAPI gets tickets.
+        """The credentials with which GSSAPI gets tickets.
 
         Raises:
             ConfigError: two settings contradict each other, or an option is unknown.
@@ -320,18 +319,18 @@ class SaslConfig(OidcConfig, KerberosConfig):
 
     @property
     def aws_login(self) -> AwsLogin:
-        """Return which AWS credentials are for Amazon MSK.
+        """Return the AWS credentials for Amazon MSK.
 
         Raises:
-            ConfigError: sasl.jaas.config has options that are not built, or that contradict each
-                other.
+            ConfigError: sasl.jaas.config has options that are not supported, or that contradict
+                each other.
         """
         options = self.jaas_options
         others = [name for name in options if name not in _AWS_OPTIONS]
         if others or options.get("awsDebugCreds", "false").lower() != "false":
             raise ConfigError(
-                f"sasl.jaas.config has {', '.join(others) or 'awsDebugCreds'}, which is not built "
-                f"for Amazon MSK; there are {', '.join(_AWS_OPTIONS)}."
+                f"sasl.jaas.config has {', '.join(others) or 'awsDebugCreds'}, which is not "
+                f"supported for Amazon MSK; use one of {', '.join(_AWS_OPTIONS)}."
             )
         if _AWS_PROFILE in options and _AWS_ROLE in options:
             raise ConfigError(
@@ -348,17 +347,17 @@ class SaslConfig(OidcConfig, KerberosConfig):
 
     @property
     def has_aws_tokens(self) -> bool:
-        """Whether tokens are made of AWS credentials."""
+        """True if tokens are made from AWS credentials."""
         return self.sasl_login_callback_handler_class == MSK_LOGIN_HANDLER
 
     @property
     def has_gcp_tokens(self) -> bool:
-        """True if tokens are those of a service account of Google Cloud."""
+        """True if tokens come from a Google Cloud service account."""
         return self.sasl_login_callback_handler_class == GCP_LOGIN_HANDLER
 
     @property
     def oidc(self) -> OidcTokenConfig | None:
-        """What tokens of an identity server are fetched with; None where there is no such server.
+        """The settings of the token source by OIDC; None without one.
 
         Raises:
             ConfigError: a setting is missing, or two contradict each other.
@@ -370,7 +369,7 @@ class SaslConfig(OidcConfig, KerberosConfig):
         """True if tokens come from an identity server, a metadata service, or a file.
 
         Raises:
-            ConfigError: sasl.jaas.config cannot be read.
+            ConfigError: sasl.jaas.config is malformed.
         """
         return self.is_oidc or (
             self.sasl_mechanism == OAUTHBEARER and is_strimzi(self.jaas_options)
@@ -378,7 +377,7 @@ class SaslConfig(OidcConfig, KerberosConfig):
 
     @property
     def token_sources(self) -> list[str]:
-        """What the settings have tokens from: names of settings. More than one is an error."""
+        """Names of the settings that are sources of tokens. More than one is an error."""
         sources = [
             key
             for key, value in (
@@ -404,7 +403,7 @@ class SaslConfig(OidcConfig, KerberosConfig):
         """Check the settings of a client that authenticates.
 
         Raises:
-            ConfigError: they contradict each other, or one is missing; shows no secret.
+            ConfigError: they contradict each other, or one is missing. It shows no secret.
         """
         mechanism = self.sasl_mechanism
         if mechanism in MECHANISM_NAMES.registered:
@@ -429,7 +428,7 @@ class SaslConfig(OidcConfig, KerberosConfig):
             raise ConfigError(
                 "sasl.mechanism=OAUTHBEARER needs a source of tokens: "
                 "sasl.oauthbearer.token.endpoint.url, sasl_oauth_token_provider, oauth_cb or, for "
-                "brokers of tests, enable.sasl.oauthbearer.unsecure.jwt."
+                "test brokers, enable.sasl.oauthbearer.unsecure.jwt."
             )
         if self.has_oidc_tokens:
             self.read_oidc(self.jaas_options)
@@ -437,25 +436,25 @@ class SaslConfig(OidcConfig, KerberosConfig):
             _ = self.aws_login
         if self.has_gcp_tokens and self.jaas_options:
             raise ConfigError(
-                f"sasl.jaas.config has {', '.join(self.jaas_options)}, which is no option for "
-                f"Google's Managed Kafka; there are none."
+                f"sasl.jaas.config has {', '.join(self.jaas_options)}, but Google's Managed "
+                f"Kafka has no options."
             )
 
 
 def _check_user_options(options: dict[str, str], mechanism: str) -> None:
-    """Raise `ConfigError` for an option that PLAIN or SCRAM would drop without a word."""
+    """Raise `ConfigError` for an option that PLAIN or SCRAM would ignore silently."""
     known = ["username", "password", *([_TOKEN_AUTH] if mechanism in SCRAM_MECHANISMS else [])]
     for option in options:
-        # A file may have the users of a broker as well, and what Kerberos needs.
+        # A file may also have a broker's users, and options for Kerberos.
         if option in known or option in _IDLE_OPTIONS or option.startswith(_USER_OF_BROKER):
             continue
-        of_scram = f" {_TOKEN_AUTH} is of SCRAM." if option == _TOKEN_AUTH else ""
+        of_scram = f" {_TOKEN_AUTH} is for SCRAM." if option == _TOKEN_AUTH else ""
         raise ConfigError(
-            f"sasl.jaas.config has the option {option}, which {mechanism} does not have; there are "
-            f"{', '.join(known)}.{of_scram}{did_you_mean(option, known)}"
+            f"sasl.jaas.config has the option {option}, which {mechanism} does not have; use one "
+            f"of {', '.join(known)}.{of_scram}{did_you_mean(option, known)}"
         )
     if options.get(_TOKEN_AUTH, "true").strip().lower() not in ("true", "false"):
-        raise ConfigError(f"{_TOKEN_AUTH} in sasl.jaas.config is true or false.")
+        raise ConfigError(f"{_TOKEN_AUTH} in sasl.jaas.config must be true or false.")
 
 
 def _user_of(options: dict[str, str]) -> tuple[str, Password]:

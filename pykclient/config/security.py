@@ -1,8 +1,8 @@
-"""The settings of encrypted connections, and how they go with those of SASL; for all clients.
+"""Settings for encrypted connections, and how they combine with those for SASL; for all clients.
 
-Names, defaults and meaning are Java's. What Java has no name for has librdkafka's, and the names
-of librdkafka and kafka-python for the same things are aliases. Files are read when a client is
-made, by `pykclient.network.io.ssl_factory`, never here.
+Names, defaults and meanings are Java's. Settings that Java lacks have librdkafka's names, and other
+names of librdkafka and kafka-python are aliases. `pykclient.network.io.ssl_factory` reads the files
+when a client is made, never this module.
 
 Owner: none, everything is immutable.
 Source: Java class ``SslConfigs``; KIP-651 (PEM); librdkafka's CONFIGURATION.md.
@@ -33,22 +33,22 @@ STORE_TYPES: Final = ("PEM", "PKCS12", "JKS")
 
 TLS_VERSIONS: Final = ("TLSv1.2", "TLSv1.3")
 TLS_NAMES: Final = ("TLSv1.3", "TLS", "TLSv1.2")
-"""Java's names of TLS, the default first."""
+"""Java's names of TLS versions, the default first."""
 
 _SASL_CREDENTIALS: Final = (
     *("sasl_jaas_config", "sasl_username", "sasl_password"),
     *("sasl_oauth_token_provider", "oauth_cb", "sasl_oauthbearer_token_endpoint_url"),
 )
 _SENT_IN_PLAIN_TEXT: Final = {
-    "PLAIN": ("password", "it can be read on the way"),
-    OAUTHBEARER: ("token", "it can be read on the way"),
-    AWS_MSK_IAM: ("signed request", "whoever reads it can use it while it is valid"),
+    "PLAIN": ("password", "it can be read in transit"),
+    OAUTHBEARER: ("token", "it can be read in transit"),
+    AWS_MSK_IAM: ("signed request", "anyone who reads it can use it while it is valid"),
     **dict.fromkeys(
         SCRAM_MECHANISMS,
-        ("exchange", "whoever reads it can try passwords on it until one fits"),
+        ("exchange", "anyone who reads it can test passwords against it"),
     ),
 }
-"""The part of each mechanism that a reader of the connection can use, and how."""
+"""The part of each mechanism that an eavesdropper can use, and how."""
 
 _TLS_CREDENTIALS: Final = (
     "ssl_keystore_location",
@@ -58,7 +58,10 @@ _TLS_CREDENTIALS: Final = (
 
 
 def names(allowed: tuple[str, ...] = ()) -> Kind[tuple[str, ...]]:
-    """Names with commas between, or colons, as OpenSSL has them; empty `allowed` takes any."""
+    """Return the kind of a list of names; empty `allowed` accepts any name.
+
+    Names are separated by commas or, as for OpenSSL, by colons.
+    """
 
     def parse(value: object) -> tuple[str, ...]:
         items = value.replace(":", ",").split(",") if isinstance(value, str) else value
@@ -74,7 +77,7 @@ def names(allowed: tuple[str, ...] = ()) -> Kind[tuple[str, ...]]:
 
 
 def authorities() -> Kind[str | None]:
-    """A file's path; ``probe``, with which librdkafka looks for the system's, is None."""
+    """Return the kind of a file of authorities; librdkafka's ``probe`` becomes None."""
     file = optional(path(Reach.LOCAL_FILE))
     return Kind(
         lambda value: None if value == "probe" else file.parse(value),
@@ -85,7 +88,7 @@ def authorities() -> Kind[str | None]:
 
 
 def endpoint_identification() -> Kind[str]:
-    """Read "https", "" (none), or a Boolean as of kafka-python's ``ssl_check_hostname``."""
+    """Return the kind of "https", "" (none), or a Boolean as for kafka-python."""
 
     def parse(value: object) -> str:
         if isinstance(value, bool):
@@ -102,8 +105,8 @@ def endpoint_identification() -> Kind[str]:
 
 def _any_host(reason: str) -> str:
     return (
-        f"host names in the brokers' certificates are not verified ({reason}): whoever has a "
-        f"certificate of the same authorities for any other host can pass for a broker"
+        f"host names in the brokers' certificates are not verified ({reason}): anyone with a "
+        f"certificate of the same authorities for another host can impersonate a broker"
     )
 
 
@@ -117,25 +120,25 @@ def ssl_context_object() -> Kind[object]:
 
 
 class SecurityConfig(SaslConfig):
-    """How connections are encrypted, which authorities they trust, and how they authenticate."""
+    """The encryption of connections, the authorities they trust, and their authentication."""
 
     security_protocol = Setting(
         choice({name: name for name in PROTOCOLS}, is_case_kept=False),
         "PLAINTEXT",
-        "How to speak with brokers: encrypted (SSL), authenticated (SASL_PLAINTEXT), both "
+        "Protocol for brokers: encrypted (SSL), authenticated (SASL_PLAINTEXT), both "
         "(SASL_SSL), or neither.",
     )
     ssl_truststore_location = Setting(
         authorities(),
         None,
-        "File with the authorities that brokers' certificates must come from, PEM, PKCS#12 or JKS; "
-        "None is the system's, as is librdkafka's word probe.",
+        "File with the authorities to trust for brokers' certificates, in PEM, PKCS#12 or JKS; "
+        "None means the system's, as does librdkafka's value probe.",
         aliases=("ssl.ca.location", "ssl_cafile"),
     )
     ssl_truststore_certificates = Setting(
         optional(text()),
         None,
-        "The authorities' certificates themselves, in PEM.",
+        "Certificates of the authorities to trust, in PEM.",
         aliases=("ssl.ca.pem",),
     )
     ssl_truststore_password = Setting(
@@ -144,19 +147,19 @@ class SecurityConfig(SaslConfig):
     ssl_truststore_type = Setting(
         choice({name: name for name in STORE_TYPES}, is_case_kept=False),
         "JKS",
-        "Format of ssl_truststore_location. With JKS, Java's default, it is found out.",
+        "Format of ssl_truststore_location. With JKS, Java's default, it is detected.",
     )
     ssl_keystore_location = Setting(
         optional(path(Reach.LOCAL_FILE)),
         None,
-        "File with the client's certificate, its chain and its key, for brokers that want one: "
-        "PEM, PKCS#12 or JKS.",
+        "File with the client's certificate, its chain and its key, for brokers that require "
+        "one: PEM, PKCS#12 or JKS.",
         aliases=("ssl.certificate.location", "ssl_certfile"),
     )
     ssl_key_location = Setting(
         optional(path(Reach.LOCAL_FILE)),
         None,
-        "File with the client's key in PEM, where it is not in ssl_keystore_location.",
+        "File with the client's key in PEM, if it is not in ssl_keystore_location.",
         key="ssl.key.location",
         aliases=("ssl_keyfile",),
         is_ours=True,
@@ -164,13 +167,13 @@ class SecurityConfig(SaslConfig):
     ssl_keystore_certificate_chain = Setting(
         optional(text()),
         None,
-        "The client's certificate and its chain themselves, in PEM.",
+        "The client's certificate and its chain, in PEM.",
         aliases=("ssl.certificate.pem",),
     )
     ssl_keystore_key = Setting(
         optional(password()),
         None,
-        "The client's key itself, in PEM.",
+        "The client's key, in PEM.",
         aliases=("ssl.key.pem",),
     )
     ssl_keystore_password = Setting(
@@ -179,7 +182,7 @@ class SecurityConfig(SaslConfig):
     ssl_keystore_type = Setting(
         choice({name: name for name in STORE_TYPES}, is_case_kept=False),
         "JKS",
-        "Format of ssl_keystore_location, as ssl_truststore_type.",
+        "Format of ssl_keystore_location, like ssl_truststore_type.",
     )
     ssl_key_password = Setting(
         optional(password()),
@@ -190,32 +193,32 @@ class SecurityConfig(SaslConfig):
     ssl_endpoint_identification_algorithm = Setting(
         endpoint_identification(),
         "https",
-        "https: a broker's certificate must be for the name, or the address, that was connected "
-        "to. Empty: that of any host will do, and whoever has one can pass for the broker.",
+        "https: a broker's certificate must be for the name or address that the client connects "
+        "to. Empty: any host's certificate is accepted, so its owner can impersonate the broker.",
         aliases=("ssl_check_hostname",),
     )
     enable_ssl_certificate_verification = Setting(
         boolean(),
         True,
-        "False accepts any certificate, so whoever is on the way can read and change everything; "
-        "for trying only. Java has no such setting, librdkafka has.",
+        "False accepts any certificate, so anyone in between can read and change everything; "
+        "for tests only. Only librdkafka has this setting.",
         key="enable.ssl.certificate.verification",
         is_ours=True,
     )
     ssl_enabled_protocols = Setting(
-        names(TLS_VERSIONS), TLS_VERSIONS, "Versions of TLS that may be spoken."
+        names(TLS_VERSIONS), TLS_VERSIONS, "Versions of TLS that may be used."
     )
     ssl_protocol = Setting(
         choice({name: name for name in TLS_NAMES}, is_case_kept=False),
         "TLSv1.3",
-        "TLSv1.2 leaves TLSv1.3 out, even if it is in ssl_enabled_protocols, which else says it "
-        "all; TLS is the same as TLSv1.3.",
+        "TLSv1.2 excludes TLSv1.3, even if it is in ssl_enabled_protocols; the other values leave "
+        "the choice to ssl_enabled_protocols. TLS is the same as TLSv1.3.",
     )
     ssl_cipher_suites = Setting(
         names(),
         (),
-        "Cipher suites that may be used, by their standard names or OpenSSL's; empty are OpenSSL's "
-        "own. Of those of TLS 1.3 give all or none, before Python 3.15.",
+        "Cipher suites that may be used, by their standard or OpenSSL names; empty means "
+        "OpenSSL's defaults. Before Python 3.15, give all suites of TLS 1.3 or none.",
         aliases=("ssl_ciphers",),
     )
     ssl_crl_location = Setting(
@@ -230,13 +233,13 @@ class SecurityConfig(SaslConfig):
     ssl_context: Setting[object] = Setting(
         optional(ssl_context_object()),
         None,
-        "An ssl.SSLContext that has it all, in the place of the other settings of ssl.",
+        "A complete ssl.SSLContext, used instead of the other ssl settings.",
         is_ours=True,
     )
 
     @property
     def tls_versions(self) -> tuple[str, ...]:
-        """Versions of TLS that are spoken."""
+        """Versions of TLS that are used."""
         if self.ssl_protocol == "TLSv1.2":
             return tuple(each for each in self.ssl_enabled_protocols if each != "TLSv1.3")
         return self.ssl_enabled_protocols
@@ -247,16 +250,15 @@ class SecurityConfig(SaslConfig):
 
     @property
     def is_authenticated(self) -> bool:
-        """Whether SASL authenticates; TLS may do so with a certificate, too."""
+        """True if SASL authenticates; TLS may do so with a certificate, too."""
         return self.security_protocol.startswith("SASL")
 
     @property
     def security_warnings(self) -> list[str]:
-        """What a user should know of settings that are allowed, and less safe than they look.
+        """Warnings about settings that are allowed, but less safe than they look.
 
-        A sentence each, without a secret: on what is sent in plain text and should not be, on
-        certificates and host names that are not verified, and on credentials that this
-        security_protocol does not use.
+        Each is a sentence without secrets, about secrets sent in plain text, certificates and host
+        names that are not verified, or credentials that this security_protocol does not use.
         """
         protocol = self.security_protocol
         found = []
@@ -270,8 +272,9 @@ class SecurityConfig(SaslConfig):
                 )
         if self.is_authenticated and self._fetches_tokens_in_plain_text:
             found.append(
-                "sasl_oauthbearer_token_endpoint_url begins with http: what the identity server "
-                "gets and issues is sent in plain text, and can be read on the way; use https"
+                "sasl_oauthbearer_token_endpoint_url begins with http: requests to the identity "
+                "server and its tokens are sent in plain text, and can be read in transit; use "
+                "https"
             )
         is_bearer = self.is_authenticated and self.sasl_mechanism == OAUTHBEARER
         if is_bearer and self.has_oidc_tokens:
@@ -288,8 +291,8 @@ class SecurityConfig(SaslConfig):
         return found
 
     def _verification_warnings(self) -> list[str]:
-        """Return a sentence on the part of the brokers' certificates that is not verified."""
-        from ssl import CERT_NONE, CERT_REQUIRED  # clients without TLS do without it
+        """Return a warning about the parts of brokers' certificates that are not verified."""
+        from ssl import CERT_NONE, CERT_REQUIRED  # clients without TLS do not need it
 
         context = self.ssl_context
         if not self.enable_ssl_certificate_verification:
@@ -303,8 +306,8 @@ class SecurityConfig(SaslConfig):
         else:
             return []
         return [
-            f"the brokers' certificates are not verified ({unverified}): whoever is on the way "
-            f"can read and change what is sent"
+            f"the brokers' certificates are not verified ({unverified}): anyone in between can "
+            f"read and change the traffic"
         ]
 
     @property
@@ -312,7 +315,7 @@ class SecurityConfig(SaslConfig):
         if self.sasl_mechanism != OAUTHBEARER:
             return False
         oidc = self.oidc
-        # A metadata service has http alone, on a link of the machine's own.
+        # A metadata service only has http, on the machine's own link.
         return oidc is not None and oidc.url.startswith("http:") and oidc.grant != AZURE_IMDS
 
     @property
@@ -326,7 +329,7 @@ class SecurityConfig(SaslConfig):
         """Check these settings against each other.
 
         Raises:
-            ConfigError: they contradict each other, or one is missing; shows no secret.
+            ConfigError: they contradict each other, or one is missing. It shows no secret.
         """
         if self.ssl_context is not None:
             self._refuse_beside_context()
@@ -345,7 +348,7 @@ class SecurityConfig(SaslConfig):
             )
         if self._has("ssl.key.location") and not self._has("ssl.keystore.location"):
             raise ConfigError(
-                "ssl.key.location is the key of a certificate; give it in ssl.keystore.location."
+                "ssl.key.location needs the key's certificate; give it in ssl.keystore.location."
             )
         if not self.tls_versions:
             raise ConfigError(
@@ -369,6 +372,6 @@ class SecurityConfig(SaslConfig):
         ]
         if beside:
             raise ConfigError(
-                f"ssl_context has it all, and {', '.join(beside)} would have no effect; give one "
+                f"ssl_context replaces {', '.join(beside)}, which would have no effect; give one "
                 f"or the other."
             )

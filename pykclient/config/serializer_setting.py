@@ -1,4 +1,4 @@
-"""The settings that name serializers and deserializers, in Java's words and in Python's.
+"""The settings for serializers and deserializers, by Java's names or as Python objects.
 
 Owner: none; it holds no state.
 Source: Java package ``org.apache.kafka.common.serialization``.
@@ -19,7 +19,7 @@ JAVA_PACKAGE: Final = "org.apache.kafka.common.serialization."
 HOME: Final = "pykclient.serialization"
 
 AS_THEY_ARE: Final = ("ByteArray", "Bytes", "ByteBuffer")
-"""Java's classes for bytes, for which none is needed here: `send` and records have bytes."""
+"""Java's classes for bytes, which need no serializer here: `send` and records use bytes."""
 
 OF_THE_SAME_NAME: Final = (
     "String",
@@ -31,7 +31,7 @@ OF_THE_SAME_NAME: Final = (
     "UUID",
     "Boolean",
 )
-"""Java's classes that are here, too, with the same bytes."""
+"""Java's classes with an equivalent here that has the same encoding."""
 
 _WORDS: Final = {
     "String": ("string", "str", "text", "utf8", "utf-8"),
@@ -43,9 +43,9 @@ _WORDS: Final = {
 
 
 def serializer_or_name(ending: Ending, parameter: Parameter) -> Kind[object]:
-    """What `object_or_name` takes, or the full name of one of Java's own classes.
+    """Return the kind of a serializer: as `object_or_name`, or the full name of a Java class.
 
-    `parameter` is the type parameter of the client that it determines.
+    `parameter` is the client's type parameter that it determines.
     """
     others = object_or_name(lambda text: _hint(text, ending))
 
@@ -68,10 +68,10 @@ def serializer_or_name(ending: Ending, parameter: Parameter) -> Kind[object]:
 
 
 def _hint(text: str, ending: Ending) -> str:
-    """Return what to write for one that is named by a word; empty for others."""
+    """Return a hint for a serializer that is given as a word; empty for others."""
     word = text.rpartition(".")[2].removesuffix(ending).lower()
     if word in ("bytearray", "bytes", "bytebuffer", "noop", "none"):
-        return "Leave it out: without one, bytes go as they are."
+        return "Leave it out: without one, bytes are sent as they are."
     for name, words in _WORDS.items():
         if word in words:
             return f"Write '{HOME}:{name}{ending}'."

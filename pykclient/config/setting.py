@@ -1,12 +1,12 @@
 """A setting: one key of a client's configuration, with its type, default, range and meaning.
 
-A config class declares its keys as class attributes of type `Setting`; the declaration is the
-table from which parsing, error messages, `repr` and the documentation are made. `Setting` reads
-like the plain attribute it stands for: values live in the instance's own dictionary, which Python
-looks at first, so reading one costs what any attribute costs. Nothing here opens or imports
-anything; class-valued settings are imported by `resolve_class_setting`, when they are used.
+A config class declares its keys as class attributes of type `Setting`. Parsing, error messages,
+`repr` and the documentation are derived from these declarations. On an instance, the name is a
+plain attribute: its value is in the instance's dictionary, which Python checks first, so reading it
+costs no more than any attribute. Nothing here opens or imports anything; `resolve_class_setting`
+imports class-valued settings when they are used.
 
-Owner: none, everything is immutable once its class is made.
+Owner: none, everything is immutable once its class is complete.
 Source: Java class ``org.apache.kafka.common.config.ConfigDef``.
 """
 
@@ -36,15 +36,16 @@ T = TypeVar("T")
 INT_MAX: Final = 2**31 - 1
 LONG_MAX: Final = 2**63 - 1
 HOST_LENGTH_MAX: Final = 253
-"""What a host name may have in the domain name system, and more than any address in digits."""
+"""Maximum length of a host name in DNS, longer than any numeric address."""
 
 TEXT_BYTES_MAX: Final = 32_000
-"""What a string of a request may have, 32,767 bytes, but for what clients add to a name."""
+"""Maximum size of a string in a request, 32,767 bytes less a margin for what clients append to
+names."""
 
 SHOWN_LENGTH_MAX: Final = 100
 
 Address = tuple[str, int]
-"""Host and port."""
+"""A host and a port."""
 
 _SECRET_WORDS: Final = (
     "password",
@@ -62,7 +63,7 @@ _SECRET_WORDS: Final = (
 
 
 _SECRET_STRINGS: Final = ("sasl_oauthbearer_config",)
-"""Settings that are plain text, for functions of applications, and may have secrets in it."""
+"""Settings that are plain text for an application's functions but may contain secrets."""
 
 
 class _Required:
@@ -74,13 +75,13 @@ REQUIRED: Final = _Required()
 
 
 class Kind(Generic[T]):
-    """How values of one type are read and written.
+    """Parser and formatter for values of one type.
 
-    `parse` takes what a caller gave, `allowed` tells what that may be, and a `ValueError` of
-    `parse` may add why a value is not; `written` is the text of a value in a properties file.
-    `annotation` is the type of a keyword, as `pykclient.config.keywords` has it: narrower than what
-    `parse` takes, which reads text of properties files, too. `named` returns the code, files and
-    addresses that a value names, as `parse` returned it: text may name what its policy allows.
+    `parse` converts the caller's value; its `ValueError` may say why a value is invalid. `allowed`
+    describes the valid values. `written` formats a value for a properties file. `annotation` is the
+    type of the keyword in `pykclient.config.keywords`; `parse` may accept more, since it also reads
+    text from properties files. `named` returns the code, files and addresses that a parsed value
+    names, which the policy limits for text.
     """
 
     __slots__ = ("allowed", "annotation", "named", "parse", "written")
@@ -102,8 +103,11 @@ class Kind(Generic[T]):
 
 
 class Setting(Generic[T]):
-    """One key. `key` is Kafka's dotted name, `name` the attribute; `is_ours` marks keys that
-    Kafka does not have, `aliases` are the names of other libraries for the same."""
+    """One key of a configuration.
+
+    `key` is Kafka's dotted name, `name` the attribute. `is_ours` marks keys that Kafka does not
+    have; `aliases` are the names of other libraries for the same key.
+    """
 
     __slots__ = ("aliases", "default", "is_ours", "key", "kind", "meaning", "name")
 
@@ -136,11 +140,11 @@ class Setting(Generic[T]):
     def __get__(self, instance: object | None, owner: type) -> Setting[T] | T:
         if instance is None:
             return self
-        # Only a config still being made comes here: later the instance's own value is found first.
-        raise AttributeError(f"{self.name} has no value yet")
+        # Only a config under construction gets here: later the instance's own value is found first.
+        raise AttributeError(f"{self.name} is not set yet")
 
     def with_default(self, default: T) -> Setting[T]:
-        """The same key where a client's default differs."""
+        """Return a copy of this setting with another default."""
         return Setting(
             self.kind,
             default,
@@ -151,7 +155,11 @@ class Setting(Generic[T]):
         )
 
     def read(self, value: object, spelling: str) -> T:
-        """`value` in the setting's type; `ConfigError` names the key as the caller spelled it."""
+        """Convert a value to the setting's type.
+
+        Raises:
+            ConfigError: the value is invalid. It names the key as the caller spelled it.
+        """
         try:
             read = self.kind.parse(value)
         except ValueError as error:
@@ -170,7 +178,7 @@ class Setting(Generic[T]):
 
     @property
     def is_password(self) -> bool:
-        """True if each value is a secret."""
+        """True if every value is a secret."""
         try:
             return isinstance(self.kind.parse("?"), Password)
         except ValueError:
@@ -178,18 +186,18 @@ class Setting(Generic[T]):
 
     @property
     def default_written(self) -> str:
-        """The default as a properties file holds it; empty when there is none."""
+        """The default in the form of a properties file; empty if there is none."""
         if self.default is None or isinstance(self.default, _Required):
             return ""
         return self.kind.written(self.default)
 
 
 def shown(key: str, value: object) -> str:
-    """`value` as an error or `repr` may show it: secrets masked, long text cut."""
+    """Return the form of a value for errors and `repr`: secrets masked, long text cut."""
     if is_secret(key):
         return HIDDEN
     if type(value) is int and value.bit_length() > 64:
-        return "a number beyond 64 bits"  # whose digits Python may refuse to write
+        return "a number beyond 64 bits"  # Python may refuse to format it
     if isinstance(value, (bytes, bytearray, memoryview)):
         return f"of type {type(value).__name__}"  # no setting is bytes, and a record is
     text = repr(without_user(value)) if isinstance(value, str) else without_user(repr(value))
@@ -197,13 +205,13 @@ def shown(key: str, value: object) -> str:
 
 
 def without_user(text: str) -> str:
-    """Return text without the user and the password of an address, as in user:password@host."""
+    """Remove user and password from addresses in a text, as in user:password@host."""
     user, sign, address = text.rpartition("@")
     return f"{HIDDEN}@{address}" if sign and ":" in user else text
 
 
 def is_secret(key: str) -> bool:
-    """Whether the value of a key may be one, in any spelling."""
+    """Return whether a key, in any spelling, may hold a secret."""
     name = key.replace(".", "_").lower()
     return any(word in name for word in _SECRET_WORDS)
 
@@ -256,7 +264,7 @@ def string() -> Kind[str]:
 
 
 def text() -> Kind[str]:
-    """Text of any length that no request carries, such as a path or certificates."""
+    """Return the kind of text that no request carries, such as a path, of any length."""
 
     def parse(value: object) -> str:
         if isinstance(value, str) and value.strip():
@@ -267,7 +275,7 @@ def text() -> Kind[str]:
 
 
 def path(reach: Reach) -> Kind[str]:
-    """Return the kind of a file's path. `reach` says whether the file's content is sent."""
+    """Return the kind of a file's path. `reach` says whether the file's contents are sent."""
 
     def parse(value: object) -> str:
         place = os.fspath(value) if isinstance(value, os.PathLike) else value
@@ -284,7 +292,7 @@ def path(reach: Reach) -> Kind[str]:
 
 
 class Password:
-    """A secret: what shows it, shows `<hidden>`. `value` is the text itself."""
+    """A secret, whose `repr` is `<hidden>`. `value` is the text."""
 
     __slots__ = ("value",)
 
@@ -301,23 +309,23 @@ class Password:
         return hash(self.value)
 
     def current(self) -> Password:
-        """Return itself; see `PasswordSource`."""
+        """Return this password, for the same interface as `PasswordSource`."""
         return self
 
     def encoded(self) -> bytes:
-        """Return the bytes that are sent.
+        """Return the text as UTF-8.
 
         Raises:
-            ValueError: it has half of a surrogate pair; shows no part of it.
+            ValueError: it contains half of a surrogate pair. The text shows no part of it.
         """
-        # Looked at first: Python's own error has all of the text.
+        # Checked first: Python's own error would contain the text.
         if any("\ud800" <= character <= "\udfff" for character in self.value):
-            raise ValueError("a secret has half of a surrogate pair, which is no UTF-8")
+            raise ValueError("a secret contains half of a surrogate pair, which is not valid UTF-8")
         return self.value.encode()
 
 
 class PasswordSource:
-    """A function of the application that returns a secret; what shows it, shows `<hidden>`."""
+    """An application's function that returns a secret; its `repr` is `<hidden>`."""
 
     __slots__ = ("_function",)
 
@@ -334,10 +342,10 @@ class PasswordSource:
         return hash(self._function)
 
     def current(self) -> Password:
-        """Call the function, which may block.
+        """Call the function, which may block, and return its secret.
 
         Raises:
-            TypeError: it returned no text; shows nothing of what it returned.
+            TypeError: it did not return a string. The text shows nothing of the result.
         """
         value = self._function()
         if isinstance(value, Password):
@@ -346,7 +354,7 @@ class PasswordSource:
             return Password(value)
         kind = type(value).__name__
         del value  # tracebacks may show variables
-        raise TypeError(f"the function returned a {kind}, and not a string")
+        raise TypeError(f"the function returned a {kind}, not a string")
 
 
 def password_or_callable() -> Kind[Password | PasswordSource]:
@@ -376,32 +384,32 @@ def password() -> Kind[Password]:
 
 
 def sendable_text(value: str) -> str:
-    """Return text that a request can carry as it is.
+    """Check that a request can carry a text, and return it.
 
     Raises:
-        ValueError: it is too long, or has half of a surrogate pair.
+        ValueError: it is too long, or contains half of a surrogate pair.
     """
     try:
         size_bytes = len(value.encode())
     except UnicodeEncodeError:
         raise ValueError(
-            "It has half of a surrogate pair, as what is no UTF-8 in a file name or on a command "
-            "line has."
+            "It contains half of a surrogate pair, as invalid UTF-8 from a file name or a command "
+            "line does."
         ) from None
     if size_bytes > TEXT_BYTES_MAX:
-        raise ValueError(f"It has {size_bytes} bytes, and {TEXT_BYTES_MAX} is the most.")
+        raise ValueError(f"It has {size_bytes} bytes; the maximum is {TEXT_BYTES_MAX}.")
     return value
 
 
 def choice(
     values: Mapping[str, T], *, hints: Mapping[str, str] | None = None, is_case_kept: bool = True
 ) -> Kind[T]:
-    """One of some words. `hints` says, for words of old releases, what to write instead."""
+    """Return the kind of a choice of words. `hints` maps words of old releases to replacements."""
 
     by_word = values if is_case_kept else {word.lower(): value for word, value in values.items()}
 
     def parse(value: object) -> T:
-        # A number is taken as its digits (acks=1), a Boolean never (acks=True).
+        # A number is accepted as its digits (acks=1), a Boolean never (acks=True).
         is_word = isinstance(value, (str, int)) and not isinstance(value, bool)
         word = str(value).strip() if is_word else ""
         word = word if is_case_kept else word.lower()
@@ -425,7 +433,10 @@ def optional(kind: Kind[T]) -> Kind[T | None]:
 
 
 def address_list() -> Kind[tuple[Address, ...]]:
-    """Addresses: one string with commas, or strings and pairs; doubles are dropped."""
+    """Return the kind of addresses: a string with commas, or strings and pairs.
+
+    Duplicates are dropped.
+    """
 
     def parse(value: object) -> tuple[Address, ...]:
         items = value if isinstance(value, (list, tuple)) else [value]
@@ -433,7 +444,7 @@ def address_list() -> Kind[tuple[Address, ...]]:
             items = [value]  # a single pair
         addresses = [address for item in items for address in _addresses(item)]
         if not addresses:
-            raise ValueError("It holds no address.")
+            raise ValueError("It contains no address.")
         return tuple(dict.fromkeys(addresses))
 
     return Kind(
@@ -446,10 +457,10 @@ def address_list() -> Kind[tuple[Address, ...]]:
 def object_or_name(
     hint: Callable[[str], str] | None = None, *, reach: Reach = Reach.IMPORT
 ) -> Kind[object]:
-    """An object, a class, a callable, or the name "package.module:Name" of one; None for none.
+    """Return the kind of an object, class or callable, or the name "package.module:Name" of one.
 
-    `hint` says, for a text that is no such name, what to write instead; empty if it does not know.
-    `reach` says whether text may name it at all.
+    `hint` returns a suggestion for a text that is not such a name, or "". `reach` says whether text
+    may name it at all.
     """
 
     def parse(value: object) -> object:
@@ -466,7 +477,7 @@ def object_or_name(
 
 
 def object_list() -> Kind[tuple[object, ...]]:
-    """Several of `object_or_name`: a list, or names with commas."""
+    """Return the kind of several objects: a list, or names separated by commas."""
 
     def parse(value: object) -> tuple[object, ...]:
         if isinstance(value, str):
@@ -490,7 +501,7 @@ def listed(text: str) -> list[str]:
 
 
 def imports_of(value: object, reach: Reach = Reach.IMPORT) -> Named:
-    """Return the names in a value that has been read: those with a colon, words have none."""
+    """Return the names in a parsed value that are imported, which contain a colon."""
     items = value if isinstance(value, tuple) else (value,)
     return [(reach, item) for item in items if isinstance(item, str) and ":" in item]
 
@@ -499,10 +510,13 @@ _OBJECT_ALLOWED: Final = "an object, a class, a callable or 'package.module:Name
 
 
 def resolve_class_setting(key: str, value: object) -> object:
-    """The object that a class-valued setting stands for.
+    """Return the object that a class-valued setting stands for.
 
-    A name is imported, a class is called without arguments, anything else is returned as it is
-    (None stays None). Raises: `ConfigError` when the import or the call fails.
+    A name is imported and a class is called without arguments. Any other value is returned as it
+    is, None too.
+
+    Raises:
+        ConfigError: the import or the call failed.
     """
     if isinstance(value, str):
         value = _imported(key, value)
@@ -513,7 +527,7 @@ def resolve_class_setting(key: str, value: object) -> object:
     except Exception as error:
         raise ConfigError(
             f"{key}: {value.__module__}.{value.__qualname__}() failed: {error!r}. A class is "
-            f"called without arguments; pass an instance if yours needs some."
+            f"called without arguments; pass an instance if it needs any."
         ) from error
 
 
@@ -536,7 +550,7 @@ def _imported(key: str, name: str) -> object:
 
 
 def _check_definer(key: str, name: str, found: object, origin: Origin) -> None:
-    """Raise `ConfigError` where text names what an allowed module has imported from elsewhere."""
+    """Raise `ConfigError` if text names an object that an allowed module only imported."""
     is_definition = isinstance(found, type) or hasattr(found, "__qualname__")
     definer = getattr(found if is_definition else type(found), "__module__", None)
     if isinstance(found, ModuleType) or not isinstance(definer, str):
@@ -578,7 +592,7 @@ def _addresses(item: object) -> list[Address]:
 
 def _address(text: str) -> Address:
     if "@" in text:
-        raise ValueError("An address has no user; give user and password as settings of SASL.")
+        raise ValueError("An address has no user; set user and password in the SASL settings.")
     if "://" in text:
         raise ValueError(f"Leave out the protocol in {text!r}.")
     host, colon, port = text.rpartition(":")
@@ -598,9 +612,9 @@ def _checked_host(host: str) -> str:
         try:
             IPv6Address(host)
         except ValueError:
-            raise ValueError(f"{host!r} is no IPv6 address.") from None
+            raise ValueError(f"{host!r} is not an IPv6 address.") from None
     elif not host or len(host) > HOST_LENGTH_MAX or any(sign in host for sign in " \t\n/@?#[]\0"):
-        raise ValueError(f"{shown('', host)} is no host name.")
+        raise ValueError(f"{shown('', host)} is not a host name.")
     return host
 
 
@@ -610,5 +624,5 @@ def _checked_port(port: object, text: str) -> int:
     except ValueError:
         number = 0
     if not 1 <= number <= 65535:
-        raise ValueError(f"The port of {text!r} is no number from 1 to 65535.")
+        raise ValueError(f"The port of {text!r} is not a number from 1 to 65535.")
     return number

@@ -1,8 +1,8 @@
-"""SettingText: the value of a setting that comes from text, and not from a program.
+"""SettingText: a setting's value that comes from text instead of a program.
 
-The mark is on the value, not on the mapping around it, so that it stays where mappings are copied
-and merged, and where Spark pickles them for its tasks. It says from which place the text comes and
-under which policy it entered: an executor follows its driver's policy.
+The value itself carries the mark, not the mapping around it, so the mark survives when mappings are
+copied or merged, and when Spark pickles them for its tasks. It names the place that the text comes
+from and the policy under which it entered: an executor follows its driver's policy.
 
 Owner: none, it is immutable.
 """
@@ -17,23 +17,23 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
 HIDDEN: Final = "<hidden>"
-"""The text that is shown instead of a secret."""
+"""The text shown instead of a secret."""
 
 _NAME_LENGTH_MAX: Final = 100
 
 
 class Origin(NamedTuple):
-    """The place that a text comes from, in words, and the policy that it is under."""
+    """The place that a text comes from, in words, and the policy that limits it."""
 
     place: str
     policy: Policy
     process: str = "this process"
-    """The process whose environment states the policy, in words."""
+    """The process whose environment sets the policy, in words."""
     is_secret: bool = False
     """True if a configuration provider returned the text."""
 
     def complaint(self, named: Iterable[tuple[Reach, str]]) -> str:
-        """Return what the policy refuses of some names, and the cure; empty where it allows all."""
+        """Return a complaint about names that the policy refuses, with the cure, or ""."""
         refused = [each for each in named if not self.policy.allows(*each)]
         if not refused:
             return ""
@@ -47,7 +47,7 @@ class Origin(NamedTuple):
         return f"{problem} To allow it in text, {self.cure(refused)}."
 
     def cure(self, refused: Iterable[tuple[Reach, str]]) -> str:
-        """Return which environment variables allow some names, and with which words."""
+        """Return the environment variables that would allow some names, and the words to add."""
         words: dict[str, list[str]] = {}
         for each in refused:
             variable, word = switch(*each)
@@ -57,7 +57,7 @@ class Origin(NamedTuple):
 
 
 class SettingText(str):
-    """Text that knows its origin; in everything else it is a str."""
+    """A str that knows its origin."""
 
     __slots__ = ("origin",)
 
@@ -73,7 +73,7 @@ class SettingText(str):
 
 
 class SecretText(SettingText):
-    """Text that is itself in everything but its `repr`, which is `<hidden>`."""
+    """Text whose `repr` is `<hidden>`."""
 
     __slots__ = ()
 
@@ -89,7 +89,7 @@ def origin_of(value: object) -> Origin | None:
 
 
 def with_origin(text: str, origin: Origin | None) -> str:
-    """Return text with an origin, or as it is without one."""
+    """Return a text with an origin; unchanged if the origin is None."""
     if origin is None:
         return text
     return (SecretText if origin.is_secret else SettingText)(text, origin)

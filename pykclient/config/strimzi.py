@@ -1,7 +1,7 @@
 """The options of strimzi-kafka-oauth in ``sasl.jaas.config``, ``oauth.*``.
 
-Strimzi's class reads environment variables of the same names before the options; they are not read
-here: refer to them as ``${env:NAME}``.
+Strimzi's class prefers environment variables of the same names. They are not read here: refer to
+them as ``${env:NAME}``.
 
 Owner: no state.
 Source: strimzi-kafka-oauth, "Client configuration options" in its README; its class
@@ -33,7 +33,7 @@ _RENAMED: Final = {
     "oauth.ssl.truststore.type": "ssl.truststore.type",
     "oauth.ssl.truststore.password": "ssl.truststore.password",
 }
-"""Options for which Java's login module has a name."""
+"""Options that Java's login module has under another name."""
 
 _EXTENSION: Final = "oauth.sasl.extension."
 
@@ -54,7 +54,7 @@ _ONLY: Final = {
     "oauth.include.accept.header": ("true",),
     "oauth.ssl.endpoint.identification.algorithm": ("https",),
 }
-"""Options that may have one value, which is what happens anyway; in small letters."""
+"""Options with a single supported value, in lower case, which is what the client does anyway."""
 
 _IDLE: Final = (
     "oauth.access.token.is.jwt",
@@ -65,13 +65,13 @@ _IDLE: Final = (
     "oauth.ssl.secure.random.implementation",
     "oauth.username.claim",
 )
-"""Options that change nothing here: this client always retries, and reads a token where it can."""
+"""Options without effect here: this client always retries, and reads a token's claims if it can."""
 
 ALL_OPTIONS: Final = tuple(sorted((*_RENAMED, *_READ, *_ONLY, *_IDLE)))
 
 
 class StrimziLogin(NamedTuple):
-    """The options, of which None was not given. `options` are those with Java's names."""
+    """Strimzi's options; None if not given. `options` are those with Java's names."""
 
     options: dict[str, str]
     url: str | None
@@ -83,19 +83,19 @@ class StrimziLogin(NamedTuple):
     assertion: Password | None
     assertion_file: str | None
     is_given: bool
-    """True if there is an option of strimzi's at all."""
+    """True if there is any Strimzi option."""
 
 
 def is_strimzi(options: Mapping[str, str]) -> bool:
-    """Return whether options of a login module are strimzi's."""
+    """Return whether a login module's options are Strimzi's."""
     return any(name.startswith(PREFIX) for name in options)
 
 
 def read_strimzi(options: Mapping[str, str]) -> StrimziLogin:
-    """Return what strimzi's options say.
+    """Parse Strimzi's options.
 
     Raises:
-        ConfigError: an option is not built, or contradicts another one; shows no secret.
+        ConfigError: an option is not supported, or contradicts another one. It shows no secret.
     """
     renamed: dict[str, str] = {}
     for name, value in options.items():
@@ -110,7 +110,7 @@ def read_strimzi(options: Mapping[str, str]) -> StrimziLogin:
                 )
         elif name.startswith(PREFIX) and name not in (*_READ, *_IDLE):
             raise ConfigError(
-                f"sasl.jaas.config has the option {name}, which is not built; there are "
+                f"sasl.jaas.config has the option {name}, which is not supported; use one of "
                 f"{', '.join(ALL_OPTIONS)} and {_EXTENSION}NAME."
             )
         elif not name.startswith(PREFIX):
@@ -129,7 +129,7 @@ def read_strimzi(options: Mapping[str, str]) -> StrimziLogin:
     ]
     if len(proofs) > 1:
         raise ConfigError(
-            f"{' and '.join(proofs)} in sasl.jaas.config authenticate the client; give one."
+            f"{' and '.join(proofs)} in sasl.jaas.config both authenticate the client; give one."
         )
     return StrimziLogin(
         renamed,

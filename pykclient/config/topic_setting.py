@@ -1,4 +1,4 @@
-"""The kind of a setting that has settings of its own for each of some topics.
+"""The kind of a setting with values per topic.
 
 Owner: none; it holds no state.
 """
@@ -16,11 +16,11 @@ if TYPE_CHECKING:
     from pykclient.config.setting import Setting
 
 TopicSettings = Mapping[str, Mapping[str, object]]
-"""The settings of topics, by the topic's name and the setting's, with underscores."""
+"""Settings by topic name and setting name, with underscores."""
 
 
 def per_topic(*settings: Setting[Any]) -> Kind[TopicSettings]:
-    """A mapping of topics, each to a mapping of some of `settings`, in any of their spellings."""
+    """Return the kind of a mapping from topics to mappings of some `settings`, in any spelling."""
 
     def parse(value: object) -> TopicSettings:
         if not isinstance(value, Mapping):
@@ -28,12 +28,12 @@ def per_topic(*settings: Setting[Any]) -> Kind[TopicSettings]:
         found: dict[str, Mapping[str, object]] = {}
         for topic, given in value.items():
             if not is_topic_name(topic):
-                raise ValueError(f"{shown('', topic)} is no name of a topic.")
+                raise ValueError(f"{shown('', topic)} is not a topic name.")
             if not isinstance(given, Mapping):
-                raise ValueError(f"Topic {topic!r} has {shown('', given)}, which is no dictionary.")
+                raise ValueError(f"Topic {topic!r} has {shown('', given)}, not a dictionary.")
             found[topic] = dict(_read(topic, spelling, given[spelling]) for spelling in given)
             if len(found[topic]) < len(given):
-                raise ValueError(f"Topic {topic!r} has a setting twice, in two spellings.")
+                raise ValueError(f"Topic {topic!r} has one setting in two spellings.")
         return found
 
     def _read(topic: str, spelling: object, value: object) -> tuple[str, object]:
@@ -49,7 +49,7 @@ def per_topic(*settings: Setting[Any]) -> Kind[TopicSettings]:
         try:
             return setting.name, setting.read(value, str(spelling))
         except ValueError as error:
-            raise ValueError(f"Of topic {topic!r}: {error}") from None
+            raise ValueError(f"Topic {topic!r}: {error}") from None
 
     return Kind(
         parse,

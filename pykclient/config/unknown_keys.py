@@ -1,11 +1,10 @@
-"""Unsupported settings: what to do instead of a key that a config class does not have.
+"""Unsupported settings: explanations for keys that a config class does not have.
 
-Tables of names, in underscore form: Kafka's own keys that are not built yet, and what Kafka or
-another library once called something that Kafka now calls otherwise. A key that is known but not
-supported is an error rather than ignored, unless it is given the value that describes what happens
-anyway; nothing else here is ever accepted.
+Tables of names in underscore form: Kafka's own keys that are not supported yet, and old or foreign
+names of keys that Kafka names differently. A known but unsupported key is an error instead of being
+ignored, unless its value describes what happens anyway. Nothing else here is ever accepted.
 
-Owner: none; the tables never change, and who has a key is worked out once.
+Owner: none; the tables never change, and the owner of each key is determined once.
 Source: Java classes ``ProducerConfig``, ``ConsumerConfig``, ``AdminClientConfig`` of 4.4.0; the
 names of librdkafka's, kafka-python's and aiokafka's settings, and of Kafka 0.8's.
 """
@@ -25,10 +24,10 @@ EVERY_CLIENT: Final = ("producer", "consumer", "admin")
 
 
 class Unsupported(NamedTuple):
-    """Keys of Kafka that wait for one feature.
+    """Kafka's keys for one unsupported feature.
 
-    `harmless` holds for each the values that ask for nothing but what happens anyway, Kafka's
-    default first; "" stands for null and for an empty list.
+    `harmless` holds the values of each key that only ask for what happens anyway, Kafka's default
+    first; "" stands for null and for an empty list.
     """
 
     clients: tuple[str, ...]
@@ -37,7 +36,7 @@ class Unsupported(NamedTuple):
 
 
 def _harmless(text: str) -> dict[str, tuple[str, ...]]:
-    """Read keys with the value that asks for nothing, as ``key=value``; of null the key alone."""
+    """Parse keys with their harmless value, as ``key=value``; a key alone stands for null."""
     pairs = (word.partition("=") for word in text.split())
     return {key: (value,) for key, _, value in pairs}
 
@@ -67,18 +66,19 @@ _MSK_HANDLERS: Final = (
     "software.amazon.msk.auth.iam.IAMClientCallbackHandler",
     "software.amazon.msk.auth.iam.IAMOAuthBearerLoginCallbackHandler",
 )
-"""What Java needs for Amazon MSK beside the mechanism, or the class that makes tokens."""
+"""Java's additional settings for Amazon MSK: the mechanism's class, or the class that makes
+tokens."""
 
 UNSUPPORTED: Final[tuple[Unsupported, ...]] = (
     Unsupported(
         EVERY_CLIENT,
-        "It belongs to a part of TLS or SASL that is not built: there are TLS, and the mechanisms "
+        "It belongs to an unsupported part of TLS or SASL: this client has TLS and the mechanisms "
         "PLAIN, SCRAM, OAUTHBEARER, AWS_MSK_IAM and GSSAPI.",
         {**_SECURITY, "sasl_client_callback_handler_class": ("", *_MSK_HANDLERS)},
     ),
     Unsupported(
         EVERY_CLIENT,
-        "Metrics reporters are not built yet: `metrics()` returns all that is measured.",
+        "Metrics reporters are not supported yet: `metrics()` returns all metrics.",
         {
             "metric_reporters": ("org.apache.kafka.common.metrics.JmxReporter", ""),
             "metrics_recording_level": ("INFO",),
@@ -86,18 +86,18 @@ UNSUPPORTED: Final[tuple[Unsupported, ...]] = (
     ),
     Unsupported(
         EVERY_CLIENT,
-        "Names are looked up while a connection is opened, again and again within the time of the "
-        "call: there is no limit of its own.",
+        "Names are resolved when a connection is opened, repeatedly within the call's timeout; "
+        "there is no separate limit.",
         {"bootstrap_resolve_timeout_ms": ("0",)},
     ),
     Unsupported(
         EVERY_CLIENT,
-        "Pushing metrics to the brokers (KIP-714) is not built yet.",
+        "Pushing metrics to brokers (KIP-714) is not supported yet.",
         {"enable_metrics_push": ("true", "false")},
     ),
     Unsupported(
         ("consumer",),
-        "Share groups are not built yet.",
+        "Share groups are not supported yet.",
         {
             "share_acknowledgement_mode": ("implicit",),
             "share_acquire_mode": ("batch_optimized",),
@@ -105,12 +105,12 @@ UNSUPPORTED: Final[tuple[Unsupported, ...]] = (
     ),
     Unsupported(
         ("consumer",),
-        "Brokers before 2.5 know no stable offsets (KIP-447), and get requests without them.",
+        "Brokers before 2.5 lack stable offsets (KIP-447), and get requests without them.",
         {"internal_throw_on_fetch_stable_offset_unsupported": ("false",)},
     ),
     Unsupported(
         ("admin",),
-        "Speaking to controllers directly is not built yet: give bootstrap.servers.",
+        "Connecting to controllers is not supported yet: give bootstrap.servers.",
         {"bootstrap_controllers": ("",)},
     ),
 )
@@ -169,7 +169,7 @@ GONE: Final[dict[str, str]] = {
     for cure, names in {
         "Remove it: sending never waits for the broker; delivery.result() does.": "producer_type",
         "Remove it.": "group_protocol_type",
-        "Remove it: versions are agreed with each broker.": (
+        "Remove it: versions are negotiated with each broker.": (
             "api_version api_version_request api_version_request_timeout_ms "
             "api_version_fallback_ms api_version_auto_timeout_ms broker_version_fallback"
         ),
@@ -181,7 +181,7 @@ GONE: Final[dict[str, str]] = {
         "Pass on_delivery to send() of a Producer.": (
             "dr_cb dr_msg_cb on_delivery delivery_report_only_error"
         ),
-        "Records come by poll(), or by iteration.": "consume_cb consume_callback_max_messages",
+        "Get records with poll(), or by iteration.": "consume_cb consume_callback_max_messages",
         "Give subscribe() a RebalanceListener.": "rebalance_cb",
         "Give commit_async() a callback; interceptors have on_commit().": (
             "offset_commit_cb on_commit"
@@ -199,7 +199,7 @@ GONE: Final[dict[str, str]] = {
         "Remove it: the group's coordinator keeps the offsets.": (
             "offset_store_method offset_store_path offset_store_sync_interval_ms"
         ),
-        "Remove it: what is fetched ahead is limited by fetch.max.bytes.": (
+        "Remove it: fetch.max.bytes limits the data fetched ahead.": (
             "queued_min_messages fetch_queue_backoff_ms"
         ),
         "Remove it: the group's coordinator leads rebalances.": (
@@ -209,11 +209,11 @@ GONE: Final[dict[str, str]] = {
             "consumer_id"
         ),
         "Remove it: one thread fetches from all brokers at a time.": "num_consumer_fetchers",
-        "Remove it: fetch.max.bytes limits what is fetched ahead.": "queued_max_message_chunks",
-        "Remove it: new leaders are looked for after retry.backoff.ms.": (
+        "Remove it: fetch.max.bytes limits data fetched ahead.": "queued_max_message_chunks",
+        "Remove it: the client looks for new leaders after retry.backoff.ms.": (
             "refresh_leader_backoff_ms"
         ),
-        "Remove it: a coordinator is looked for when one is needed.": (
+        "Remove it: the client looks for a coordinator when it needs one.": (
             "coordinator_query_interval_ms"
         ),
         "Remove it: no client needs ZooKeeper.": (
@@ -224,26 +224,26 @@ GONE: Final[dict[str, str]] = {
         "Remove it: all addresses of a name are tried, of both families.": (
             "broker_address_family broker_address_ttl"
         ),
-        "Remove it: how this client does I/O cannot be replaced.": (
+        "Remove it: this client's I/O cannot be replaced.": (
             "socket_blocking_max_ms socket_cb connect_cb closesocket_cb open_cb resolve_cb "
             "selector kafka_client"
         ),
-        "Connections through a proxy are not built.": "proxy_url socks5_proxy",
-        "Remove it: making a client waits for no broker; each call has a time of its own.": (
+        "Connections through a proxy are not supported.": "proxy_url socks5_proxy",
+        "Remove it: a constructor does not wait for brokers; each call has its own timeout.": (
             "bootstrap_timeout_ms"
         ),
-        "Remove it: metadata of topics in use are requested, again after retry.backoff.ms.": (
+        "Remove it: the client requests metadata of topics in use, every retry.backoff.ms.": (
             "topic_metadata_refresh_fast_interval_ms topic_metadata_refresh_fast_cnt "
             "topic_metadata_refresh_sparse topic_metadata_propagation_max_ms"
         ),
         "Leave such topics out of the pattern that subscribe() is given.": "topic_blacklist",
-        "Remove it: settings of topics stand beside all others.": "default_topic_conf",
-        "Give topic_settings={'logs': {'compression.type': 'zstd'}} for each topic that is to be "
-        "compressed, and no compression.type for the others.": "compressed_topics",
+        "Remove it: topic settings are set like all others.": "default_topic_conf",
+        "Give topic_settings={'logs': {'compression.type': 'zstd'}} for each topic to compress, "
+        "and no compression.type for the others.": "compressed_topics",
         "Remove it: there is no queue of events; callbacks are arguments of calls.": (
             "enabled_events background_event_cb opaque"
         ),
-        "Remove it: there are no plug-ins; interceptor.classes has objects of yours.": (
+        "Remove it: there are no plug-ins; give your objects in interceptor.classes.": (
             "builtin_features plugin_library_paths"
         ),
         "Remove it: it is about librdkafka's own code.": (
@@ -252,14 +252,14 @@ GONE: Final[dict[str, str]] = {
         "Remove it: a partition's records are sent in order, batches when full or linger.ms old.": (
             "queuing_strategy msg_order_cmp queue_buffering_backpressure_threshold"
         ),
-        "There is none: a record that fails for good does not hold up those behind it.": (
+        "There is none: a record that fails for good does not block those after it.": (
             "enable_gapless_guarantee"
         ),
         "Remove it: records without a key stay on a partition for a batch (KIP-794).": (
             "sticky_partitioning_linger_ms"
         ),
         "Remove it: deliveries have their offsets.": "produce_offset_report",
-        "Remove it: fetches are in sessions (KIP-227), unless fetch_order is lag.": (
+        "Remove it: fetches use sessions (KIP-227), unless fetch_order is lag.": (
             "enable_incremental_fetch_sessions"
         ),
         "Give it to the serializer that needs it.": "schema_registry_url",
@@ -284,11 +284,11 @@ GONE: Final[dict[str, str]] = {
     }.items()
     for name in names.split()
 }
-"""Names that stand for nothing here, by what to do instead."""
+"""Names without a counterpart here, by the replacement."""
 
 
 _PROVIDERS: Final = "config_providers_"
-"""The beginning of the settings of a configuration provider."""
+"""Prefix of a configuration provider's settings."""
 
 
 def underscored(key: str) -> str:
@@ -298,10 +298,10 @@ def underscored(key: str) -> str:
 def explain_unknown(
     client: str, spelling: str, value: object, known: Collection[str]
 ) -> str | None:
-    """Return what is wrong with a key that `client` does not have, and what to do instead.
+    """Return the complaint about a key that `client` does not have, with the cure.
 
-    None when the key is one of Kafka's and `value` asks for nothing but what happens anyway.
-    `known` holds the client's own keys, for the suggestion.
+    None if the key is Kafka's and `value` only asks for what happens anyway. `known` holds the
+    client's own keys, for the suggestion.
     """
     name = underscored(spelling)
     for unsupported in UNSUPPORTED:
@@ -320,10 +320,11 @@ def explain_unknown(
 
 
 def did_you_mean(name: str, known: Iterable[str]) -> str:
-    """ " Did you mean ...?" with the closest of `known`; empty if none is close.
+    """Return " Did you mean ...?" with the closest of `known`, or "" if none is close.
 
-    Dots, underscores and case make no difference. Each word of `name` must be found in it as well,
-    with its typing errors: rebalance.backoff.ms is no reconnect.backoff.ms.
+    Dots, underscores and case make no difference. Each word of `name` must appear in the
+    suggestion, apart from typing errors: rebalance.backoff.ms does not suggest
+    reconnect.backoff.ms.
     """
     # Imported here: only a mistake needs it, and it takes its share of the import budget.
     from difflib import get_close_matches
@@ -332,7 +333,7 @@ def did_you_mean(name: str, known: Iterable[str]) -> str:
     wanted = name.replace(".", "_").lower()
     for found in get_close_matches(wanted, spellings, n=1, cutoff=0.75):
         words = found.split("_")
-        # One wrong letter of two is one typing error, as one of five is.
+        # One wrong letter in two is a single typing error, like one in five.
         if all(
             word in found or get_close_matches(word, words, cutoff=0.6 if len(word) > 2 else 0.5)
             for word in wanted.split("_")
@@ -342,7 +343,7 @@ def did_you_mean(name: str, known: Iterable[str]) -> str:
 
 
 def respelled(text: str) -> str:
-    """Return a message with Kafka's keys in it written as keywords are."""
+    """Return a message with Kafka's keys spelled as keywords."""
     return _DOTTED.sub(
         lambda found: underscored(found[0]) if clients_with(underscored(found[0])) else found[0],
         text,
@@ -350,14 +351,14 @@ def respelled(text: str) -> str:
 
 
 def java_hint(text: str) -> str:
-    """Return what to write for a class of Java's; empty for other names."""
+    """Return a hint for a Java class name; empty for other names."""
     if text.startswith(("org.apache.", "io.confluent.")):
-        return "That is a class of Java's; give one of Python's."
+        return "That is a Java class; give a Python class."
     return ""
 
 
 def _unsupported(unsupported: Unsupported, name: str, spelling: str, value: object) -> str | None:
-    """Return the complaint, None where the value asks for nothing new."""
+    """Return the complaint, or None if the value is harmless."""
     harmless = unsupported.harmless[name]
     if _plain(value) in [text.lower() for text in harmless]:
         return None
@@ -383,7 +384,7 @@ def _renamed(client: str, spelling: str, now: str, known: Collection[str]) -> st
 
 
 def _plain(value: object) -> str:
-    """A value as a properties file would hold it, in lower case."""
+    """Return a value in the form of a properties file, in lower case."""
     if value is None:
         return ""
     items = value if isinstance(value, (list, tuple)) else str(value).split(",")
@@ -391,7 +392,7 @@ def _plain(value: object) -> str:
 
 
 def is_known(key: str) -> bool:
-    """Return whether a key, in any spelling, is explained here, or is that of a client."""
+    """Return whether a key, in any spelling, is explained here or belongs to a client."""
     name = underscored(key)
     return (
         name in RENAMED
@@ -403,7 +404,10 @@ def is_known(key: str) -> bool:
 
 
 def clients_with(name: str) -> tuple[str, ...]:
-    """The clients that have a key, with underscores, or would have it if it were built."""
+    """Return the clients that have a key, or would have it if it were supported.
+
+    The key is spelled with underscores.
+    """
     if name in _holders():
         return _holders()[name]
     return next((each.clients for each in UNSUPPORTED if name in each.harmless), ())
@@ -411,7 +415,7 @@ def clients_with(name: str) -> tuple[str, ...]:
 
 @cache
 def _aliases() -> frozenset[str]:
-    """Return the names of other libraries for settings of each client, with underscores."""
+    """Return the aliases of other libraries for settings of each client, with underscores."""
     from pykclient.config.client_properties import config_class
 
     return frozenset(
@@ -424,7 +428,10 @@ def _aliases() -> frozenset[str]:
 
 @cache
 def _holders() -> dict[str, tuple[str, ...]]:
-    """The clients that have each key. Their configs are loaded here: only a mistake needs all."""
+    """Return the clients that have each key.
+
+    It imports every client's config, since only a mistake needs them.
+    """
     from importlib import import_module
 
     holders: dict[str, tuple[str, ...]] = {}

@@ -1,6 +1,6 @@
-"""UnsecuredToken: what a token of OAUTHBEARER without a signature has, for brokers of tests.
+"""UnsecuredToken: the contents of an unsigned OAUTHBEARER token, for test brokers.
 
-It is read from Java's login configuration (``unsecuredLoginStringClaim_sub="alice"`` and the like)
+They come from Java's login configuration (``unsecuredLoginStringClaim_sub="alice"`` and the like)
 or from librdkafka's ``sasl.oauthbearer.config`` (``principal=alice lifeSeconds=60``).
 
 Owner: none, it is immutable.
@@ -21,11 +21,11 @@ LIFETIME_S_MAX: Final = 10**9
 
 _JAVA: Final = "unsecuredLogin"
 _TIMES: Final = ("iat", "exp")
-"""Claims that are made with each token."""
+"""Claims that are added to each token."""
 
 
 class UnsecuredToken(NamedTuple):
-    """The claims but for the times, which user they are for, and what is sent beside them."""
+    """The claims except times, the user they are for, and the SASL extensions."""
 
     principal: str
     claims: Mapping[str, object]
@@ -34,10 +34,10 @@ class UnsecuredToken(NamedTuple):
 
     @classmethod
     def from_jaas(cls, options: Mapping[str, str]) -> UnsecuredToken:
-        """Read the options of Java's login module.
+        """Parse the options of Java's login module.
 
         Raises:
-            ValueError: an option is unknown or cannot be read, or there is no principal.
+            ValueError: an option is unknown or malformed, or there is no principal.
         """
         claims: dict[str, object] = {}
         extensions: dict[str, str] = {}
@@ -55,12 +55,12 @@ class UnsecuredToken(NamedTuple):
             elif option == f"{_JAVA}PrincipalClaimName":
                 principal_claim = value
             elif option == f"{_JAVA}ScopeClaimName":
-                pass  # which of the claims is the scope matters to a broker alone
+                pass  # the name of the scope claim only matters to a broker
             elif option == f"{_JAVA}LifetimeSeconds":
                 lifetime_s = _lifetime(value, option)
             else:
                 raise ValueError(
-                    f"sasl.jaas.config has the option {option}, which no unsecured token has."
+                    f"sasl.jaas.config has the option {option}, which unsecured tokens do not have."
                 )
         principal = claims.get(principal_claim)
         if not isinstance(principal, str) or not principal:
@@ -71,10 +71,10 @@ class UnsecuredToken(NamedTuple):
 
     @classmethod
     def from_librdkafka(cls, text: str) -> UnsecuredToken:
-        """Read what librdkafka has in ``sasl.oauthbearer.config``: NAME=VALUE, spaces between.
+        """Parse librdkafka's ``sasl.oauthbearer.config``: NAME=VALUE separated by spaces.
 
         Raises:
-            ValueError: a name is unknown, a value cannot be read, or there is no principal.
+            ValueError: a name is unknown, a value is malformed, or there is no principal.
         """
         found: dict[str, str] = {}
         extensions: dict[str, str] = {}
@@ -86,8 +86,8 @@ class UnsecuredToken(NamedTuple):
                 found[name] = value
             else:
                 raise ValueError(
-                    f"sasl.oauthbearer.config is read as NAME=VALUE with spaces between, where "
-                    f"NAME is one of {', '.join(_OF_LIBRDKAFKA)}, extension_NAME; {name!r} is not."
+                    f"sasl.oauthbearer.config must be NAME=VALUE separated by spaces, where NAME "
+                    f"is one of {', '.join(_OF_LIBRDKAFKA)}, extension_NAME; {name!r} is not."
                 )
         principal = found.get("principal")
         if principal is None:

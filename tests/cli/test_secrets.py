@@ -221,7 +221,7 @@ def test_an_address_with_a_user_in_a_variable_is_not_repeated(
     assert result.status == 1
     assert CANARY not in result.complaint
     assert "'<hidden>@localhost:9092'" in result.complaint
-    assert "An address has no user; give user and password as settings" in result.complaint
+    assert "An address has no user; set user and password in" in result.complaint
 
 
 def test_what_is_no_secret_is_repeated() -> None:
