@@ -252,7 +252,7 @@ FRAMES: Final[tuple[Hostile, ...]] = (
         "send",
         broker(metadata=with_partitions(partition(INT32_MAX))),
         "KafkaTimeoutError",
-        "lists partition 2147483647 of topic 't' where 0 must stand",
+        "lists partition 2147483647 of topic 't' in place of partition 0",
     ),
     Hostile(
         "another topic",

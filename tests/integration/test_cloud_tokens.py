@@ -246,7 +246,9 @@ def test_a_key_of_an_account_signs_for_its_token(
     with pytest.raises(AuthenticationError, match="status 400: invalid_grant"):
         source.fetch()
     file.write_text(json.dumps({**content, "type": "authorized_user"}))
-    with pytest.raises(ConfigError, match="of the type 'authorized_user'; for others give sasl_"):
+    with pytest.raises(
+        ConfigError, match="of the type 'authorized_user'; for other types, set sasl_"
+    ):
         source_of(GCP)
     file.write_text(json.dumps({**content, "token_uri": "h"}))
     with pytest.raises(ConfigError, match="has no valid token_uri") as caught:
@@ -262,7 +264,7 @@ def test_a_machine_without_an_account_is_an_error_that_says_what_to_do(
     with pytest.raises(AuthenticationError, match="status 404; does the machine have a service"):
         source_of(GCP).fetch()
     monkeypatch.setenv("GCE_METADATA_HOST", "127.0.0.1:1")
-    with pytest.raises(ConnectionFailedError, match="name a key's file in GOOGLE_APPLICATION_CRED"):
+    with pytest.raises(ConnectionFailedError, match="name a key file in GOOGLE_APPLICATION_CRED"):
         source_of(GCP).fetch()
-    with pytest.raises(ConfigError, match="has clientId, which is no option"):
+    with pytest.raises(ConfigError, match="has clientId, but Google's Managed"):
         source_of({**GCP, "sasl.jaas.config": f'{MODULE} required clientId="a";'})

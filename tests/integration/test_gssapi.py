@@ -92,7 +92,7 @@ def test_credentials_are_read_as_java_librdkafka_and_kafka_python_have_them(
         ),
         (
             {"sasl_jaas_config": f"{MODULE} required useFirstPass=true;"},
-            "has the option useFirstPass, which is not built for Kerberos",
+            "has the option useFirstPass, which is not supported for Kerberos",
         ),
         (
             {"sasl_jaas_config": 'a.PlainLoginModule required username="a";'},

@@ -88,8 +88,8 @@ def test_one_deadline_is_for_all_of_a_request(
     ("reply", "error", "reason"),
     [
         (Fault.HANG_UP, ConnectionFailedError, "hung up without a response"),
-        (Fault.GARBAGE, DecodeError, "is no HTTP: BadStatusLine"),
-        (Fault.ENDLESS_HEADER, DecodeError, "is no HTTP: LineTooLong"),
+        (Fault.GARBAGE, DecodeError, "is not HTTP: BadStatusLine"),
+        (Fault.ENDLESS_HEADER, DecodeError, "is not HTTP: LineTooLong"),
         (Fault.ENDLESS_BODY, DecodeError, f"has more than {BODY_BYTES_MAX} bytes"),
         (Fault.ENDLESS_CONTINUES, DecodeError, f"has more than {RESPONSE_BYTES_MAX} bytes"),
         (Fault.TINY_CHUNKS, DecodeError, f"has more than {RESPONSE_BYTES_MAX} bytes"),

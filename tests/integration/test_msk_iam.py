@@ -209,7 +209,7 @@ def test_missing_credentials_are_an_error_that_says_where_botocore_looked(
     with pytest.raises(AuthenticationError) as caught:
         signer().credentials(HOST)
     assert (
-        "it looked at AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, at the profile 'default' of"
+        "it looked in AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, in the profile 'default' of"
         in str(caught.value)
     )
     assert str(aws / "credentials") in str(caught.value)
@@ -303,7 +303,7 @@ def test_a_role_of_the_settings_is_assumed(sts: FakeSts) -> None:
 def test_a_response_that_is_not_of_the_mechanism_is_refused(challenge: bytes) -> None:
     mechanism = MskIam(signer(), HOST)
     mechanism.begin()
-    with pytest.raises(AuthenticationError, match="is not of version 2020_10_22"):
+    with pytest.raises(AuthenticationError, match="is not version 2020_10_22"):
         mechanism.respond(challenge)
 
 

@@ -266,7 +266,7 @@ def metadata_frame(message: Message, correlation_id: int) -> bytes:
     ("response", "what"),
     [
         (lambda number: metadata_frame(MetadataResponse(), number + 1), "is due; the stream"),
-        (lambda number: b"\x00\x00\x00\x05" + number.to_bytes(4) + b"Z", "cannot be read"),
+        (lambda number: b"\x00\x00\x00\x05" + number.to_bytes(4) + b"Z", "sent malformed data"),
         (lambda _: b"\xff\xff\xff\xff", "a frame of -1 bytes was announced"),
     ],
     ids=["wrong correlation id", "cut", "negative size"],
