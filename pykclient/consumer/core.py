@@ -416,7 +416,7 @@ class ConsumerCore(LiveClient):
             self._await_serving(assigned)
 
     def _await_serving(self, assigned: AssignedPartition) -> None:
-        """Note the change of position, since the metadata may have a former id of the topic."""
+        """Report the change of position, since the metadata may have a former id of the topic."""
         version = self._wiring.metadata.cluster.version
         self._wiring.subscription.await_serving(assigned, version)
 

@@ -435,7 +435,7 @@ class SubscriptionState:
         assigned.validated_epoch = None if leader_epoch is None else UNCHECKED
 
     def await_serving(self, assigned: AssignedPartition, cluster_version: int) -> None:
-        """Note that the user assigns it or seeks in it, at this version of the cluster.
+        """Handle an assignment or a seek by the user, at this version of the cluster.
 
         The user may know about a recreated topic before the metadata do. The position then belongs
         to the topic that a broker serves first.

@@ -173,7 +173,7 @@ def test_where_the_log_was_cut_reading_goes_back_and_logs_it(
     with caplog.at_level(logging.WARNING, "pykclient.consumer"):
         reply(request, 3, 40)
     assert (assigned.is_fetching, assigned.offset, assigned.leader_epoch) == (True, 40, 3)
-    assert "t-0: the log was cut at offset 40, before the position 50" in caplog.text
+    assert "t-0: the log was truncated at offset 40, before the position 50" in caplog.text
     assert scene.requests() == []
 
 

@@ -90,7 +90,7 @@ def test_skip_goes_on_behind_a_record_and_logs_it(
         port, A, value_deserializer=refuse_twos, on_record_error="skip"
     ) as consumer, caplog.at_level(logging.WARNING, "pykclient.consumer"):  # fmt: skip
         assert poll_until(consumer, 4) == [0, 1, 3, 4]
-    assert "t-0: skipped what is bad from offset 2 to 2: ValueError: no twos" in caplog.text
+    assert "t-0: skipped bad data from offset 2 to 2: ValueError: no twos" in caplog.text
 
 
 def test_records_that_are_skipped_alike_are_one_line_and_its_count(
@@ -106,7 +106,7 @@ def test_records_that_are_skipped_alike_are_one_line_and_its_count(
             while consumer.position(A) < 50:
                 consumer.poll(SHORT_S)
         first, rest = [line.getMessage() for line in caplog.records]
-    assert "t-0: skipped what is bad from offset 0 to 0" in first
+    assert "t-0: skipped bad data from offset 0 to 0" in first
     assert rest.endswith("(49 times since it was last logged)")
 
 
@@ -123,7 +123,7 @@ def test_the_log_does_not_have_the_bytes_of_what_was_skipped(
     ) as consumer, caplog.at_level(logging.WARNING, "pykclient.consumer"):  # fmt: skip
         while consumer.position(A) < 1:
             assert offsets(consumer.poll(SHORT_S)) == []
-    assert "skipped what is bad from offset 0 to 0: UnicodeDecodeError: " in caplog.text
+    assert "skipped bad data from offset 0 to 0: UnicodeDecodeError: " in caplog.text
     assert "secret" not in caplog.text
 
 
@@ -310,7 +310,7 @@ def test_all_that_is_lost_is_reported_and_what_follows_is_read(
     port.logs[0].append(2)
     with consumer_over(port, A, on_record_error="skip", retry_backoff_ms=1) as consumer:
         assert poll_until(consumer, 4) == [0, 1, 4, 5]
-    assert "skipped what is bad from offset 2 to 3" in caplog.text
+    assert "skipped bad data from offset 2 to 3" in caplog.text
     notes = Notes()
     with consumer_over(port, A, on_record_error=notes, retry_backoff_ms=1) as consumer:
         assert poll_until(consumer, 4) == [0, 1, 4, 5]

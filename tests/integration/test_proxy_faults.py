@@ -386,7 +386,7 @@ def test_the_guides_service_lives_through_outages_and_ends_on_request(
             watchdog.start()
             assert service.stdout is not None
             assert service.stderr is not None
-            read_until(service.stderr, "this goes on by itself")
+            read_until(service.stderr, "the consumer keeps trying")
             proxy.accept_connections()
             assert service.stdout.readline() == "one\n"
             proxy.refuse_connections()

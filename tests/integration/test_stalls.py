@@ -108,7 +108,7 @@ def poll_until_it_logs(consumer: Consumer, caplog: pytest.LogCaptureFixture, mat
     """Polls that find nothing and raise nothing, until one logs why."""
     started_s = time.monotonic()
     while not any(
-        match in text and "this goes on by itself" in text
+        match in text and "the consumer keeps trying" in text
         for text in map(logging.LogRecord.getMessage, caplog.records)
     ):
         assert not consumer.poll(0.1)

@@ -43,7 +43,7 @@ def test_each_order_is_billed_once(fake_kafka: FakeKafka) -> None:
     ended = program.run(stop_when=is_enough)
     assert (ended.status, ended.said) == (0, "")
     assert (
-        program.run(stop_when=lambda text: "going on at the committed offset" in text).status == 0
+        program.run(stop_when=lambda text: "continuing at the committed offset" in text).status == 0
     )
     assert bill_count(fake_kafka) == ORDER_COUNT
 

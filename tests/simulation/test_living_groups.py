@@ -56,7 +56,7 @@ def test_a_coordinator_that_accepts_no_member_is_reported(protocol: str) -> None
         fault = faults.fail_with(CoordinatorLoadInProgressError)
         group.cluster.faults.add(fault, JOINING[protocol], times=None)
         (error,) = group.errors_of_polls(SESSION_MS + JOIN_MS)
-        assert "did not take this consumer in" in str(error)
+        assert "did not accept this consumer as a member" in str(error)
         assert "COORDINATOR_LOAD_IN_PROGRESS" in str(error)
         group.cluster.faults.clear()
         assert group.errors_of_polls(2 * SESSION_MS) == []

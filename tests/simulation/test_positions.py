@@ -161,7 +161,7 @@ def test_the_simulation_notices_a_rule_that_is_broken(
     ("plants", "message"),
     [
         ([keep_the_epoch_of_a_lookup, take_an_unknown_epoch_for_a_truncation], "without a cause"),
-        ([keep_the_epoch_past_markers], "without a cause|the log was cut"),
+        ([keep_the_epoch_past_markers], "without a cause|the log was truncated"),
         ([lose_a_span], "skipped|not all was read"),
         ([go_back_by_one], "again|began"),
     ],

@@ -1,13 +1,13 @@
-"""FetchBuffer: what is fetched and not returned yet; takes records from it in fair turns.
+"""FetchBuffer: fetched records that were not returned yet; takes them from partitions in turn.
 
-Per partition it keeps a chain of completed fetches, each beginning where the one before it ends,
-the first one at the position. A partition is *ready*, or *parked*: paused, at its limit, or stopped
-by a record that its deserializer could not read. Positions move when records are taken, not before.
+Per partition it keeps a chain of completed fetches. Each begins where the one before ends; the
+first one contains the position. A partition is *ready* or *parked*: paused, at its limit, or
+stopped at a record that its deserializer could not read. Positions move when records are taken.
 
-`Read`, which runs user code, is called between looking at records and moving past them; whatever
-that does to the partition counts, and the records are looked at anew.
+`Read` runs user code, after records are found and before the position moves past them. If that code
+changes the partition, the change counts, and records are looked up again.
 
-Owner: the core lock, as `SubscriptionState`.
+Owner: the core lock, as for `SubscriptionState`.
 Source: Java classes ``FetchBuffer`` and ``FetchCollector``.
 """
 
@@ -28,22 +28,22 @@ if TYPE_CHECKING:
     from pykclient.network.retry import Backoff
 
     Read = Callable[[AssignedPartition, RecordSpan], RecordSpan]
-    """Makes of records what the application gets: of all of them, or of the first ones.
+    """Converts records for the application: all of them, or the first ones.
 
     Raises:
         RecordDeserializationError: the first record cannot be read.
     """
 
 TAKEN_SIZE_BYTES_MAX: Final = 64 * 1024 * 1024
-"""Limit of what one take decompresses; the next one goes on.
+"""Maximum bytes that one take decompresses; the next one continues.
 
-With the batch that exceeds it and copies of values, memory grows by four times as much. It is
-below what a column of Arrow's can hold, as a single record is by the limit of its batch.
+With the batch that exceeds it, and copies of values, memory grows by four times as much. It is
+below the maximum of an Arrow column; the limit of a batch keeps a single record below it, too.
 """
 
 
 class Start(NamedTuple):
-    """Where a take began in a partition, and in which of its epochs."""
+    """Position at which a take began in a partition, with its epochs."""
 
     epoch: int
     skip_count: int
@@ -51,20 +51,22 @@ class Start(NamedTuple):
     leader_epoch: int | None
 
     def is_of_now(self, assigned: AssignedPartition) -> bool:
-        """Return whether the user has not moved the partition since."""
+        """Return True if the user has not moved the partition since."""
         return self.epoch == assigned.epoch and self.skip_count == assigned.skip_count
 
 
 NOT_BEGUN: Final[Mapping[AssignedPartition, Start]] = MappingProxyType({})
-"""What was begun when nothing was."""
+"""Value of `begun` while no take is pending."""
 
 
 class FetchBuffer:
+    """See the module."""
+
     def __init__(self, retry_backoff: Backoff, *, parked_max_bytes: int) -> None:
         self.version = 0
-        """Grows when a partition is to be fetched from elsewhere than where its chain ends."""
+        """Grows when a partition must be fetched from elsewhere than the end of its chain."""
         self.used_up_count = 0
-        """How many responses were read to their end, or parked: room for the next ones."""
+        """Number of responses read to their end, or parked: room for further ones."""
         self._retry_backoff = retry_backoff
         self._chains: dict[AssignedPartition, deque[CompletedFetch]] = {}
         self._ready: OrderedDict[AssignedPartition, None] = OrderedDict()
@@ -72,17 +74,17 @@ class FetchBuffer:
         self._response_counts: defaultdict[int, int] = defaultdict(int)
         self._parked_max_bytes = parked_max_bytes
         self.begun = NOT_BEGUN
-        """Where the take began whose records have not reached the application yet. The call that
-        returns them makes it empty, last of all; a call that finds it not empty gives them back."""
+        """Start of the take whose records have not reached the application yet. The call that
+        returns them clears it last; a call that finds it set gives the records back."""
         self._parked: dict[FetchedResponse, None] = {}
-        """Responses of which nothing may be read at present, those parked for longest first."""
+        """Responses of which nothing may be read at present, the longest parked first."""
         self.parked_bytes = 0
-        """How large they are together."""
+        """Total size of the parked responses."""
 
     # For the fetcher.
 
     def response_count(self, node_id: int) -> int:
-        """Return how many responses of a node are not used up, parked ones not counted."""
+        """Return the number of a node's responses that are in use, without parked ones."""
         return self._response_counts[node_id]
 
     def has(self, assigned: AssignedPartition) -> bool:
@@ -90,11 +92,11 @@ class FetchBuffer:
 
     @property
     def has_ready(self) -> bool:
-        """Whether there is something to take: records that may be, or an error."""
+        """True if there are records that may be taken, or an error."""
         return bool(self._ready or self._failed)
 
     def fetch_offset(self, assigned: AssignedPartition) -> int | None:
-        """Return from where a partition is to be fetched next; None if not at present."""
+        """Return the offset to fetch next; None if nothing is to be fetched at present."""
         if assigned in self._failed:
             return None
         chain = self._chains.get(assigned)
@@ -108,7 +110,7 @@ class FetchBuffer:
         return offset if is_wanted else None
 
     def add(self, assigned: AssignedPartition, fetched: CompletedFetch) -> None:
-        """Keep what was fetched from `fetch_offset(assigned)`."""
+        """Add data that was fetched from `fetch_offset(assigned)`."""
         self._chains.setdefault(assigned, deque()).append(fetched)
         fetched.response.owners.add(assigned)
         if assigned in self._ready:
@@ -120,13 +122,13 @@ class FetchBuffer:
     # For the consumer.
 
     def refresh(self, assigned: AssignedPartition) -> None:
-        """Park a partition, or make it ready again, as its state says by now."""
+        """Park a partition or make it ready, depending on its state."""
         is_stopped = assigned.is_paused or assigned.is_held or assigned.has_reached_limit
         is_parked = is_stopped or assigned in self._failed
         if assigned in self._ready and is_parked:
             del self._ready[assigned]
             chain = self._chains[assigned]
-            if is_stopped:  # not for one bad record after another, of a batch that is decompressed
+            if is_stopped:  # after a bad record the same batch would be decompressed each time
                 chain[0].fold()
             for fetched in chain:
                 self._release(fetched.response)
@@ -152,7 +154,7 @@ class FetchBuffer:
             self._note_parked(fetched.response)
 
     def can_skip_to(self, assigned: AssignedPartition, offset: int) -> bool:
-        """Return whether what is buffered can be read from `offset` on, further ahead."""
+        """Return True if buffered data can be read from `offset`, at or after the position."""
         chain = self._chains.get(assigned)
         return (
             chain is not None
@@ -161,7 +163,7 @@ class FetchBuffer:
         )
 
     def forgive(self, assigned: AssignedPartition) -> None:
-        """Read on where a deserializer failed: the user moved the position past it."""
+        """Clear the error of a deserializer: the user has moved the position past the record."""
         self.version += 1
         self._failed.pop(assigned, None)
         self.refresh(assigned)
@@ -178,14 +180,14 @@ class FetchBuffer:
     ) -> list[RecordSpan]:
         """Take up to `count_max` records and move the positions past them.
 
-        Fewer are taken where they would exceed `size_bytes_max`, but for the first record; None is
-        `TAKEN_SIZE_BYTES_MAX`, and more than that is never taken.
-        `read` makes of a span what is taken; None leaves keys and values as they are. An error is
-        raised when nothing could be taken before it; the position of its partition stays.
+        Except for the first record, they take at most `size_bytes_max`; None is
+        `TAKEN_SIZE_BYTES_MAX`, which is also the maximum. `read` converts a span; None leaves keys
+        and values as they are. An error is raised only if no record could be taken before it; its
+        partition's position stays.
 
         Raises:
-            CorruptRecordError: the records are dropped, to be fetched anew after a back-off.
-            RecordDeserializationError: raised again by later calls that have nothing else.
+            CorruptRecordError: the records are dropped, and fetched again after a back-off.
+            RecordDeserializationError: later calls that find nothing else raise it again.
         """
         spans: list[RecordSpan] = []
         begun: dict[AssignedPartition, Start] = {}
@@ -211,7 +213,7 @@ class FetchBuffer:
                     count_max -= span.record_count
                     self.advance(assigned, span)
         except (CorruptRecordError, RecordDeserializationError) as error:
-            # Behind records, it waits: the next call finds it first, and nothing before it.
+            # If there are records, the error waits: the next call meets it first.
             if not spans:
                 self._stop(assigned, error, now_ms)
                 self.begun = NOT_BEGUN
@@ -225,11 +227,10 @@ class FetchBuffer:
     def next_span(
         self, count_max: int, now_ms: int, read: Read | None = None
     ) -> tuple[AssignedPartition, RecordSpan] | None:
-        """Return the next records of one partition without moving its position; None if none.
+        """Return the next records of one partition, None if there are none; the position stays.
 
-        The caller moves `offset` record by record, and calls `advance` at the end.
-
-        Raises: as `take`.
+        The caller moves `offset` record by record, and calls `advance` at the end. Raises as
+        `take`.
         """
         while self._ready:
             assigned = next(iter(self._ready))
@@ -244,28 +245,28 @@ class FetchBuffer:
         return None
 
     def advance(self, assigned: AssignedPartition, span: RecordSpan) -> None:
-        """Move the position past a span, and past what follows it that is not returned."""
+        """Move the position past a span, and past following offsets without records to return."""
         assigned.offset = span.columns.last_offset + 1
         assigned.leader_epoch = span.leader_epoch
         self._settle(assigned)
 
     def give_back(self) -> None:
-        """Undo a take whose records did not reach the application: read them again.
+        """Undo a take whose records did not reach the application.
 
-        A partition that the user has moved since stays where it is. It may be interrupted, and
-        called again.
+        A partition that the user has moved since keeps its position. The call may be interrupted,
+        and repeated.
         """
         for assigned, start in self.begun.items():
             if start.is_of_now(assigned):
                 self.drop(assigned)
                 assigned.offset = start.offset
-                # A position that is being validated keeps an epoch to be validated by.
+                # A position under validation needs a leader epoch.
                 if start.leader_epoch is not None or assigned.has_position:
                     assigned.leader_epoch = start.leader_epoch
         self.begun = NOT_BEGUN
 
     def restart(self) -> None:
-        """Forget everything that is fetched, half noted or not, and undo a take as `give_back`."""
+        """Drop all fetched data, consistent or not, and undo a take as `give_back`."""
         self._chains.clear()
         self._ready.clear()
         self._failed.clear()
@@ -277,7 +278,7 @@ class FetchBuffer:
         self.give_back()
 
     def _raise_failure(self) -> None:
-        """Raise what a partition failed with, where nothing else is to be read."""
+        """Raise the error of a partition, if there are no records to take."""
         if self._failed:
             raise next(iter(self._failed.values())).with_traceback(None)
 
@@ -288,16 +289,16 @@ class FetchBuffer:
         read: Read | None,
         size_bytes_max: int | None = None,
     ) -> RecordSpan | None:
-        """Return what comes next of a partition, `read`; None if that is not known yet."""
+        """Return the next records of a partition, converted; None if that must be repeated."""
         fetched = self._chains[assigned][0]
         span = fetched.peek(assigned.offset, count_max, assigned.limit, size_bytes_max)
         if span is None:
             if not fetched.is_exhausted:
-                # All that is left lies beyond the limit, so nothing before it is left to come.
+                # The rest is beyond the limit, so there is no record left before the limit.
                 assert assigned.limit is not None
                 if assigned.offset < assigned.limit:
                     assigned.offset = assigned.limit
-                    assigned.leader_epoch = None  # its epoch is not known
+                    assigned.leader_epoch = None  # unknown
             self._settle(assigned)
             return None
         if read is None:
@@ -312,7 +313,7 @@ class FetchBuffer:
         return span if self._is_next(assigned, fetched, offset) else None
 
     def _is_next(self, assigned: AssignedPartition, fetched: CompletedFetch, offset: int) -> bool:
-        """Whether a partition may be read, and stands where it did."""
+        """Return True if a partition may be read, and is still at the same position."""
         return (
             assigned in self._ready
             and self._chains[assigned][0] is fetched
@@ -320,7 +321,7 @@ class FetchBuffer:
         )
 
     def _settle(self, assigned: AssignedPartition) -> None:
-        """Move on to what can be read next, and let the other partitions have their turn."""
+        """Move to the next position that can be read, and let other partitions take turns."""
         chain = self._chains[assigned]
         fetched = chain[0]
         offset = fetched.settle(assigned.offset)
@@ -343,7 +344,7 @@ class FetchBuffer:
 
     def _stop(self, assigned: AssignedPartition, error: KafkaError, now_ms: int) -> None:
         if isinstance(error, CorruptRecordError):
-            # It may have been damaged on its way: what is read next comes from the broker again.
+            # It may have been damaged in transit, so it is fetched again.
             self.drop(assigned)
             assigned.back_off(self._retry_backoff, now_ms)
         else:
@@ -366,7 +367,7 @@ class FetchBuffer:
             self._note_parked(response)
 
     def _note_parked(self, response: FetchedResponse) -> None:
-        """Count a response among those parked, or no longer."""
+        """Add a response to the parked ones, or remove it."""
         is_parked = response.ready_count == 0 and bool(response.owners)
         if is_parked and response not in self._parked:
             self._parked[response] = None
@@ -376,7 +377,7 @@ class FetchBuffer:
             self.parked_bytes -= response.size_bytes
 
     def _drop_what_is_too_much(self) -> None:
-        # The last one is kept, however large it is: else each pause would cost a fetch.
+        # The last one is kept, whatever its size: otherwise each pause would cost a fetch.
         while self.parked_bytes > self._parked_max_bytes and len(self._parked) > 1:
             for assigned in tuple(next(iter(self._parked)).owners):
                 self._forget(assigned)

@@ -1,12 +1,12 @@
-"""CompletedFetch: what one fetch brought of one partition, checked and decoded piece by piece.
+"""CompletedFetch: data of one partition in one response, checked and decoded step by step.
 
-Headers are looked at when it is made; records are decoded when they are wanted, plain batches with
-their checksums (`records/batch.py`), others checked by then. It returns no markers, no records
-of aborted transactions (for read_committed) and nothing before the position requested. A batch that
-is wrong is an error when it is reached, not before: what stands in front of it is good.
+Batch headers are read at creation. Records are decoded when they are needed: plain batches together
+with their checksums (`records/batch.py`), other batches after their checksums. It returns no
+markers, no records of aborted transactions (for read_committed) and no records before the requested
+position. A malformed batch is an error when it is reached, not before: records before it are good.
 
 Owner: `FetchBuffer`.
-Source: Java class ``CompletedFetch``; KIP-74 (a first batch comes whole), KIP-98 (transactions).
+Source: Java class ``CompletedFetch``; KIP-74 (whole first batch), KIP-98 (transactions).
 """
 
 from __future__ import annotations
@@ -41,10 +41,10 @@ LEGACY_ATTRIBUTES_AT: Final = 17
 
 
 class FetchedResponse:
-    """One response of one broker. Any part of it keeps all of its bytes in memory.
+    """One response of one broker. Any part in use keeps the whole response in memory.
 
-    `owners` are the partitions that have a part which is not used up; `ready_count` is how many of
-    those parts are ready to be taken.
+    `owners` are the partitions with a part in use; `ready_count` is how many of these parts may be
+    taken.
     """
 
     __slots__ = ("node_id", "owners", "ready_count", "size_bytes")
@@ -57,10 +57,10 @@ class FetchedResponse:
 
 
 class CompletedFetch:
-    """A partition's batches in one response, from `fetch_offset` to `end_offset` (not included).
+    """A partition's batches in one response, from `fetch_offset` to `end_offset`, exclusive.
 
-    `high_watermark` is that of the response, None when it had none that makes sense; `aborted` is
-    None unless records of aborted transactions are to be left out.
+    `high_watermark` is that of the response, None if it is invalid. `aborted` is None unless
+    records of aborted transactions are to be filtered.
     """
 
     __slots__ = (
@@ -99,14 +99,14 @@ class CompletedFetch:
         self._aborted = aborted
         self._decompressed_max_bytes = config.decompressed_max_bytes
         self._batches: deque[RecordBatch | BatchSpan] = deque()
-        """Those not looked at yet."""
+        """Batches not read yet."""
         self._batch: RecordBatch | BatchSpan | None = None
-        """What is being read, which holds records for the application."""
+        """The batch being read, which has records for the application."""
         self._chunks: Iterator[RecordColumns] = iter(())
         self._columns: RecordColumns | None = None
         self._passed_offset = fetch_offset
         self.passed_leader_epoch: int | None = None
-        """The leader epoch of the last batch that was passed; None if it has none."""
+        """Leader epoch of the last batch that was passed; None if it has none."""
         self._error: CorruptRecordError | None = None
         self._records = memoryview(records)
         self._high_watermark = high_watermark
@@ -117,12 +117,12 @@ class CompletedFetch:
 
     @property
     def is_exhausted(self) -> bool:
-        """Whether there is nothing left, not even an error."""
+        """True if there is nothing left, not even an error."""
         return self._batch is None and not self._batches and self._error is None
 
     @property
     def is_damaged(self) -> bool:
-        """Whether reading it ends with an error, as far as is known by now."""
+        """True if it is already known that reading it ends with an error."""
         return self._error is not None
 
     def peek(
@@ -134,11 +134,11 @@ class CompletedFetch:
     ) -> RecordSpan | None:
         """Return records from `position` on and before `limit`; None if none are left.
 
-        They take `size_bytes_max` at most, but for a single record that is larger. A second call
-        returns the same again. Positions must not go back from call to call.
+        Except for a single record they take at most `size_bytes_max`. A second call returns the
+        same. Positions must not decrease from call to call.
 
         Raises:
-            CorruptRecordError: what comes next is malformed. It is raised again each time.
+            CorruptRecordError: the next data is malformed. It is raised again each time.
         """
         while (columns := self._columns_at(position)) is not None:
             start = columns.find(position)
@@ -162,11 +162,11 @@ class CompletedFetch:
         return None
 
     def settle(self, position: int) -> int:
-        """Return where reading goes on after everything before `position` was taken.
+        """Return the next position after everything before `position` was taken.
 
-        That is further on where the log has no record that is returned: at the end of a batch
-        that compaction thinned, and after markers and aborted records; `passed_leader_epoch` is
-        then that of the record before. An error met on the way is left to the next `peek`.
+        It is further on if there are no records to return: at the end of a compacted batch, and
+        after markers and aborted records. `passed_leader_epoch` is then that of the record before.
+        The next `peek` raises an error that this meets.
         """
         columns, batch = self._columns, self._batch
         if columns is not None and columns.last_offset < position:
@@ -181,9 +181,9 @@ class CompletedFetch:
         return max(position, self._passed_offset)
 
     def fold(self) -> None:
-        """Forget what is decoded and decompressed, which the next `peek` does again.
+        """Drop decoded and decompressed data, which the next `peek` produces again.
 
-        For what is parked: a small batch may decompress to a large one.
+        Used for parked data: a small batch may decompress to a large one.
         """
         if self._batch is not None:
             self._batches.appendleft(self._batch)
@@ -191,9 +191,9 @@ class CompletedFetch:
             self._chunks = iter(())
 
     def _columns_at(self, position: int) -> RecordColumns | None:
-        """Return the decoded records that come next, decoding some if there are none.
+        """Return the next decoded records; decode some if there are none.
 
-        None stands for the end, and for an error that `_error` then has.
+        None at the end, and after an error, which is then in `_error`.
         """
         try:
             while self._columns is None:
@@ -208,7 +208,7 @@ class CompletedFetch:
         return self._columns
 
     def _next_batch(self, position: int) -> bool:
-        """Move on to a batch with records for the application; return whether there is one."""
+        """Move to the next batch with records for the application; return whether there is one."""
         while self._batches:
             batch = self._batches.popleft()
             if self._is_hidden(batch) or batch.last_offset < position:
@@ -226,7 +226,7 @@ class CompletedFetch:
 
     def _is_hidden(self, batch: RecordBatch | BatchSpan) -> bool:
         if isinstance(batch, BatchSpan):
-            return False  # those of transactions are kept out where it matters
+            return False  # transactional batches are never in a span if it matters
         if batch.is_control:
             if self._aborted is not None:
                 self._aborted.on_control(batch)
@@ -243,8 +243,8 @@ class CompletedFetch:
         self._batch = None
 
     def _fail(self, error: CorruptRecordError, position: int) -> None:
-        """End here: nothing behind an error is read."""
-        # In a span it is one of several that is damaged, and no checksum vouches for its header.
+        """End here: nothing after an error is read."""
+        # In a span one of several batches is damaged, and no checksum has confirmed its header.
         batch = self._batch
         known = batch if isinstance(batch, RecordBatch) else None
         self._error = self._described(error, max(position, self._passed_offset), known)
@@ -260,7 +260,7 @@ class CompletedFetch:
             partition=partition,
             start_offset=self.fetch_offset,
             check_crcs=check_crcs,
-            # Whether those of transactions are hidden depends on each one.
+            # Whether a transactional batch is hidden depends on each one.
             special=0 if self._aborted is None else ATTRIBUTE_TRANSACTIONAL,
             readable_end=high_watermark,
         )
@@ -268,16 +268,16 @@ class CompletedFetch:
             if isinstance(batch, BatchSpan):
                 has_base_offset, last_offset = True, batch.head_last_offset
             else:
-                # Of a compressed batch of the old formats only the last offset is known.
+                # For a compressed batch of the old formats only the last offset is known.
                 has_base_offset = batch.magic >= MAGIC_WITH_BASE_OFFSET
                 last_offset = batch.last_offset
             has_hole = has_base_offset and batch.base_offset > self.end_offset
-            # No checksum covers the offset at which a batch claims to stand. Compaction leaves
-            # holes, so a hole alone proves nothing; but none reaches beyond the high watermark,
-            # where only records stand that were appended since the broker noted it.
+            # No checksum covers the base offset of a batch. Compaction leaves holes, so a hole
+            # alone proves nothing. But there is none beyond the high watermark, where all records
+            # were appended after the broker noted it.
             if has_hole and high_watermark is not None and last_offset >= high_watermark:
                 raise batch.corrupt(
-                    f"offset {self.end_offset} is due there, and the log is readable up to "
+                    f"offset {self.end_offset} is expected there, and the log is readable up to "
                     f"{high_watermark}"
                 )
             self._batches.append(batch)
@@ -288,20 +288,19 @@ class CompletedFetch:
     def _described(
         self, error: CorruptRecordError, due: int, batch: RecordBatch | None = None
     ) -> CorruptRecordError:
-        """Return the error as the application gets it: with the bytes, and the way past them.
+        """Return the error for the application, with the bytes and how to get past them.
 
-        `due` is the offset that comes next, `batch` the one that is damaged where its header was
-        found good.
+        `due` is the next offset; `batch` is the damaged batch, if its header is known to be good.
         """
         start, size_bytes, end = self._found_at(error.offset)
         if batch is not None:
             end = batch.last_offset + 1
-        elif error.next_offset is not None:  # its checksum is right, and we cannot read it
+        elif error.next_offset is not None:  # its checksum is right, but it cannot be decoded
             end = error.next_offset if self._is_readable(error.next_offset) else None
             size_bytes = first_batch_size_bytes(self._records[start:]) or size_bytes
         past = "seek() past it" if end is None else f"seek() to {end}, the offset after it"
         described = CorruptRecordError(
-            f"{error}. Poll again to fetch it anew, or {past}",
+            f"{error}. Poll again to fetch it again, or {past}",
             topic=error.topic,
             partition=error.partition,
             offset=due if self._has_hidden_start(start) else error.offset,
@@ -312,7 +311,7 @@ class CompletedFetch:
         return described
 
     def _has_hidden_start(self, start: int) -> bool:
-        """Return whether the batch there says its last offset alone, as old wrappers do."""
+        """Return True if the batch there has only its last offset, as old wrappers do."""
         head = self._records[start : start + LEGACY_ATTRIBUTES_AT + 1]
         is_whole = len(head) > LEGACY_ATTRIBUTES_AT
         return (
@@ -322,14 +321,14 @@ class CompletedFetch:
         )
 
     def _is_readable(self, end: int) -> bool:
-        """Return whether a batch may end there: no checksum covers the offset that it claims."""
+        """Return True if a batch may end there: no checksum covers the offset that it claims."""
         return self._high_watermark is None or end <= self._high_watermark
 
     def _found_at(self, offset: int | None) -> tuple[int, int, int | None]:
-        """Return where the batch at an offset starts, how many bytes it has, and where it ends.
+        """Return where the batch at an offset starts, its size, and the offset where it ends.
 
-        Its checksum is wrong, so what it says of itself may be, too: an end that does not fit what
-        follows it is None. Without any end one would have to seek through it record by record.
+        Its checksum is wrong, so its header may be, too. The end is None if the following data does
+        not confirm it. Without an end one would have to seek record by record.
         """
         topic, partition = self.partition
         batches = iterate_batches(self._records, topic=topic, partition=partition, check_crcs=False)
@@ -344,7 +343,7 @@ class CompletedFetch:
                 else:
                     start += batch.size_bytes
         except CorruptRecordError:
-            # The error that is being described, or, behind that, a reason not to trust the end.
+            # The error being described, or one behind it, which is a reason not to trust the end.
             if found is not None:
                 return start, found.size_bytes, None
         if found is None:
@@ -357,8 +356,8 @@ class CompletedFetch:
         claimed = "" if size_bytes is None else f" of a batch of {size_bytes}"
         return CorruptRecordError(
             f"{self.partition}: the broker sent {len(records)} bytes{claimed} at offset "
-            f"{self.fetch_offset}, though a first batch must come whole (KIP-74); raise "
-            f"max_partition_fetch_bytes for a broker that does not keep to that",
+            f"{self.fetch_offset}, though a first batch must be sent whole (KIP-74); raise "
+            f"max_partition_fetch_bytes for a broker that does not do so",
             topic=self.partition.topic,
             partition=self.partition.partition,
             offset=self.fetch_offset,
@@ -366,7 +365,7 @@ class CompletedFetch:
 
 
 def _within(columns: RecordColumns, size_bytes_max: int | None) -> RecordColumns:
-    """As many of the first records as take at most so many bytes together, but one at least."""
+    """Return the first records that fit into `size_bytes_max`, at least one."""
     if size_bytes_max is None or columns.size_bytes <= size_bytes_max:
         return columns
     count = bisect_right(

@@ -1,8 +1,8 @@
-"""Fetcher: requests the next records of each leader's partitions, one request at a time.
+"""Fetcher: fetches records from the leaders of partitions, one request per node at a time.
 
-Per node it is *idle* or has one fetch *in flight*. While one response waits to be read it requests
-more that is known to be there, so that a broker reads while the application works. A response that
-was overtaken by a seek or an unassign is dropped.
+Each node is *idle* or has one fetch *in flight*. While one response waits to be read, the next
+fetch requests records that are known to exist, so that the broker works while the application does.
+A response for a partition that was moved or unassigned meanwhile is dropped.
 
 Owner: the driver of the engine.
 Source: Java class ``AbstractFetch``; KIP-227 (sessions), KIP-320 (leader epochs), KIP-392 (read
@@ -55,13 +55,13 @@ if TYPE_CHECKING:
     from pykclient.protocol.messages.fetch import PartitionData
 
 UNUSED_RESPONSES_MAX: Final = 1
-"""With more responses of a node than this still to be read, no other is requested."""
+"""Maximum number of a node's responses in use at which another fetch is sent."""
 
 LATE_MS: Final = 2_000
-"""How long after `fetch_max_wait_ms` a response may still take before the leader is suspect."""
+"""Time after `fetch_max_wait_ms` at which a response is late, and the leader is suspect."""
 
 ABSENCE_MS: Final = 500
-"""Looked at so much later than it wanted, a fetch is not late: its response may lie unread."""
+"""Delay of a step at which a fetch does not count as late: its response may be unread."""
 
 UNGROUPED: Final = (-1, -1, -1)
 
@@ -70,7 +70,7 @@ _LOST_SESSIONS: Final = (
     FetchSessionTopicIdError,
     InvalidFetchSessionEpochError,
 )
-"""Nothing is wrong with the partitions: the next fetch, which names them all, goes out at once."""
+"""Errors of the session alone: the next fetch, which names all partitions, is sent at once."""
 
 
 class _Node:
@@ -79,17 +79,17 @@ class _Node:
     def __init__(self, backoff: Backoff, *, prefers_lag: bool) -> None:
         self.session = FetchSession(is_always_full=prefers_lag)
         self.attempt = Attempt(backoff)
-        """Whether a fetch is in flight, and whether the last response could be read."""
+        """State of the fetch in flight, and whether the last response could be read."""
         self.late_ms = 0
-        """When the response to the fetch in flight counts as late."""
+        """Time at which the response to the fetch in flight counts as late."""
         self.nothing_ahead_ms = 0
-        """Until then no more is known to be there than was fetched."""
+        """Time until which no further records are known to exist."""
         self.oversized: AssignedPartition | None = None
-        """The partition with the error about a response that was too large."""
+        """Partition that carries the error about a response that was too large."""
 
 
 class Fetcher:
-    """The manager of all fetches. Comes last in the engine: it reads positions that others set."""
+    """Manager of all fetches. Comes last in the engine: it reads positions that others set."""
 
     def __init__(
         self,
@@ -119,9 +119,9 @@ class Fetcher:
         )
         self._by_node: dict[int, list[AssignedPartition]] = {}
         self._grouped_at = UNGROUPED
-        """The versions of subscription, cluster and buffer that `_by_node` was made of."""
+        """Versions of subscription, cluster and buffer from which `_by_node` was built."""
         self._node_max_bytes = config.fetch_max_bytes
-        """The part of `fetch_max_bytes` that each node has."""
+        """Share of `fetch_max_bytes` of each node."""
 
     def poll(self, now_ms: int) -> PollResult:
         """Fetch from every node that is idle and has partitions to read."""
@@ -148,11 +148,11 @@ class Fetcher:
         return PollResult(requests, next_poll_ms)
 
     def end_sessions(self, now_ms: int) -> list[Request]:
-        """Return requests that end the sessions, whose responses are not waited for.
+        """Return requests that end the sessions. Their responses are not waited for.
 
-        Only for brokers that owe no response: behind a fetch that waits for records, the request
-        would not be read before the connection is closed. Other brokers give the place to another
-        client when they need it.
+        Only for brokers that owe no response: after a fetch that waits for records, the request
+        would not be read before the connection closes. Other brokers reuse the slot of the session
+        when they need it.
         """
         requests = []
         for node_id, node in self._nodes.items():
@@ -171,12 +171,12 @@ class Fetcher:
             node.nothing_ahead_ms = 0
             node.session.restart()
 
-    # Which node to fetch what from.
+    # Grouping by node.
 
     def _suspect_late(self, now_ms: int) -> int:
-        """Find out who leads the partitions of nodes that are late; return when to look again.
+        """Update metadata if a node is late; return when to check again.
 
-        A leader that hangs, but keeps its connections, has been replaced by the others long before
+        A leader that hangs, but keeps its connections, has usually been replaced long before
         `request_timeout_ms` is over.
         """
         next_late_ms = NEVER_MS
@@ -186,7 +186,7 @@ class Fetcher:
             late_ms = node.late_ms
             if now_ms >= late_ms:
                 node.late_ms = now_ms + LATE_MS
-                # Looked at much later than it wanted: the application was away, not the broker.
+                # If the step itself is late, the application was away, not the broker.
                 if now_ms < late_ms + ABSENCE_MS:
                     self._metadata.request_update()
                     for assigned in self._by_node.get(node_id, ()):
@@ -195,7 +195,7 @@ class Fetcher:
         return next_late_ms
 
     def _group(self, now_ms: int) -> None:
-        """Sort the partitions by node, again only when something has changed."""
+        """Sort the partitions by node, if something has changed."""
         cluster = self._metadata.cluster
         versions = (self._subscription.version, cluster.version, self._buffer.version)
         if versions == self._grouped_at and not self._has_expired_replica(now_ms):
@@ -214,7 +214,7 @@ class Fetcher:
                 self._metadata.request_update()
                 self._stalls.note(assigned, "it has no leader", now_ms)
         self._by_node = by_node
-        # Two responses of each node may wait to be read; together they stay at twice the setting.
+        # Two responses of each node may wait to be read: twice the setting in total.
         self._node_max_bytes = self._config.fetch_max_bytes // max(1, len(by_node))
 
     def _node_id(self, assigned: AssignedPartition, now_ms: int) -> int | None:
@@ -234,10 +234,10 @@ class Fetcher:
         )
 
     def _targets(self, node_id: int, now_ms: int, *, is_ahead: bool) -> tuple[Targets, int]:
-        """Return what to fetch from a node now, and when the first back-off of the others ends.
+        """Return the targets of a fetch from a node, and when the first back-off of others ends.
 
-        While there is still something to read, a fetch is sent ahead only for what is known to be
-        there: while a broker waits for more to come, its node is busy, and a seek has to wait.
+        While a response waits to be read, a fetch is sent only for records known to exist. A fetch
+        that waits at the broker would occupy the node, and delay a seek.
         """
         node = self._nodes[node_id]
         if is_ahead and now_ms < node.nothing_ahead_ms:
@@ -253,8 +253,8 @@ class Fetcher:
                 targets[assigned.partition] = Target(assigned, assigned.fetch_epoch, offset)
         level = self._config.isolation_level
         if is_ahead and not any(target.backlog(level) > 0 for target in targets.values()):
-            # Until the next response, or something changes: a poll that takes a few records must
-            # not look at all partitions each time.
+            # Until the next response or change: a poll that takes a few records must not look at
+            # all partitions each time.
             node.nothing_ahead_ms = retry_ms
             return {}, retry_ms
         if self._prefers_lag:
@@ -311,7 +311,7 @@ class Fetcher:
             self._let_others_first(node_id, response)
 
     def _accept_topics(self, call: FetchCall, message: FetchResponse) -> None:
-        """Record in which topics' logs the positions stand that the user has given."""
+        """Store the topics for which brokers have served positions that the user has set."""
         for target in call.served(message):
             sought_in = self._subscription.sought.get(target.assigned)
             if sought_in is None or not target.is_current:
@@ -323,10 +323,10 @@ class Fetcher:
                 self._subscription.accept_topic(target.assigned, topic_id)
 
     def _back_off_unnamed(self, call: FetchCall, named: Set[tuple[str, int]], now_ms: int) -> None:
-        """Leave alone for a while what a response leaves out, though it was named."""
+        """Back off from partitions that were requested, and are missing in a full response."""
         for name, target in call.targets.items():
             if name not in named:
-                self._log.debug("broker %d: nothing about %s", call.node_id, name)
+                self._log.debug("broker %d: no data for %s", call.node_id, name)
                 target.assigned.back_off(self._retry_backoff, now_ms)
 
     def _on_partition(
@@ -344,7 +344,7 @@ class Fetcher:
             return
         if target.offset != self._buffer.fetch_offset(assigned):
             self._log.debug(
-                "%s: what was fetched at %d is not wanted", assigned.partition, target.offset
+                "%s: data fetched at %d is not needed", assigned.partition, target.offset
             )
             return
         aborted = None
@@ -365,14 +365,14 @@ class Fetcher:
         self._buffer.add(assigned, fetched)
 
     def _end_back_off_at_new_leaders(self, call: FetchCall, now_ms: int) -> None:
-        """End the back-off of partitions that another broker leads by now."""
+        """End the back-off of partitions that have another leader now."""
         for target in call.targets.values():
             leader = self._metadata.cluster.leader_of(target.assigned.partition)
             if target.is_current and leader is not None and leader.id != call.node_id:
                 target.assigned.retry_at_ms = now_ms
 
     def _note_log(self, assigned: AssignedPartition, data: PartitionData) -> None:
-        # -1 is "not known"; no broker has a reason to send less, and nothing depends on it.
+        # -1 is "unknown"; brokers have no reason to send less, and nothing depends on it.
         if data.high_watermark >= 0:
             assigned.high_watermark = data.high_watermark
         if data.last_stable_offset >= 0:
@@ -409,7 +409,7 @@ class Fetcher:
         if assigned.read_replica_id is not None:
             self._leave_replica(assigned)  # a follower may lag; the leader decides
         elif target.offset != assigned.offset:
-            # Requested ahead of what is buffered: it counts when reading gets there.
+            # Requested ahead of the buffered data: it counts when reading gets there.
             assigned.back_off(self._retry_backoff, now_ms)
         else:
             self._buffer.drop(assigned)
@@ -423,14 +423,14 @@ class Fetcher:
         current = [target.assigned for target in call.targets.values() if target.is_current]
         cause = error.__cause__
         if isinstance(cause, FrameTooLargeError):
-            # As large each time, so it is not requested again before the user has the error.
+            # It would be as large again, so it is not repeated before the user has got the error.
             node.attempt.lost()
             if current:
                 node.oversized = current[0]
                 self._subscription.fail(current[0], self._too_large(call, cause))
             return
-        # A broker that keeps sending what cannot be read must not look like one that has nothing.
-        # When to request again each partition decides.
+        # A broker whose responses cannot be decoded must not look like one without data. Each
+        # partition's back-off decides when to fetch again.
         final_error = node.attempt.failed(error, now_ms)
         if current and isinstance(final_error, DecodeError):
             self._subscription.fail(current[0], final_error)
@@ -459,16 +459,16 @@ class Fetcher:
                 self._fail(target.assigned, error, now_ms)
 
     def _fail(self, assigned: AssignedPartition, error: KafkaError, now_ms: int) -> None:
-        """Try again later; have the error raised unless that may cure it."""
+        """Back off; raise the error unless a retry may resolve it."""
         self._leave_replica(assigned)
         assigned.back_off(self._retry_backoff, now_ms)
         self._stalls.note(assigned, error, now_ms)
         if error.retriable:
             self._metadata.request_update()
         elif isinstance(error, UnknownServerError):
-            # A broker's passing trouble, as Java takes it.
+            # A temporary failure of the broker, as Java treats it.
             key = (assigned.partition, type(error))
-            self._repeated.log(logging.WARNING, now_ms, key, "%s; trying again", error)
+            self._repeated.log(logging.WARNING, now_ms, key, "%s; retrying", error)
         else:
             self._subscription.fail(assigned, error)
 
@@ -478,14 +478,14 @@ class Fetcher:
             self._grouped_at = UNGROUPED
 
     def _let_others_first(self, node_id: int, response: FetchedResponse) -> None:
-        """Name the partitions last in the next full request that had something in this response.
+        """Put the partitions that had data in this response last in the next full request.
 
-        A broker fills a response in order of the request, up to max_bytes. In a session it turns
-        the order itself.
+        A broker fills a response in the order of the request, up to max_bytes. In a session it
+        rotates the order itself.
         """
         if response.ready_count and node_id in self._by_node:
             self._by_node[node_id].sort(key=self._buffer.has)
 
 
 def _ignore(_: object, now_ms: int) -> None:
-    """This response is not waited for."""
+    """Ignore a response that is not needed."""

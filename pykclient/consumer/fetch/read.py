@@ -1,12 +1,12 @@
-"""RecordReader: takes records out of the buffer, read, and knows what to do about bad ones.
+"""RecordReader: takes records from the buffer, deserializes them, and handles bad ones.
 
-A record that its deserializer cannot read, or a batch that is damaged, is *raised* (the position
-stays) or *passed over*, as `on_record_error` says: always, never, or when the user's function has
-returned. A damaged batch is fetched anew first: it may have been damaged on its way. One whose end
-is not known cannot be passed over, and is raised.
+`on_record_error` decides whether a record that its deserializer cannot read, or a damaged batch, is
+*raised* (the position stays) or *skipped*: never, always, or after the user's function returned. A
+damaged batch is fetched again first: it may have been damaged in transit. If its end is unknown, it
+cannot be skipped, and is raised.
 
 Owner: the thread that polls.
-Source: ours; Java's consumer raises, and leaves it to the application to seek (KIP-334).
+Source: our own; Java's consumer raises, and leaves it to the application to seek (KIP-334).
 """
 
 from __future__ import annotations
@@ -37,13 +37,13 @@ if TYPE_CHECKING:
     DeserializeUnlocked = Callable[[DeserializeSpan, AssignedPartition, RecordSpan], RecordSpan]
 
 BadRecord = CorruptRecordError | RecordDeserializationError
-"""What a function for `on_record_error` is called with."""
+"""Argument of a function for `on_record_error`."""
 
 T = TypeVar("T")
 
 
 class RecordReader:
-    """The way of records from the buffer to the application.
+    """Returns records from the buffer to the application.
 
     `call_unlocked` calls the user's function without the core lock, `deserialize_unlocked` the
     deserializers. `clock_ms` is the monotonic clock.
@@ -66,7 +66,7 @@ class RecordReader:
         self._deserialize_unlocked = deserialize_unlocked
         self._read = self._reader(deserializer)
         self._is_reading = False
-        """Whether a deserializer is at work."""
+        """True while a deserializer runs."""
         self._subscription = subscription
         self._metrics = metrics
         self._call_unlocked = call_unlocked
@@ -75,9 +75,9 @@ class RecordReader:
         self._clock_ms = clock_ms
         self._repeated = RateLimitedLog(ClientLog("pykclient.consumer", config.client_id))
         self._damaged: dict[AssignedPartition, int] = {}
-        """Where a batch was damaged, which is being fetched anew."""
+        """Offsets of damaged batches that are being fetched again."""
         self._raised: dict[AssignedPartition, int] = {}
-        """The positions at which something bad was raised, or the function was called with it."""
+        """Positions at which an error was raised, or passed to the function."""
 
     def take(
         self,
@@ -88,10 +88,10 @@ class RecordReader:
         is_raw: bool = False,
         size_bytes_max: int | None = None,
     ) -> list[RecordSpan]:
-        """Take records as `FetchBuffer.take`; raises what it does, and what the function raises.
+        """Take records as `FetchBuffer.take`. Raises as that, and what the function raises.
 
-        `is_over` says when to give up where one bad record follows another. Deserializers are not
-        applied to what is taken raw.
+        `is_over` says when to stop if one bad record follows another. With `is_raw` deserializers
+        are not applied.
         """
         read = None if is_raw else self._read
 
@@ -103,25 +103,25 @@ class RecordReader:
     def next_span(
         self, count_max: int, now_ms: int, *, is_over: Callable[[], bool]
     ) -> tuple[AssignedPartition, RecordSpan] | None:
-        """Return records as `FetchBuffer.next_span`; otherwise as `take`."""
+        """Return records as `FetchBuffer.next_span`; the rest is as for `take`."""
         return self._past_bad(
             lambda: self._buffer.next_span(count_max, now_ms, self._read), is_over
         )
 
     def leads_past_bad(self, assigned: AssignedPartition, offset: int) -> bool:
-        """Return whether something bad was found at the position, and `offset` is behind it."""
+        """Return True if there was an error at the position, and `offset` is after it."""
         return self._raised.get(assigned) == assigned.offset < offset
 
     def check_may_read(self) -> None:
-        """Refuse a deserializer that polls: the first would be the one it has."""
+        """Raise if a deserializer polls: the first record would be the one it is processing."""
         if self._is_reading:
             raise UsageError(
-                "a deserializer cannot read records of the consumer that calls it: let it work "
-                "with the bytes it was given, and poll after this poll has returned"
+                "a deserializer cannot read records of the consumer that calls it: use only the "
+                "bytes that it gets, and poll after this poll has returned"
             )
 
     def log_rest(self) -> None:
-        """Log how many more were skipped since that was last logged."""
+        """Log the number of records skipped since the last log line."""
         self._repeated.log_rest()
 
     def forget_calls(self) -> None:
@@ -164,7 +164,7 @@ class RecordReader:
         return self._subscription.find(TopicPartition(error.topic, error.partition))
 
     def _passes_over(self, error: BadRecord) -> bool:
-        """Go on, and return True; or return False where that cannot be."""
+        """Skip a bad record and return True; return False if it cannot be skipped."""
         assigned = self._assigned_of(error)
         if assigned is None or error.next_offset is None or error.next_offset <= assigned.offset:
             return False
@@ -182,7 +182,7 @@ class RecordReader:
                 logging.WARNING,
                 self._clock_ms(),
                 (assigned.partition, type(error.__cause__)),
-                "%s: skipped what is bad from offset %d to %d: %s",
+                "%s: skipped bad data from offset %d to %d: %s",
                 assigned.partition,
                 max(error.offset or 0, assigned.offset),
                 error.next_offset - 1,
@@ -191,7 +191,7 @@ class RecordReader:
         else:
             self._note_raised(error)
             self._call_unlocked(self._function, error)
-        # The function may have sought elsewhere, or given the partition up.
+        # The function may have moved or unassigned the partition.
         if assigned.is_assigned and (assigned.epoch, assigned.offset) == before:
             self._metrics.on_skipped()
             self._skip_to(assigned, error.next_offset)
@@ -209,7 +209,7 @@ def _function(policy: object) -> Callable[[BadRecord], object]:
     function = resolve_class_setting("on_record_error", policy)
     if not callable(function):
         raise ConfigError(
-            f"on_record_error has {function!r:.100}, which cannot be called; give {RAISE!r}, "
+            f"on_record_error is {function!r:.100}, which is not callable; use {RAISE!r}, "
             f"{SKIP!r}, or a function that takes the error"
         )
     return cast("Callable[[BadRecord], object]", function)

@@ -1,10 +1,10 @@
-"""FetchSession: what one broker remembers of the fetches, so that each names only what is new.
+"""FetchSession: state that a broker keeps between fetches, so that each names only changes.
 
-*New*: the next fetch names everything, and requests a session. *Incremental*: the broker knows what
-is read from where; a fetch names what has changed, and what is read no more. *Closing*: something
-went wrong, so the next fetch ends the session and requests another. A broker without room for one
-responds with no session, and the next fetch is a full one again. What `is_always_full` never has a
-session: in it the broker chooses the order of partitions. It sends nothing itself: `Fetcher` does,
+States: *new*, the next fetch names all partitions and requests a session; *incremental*, the broker
+knows the partitions and offsets, and a fetch names changes and removed partitions; *closing*, after
+an error the next fetch ends the session and requests another. A broker without room for a session
+returns none, and the next fetch is full again. With `is_always_full` there is never a session,
+since in one the broker chooses the order of partitions. This class sends nothing: `Fetcher` does,
 and ends the sessions at close (`Fetcher.end_sessions`).
 
 Owner: `Fetcher`, which has one session for each node.
@@ -47,11 +47,11 @@ EPOCH_MAX: Final = 2**31 - 1
 NO_LEADER_EPOCH: Final = -1
 
 TOPIC_NAMES_MAX_VERSION: Final = 12
-"""Newer versions of Fetch name topics by id alone (KIP-516)."""
+"""Later versions of Fetch identify topics by id only (KIP-516)."""
 
 
 class SessionState(Enum):
-    """What the next fetch is to be."""
+    """Kind of the next fetch."""
 
     NEW = "new"
     INCREMENTAL = "incremental"
@@ -66,7 +66,7 @@ NEXT: Final[dict[SessionState, frozenset[SessionState]]] = {
 
 
 class PartitionFetch(NamedTuple):
-    """What is requested of one partition, as far as it differs from fetch to fetch."""
+    """The parts of a partition's request that differ from fetch to fetch."""
 
     topic_id: bytes
     leader_epoch: int
@@ -74,17 +74,17 @@ class PartitionFetch(NamedTuple):
 
 
 class SessionFetch(NamedTuple):
-    """One request of a session, and which partitions it names."""
+    """One request of a session, with the partitions that it names."""
 
     session_id: int
     epoch: int
     named: Mapping[tuple[str, int], PartitionFetch]
     forgotten: Sequence[tuple[tuple[str, int], bytes]] = ()
-    """Partitions that are read no more, each with its topic's id."""
+    """Partitions to remove from the session, each with its topic's id."""
 
     @property
     def is_full(self) -> bool:
-        """Whether it names all partitions, so that the response is due to name them too."""
+        """True if it names all partitions, so that the response must name them too."""
         return self.epoch <= INITIAL_EPOCH
 
     def message(self, config: ConsumerConfig, max_bytes: int) -> FetchRequest:
@@ -120,22 +120,24 @@ class SessionFetch(NamedTuple):
 
 
 class FetchSession:
+    """See the module."""
+
     def __init__(self, *, is_always_full: bool = False) -> None:
         self.state = SessionState.NEW
         self._is_always_full = is_always_full
         self._id = NO_SESSION
         self._epoch = INITIAL_EPOCH
         self._named: dict[tuple[str, int], PartitionFetch] = {}
-        """What the broker has on record, once it has read the last request."""
+        """State of the session at the broker, once it has read the last request."""
         self._uses_ids = True
 
     def next_fetch(
         self, wanted: dict[tuple[str, int], PartitionFetch], *, uses_ids: bool
     ) -> SessionFetch:
-        """Return what to say so that the broker reads what is wanted, and nothing else.
+        """Return the request by which the broker reads exactly the wanted partitions.
 
-        `uses_ids` is whether the request names topics by id. A session does it one way, and does
-        not outlive a change of an id.
+        `uses_ids` tells whether the request names topics by id. A session uses either ids or names,
+        and ends when an id changes.
         """
         if self._is_always_full:
             return SessionFetch(NO_SESSION, FINAL_EPOCH, wanted)
@@ -147,11 +149,11 @@ class FetchSession:
             if named is not None:
                 forgotten = [(name, b.topic_id) for name, b in before.items() if name not in wanted]
                 return SessionFetch(self._id, self._epoch, named, forgotten)
-        # With the id of one that there was, the broker ends it and has room for the new one.
+        # With the id of a former session the broker ends that, and has room for the new one.
         return SessionFetch(self._id, INITIAL_EPOCH, wanted)
 
     def on_response(self, session_id: int) -> None:
-        """Take the session's id from a response without an error."""
+        """Update the session from a response without an error."""
         if session_id <= NO_SESSION:
             self._begin_anew()
             return
@@ -161,14 +163,14 @@ class FetchSession:
         self._to(SessionState.INCREMENTAL)
 
     def on_error(self, error: KafkaError) -> None:
-        """Start over: the whole request was refused, or what became of it is not known."""
+        """Start over: the whole request was refused, or its result is unknown."""
         if self._id == NO_SESSION or isinstance(error, FetchSessionIdNotFoundError):
             self._begin_anew()
         else:
             self._to(SessionState.CLOSING)
 
     def end(self) -> SessionFetch | None:
-        """End the session; return the request that has the broker forget it, None if none was."""
+        """End the session; return the request that ends it at the broker, or None."""
         if self._id == NO_SESSION:
             return None
         session_id = self._id
@@ -176,7 +178,7 @@ class FetchSession:
         return SessionFetch(session_id, FINAL_EPOCH, {})
 
     def restart(self) -> None:
-        """Start over: what became of the last fetch is not known, nor whether it was noted."""
+        """Start over after an interrupt: the state of the last fetch is unknown."""
         self.state = SessionState.NEW if self._id == NO_SESSION else SessionState.CLOSING
 
     def _begin_anew(self) -> None:
@@ -192,7 +194,7 @@ def _changes(
     before: Mapping[tuple[str, int], PartitionFetch],
     wanted: Mapping[tuple[str, int], PartitionFetch],
 ) -> dict[tuple[str, int], PartitionFetch] | None:
-    """Return what a request has to name; None if a topic has another id by now."""
+    """Return the partitions that a request must name; None if a topic's id has changed."""
     changed: dict[tuple[str, int], PartitionFetch] = {}
     for name, fetch in wanted.items():
         known = before.get(name)
@@ -205,7 +207,7 @@ def _changes(
 
 
 class Target(NamedTuple):
-    """What was requested of one partition."""
+    """A partition's part of a fetch."""
 
     assigned: AssignedPartition
     fetch_epoch: int
@@ -213,11 +215,11 @@ class Target(NamedTuple):
 
     @property
     def is_current(self) -> bool:
-        """Whether a response about it still counts."""
+        """True if a response for it is still valid."""
         return self.assigned.is_assigned and self.assigned.fetch_epoch == self.fetch_epoch
 
     def backlog(self, isolation_level: IsolationLevel) -> float:
-        """Return how many offsets there are to fetch, infinitely many where that is not known."""
+        """Return the number of offsets to fetch, infinity if it is unknown."""
         end = self.assigned.end(isolation_level)
         return math.inf if end is None else max(0, end - self.offset)
 
@@ -226,9 +228,9 @@ Targets = dict[tuple[str, int], Target]
 
 
 class FetchCall:
-    """One request to `node_id` in its `session`; ids and leader epochs are those of `cluster`.
+    """One request to `node_id` in its `session`; ids and leader epochs come from `cluster`.
 
-    `targets` is everything that the response may name; the request names what is new of it.
+    `targets` are all partitions that the response may name; the request names the changes.
     """
 
     def __init__(
@@ -244,7 +246,7 @@ class FetchCall:
 
     @property
     def is_full(self) -> bool:
-        """Whether the request names all that is wanted, and the response is due to do so too."""
+        """True if the request names all partitions, so that the response must name them too."""
         return self._fetch.is_full
 
     def request(
@@ -255,7 +257,7 @@ class FetchCall:
         on_response: Callable[[Message | None, int], None],
         on_failure: Callable[[KafkaError, int], None],
     ) -> Request:
-        """Make the request, in a version that names topics if one of them has no id."""
+        """Return the request, in a version that names topics if one of them has no id."""
         return Request(
             self._fetch.message(config, max_bytes),
             self.node_id,
@@ -267,7 +269,7 @@ class FetchCall:
         )
 
     def settle(self, response: FetchResponse) -> KafkaError | None:
-        """Note how the request went; return why it was refused, None if it was not."""
+        """Update the session; return the error of the whole request, or None."""
         if response.error_code == 0:
             self._session.on_response(response.session_id)
             return None
@@ -279,21 +281,21 @@ class FetchCall:
         self._session.on_error(error)
 
     def check(self, response: Message) -> None:
-        """Make sure that a response names no partition but those requested, each once.
+        """Check that a response names only requested partitions, each once.
 
-        It may leave some out: one that throttles us names none.
+        It may leave out some: a throttled one names none.
         """
         assert isinstance(response, FetchResponse)
         reported = (partition for partition, _ in self._partitions(response))
         check_partitions("Fetch", self.targets, reported, needs_all=False)
 
     def partitions(self, response: FetchResponse) -> Iterator[tuple[Target, PartitionData]]:
-        """Return what is reported of each partition. Requires that the response was checked."""
+        """Yield the result of each partition. Check the response first."""
         for partition, data in self._partitions(response):
             yield self.targets[partition], data
 
     def served(self, response: FetchResponse) -> list[Target]:
-        """Return what the broker serves: in a session, what it has no news of is among it."""
+        """Return the targets that the broker serves; in a session, unnamed ones included."""
         codes = {name: data.error_code for name, data in self._partitions(response)}
         unnamed_code = None if self.is_full else 0
         return [
@@ -301,11 +303,11 @@ class FetchCall:
         ]
 
     def served_topic(self, target: Target, response: FetchResponse, sought_in: int) -> bytes | None:
-        """Return the id of the topic of which a broker has served a target; zeros without ids.
+        """Return the id of the topic for which a broker has served a target; zeros without ids.
 
-        None where it is not certain. A broker refuses the id of a topic that was deleted, but takes
-        a name for that of the present topic, of which only metadata tell the id: those that are
-        newer than `sought_in`, a version of the cluster.
+        None if that is uncertain. A broker refuses the id of a deleted topic, but accepts a name
+        for the present topic, whose id only metadata can tell. They must be newer than `sought_in`,
+        a version of the cluster.
         """
         topic_id = self._cluster.topic_id(target.assigned.partition.topic)
         is_by_id = any(topic.topic_id != NO_TOPIC_ID for topic in response.responses)

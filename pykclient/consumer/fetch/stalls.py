@@ -1,11 +1,11 @@
-"""EmptyPolls: why a poll is empty, where the application must know; Stalls: what is not read.
+"""EmptyPolls: decides when an empty poll raises an error; Stalls: partitions that are not read.
 
-A cluster may be away for a moment, but a wrong address or a misspelled topic never ends by itself.
-So each of these has a time after which an empty poll raises what is known. What was raised is not
-raised again while it lasts, but logged now and then. With `on_stall` log it is only logged.
+A cluster may be away for a moment, but a wrong address or a misspelled topic does not resolve
+itself. After a certain time, an empty poll therefore raises the known reason. While the reason
+lasts, it is not raised again, but logged now and then. With `on_stall=log` it is only logged.
 
 Owner: the core lock.
-Source: ours. Java's consumer retries and reports nothing.
+Source: our own. Java's consumer retries and reports nothing.
 """
 
 from __future__ import annotations
@@ -33,26 +33,26 @@ if TYPE_CHECKING:
     from pykclient.network.coordinators import Coordinators
 
 NO_CLUSTER_MS: Final = 3_000
-"""How long polls may go without any response, as long as some address may still give one."""
+"""Maximum time without any response, as long as some address was not tried yet."""
 
 UNKNOWN_TOPIC_MS: Final = 1_000
-"""How long a topic may be unknown to the brokers: one made just now takes a moment to spread."""
+"""Maximum time that brokers may not know a topic: a new one takes a moment to propagate."""
 
 ABSENCE_CHARGED_MS: Final = UNKNOWN_TOPIC_MS // 2
-"""What counts of the time between two empty polls, less than each of the times above: two polls
-that are far apart are not enough. Were nothing counted, an application that polls for a moment now
-and then would never get an error."""
+"""Part of the time between two empty polls that counts. It is less than each of the times above, so
+that two polls that are far apart are not enough. If none counted, an application that polls only
+now and then would never get an error."""
 
-GOES_ON: Final = "%s; this goes on by itself"
+GOES_ON: Final = "%s; the consumer keeps trying"
 
 _FIND_COORDINATOR: Final = "check that the brokers run, and that __consumer_offsets has leaders"
-_JOIN_GROUP: Final = "it goes on trying; Consumer.group_history() lists the last attempts"
+_JOIN_GROUP: Final = "it keeps trying; Consumer.group_history() lists the last attempts"
 
 
 def unknown_partition(
     cluster: Cluster, partition: TopicPartition
 ) -> UnknownTopicOrPartitionError | None:
-    """Return the error that says that brokers do not know a partition; None if they do, or may."""
+    """Return the error for a partition that brokers do not know; None if they do, or may."""
     known = cluster.partitions_for(partition.topic)
     if known is not None and partition.partition >= len(known):
         return UnknownTopicOrPartitionError(
@@ -69,6 +69,8 @@ def unknown_partition(
 
 
 class EmptyPolls:
+    """See the module."""
+
     def __init__(
         self,
         config: ConsumerConfig,
@@ -92,22 +94,22 @@ class EmptyPolls:
         self._why_no_position = why_no_position
         self._why_no_member = why_no_member
         self._raised: set[object] = set()
-        """What was raised and still lasts."""
+        """Reasons that were raised and still last."""
         self._no_coordinator_since_ms: int | None = None
         self._first_poll_ms: int | None = None
         self._unknown_since_ms: dict[TopicPartition, int] = {}
         self._ended_ms: int | None = None
-        """When the last empty poll ended."""
+        """Time when the last empty poll ended."""
 
     def reason(self, started_ms: int, now_ms: int) -> KafkaError | None:
-        """Return what to raise from a poll that ends empty, None for nothing.
+        """Return the error for a poll that ends empty, or None.
 
         `started_ms` is when that poll began.
         """
         error = self._found(started_ms, now_ms)
         if error is None or self._config.on_stall == RAISE:
             return error
-        self._log.warning(GOES_ON, error)  # as seldom as it would be raised
+        self._log.warning(GOES_ON, error)  # as rarely as it would be raised
         return None
 
     def _found(self, started_ms: int, now_ms: int) -> KafkaError | None:
@@ -126,9 +128,9 @@ class EmptyPolls:
         )
 
     def _news(self, lasting: Mapping[object, KafkaError | None], now_ms: int) -> KafkaError | None:
-        """Return the first error that was not raised yet; log the others, now and then.
+        """Return the first error that was not raised yet; log the others now and then.
 
-        `lasting` has all reasons that there are, with None for an error whose time has not come.
+        `lasting` has all current reasons, with None for an error that is not due yet.
         """
         self._raised &= lasting.keys()
         for reason, error in lasting.items():
@@ -141,9 +143,9 @@ class EmptyPolls:
         return None
 
     def _excuse_absence(self, started_ms: int) -> None:
-        """Leave out the time in which no poll was empty, but for its first moment.
+        """Subtract the time in which no poll was empty, except its first moment.
 
-        What began before may have ended and begun again meanwhile.
+        A problem that began before may have been resolved and come back meanwhile.
         """
         excused_ms = started_ms  # before the first empty poll
         if self._ended_ms is not None:
@@ -172,17 +174,17 @@ class EmptyPolls:
         if isinstance(self._metadata.last_error, DisconnectedError):
             failures += (
                 "; a listener that requires authentication (SASL) responds to the handshake and "
-                "then hangs up: use one of security protocol PLAINTEXT; or it is the broker that "
-                "ended"
+                "then closes the connection: use a listener with security protocol PLAINTEXT; or "
+                "the broker itself has stopped"
             )
         return KafkaTimeoutError(f"no broker could be reached for {waited_ms} ms: {failures}")
 
     def _no_coordinator(self, started_ms: int, now_ms: int) -> KafkaError | None:
-        """Return an error when the group's coordinator has failed for a session's time."""
+        """Return an error if the group's coordinator has failed for the session time-out."""
         group_id = self._config.group_id
         if group_id is None:
             return None
-        # One that assigns partitions by hand requests from it how far the group has come.
+        # A consumer with an assignment by `assign` needs it for the committed offsets.
         is_needed = self._subscription.is_by_group or any(
             assigned.state is PositionState.INITIALIZING
             for assigned in self._subscription.without_position
@@ -196,25 +198,25 @@ class EmptyPolls:
         waited_ms = now_ms - self._no_coordinator_since_ms
         if waited_ms < self._config.session_timeout_ms:
             return None
-        self._no_coordinator_since_ms = now_ms  # once a session, not in each poll
+        self._no_coordinator_since_ms = now_ms  # once per session time-out, not in each poll
         what, why, cure = found
         return KafkaTimeoutError(
             f"the coordinator of group {group_id!r} {what} for {waited_ms} ms: {why}; {cure}"
         )
 
     def _coordinator_stall(self, group_id: str) -> tuple[str, object, str] | None:
-        """Return what is wrong, why, and what may cure it.
+        """Return what is wrong, why, and how to resolve it.
 
-        One found and lost again and again is out of reach.
+        A coordinator that is found and lost again and again counts as unreachable.
         """
         coordinator = self._coordinators.find(CoordinatorType.GROUP, group_id)
         node = coordinator.node()
-        # One that cannot be reached is known for moments only, in which no poll may end.
+        # An unreachable one is known only for moments, and no poll may end in one.
         found = coordinator.found_node
         unreached = None if found is None else self._client.last_error(found.id)
         error = coordinator.attempt.last_error
         if unreached is not None and error is None:
-            return "was out of reach", unreached, _FIND_COORDINATOR
+            return "was unreachable", unreached, _FIND_COORDINATOR
         if node is None:
             failures = error or self._client.describe_failures()
             why = failures or "no broker has reported which it is"
@@ -222,10 +224,10 @@ class EmptyPolls:
         refusal = self._why_no_member()
         if refusal is None:
             return None
-        return "did not take this consumer in", refusal, _JOIN_GROUP
+        return "did not accept this consumer as a member", refusal, _JOIN_GROUP
 
     def _unread(self, started_ms: int, now_ms: int) -> KafkaError | None:
-        """Return an error when a partition has stalled for too long."""
+        """Return an error if a partition has stalled for too long."""
         for assigned in self._subscription.without_position:
             why = self._why_no_position(assigned) or "it has no position yet"
             self._stalls.note(assigned, why, started_ms)
@@ -243,8 +245,8 @@ class EmptyPolls:
         if failures:
             why = failures if why in failures else f"{why}; {failures}"
         return KafkaTimeoutError(
-            f"{what} could not be read for {waited_ms} ms: {why}; it goes on by itself when that "
-            f"is cured"
+            f"{what} could not be read for {waited_ms} ms: {why}; reading resumes when that is "
+            f"resolved"
         )
 
     def _has_tried_all(self) -> bool:
@@ -258,7 +260,7 @@ class EmptyPolls:
         found: dict[object, KafkaError | None] = {}
         wanted = [assigned.partition for assigned in self._subscription]
         if self._subscription.mode is SubscriptionMode.TOPICS:
-            # A group assigns nothing of a topic that does not exist.
+            # A group assigns no partitions of a topic that does not exist.
             wanted += [TopicPartition(topic, 0) for topic in self._subscription.wanted_topics]
         for partition in wanted:
             error = unknown_partition(cluster, partition)
@@ -272,13 +274,15 @@ class EmptyPolls:
 
 
 class Stall(NamedTuple):
-    """Why a partition is not read: the newest reason, and when the first one was noted."""
+    """The latest reason why a partition is not read, and the time of the first one."""
 
     reason: object
     since_ms: int
 
 
 class Stalls:
+    """Partitions that cannot be read, with reasons and times."""
+
     def __init__(self) -> None:
         self._stalls: dict[AssignedPartition, Stall] = {}
 
@@ -286,32 +290,32 @@ class Stalls:
         return len(self._stalls)
 
     def note(self, assigned: AssignedPartition, reason: object, now_ms: int) -> None:
-        """Note why a partition cannot be read, an error or a text; it is not the first reason."""
+        """Set the reason, an error or a text, why a partition cannot be read."""
         known = self._stalls.get(assigned)
         self._stalls[assigned] = Stall(reason, now_ms if known is None else known.since_ms)
 
     def end(self, partitions: Iterable[AssignedPartition]) -> None:
-        """Note that partitions are read. Costs nothing where nothing stalls."""
+        """Remove partitions that are read. Costs nothing if none stalls."""
         if self._stalls:
             for assigned in partitions:
                 self._stalls.pop(assigned, None)
-            # While all polls find records, `oldest` is not called.
+            # `oldest` is not called while all polls find records.
             self._forget([each for each in self._stalls if not each.is_assigned])
 
     def oldest(self) -> tuple[AssignedPartition, Stall] | None:
-        """Return the longest stall of a partition that is to be read."""
+        """Return the longest stall of a partition that should be read."""
         self._forget([each for each in self._stalls if not _is_to_be_read(each)])
         if not self._stalls:
             return None
         return min(self._stalls.items(), key=lambda item: item[1].since_ms)
 
     def on_reported(self, now_ms: int) -> None:
-        """Count the time of all stalls anew: the application knows of them."""
+        """Restart the time of all stalls: the application has been informed."""
         for assigned, stall in self._stalls.items():
             self._stalls[assigned] = stall._replace(since_ms=now_ms)
 
     def excuse(self, later: Callable[[int], int]) -> None:
-        """Move the times since when stalls count, each to what `later` makes of it."""
+        """Replace the start time of each stall by `later` of it."""
         for assigned, stall in self._stalls.items():
             self._stalls[assigned] = stall._replace(since_ms=later(stall.since_ms))
 

@@ -1,10 +1,9 @@
-"""Commits: sends what the consumer commits to its group's coordinator, in order.
+"""Commits: sends offset commits to the group's coordinator, in order.
 
-A commit is *waiting* (for the coordinator, a back-off, its turn), *in flight*, and *ended*. One of
-`commit` is retried until its deadline, one of `commit_async` never, once it was sent. Automatic and
-rebalance commits cover what was processed (`Unprocessed`), never what the same poll returns, where
-Java commits all that polls returned; when a rebalance commits is said in `group/rebalance.py`.
-
+A commit is *waiting* (for the coordinator, a back-off, its turn), *in flight*, or *ended*. A commit
+of `commit` is retried until its deadline; one of `commit_async` is never retried. Automatic commits
+and commits at a rebalance cover processed records (`Unprocessed`), never records of the same poll;
+Java commits all returned records. `group/rebalance.py` describes when a rebalance commits.
 Owner: the driver of the engine.
 Source: Java classes ``ConsumerCoordinator``, ``CommitRequestManager``; KIP-320 (leader epochs),
 KIP-848 (member epochs, topic ids).
@@ -73,7 +72,7 @@ if TYPE_CHECKING:
     CommitCallback = Callable[[Offsets, KafkaError | None], object]
 
 TOPIC_NAMES_MAX_VERSION: Final = 9
-"""Newer versions of OffsetCommit name topics by id alone."""
+"""Later versions of OffsetCommit identify topics by id only."""
 
 NO_LEADER_EPOCH: Final = -1
 
@@ -82,28 +81,28 @@ RAISED_ERRORS: Final = (
     TopicAuthorizationFailedError,
     FencedInstanceIdError,
 )
-"""What an automatic commit raises from `poll`; other failures are cured by the next one."""
+"""Errors of automatic commits that `poll` raises; the next commit resolves others."""
 
 GONE_ERRORS: Final = (UnknownTopicOrPartitionError, UnknownTopicIdError)
-"""What is not waited for where others wait: the topic was deleted, and the rest is committed."""
+"""Errors for which a revocation does not wait: the topic was deleted; the rest is committed."""
 
 
 @dataclass(slots=True, eq=False)
 class Commit:
-    """One commit; `operation` ends when it has ended."""
+    """One commit; `operation` ends with it."""
 
     offsets: Offsets
     deadline_ms: int
     attempt: Attempt
     is_retried: bool = False
     is_sent: bool = False
-    """Whether the coordinator may have it."""
+    """True if the coordinator may have received it."""
     keeps_partitions: bool = False
-    """Whether no other member gets the partitions before it ends: a newer epoch will do."""
+    """True if no other member gets the partitions before it ends, so a newer epoch is fine."""
     topic_ids: dict[TopicPartition, bytes] = field(default_factory=dict)
-    """The topics in whose logs the offsets stand, as far as that is known."""
+    """Ids of the topics that the offsets belong to, as far as they are known."""
     owners: dict[TopicPartition, AssignedPartition] | None = None
-    """The assignment that it is for, if its offsets were not chosen by the application."""
+    """Assignment that it is for, if the application did not choose its offsets."""
     callback: CommitCallback | None = None
     report: UserCall | None = None
     """The call of `callback`, once it is due."""
@@ -112,7 +111,7 @@ class Commit:
 
 
 class Commits:
-    """The manager of all commits of one consumer. Comes after the group's in the engine."""
+    """Manager of all commits of one consumer. Comes after the group's in the engine."""
 
     def __init__(
         self,
@@ -130,7 +129,7 @@ class Commits:
     ) -> None:
         self.unprocessed = unprocessed
         self.stored = unprocessed.stored
-        """What the application has stored, where it says itself what it has finished with."""
+        """Offsets stored by the application; None if it does not store offsets."""
         self._log = ClientLog("pykclient.consumer", config.client_id)
         self._repeated = RateLimitedLog(self._log)
         self._subscription = subscription
@@ -140,17 +139,17 @@ class Commits:
         self._auto_interval_ms = (
             config.auto_commit_interval_ms if config.enable_auto_commit else None
         )
-        """None switches automatic commits off."""
+        """Interval of automatic commits; None if they are off."""
         self._retry_backoff = retry_backoff
         self._user_calls = user_calls
         self._former_topics = former_topics
         self._on_commit = on_commit
         self._commits: dict[Commit, None] = {}
-        """All that have not ended, in order, waiting or in flight."""
+        """All commits that have not ended, in order, waiting or in flight."""
         self._waiting: deque[Commit] = deque()
         self._in_flight: set[Commit] = set()
         self._unreported: deque[Commit] = deque()
-        """Those of `commit_async`, in order, whose callbacks are not due yet."""
+        """Commits of `commit_async`, in order, whose callbacks are not due yet."""
         self._count = 0
         self._is_in_poll = False
         self._auto: Commit | None = None
@@ -158,7 +157,7 @@ class Commits:
         self._auto_due_ms: int | None = None
         self._error: KafkaError | None = None
 
-    # For the front-end and the group's membership.
+    # For the front-end and the group membership.
 
     @property
     def is_automatic(self) -> bool:
@@ -169,10 +168,10 @@ class Commits:
         return bool(self._unreported)
 
     def consumed(self) -> Offsets:
-        """Return what a commit of the application covers that names no offsets.
+        """Return the offsets of an application's commit without offsets.
 
-        In a poll, what it has taken by now is not returned yet, and left out. Where the application
-        stores offsets, these count.
+        During a poll they exclude the records that it has taken. If the application stores offsets,
+        these are returned.
         """
         if self._is_in_poll or self.stored is not None:
             return self.processed()
@@ -190,7 +189,7 @@ class Commits:
         }
         if not self._is_in_poll:
             return offsets
-        # What this poll has taken is not known to be returned yet.
+        # Records that this poll has taken may not be returned yet.
         returned = self.unprocessed.all_processed()
         return {
             partition: min(offset, returned[partition], key=lambda each: each.offset)
@@ -198,20 +197,20 @@ class Commits:
         }
 
     def note_finished(self, offsets: Offsets) -> None:
-        """Note that the application has finished with all that comes before offsets. Any thread."""
+        """Mark all records before the offsets as processed, if offsets are stored. Any thread."""
         if self.stored is not None:
             for partition, finished in offsets.items():
                 self.stored.note(partition, 0, finished.offset)
 
     def of_present_topics(self, offsets: Offsets) -> Offsets:
-        """Leave out offsets of records whose topic was deleted since, as far as that is known."""
+        """Return the offsets without those of topics that are known to be deleted since."""
         topic_ids = self._returned_ids(offsets)
         return {each: offsets[each] for each in offsets if not self._is_former(each, topic_ids)}
 
     def commit(self, offsets: Offsets | None, deadline_ms: int) -> Commit:
-        """Commit, trying again until the deadline where that may help.
+        """Commit, and retry until the deadline.
 
-        None stands for the positions; other offsets are taken for those of records that were
+        None commits the positions. Other offsets are taken to belong to the topics of the records
         returned last.
         """
         return self._start(self._commit_of(offsets, deadline_ms, is_retried=True))
@@ -222,9 +221,9 @@ class Commits:
         deadline_ms: int,
         callback: CommitCallback | None = None,
     ) -> Commit:
-        """Commit once. Callbacks are called in the order of these calls.
+        """Commit without retries. Callbacks run in the order of the commits.
 
-        `offsets` is as for `commit`; `deadline_ms` is how long it may wait for a coordinator.
+        `offsets` is as for `commit`; `deadline_ms` limits the wait for a coordinator.
         """
         commit = self._commit_of(offsets, deadline_ms)
         commit.callback = callback
@@ -248,14 +247,14 @@ class Commits:
         return Commit(offsets, deadline_ms, attempt, is_retried=is_retried, topic_ids=topic_ids)
 
     def _returned_ids(self, offsets: Offsets) -> dict[TopicPartition, bytes]:
-        """Return the topics of the records that the application has, where it chooses offsets."""
+        """Return the topic ids of the returned records, for offsets that the application chose."""
         found = ((each, self._subscription.find(each)) for each in offsets)
         return {each: assigned.returned_id for each, assigned in found if assigned is not None}
 
     def returned_topics(self) -> tuple[tuple[str, bytes], ...]:
-        """Return name and id of each topic of the records that the application has.
+        """Return name and id of each topic of the returned records.
 
-        A topic of which it has records of two ids is left out.
+        A topic with records under two ids is left out.
         """
         ids: dict[str, set[bytes]] = {}
         for each in self._subscription:
@@ -266,19 +265,19 @@ class Commits:
     def _is_former(
         self, partition: TopicPartition, topic_ids: Mapping[TopicPartition, bytes]
     ) -> bool:
-        """Return whether another topic has the name now: no offset of one means the other."""
+        """Return True if the topic was recreated: offsets of the old one mean nothing in it."""
         topic_id = topic_ids.get(partition, NO_TOPIC_ID)
         now_id = self._former_topics.present_id(self._metadata.cluster, partition.topic)
         return NO_TOPIC_ID not in (topic_id, now_id) and topic_id != now_id
 
     def commit_before_revocation(self, deadline_ms: int) -> Operation[None]:
-        """Commit what the application has finished with, before others may read there.
+        """Commit the processed records before another member may read the partitions.
 
-        Ends at once where nothing is committed automatically. A failure does not keep the
-        partitions: the member that reads on from the last commit reads some records again.
+        Ends at once without automatic commits. A failure does not delay the revocation: the next
+        owner then reads some records again.
         """
         if self._auto is not None:
-            self.cancel(self._auto)  # what is committed now is at least as new
+            self.cancel(self._auto)  # the new commit covers at least as much
         offsets = self.processed() if self.is_automatic else {}
         if not offsets:
             done: Operation[None] = Operation()
@@ -290,7 +289,7 @@ class Commits:
         return commit.operation
 
     def commit_if_due(self, now_ms: int, deadline_ms: int) -> bool:
-        """Commit what the application has finished with, if it is time; return whether it is.
+        """Commit the processed records if the interval is over; return whether it is.
 
         For partitions that the user is about to drop: no other member commits them later.
         """
@@ -304,7 +303,7 @@ class Commits:
         return True
 
     def cancel(self, commit: Commit) -> None:
-        """Do not send a commit that was not sent yet, nor again one that was."""
+        """Cancel a waiting commit; do not retry one that was sent."""
         commit.is_retried = False
         if commit in self._waiting:
             self._waiting.remove(commit)
@@ -313,7 +312,7 @@ class Commits:
                 self._auto = None
 
     def begin_poll(self, now_ms: int) -> None:
-        """Note that the application polls: what it had is processed."""
+        """Begin a poll: all returned records are processed."""
         self.unprocessed.clear()
         if self.stored is not None:
             self.stored.update()
@@ -331,7 +330,7 @@ class Commits:
         return self._error is not None
 
     def take_error(self) -> KafkaError | None:
-        """Return why automatic commits cannot succeed, and forget it; None if they can."""
+        """Remove and return the error of automatic commits; None if there is none."""
         error, self._error = self._error, None
         return error
 
@@ -353,26 +352,26 @@ class Commits:
         requests = [] if node_id is None else self._send_due(node_id, now_ms)
         if self._waiting:
             next_poll_ms = min(next_poll_ms, min(commit.deadline_ms for commit in self._waiting))
-            # Otherwise a response is waited for: the coordinator's, or one about the coordinator.
+            # Otherwise it waits for a response: the coordinator's, or one about the coordinator.
             if node_id is not None and self._waiting[0].attempt.due_ms > now_ms:
                 next_poll_ms = min(next_poll_ms, self._waiting[0].attempt.due_ms)
         return PollResult(requests, next_poll_ms)
 
     def forget_calls(self) -> None:
-        """Drop what was to be tried again for calls that wait for it: they have ended."""
+        """Drop retries for calls that wait, since those calls have ended."""
         self._is_in_poll = False
         for commit in tuple(self._commits):
             if commit.is_retried:
                 self._commits.pop(commit, None)
 
     def restart(self, now_ms: int) -> None:
-        """Send again what may be; what was sent once and for all has failed."""
+        """Send again what may be retried; fail commits that may not."""
         self._in_flight = set()
         if self._auto is not None:
             self._auto_due_ms = now_ms
             self._commits.pop(self._auto, None)
             self._auto = None
-        lost = DisconnectedError("the consumer was interrupted, and with it this commit")
+        lost = DisconnectedError("the consumer was interrupted, and this commit was lost")
         for commit in tuple(self._commits):
             if commit.operation.is_done:
                 self._commits.pop(commit, None)
@@ -380,7 +379,7 @@ class Commits:
                 commit.operation.fail(lost)
                 self._commits.pop(commit, None)
         self._waiting = deque(self._commits)
-        # One whose call was interrupted before it was noted as begun has no caller.
+        # If the call was interrupted before the commit was stored, there is no caller.
         self._unreported = deque(
             each for each in self._unreported if each.operation.is_done or each in self._commits
         )
@@ -420,7 +419,7 @@ class Commits:
 
     def _send_due(self, node_id: int, now_ms: int) -> list[Request]:
         requests: list[Request] = []
-        # One that may be sent again must not overtake, or be overtaken by, a newer one.
+        # A commit that may be retried must not overtake, or be overtaken by, a newer one.
         while self._waiting and not any(commit.is_retried for commit in self._in_flight):
             commit = self._waiting[0]
             self._leave_out_what_is_gone(commit, now_ms)
@@ -435,9 +434,9 @@ class Commits:
         return requests
 
     def _leave_out_what_is_gone(self, commit: Commit, now_ms: int) -> None:
-        """Leave out partitions that went to others, whose offsets must stay, and topics deleted.
+        """Remove partitions that were reassigned, and topics that were deleted.
 
-        They may even have come back since.
+        Offsets of another member must not be overwritten, even if the partition has come back.
         """
         former = [each for each in commit.offsets if self._is_former(each, commit.topic_ids)]
         if former:
@@ -445,8 +444,8 @@ class Commits:
                 logging.WARNING,
                 now_ms,
                 tuple(former),
-                "the offsets of %s are not committed: the topic was deleted and created again "
-                "since they were read, and they mean nothing in the new one",
+                "the offsets of %s are not committed: the topic was deleted and recreated since "
+                "they were read, and they mean nothing in the new one",
                 describe_partitions(former),
             )
             commit.offsets = {
@@ -505,13 +504,13 @@ class Commits:
         if isinstance(error, RequestTimedOutError):
             self._coordinator.mark_unknown(node_id, error)
         elif self._coordinator.has_moved(node_id, error):
-            pass  # it is sent again, as below
+            pass  # retried below
         elif isinstance(error, MEMBERSHIP_ERRORS) and self._coordinator.is_replaced(node_id):
             error = error_for_code(NotCoordinatorError.code, f"node {node_id} said: {error}")
         elif isinstance(error, (RebalanceInProgressError, *MEMBERSHIP_ERRORS)):
             error = self._group.on_commit_refused(call.member, error)
             if isinstance(error, StaleMemberEpochError) and not commit.keeps_partitions:
-                # The partitions may be another member's by now, whose offsets must stay.
+                # Another member may own the partitions by now; its offsets must stay.
                 error = commit_refused(call.member, error)
         elif error.refresh_metadata:
             self._metadata.request_update()
@@ -536,7 +535,7 @@ class Commits:
             self._end(commit, last_error, now_ms)
 
     def _first_error(self, refusals: Mapping[TopicPartition, int]) -> BrokerError:
-        """Return what to report of several refusals: what concerns the group before a topic."""
+        """Return the error to report of several: one about the group before one about a topic."""
         code = min(refusals.values(), key=lambda code: code == TopicAuthorizationFailedError.code)
         refused = [partition for partition, each in refusals.items() if each == code]
         return error_for_code(
@@ -545,7 +544,7 @@ class Commits:
         )
 
     def _try_again(self, commit: Commit, error: KafkaError) -> None:
-        self._log.debug("a commit is tried again: %s", error)
+        self._log.debug("a commit is retried: %s", error)
         self._waiting = deque(sorted((*self._waiting, commit), key=lambda each: each.number))
 
     def _end(self, commit: Commit, error: KafkaError | None, now_ms: int) -> None:
@@ -576,7 +575,7 @@ class Commits:
         self._repeated.log(level, now_ms, (type(error),), "an automatic commit failed: %s", error)
 
     def _report_ended(self) -> None:
-        # Each is noted before it goes, so that an interrupt neither loses nor doubles a call.
+        # Queued before it is removed, so that an interrupt neither loses nor repeats a callback.
         while self._unreported and self._unreported[0].operation.is_done:
             self._report(self._unreported[0])
             self._unreported.popleft()
@@ -597,7 +596,7 @@ class Commits:
 
 
 class OffsetCommitCall:
-    """A commit of `offsets` as `member`; `topic_ids` has zeros for topics whose id is unknown."""
+    """A commit of `offsets` as `member`; `topic_ids` has zeros for topics without a known id."""
 
     def __init__(
         self,
@@ -635,7 +634,7 @@ class OffsetCommitCall:
         self.max_version = None if has_ids else TOPIC_NAMES_MAX_VERSION
 
     def check(self, message: Message) -> None:
-        """Raise `DecodeError` unless a response names what was committed, each partition once."""
+        """Check that a response names exactly the committed partitions; raise `DecodeError`."""
         responded = (partition for partition, _ in self._partitions(message))
         check_partitions("OffsetCommit", self._offsets, responded)
 

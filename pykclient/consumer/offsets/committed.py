@@ -1,11 +1,11 @@
-"""CommittedOffsets: requests what a group has committed from its coordinator.
+"""CommittedOffsets: requests committed offsets of a group from its coordinator.
 
-A lookup ends with a result, or with an error that trying again does not cure; the call that started
-it has a deadline, and cancels it then.
+A lookup ends with a result or with a final error. The call that started it has a deadline, and
+cancels it then.
 
 Owner: the driver of the engine.
-Source: Java classes ``ConsumerCoordinator``, ``CommitRequestManager``; KIP-447 (offsets of open
-transactions are waited for), KIP-709 (several groups), KIP-848 (topic ids).
+Source: Java classes ``ConsumerCoordinator``, ``CommitRequestManager``; KIP-447 (stable offsets),
+KIP-709 (several groups), KIP-848 (topic ids).
 """
 
 from __future__ import annotations
@@ -39,19 +39,19 @@ if TYPE_CHECKING:
     from pykclient.protocol.message import Message
 
     CommittedPartition = tuple[TopicPartition, int, OffsetAndMetadata | None]
-    """An error code, and what is committed; None means nothing."""
+    """A partition, an error code, and the committed offset; None if there is none."""
 
 STABLE_FROM_VERSION: Final = 7
 GROUPS_FROM_VERSION: Final = 8
 TOPIC_NAMES_MAX_VERSION: Final = 9
-"""Newer versions of OffsetFetch name topics by id alone."""
+"""Later versions of OffsetFetch identify topics by id only."""
 
 NO_OFFSET: Final = -1
-"""What a broker responds with where nothing is committed."""
+"""Offset in a response if nothing is committed."""
 
 
 class CommittedLookup:
-    """One lookup. `operation` ends with what is committed, None where nothing is."""
+    """One lookup. `operation` ends with the committed offsets, None if there is none."""
 
     __slots__ = ("attempt", "operation", "partitions")
 
@@ -62,6 +62,8 @@ class CommittedLookup:
 
 
 class CommittedOffsets:
+    """Manager of all lookups under way."""
+
     def __init__(
         self,
         coordinator: CoordinatorLookup,
@@ -73,7 +75,7 @@ class CommittedOffsets:
         self._metadata = metadata
         self._retry_backoff = retry_backoff
         self._waiting: dict[CommittedLookup, None] = {}
-        """Neither done nor cancelled; some of them in flight."""
+        """Lookups neither done nor cancelled; some are in flight."""
 
     def start(self, partitions: Iterable[TopicPartition]) -> CommittedLookup:
         lookup = CommittedLookup(partitions, self._retry_backoff)
@@ -142,7 +144,7 @@ class CommittedOffsets:
                 text = f"OffsetFetch of {partition} in group {self._coordinator.key!r}"
                 errors.append(error_for_code(error_code, text))
         if errors:
-            # What trying again does not cure comes first: the others are requested with it.
+            # Final errors come first: retriable ones are requested again together.
             self._on_error(lookup, min(errors, key=lambda e: e.retriable), node_id, now_ms)
             return
         self._waiting.pop(lookup, None)
@@ -172,7 +174,7 @@ class CommittedOffsets:
 
 
 class OffsetFetchCall:
-    """A request for `partitions` of a group; topic ids are those of `cluster`.
+    """A request for `partitions` of a group; topic ids come from `cluster`.
 
     It names no member: Java's members of KIP-848 groups send their epoch, which fences them.
     """
@@ -191,9 +193,9 @@ class OffsetFetchCall:
         self.max_version = None if has_ids else TOPIC_NAMES_MAX_VERSION
 
     def build(self, version: int) -> OffsetFetchRequest:
-        """Make the message for a version.
+        """Return the message for a version.
 
-        Offsets of open transactions are waited for where the version has that (Kafka 2.5).
+        From Kafka 2.5 on, the broker waits for offsets of open transactions.
         """
         is_stable = version >= STABLE_FROM_VERSION
         if version < GROUPS_FROM_VERSION:
@@ -212,9 +214,10 @@ class OffsetFetchCall:
         return OffsetFetchRequest(groups=[group], require_stable=is_stable)
 
     def check(self, message: Message) -> None:
-        """Raise `DecodeError` unless a response names what was requested, each partition once.
+        """Check that a response names each requested partition once, with a valid offset or -1.
 
-        Its offsets must be some, too; -1 says that none is committed.
+        Raises:
+            DecodeError: it does not.
         """
         assert isinstance(message, OffsetFetchResponse)
         groups = [group.group_id for group in message.groups]
@@ -234,7 +237,7 @@ class OffsetFetchCall:
 
     @staticmethod
     def _offsets(message: OffsetFetchResponse) -> Iterator[tuple[str, int]]:
-        """Yield each partition, as a text, with its offset."""
+        """Yield each partition, as text, with its offset."""
         for topic in message.topics:
             for each in topic.partitions:
                 yield f"{topic.name}-{each.partition_index}", each.committed_offset

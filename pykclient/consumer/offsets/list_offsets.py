@@ -1,7 +1,7 @@
-"""OffsetLookups: where partitions begin and end, and where a point in time stands, from leaders.
+"""OffsetLookups: looks up the beginning, the end, and offsets by time, from leaders.
 
-A lookup ends with an offset, or with an error that trying again does not cure; the call that
-started it has a deadline, and cancels it then.
+A lookup ends with an offset or with a final error. The call that started it has a deadline, and
+cancels it then.
 
 Owner: the driver of the engine.
 Source: Java class ``OffsetFetcher``; KIP-79 (offsets by time), KIP-320 (leader epochs).
@@ -36,10 +36,10 @@ if TYPE_CHECKING:
     from pykclient.types import IsolationLevel
 
 EARLIEST: Final = -2
-"""The timestamp that means the first offset of the log."""
+"""Timestamp that stands for the first offset of the log."""
 
 LATEST: Final = -1
-"""The timestamp that means the end of the log: the offset that the next record will get."""
+"""Timestamp that stands for the end of the log, the offset of the next record."""
 
 CONSUMER_REPLICA_ID: Final = -1
 NO_OFFSET: Final = -1
@@ -48,7 +48,7 @@ NO_OFFSET: Final = -1
 class OffsetLookup:
     """One lookup in one partition.
 
-    `operation` ends with the offset, or with None when no record is that late.
+    `operation` ends with the offset, or with None if no record is that late.
     """
 
     __slots__ = ("attempt", "operation", "partition", "timestamp")
@@ -61,7 +61,7 @@ class OffsetLookup:
 
 
 class OffsetLookups:
-    """The manager of all lookups under way. Topics that it meets must be tracked by `metadata`."""
+    """Manager of all lookups under way. `metadata` must track their topics."""
 
     def __init__(
         self, metadata: Metadata, *, isolation_level: IsolationLevel, retry_backoff: Backoff
@@ -70,10 +70,10 @@ class OffsetLookups:
         self._isolation_level = isolation_level
         self._retry_backoff = retry_backoff
         self._waiting: dict[OffsetLookup, None] = {}
-        """Neither done nor cancelled; some of them in flight."""
+        """Lookups neither done nor cancelled; some are in flight."""
 
     def start(self, partition: TopicPartition, timestamp: int) -> OffsetLookup:
-        """Look up the first offset at or after a time in ms, or for `EARLIEST` or `LATEST`."""
+        """Look up the first offset at or after a time in ms, or `EARLIEST` or `LATEST`."""
         lookup = OffsetLookup(partition, timestamp, self._retry_backoff)
         self._waiting[lookup] = None
         return lookup
@@ -104,7 +104,7 @@ class OffsetLookups:
             lookup.attempt.lost()
 
     def _leadership(self, lookup: OffsetLookup) -> PartitionInfo | None:
-        """Return what is known of a partition; without a leader, note why, or end the lookup."""
+        """Return a partition's metadata; without a leader, note why, or end the lookup."""
         cluster = self._metadata.cluster
         info = cluster.partition(lookup.partition)
         if info is not None and info.leader_id is not None:
@@ -119,11 +119,11 @@ class OffsetLookups:
                 f"partition {lookup.partition} does not exist: the topic has {len(known)} "
                 f"partitions, numbered from 0"
             )
-            self._metadata.request_update()  # it may have got more partitions meanwhile
+            self._metadata.request_update()  # partitions may have been added
         return None
 
     def _requests(self, node_id: int, lookups: list[OffsetLookup]) -> Iterator[Request]:
-        # A request may name a partition once only, and two lookups may be about the same one.
+        # A request may name a partition only once, but two lookups may be for the same one.
         while lookups:
             batch: dict[TopicPartition, OffsetLookup] = {}
             for lookup in lookups:
@@ -197,8 +197,8 @@ class OffsetLookups:
         final_error = lookup.attempt.failed(error, now_ms)
         if final_error is not None:
             self._end(lookup, error=final_error)
-        elif lookup.attempt.last_error is error:  # else it could not be read
-            self._metadata.request_update()  # whatever went wrong, another broker may lead by now
+        elif lookup.attempt.last_error is error:  # else the response could not be decoded
+            self._metadata.request_update()  # the leader may have changed, whatever the error is
 
     def _end(
         self,

@@ -1,12 +1,12 @@
-"""Outer iterations: those inside of which a later poll has begun.
+"""OuterBatch, OuterLoop: iterations inside of which a later poll has begun.
 
-An application polls inside a loop to stay a member of its group while it works (`pause`, `poll(0)`,
-`resume`), or to read other partitions meanwhile. The loop goes on after that poll. As long as its
-iterator is alive, the record in hand and the rest are neither processed nor returned again. When it
-has ended they are processed; when it is dropped before, positions go back.
+An application polls inside a loop to stay a member of its group during long work (`pause`,
+`poll(0)`, `resume`), or to read other partitions meanwhile. The loop continues after that poll.
+While its iterator is alive, the record in hand and the rest are neither processed nor returned
+again. When it has ended they are processed; if it is dropped before, positions go back.
 
 Owner: the core lock.
-Source: ours; ``docs/decisions/0024-left-in-the-middle-of-a-batch.md``.
+Source: our own; ``docs/decisions/0024-left-in-the-middle-of-a-batch.md``.
 """
 
 from __future__ import annotations
@@ -34,20 +34,20 @@ class Loop:
 
     def __init__(self) -> None:
         self.source: ref[Generator[object, None, None]] | None = None
-        """The generator; None before there is one."""
+        """The generator; None before it exists."""
 
     @property
     def is_alive(self) -> bool:
         """True if the application holds the generator, and it has not ended.
 
-        The traceback of an error that ended it may hold its frame, and with that this loop.
+        The traceback of an error that ended it may hold its frame, and so this loop.
         """
         generator = None if self.source is None else self.source()
         return generator is not None and getgeneratorstate(generator) != GEN_CLOSED
 
 
 class OuterBatch:
-    """An iteration over what `poll` returned; the batch began at `starts`."""
+    """An iteration over a result of `poll`; the batch began at `starts`."""
 
     def __init__(
         self, starts: Mapping[AssignedPartition, Start], iteration: Iteration, finished: Places
@@ -58,7 +58,7 @@ class OuterBatch:
         self._starts = dict(starts)
 
     def is_over(self, loop: Loop | None) -> bool:
-        """Return whether all its records are processed."""
+        """Return True if all its records are processed."""
         return self.iteration.is_ended or not self._starts
 
     @property
@@ -66,7 +66,7 @@ class OuterBatch:
         return self.iteration.is_alive
 
     def left(self, *, counts_record_in_hand: bool) -> Places:
-        """Return, by partition, the first record that is not processed."""
+        """Return the first unprocessed record of each partition."""
         left = left_in(self._starts, self.iteration, counts_record_in_hand=counts_record_in_hand)
         return {
             assigned: place
@@ -78,20 +78,20 @@ class OuterBatch:
         self._starts.pop(assigned, None)
 
     def come_again(self, moved: Iterable[AssignedPartition]) -> None:
-        """Record that positions went back: behind them records are returned again anyway."""
+        """Drop partitions whose positions went back: their records are returned again anyway."""
         left = self.left(counts_record_in_hand=False)
         for assigned in moved:
             if assigned in left and left[assigned].offset >= assigned.offset:
                 self.forget(assigned)
 
     def pass_over(self, assigned: AssignedPartition) -> None:
-        """Record that a later poll returns records of a partition."""
+        """Handle a later poll that returns records of a partition; no effect here."""
 
 
 class OuterLoop:
     """A loop over the consumer itself, with a record of one partition in hand.
 
-    That is the one before the position, until a later poll has moved the position past it.
+    That is the record before the position, until a later poll has moved the position past it.
     """
 
     def __init__(
@@ -106,11 +106,11 @@ class OuterLoop:
         self._in_hand = in_hand
         self._epoch = assigned.epoch
         self._assigned: AssignedPartition | None = assigned
-        """None when the user has set the position since."""
+        """None if the user has set the position since."""
         self._follows = True
 
     def is_over(self, loop: Loop | None) -> bool:
-        """Return whether the record in hand is processed; `loop` takes its next one."""
+        """Return True if the record in hand is processed; `loop` is taking its next one."""
         return self._assigned is None or (loop is not None and self.loop() is loop)
 
     @property
@@ -143,7 +143,7 @@ class OuterLoop:
 
 
 def is_alive(loop: ref[Loop]) -> bool:
-    """Return whether a loop may take more records."""
+    """Return True if a loop may take more records."""
     found = loop()
     return found is not None and found.is_alive
 
@@ -151,13 +151,13 @@ def is_alive(loop: ref[Loop]) -> bool:
 def left_in(
     starts: Mapping[AssignedPartition, Start], iteration: Iteration, *, counts_record_in_hand: bool
 ) -> Places:
-    """Return, by partition of a batch, the first record that an iteration has left."""
+    """Return the first record of each partition of a batch that an iteration has left."""
     left: Places = {}
     found = iteration.left(counts_record_in_hand=counts_record_in_hand)
     for assigned, start in starts.items():
         if assigned.partition in found:
             first = found[assigned.partition]
-            # An interceptor may have put in a record of its own, from before the batch.
+            # An interceptor may have inserted a record from before the batch.
             if first is None or first.offset <= start.offset:
                 first = OffsetAndMetadata(start.offset, leader_epoch=start.leader_epoch)
             left[assigned] = first

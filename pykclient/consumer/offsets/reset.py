@@ -1,7 +1,7 @@
-"""PositionManager: gives a position to each partition that has none.
+"""PositionManager: finds a position for each partition that has none.
 
-A group's partition goes on where the group has committed, else as `auto_offset_reset` says. No
-position that is known is moved, and none silently: what a reset skips is logged.
+A partition continues at the group's committed offset; without one `auto_offset_reset` applies. A
+known position is never moved. A reset that skips offsets is logged.
 
 Owner: the driver of the engine.
 Source: Java classes ``ConsumerCoordinator`` (``initWithCommittedOffsetsIfNeeded``) and
@@ -36,8 +36,8 @@ TIMESTAMPS: Final = {
     OffsetReset.BY_DURATION: (LATEST,),
     OffsetReset.NONE: (EARLIEST, LATEST),
 }
-"""What is looked up for a reset. By duration a time comes before it: where no record is that young,
-the end counts. With none it is the whole range, for the error."""
+"""Timestamps to look up for a reset. By duration, a time comes first, and the end applies if no
+record is that young. For none, it is the whole range, for the error."""
 
 
 class _Reset(NamedTuple):
@@ -46,10 +46,10 @@ class _Reset(NamedTuple):
 
 
 class PositionManager:
-    """Looks after `subscription.without_position`. Comes before its lookups in the engine.
+    """Handles `subscription.without_position`. Comes before its lookups in the engine.
 
-    `committed` is None without a group. `reset_from_ms` is the time, in ms since 1970, of the
-    first record to be read after a reset by duration.
+    `committed` is None without a group. `reset_from_ms` returns the time, in ms since 1970, of the
+    first record to read after a reset by duration.
     """
 
     def __init__(
@@ -72,11 +72,11 @@ class PositionManager:
         self._reset_from_ms = reset_from_ms
         self._committed = committed
         self._lookup: CommittedLookup | None = None
-        """The lookup under way of what the group has committed."""
+        """The lookup of committed offsets under way."""
         self._now_ms = 0
 
     def poll(self, now_ms: int) -> PollResult:
-        """Start what is to be looked up; `lookups` sends it in the same step."""
+        """Start lookups; `lookups` sends them in the same step."""
         self._now_ms = now_ms
         self._forget_stale()
         new = [
@@ -105,7 +105,7 @@ class PositionManager:
         self._lookup = None
 
     def last_error(self, assigned: AssignedPartition) -> KafkaError | None:
-        """Return why a partition still has no position, as far as that is known."""
+        """Return why a partition has no position yet, None if unknown."""
         reset = self._resets.get(assigned)
         errors = [] if reset is None else [lookup.attempt.last_error for lookup in reset.lookups]
         if self._lookup is not None and assigned.state is PositionState.INITIALIZING:
@@ -113,7 +113,7 @@ class PositionManager:
         return next((error for error in errors if error is not None), None)
 
     def _look_up_committed(self, committed: CommittedOffsets, new: list[AssignedPartition]) -> None:
-        # One that has an error for the user is looked up again after that.
+        # A partition with an error for the user is looked up again after that.
         wanted = {a.partition for a in new if self._subscription.error_of(a) is None}
         if self._lookup is not None and not wanted <= self._lookup.partitions:
             committed.cancel(self._lookup)
@@ -137,7 +137,7 @@ class PositionManager:
             and assigned.partition in lookup.partitions
         ]
         if operation.error is not None:
-            for assigned in new[:1]:  # one error for all, which are looked up again together
+            for assigned in new[:1]:  # one error for all; they are looked up again together
                 self._subscription.fail(assigned, operation.error)
             return
         found = operation.result()
@@ -147,7 +147,9 @@ class PositionManager:
                 self._begin(assigned)
             else:
                 self._log.info(
-                    "%s: going on at the committed offset %d", assigned.partition, committed.offset
+                    "%s: continuing at the committed offset %d",
+                    assigned.partition,
+                    committed.offset,
                 )
                 self._subscription.seek(assigned, committed.offset, committed.leader_epoch)
 
@@ -195,7 +197,7 @@ class PositionManager:
             return
         for lookup in reset.lookups:
             if lookup.operation.error is not None:
-                # It stays without a position, so that the next poll looks it up again.
+                # It keeps having no position, so that the next poll looks it up again.
                 self._subscription.fail(assigned, lookup.operation.error)
                 return
         self._complete(assigned, [lookup.operation.result() for lookup in reset.lookups])
@@ -218,7 +220,7 @@ class PositionManager:
             )
         elif offset > lost_offset:
             self._log.warning(
-                "%s: offset %d is not in the log any more; auto_offset_reset=%s goes on at %d, "
+                "%s: offset %d is not in the log any more; auto_offset_reset=%s continues at %d, "
                 "%d offsets were skipped",
                 assigned.partition,
                 lost_offset,
@@ -228,7 +230,7 @@ class PositionManager:
             )
         else:
             self._log.warning(
-                "%s: offset %d is beyond the end of the log, which was cut or made anew; "
+                "%s: offset %d is beyond the end of the log, which was truncated or recreated; "
                 "auto_offset_reset=%s goes back to %d",
                 assigned.partition,
                 lost_offset,
@@ -243,15 +245,15 @@ class PositionManager:
         assert first is not None
         assert end is not None
         lost_offset = assigned.lost_offset
-        assert lost_offset is not None, "only a position that was lost is looked up for the error"
-        # The position stays where it is, so that each poll raises it again until the user seeks.
+        assert lost_offset is not None, "only a lost position is looked up for the error"
+        # The position stays, so that each poll raises the error again until the user seeks.
         self._subscription.complete_reset(assigned, lost_offset)
         assigned.retry_at_ms = self._now_ms + self._retry_backoff.delay_ms(0)
         self._subscription.fail(
             assigned,
             OffsetOutOfRangeError(
                 f"{assigned.partition}: offset {lost_offset} is outside the log, which has "
-                f"{first.offset} to {end.offset} (the end, not included), and auto_offset_reset is "
-                f"none: seek() to an offset inside, or set it to earliest or latest"
+                f"{first.offset} to {end.offset} (exclusive), and auto_offset_reset is none: "
+                f"seek() to an offset inside, or set it to earliest or latest"
             ),
         )

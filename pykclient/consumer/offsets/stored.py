@@ -1,13 +1,13 @@
-"""StoredOffsets: which records the application has stored, and how far that goes without a gap.
+"""StoredOffsets: the records that the application has stored, and the first gap between them.
 
-With `enable_auto_offset_store` off a record is finished when the application says so
-(`Consumer.store_offset`), in any order. Commits then go up to the first record that was returned
-and is not stored. Of each span that was returned it keeps the offsets and a byte per record, until
-all records up to its end are stored.
+With `enable_auto_offset_store` off, a record is processed when the application says so
+(`Consumer.store_offset`), in any order. Commits go up to the first returned record that is not
+stored. For each returned span this keeps the offsets and a byte per record, until all records up to
+its end are stored.
 
-Owner: the core lock, but for `note` and `note_dropped`, which any thread may call.
+Owner: the core lock, except `note` and `note_dropped`, which any thread may call.
 Source: ``enable.auto.offset.store`` and ``rd_kafka_offsets_store`` of librdkafka, which commits the
-highest offset that was stored, gaps or not.
+highest stored offset, regardless of gaps.
 """
 
 from __future__ import annotations
@@ -28,20 +28,22 @@ if TYPE_CHECKING:
 
 
 class StoredOffsets:
+    """See the module."""
+
     def __init__(self, subscription: SubscriptionState) -> None:
         self._subscription = subscription
         self._noted: deque[tuple[TopicPartition, int, int]] = deque()
-        """What `note` was called with and `update` has not seen."""
+        """Arguments of `note` that `update` has not processed."""
         self._returned: dict[AssignedPartition, _Returned] = {}
 
     def note(self, partition: TopicPartition, first_offset: int, end_offset: int) -> None:
-        """Note that the records from one offset to before another are stored. Any thread."""
+        """Mark records as stored, from one offset to before another. Any thread."""
         self._noted.append((partition, first_offset, end_offset))
 
     def note_dropped(
         self, spans: Iterable[RecordSpan], kept: ConsumerRecords[object, object]
     ) -> None:
-        """Note as stored what interceptors have taken out: the application never gets it."""
+        """Mark records as stored that interceptors have removed from a result."""
         kept_places = {(record.topic_partition, record.offset) for record in kept}
         for span in spans:
             for offset in span.columns.offsets:
@@ -49,7 +51,7 @@ class StoredOffsets:
                     self.note(span.partition, offset, offset + 1)
 
     def add(self, assigned: AssignedPartition, span: RecordSpan) -> None:
-        """Note that records are returned, which follow those that were added before."""
+        """Add returned records, which follow those added before."""
         returned = self._returned.get(assigned)
         if returned is None:
             returned = self._returned[assigned] = _Returned(assigned.epoch)
@@ -57,16 +59,15 @@ class StoredOffsets:
         returned.add(span.columns.offsets, span.leader_epoch)
 
     def forget(self, assigned: AssignedPartition, *, from_offset: int = 0) -> None:
-        """Note that what was returned from an offset on need not be stored."""
+        """Remove returned records from an offset on, so that they need not be stored."""
         returned = self._returned.get(assigned)
         if returned is not None:
             returned.cut(from_offset)
 
     def update(self) -> None:
-        """Take account of what was noted, and forget partitions that were given up.
+        """Process the marks, and drop partitions that are no longer assigned.
 
-        A record of a partition that is not this consumer's any more does not count: its next owner
-        reads it again.
+        A record of such a partition does not count: its next owner reads it again.
         """
         for gone in [each for each in self._returned if not each.is_assigned]:
             del self._returned[gone]
@@ -78,11 +79,11 @@ class StoredOffsets:
                 returned.store(first_offset, end_offset)
 
     def processed(self, assigned: AssignedPartition) -> OffsetAndMetadata:
-        """Return up to where everything is stored. Requires that the partition has a position."""
+        """Return the offset up to which all records are stored. There must be a position."""
         returned = self._returned.get(assigned)
         if returned is not None:
             if returned.epoch != assigned.epoch:
-                # From there on it is returned again, or not in the log any more.
+                # Records from there on are returned again, or are no longer in the log.
                 returned.epoch = assigned.epoch
                 returned.cut(assigned.offset)
             first = returned.first_missing()
@@ -93,7 +94,7 @@ class StoredOffsets:
     def first_missing(
         self, assigned: AssignedPartition, first: OffsetAndMetadata
     ) -> OffsetAndMetadata:
-        """Return the first record from an offset on that is not stored; the position if all are."""
+        """Return the first record from `first` on that is not stored; the position if all are."""
         returned = self._returned.get(assigned)
         if returned is None or returned.epoch != assigned.epoch:
             return first
@@ -102,7 +103,7 @@ class StoredOffsets:
 
 
 class _Span:
-    """Records that were returned; `stored` has a 1 for each that is stored."""
+    """Returned records; `stored` has a 1 for each stored one."""
 
     __slots__ = ("leader_epoch", "offsets", "stored")
 
@@ -117,24 +118,24 @@ def _first_offset(span: _Span) -> int:
 
 
 class _Returned:
-    """What was returned of a partition up to its position, unless it was given up."""
+    """Returned records of a partition up to its position, as long as it is assigned."""
 
     def __init__(self, epoch: int) -> None:
         self.epoch = epoch
-        """In which the position was when the spans were last cut to it."""
+        """Epoch of the position when the spans were last cut to it."""
         self._spans: list[_Span] = []
-        """From the first one that has a record that is not stored."""
+        """Spans from the first one with a record that is not stored."""
         self._end_before = 0
         self._epoch_before: int | None = None
-        """Where the span before them ended, and its leader epoch."""
+        """End of the span before them, and its leader epoch."""
 
     def add(self, offsets: Sequence[int], leader_epoch: int | None) -> None:
-        # What a call that was interrupted had taken, or a loop that was left, is returned again.
+        # Records of an interrupted call, or of a loop that was left, are returned again.
         self.cut(offsets[0])
         self._spans.append(_Span(offsets, leader_epoch))
 
     def cut(self, offset: int) -> None:
-        """Forget what was returned from an offset on."""
+        """Remove records from an offset on."""
         while self._spans and self._spans[-1].offsets[-1] >= offset:
             last = self._spans[-1]
             count = bisect_left(last.offsets, offset)
@@ -162,17 +163,17 @@ class _Returned:
                 offset = span.offsets[row]
                 epoch = span.leader_epoch
                 if row == 0:
-                    # What lies between, if anything does, may be of another epoch.
+                    # If offsets lie between, their epoch is unknown.
                     epoch = self._epoch_before if offset == self._end_before else None
                 missing = OffsetAndMetadata(offset, leader_epoch=epoch)
                 break
             self._end_before, self._epoch_before = span.offsets[-1] + 1, span.leader_epoch
             finished_count += 1
-        del self._spans[:finished_count]  # at once: each removal moves all that are left
+        del self._spans[:finished_count]  # in one step: each removal moves all later spans
         return missing
 
     def first_missing_from(self, first: OffsetAndMetadata) -> OffsetAndMetadata | None:
-        """Return the first record from an offset on that is not stored, None if all are."""
+        """Return the first record from `first` on that is not stored, None if all are."""
         for span in self._spans:
             start = bisect_left(span.offsets, first.offset)
             row = span.stored.find(0, start)

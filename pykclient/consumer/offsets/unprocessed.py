@@ -1,13 +1,13 @@
-"""Unprocessed: by partition, the records that the application may still be processing.
+"""Unprocessed: the records of each partition that the application may still be processing.
 
 Records that a poll returned are unprocessed until the next poll begins. If their last iteration was
 left early by then, the record in hand and the rest stay unprocessed, and positions *go back* to
 them. If it is still under way, it becomes an *outer* one (`outer.py`), and positions stay. A loop
 over the consumer itself has one record in hand, the one before the position. Records that the
-application commits or stores are processed, wherever an iteration stands.
+application commits or stores are processed, wherever an iteration is.
 
 Owner: the core lock.
-Source: ours; ``docs/decisions/0024-left-in-the-middle-of-a-batch.md``.
+Source: our own; ``docs/decisions/0024-left-in-the-middle-of-a-batch.md``.
 """
 
 from __future__ import annotations
@@ -34,21 +34,20 @@ if TYPE_CHECKING:
 
 
 AGAIN_COUNT_WARNED: Final = 10
-"""Number of times in a row that records come again before that is a WARNING."""
+"""Number of consecutive returns of the same records at which a WARNING is logged."""
 
 
 class _Returned(NamedTuple):
     first_offset: int
     leader_epoch: int | None
-    """Epoch of the record before `first_offset`; None if the position has moved by now."""
+    """Epoch of the record before `first_offset`; None if the position has moved."""
     epoch: int
 
 
 class Unprocessed:
-    """Records that the last poll returned. `drop` forgets what is buffered of a partition.
+    """Records of the last poll. `drop` drops the buffered data of a partition.
 
-    `stored` is what the application has stored; None where it does not say record by record what
-    it has finished with.
+    `stored` has the stored offsets; None if the application does not store offsets.
     """
 
     def __init__(
@@ -65,12 +64,12 @@ class Unprocessed:
         self._log = log
         self._has_logged = False
         self._again: dict[AssignedPartition, int] = {}
-        """The offsets to which positions went back last."""
+        """Offsets to which positions went back last."""
         self._again_count = 0
-        """Number of times in a row that they went back to these."""
+        """Number of consecutive times that they went back to these."""
         self._returned: dict[AssignedPartition, _Returned] = {}
         self._progress: Progress | None = None
-        """Progress in the batch that the last poll returned; None if no iteration is followed."""
+        """Progress in the last returned batch; None if no iteration is tracked."""
         self._starts: dict[AssignedPartition, Start] = {}
         """Position of each partition at which that batch began."""
         self._loop: ref[Loop] | None = None
@@ -79,19 +78,19 @@ class Unprocessed:
         self._finished: dict[AssignedPartition, OffsetAndMetadata] = {}
         """Offsets that the application has committed since."""
         self._outer: list[OuterBatch | OuterLoop] = []
-        """The iterations that are under way around the last poll, in the order of their polls."""
+        """Iterations under way around the last poll, in the order of their polls."""
 
     def clear(self) -> None:
-        """Record that everything that was returned is processed, but for outer iterations."""
+        """Mark everything returned as processed, except records of outer iterations."""
         self._returned.clear()
         self._progress = self._loop = self._in_loop = None
         self._starts = {}
         self._finished = {}
 
     def forget(self, assigned: AssignedPartition, *, keeps_unstored: bool = False) -> None:
-        """Record that the user sets a position: what was returned before does not matter.
+        """Forget returned records, since the user sets the position.
 
-        With `keeps_unstored` it does where the application stores offsets.
+        With `keeps_unstored`, keep them if the application stores offsets.
         """
         assigned.returned_id = NO_TOPIC_ID
         self._returned.pop(assigned, None)
@@ -101,20 +100,20 @@ class Unprocessed:
         for outer in self._outer:
             outer.forget(assigned)
         if self.stored is not None:
-            # From the position on nothing is in hand, though a loop that was left had taken it.
+            # No record from the position on is in hand, even if a loop that was left took some.
             self.stored.forget(assigned, from_offset=assigned.offset if keeps_unstored else 0)
 
-    # What polls return.
+    # Returning records.
 
     def add(self, assigned: AssignedPartition, first_offset: int) -> None:
-        """Record that a poll returns the records from an offset up to the position."""
+        """Add the records of a poll, from an offset up to the position."""
         for outer in self._outer:
             outer.pass_over(assigned)
         if assigned not in self._returned:
             self._returned[assigned] = _returned(assigned, first_offset)
 
     def add_span(self, span: RecordSpan) -> None:
-        """Record that a poll returns records."""
+        """Add a span that a poll returns."""
         assigned = self._subscription.find(span.partition)
         if assigned is not None:
             assigned.returned_id = assigned.topic_id
@@ -123,9 +122,9 @@ class Unprocessed:
                 self.stored.add(assigned, span)
 
     def add_to_loop(self, assigned: AssignedPartition, span: RecordSpan, loop: Loop) -> None:
-        """Record that a loop over the consumer yields records; each moves the position.
+        """Add a span that a loop over the consumer yields; each record moves the position.
 
-        Costs nothing per record: the last one is the one before the position.
+        It costs nothing per record: the record in hand is the one before the position.
         """
         assigned.returned_id = assigned.topic_id
         for outer in self._outer:
@@ -136,14 +135,14 @@ class Unprocessed:
             self.stored.add(assigned, span)
 
     def hand_over(self, begun: Mapping[AssignedPartition, Start], progress: Progress) -> None:
-        """Record that a poll returns a batch which began there, and what follows its iterations."""
+        """Add the batch that a poll returns, with its start and the progress of its iterations."""
         self._starts = {each: start for each, start in begun.items() if start.is_of_now(each)}
         self._progress, self._finished = progress, {}
 
-    # What the application has processed.
+    # Processed records.
 
     def finish(self, offsets: Offsets) -> None:
-        """Record that the application has processed the records before these offsets."""
+        """Mark the records before these offsets as processed."""
         for partition, finished in offsets.items():
             assigned = self._subscription.find(partition)
             if assigned is not None:
@@ -154,18 +153,18 @@ class Unprocessed:
     def is_left_early(self) -> bool:
         """True if the last iteration of a batch has records left, also if polls began inside it.
 
-        One that another thread has begun, and may go on with, counts as work in progress.
+        An iteration of another thread counts as work in progress.
         """
         iterations = [each.iteration for each in self._outer if isinstance(each, OuterBatch)]
         last = self._iteration()
         return any(each.is_left for each in (*iterations, *([] if last is None else [last])))
 
     def processed(self, assigned: AssignedPartition) -> OffsetAndMetadata:
-        """Return where a partition goes on behind what is processed. It must have a position."""
+        """Return the offset after the processed records. There must be a position."""
         return self._processed(assigned, self._left(counts_in_hand=False))
 
     def all_processed(self) -> Offsets:
-        """Return the same of all partitions that have a position."""
+        """Return the same for all partitions that have a position."""
         left = self._left(counts_in_hand=False)
         return {
             assigned.partition: self._processed(assigned, left)
@@ -174,10 +173,10 @@ class Unprocessed:
         }
 
     def all_consumed(self) -> Offsets:
-        """Return where partitions go on behind what a commit of the application covers.
+        """Return the offsets that a commit without offsets covers.
 
-        That is everything that was returned, also what is not iterated; but inside an iteration
-        it ends behind the record in hand, and after one that was left before that record.
+        These cover everything returned, iterated or not. But inside an iteration they end after the
+        record in hand, and after an iteration that was left they end before that record.
         """
         iteration = self._iteration()
         is_inside = iteration is not None and iteration.is_alive
@@ -196,11 +195,11 @@ class Unprocessed:
         return consumed
 
     def go_back(self, loop: Loop | None = None, *, ends: bool = False) -> None:
-        """Move positions back to what is not processed, if an iteration was left.
+        """Move positions back to unprocessed records, if an iteration was left.
 
-        One that is under way in this thread becomes an outer one; with `ends` it counts as left.
-        `loop` is the one that takes its next record: it was not left. It may be interrupted, and
-        called again.
+        An iteration under way in this thread becomes an outer one; with `ends` it counts as left.
+        `loop` is taking its next record, so it was not left. The call may be interrupted, and
+        repeated.
         """
         last = self._last(loop)
         if last is None and not self._outer:
@@ -242,7 +241,7 @@ class Unprocessed:
         if self._again_count == AGAIN_COUNT_WARNED:
             self._log.warning(
                 "a loop over records was left %d times with the same record in hand, which is "
-                "returned again each time, and nothing behind it is processed (%s, offset %d). If "
+                "returned again each time, and nothing after it is processed (%s, offset %d). If "
                 "it was processed, commit it before the loop is left: `return record`, "
                 "next(iter(records)), islice and zip leave a loop, too. records[0] does not",
                 self._again_count,
@@ -251,9 +250,9 @@ class Unprocessed:
             )
 
     def _move_back(self, assigned: AssignedPartition, first: OffsetAndMetadata) -> bool:
-        """Move a partition back to an offset, for the next poll; return whether it moved.
+        """Move a position back for the next poll; return whether it moved.
 
-        A position ahead of it stays, and so does that of a partition that was given up.
+        A position is never moved ahead. Unassigned partitions stay as they are.
         """
         if not assigned.is_assigned or not assigned.has_offset or _is_in_another_log(assigned):
             return False
@@ -266,25 +265,25 @@ class Unprocessed:
         if self.stored is not None:
             self.stored.forget(assigned, from_offset=first.offset)
         assigned.offset = first.offset
-        # A position that is being validated keeps an epoch to be validated by.
+        # A position under validation needs a leader epoch.
         if first.leader_epoch is not None or assigned.has_position:
             assigned.leader_epoch = first.leader_epoch
         return True
 
     def _iteration(self) -> Iteration | None:
-        """The last iteration of what the last poll returned, if it has not ended."""
+        """Return the last iteration of the last batch, if it has not ended."""
         iteration = None if self._progress is None else self._progress.iteration
         return None if iteration is None or iteration.is_ended else iteration
 
     def _left(self, *, counts_in_hand: bool) -> dict[AssignedPartition, OffsetAndMetadata] | None:
-        """Return, by partition, the first record that an iteration has left; None without one."""
+        """Return each partition's first record that an iteration has left; None without one."""
         iteration = self._iteration()
         if iteration is None:
             return None
         return left_in(self._starts, iteration, counts_record_in_hand=counts_in_hand)
 
     def _last(self, loop: Loop | None) -> OuterBatch | OuterLoop | None:
-        """Return what the last poll returned, if its iteration is under way here, or was left."""
+        """Return the last batch, if its iteration is under way in this thread, or was left."""
         iteration = self._iteration()
         if iteration is not None and iteration.is_left:
             return OuterBatch(self._starts, iteration, self._finished)
@@ -313,9 +312,9 @@ class Unprocessed:
     def _in_outer(
         self, assigned: AssignedPartition, first: OffsetAndMetadata, *, is_call: bool = False
     ) -> OffsetAndMetadata:
-        """Return an offset, or the first one that an outer iteration has not processed.
+        """Return `first`, or the first record that an outer iteration has not processed.
 
-        A call of the application counts the record in hand as processed.
+        For a call of the application the record in hand counts as processed.
         """
         for outer in self._outer:
             if outer.is_over(None):
@@ -342,7 +341,7 @@ def _with_finished(
     first: OffsetAndMetadata,
     finished: Mapping[AssignedPartition, OffsetAndMetadata],
 ) -> OffsetAndMetadata:
-    """Return an offset, or that up to where the application has committed since."""
+    """Return `first`, or the offset up to which the application has committed since."""
     place = finished.get(assigned)
     if place is None or place.offset <= first.offset:
         return first
@@ -356,7 +355,7 @@ def _offset(each: OffsetAndMetadata) -> int:
 
 
 def _is_in_another_log(assigned: AssignedPartition) -> bool:
-    """True if the topic was recreated: the position is one in another log than the records."""
+    """Return True if the topic was recreated: the position is in another log than the records."""
     ids = (assigned.returned_id, assigned.topic_id)
     return NO_TOPIC_ID not in ids and ids[0] != ids[1]
 
@@ -368,5 +367,5 @@ def _returned(assigned: AssignedPartition, first_offset: int) -> _Returned:
 
 
 def position_of(assigned: AssignedPartition) -> OffsetAndMetadata:
-    """Return a partition's position as it is committed. Requires that it has one."""
+    """Return a partition's position, for a commit. It must have one."""
     return OffsetAndMetadata(assigned.offset, leader_epoch=assigned.leader_epoch)

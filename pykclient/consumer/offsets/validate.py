@@ -1,13 +1,14 @@
-"""PositionValidator: finds out from a new leader whether its log still has what was read before.
+"""PositionValidator: asks a new leader whether its log still has the records read before.
 
-A position is held against the log of each new leader before anything is read there, by the epoch of
-the record before it: a leader elected without having everything makes the others cut their logs.
-Where the logs part, reading goes back to that place, which is logged; without `auto_offset_reset`
-it is an error. A log that reaches the position but does not know the epoch proves nothing: reading
-goes on there, with a warning. No position outlives its topic: one made anew under the name is read
-from its beginning, and brokers that lag, or a deposed leader, get no request for a while.
+Each position is validated with each new leader before anything is read there, by the epoch of the
+record before it. (If a leader is elected that lacks records, the other replicas truncate their
+logs.) If the logs diverge, reading goes back to that offset, which is logged; without
+`auto_offset_reset` it is an error. A log that reaches the position but does not know the epoch
+proves nothing: reading continues, with a warning. If a topic is recreated, its positions are
+dropped, and the new topic is read from its beginning. Brokers with stale metadata, or a former
+leader, get no request for a while.
 
-Its pauses are the partition's own, which fetches keep as well: no `Attempt` of this class.
+Back-offs are those of the partition, which fetches respect as well; this class has no `Attempt`.
 
 Owner: the driver of the engine.
 Source: KIP-320; Java classes ``OffsetsForLeaderEpochUtils``, ``SubscriptionState``.
@@ -54,16 +55,16 @@ CONSUMER_REPLICA_ID: Final = -1
 NOT_LOOKED_AT: Final = (-1, -1)
 
 OLD_LEADER_LOOKS_MAX: Final = 28
-"""How often newer metadata is requested when a position was written by a newer leader than ours.
+"""Number of metadata requests if a position has a newer leader epoch than the known leader.
 
-With the default back-offs that takes 20 s at least, longer than a broker's session
-(`broker.session.timeout.ms` is 9 s, often set to 18 s): as long may a leader that hung not know
-that it is none any more. After that the leader they name gets the request: the epoch may be one
-that was made up.
+With the default back-offs that takes at least 20 s, longer than a broker's session time-out
+(`broker.session.timeout.ms` is 9 s, often set to 18 s). That long a leader that hung may not know
+that it has been replaced. Then the leader in the metadata gets the request: the epoch may be a
+false one.
 """
 
 _CANNOT_TELL: Final = (ClusterAuthorizationFailedError, UnsupportedVersionError)
-"""Brokers before 2.3 respond to this request of other brokers only."""
+"""Errors without an answer: before Kafka 2.3, brokers answer this request of brokers only."""
 
 
 class _Validation(NamedTuple):
@@ -80,9 +81,9 @@ class _Validation(NamedTuple):
 
     @property
     def is_current(self) -> bool:
-        """Whether the response is about the position as it is now.
+        """True if the position has not changed since the request.
 
-        An iteration may yield one more record meanwhile: then it is validated anew.
+        An iteration may yield one more record meanwhile: then it is validated again.
         """
         assigned = self.assigned
         return (
@@ -97,7 +98,7 @@ _Validations = dict[TopicPartition, _Validation]
 
 
 class PositionValidator:
-    """Looks after positions when leaders change. Comes before the fetcher in the engine."""
+    """Validates positions when leaders change. Comes before the fetcher in the engine."""
 
     def __init__(
         self,
@@ -119,20 +120,20 @@ class PositionValidator:
         self._auto_offset_reset = auto_offset_reset
         self._retry_backoff = retry_backoff
         self._looked_at = NOT_LOOKED_AT
-        """The versions of subscription and cluster that were looked at last."""
+        """Versions of subscription and cluster of the last check."""
         self._in_flight: dict[AssignedPartition, int] = {}
-        """By its `fetch_epoch`, what is being validated."""
+        """Partitions under validation, each with its `fetch_epoch`."""
         self._made_anew: dict[AssignedPartition, int] = {}
-        """By its `fetch_epoch`, whose topic is another one now, while the user is to seek."""
+        """Partitions of recreated topics that wait for a seek, each with its `fetch_epoch`."""
         self._former_topics = former_topics
 
     def poll(self, now_ms: int) -> PollResult:
-        """Stop reading where the leader is another one, and send it a request."""
+        """Stop reading if the leader has changed, and send it a request."""
         next_poll_ms = NEVER_MS
         versions = (self._subscription.version, self._metadata.cluster.version)
         if versions != self._looked_at:
             if self._lose_what_was_made_anew():
-                next_poll_ms = now_ms  # resets had their turn before this one
+                next_poll_ms = now_ms  # resets were polled before this
             self._look()
             self._looked_at = (self._subscription.version, self._metadata.cluster.version)
         by_node: defaultdict[int, _Validations] = defaultdict(dict)
@@ -158,9 +159,9 @@ class PositionValidator:
         self._looked_at = NOT_LOOKED_AT
 
     def _lose_what_was_made_anew(self) -> bool:
-        """Lose the positions in topics that are others by now (KIP-516); return whether any is.
+        """Drop positions in recreated topics (KIP-516); return whether there were any.
 
-        Brokers from 2.8 on report the ids of topics.
+        Brokers report topic ids from Kafka 2.8 on.
         """
         cluster = self._metadata.cluster
         has_new_cluster = cluster.version != self._looked_at[1]
@@ -168,10 +169,10 @@ class PositionValidator:
         for assigned in self._subscription:
             was_id = assigned.topic_id
             if not has_new_cluster and was_id != NO_TOPIC_ID:
-                continue  # cheap, as each pause and resume comes here
+                continue  # a quick exit, as each pause and resume comes here
             if assigned in self._subscription.sought:
                 continue  # the user may know of a newer topic than the metadata
-            # While a topic does not exist, it may also be that a broker does not know it yet.
+            # If a topic is missing, it may also be that a broker does not know it yet.
             now_id = self._former_topics.present_id(cluster, assigned.partition.topic)
             if now_id in (NO_TOPIC_ID, was_id):
                 continue
@@ -194,12 +195,12 @@ class PositionValidator:
             self._made_anew[assigned] = assigned.fetch_epoch
             return
         self._log.warning(
-            "%s: its topic was deleted and made anew, and the position %d was one in the old log; "
+            "%s: its topic was deleted and recreated, and the position %d belongs to the old log; "
             "the new one is read from its beginning",
             assigned.partition,
             assigned.offset,
         )
-        # All of the new log came after the last record read, for `latest` as well.
+        # The whole new log was written after the last record read, also for `latest`.
         self._subscription.await_reset(assigned, OffsetReset.EARLIEST)
 
     def _waits_for_seek(self, assigned: AssignedPartition) -> bool:
@@ -240,13 +241,13 @@ class PositionValidator:
         is_behind = topic_id in self._former_topics or info.leader_epoch < assigned.leader_epoch
         if is_behind and assigned.failure_count < OLD_LEADER_LOOKS_MAX:
             # 1. A leader hangs, and another one is elected. 2. A member of the group reads there,
-            # and commits with the new epoch. 3. The partition comes to us. 4. The old leader goes
-            # on, not knowing yet that it is none: it does not know that epoch.
+            # and commits with the new epoch. 3. This consumer gets the partition. 4. The old leader
+            # continues, not knowing that it was replaced: it does not know that epoch.
             assigned.back_off(self._retry_backoff, now_ms)
             self._metadata.request_update()
             self._stalls.note(assigned, "brokers name only a former leader", now_ms)
             return
-        self._former_topics.discard(topic_id)  # reported for so long, it is the newer one after all
+        self._former_topics.discard(topic_id)  # reported for so long, it is the present one
         self._in_flight[assigned] = assigned.fetch_epoch
         by_node[info.leader_id][assigned.partition] = _Validation(
             assigned,
@@ -309,13 +310,13 @@ class PositionValidator:
         elif has_end and found.leader_epoch >= validation.leader_epoch:
             self._confirm(validation, validation.leader_epoch)
         else:
-            # Nothing was written in that epoch, or it was cleaned away; or a leader that was
-            # deposed wrote on, and was elected all the same. Another replica may know the epoch, so
-            # it is kept, but for one that is beyond all of this log's: without an end in the
-            # response the next fetch finds out whether the log reaches as far.
+            # Nothing was written in that epoch, or compaction removed it; or a former leader wrote
+            # on, and was elected nevertheless. The epoch is kept, since another replica may know
+            # it, unless it is beyond all epochs of this log: the response then has no end, and the
+            # next fetch shows whether the log reaches that far.
             self._log.warning(
                 "%s: the log has nothing of leader epoch %d, to which the position %d belongs; "
-                "reading goes on there",
+                "reading continues there",
                 assigned.partition,
                 validation.leader_epoch,
                 validation.offset,
@@ -334,7 +335,8 @@ class PositionValidator:
             self._subscription.fail(assigned, _truncated(assigned, found.end_offset))
             return
         self._log.warning(
-            "%s: the log was cut at offset %d, before the position %d; reading goes on there",
+            "%s: the log was truncated at offset %d, before the position %d; reading continues "
+            "there",
             assigned.partition,
             found.end_offset,
             assigned.offset,
@@ -346,7 +348,7 @@ class PositionValidator:
     def _on_error(self, validation: _Validation, error: KafkaError, now_ms: int) -> None:
         assigned = validation.assigned
         if isinstance(error, _CANNOT_TELL):
-            self._log.debug("%s is not held against the log: %s", assigned.partition, error)
+            self._log.debug("%s cannot be validated: %s", assigned.partition, error)
             self._confirm(validation, validation.leader_epoch)
             return
         self._log.debug("%s", error)
@@ -361,10 +363,10 @@ class PositionValidator:
 def _truncated(assigned: AssignedPartition, diverging_offset: int) -> LogTruncationError:
     topic, partition = assigned.partition
     return LogTruncationError(
-        f"{assigned.partition}: the position is {assigned.offset}, but the log was cut at offset "
-        f"{diverging_offset}, and may have other records there by now, and auto_offset_reset is "
-        f"none: seek() to {diverging_offset} to read what stands there, or set it to earliest or "
-        f"latest",
+        f"{assigned.partition}: the position is {assigned.offset}, but the log was truncated at "
+        f"offset {diverging_offset}, and may have other records there by now, and "
+        f"auto_offset_reset is none: seek() to {diverging_offset} to read from there, or set it to "
+        f"earliest or latest",
         topic=topic,
         partition=partition,
         offset=assigned.offset,
@@ -376,8 +378,8 @@ def _made_anew(assigned: AssignedPartition) -> LogTruncationError:
     topic, partition = assigned.partition
     return LogTruncationError(
         f"{assigned.partition}: the position is {assigned.offset}, but the topic was deleted and "
-        f"made anew since, so that is an offset of a log that is gone, and auto_offset_reset is "
-        f"none: seek() to an offset to go on, or set it to earliest or latest",
+        f"recreated since, so that offset belongs to a log that is gone, and auto_offset_reset is "
+        f"none: seek() to an offset to continue, or set it to earliest or latest",
         topic=topic,
         partition=partition,
         offset=assigned.offset,
