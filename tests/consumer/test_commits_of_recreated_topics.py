@@ -62,7 +62,7 @@ def test_an_offset_of_the_old_topic_is_left_out(
     commit = getattr(scene.commits, call)({P0: at(5)} if is_chosen else None, LATER_MS)
     assert scene.sent() == []
     assert commit.operation.result() is None
-    assert "the topic was deleted and created again" in caplog.text
+    assert "the topic was deleted and recreated" in caplog.text
 
 
 def test_the_other_topics_are_committed(scene: CommitScene, assigned: AssignedPartition) -> None:

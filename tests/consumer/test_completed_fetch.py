@@ -328,7 +328,7 @@ def test_a_hole_counts_as_compaction_only_below_the_high_watermark(
     assert partition.is_damaged is not is_readable
     assert list(partition.peek(0, 1).columns.offsets) == [0]  # type: ignore[union-attr]
     if not is_readable:
-        with pytest.raises(CorruptRecordError, match="offset 1 is due"):
+        with pytest.raises(CorruptRecordError, match="offset 1 is expected"):
             partition.peek(1, ALL)
 
 

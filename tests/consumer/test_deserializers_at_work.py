@@ -128,7 +128,7 @@ def test_one_that_reads_is_refused(port: ServingPort, is_iterated: bool) -> None
             consumer.poll(LONG_S)
 
     with consumer_over(port, A, value_deserializer=Deserializer(0, read)) as consumer:
-        with pytest.raises(RecordDeserializationError, match="bytes it was given, and poll after"):
+        with pytest.raises(RecordDeserializationError, match="bytes that it gets, and poll after"):
             consumer.poll(LONG_S)
         assert consumer.position(A) == 0
 

@@ -441,7 +441,7 @@ def test_a_position_does_not_outlive_its_topic(
     assert scene.requests() == []
     assert assigned.state is PositionState.AWAITING_RESET
     assert assigned.reset_to is OffsetReset.EARLIEST
-    assert "t-0: its topic was deleted and made anew" in caplog.text
+    assert "t-0: its topic was deleted and recreated" in caplog.text
 
 
 def test_a_topic_that_is_unknown_for_a_while_is_the_same_one() -> None:
@@ -590,7 +590,7 @@ def test_without_a_reset_a_topic_made_anew_is_raised_until_a_seek(
     for now_ms in (START_MS + 10 * RETRY_MS, START_MS + 30 * RETRY_MS):
         error = scene.subscription.take_error()
         assert isinstance(error, LogTruncationError)
-        assert "made anew" in str(error)
+        assert "recreated" in str(error)
         assert (error.offset, error.diverging_offset) == (50, None)
         assert scene.subscription.take_error() is None
         assert scene.requests(now_ms) == []
