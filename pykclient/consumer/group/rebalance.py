@@ -1,16 +1,17 @@
-"""Reconciliation: revokes and assigns partitions, and has the application's listener called.
+"""Reconciliation: revokes and assigns partitions, and calls the application's listener.
 
-*What a rebalance commits*: with auto-commit, what was processed of everything assigned, not only of
-what is revoked, in the steps of `_before_join`, `_change_to` and `_give_up`; nothing of what is
-lost. The commit is `Commits.commit_before_revocation` (`consumer/offsets/commit.py`), awaited until
-`Intent.commit_deadline_ms`, and whatever becomes of it the partitions go. The membership
-(`classic/membership.py`, `kip848/membership.py`) says with its `Intent` when each is due: a classic
-member before it joins anew (not where a join that failed is repeated) and when its assignment takes
-something away, one of KIP-848 only then, before it acknowledges that. Leaving revokes everything,
-but for a member that is joining: what it had is lost.
+*Commits*: with auto-commit, a rebalance commits the processed records of all assigned partitions,
+not only of revoked ones, in the steps of `_before_join`, `_change_to` and `_give_up`. Nothing is
+committed for lost partitions. `Commits.commit_before_revocation` (`consumer/offsets/commit.py`)
+commits; the rebalance waits for it until `Intent.commit_deadline_ms`, and continues whatever its
+result is. The membership (`classic/membership.py`, `kip848/membership.py`) returns an `Intent` when
+it is due: a classic member before it joins again (but not before it repeats a failed join), and
+when its assignment takes partitions away; a KIP-848 member only in the latter case, before it
+acknowledges. Leaving revokes everything, except for a member that is joining: its partitions are
+lost.
 
-Per intent the steps are taken in order: *hold* (nothing is read of it any more), *commit*, *report*
-to the listener, *drop*, then *take* and *report*. A new intent replaces one that has not ended.
+The steps of an intent are, in order: *hold* (stop reading), *commit*, *report* to the listener,
+*drop*, then *take* and *report*. A new intent replaces an unfinished one.
 
 Owner: the core lock.
 Source: Java interface ``ConsumerRebalanceListener``, KIP-429; ``onJoinPrepare``,
@@ -43,23 +44,23 @@ if TYPE_CHECKING:
     from pykclient.network.coordinators import CoordinatorLookup
     from pykclient.network.retry import Backoff
 
-READ_AGAIN: Final = "their next owner reads again what was read since the last commit"
+READ_AGAIN: Final = "their next owner reads the records since the last commit again"
 PartitionCallback = Callable[[Sequence[TopicPartition]], object]
-"""Is called with partitions, sorted."""
+"""Function called with sorted partitions."""
 
 
 @dataclass(frozen=True, slots=True)
 class RebalanceListener:
-    """What an application wants called when partitions come and go.
+    """Functions to call when partitions are assigned or revoked.
 
-    Each function is called on the thread that uses the consumer, inside `poll`, `unsubscribe` or
-    `close`, and may call the consumer: commit in `on_revoked`, say, or seek in `on_assigned`. What
-    one raises is raised by that call as `RebalanceListenerError`, after the rebalance went on.
+    Each is called on the thread that uses the consumer, inside `poll`, `unsubscribe` or `close`,
+    and may call the consumer, for example to commit in `on_revoked` or to seek in `on_assigned`.
+    An exception is raised by that call as `RebalanceListenerError`, after the rebalance has
+    continued.
 
-    `on_assigned` is called after each rebalance, with what was added, which may be nothing.
-    `on_revoked` is called with what is given up, while it can still be committed. `on_lost` is
-    called with what other members may have by now, so that it cannot be; None stands for
-    `on_revoked`.
+    `on_assigned` is called after each rebalance with the added partitions, maybe none. `on_revoked`
+    is called with partitions that can still be committed. `on_lost` is called with partitions that
+    other members may already have, which cannot be committed; None calls `on_revoked` instead.
     """
 
     on_assigned: PartitionCallback | None = None
@@ -67,7 +68,7 @@ class RebalanceListener:
     on_lost: PartitionCallback | None = None
 
     def __init_subclass__(cls) -> None:
-        """Refuse: methods of a derived class, such as other clients' listeners have, run never.
+        """Raise: a subclass with methods, like other clients' listeners, would never be called.
 
         Raises:
             UsageError: always.
@@ -79,7 +80,7 @@ class RebalanceListener:
 
 
 class GroupContext(NamedTuple):
-    """What a group is given of its consumer, and what it has that do."""
+    """The parts of a consumer that its group uses."""
 
     subscription: SubscriptionState
     metadata: Metadata
@@ -87,39 +88,39 @@ class GroupContext(NamedTuple):
     retry_backoff: Backoff
     user_calls: deque[UserCall]
     drop: Callable[[AssignedPartition], None]
-    """Forgets the records that are buffered of a partition."""
+    """Drops the buffered records of a partition."""
     refresh: Callable[[AssignedPartition], None]
-    """Checks anew whether buffered records of a partition may be returned."""
+    """Updates whether buffered records of a partition may be returned."""
     commit: Callable[[int], Operation[None]]
     """Commits before a revocation, until a deadline."""
     follow_topics: Callable[[], None]
-    """Has metadata kept for what is subscribed to, assigned, and in `ConsumerGroup.topics`."""
+    """Requests metadata of topics that are subscribed, assigned, or in `ConsumerGroup.topics`."""
 
 
 class Intent(Operation[None]):
-    """What a membership wants done with partitions. It ends when that is done, or cannot be."""
+    """A change of partitions that a membership wants. It ends when that is done or stopped."""
 
     is_cancelled = False
     rejoin_reason: str | None = None
-    """Why to join again when it is done; None if there is no need to."""
+    """Reason to join again afterwards; None if there is none."""
     commit_deadline_ms: int | None = None
-    """Until when its commit is waited for; None for `max_poll_interval_ms`."""
+    """Deadline of the wait for its commit; None for `max_poll_interval_ms`."""
 
     def cancel(self) -> None:
-        """Leave undone what is not done of it by now."""
+        """Skip the steps that are not done yet."""
         self.is_cancelled = True
 
 
 class RevokeAll(Intent):
-    """Give up everything, which can still be committed: this member leaves."""
+    """Revoke everything, which can still be committed: this member leaves."""
 
 
 class LoseAll(Intent):
-    """Give up everything: other members may have it by now."""
+    """Lose everything: other members may have it by now."""
 
 
 class RevokeToJoin(Intent):
-    """Give up what must not be kept while joining, which can still be committed."""
+    """Revoke what must not be kept while joining, and can still be committed."""
 
     def __init__(self, protocol: RebalanceProtocol) -> None:
         super().__init__()
@@ -127,7 +128,7 @@ class RevokeToJoin(Intent):
 
 
 class Assign(Intent):
-    """Have exactly what the leader or the coordinator has assigned."""
+    """Own exactly the partitions that the leader or the coordinator has assigned."""
 
     def __init__(self, partitions: Sequence[TopicPartition]) -> None:
         super().__init__()
@@ -135,11 +136,11 @@ class Assign(Intent):
 
 
 Step = Callable[[], "Operation[None] | None"]
-"""One step; what it returns, if anything, is waited for."""
+"""One step; if it returns an operation, the next step waits for that."""
 
 
 class Reconciliation:
-    """Carries out one intent at a time, and has `listener` called."""
+    """Carries out one intent at a time, and calls `listener`."""
 
     def __init__(
         self, config: ConsumerConfig, context: GroupContext, history: GroupHistory
@@ -156,13 +157,13 @@ class Reconciliation:
         self._intent = Intent()
         self._awaited: Operation[None] | None = None
         self._reported: set[TopicPartition] = set()
-        """What the listener was called with as assigned, and not as revoked since: each move is
-        passed to it once, however often an intent is replaced."""
+        """Partitions reported to the listener as assigned, and not yet as revoked: each move is
+        reported once, however often an intent is replaced."""
         self.deadline_ms = NEVER_MS
-        """Until when a commit is waited for."""
+        """Deadline of the wait for a commit."""
 
     def carry_out(self, intent: Intent, now_ms: int) -> None:
-        """Do what an intent says, in place of the one before."""
+        """Carry out an intent instead of the previous one."""
         self._begin(intent, now_ms)
         if isinstance(intent, Assign):
             self._change_to(intent.partitions)
@@ -180,12 +181,12 @@ class Reconciliation:
             self._steps += (partial(self._report_lost, owned), partial(self._drop, owned))
 
     def _before_join(self, protocol: RebalanceProtocol) -> None:
-        """Revoke what a member of a classic group must not keep while it joins again.
+        """Revoke what a classic member must not keep while it joins again.
 
-        That is everything in an eager group, of which the listener is notified though it is
-        nothing; in a cooperative one what is not subscribed to any more. All is committed, also
-        what is kept: until the next generation no commit is accepted. It is held as well, or a poll
-        would return records of it, and the group would wait for the next one.
+        In an eager group that is everything, and the listener is called even if it is nothing; in a
+        cooperative group it is topics no longer subscribed to. Everything is committed, kept
+        partitions included: no commit is accepted before the next generation. Everything is held
+        as well: otherwise a poll would return records, and the group would wait for the next poll.
         """
         is_eager, wanted = protocol is RebalanceProtocol.EAGER, self._subscription.wanted_topics
         owned = sorted(self._subscription.partitions)
@@ -218,7 +219,7 @@ class Reconciliation:
         )
 
     def restart(self) -> None:
-        """Drop the intent under way, wherever it stands; nothing waits for it any more."""
+        """Drop the intent under way; nothing waits for it any more."""
         self._begin(Intent(), self._now_ms)
 
     def _go(self) -> None:
@@ -232,12 +233,12 @@ class Reconciliation:
         self._intent.succeed(None)
 
     def expire(self, now_ms: int) -> None:
-        """Go on without a commit that takes too long."""
+        """Continue without a commit that takes too long."""
         self._now_ms = now_ms
         if now_ms < self.deadline_ms:
             return
         if not self._intent.is_cancelled:
-            self._log.error("the commit before partitions are revoked takes too long; going on")
+            self._log.error("the commit before partitions are revoked takes too long; continuing")
         self._awaited, self.deadline_ms = None, NEVER_MS
         self._go()
 
@@ -246,12 +247,12 @@ class Reconciliation:
         return self._error is not None
 
     def take_error(self) -> KafkaError | None:
-        """Return what the first failure of a listener was, and forget it."""
+        """Remove and return the first error of a listener."""
         error, self._error = self._error, None
         return error
 
     def _on_awaited(self, operation: Operation[None]) -> None:
-        # Of an intent that another one has replaced nothing is waited for.
+        # An operation of a replaced intent is ignored.
         if self._awaited is operation:
             self._awaited, self.deadline_ms = None, NEVER_MS
             self._log_failure(operation)
@@ -300,7 +301,7 @@ class Reconciliation:
         return called
 
     def _unreported(self, partitions: Sequence[TopicPartition]) -> Sequence[TopicPartition]:
-        """The partitions of which the listener does not know yet that they go."""
+        """Return the partitions whose revocation the listener does not know yet."""
         return [partition for partition in partitions if partition in self._reported]
 
     def _report_assigned(self, partitions: Collection[TopicPartition]) -> Operation[None] | None:
@@ -325,7 +326,7 @@ class Reconciliation:
         self, callback: PartitionCallback | None, verb: str, partitions: Sequence[TopicPartition]
     ) -> Operation[None] | None:
         named = ", ".join(map(str, partitions)) or "nothing"
-        if verb == "lost":  # unlike the others it costs something
+        if verb == "lost":  # unlike the others it has a cost
             self._log.warning("lost: %s; %s", named, READ_AGAIN)
         else:
             self._log.info("%s: %s", verb, named)
@@ -340,7 +341,7 @@ class Reconciliation:
         try:
             if raised is not None:
                 raise_of_signal_handler(raised)
-            # An interrupt or exit comes out of this call; no later one is to raise it again.
+            # An interrupt or exit is raised by this call; no later call may raise it again.
             if isinstance(raised, Exception) and self._error is None:
                 self._error = _wrapped(raised, verb)
         finally:
@@ -349,7 +350,7 @@ class Reconciliation:
 
 def _wrapped(raised: Exception, verb: str) -> KafkaError:
     if isinstance(raised, WakeupError):
-        return raised  # a call of the listener's own was woken, as any call may be
+        return raised  # the listener's own call was woken, as any call may be
     error = RebalanceListenerError(f"the rebalance listener's on_{verb} failed: {raised!r}")
     error.__cause__ = raised
     return error

@@ -64,7 +64,7 @@ def test_an_own_one_is_an_object_a_class_or_a_name() -> None:
     [
         ([object()], "lacks name, protocols, user_data, assign, on_assignment"),
         ([], "Give at least one"),
-        (["range", "range"], "two assignors of one name"),
+        (["range", "range"], "two assignors with one name"),
         (["range", OnlyCooperative()], "no rebalance protocol"),
     ],
 )

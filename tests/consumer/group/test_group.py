@@ -371,7 +371,7 @@ def test_user_data_that_cannot_be_sent_is_the_assignors_fault(data: object) -> N
     classic.update_metadata(T)
     classic.subscription.subscribe(["t"])
     classic.group.on_subscribed(classic.listener)
-    with pytest.raises(UsageError, match=r"'roundrobin' (failed: .*mistake|gave user data)"):
+    with pytest.raises(UsageError, match=r"'roundrobin' (failed: .*mistake|returned user data)"):
         classic.poll()
 
 

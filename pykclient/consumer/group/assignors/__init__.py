@@ -1,6 +1,6 @@
-"""Assignors, which share a group's partitions out: the four that Kafka has, and one of ours.
+"""Assignors, which distribute a group's partitions to members: Kafka's four, and one of our own.
 
-Owner: no state of its own.
+Owner: none, it has no state.
 Source: Java interface ``ConsumerPartitionAssignor`` and its implementations.
 """
 

@@ -1,6 +1,6 @@
-"""Assignor: how the leader of a classic group assigns partitions; and what it is given and returns.
+"""Assignor: the interface by which the leader of a classic group assigns partitions.
 
-Owner: the member that was given it; the leader uses its own.
+Owner: the member that it belongs to; the leader uses its own.
 Source: Java interface ``ConsumerPartitionAssignor``; KIP-429 (protocols), KIP-881 (racks).
 """
 
@@ -17,16 +17,16 @@ if TYPE_CHECKING:
     from pykclient.types import Node, TopicPartition
 
 TopicRacks = Mapping[str, Sequence[frozenset[str]]]
-"""The topics to be assigned: for each of its partitions, in order, the racks of the brokers that
-have a replica. A topic that the cluster does not have is not in it."""
+"""The topics to assign: for each partition, in order, the racks of the brokers that have a replica.
+Topics that do not exist are missing."""
 
 
 class PartitionReplicas(frozenset[str]):
     """Replicas of one partition: the brokers that have one, and the racks of these brokers.
 
-    As a set it is the racks, and compares as one. `leader` is None while there is none; `replicas`
-    are those of the brokers that run, with the preferred leader first if it does. Racks are there
-    if brokers have `broker.rack`.
+    As a set it contains the racks, and compares as such. `leader` is None if there is none;
+    `replicas` are the running brokers, the preferred leader first if it runs. Racks are known if
+    brokers have `broker.rack`.
     """
 
     __slots__ = ("leader", "replicas")
@@ -41,26 +41,26 @@ class PartitionReplicas(frozenset[str]):
 
 
 TopicReplicas = Mapping[str, Sequence[PartitionReplicas]]
-"""The topics to be assigned, and where each of their partitions is, in order. An assignor that
-needs no more than racks may take them as `TopicRacks`."""
+"""The topics to assign, with the replicas of each partition, in order. An assignor that needs only
+racks may take them as `TopicRacks`."""
 
 
 class RebalanceProtocol(IntEnum):
-    """What members give up before they join again (KIP-429)."""
+    """Partitions that members revoke before they join again (KIP-429)."""
 
     EAGER = 0
-    """Everything."""
+    """All."""
     COOPERATIVE = 1
-    """Nothing; they give up later what the new assignment takes from them."""
+    """None; members later revoke those that the new assignment takes away."""
 
 
 @dataclass(frozen=True, slots=True)
 class GroupMember:
     """The subscription of one member of a group, as its leader receives it.
 
-    `owned_partitions` were the member's in `generation`, None before its first one or when it did
-    not send one. `group_instance_id` is set for static members (KIP-345), `rack` from
-    `client_rack`. `user_data` is what `Assignor.user_data` of the member returned.
+    `owned_partitions` are the member's in `generation`, which is None before its first one, or if
+    the member did not send it. `group_instance_id` is set for static members (KIP-345), `rack` from
+    `client_rack`. `user_data` is the result of the member's `Assignor.user_data`.
     """
 
     topics: frozenset[str]
@@ -80,22 +80,22 @@ class Assignment:
 
 
 class Assignor(Protocol):
-    """Assigns partitions to members. One object serves one consumer, for as long as that lives."""
+    """Assigns partitions to members. Each object belongs to one consumer for its whole life."""
 
     @property
     def name(self) -> str:
-        """The name by which members agree; each must have an assignor of that name."""
+        """Name by which members agree; each member must have an assignor with that name."""
         ...
 
     @property
     def protocols(self) -> Sequence[RebalanceProtocol]:
-        """The protocols that it supports."""
+        """Supported protocols."""
         ...
 
     def user_data(self, topics: frozenset[str]) -> bytes | None:
-        """Return what this member sends to the leader's assignor; None for nothing.
+        """Return data for the leader's assignor; None for nothing.
 
-        `topics` are those that the member subscribes to.
+        `topics` are the member's subscribed topics.
         """
         ...
 
@@ -104,10 +104,10 @@ class Assignor(Protocol):
     ) -> Mapping[str, Assignment | Sequence[TopicPartition]]:
         """Return the partitions of every member, by member id, with no partition twice.
 
-        Called for the member that leads. Leaders and replicas are those of its latest metadata;
-        no rebalance follows when they move (with `client_rack` one does when racks change). A
-        member gets partitions only of topics that it subscribes to; in a cooperative group none
-        that another member still owns.
+        Called on the member that is the leader. Leaders and replicas of partitions come from its
+        latest metadata; no rebalance follows when they move (with `client_rack` one does when racks
+        change). A member may only get partitions of topics that it subscribes to, and in a
+        cooperative group none that another member still owns.
         """
         ...
 
@@ -119,7 +119,7 @@ class Assignor(Protocol):
 
 
 def member_order(item: tuple[str, GroupMember]) -> tuple[bool, str]:
-    """Sort key: static members first, by instance id, so that a restart changes nothing."""
+    """Return a sort key: static members first, by instance id, so that restarts change nothing."""
     member_id, member = item
     if member.group_instance_id is not None:
         return False, member.group_instance_id
@@ -127,9 +127,9 @@ def member_order(item: tuple[str, GroupMember]) -> tuple[bool, str]:
 
 
 def is_rack_aware(member_racks: frozenset[str], racks: Iterable[frozenset[str]]) -> bool:
-    """Whether racks make a difference for partitions whose replicas are in `racks`.
+    """Return True if racks matter for partitions whose replicas are in `racks`.
 
-    They make none when members and replicas share no rack, or all partitions have the same ones.
+    They do not if members and replicas share no rack, or if all partitions have the same racks.
     """
     of_partitions = list(racks)
     everywhere = frozenset[str]().union(*of_partitions)

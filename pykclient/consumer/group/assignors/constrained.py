@@ -1,9 +1,9 @@
-"""ConstrainedAssignmentBuilder: a sticky assignment among members that all want the same topics.
+"""ConstrainedAssignmentBuilder: a sticky assignment for members that all want the same topics.
 
-Every member ends with the same number of partitions or one more. Each keeps what it owned up to its
-quota; the rest goes round. It is one pass over the partitions.
+Every member gets the same number of partitions, or one more. Each keeps its owned partitions up to
+its quota; the others are distributed in turn. It makes one pass over the partitions.
 
-Owner: made and used within one call of `assign`.
+Owner: created and used within one call of `assign`.
 Source: Java class ``AbstractStickyAssignor`` (its constrained case); KAFKA-9987, KIP-881.
 """
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 class ConstrainedAssignmentBuilder:
-    """One assignment in the making. `moving` has what one member gets and another gives up."""
+    """Builds one assignment. `moving` has partitions that one member gets and another revokes."""
 
     def __init__(
         self, topics: TopicRacks, members: Mapping[str, GroupMember], claims: Claims
@@ -37,16 +37,16 @@ class ConstrainedAssignmentBuilder:
         self._racks = Racks(topics, members)
         self._claims = claims
         self._quota, self._larger_count = divmod(len(self._partitions), len(members))
-        """The smaller quota, and how many members get one more."""
+        """The smaller quota, and the number of members that get one more."""
         self._filled_count = 0
-        """How many members have one more by now."""
+        """Number of members that already have one more."""
         self._assignment: dict[str, list[TopicPartition]] = {m: [] for m in sorted(members)}
         self._hungry: list[str] = []
         """Members below the smaller quota."""
         self._may_get_one_more: list[str] = []
         """Members that have the smaller quota."""
         self._former_owners: dict[TopicPartition, str] = {}
-        """Of what a member did not keep."""
+        """Former owners of partitions that they did not keep."""
 
     def assign(self) -> dict[str, list[TopicPartition]]:
         for member_id in self._assignment:
@@ -59,7 +59,7 @@ class ConstrainedAssignmentBuilder:
         return self._assignment
 
     def _keep(self, member_id: str) -> None:
-        """Let a member keep what it owned, up to its quota."""
+        """Keep a member's owned partitions, up to its quota."""
         owned = []
         for partition in sorted(
             self._claims.owned[member_id], key=lambda p: (p.partition, p.topic)
@@ -85,7 +85,7 @@ class ConstrainedAssignmentBuilder:
             self._may_get_one_more.clear()
 
     def _deal_within_racks(self, free: Sequence[TopicPartition]) -> list[TopicPartition]:
-        """Give partitions to members near them, in turn; return those that are left."""
+        """Assign partitions to members near them, in turn; return the rest."""
         left = []
         turn = 0
         for partition in free:
@@ -133,7 +133,7 @@ class ConstrainedAssignmentBuilder:
     def _next_near(
         self, partition: TopicPartition, members: Sequence[str], first: int
     ) -> int | None:
-        """Return the place of the next member near a partition, from `first` on and round."""
+        """Return the index of the next member near a partition, from `first` on, cyclically."""
         for step in range(len(members)):
             place = (first + step) % len(members)
             if self._racks.are_together(members[place], partition):

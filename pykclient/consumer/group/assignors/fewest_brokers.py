@@ -1,16 +1,16 @@
-"""FewestBrokersAssignor: members read from as few brokers as possible, with equal shares.
+"""FewestBrokersAssignor: members get equal shares and read from as few brokers as possible.
 
 A consumer has a connection, and a Fetch request in flight, for each broker that leads one of its
-partitions. Members with the same topics get counts that differ by one at most, and together they
-have at most as many connections as there are brokers and members, less one.
+partitions. Members with the same topics get numbers of partitions that differ by at most one, and
+have, all together, at most as many connections as there are brokers and members, minus one.
 
-Topics with the same subscribers are assigned together. First come those with the fewest, so that
-members with more topics can make up for it. A member takes, until it has its share: what is left
-of a broker that it reads from anyway; else a broker's whole rest that fills its share exactly; else
-the largest rest that fits; else part of the largest.
+Topics with the same subscribers are assigned together. Topics with the fewest subscribers come
+first, so that members with more topics can balance the numbers later. A member that needs more
+partitions takes, in this order: the rest of a broker that it already reads from; a broker's rest
+that fills its share exactly; the largest rest that fits; a part of the largest rest.
 
-Owner: no state.
-Source: ours.
+Owner: none, it has no state.
+Source: our own.
 """
 
 from __future__ import annotations
@@ -32,14 +32,14 @@ if TYPE_CHECKING:
 class FewestBrokersAssignor:
     """Assigns by the leaders of partitions at the time of the rebalance.
 
-    The assignment stays as it is when leaders move; `Consumer.enforce_rebalance` has it made again.
+    The assignment stays when leaders move; `Consumer.enforce_rebalance` makes a new one.
     """
 
     name: Final = "fewest-brokers"
     protocols: Final = (RebalanceProtocol.EAGER,)
 
     def user_data(self, topics: frozenset[str]) -> None:
-        """Return None: the leader needs no more than topics and their leaders."""
+        """Return None: the leader needs only topics and their leaders."""
 
     def assign(
         self, topics: TopicReplicas, members: Mapping[str, GroupMember]
@@ -58,11 +58,11 @@ class FewestBrokersAssignor:
     def on_assignment(
         self, partitions: Iterable[TopicPartition], generation: int, user_data: bytes | None = None
     ) -> None:
-        """Keep nothing."""
+        """Ignore the assignment."""
 
 
 class _Share:
-    """The partitions of one member, and the brokers that lead them."""
+    """Partitions of one member, and the brokers that lead them."""
 
     def __init__(self) -> None:
         self.partitions: list[TopicPartition] = []
@@ -79,13 +79,13 @@ class _Share:
             count = len(rests[leader_id])
             return leader_id in self.leader_ids, count == room, count <= room, count
 
-        return max(rests, key=preference)  # of equals the first, which is the same on each member
+        return max(rests, key=preference)  # the first of equals, which is the same on each member
 
 
 def _by_leader(
     topics: TopicReplicas, names: Iterable[str]
 ) -> dict[LeaderId, deque[TopicPartition]]:
-    """Return the partitions of topics by leader; those without one are together."""
+    """Return the partitions of topics by leader; those without a leader are in one group."""
     rests: defaultdict[LeaderId, deque[TopicPartition]] = defaultdict(deque)
     for name in names:
         for number, replicas in enumerate(topics[name]):
@@ -95,7 +95,7 @@ def _by_leader(
 
 
 def _assign_alike(shares: Sequence[_Share], rests: dict[LeaderId, deque[TopicPartition]]) -> None:
-    """Assign partitions to members that may all have each of them."""
+    """Assign partitions to members that subscribe to all of them."""
     rooms = _rooms([len(share.partitions) for share in shares], sum(map(len, rests.values())))
     for share, given in zip(shares, rooms, strict=True):
         room = given
@@ -109,9 +109,9 @@ def _assign_alike(shares: Sequence[_Share], rests: dict[LeaderId, deque[TopicPar
 
 
 def _rooms(counts: Sequence[int], total: int) -> list[int]:
-    """Return how many of `total` partitions each member gets, so that all have equally many.
+    """Return how many of `total` partitions each member gets, so that the sums are even.
 
-    Members that have more already get none; of the others the first get one more, if need be.
+    Members that already have more get none. If it does not divide, the first members get one more.
     """
     order = sorted(range(len(counts)), key=lambda index: counts[index])
     for size in range(len(order), 0, -1):

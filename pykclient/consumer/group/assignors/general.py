@@ -1,10 +1,10 @@
-"""GeneralAssignmentBuilder: a sticky assignment among members that want different topics.
+"""GeneralAssignmentBuilder: a sticky assignment for members that want different topics.
 
-Members first keep what they owned; what is free goes to the least loaded member that wants it; then
-partitions move, one at a time, from members with more to members with fewer, until no move helps.
-The result is kept only if it is better balanced than before the moves.
+Members first keep their owned partitions. Free partitions go to the least loaded member that wants
+them. Then partitions move, one at a time, from members with more to members with fewer, until no
+move helps. The result is kept only if it is better balanced than before the moves.
 
-Owner: made and used within one call of `assign`.
+Owner: created and used within one call of `assign`.
 Source: Java class ``AbstractStickyAssignor`` (its general case); KIP-54, KIP-341, KIP-881.
 """
 
@@ -27,6 +27,8 @@ PartitionsByMember = dict[str, list[TopicPartition]]
 
 
 class GeneralAssignmentBuilder:
+    """See the module."""
+
     def __init__(
         self, topics: TopicRacks, members: Mapping[str, GroupMember], claims: Claims
     ) -> None:
@@ -40,7 +42,7 @@ class GeneralAssignmentBuilder:
             topic: [m for m in self._assignment if topic in members[m].topics] for topic in topics
         }
         self._by_load: list[tuple[int, str]] = []
-        """Members with the number of their partitions, the least loaded first."""
+        """Members with their number of partitions, the least loaded first."""
         self._movements = _Movements()
         self._must_revoke = False
 
@@ -75,7 +77,7 @@ class GeneralAssignmentBuilder:
     def _give_away(
         self, partition: TopicPartition, is_barred: Callable[[str, TopicPartition], bool]
     ) -> bool:
-        """Give a free partition to the least loaded member that wants it, if one does."""
+        """Assign a free partition to the least loaded member that wants it; return True if any."""
         for _, member_id in self._by_load:
             if partition.topic in self._members[member_id].topics and not is_barred(
                 member_id, partition
@@ -91,10 +93,10 @@ class GeneralAssignmentBuilder:
         change(owned)
         insort(self._by_load, (len(owned), member_id))
 
-    # Balance.
+    # Balancing.
 
     def _set_fixed_members_aside(self) -> PartitionsByMember:
-        """Take out the members whose partitions no other member wants, and that want no other's."""
+        """Remove members that can neither give a partition to another member nor get one."""
         fixed = {m: owned for m, owned in self._assignment.items() if not self._may_change(m)}
         for member_id, owned in fixed.items():
             self._by_load.remove((len(owned), member_id))
@@ -117,7 +119,7 @@ class GeneralAssignmentBuilder:
     ) -> None:
         before = {member_id: list(owned) for member_id, owned in self._assignment.items()}
         if not self._must_revoke:
-            # What was not owned costs nothing to move.
+            # Moving a partition that had no owner costs nothing.
             self._move_while_it_helps([p for p in free if len(self._wanted_by[p.topic]) > 1])
         movable = [p for p in partitions if len(self._wanted_by[p.topic]) > 1]
         has_moved = self._move_while_it_helps(movable)
@@ -167,7 +169,7 @@ class GeneralAssignmentBuilder:
         self._owners[partition] = target
 
     def _is_balanced(self) -> bool:
-        """Whether no partition's owner has two more than another member that wants its topic."""
+        """Return True if no owner has two more than another member that wants the topic."""
         if not self._by_load or self._by_load[0][0] >= self._by_load[-1][0] - 1:
             return True
         heaviest: defaultdict[str, int] = defaultdict(int)
@@ -182,13 +184,13 @@ class GeneralAssignmentBuilder:
 
 
 class _Movements:
-    """Where partitions came from and went to, so that none goes where one like it came from."""
+    """Moves of partitions, so that none moves in the opposite direction of a similar one."""
 
     def __init__(self) -> None:
         self._moves: dict[TopicPartition, tuple[str, str]] = {}
 
     def add(self, partition: TopicPartition, source: str, target: str) -> None:
-        """Note a move; a second move of a partition continues the first."""
+        """Record a move; a second move of a partition continues the first."""
         if partition in self._moves:
             source = self._moves.pop(partition)[0]
         if source != target:
@@ -197,9 +199,9 @@ class _Movements:
     def stand_in(
         self, partition: TopicPartition, owners: Mapping[TopicPartition, str], target: str
     ) -> TopicPartition:
-        """Return what is to move in place of a partition.
+        """Return the partition to move instead of `partition`.
 
-        When one of the same topic went the other way, that one goes back, and this one stays.
+        If one of the same topic has moved in the opposite direction, it moves back instead.
         """
         source = self._moves[partition][0] if partition in self._moves else owners[partition]
         back = (target, source)
@@ -213,5 +215,5 @@ class _Movements:
 
 def _unevenness(assignment: PartitionsByMember) -> int:
     loads = sorted(map(len, assignment.values()))
-    # In ascending order, the load at `place` is the larger of `place` pairs, the smaller of others.
+    # In ascending order, the load at `place` is the larger in `place` pairs, the smaller in others.
     return sum(load * (2 * place - len(loads) + 1) for place, load in enumerate(loads))

@@ -1,6 +1,6 @@
-"""RoundRobinAssignor: all partitions of all topics in order, one to each member in turn.
+"""RoundRobinAssignor: assigns all partitions of all topics in order, to each member in turn.
 
-Owner: no state.
+Owner: none, it has no state.
 Source: Java class ``RoundRobinAssignor``.
 """
 
@@ -18,13 +18,13 @@ if TYPE_CHECKING:
 
 
 class RoundRobinAssignor:
-    """Deals partitions out like cards. Members that do not want a topic are passed over."""
+    """Assigns partitions in turn. Members that do not subscribe to a topic are skipped."""
 
     name: Final = "roundrobin"
     protocols: Final = (RebalanceProtocol.EAGER,)
 
     def user_data(self, topics: frozenset[str]) -> None:
-        """Return None: the leader needs no more than the topics."""
+        """Return None: the leader needs only the topics."""
 
     def assign(
         self, topics: TopicRacks, members: Mapping[str, GroupMember]
@@ -45,4 +45,4 @@ class RoundRobinAssignor:
     def on_assignment(
         self, partitions: Iterable[TopicPartition], generation: int, user_data: bytes | None = None
     ) -> None:
-        """Keep nothing."""
+        """Ignore the assignment."""

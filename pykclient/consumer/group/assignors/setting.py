@@ -1,9 +1,9 @@
-"""Which assignors a consumer has: the setting ``partition_assignment_strategy`` made objects.
+"""Assignors of the setting ``partition_assignment_strategy``.
 
-Kafka's four and ``fewest-brokers`` are known by their names, as the config has read them; anything
-else is a class-valued setting, checked for what an assignor must have.
+Kafka's four and ``fewest-brokers`` have names, which the config has checked. Any other value is a
+class or an object, which is checked for the members of an assignor.
 
-Owner: no state.
+Owner: none, it has no state.
 Source: ``ConsumerPartitionAssignor.getAssignorInstances`` of Java; KIP-429.
 """
 
@@ -33,26 +33,26 @@ BUILT_IN: Final[dict[str, Callable[[], Assignor]]] = {
     "fewest-brokers": FewestBrokersAssignor,
 }
 MEMBERS: Final = ("name", "protocols", "user_data", "assign", "on_assignment")
-"""What an assignor must have."""
+"""Members that an assignor must have."""
 
 
 def make_assignors(chosen: Sequence[object]) -> tuple[Assignor, ...]:
-    """Make the assignors of the setting, in its order.
+    """Create the assignors of the setting, in its order.
 
     Raises:
-        ConfigError: one cannot be imported or made, lacks what an assignor has, two have one name,
+        ConfigError: one cannot be imported or created, or lacks a member; two have the same name;
             or no rebalance protocol is common to all.
     """
     made = tuple(_make(each) for each in chosen)
     names = [assignor.name for assignor in made]
     if len(set(names)) < len(names):
-        raise ConfigError(f"{KEY} has two assignors of one name: {', '.join(names)}.")
+        raise ConfigError(f"{KEY} has two assignors with one name: {', '.join(names)}.")
     common_protocol(made)
     return made
 
 
 def common_protocol(assignors: Sequence[Assignor]) -> RebalanceProtocol:
-    """Return the most advanced protocol that all assignors work with.
+    """Return the most advanced protocol that all assignors support.
 
     Raises:
         ConfigError: there is none.

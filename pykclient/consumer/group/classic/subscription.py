@@ -1,4 +1,4 @@
-"""JoinedSubscription: what a member of a classic group joins with, and is assigned for it.
+"""JoinedSubscription: the subscription of a classic member, and its assignments.
 
 Owner: the core lock.
 Source: Java class ``ConsumerCoordinator`` (``metadata``, ``onJoinComplete``).
@@ -28,24 +28,24 @@ if TYPE_CHECKING:
 
 
 class JoinedSubscription:
-    """The subscription of one member, as far as its leader knows it."""
+    """The subscription of one member, as its leader knows it."""
 
     def __init__(
         self, config: ConsumerConfig, context: GroupContext, assignors: Mapping[str, Assignor]
     ) -> None:
         self.is_known = True
-        """Whether the topics to join with are known: those of a new pattern are not at first."""
+        """True if the topics to join with are known; for a new pattern they are not at first."""
         self.topics: frozenset[str] | None = None
-        """The topics of the last JoinGroup; None while there was none."""
+        """Topics of the last JoinGroup; None before the first."""
         self._config = config
         self._subscription = context.subscription
         self._metadata = context.metadata
         self._assignors = assignors
         self._unmatched_version = 0
-        """The cluster whose topics the pattern was not compared with yet."""
+        """Version of the cluster that was not matched with the pattern yet."""
         self._was_unfit = False
-        """Whether the last assignment had topics that this member does not subscribe to. Once, it
-        may be what a static member had before it restarted; twice is a leader's mistake.
+        """True if the last assignment had topics that this member does not subscribe to. Once, it
+        may be a static member's assignment from before a restart; twice is a bug of the leader.
         """
 
     def begin(self) -> None:
@@ -56,14 +56,14 @@ class JoinedSubscription:
             self._metadata.request_update()
 
     def match(self, cluster: Cluster) -> None:
-        # To join with half of the topics would be to join twice.
+        # Joining with only some of the topics would mean joining twice.
         if self.is_known or cluster.version > self._unmatched_version:
             self.is_known = True
             exclude_internal = self._config.exclude_internal_topics
             self._subscription.match(cluster, exclude_internal=exclude_internal)
 
     def encoded(self, member: GroupMetadata) -> list[tuple[str, bytes]]:
-        """Return the assignors, each with the subscription that its leader reads."""
+        """Return each assignor's name with the subscription for the leader."""
         topics = self.topics = self._subscription.wanted_topics
         subscribed = GroupMember(
             topics=topics,
@@ -82,10 +82,10 @@ class JoinedSubscription:
     def assigned(
         self, protocol: str, data: bytes, member: GroupMetadata
     ) -> Sequence[TopicPartition] | None:
-        """Read what the leader has assigned; None if it does not fit what is subscribed to.
+        """Read the leader's assignment; None if it does not fit the subscription.
 
         Raises:
-            KafkaError: the assignment cannot be read, does not fit again, or the assignor failed.
+            KafkaError: the assignment is malformed, does not fit again, or the assignor failed.
         """
         assignor = chosen_assignor(self._assignors, protocol, member.group_id)
         try:
@@ -131,6 +131,6 @@ def _user_data(assignor: Assignor, topics: frozenset[str]) -> bytes | None:
         raise UsageError(f"the assignor {assignor.name!r} failed: {error!r}") from error
     if not isinstance(data, (bytes, NoneType)):
         raise UsageError(
-            f"the assignor {assignor.name!r} gave user data that is no bytes: {data!r:.100}"
+            f"the assignor {assignor.name!r} returned user data that is not bytes: {data!r:.100}"
         )
     return data
