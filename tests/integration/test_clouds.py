@@ -219,5 +219,5 @@ def test_the_page_has_every_service() -> None:
     assert services == {
         *("Confluent Cloud", "Amazon MSK", "Aiven", *PROFILES),
         *("Azure HDInsight", "Google Cloud Managed Service for Apache Kafka", "Strimzi"),
-        *("Cloudera", "Others with a password"),
+        *("Cloudera", "Other services with a password"),
     }
