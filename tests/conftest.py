@@ -38,6 +38,9 @@ def _integration(*names: str) -> tuple[str, ...]:
 
 
 TOGETHER = {
+    # No Spark runs in these.
+    "the sink's simulation": ("tests/spark/test_exactly_once_simulation",),
+    "the sink's faults": ("tests/spark/test_exactly_once_faults",),
     "Spark's session": ("tests/spark/",),
     "the Spark cluster": ("tests/chaos/spark/", "tests/testing/test_spark_cluster.py"),
     "three brokers": _integration("broker_failures", "fetches", "still_topics", "three_brokers"),

@@ -80,6 +80,7 @@ def as_read(record: FlightRecord, *, partition: int = 0, offset: int = 0) -> Con
     )
 
 
+@pytest.mark.soak
 def test_the_installed_data_set_has_every_flight_and_airline() -> None:
     data_set = FlightDataSet.installed()
     assert sum(1 for _ in data_set.flights()) == 336_776
@@ -353,6 +354,7 @@ def test_without_java_the_error_names_how_to_get_spark(
     assert "apt-get install openjdk-17-jre-headless" in obstacle
 
 
+@pytest.mark.soak
 @pytest.mark.kafka
 @pytest.mark.spark
 @pytest.mark.slow

@@ -170,7 +170,9 @@ def test_headers_of_another_form_are_an_error_that_names_its_place(
     assert "text" not in str(caught.value), "it is a record's"
 
 
-@pytest.mark.parametrize("kind", [list, tuple, iter])
+@pytest.mark.parametrize(
+    "kind", [iter, *(pytest.param(kind, marks=pytest.mark.soak) for kind in (list, tuple))]
+)
 def test_more_headers_than_a_consumer_reads_are_refused(core: ModuleType, kind: Any) -> None:
     headers = [("", None)] * (HEADER_COUNT_MAX + 1)
     appender = new_appender(core)

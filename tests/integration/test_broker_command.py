@@ -53,6 +53,7 @@ def test_what_any_client_writes_any_client_reads_after_a_kill(tmp_path: Path) ->
         assert main(["log", "--records", str(path)]) == 0
 
 
+@pytest.mark.soak
 @pytest.mark.kafka
 def test_javas_tools_make_write_read_describe_and_dump(
     tmp_path: Path, capfd: pytest.CaptureFixture[str]

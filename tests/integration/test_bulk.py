@@ -95,7 +95,11 @@ def placed(ranges: Iterable[RecordMetadataRange]) -> Counter[tuple[int | None, i
     )
 
 
-@pytest.mark.parametrize("is_arrow", [False, True], ids=["batch", "arrow"])
+@pytest.mark.parametrize(
+    "is_arrow",
+    [pytest.param(False, marks=pytest.mark.soak), True],
+    ids=["batch", "arrow"],
+)
 def test_a_million_records_arrive_once_each(kafka_cluster: KafkaCluster, is_arrow: bool) -> None:
     count = 1_000_000
     topic = confluent_create_topic(kafka_cluster, "bulk-million", partition_count=6)

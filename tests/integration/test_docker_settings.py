@@ -46,6 +46,7 @@ def settings_on_this_machine(folder: str, ports: Sequence[PortReservation]) -> s
     return text.replace(server_name(1), LOOPBACK).replace(DATA_FOLDER, folder)
 
 
+@pytest.mark.soak
 @pytest.mark.parametrize("version", NEWEST_FIRST)
 def test_a_broker_starts_with_a_containers_settings(version: str) -> None:
     try:

@@ -87,10 +87,11 @@ def what_is_switched_off(client: TransactionalClient) -> Iterator[object]:
             ),
             "two_phase_cluster",
         ),
-        (
+        pytest.param(
             what_is_switched_off,
             TransactionSettings(unstable_api_versions_enable=True),
             "one_phase_cluster",
+            marks=pytest.mark.soak,
         ),
     ],
     ids=["on", "off"],

@@ -330,6 +330,7 @@ def test_a_coordinator_is_the_leader_of_the_groups_partition(
     ]
 
 
+@pytest.mark.soak
 @pytest.mark.kafka
 def test_real_brokers_coordinate_the_groups_of_the_hash(
     kafka_cluster_factory: Callable[..., KafkaCluster], capsys: pytest.CaptureFixture[str]

@@ -45,6 +45,7 @@ def noting(context: ssl.SSLContext, seen: Counter[str]) -> ssl.SSLContext:
     return context
 
 
+@pytest.mark.soak
 def test_data_go_on_through_changes_of_keys_in_both_directions(
     kafka_cluster_factory: KafkaClusterFactory, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

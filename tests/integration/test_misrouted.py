@@ -67,7 +67,9 @@ def poll_without_end(consumer: Consumer[bytes, bytes]) -> None:
 
 
 @pytest.mark.promise("nothing is sent to another cluster at the address of a client's own")
-@pytest.mark.parametrize("group_protocol", ["classic", "consumer"])
+@pytest.mark.parametrize(
+    "group_protocol", [pytest.param("classic", marks=pytest.mark.soak), "consumer"]
+)
 def test_records_for_one_cluster_never_reach_another_and_its_records_are_never_read(
     pair: Pair, group_protocol: Literal["classic", "consumer"]
 ) -> None:

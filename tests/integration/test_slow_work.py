@@ -78,10 +78,18 @@ def iterated(consumer: Consumer, count: int) -> list[object]:
 
 
 READERS = [polled, iterated]
+each_reader_and_protocol = pytest.mark.parametrize(
+    ("protocol", "read"),
+    [
+        (CLASSIC, polled),
+        ("consumer", iterated),
+        pytest.param(CLASSIC, iterated, marks=pytest.mark.soak),
+        pytest.param("consumer", polled, marks=pytest.mark.soak),
+    ],
+)
 
 
-@pytest.mark.parametrize("read", READERS)
-@each_protocol
+@each_reader_and_protocol
 def test_a_slow_deserializer_keeps_its_membership(
     protocol: str, read: Callable[[Consumer, int], list[object]], fake: FakeKafka
 ) -> None:
@@ -127,8 +135,7 @@ def test_a_deserializer_that_takes_longer_than_the_poll_interval_is_given_up(
     assert recording.calls[:3] == ["assigned", "lost", "assigned"]
 
 
-@pytest.mark.parametrize("read", READERS)
-@each_protocol
+@each_reader_and_protocol
 def test_a_consumer_that_always_has_records_buffered_is_not_late(
     protocol: str, read: Callable[[Consumer, int], list[object]], fake: FakeKafka
 ) -> None:

@@ -199,7 +199,13 @@ def test_offsets_of_a_transaction_that_does_not_end_are_reported(
         poll_until_it_reads(consumer)
 
 
-@pytest.mark.parametrize("error", [CoordinatorLoadInProgressError, RebalanceInProgressError])
+@pytest.mark.parametrize(
+    "error",
+    [
+        CoordinatorLoadInProgressError,
+        pytest.param(RebalanceInProgressError, marks=pytest.mark.soak),
+    ],
+)
 def test_a_coordinator_that_accepts_no_member_is_reported(
     servers: str, fake_kafka: FakeKafka, error: type[BrokerError]
 ) -> None:

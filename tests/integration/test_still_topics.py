@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from pykclient.network.cluster.cluster import PartitionInfo
     from pykclient.testing import KafkaCluster
 
-pytestmark = pytest.mark.kafka
+pytestmark = [pytest.mark.soak, pytest.mark.kafka]
 
 TIMEOUT_S = 30.0
 POLL_S = 0.1

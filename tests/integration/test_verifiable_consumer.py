@@ -139,7 +139,7 @@ def test_an_error_ends_it_with_a_status_and_a_reason(servers: str) -> None:
 
 
 @pytest.mark.kafka
-@pytest.mark.parametrize("protocol", PROTOCOLS)
+@pytest.mark.parametrize("protocol", [pytest.param("classic", marks=pytest.mark.soak), "consumer"])
 def test_ours_and_javas_share_a_group_and_report_the_same_events(
     kafka_cluster: KafkaCluster, protocol: str
 ) -> None:

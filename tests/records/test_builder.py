@@ -71,6 +71,7 @@ def test_the_records_can_be_had_again_to_split_the_batch(rows: list[Row]) -> Non
     assert [record[1:] for record in records] == rows
 
 
+@pytest.mark.soak
 def test_a_batch_with_more_headers_than_are_decoded_at_once_is_read_and_split() -> None:
     """Goal: what a producer writes, a consumer reads, and a broker's "too large" can be obeyed."""
     rows: list[Row] = [(5, None, b"%d" % n, (("", None),) * 400_000) for n in range(4)]

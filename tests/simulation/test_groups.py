@@ -31,11 +31,11 @@ if TYPE_CHECKING:
 
 SEED_COUNT = 20
 SOAK_SEED_COUNT = 500
-MILD_SEED_COUNT = 8
-INSIDE_SEED_COUNT = 10
+MILD_SEED_COUNT = 4
+INSIDE_SEED_COUNT = 5
 SOAK_MILD_SEED_COUNT = 64
 SEEDS_PER_TEST = 20
-MILD_SEEDS_PER_TEST = 8
+MILD_SEEDS_PER_TEST = 4
 SEEDS_UNTIL_NOTICED = 60
 MAX_POLL_INTERVAL_MS = 300_000
 
@@ -163,10 +163,10 @@ def closes_late(
 
 
 FIRST_SEEDS: dict[tuple[type[GroupSimulation], str], int] = {
-    (GroupSimulation, "does not come to rest"): 39,
-    (GroupSimulation, "a call took"): 39,
-    (Kip848GroupSimulation, "does not come to rest"): 33,
-    (Kip848GroupSimulation, "a call took"): 12,
+    (GroupSimulation, "does not come to rest"): 64,
+    (GroupSimulation, "a call took"): 51,
+    (Kip848GroupSimulation, "does not come to rest"): 39,
+    (Kip848GroupSimulation, "a call took"): 17,
 }
 """The first seed that is tried, by what is noticed, where the earlier ones notice nothing."""
 

@@ -145,7 +145,7 @@ RULES: dict[str, tuple[Plant, str]] = {
     ),
 }
 """Which old defect breaks what, where positions are looked at as well as records."""
-FIRST_SEEDS = {"what skips ahead has no epoch": 142, "an unknown epoch is no truncation": 7}
+FIRST_SEEDS = {"what skips ahead has no epoch": 177, "an unknown epoch is no truncation": 25}
 """The first seed that is tried, where the earlier ones notice nothing."""
 
 
@@ -158,20 +158,24 @@ def test_the_simulation_notices_a_rule_that_is_broken(
 
 
 @pytest.mark.parametrize(
-    ("plants", "message"),
+    ("plants", "message", "first_seed"),
     [
-        ([keep_the_epoch_of_a_lookup, take_an_unknown_epoch_for_a_truncation], "without a cause"),
-        ([keep_the_epoch_past_markers], "without a cause|the log was truncated"),
-        ([lose_a_span], "skipped|not all was read"),
-        ([go_back_by_one], "again|began"),
+        (
+            [keep_the_epoch_of_a_lookup, take_an_unknown_epoch_for_a_truncation],
+            "without a cause",
+            0,
+        ),
+        ([keep_the_epoch_past_markers], "without a cause|the log was truncated", 19),
+        ([lose_a_span], "skipped|not all was read", 0),
+        ([go_back_by_one], "again|began", 0),
     ],
 )
 def test_the_simulation_notices_what_becomes_of_records(
-    plants: list[Plant], message: str, monkeypatch: pytest.MonkeyPatch
+    plants: list[Plant], message: str, first_seed: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Without a look at the epochs of positions: what they are for."""
     monkeypatch.setattr(Reader, "looks_at_epochs", False)
-    run_with(monkeypatch, plants, message)
+    run_with(monkeypatch, plants, message, first_seed=first_seed)
 
 
 def run_with(

@@ -112,7 +112,7 @@ class Defect(NamedTuple):
 
 DEFECTS = {
     "the group's metadata forgets its generation": Defect(
-        ConsumerGroup, "identity", property(forgets_its_generation), "committed twice", (8, 84)
+        ConsumerGroup, "identity", property(forgets_its_generation), "committed twice", (18, 92)
     ),
     "no rewind after an abort": Defect(
         RawCopier,

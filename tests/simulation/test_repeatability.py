@@ -76,5 +76,6 @@ def test_a_seed_repeats_its_run_in_another_process(traces_here: list[str]) -> No
     assert len(set(traces_here)) == len(RUNS), "each seed has a run of its own"
 
 
+@pytest.mark.soak
 def test_a_seed_repeats_its_run_in_the_same_process(traces_here: list[str]) -> None:
     assert traces_here == traces()

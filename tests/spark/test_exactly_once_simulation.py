@@ -29,19 +29,19 @@ if TYPE_CHECKING:
     from tests.spark.sink_defects import Defect
     from tests.spark.sink_judge import Identity
 
-SEED_COUNT = 4
+SEED_COUNT = 2
 SEEDS_PER_TEST = 2
 SEEDS_UNTIL_NOTICED = 200
 FIRST_LATE = 12
 """The first seed in which a late InitProducerId aborts what is decided."""
 
 FIRST_NOTICED = {
-    sink_defects.IdsByTask: 71,
+    sink_defects.IdsByTask: 75,
     sink_defects.EndsBeforeDecision: 0,
     sink_defects.IgnoresDecision: 0,
-    sink_defects.AbortIgnoresDecision: 2,
+    sink_defects.AbortIgnoresDecision: 18,
     sink_defects.WritesUnfenced: 18,
-    sink_defects.AbortsLaterTurns: 10,
+    sink_defects.AbortsLaterTurns: 11,
     sink_defects.TrustsAnyCoordinator: 213,
 }
 """The first seed that has noticed each defect; others may, when the simulation has changed."""

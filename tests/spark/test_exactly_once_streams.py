@@ -129,7 +129,7 @@ def copy(
 
 
 @pytest.mark.promise("Spark writes each row once, with delivery=exactly_once")
-@pytest.mark.parametrize("atomic", ["task", "batch"])
+@pytest.mark.parametrize("atomic", ["task", pytest.param("batch", marks=pytest.mark.soak)])
 def test_a_stream_is_written_exactly_once_also_where_a_batch_is_repeated(
     copy: Copy, atomic: str
 ) -> None:
@@ -213,6 +213,7 @@ def test_what_a_sink_cannot_do_is_said_before_rows_are_written(copy: Copy) -> No
         query.awaitTermination(240)
 
 
+@pytest.mark.soak
 def test_another_checkpoint_with_the_same_sink_is_refused(copy: Copy, tmp_path: Path) -> None:
     options = copy.options(sinkId=copy.target)
     copy.run(copy.writer().format("pykafka").options(**options))

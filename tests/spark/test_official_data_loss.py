@@ -119,10 +119,14 @@ LOSSES: Final = {
         partition_added, "is new and begins at offset 2", ([range(0), range(0), range(2, 5)], [])
     ),
 }
+IN_EVERY_RUN = "the heads of partitions were deleted"
 
 
 @pytest.mark.promise("A stream that has lost records fails, or goes on, as Spark's own source does")
-@pytest.mark.parametrize("name", LOSSES)
+@pytest.mark.parametrize(
+    "name",
+    [pytest.param(name, marks=() if name == IN_EVERY_RUN else pytest.mark.soak) for name in LOSSES],
+)
 def test_a_stream_that_has_lost_records_does_what_the_official_one_does(
     spark: SparkSession,
     kafka_cluster: KafkaCluster,
@@ -161,6 +165,7 @@ def test_a_stream_that_has_lost_records_does_what_the_official_one_does(
     ]
 
 
+@pytest.mark.soak
 @pytest.mark.parametrize(
     ("sent", "left_there"),
     [((15, 15), (range(10, 15), range(10, 15))), ((4, 12), (range(0), range(10, 12)))],

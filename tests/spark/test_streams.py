@@ -124,6 +124,7 @@ def test_a_stream_reads_in_limited_batches_and_goes_on_where_its_checkpoint_ende
     assert stream.run() == {}
 
 
+@pytest.mark.soak
 def test_a_stream_limits_a_batch_by_topic_and_by_bytes(stream: Stream) -> None:
     limits = {"maxOffsetsPerTrigger": f'{{"{stream.topic}":6}}', "maxBytesPerTrigger": "4b"}
     assert stream.run(startingOffsets="earliest", **limits) == {
@@ -197,6 +198,7 @@ def test_a_query_that_is_idle_has_committed_all_that_it_has_read(stream: Stream)
         query.stop()
 
 
+@pytest.mark.soak
 def test_partitions_and_topics_come_and_go_while_a_query_runs(
     spark: SparkSession, stream: Stream, tmp_path: Path
 ) -> None:
@@ -256,7 +258,7 @@ def test_a_stream_is_written_to_another_topic(
 
 
 @pytest.mark.usefixtures("official_connector")
-@pytest.mark.parametrize("sink", ["pykafka", "kafka"])
+@pytest.mark.parametrize("sink", ["pykafka", pytest.param("kafka", marks=pytest.mark.soak)])
 def test_an_aggregation_is_written_as_a_whole_in_mode_complete(
     stream: Stream,
     read: DataFrameReader,
@@ -283,6 +285,7 @@ def test_an_aggregation_is_written_as_a_whole_in_mode_complete(
     assert sorted(written[2:]) == [(b"0", b"5"), (b"1", b"3")]
 
 
+@pytest.mark.soak
 def test_what_changed_in_an_aggregation_is_written_in_mode_update(
     stream: Stream, read: DataFrameReader, new_topic: Callable[[int], str], tmp_path: Path
 ) -> None:
@@ -366,6 +369,7 @@ def test_a_bad_option_of_a_stream_is_named_by_the_query(
     assert "UnboundLocalError" not in str(caught.value)
 
 
+@pytest.mark.soak
 def test_a_frame_reads_anew_in_every_action(read: DataFrameReader, stream: Stream) -> None:
     frame = read.option("subscribe", stream.topic).load()
     assert frame.count() == 8
@@ -390,6 +394,7 @@ def test_the_trigger_of_one_batch_reads_all_in_it_whatever_the_limit(stream: Str
     assert rows == [8]
 
 
+@pytest.mark.soak
 def test_the_progress_of_a_batch_that_was_cut_has_the_ends_of_topics(stream: Stream) -> None:
     query = stream.start(startingOffsets="earliest", maxOffsetsPerTrigger=4)
     try:
@@ -482,6 +487,7 @@ def test_a_first_batch_that_failed_begins_where_it_began(stream: Stream) -> None
     assert found == {0: pairs(range(5), range(3)), 1: [(0, 5), (2, 0), (2, 1)]}
 
 
+@pytest.mark.soak
 def test_both_scans_of_a_stream_read_a_topic_that_was_recreated(
     spark: SparkSession, stream: Stream, tmp_path: Path
 ) -> None:

@@ -38,7 +38,8 @@ if TYPE_CHECKING:
     from pykclient.protocol.message import Request
     from pykclient.testing import FakeKafka, KafkaCluster
 
-pytestmark = pytest.mark.spark
+# Facts about Spark, which change with its releases and not with this code.
+pytestmark = [pytest.mark.soak, pytest.mark.spark]
 
 SPARK_S = 120
 REAL_TIME_SINKS = "spark.sql.streaming.realTimeMode.allowlistCheck"
