@@ -1,9 +1,8 @@
-"""The command line: ``pykclient COMMAND ...``, each command in a folder of its own.
+"""The command line: ``pykclient COMMAND ...``, with one folder per command.
 
-Results go to standard output, and nothing else does. The exit status is 0 when all went well, 1
-when the command met something bad, 2 when it was called wrongly, 3 when what was to be read
-does not come, 130 after Ctrl-C, 141 when the
-output was closed before its end, 143 after SIGTERM. What was bad is one line on standard error.
+Only results go to standard output. The exit status is 0 on success, 1 if the command found a
+problem, 2 if it was called incorrectly, 3 if the expected records do not arrive, 130 after Ctrl-C,
+141 if the output was closed early, 143 after SIGTERM. Each problem is one line on standard error.
 
 Owner: the main thread.
 """
@@ -48,29 +47,30 @@ __all__ = ["command_parser", "main"]
 
 BAD_STATUS = 1
 INTERRUPTED_STATUS = 130
-"""What a shell reports of a program that was ended by Ctrl-C."""
+"""Exit status that shells report for a program ended by Ctrl-C."""
 CLOSED_PIPE_STATUS = 141
-"""What a shell reports of a program that was ended by SIGPIPE."""
+"""Exit status that shells report for a program ended by SIGPIPE."""
 TERMINATED_STATUS = 143
-"""What a shell reports of a program that was ended by SIGTERM."""
+"""Exit status that shells report for a program ended by SIGTERM."""
 STILL_WAITING = "still waiting for "
-"""With which a client logs, now and then, what a call of its waits for."""
+"""Start of the line that a client logs now and then about what a call waits for."""
 CLIENT_NAME = re.compile(r"^\[[^]]*\] ")
-"""With which each line of a client's log begins: a command has hardly more than one."""
+"""Start of each line in a client's log. It is omitted: a command rarely has more than one
+client."""
 
 
 class Terminated(KeyboardInterrupt):
-    """SIGTERM has come: a command ends as after Ctrl-C, with a status of its own."""
+    """Raised at SIGTERM: the command ends as after Ctrl-C, with its own exit status."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the command that `arguments` name, None = those of the process; its exit status."""
+    """Run a command and return its exit status. `arguments` None means those of the process."""
     words = sys.argv[1:] if arguments is None else arguments
     words = [as_text(word) for word in words]
     echo = Echo(words)
     options = command_parser(echo).parse_args(words)
     if sys.stdout is None or sys.stderr is None:  # `>&-` in a shell
-        return _complain("standard output and standard error have to be open", BAD_STATUS)
+        return _complain("standard output and standard error must be open", BAD_STATUS)
     _show_what_the_terminal_cannot()
     try:
         with _terminable(), _logging(echo, is_verbose=getattr(options, "verbose", False)):
@@ -78,7 +78,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         write_output(is_flushed=True)
     except BrokenPipeError:
         _drop_output()
-        return _complain("the output was closed before its end", CLOSED_PIPE_STATUS)
+        return _complain("the output was closed early", CLOSED_PIPE_STATUS)
     except Terminated as end:
         return _complain(": ".join(["terminated", *end.args]), TERMINATED_STATUS)
     except KeyboardInterrupt as interrupt:
@@ -89,10 +89,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 class _Parser(argparse.ArgumentParser):
-    """A parser, also of each command, that takes whole options alone.
+    """A parser, also for each command, that does not accept abbreviated options.
 
-    Else ``--partition``, a partition's number, would be taken for ``--partitions``, a count. Its
-    errors repeat words without the secrets in them.
+    Otherwise ``--partition``, a partition's number, would be taken for ``--partitions``, a count.
+    Its errors repeat words of the command line without secrets.
     """
 
     def __init__(self, *arguments: Any, echo: Echo, **keywords: Any) -> None:
@@ -109,7 +109,7 @@ class _Parser(argparse.ArgumentParser):
 
 
 def command_parser(echo: Echo | None = None) -> argparse.ArgumentParser:
-    """Return the parser of the command line, which `echo` is about."""
+    """Return the parser of the command line. `echo` masks secrets in its messages."""
     parser = _Parser(
         echo=Echo() if echo is None else echo,
         prog="pykclient",
@@ -124,21 +124,21 @@ def command_parser(echo: Echo | None = None) -> argparse.ArgumentParser:
 
 
 def _version() -> str:
-    """Return the version and the core that runs; why the pure one does, and how to change it."""
+    """Return the version and the core in use; for the pure core, why, and how to change it."""
     version = f"pykclient {__version__} ({accel.implementation} core)"
     if accel.implementation_note is None:
         return version
     is_forced = bool(os.environ.get("PYKCLIENT_ACCEL"))
     cure = "unset that variable" if is_forced else accel.CURE
     return (
-        f"{version}\nThe pure core does in Python what the compiled one does, more slowly. It runs "
-        f"because {accel.implementation_note}; for the compiled one {cure}."
+        f"{version}\nThe pure core does the same as the compiled one, but slower. It is used "
+        f"because {accel.implementation_note}; for the compiled core {cure}."
     )
 
 
 @contextmanager
 def _terminable() -> Iterator[None]:
-    """Raise `Terminated` at SIGTERM, so that clients are closed and leave their groups."""
+    """Raise `Terminated` at SIGTERM, so that clients close and leave their groups."""
     if current_thread() is not main_thread():  # only the main thread may set handlers
         yield
         return
@@ -154,9 +154,9 @@ def _terminate(number: int, frame: FrameType | None) -> NoReturn:
 
 
 class _Lines(logging.Handler):
-    """Writes warnings as a command writes its errors.
+    """Writes warnings in the form of a command's errors.
 
-    A warning about settings comes once, though a command may have two clients.
+    A warning about settings is shown once, even if a command has two clients.
     """
 
     def __init__(self, echo: Echo) -> None:
@@ -176,9 +176,10 @@ class _Lines(logging.Handler):
 
 @contextmanager
 def _logging(echo: Echo, *, is_verbose: bool) -> Iterator[None]:
-    """Keep back what connections log again and again: the command's error says it.
+    """Hide repeated log lines of connections: the command's error covers them.
 
-    What else is logged are lines as the command's own. That it still waits is for who looks on.
+    Other log lines are shown like the command's own. A line about a wait is only shown on a
+    terminal.
     """
     network, package = logging.getLogger("pykclient.network"), logging.getLogger("pykclient")
     level = network.level
@@ -196,7 +197,7 @@ def _logging(echo: Echo, *, is_verbose: bool) -> Iterator[None]:
 
 
 def _complain(reason: str, status: int) -> int:
-    """Write what there is of the results, and then the line; the status that goes with it."""
+    """Write the remaining results, then the line; return the exit status."""
     try:
         if sys.stdout is not None:
             write_output(is_flushed=True)
@@ -210,15 +211,15 @@ def _complain(reason: str, status: int) -> int:
 
 
 def _drop_output() -> None:
-    """Have what cannot be written go nowhere: Python would try again, and complain, at its end."""
+    """Discard unwritten output: Python would retry at exit, and complain."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _show_what_the_terminal_cannot() -> None:
-    """Have output show escapes in the place of letters that the terminal's encoding has not.
+    """Escape letters that the terminal's encoding lacks.
 
-    Other clients choose the names of groups and topics; no name may end the command.
+    Other clients choose the names of groups and topics, and no name may end the command.
     """
     for stream in (sys.stdout, sys.stderr):
-        if isinstance(stream, TextIOWrapper):  # a test may have put another one there
+        if isinstance(stream, TextIOWrapper):  # a test may have replaced it
             stream.reconfigure(errors="backslashreplace")

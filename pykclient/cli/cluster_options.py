@@ -1,8 +1,8 @@
-"""The options of every command that speaks to a cluster.
+"""Options of every command that connects to a cluster.
 
-A properties file may have the settings of all clients: a command takes those of the client that it
-uses. Settings of the command line have to be that client's. A secret need not stand there, where
-other users of the machine see it: it may be typed, or come from an environment variable.
+A properties file may hold the settings of all clients: a command uses those of its client. Settings
+on the command line must be that client's. A secret does not have to be there, where other users of
+the machine can see it: it may be typed, or come from an environment variable.
 
 Owner: none; it holds no state.
 """
@@ -37,7 +37,7 @@ TIMEOUT_S: Final = 10.0
 TIMEOUT_KEY: Final = "default.api.timeout.ms"
 
 STANDARD_PROVIDERS: Final = {"env": ENVIRONMENT, "file": FILE, "dir": DIRECTORY}
-"""Names of configuration providers in references, where no setting defines others."""
+"""Configuration providers by the names that references use, if no setting defines others."""
 
 COMMAND_LINE: Final = "the command line"
 
@@ -49,18 +49,18 @@ log = logging.getLogger("pykclient.security")
 
 
 def add_cluster_options(parser: argparse.ArgumentParser) -> None:
-    """Add the options that say how the cluster is found, and how results are printed."""
+    """Add the options for the cluster and for the format of results."""
     parser.add_argument(
         *("-b", "--bootstrap-servers"),
         metavar="HOST:PORT,...",
-        help="brokers from which to find the cluster; else a setting says so, or the variable "
+        help="brokers to bootstrap from; otherwise taken from a setting, or the variable "
         f"{BOOTSTRAP_VARIABLE}",
     )
     parser.add_argument(
         *("-F", "--config-file"),
         type=_properties_file,
         metavar="FILE",
-        help="a Java properties file; settings of other clients in it are passed over",
+        help="a Java properties file; settings for other clients are ignored",
     )
     parser.add_argument(
         *("-X", "--config"),
@@ -68,33 +68,35 @@ def add_cluster_options(parser: argparse.ArgumentParser) -> None:
         default=[],
         type=_setting,
         metavar="KEY=VALUE",
-        help="a setting of the client, before those of the file; may be given again. KEY alone, "
-        "as in -X sasl.password, asks for the value of a secret",
+        help="a setting of the client, which overrides the file's; may be repeated. KEY alone, "
+        "as in -X sasl.password, prompts for the value of a secret",
     )
     parser.add_argument(
-        *("-J", "--json"), action="store_true", help="one JSON object a line instead of text"
+        *("-J", "--json"),
+        action="store_true",
+        help="print one JSON object per line instead of text",
     )
     parser.add_argument(
         "--timeout",
         type=_seconds,
         default=TIMEOUT_S,
         metavar="SECONDS",
-        help="how long brokers may take until the command gives up (default: %(default)g); while "
-        "records are read or sent, settings say it",
+        help="maximum time for brokers to respond (default: %(default)g); for reading and sending "
+        "records, settings limit it",
     )
-    parser.add_argument(*("-v", "--verbose"), action="store_true", help="log what the network does")
+    parser.add_argument(*("-v", "--verbose"), action="store_true", help="log network activity")
 
 
 def client_settings(
     options: argparse.Namespace, client: Client, *, is_bounded: bool = True
 ) -> dict[str, object]:
-    """Return the settings of a client, as the options say, their keys as Kafka spells them.
+    """Return the settings of a client from the options, with Kafka's spelling of keys.
 
-    Its calls end in the time of ``--timeout``, unless `is_bounded` is false: then a call that goes
-    on while brokers are away has the client's own time.
+    ``--timeout`` limits the client's calls, unless `is_bounded` is false: then a call that
+    continues while brokers are away uses the client's own time-outs.
 
     Raises:
-        ConfigError: the file cannot be read, or no broker is named.
+        ConfigError: the file cannot be read, or no broker is given.
     """
     config = config_class(client)
     settings: dict[str, object] = {}
@@ -116,13 +118,13 @@ def client_settings(
     _add_standard_providers(settings)
     if BOOTSTRAP_KEY not in settings:
         raise ConfigError(
-            f"no broker is named; give -b HOST:PORT, or set the variable {BOOTSTRAP_VARIABLE}"
+            f"no broker is given; use -b HOST:PORT, or set the variable {BOOTSTRAP_VARIABLE}"
         )
     return settings
 
 
 def _given(options: argparse.Namespace, config: type[ClientConfig]) -> dict[str, str]:
-    """Return the settings of the command line; ask for secrets without a value, once."""
+    """Return the settings of the command line; prompt once for secrets without a value."""
     asked: dict[str, str] = vars(options).setdefault("asked", {})
     given: dict[str, str] = {}
     for key, value in options.config:
@@ -133,7 +135,7 @@ def _given(options: argparse.Namespace, config: type[ClientConfig]) -> dict[str,
             value = asked[spelled]
         elif setting is not None and setting.is_password and not REFERENCE.search(value):
             log.warning(
-                "%s stands on the command line, which other users of this machine may see; give "
+                "%s is on the command line, which other users of this machine may see; give "
                 "-X %s alone to be asked for it, or set the variable %s",
                 *(spelled, spelled, variable_of(spelled)),
             )
@@ -144,7 +146,7 @@ def _given(options: argparse.Namespace, config: type[ClientConfig]) -> dict[str,
 
 
 def _warn_of_readers(file: Path, properties: Mapping[str, str]) -> None:
-    """Log that all users may read a file with secrets."""
+    """Log a warning if all users may read a file with secrets."""
     secrets = [key for key, value in properties.items() if _is_secret_itself(key, value)]
     if secrets and is_readable_by_all(file):
         log.warning(
@@ -158,10 +160,10 @@ def _is_secret_itself(key: str, value: str) -> bool:
 
 
 def _add_standard_providers(settings: dict[str, object]) -> None:
-    """Define the providers that references name, where no setting defines any.
+    """Define the standard providers that references name, if no setting defines any.
 
-    Else a reference would be taken for the secret itself. The values that it may lead to are
-    limited by the policy of the text that it stands in.
+    Otherwise a reference would be used as the secret itself. The policy of the text that contains a
+    reference limits the values that it may read.
     """
     if any(underscored(key) == PROVIDERS for key in settings):
         return
@@ -175,10 +177,10 @@ def _add_standard_providers(settings: dict[str, object]) -> None:
 
 
 def key_and_value(text: str) -> tuple[str, str]:
-    """Read ``KEY=VALUE``. Raises `argparse.ArgumentTypeError`."""
+    """Parse ``KEY=VALUE``. Raises `argparse.ArgumentTypeError`."""
     key, sign, value = text.partition("=")
     if not sign:
-        raise argparse.ArgumentTypeError(f"{text!r} is no setting; write it as {text}=VALUE")
+        raise argparse.ArgumentTypeError(f"{text!r} is not a setting; write {text}=VALUE")
     return key.strip(), value
 
 
@@ -186,15 +188,15 @@ def _properties_file(text: str) -> Path:
     """Return a path. Raises `argparse.ArgumentTypeError` for a setting, without showing it."""
     file = as_path(text)
     if "=" in text and not file.exists():
-        raise argparse.ArgumentTypeError("there is no such file; a setting is given by -X")
+        raise argparse.ArgumentTypeError("there is no such file; give a setting with -X")
     return file
 
 
 def _setting(text: str) -> tuple[str, str | None]:
-    """Read a setting of a client; a secret's name alone has no value.
+    """Parse a setting of a client; the name of a secret may come without a value.
 
     Raises:
-        argparse.ArgumentTypeError: it is none; shows nothing that may be a secret.
+        argparse.ArgumentTypeError: it is malformed. The text shows no possible secret.
     """
     key, sign, value = text.partition("=")
     key = key.strip()
@@ -203,11 +205,11 @@ def _setting(text: str) -> tuple[str, str | None]:
     name = _KEY.match(key)
     if name is not None and is_known(name[0]):
         raise argparse.ArgumentTypeError(f"write it as {name[0]}=VALUE")
-    raise argparse.ArgumentTypeError("a setting is KEY=VALUE, with the sign = between")
+    raise argparse.ArgumentTypeError("a setting must be KEY=VALUE, with the sign = between")
 
 
 def _spelled(config: type[ClientConfig], key: str) -> str:
-    """Spell a key as Kafka does, whatever the user's spelling: of two sources one wins."""
+    """Return Kafka's spelling of a key, so that equal keys from two sources override each other."""
     setting = config.setting_of(key)
     return key if setting is None else setting.key
 
@@ -218,5 +220,5 @@ def _seconds(text: str) -> float:
     except ValueError:
         seconds = -1.0
     if not 0 < seconds < float("inf"):
-        raise argparse.ArgumentTypeError(f"{text!r} is no number of seconds")
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number of seconds")
     return seconds

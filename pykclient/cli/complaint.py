@@ -1,4 +1,4 @@
-"""What a command says of an error, on one line; and writing results, whose errors say so.
+"""Error lines of commands, and output of results whose errors name the output.
 
 Owner: none; it holds no state.
 """
@@ -18,24 +18,24 @@ OUTPUT: Final = "the output cannot be written"
 
 
 def reason_of(error: BaseException) -> str:
-    """Say what was wrong, and with what."""
+    """Return the reason of an error, with the thing that it concerns."""
     reason: str | None = str(error)
     if isinstance(error, OSError) and error.errno is not None:
         reason = error.strerror if error.filename is None else f"{error.filename}: {error.strerror}"
-    # Users of a command know the setting by its option.
+    # Users of a command know this setting as an option.
     text = str(reason).replace("bootstrap_servers", "-b (bootstrap_servers)")
     return " ".join(text.split())
 
 
 def absent_topic(topic: str) -> UsageError:
-    """Return the error of a topic that is not there."""
+    """Return the error for a topic that does not exist."""
     return UsageError(
-        f"there is no topic {topic!r}; `pykclient topics list` names those that there are"
+        f"there is no topic {topic!r}; `pykclient topics list` shows the existing ones"
     )
 
 
 def absent_partition(topic: str, partition: int, count: int) -> UsageError:
-    """Return the error of a partition that a topic of `count` ones has not."""
+    """Return the error for a partition that a topic of `count` partitions lacks."""
     return UsageError(f"topic {topic!r} has no partition {partition}, only 0 to {count - 1}")
 
 
@@ -52,7 +52,7 @@ def write_output(data: str | bytes = "", *, is_flushed: bool = False) -> None:
 
 @contextmanager
 def named(what: str) -> Iterator[None]:
-    """Have an error of the system name what was read or written, as those of opening do."""
+    """Add the name of what was read or written to system errors, as in errors of `open`."""
     try:
         yield
     except OSError as error:
@@ -62,5 +62,5 @@ def named(what: str) -> Iterator[None]:
 
 
 def records_were(done: str, count: int) -> str:
-    """Say to how many records something was done."""
+    """Return how many records something was done to, in words."""
     return f"1 record was {done}" if count == 1 else f"{count} records were {done}"

@@ -1,4 +1,4 @@
-"""The topics that commands describe: those that are named, or those that are still there.
+"""Descriptions of topics: all given ones must exist, or those that still do.
 
 Owner: none; it holds no state.
 """
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 def described(admin: Admin, names: Iterable[str]) -> list[TopicDescription]:
-    """Return topics, in this order. Raises `UsageError` for one that is not there."""
+    """Describe topics in the given order. Raises `UsageError` for one that does not exist."""
     wanted = dict.fromkeys(names)
     found = found_topics(admin, wanted)
     for name in wanted:
@@ -27,7 +27,7 @@ def described(admin: Admin, names: Iterable[str]) -> list[TopicDescription]:
 
 
 def found_topics(admin: Admin, names: Iterable[str]) -> dict[str, TopicDescription]:
-    """Describe the topics that are there, in this order."""
+    """Describe the existing ones among topics, in the given order."""
     left = list(names)
     while True:
         try:

@@ -1,8 +1,8 @@
-"""Echo: a message that repeats words of the command line, without the secrets in them.
+"""Echo: masks secrets in messages that repeat words of the command line.
 
-Messages repeat words that they complain of: an unknown option, a file that is not there, a choice
-that is none. Such a word may be a setting that stands where none belongs, as in
-``pykclient topics -X sasl.password=SECRET list`` or after a forgotten quotation mark.
+Messages repeat the words they complain about: an unknown option, a missing file, an invalid choice.
+Such a word may be a misplaced setting, as in ``pykclient topics -X sasl.password=SECRET list`` or
+after a missing quotation mark.
 
 Owner: none, it is immutable.
 """
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
 SETTING_OPTIONS: Final = ("-X", "-x", "--config")
-"""Options behind which a setting stands; -x is a likely mistake."""
+"""Options followed by a setting; -x is a likely mistake."""
 
 _SETTING: Final = re.compile(
     r"(?P<key>(?:-X|-x|--config=)?-*[A-Za-z][\w.-]*)(?P<sign>[\s\"']*[=:\s][\s\"']*)(?P<value>.+)",
@@ -31,13 +31,13 @@ _SIGNS: Final = ("=", ":")
 
 
 class Echo:
-    """The words of a command line, and how a message shows them."""
+    """The words of a command line, and their form in messages."""
 
     def __init__(self, words: Sequence[str] = ()) -> None:
         shown = {word: text for word, text in _shown(words) if text != word}
-        # A message may be brought onto one line.
+        # A message may be joined to one line.
         shown |= {" ".join(word.split()): text for word, text in shown.items()}
-        # The longest first: one may be a part of another.
+        # The longest first: one may be part of another.
         self._shown = sorted(shown.items(), key=lambda pair: -len(pair[0]))
 
     def masked(self, message: str) -> str:
@@ -47,14 +47,14 @@ class Echo:
             for cut in (repr(word)[:SHOWN_LENGTH_MAX], word[:SHOWN_LENGTH_MAX]):
                 if len(cut) == SHOWN_LENGTH_MAX:
                     message = message.replace(cut, text)
-            # A short secret is no part of another word.
+            # A short secret is masked only as a whole word.
             text = text.replace("\\", r"\\")
             message = re.sub(rf"(?<!\w){re.escape(word)}(?!\w)", text, message)
         return message
 
 
 def _shown(words: Sequence[str]) -> Iterable[tuple[str, str]]:
-    """Yield each word with the text that stands for it in a message."""
+    """Yield each word with its text for messages."""
     is_value = False
     option = ""
     for word in words:

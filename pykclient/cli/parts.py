@@ -1,4 +1,4 @@
-"""Commands with parts: a call that names none is wrong, and gets the list of those that there are.
+"""Commands with subcommands: a call without one is an error that lists them.
 
 Owner: none; it holds no state.
 """
@@ -13,13 +13,13 @@ if TYPE_CHECKING:
     import argparse
 
 WRONG_CALL_STATUS: Final = 2
-"""That of `argparse`, and of most commands."""
+"""Exit status of `argparse`, and of most commands."""
 
 
 def add_parts(
     parser: argparse.ArgumentParser, title: str, metavar: str
 ) -> argparse._SubParsersAction[argparse.ArgumentParser]:
-    """Add room for parts; each sets its own `run`."""
+    """Add subcommands to a parser; each sets its own `run`."""
     parser.set_defaults(run=partial(_list_parts, parser))
     return parser.add_subparsers(title=title, metavar=metavar)
 

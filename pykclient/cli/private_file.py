@@ -1,4 +1,4 @@
-"""Private files: whether all users of the machine may read a file, by its permissions.
+"""Private files: checks whether all users of the machine may read a file.
 
 Owner: none; a function only.
 """
@@ -14,9 +14,9 @@ if TYPE_CHECKING:
 
 
 def is_readable_by_all(file: Path) -> bool:
-    """Return True if any user may read a file, through the folders that it is in.
+    """Return whether any user may read a file, given the permissions of its folders too.
 
-    It is False where permissions cannot be looked at, and on Windows, which has them elsewhere.
+    False if the permissions cannot be read, and on Windows, which stores them differently.
     """
     if os.name == "nt":
         return False

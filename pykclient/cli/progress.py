@@ -1,4 +1,4 @@
-"""How far long work has come, shown on standard error where that is a terminal.
+"""Progress of long work, shown on standard error if it is a terminal.
 
 Owner: the main thread.
 """
@@ -17,10 +17,11 @@ if TYPE_CHECKING:
 def progress(
     what: str, total: int | None, *, is_shown: bool = True
 ) -> Iterator[Callable[[int], None]]:
-    """Show a bar while the block runs, which calls what it is given with how much is done by now.
+    """Show a progress bar while the block runs, and yield a function that updates it.
 
-    `total` None is for work whose end is not known. Without a terminal, or without the package
-    rich, nothing is shown; nor when `is_shown` is false, since the terminal is used otherwise.
+    The block calls the function with the amount done so far. `total` None is for work of unknown
+    size. Nothing is shown without a terminal, without the package rich, or if `is_shown` is false
+    because the terminal has other output.
     """
     if not is_shown or not sys.stderr.isatty():
         yield _show_nothing
@@ -45,4 +46,4 @@ def progress(
 
 
 def _show_nothing(done: int) -> None:
-    """There is no terminal to show it on."""
+    """Do nothing, without a terminal."""

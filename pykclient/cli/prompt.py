@@ -1,4 +1,4 @@
-"""Prompt: a secret that is typed at the terminal, and shown nowhere.
+"""Prompt: reads a secret at the terminal without showing it.
 
 Owner: the main thread.
 """
@@ -12,7 +12,7 @@ from pykclient.errors import ConfigError
 
 
 def ask(key: str) -> str:
-    """Return what is typed as the value of a setting. The terminal does not show it.
+    """Return the value that the user types for a setting. The terminal does not show it.
 
     Raises:
         ConfigError: there is no terminal, or its input has ended.
@@ -30,5 +30,5 @@ def ask(key: str) -> str:
 
 
 def variable_of(key: str) -> str:
-    """Return the environment variable from which a command takes a secret setting."""
+    """Return the environment variable that a command reads for a secret setting."""
     return f"PYKCLIENT_{key.replace('.', '_').upper()}"

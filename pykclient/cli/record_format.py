@@ -1,4 +1,4 @@
-"""Format strings, as kcat's: ``%t %p %o %k %s`` and so on become what a record has.
+"""Format strings like kcat's: ``%t %p %o %k %s`` and others stand for parts of a record.
 
     %t topic             %k key     %K its size in bytes, -1 for null
     %p partition         %s value   %S its size in bytes, -1 for null
@@ -62,29 +62,27 @@ PIECES: Final[dict[str, Piece]] = {
 
 
 def unescaped(text: str) -> bytes:
-    """Return the bytes that a text with escapes means, an argument of the command line.
+    """Return the bytes for a text with escapes, an argument of the command line.
 
     Raises:
-        UsageError: there is no such escape.
+        UsageError: an escape is unknown.
     """
     pieces, end = [], 0
     for found in _ESCAPE.finditer(text):
         pieces.append(as_bytes(text[end : found.start()]))
         digits, sign = found.groups()
         if digits is None and sign not in _ESCAPES:
-            raise UsageError(
-                f"{text!r}: there is no escape \\{sign}; there are \\n \\r \\t \\0 \\xNN"
-            )
+            raise UsageError(f"{text!r}: there is no escape \\{sign}; use \\n \\r \\t \\0 \\xNN")
         pieces.append(bytes((int(digits, 16),)) if digits else _ESCAPES[sign])
         end = found.end()
     return b"".join([*pieces, as_bytes(text[end:])])
 
 
 def record_format(text: str, *, null: bytes = b"") -> Piece:
-    """Return a function that gives a record the form of `text`; `null` stands for a key or value.
+    """Return a function that formats a record by `text`; `null` replaces a null key or value.
 
     Raises:
-        UsageError: the text has an escape or a letter after % that means nothing.
+        UsageError: the text has an unknown escape or letter after %.
     """
     pieces: list[Piece] = []
     for found in _PIECE.finditer(text):
@@ -99,7 +97,7 @@ def record_format(text: str, *, null: bytes = b"") -> Piece:
             pieces.append(PIECES[letter])
         else:
             known = " ".join(f"%{each}" for each in ("k", "s", *PIECES))
-            raise UsageError(f"{text!r}: there is no %{letter}; there are {known}")
+            raise UsageError(f"{text!r}: there is no %{letter}; use {known}")
     return lambda record: b"".join([piece(record) for piece in pieces])
 
 

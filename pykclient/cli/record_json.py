@@ -1,7 +1,7 @@
-"""A record as a line of JSON: what ``consume --json`` writes, ``produce --json`` reads.
+"""A record as a line of JSON, as ``consume --json`` writes and ``produce --json`` reads it.
 
-Keys, values and header values are text where they are UTF-8, else ``{"base64": ...}``; null is
-null. So a topic that was read is written with the same bytes.
+Keys, values and header values are text if they are UTF-8, else ``{"base64": ...}``; null is null. A
+topic that is read and sent again thus keeps its bytes.
 
 Owner: none; it holds no state.
 """
@@ -21,14 +21,18 @@ if TYPE_CHECKING:
     Headers = tuple[tuple[str, bytes | None], ...]
 
 WHERE: Final = ("type", "topic", "offset", "timestamp_type")
-"""Fields of a line that was read which say nothing about the record that is to be written."""
+"""Fields of a consumed record that do not apply to a record to send."""
 NO_TIMESTAMP_MS: Final = -1
-"""What ``consume --json`` prints of a record of the oldest format, which has none."""
+"""The timestamp that ``consume --json`` prints for a record of the oldest format, which has
+none."""
 FIELDS: Final = ("key", "value", "headers", "partition", "timestamp_ms")
 
 
 class NewRecord(NamedTuple):
-    """A record to be sent; `partition` None leaves it to the partitioner, `timestamp_ms` is now."""
+    """A record to send.
+
+    `partition` None lets the partitioner choose; `timestamp_ms` None means the time of sending.
+    """
 
     value: bytes | None
     key: bytes | None = None
@@ -38,7 +42,7 @@ class NewRecord(NamedTuple):
 
 
 def json_bytes(data: bytes | None) -> object:
-    """Return bytes as JSON has them."""
+    """Return bytes in their JSON form."""
     if data is None:
         return None
     try:
@@ -48,7 +52,7 @@ def json_bytes(data: bytes | None) -> object:
 
 
 def record_line(record: ConsumerRecord) -> bytes:
-    """Return the line of a record that was read, with its end."""
+    """Return the line of a consumed record, with its line end."""
     fields = {
         "type": "record",
         "topic": record.topic,
@@ -64,19 +68,19 @@ def record_line(record: ConsumerRecord) -> bytes:
 
 
 def parse_record(line: bytes) -> NewRecord:
-    """Return the record that a line describes. ``value`` alone is needed; ``partition`` is kept.
+    """Parse the record in a line. Only ``value`` is required; ``partition`` is kept.
 
     Raises:
-        UsageError: it is no such line; the message says why.
+        UsageError: the line is invalid; the message says why.
     """
     try:
         fields = json.loads(line)
     except json.JSONDecodeError as error:
-        raise UsageError(f"it is no JSON: {error.msg} at column {error.colno}") from error
+        raise UsageError(f"it is not JSON: {error.msg} at column {error.colno}") from error
     except (ValueError, RecursionError) as error:
-        raise UsageError(f"it is no JSON: {error}") from error
+        raise UsageError(f"it is not JSON: {error}") from error
     if not isinstance(fields, dict):
-        raise UsageError("it is no JSON object; write records as {'key': ..., 'value': ...}")
+        raise UsageError("it is not a JSON object; write records as {'key': ..., 'value': ...}")
     unknown = sorted(fields.keys() - {*WHERE, *FIELDS})
     if unknown or "value" not in fields:
         wrong = f"there is no field {unknown[0]!r}" if unknown else "it has no 'value'"
@@ -109,10 +113,10 @@ def _bytes(value: object, name: str) -> bytes | None:
 def _headers(value: object) -> Headers:
     headers = []
     if value is not None and not isinstance(value, list):
-        raise UsageError("its headers are no list of [name, value]")
+        raise UsageError("its headers are not a list of [name, value]")
     for pair in value or ():
         if not isinstance(pair, list) or len(pair) != 2 or not isinstance(pair[0], str):
-            raise UsageError("one of its headers is no [name, value]")
+            raise UsageError("one of its headers is not [name, value]")
         headers.append((pair[0], _bytes(pair[1], f"header {pair[0]!r}")))
     return tuple(headers)
 
@@ -120,4 +124,4 @@ def _headers(value: object) -> Headers:
 def _number(value: object, name: str) -> int | None:
     if value is None or (isinstance(value, int) and not isinstance(value, bool)):
         return value
-    raise UsageError(f"its {name} is no whole number")
+    raise UsageError(f"its {name} is not a whole number")

@@ -1,8 +1,8 @@
-"""Which records of partitions a command reads: from where, and up to where.
+"""The span of records that a command reads: the first and the last offset of each partition.
 
-``-o`` names both ends: ``beginning``, ``end``, ``stored``, an offset, ``-N`` for the last N,
-``s@TIME`` for the first record at or after a time, ``e@TIME`` for the end before one. Without
-``e@`` the end, where a command needs one, is what partitions hold when it begins.
+``-o`` sets both ends: ``beginning``, ``end``, ``stored``, an offset, ``-N`` for the last N,
+``s@TIME`` for the first record at or after a time, ``e@TIME`` to end before one. Without ``e@``, a
+command that needs an end stops at the partitions' ends as of its start.
 
 Owner: none; it holds no state.
 Source: kcat's option ``-o``; the words ``earliest`` and ``latest`` of Kafka's console consumer.
@@ -46,19 +46,19 @@ class Place(NamedTuple):
 
 
 class Span(NamedTuple):
-    """What to read of each partition: the first offset, and the one behind the last."""
+    """The offsets to read of each partition: the first, and the one after the last."""
 
     starts: Offsets
     ends: Offsets
 
     @property
     def record_count(self) -> int:
-        """How many offsets there are."""
+        """Number of offsets in the span."""
         return sum(max(0, end - self.starts[each]) for each, end in self.ends.items())
 
 
 def place(text: str) -> Place:
-    """Read one ``-o``. Raises `argparse.ArgumentTypeError`."""
+    """Parse one ``-o``. Raises `argparse.ArgumentTypeError`."""
     kind, sign, moment = text.partition("@")
     try:
         if text in _WORDS:
@@ -69,7 +69,7 @@ def place(text: str) -> Place:
             return Place(until_ms=moment_ms(moment))
         return Place(offset=int(text))
     except ValueError as error:
-        reason = str(error) if sign else f"{text!r} is no offset"
+        reason = str(error) if sign else f"{text!r} is not an offset"
         raise argparse.ArgumentTypeError(
             f"{reason}; give {', '.join(_WORDS)}, an offset, -N for the last N, s@TIME or e@TIME"
         ) from error
@@ -83,7 +83,7 @@ def add_span_options(parser: argparse.ArgumentParser, *, default: str) -> None:
         required=True,
         dest="topics",
         metavar="TOPIC",
-        help="a topic; may be given again",
+        help="a topic; may be repeated",
     )
     parser.add_argument(
         *("-p", "--partition"),
@@ -91,7 +91,7 @@ def add_span_options(parser: argparse.ArgumentParser, *, default: str) -> None:
         type=int,
         dest="partitions",
         metavar="N",
-        help="this partition alone; may be given again",
+        help="only this partition; may be repeated",
     )
     parser.add_argument(
         *("-o", "--offset"),
@@ -100,16 +100,16 @@ def add_span_options(parser: argparse.ArgumentParser, *, default: str) -> None:
         type=place,
         dest="places",
         metavar="WHERE",
-        help=f"{', '.join(_WORDS)}, an offset, -N for the last N, s@TIME from a time on, e@TIME up "
-        f"to one, which ends; times are ISO 8601 or ms since 1970 (default: {default})",
+        help=f"{', '.join(_WORDS)}, an offset, -N for the last N, s@TIME to start at a time, "
+        f"e@TIME to exit before one; times are ISO 8601 or ms since 1970 (default: {default})",
     )
 
 
 def partitions_of(consumer: Consumer, options: argparse.Namespace) -> list[TopicPartition]:
-    """Return the partitions that options name.
+    """Return the partitions that the options name.
 
     Raises:
-        UsageError: a topic or a partition is not there.
+        UsageError: a topic or a partition does not exist.
         KafkaTimeoutError: no broker responded in time.
     """
     found: list[TopicPartition] = []
@@ -129,7 +129,7 @@ def partitions_of(consumer: Consumer, options: argparse.Namespace) -> list[Topic
 def span_of(
     consumer: Consumer, partitions: Sequence[TopicPartition], places: Iterable[Place]
 ) -> Span:
-    """Find the offsets of both ends, as partitions are now; ``stored`` is for groups alone.
+    """Find the offsets of both ends at present; ``stored`` is only for groups.
 
     Raises:
         KafkaTimeoutError: no broker responded in time.
@@ -148,11 +148,11 @@ def span_of(
 
 
 def offset_inside(partition: TopicPartition, wanted: int, first: int, last: int) -> int:
-    """Move an offset to the nearer end of what a partition holds; a line says so."""
+    """Move an offset to the nearer end of a partition's range, and print that."""
     taken = min(max(wanted, first), last)
     if taken != wanted:
         sys.stderr.write(
-            f"pykclient: {partition} holds offsets {first} to {last}; {taken} is taken instead of "
+            f"pykclient: {partition} holds offsets {first} to {last}; {taken} is used instead of "
             f"{wanted}\n"
         )
     return taken

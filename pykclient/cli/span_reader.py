@@ -1,7 +1,7 @@
-"""A consumer without a group that reads the span which a command's options name.
+"""SpanReader: reads the span of a command's options, with a consumer that has no group.
 
-Where retention deletes records before they were read, reading goes on behind them: a line says so,
-and `SpanReader.status` is 1.
+If retention deletes records before they are read, reading continues after them: a line says so, and
+`SpanReader.status` is 1.
 
 Owner: the main thread.
 """
@@ -24,13 +24,12 @@ T = TypeVar("T")
 
 
 def reader_settings(options: argparse.Namespace, group: str | None = None) -> dict[str, object]:
-    """Return the settings of a consumer, of a member of `group` where there is one.
+    """Return the settings of a consumer, which joins `group` if given.
 
-    Without, nothing is committed: a ``group.id`` among the settings, which a file may have for an
-    application, keeps its offsets.
+    Without a group nothing is committed, even if a file sets ``group.id`` for an application.
 
     Raises:
-        ConfigError: as `client_settings` does.
+        ConfigError: as in `client_settings`.
     """
     settings = {
         "allow.auto.create.topics": False,
@@ -43,13 +42,13 @@ def reader_settings(options: argparse.Namespace, group: str | None = None) -> di
 
 
 class SpanReader:
-    """Has the partitions assigned, at their first offsets."""
+    """Assigns the partitions at their first offsets."""
 
     def __init__(self, consumer: Consumer, options: argparse.Namespace) -> None:
         """Look partitions and offsets up.
 
         Raises:
-            UsageError: a topic or a partition is not there.
+            UsageError: a topic or a partition does not exist.
             KafkaTimeoutError: no broker responded in time.
         """
         self.partitions = partitions_of(consumer, options)
@@ -61,14 +60,14 @@ class SpanReader:
             consumer.seek(partition, offset)
 
     def read(self, poll: Callable[[], T]) -> T:
-        """Return what `poll` does, a call of the consumer. Raises what it raises.
+        """Return the result of `poll`, a call of the consumer. Raises its errors.
 
-        A position outside of the log is moved inside first.
+        A position outside the log is moved inside first.
         """
         while True:
             try:
                 return poll()
-            except LogTruncationError:  # what was read is no longer in the log
+            except LogTruncationError:  # records that were read are no longer in the log
                 raise
             except OffsetOutOfRangeError:
                 self._move_inside()

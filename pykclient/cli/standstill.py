@@ -1,8 +1,8 @@
-"""Standstill: partitions that stay behind their ends, though their brokers respond.
+"""Standstill: detects partitions that never reach their ends although their brokers respond.
 
-A broker may name an end behind the last record that it sends (Redpanda's high watermark has been
-seen to). Whoever reads up to it would wait without an end. An outage is no standstill: while no
-broker responds, polls report it.
+A broker may report an end after the last record that it sends (Redpanda's high watermark can do
+so). A reader up to that end would wait forever. An outage is no standstill: while no broker
+responds, polls report it.
 
 Owner: the main thread.
 Source: ours.
@@ -23,18 +23,18 @@ if TYPE_CHECKING:
     from pykclient.types import TopicPartition
 
 NOTICE_S: Final = 5.0
-"""Time without a moving position after which a line says so."""
+"""Time without progress after which a line reports it."""
 END_S: Final = 35.0
-"""Time after which the wait ends: longer than a response may take on its way
+"""Time without progress after which the wait ends, longer than a response may take
 (``request.timeout.ms``)."""
 LOOK_UP_S: Final = 5.0
-"""Time that brokers may take to name the ends again."""
+"""Maximum time for brokers to report the ends again."""
 STANDSTILL_STATUS: Final = 3
 SHOWN_MAX: Final = 5
 
 
 class Standstill:
-    """A watch over the positions of a consumer that reads up to known ends."""
+    """Watches the positions of a consumer that reads up to known ends."""
 
     def __init__(self, consumer: Consumer) -> None:
         self._consumer = consumer
@@ -43,9 +43,9 @@ class Standstill:
         self._is_noticed = False
 
     def has_come(self, ends: Mapping[TopicPartition, int]) -> bool:
-        """Return whether nothing more comes before `ends`; lines on standard error say so.
+        """Return whether no more records will come before `ends`, and report it on standard error.
 
-        It is to be called after each poll.
+        Call it after each poll.
         """
         if not ends:
             return False

@@ -1,7 +1,7 @@
-"""Rows as a table with a heading, or as JSON, one object a line.
+"""Rows as a table with a heading, or as JSON, one object per line.
 
-On a terminal the package rich draws the table, where it is installed; what goes to a file or a
-program is plain lines, which do not change with the terminal.
+On a terminal, the package rich draws the table if it is installed. Output to a file or program is
+plain lines, which do not depend on the terminal.
 
 Owner: the main thread; it holds no state.
 """
@@ -22,20 +22,20 @@ if TYPE_CHECKING:
 GAP: Final = "  "
 NOTHING: Final = "-"
 WIDTH_MAX: Final = 10_000
-"""As wide as a table may be to see whether the terminal is wider."""
+"""Width of the trial drawing that finds out whether the table fits the terminal."""
 _ESCAPES: Final = {code: f"\\x{code:02x}" for code in (*range(32), *range(127, 160))}
-"""Names that others have chosen must not control the terminal."""
+"""Escapes for control characters: names chosen by others must not control the terminal."""
 
 
 Row = Mapping[str, object]
-"""Values by name; the names make the heading, the same in all rows of a table."""
+"""Values by column name; all rows of a table have the same names."""
 
 
 def write_rows(kind: str, rows: Sequence[Row], *, is_json: bool) -> None:
-    """Print rows of one type to standard output, nothing when there are none.
+    """Print rows of one type to standard output; nothing if there are none.
 
-    As JSON each is an object whose ``type`` is `kind`. In a table None is ``-``, and a mapping of
-    topics to partitions reads ``topic(0,1)``.
+    In JSON, each row is an object whose ``type`` is `kind`. In a table, None is ``-``, and a
+    mapping of topics to partitions reads ``topic(0,1)``.
     """
     if not is_json and rows and sys.stdout.isatty() and find_spec("rich") is not None:
         _draw(rows)
@@ -46,7 +46,7 @@ def write_rows(kind: str, rows: Sequence[Row], *, is_json: bool) -> None:
 
 
 def shown(text: str) -> str:
-    """Return a name as a terminal may have it, control characters escaped."""
+    """Return a name with control characters escaped, safe for a terminal."""
     return text.translate(_ESCAPES)
 
 
@@ -81,7 +81,7 @@ def _draw(rows: Sequence[Row]) -> None:
     ):
         console.print(table)
         return
-    for row in rows:  # too wide: each row as a block of its own
+    for row in rows:  # too wide: print each row as a block
         block = Table(box=SIMPLE_HEAD, show_header=False, pad_edge=False)
         for name, value in zip(_heading(rows), row.values(), strict=True):
             block.add_row(name, Text(_cell(value)))
@@ -93,7 +93,7 @@ def _heading(rows: Sequence[Row]) -> list[str]:
 
 
 def _are_numbers(rows: Sequence[Row]) -> list[bool]:
-    """Return for each column whether it is one of numbers, which stand at the right."""
+    """Return for each column whether it has numbers, which are right-aligned."""
     return [
         {int} <= {type(value) for value in column} <= {int, type(None)}
         for column in zip(*(row.values() for row in rows), strict=True)

@@ -35,7 +35,9 @@ def broker(*arguments: str) -> Iterator[tuple[subprocess.Popen[str], str]]:
         try:
             assert process.stdout is not None
             line = process.stdout.readline()
-            assert re.match("Broker for trying and testing at (127.0.0.1|localhost):", line), line
+            assert re.match("Broker for experiments and tests at (127.0.0.1|localhost):", line), (
+                line
+            )
             yield process, line.split(" at ")[1].split(",")[0]
         finally:
             process.kill()
@@ -48,8 +50,8 @@ def test_a_broker_that_others_reach_says_that_it_is_open_to_all() -> None:
             process.send_signal(signal.SIGINT)
             complaint = process.communicate(timeout=10)[1]
         warned = (
-            "pykclient: the broker at --host 0.0.0.0 is open to all who reach it: it neither "
-            "encrypts nor asks for a password\n"
+            "pykclient: the broker at --host 0.0.0.0 is open to everyone who can reach it: "
+            "it neither encrypts nor asks for a password\n"
         )
         assert complaint == f"{warned if is_open else ''}pykclient: the broker has ended\n"
 

@@ -25,8 +25,8 @@ KEY = b"\0\0\0\2tx"
         (b"", None, "Error at offset 7, skipping. "),
         (b"\0\7any", None, "Unknown record type 7 at offset 7, skipping."),
         (b"\0\0\0\5tx", None, "Error at offset 7, skipping. "),
-        (KEY, b"", "Error at offset 7, skipping. TransactionLogValue has no version 0"),
-        (KEY, b"\0\2any", "skipping. TransactionLogValue has no version 2 that is known here"),
+        (KEY, b"", "Error at offset 7, skipping. TransactionLogValue has an unknown version 0"),
+        (KEY, b"\0\2any", "skipping. TransactionLogValue has an unknown version 2"),
         (KEY, b"\0\1any", "Error at offset 7, skipping. "),
     ],
 )

@@ -194,7 +194,7 @@ def test_a_marker_that_cannot_be_read_is_an_error(log: Path, run: Run) -> None:
     [
         (f"{0:020}.index", bytes(9), "the offset index is corrupt: its 9 bytes"),
         (f"{0:020}.timeindex", bytes(13), "the time index is corrupt: its 13 bytes"),
-        ("copy.index", bytes(8), "which its name should say in 20 digits"),
+        ("copy.index", bytes(8), "which its name should state in 20 digits"),
     ],
 )
 def test_a_file_that_is_no_index_or_has_no_offset_is_refused(
@@ -250,11 +250,11 @@ def test_what_cannot_be_opened_is_reported(tmp_path: Path, run: Run) -> None:
     folder = tmp_path / "folder.log"
     folder.mkdir()
     complaint = run(folder).complaint
-    assert "is no regular file" in complaint
+    assert "is not a regular file" in complaint
     assert complaint.count(str(folder)) == 1
     pipe = tmp_path / f"{1:020}.log"
     os.mkfifo(pipe)
-    assert "is no regular file" in run(pipe).complaint
+    assert "is not a regular file" in run(pipe).complaint
 
 
 @pytest.mark.parametrize(
@@ -302,7 +302,7 @@ def test_a_reader_that_has_had_enough_ends_it_with_its_status(log: Path) -> None
         assert process.stderr is not None
         assert process.stdout.readline().startswith(b"Dumping")
         process.stdout.close()
-        assert process.stderr.read() == b"pykclient: the output was closed before its end\n"
+        assert process.stderr.read() == b"pykclient: the output was closed early\n"
     assert process.returncode == 141
 
 

@@ -134,7 +134,7 @@ def test_reading_begins_and_ends_where_it_shall(
 def test_an_offset_beyond_a_partition_is_reported(run: Commands, topic: str) -> None:
     result = run("consume", "-t", topic, "-p1", "-e", "-o5")
     assert (result.status, result.output) == (0, b"")
-    assert f"{topic}-1 holds offsets 0 to 0; 0 is taken instead of 5\n" in result.complaint
+    assert f"{topic}-1 holds offsets 0 to 0; 0 is used instead of 5\n" in result.complaint
 
 
 def test_a_group_goes_on_where_it_was(run: Commands, topic: str) -> None:
@@ -148,17 +148,20 @@ def test_a_group_goes_on_where_it_was(run: Commands, topic: str) -> None:
 @pytest.mark.parametrize(
     ("given", "reason"),
     [
-        ('{"value": x}', "line 2 of standard input: it is no JSON: Expecting value at column 11 ("),
-        ("[" * 100_000, "it is no JSON: "),
-        ("[]", "it is no JSON object; write records as"),
+        (
+            '{"value": x}',
+            "line 2 of standard input: it is not JSON: Expecting value at column 11 (",
+        ),
+        ("[" * 100_000, "it is not JSON: "),
+        ("[]", "it is not a JSON object; write records as"),
         ('{"key": "k"}', "it has no 'value'; a record has key, value, headers"),
         ('{"value": "v", "size": 1}', "there is no field 'size'; a record has"),
         ('{"value": 5}', "its value is neither text, null nor {'base64': ...}; write a JSON value"),
         ('{"value": {"base64": "?"}}', "its value cannot be read: "),
         ('{"value": "\\ud800"}', "its value cannot be read: "),
-        ('{"value": "v", "headers": {"a": 1}}', "its headers are no list of [name, value]"),
-        ('{"value": "v", "headers": [["a"]]}', "one of its headers is no [name, value]"),
-        ('{"value": "v", "partition": "1"}', "its partition is no whole number"),
+        ('{"value": "v", "headers": {"a": 1}}', "its headers are not a list of [name, value]"),
+        ('{"value": "v", "headers": [["a"]]}', "one of its headers is not [name, value]"),
+        ('{"value": "v", "partition": "1"}', "its partition is not a whole number"),
         ('{"value": "v", "partition": 2}', "has no partition 2, only 0 to 1"),
     ],
 )
@@ -180,30 +183,34 @@ def test_broken_json_is_named_with_its_line_and_what_was_sent_before(
             1,
             "there is no topic 'absent'; `pykclient topics list`",
         ),
-        (("produce", "-t", "absent", "--timeout", "0.5"), 1, "there is no topic 'absent'; make it"),
+        (
+            ("produce", "-t", "absent", "--timeout", "0.5"),
+            1,
+            "there is no topic 'absent'; create it",
+        ),
         (("consume", "-t", "TOPIC", "-p7"), 1, "has no partition 7, only 0 to 1"),
         (("produce", "-t", "TOPIC", "-p7"), 1, "has no partition 7, only 0 to 1"),
         (("produce", "-t", "TOPIC", "nothing.txt"), 1, "nothing.txt: No such file or directory"),
         (("produce", "-t", "TOPIC", "-X", "acks"), 2, "write it as acks=VALUE"),
         (("consume", "-t", "TOPIC", "-X", "acks=1"), 1, "acks"),
         (("consume", "-t", "TOPIC", "-F", "nothing.properties"), 1, "Cannot read settings from"),
-        (("consume", "-t", "TOPIC", "-f", "%x"), 2, "there is no %x; there are %k %s %t"),
+        (("consume", "-t", "TOPIC", "-f", "%x"), 2, "there is no %x; use %k %s %t"),
         (("consume", "-t", "TOPIC", "-f", r"\q"), 2, r"there is no escape \q"),
-        (("consume", "-t", "TOPIC", "-o", "late"), 2, "'late' is no offset; give beginning"),
-        (("consume", "-t", "TOPIC", "-o", "s@late"), 2, "'late' is no time; write 2026-01-31"),
+        (("consume", "-t", "TOPIC", "-o", "late"), 2, "'late' is not an offset; give beginning"),
+        (("consume", "-t", "TOPIC", "-o", "s@late"), 2, "'late' is not a time; write 2026-01-31"),
         (("consume", "-t", "TOPIC", "-o", "s@1700000000"), 2, "or milliseconds since 1970"),
         (("consume", "-t", "TOPIC", "-o", "stored"), 2, "-o stored needs a group: -G"),
         (("consume", "-t", "TOPIC", "-G", "g", "-o", "3"), 2, "`pykclient groups reset`"),
         (("consume", "-t", "TOPIC", "-c", "0"), 2, "--count 0: give 1 or more"),
         (("consume", "-t", "TOPIC", "-J", "-K", ":"), 2, "leave out -f, -K and -D"),
-        (("consume", "-t", "TOPIC", "--timeout", "soon"), 2, "'soon' is no number of seconds"),
-        (("produce", "-t", "TOPIC", "-K", ""), 2, "a delimiter has at least one byte"),
+        (("consume", "-t", "TOPIC", "--timeout", "soon"), 2, "'soon' is not a number of seconds"),
+        (("produce", "-t", "TOPIC", "-K", ""), 2, "a delimiter needs at least one byte"),
         (("produce", "-t", "TOPIC", "-H", "=v"), 2, "write it as NAME=VALUE"),
         (("produce", "-t", "TOPIC", "-J", "-k", ""), 2, "leave out -k, -H, -K, -D, -Z and -l"),
         (("produce", "-t", "TOPIC", "-J", "-H", "n"), 2, "leave out -k, -H, -K, -D, -Z and -l"),
         (("produce", "-t", "TOPIC", "-J", "-D", ";"), 2, "leave out -k, -H, -K, -D, -Z and -l"),
         (("produce", "-t", "TOPIC", "-J", "-Z"), 2, "leave out -k, -H, -K, -D, -Z and -l"),
-        (("produce", "-t", "TOPIC", "-K:", "file"), 2, "each file is a record; leave out -K and"),
+        (("produce", "-t", "TOPIC", "-K:", "file"), 2, "each file is one record; leave out -K and"),
         (("produce", "-t", "TOPIC", "-l"), 2, "-l is for files; leave it out"),
         (("consume",), 2, "required: -t/--topic"),
     ],
@@ -269,7 +276,7 @@ def test_brokers_are_named_in_one_of_four_ways(
     monkeypatch.setenv("PYKCLIENT_BOOTSTRAP_SERVERS", "")
     result = run("groups", "list")
     assert (result.status, result.output) == (1, b"")
-    assert "give -b HOST:PORT, or set the variable PYKCLIENT_BOOT" in result.complaint
+    assert "use -b HOST:PORT, or set the variable PYKCLIENT_BOOT" in result.complaint
     path = tmp_path / "client.properties"
     path.write_text(f"bootstrap.servers={broker.bootstrap_servers}\n")
     wrong = "127.0.0.1:1"
@@ -360,7 +367,7 @@ def test_reading_goes_on_behind_what_was_deleted_meanwhile(
     result = run(command, "-t", topic, "-p0", *(("-e",) if command == "consume" else ("-J",)))
     assert (result.status, result.complaint) == (
         1,
-        f"pykclient: {topic}-0 holds offsets 3 to 5; 3 is taken instead of 0\n",
+        f"pykclient: {topic}-0 holds offsets 3 to 5; 3 is used instead of 0\n",
     )
     if command == "consume":
         assert result.lines == ["3", "4"]

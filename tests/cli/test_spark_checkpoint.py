@@ -70,7 +70,7 @@ class Checked:
             row = json.loads(line)
             (found.problems if row["severity"] == "problem" else found.notes).append(row)
         assert result.status == (1 if found.problems else 0)
-        assert ("nothing is wrong" in result.complaint) == (not found.problems)
+        assert ("no problems" in result.complaint) == (not found.problems)
         return found
 
 
@@ -342,7 +342,7 @@ def test_the_cure_cures(checked: Checked, break_it: Callable[[Checked], None]) -
     part, _, *words = command.replace(",", "").split(" to ")[0].split(";")[0].split()
     result = checked(part, *words, "--execute")
     assert result.status == 0, result.complaint
-    assert "is a copy of what was there before" in result.complaint
+    assert "is a copy of the former state" in result.complaint
     assert checked.findings().problems == []
 
 
@@ -381,8 +381,8 @@ def test_a_checkpoint_that_has_just_changed_may_be_in_use(checked: Checked, run:
     nothing(checked)
     os.utime(checked.made.folder / "offsets", (time.time(), time.time()))
     result = run("spark", "checkpoint", "check", checked.made.folder, "--files-only")
-    assert "if the query runs, stop it first" in result.complaint
-    assert "if the query runs" not in checked("check", "--files-only").complaint
+    assert "if the query is running, stop it first" in result.complaint
+    assert "if the query is running" not in checked("check", "--files-only").complaint
 
 
 # Where the query goes on.
@@ -434,8 +434,8 @@ def test_a_source_is_chosen(checked: Checked) -> None:
         (("--to-batch", "0", "--source", "0"), 1, "moves all sources"),
         (("--to", '{"other":{"0":5}}'), 1, "does not have topic 'other'"),
         (("--to", '{"$":{"7":5}}'), 1, "there is no partition $-7"),
-        (("--to", '{"$":{"0":2}}'), 1, "holds offsets 3 to 10, and not 2"),
-        (("--to", '{"$":{"0":11}}'), 1, "holds offsets 3 to 10, and not 11"),
+        (("--to", '{"$":{"0":2}}'), 1, "holds offsets 3 to 10, not 2"),
+        (("--to", '{"$":{"0":11}}'), 1, "holds offsets 3 to 10, not 11"),
         (("--to-batch", "9"), 1, "can be read: 0 to 1"),
     ],
 )
@@ -453,7 +453,7 @@ def test_what_cannot_be_is_refused(
 
 def test_a_batch_that_is_not_finished_is_named(checked: Checked) -> None:
     planned(checked)
-    assert "batch 2 was planned and is not finished: its sink may have" in (
+    assert "batch 2 was planned but not finished: its sink may have" in (
         checked("rewind", "--to-batch", "1").complaint
     )
     checked.made.keep_state(2)

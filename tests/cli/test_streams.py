@@ -68,7 +68,7 @@ def test_a_pipe_without_a_reader(
         complaint = process.communicate(timeout=TIMEOUT_S)[1]
     assert (process.returncode, complaint) == (
         141,
-        b"pykclient: the output was closed before its end\n",
+        b"pykclient: the output was closed early\n",
     )
 
 
@@ -137,7 +137,7 @@ def test_a_full_disk(
         (
             ("topics", "list"),
             ">&-",
-            b"pykclient: standard output and standard error have to be open\n",
+            b"pykclient: standard output and standard error must be open\n",
         ),
         (("topics", "list"), "2>&-", b""),
         (

@@ -155,7 +155,7 @@ def test_settings_are_altered_and_those_that_are_no_defaults_are_shown(
         (("--partitions", "0", "--set", "flush.ms=5"), 1, "total_count=0; give a number from 1"),
         (("--partitions", "2", "--set", "flush.ms=5"), 1, "the topic has 2 partitions, not 2"),
         (("--partitions", "3", "--set", "flush.ms=x"), 1, "Not a number of type LONG"),
-        (("--set", "flush.ms"), 2, "'flush.ms' is no setting; write it as flush.ms=VALUE"),
+        (("--set", "flush.ms"), 2, "'flush.ms' is not a setting; write flush.ms=VALUE"),
         (("--set", "=5"), 2, "give the name of a setting"),
         (("--delete", "flush.ms", "--set", "flush.ms=5"), 2, "flush.ms is given twice"),
         (
@@ -413,7 +413,7 @@ def test_topics_that_are_made_are_there_for_other_clients(broker: FakeKafka, run
 def test_a_group_that_is_not_there_is_named_with_what_to_do(run: Commands, topic: str) -> None:
     missing = run("groups", "offsets", "absent")
     assert missing.status == 1
-    assert missing.complaint.endswith("; `pykclient groups list` names those that there are\n")
+    assert missing.complaint.endswith("; `pykclient groups list` shows the existing ones\n")
     reset = run("groups", "reset", "absent", "--topic", topic, "--to-earliest")
     assert reset.status == 1
     assert reset.complaint.startswith("pykclient: there is no group 'absent'; `pykclient groups")

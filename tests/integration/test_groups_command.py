@@ -179,7 +179,7 @@ def test_a_reset_prints_the_new_offsets_and_moves_nothing_without_execute(
 
 def test_an_offset_beyond_the_partition_is_reported(admin: Admin, command: Command) -> None:
     command("reset", GROUP, "--create", "--topic", f"{TOPIC}:0", "--to-offset", "99")
-    assert f"{FIRST} holds offsets 0 to {COUNT}; {COUNT} is taken instead of 99" in command.stderr
+    assert f"{FIRST} holds offsets 0 to {COUNT}; {COUNT} is used instead of 99" in command.stderr
 
 
 @pytest.mark.parametrize("execute", [(), ("--execute",)])
@@ -238,7 +238,7 @@ def test_members_without_a_client_id_are_shown_by_their_member_id(
         (("reset", "absent", "--all-topics", "--to-latest"), "there is no group 'absent'"),
         (
             ("reset", "absent", "--create", "--all-topics", "--to-latest"),
-            "has committed nothing",
+            "has no committed offsets",
         ),
         (("reset", "g", "--create", "--topic", "t:0,9", "--to-latest"), "'t' has no partition 9"),
         (
@@ -247,7 +247,7 @@ def test_members_without_a_client_id_are_shown_by_their_member_id(
         ),
         (
             ("reset", "g", "--create", "--topic", "t", "--shift-by", "1"),
-            "nothing is committed for t-0, t-1",
+            "no offset is committed for t-0, t-1",
         ),
         (("list", "-F", "no-such-file"), "no-such-file"),
     ],
@@ -266,12 +266,12 @@ def test_what_cannot_be_done_is_reported_with_status_1(
         (("reset", "g", "--all-topics"), "is required"),
         (("reset", "g", "--all-topics", "--to-latest", "--to-earliest"), "not allowed with"),
         (("reset", "g", "--topic", "t:x", "--to-latest"), "write partitions as 0,1,2"),
-        (("reset", "g", "--all-topics", "--to-offset", "x"), "'x' is no whole number"),
-        (("reset", "g", "--all-topics", "--shift-by", "1.5"), "'1.5' is no whole number"),
+        (("reset", "g", "--all-topics", "--to-offset", "x"), "'x' is not a whole number"),
+        (("reset", "g", "--all-topics", "--shift-by", "1.5"), "'1.5' is not a whole number"),
         (("reset", "g", "--all-topics", "--to-datetime", "yesterday"), "write 2026-01-31"),
         (("reset", "g", "--all-topics", "--by-duration", "1h"), "write P1D"),
         (("describe",), "GROUP"),
-        (("list", "-X", "no-value"), "a setting is KEY=VALUE"),
+        (("list", "-X", "no-value"), "a setting must be KEY=VALUE"),
     ],
 )
 def test_what_makes_no_sense_is_refused_with_status_2(

@@ -105,12 +105,12 @@ def test_what_is_undecided_is_aborted(left: LeftQuery) -> None:
     assert (row["turn"], row["is_decided"], row["timeout_ms"]) == (1, "no", 60_000)
     assert row["open_ms"] >= 0
     assert [*row["partitions"]] == [left.topic]
-    assert "nothing was changed; if the query will not come back" in left.stderr
+    assert "nothing was changed; if the query will not restart" in left.stderr
     assert len(left.command(left.sink_id)) == 1
     left.command(left.sink_id, "--execute")
     assert "0 transactions are committed, 1 aborted" in left.stderr
     assert left.command(left.sink_id) == []
-    assert "nothing is open" in left.stderr
+    assert "no transactions are open" in left.stderr
     assert left.visible() == []
     # A query that is not gone, after all, cannot decide what was aborted.
     with pytest.raises(SinkTakenOverError):
@@ -140,7 +140,9 @@ def test_rows_that_brokers_had_aborted_are_named(left: LeftQuery) -> None:
     left.driver.run(one(End((written,), is_commit=False)))
     left.command(left.sink_id, "--execute", status=1)
     assert "1 transactions are committed, 0 aborted" in left.stderr
-    assert "rows are missing, which brokers had aborted (task 1: 1)" in left.stderr
+    assert (
+        "rows of the last batch are missing, since brokers aborted them (task 1: 1)" in left.stderr
+    )
     assert left.visible() == [b"0"]
 
 

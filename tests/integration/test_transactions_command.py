@@ -275,7 +275,7 @@ def test_a_transaction_that_hangs_is_found_and_aborted(
     identity = hang(cluster, partition)
     options = ("-t", partition.topic, "--open-for", "PT0S")
     assert command.rows("abort-hanging", "-t", partition.topic) == []
-    assert "no transaction hangs" in command.stderr
+    assert "no transaction is hanging" in command.stderr
     (found,) = command.rows("abort-hanging", *options)
     assert found["producer_id"] == identity.producer_id
     assert found["transaction_start_offset"] == 0
@@ -363,7 +363,7 @@ def test_what_is_not_there_is_named(
     with pytest.raises(UsageError, match="has no state Odd"):
         admin.list_transactions(states=["Odd"])
     command.rows("describe", "absent", status=1)
-    assert "`pykclient transactions list` names those that there are" in command.stderr
+    assert "`pykclient transactions list` shows the existing ones" in command.stderr
     command.rows("producers", "-t", "absent", status=1)
     assert "there is no topic 'absent'" in command.stderr
     command.rows("abort-hanging", "-p", "0", status=1)

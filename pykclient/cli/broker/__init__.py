@@ -1,1 +1,1 @@
-"""``pykclient broker``: a broker for trying and testing, without Java."""
+"""``pykclient broker``: a broker for experiments and tests, without Java."""

@@ -1,9 +1,9 @@
-"""``pykclient broker``: a broker for trying and testing, without Java.
+"""``pykclient broker``: a broker for experiments and tests, without Java.
 
-It is the fake cluster of `pykclient.testing` with one broker, served until Ctrl-C or SIGTERM, which
-are its orderly end, with status 0.
+It is the fake cluster of `pykclient.testing` with one broker. It runs until Ctrl-C or SIGTERM,
+which end it normally with status 0.
 
-Owner: the main thread, which waits; the broker has a thread of its own.
+Owner: the main thread, which waits; the broker has its own thread.
 """
 
 from __future__ import annotations
@@ -24,28 +24,28 @@ PORT_MAX: Final = 65_535
 LOOPBACK: Final = "127.0.0.1"
 
 DESCRIPTION: Final = (
-    "Serve Kafka's protocol to any client, for trying and testing: one broker, with transactions "
-    "and compaction, without replicas, quotas and security. Without --data everything is gone when "
-    "it ends."
+    "Serve Kafka's protocol to any client, for experiments and tests: one broker, with "
+    "transactions and compaction, without replicas, quotas and security. Without --data everything "
+    "is lost when it ends."
 )
 
 
 def add_command(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     parser = commands.add_parser(
-        "broker", help="serve a broker for trying and testing", description=DESCRIPTION
+        "broker", help="run a broker for experiments and tests", description=DESCRIPTION
     )
     parser.add_argument(
         "--host",
         default=LOOPBACK,
-        help="where to listen (default: %(default)s, which only this machine reaches)",
+        help="address to listen at (default: %(default)s, which only this machine reaches)",
     )
     parser.add_argument(
-        "--port", type=int, default=PORT, help="0 for one that is free (default: %(default)s)"
+        "--port", type=int, default=PORT, help="0 chooses a free port (default: %(default)s)"
     )
     parser.add_argument(
         "--advertised-host",
         metavar="HOST",
-        help="where clients are sent to, if that is not --host: needed with --host 0.0.0.0",
+        help="host that clients connect to, if not --host: required with --host 0.0.0.0",
     )
     parser.add_argument(
         "--data", type=as_path, metavar="DIR", help="keep topics and offsets in this folder"
@@ -55,25 +55,25 @@ def add_command(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -
         type=int,
         default=1,
         metavar="N",
-        help="of a topic that does not say how many (default: %(default)s)",
+        help="partitions of a topic that sets no number (default: %(default)s)",
     )
     parser.add_argument(
         "--no-auto-create",
         action="store_true",
-        help="make no topic because a client writes to it or looks it up",
+        help="do not create a topic when a client writes to it or looks it up",
     )
     parser.set_defaults(run=run, parser=parser)
 
 
 def run(options: argparse.Namespace) -> int:
-    # Imported here: other commands start without it.
+    # Imported here: other commands do not need it.
     from pykclient.testing import FakeKafka
 
     if not 0 <= options.port <= PORT_MAX:
         options.parser.error(f"--port {options.port}: give a number from 0 to {PORT_MAX}")
     if options.advertised_host is None and _is_wildcard(options.host):
         options.parser.error(
-            f"--host {options.host} is no address that clients can be sent to; give also "
+            f"--host {options.host} is not an address that clients can connect to; give also "
             "--advertised-host, the name by which they reach this machine"
         )
     handler = signal.signal(signal.SIGTERM, signal.default_int_handler)
@@ -88,12 +88,12 @@ def run(options: argparse.Namespace) -> int:
         ) as broker:
             if not _is_loopback(options.host):
                 sys.stderr.write(
-                    f"pykclient: the broker at --host {options.host} is open to all who reach it: "
-                    "it neither encrypts nor asks for a password\n"
+                    f"pykclient: the broker at --host {options.host} is open to everyone who can "
+                    "reach it: it neither encrypts nor asks for a password\n"
                 )
             where = "in memory" if options.data is None else f"in {options.data}"
             sys.stdout.write(
-                f"Broker for trying and testing at {broker.bootstrap_servers}, {where}; "
+                f"Broker for experiments and tests at {broker.bootstrap_servers}, {where}; "
                 "Ctrl-C ends it\n"
             )
             sys.stdout.flush()
@@ -106,17 +106,17 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _is_wildcard(host: str) -> bool:
-    """Return whether it is every address of this machine: 0.0.0.0 and ::, also as 0 or 0::0."""
+    """Return whether a host means every address of this machine: 0.0.0.0, ::, 0 or 0::0."""
     return any(address.is_unspecified for address in _addresses(host))
 
 
 def _is_loopback(host: str) -> bool:
-    """Return whether only this machine reaches it."""
+    """Return whether only this machine can reach a host."""
     return all(address.is_loopback for address in _addresses(host))
 
 
 def _addresses(host: str) -> list[IPv4Address | IPv6Address]:
-    """Return the address to listen at; none where FakeKafka, which looks again, says why."""
+    """Return the addresses of a host; none if it is invalid, which FakeKafka reports."""
     try:
         found = socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)[0][4][0]
     except OSError:

@@ -1,1 +1,1 @@
-"""``pykclient consume``: records of topics as lines, in a format or as JSON."""
+"""``pykclient consume``: print records of topics as lines, in a format, or as JSON."""

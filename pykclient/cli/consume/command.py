@@ -1,8 +1,9 @@
-"""``pykclient consume``: records of topics as lines, in a format or as JSON.
+"""``pykclient consume``: print records of topics as lines, in a format, or as JSON.
 
-Partitions are assigned and nothing is committed, unless a group is named; then the group goes on
-where it was. It commits what earlier polls have printed every ``auto.commit.interval.ms``, and all
-that was printed at its end; after Ctrl-C or SIGTERM what was printed last may be printed again.
+Without a group, partitions are assigned and nothing is committed. With a group, reading continues
+from its committed offsets. It commits what earlier polls have printed every
+``auto.commit.interval.ms``, and everything printed at the end; after Ctrl-C or SIGTERM, the last
+records may be printed again.
 
 Owner: the main thread.
 """
@@ -45,7 +46,7 @@ DESCRIPTION: Final = (
 def add_command(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     parser = commands.add_parser("consume", help="print records", description=DESCRIPTION)
     add_cluster_options(parser)
-    add_span_options(parser, default="beginning; with a group, where it was")
+    add_span_options(parser, default="beginning; with a group, its committed offset")
     parser.add_argument(
         "--from-beginning",
         action="append_const",
@@ -53,19 +54,19 @@ def add_command(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -
         dest="places",
         help="-o beginning",
     )
-    parser.add_argument(*("-G", "--group"), help="read as a member of this group, and commit")
+    parser.add_argument(*("-G", "--group"), help="read as a member of this group and commit")
     parser.add_argument(
-        *("-e", "--exit"), action="store_true", help="end at the end, as it was at the start"
+        *("-e", "--exit"), action="store_true", help="exit at the end, as of the start"
     )
-    parser.add_argument(*("-c", "--count"), type=int, metavar="N", help="end after so many records")
-    parser.add_argument(*("-f", "--format"), help="what to print of a record (default: %%s\\n)")
+    parser.add_argument(*("-c", "--count"), type=int, metavar="N", help="exit after N records")
+    parser.add_argument(*("-f", "--format"), help="format of a record (default: %%s\\n)")
     parser.add_argument(
         *("-K", "--key-delimiter"),
         metavar="DELIM",
-        help="print the key, and this behind it, before the value",
+        help="print the key, followed by this delimiter, before the value",
     )
     parser.add_argument(
-        *("-D", "--delimiter"), metavar="DELIM", help="print this behind a record, not \\n"
+        *("-D", "--delimiter"), metavar="DELIM", help="print this after a record instead of \\n"
     )
     parser.add_argument(*("-Z", "--null"), action="store_true", help="print null as NULL")
     parser.set_defaults(run=run, parser=parser)
@@ -80,12 +81,12 @@ def run(options: argparse.Namespace) -> int:
             if options.group is None:
                 return reading.read_assigned(options)
             return reading.read_group(options)
-    except KeyboardInterrupt as error:  # also a second one, which ends the closing
+    except KeyboardInterrupt as error:  # also a second one, during close
         raise type(error)(records_were("printed", reading.printed_count)) from error
 
 
 class Reading:
-    """Prints records in a form; at most `count`, None for no limit."""
+    """Prints records in a form; at most `count`, or all if None."""
 
     def __init__(self, consumer: Consumer, form: Form, count: int | None) -> None:
         self.printed_count = 0
@@ -95,7 +96,7 @@ class Reading:
         self._is_settled = False
 
     def read_assigned(self, options: argparse.Namespace) -> int:
-        """Print what partitions hold between both ends, without a group; the exit status."""
+        """Print the records between both ends of partitions; return the exit status."""
         reader = SpanReader(self._consumer, options)
         span = reader.span
         has_end = options.exit or any(each.until_ms is not None for each in options.places)
@@ -110,12 +111,12 @@ class Reading:
         return reader.status
 
     def read_group(self, options: argparse.Namespace) -> int:
-        """Print what a member of a group gets; with ``--exit`` until its partitions are at the end.
+        """Print the records that a group member gets; with ``--exit``, up to its partitions' ends.
 
-        A member that was assigned nothing is at the end. Return the exit status.
+        A member without partitions is at the end. Return the exit status.
         """
         consumer = self._consumer
-        partitions = partitions_of(consumer, options)  # a topic that is not there is an error
+        partitions = partitions_of(consumer, options)  # a missing topic is an error
         ends = consumer.end_offsets(partitions) if options.exit else {}
         listener = RebalanceListener(self._end_rebalance, self._begin_rebalance)
         consumer.subscribe(options.topics, listener=listener)
@@ -138,7 +139,7 @@ class Reading:
         self._is_settled = True
 
     def _poll(self, ends: dict[TopicPartition, int]) -> bool:
-        """Print what there is before the ends, and return whether there may be more."""
+        """Print the records before the ends; return whether there may be more."""
         left = None if self._count is None else self._count - self.printed_count
         if left == 0:
             return False
@@ -148,7 +149,7 @@ class Reading:
             for record in records
             if not ends or record.offset < ends[record.topic_partition]
         ]
-        self.printed_count += len(lines)  # first: Ctrl-C may come when they are out
+        self.printed_count += len(lines)  # first: Ctrl-C may come once they are written
         write_output(b"".join(lines), is_flushed=True)
         return True
 
@@ -158,21 +159,21 @@ class Reading:
 
 
 def _form(options: argparse.Namespace) -> Form:
-    """Return what is printed of a record; options that contradict each other end with status 2."""
+    """Return the form of records; contradicting options end the command with status 2."""
     error: Callable[[str], NoReturn] = options.parser.error
     if options.count is not None and options.count < 1:
         error(f"--count {options.count}: give 1 or more")
     if options.json and (options.format or options.key_delimiter or options.delimiter):
-        error("--json has a form of its own; leave out -f, -K and -D")
+        error("--json prints complete records; leave out -f, -K and -D")
     if options.format and (options.key_delimiter or options.delimiter):
-        error("-f says all of the form; leave out -K and -D")
+        error("-f defines the whole format; leave out -K and -D")
     if options.group is None:
         if any(each.word == STORED for each in options.places):
             error("-o stored needs a group: -G")
     elif options.partitions or any(each.word != STORED for each in options.places):
         error(
-            "a group is assigned its partitions and goes on where it was; leave out -p and -o, or "
-            "move the group with `pykclient groups reset`"
+            "a group gets its partitions assigned and continues from its committed offsets; leave "
+            "out -p and -o, or move the group with `pykclient groups reset`"
         )
     if options.json:
         return record_line

@@ -1,9 +1,9 @@
 """``pykclient groups``: the groups of a cluster, their coordinators and offsets.
 
-The clients are loaded when a part is run, so that other commands start without them.
+Clients are imported when a subcommand runs, so that other commands start faster.
 
 Owner: the main thread.
-Source: Java class ``ConsumerGroupCommand``, whose columns these are.
+Source: Java class ``ConsumerGroupCommand``, which has the same columns.
 """
 
 from __future__ import annotations
@@ -40,18 +40,20 @@ INT_MIN: Final = -(2**31)
 SIGN_BIT: Final = 2**31
 INT_MASK: Final = 2**32 - 1
 
-DESCRIPTION: Final = "Show consumer groups and how far they have come, and move them."
+DESCRIPTION: Final = "Show consumer groups, their offsets and their lag, and reset offsets."
 
 
 def add_command(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    parser = commands.add_parser("groups", help="show and move groups", description=DESCRIPTION)
+    parser = commands.add_parser(
+        "groups", help="show groups, reset offsets", description=DESCRIPTION
+    )
     parts = add_parts(parser, "parts", "PART")
     for name, run, aim in (
         ("list", run_list, "list all groups"),
         ("coordinator", run_coordinator, f"show a group's partition of {OFFSETS_TOPIC}"),
-        ("describe", run_describe, "show the members of groups and what they have"),
-        ("offsets", run_offsets, "show how far groups have come, and their lag"),
-        ("reset", reset.run, "move a group that has no members"),
+        ("describe", run_describe, "show the members of groups and their partitions"),
+        ("offsets", run_offsets, "show the offsets of groups, and their lag"),
+        ("reset", reset.run, "reset the offsets of a group that has no members"),
     ):
         part = parts.add_parser(name, help=aim, description=f"{aim[0].upper()}{aim[1:]}.")
         add_cluster_options(part)
@@ -84,7 +86,7 @@ def run_coordinator(options: argparse.Namespace) -> int:
             topic = admin.describe_topics([OFFSETS_TOPIC])[OFFSETS_TOPIC]
         except UnknownTopicOrPartitionError as error:
             raise UsageError(
-                f"this cluster has no {OFFSETS_TOPIC} yet: it is made when the first group is used"
+                f"this cluster has no {OFFSETS_TOPIC} yet: brokers create it with the first group"
             ) from error
         places = {
             group: topic.partitions[coordinator_partition(group, len(topic.partitions))]
@@ -148,7 +150,7 @@ def run_offsets(options: argparse.Namespace) -> int:
                 for partition in partitions
             )
             if not partitions:
-                sys.stderr.write(f"pykclient: group {group!r} has committed nothing\n")
+                sys.stderr.write(f"pykclient: group {group!r} has no committed offsets\n")
     write_rows("offset", rows, is_json=options.json)
     return _report(errors)
 
@@ -156,7 +158,7 @@ def run_offsets(options: argparse.Namespace) -> int:
 def _described(
     admin: Admin, groups: Iterable[str]
 ) -> tuple[list[GroupDescription], list[BrokerError]]:
-    """Describe groups; of one that cannot be described, return why, and go on with the others."""
+    """Describe groups, and return the errors of those that cannot be described."""
     found: list[GroupDescription] = []
     errors: list[BrokerError] = []
     for group in dict.fromkeys(groups):
@@ -168,11 +170,11 @@ def _described(
 
 
 def _report(errors: Iterable[BrokerError]) -> int:
-    """Say what went wrong; the exit status."""
+    """Print errors; return the exit status."""
     status = 0
     for error in errors:
         is_absent = isinstance(error, GroupIdNotFoundError)
-        cure = "; `pykclient groups list` names those that there are" if is_absent else ""
+        cure = "; `pykclient groups list` shows the existing ones" if is_absent else ""
         sys.stderr.write(f"pykclient: {error}{cure}\n")
         status = 1
     return status
@@ -211,7 +213,7 @@ def _offset_row(
     ends: Mapping[TopicPartition, int],
     owners: Mapping[TopicPartition, MemberDescription],
 ) -> Row:
-    """A group's offset in a partition, and the member that reads it; None where there is none."""
+    """Return the row of a group's offset in a partition, with the member that reads it, if any."""
     end, owner = ends.get(partition), owners.get(partition)
     return {
         "group": group,
@@ -227,7 +229,7 @@ def _offset_row(
 
 
 def java_string_hash(text: str) -> int:
-    """Return what Java's ``hashCode`` gives for a string: signed, over its UTF-16 units."""
+    """Return Java's ``hashCode`` of a string: signed, over its UTF-16 units."""
     data = text.encode("utf-16-be", "surrogatepass")
     value = 0
     for unit in unpack(f">{len(data) // 2}H", data):
@@ -241,5 +243,5 @@ def coordinator_partition(group: str, partition_count: int) -> int:
     Source: Java classes ``Utils`` (``abs``), ``GroupCoordinatorService`` (``partitionFor``).
     """
     value = java_string_hash(group)
-    # Java has no positive number for it, and takes 0.
+    # Java has no positive counterpart of it, and uses 0.
     return 0 if value == INT_MIN else abs(value) % partition_count

@@ -1,9 +1,9 @@
-"""``pykclient groups reset``: where a group goes on, as its user chose.
+"""``pykclient groups reset``: change a group's committed offsets.
 
-It changes nothing without ``--execute``, and nothing at all for a group that has members: what they
-commit would overwrite it. A group that is not there is refused without ``--create``: most often its
-name is misspelt. Offsets outside of what a partition holds are moved to its nearer end,
-and a line on standard error says so.
+It changes nothing without ``--execute``, nor for a group with members, whose commits would
+overwrite it. A group that does not exist is refused without ``--create``, since its name is
+probably misspelled. Offsets outside a partition's range are moved to the nearer end, and a line on
+standard error says so.
 
 Owner: the main thread.
 Source: Java class ``ConsumerGroupCommand``, ``--reset-offsets`` (KIP-122).
@@ -37,7 +37,7 @@ Partitions = Sequence[TopicPartition]
 Committed = Mapping[TopicPartition, OffsetAndMetadata]
 Offsets = dict[TopicPartition, int]
 Target = Callable[[Partitions, Committed, "Consumer"], Offsets]
-"""Gives each partition its new offset; the consumer looks up what the partitions hold."""
+"""Returns the new offset of each partition; the consumer looks up their ranges."""
 
 
 def add_arguments(part: argparse.ArgumentParser) -> None:
@@ -49,30 +49,32 @@ def add_arguments(part: argparse.ArgumentParser) -> None:
         type=_topic,
         dest="topics",
         metavar="TOPIC[:0,1,...]",
-        help="a topic, or some of its partitions; may be given again",
+        help="a topic, or some of its partitions; may be repeated",
     )
     scope.add_argument(
         "--all-topics", action="store_true", help="every partition that has a committed offset"
     )
     targets = part.add_mutually_exclusive_group(required=True)
     for option, target, aim in (
-        ("--to-earliest", to_earliest, "to the first record that there is"),
-        ("--to-latest", to_latest, "behind the last record"),
+        ("--to-earliest", to_earliest, "to the first record"),
+        ("--to-latest", to_latest, "after the last record"),
     ):
         targets.add_argument(option, dest="target", action="store_const", const=target, help=aim)
     for option, parse, metavar, aim in (
         ("--to-offset", to_offset, "N", "to this offset"),
         ("--to-datetime", to_time, "TIME", "to the first record at or after a time"),
-        ("--by-duration", before_now, "PT1H", "to records no older than that"),
-        ("--shift-by", shift_by, "N", "by so many records, -N for backwards"),
+        ("--by-duration", before_now, "PT1H", "to records no older than this duration"),
+        ("--shift-by", shift_by, "N", "by N records, backwards with -N"),
     ):
         targets.add_argument(option, dest="target", type=_checked(parse), metavar=metavar, help=aim)
     part.add_argument("--create", action="store_true", help="create the group if it does not exist")
-    part.add_argument("--execute", action="store_true", help="do it; without it nothing changes")
+    part.add_argument(
+        "--execute", action="store_true", help="commit them; without this, nothing changes"
+    )
 
 
 def run(options: argparse.Namespace) -> int:
-    """Print where a group shall go on, and with ``--execute`` have it do so; the exit status."""
+    """Print the new offsets, and with ``--execute`` commit them; return the exit status."""
     group, target = options.group, options.target
     with (
         pykclient.Admin(client_settings(options, "admin")) as admin,
@@ -81,8 +83,8 @@ def run(options: argparse.Namespace) -> int:
         is_there = _is_there_without_members(admin, group)
         if not is_there and not options.create:
             raise UsageError(
-                f"there is no group {group!r}; `pykclient groups list` names those that there are. "
-                f"To create it with these offsets give --create"
+                f"there is no group {group!r}; `pykclient groups list` shows the existing ones. "
+                f"To create it with these offsets, give --create"
             )
         committed = admin.list_group_offsets(group)
         partitions = _chosen(admin, options, committed)
@@ -124,15 +126,15 @@ def to_offset(text: str) -> Target:
 
 
 def shift_by(text: str) -> Target:
-    """Go on so many records after what was committed, or before it."""
+    """Target a number of records after the committed offset, or before it."""
     count = _number(text)
 
     def target(partitions: Partitions, committed: Committed, consumer: Consumer) -> Offsets:
         missing = [partition for partition in partitions if partition not in committed]
         if missing:
             raise UsageError(
-                f"nothing is committed for {', '.join(map(str, missing))}, so there is nothing to "
-                f"shift; name the partitions with --topic TOPIC:0,1 or choose another target"
+                f"no offset is committed for {', '.join(map(str, missing))}, so there is nothing "
+                f"to shift; name the partitions with --topic TOPIC:0,1 or choose another target"
             )
         wanted = {partition: committed[partition].offset + count for partition in partitions}
         return _within(wanted, consumer)
@@ -141,12 +143,12 @@ def shift_by(text: str) -> Target:
 
 
 def to_time(text: str) -> Target:
-    """Go on with the first record at or after a time; UTC where the text names no zone."""
+    """Target the first record at or after a time; UTC if the text names no zone."""
     return _at_or_after(moment_ms(text))
 
 
 def before_now(text: str) -> Target:
-    """Go on with the first record that is no older than a duration."""
+    """Target the first record that is no older than a duration."""
     return _at_or_after(time.time_ns() // NS_PER_MS - duration_ms(text))
 
 
@@ -154,7 +156,7 @@ def _number(text: str) -> int:
     try:
         return int(text)
     except ValueError as error:
-        raise ValueError(f"{text!r} is no whole number") from error
+        raise ValueError(f"{text!r} is not a whole number") from error
 
 
 def _at_or_after(time_ms: int) -> Target:
@@ -171,13 +173,13 @@ def _at_or_after(time_ms: int) -> Target:
 
 
 def _within(wanted: Offsets, consumer: Consumer) -> Offsets:
-    """Move offsets to the nearer end of what the partitions hold."""
+    """Move offsets to the nearer end of their partitions' ranges."""
     begins, ends = consumer.beginning_offsets(wanted), consumer.end_offsets(wanted)
     return {p: offset_inside(p, offset, begins[p], ends[p]) for p, offset in wanted.items()}
 
 
 def _checked(parse: Callable[[str], Target]) -> Callable[[str], Target]:
-    """What is wrong with a value becomes an error of the command line."""
+    """Turn a parser's errors into errors of the command line."""
 
     def checked(text: str) -> Target:
         try:
@@ -189,7 +191,7 @@ def _checked(parse: Callable[[str], Target]) -> Callable[[str], Target]:
 
 
 def _topic(text: str) -> tuple[str, tuple[int, ...] | None]:
-    """Read ``TOPIC`` or ``TOPIC:0,1``; no topic has a colon in its name."""
+    """Parse ``TOPIC`` or ``TOPIC:0,1``; topic names have no colon."""
     topic, colon, numbers = text.partition(":")
     try:
         partitions = tuple(int(number) for number in numbers.split(",")) if colon else None
@@ -202,7 +204,7 @@ def _is_there_without_members(admin: Admin, group: str) -> bool:
     """Return whether a group exists.
 
     Raises:
-        UsageError: it is in use.
+        UsageError: the group has members.
     """
     try:
         description = admin.describe_groups([group])[group]
@@ -213,7 +215,7 @@ def _is_there_without_members(admin: Admin, group: str) -> bool:
         clients = sorted({shown(f"{m.client_id or m.member_id} at {m.host}") for m in members})
         raise UsageError(
             f"group {group!r} is in use ({description.state}, {len(members)} members: "
-            f"{', '.join(clients)}), and what they commit would overwrite this; stop them first"
+            f"{', '.join(clients)}), whose commits would overwrite this; stop them first"
         )
     return True
 
@@ -223,7 +225,7 @@ def _chosen(admin: Admin, options: argparse.Namespace, committed: Committed) -> 
         chosen = existing_partitions(admin, sorted(committed))
         if not chosen:
             raise UsageError(
-                f"group {options.group!r} has committed nothing; name topics with --topic"
+                f"group {options.group!r} has no committed offsets; name topics with --topic"
             )
         return chosen
     topics = admin.describe_topics({topic for topic, _ in options.topics})
@@ -238,7 +240,7 @@ def _chosen(admin: Admin, options: argparse.Namespace, committed: Committed) -> 
 
 
 def existing_partitions(admin: Admin, partitions: Iterable[TopicPartition]) -> list[TopicPartition]:
-    """Leave out the partitions of topics that were deleted since they were read."""
+    """Return the partitions without those of topics deleted since they were read."""
     topics = {partition.topic for partition in partitions}
     known = topics & admin.list_topics(include_internal=True).keys()
     existing = {

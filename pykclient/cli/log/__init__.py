@@ -1,1 +1,1 @@
-"""``pykclient log``: segment files of a broker, and how they are shown."""
+"""``pykclient log``: show a broker's segment files."""

@@ -1,12 +1,11 @@
-"""``pykclient log FILE``: what is in a segment of a partition, as a broker keeps it on disk.
+"""``pykclient log FILE``: show the contents of a partition's segment file, as a broker stores it.
 
-So too in a segment of the cluster's metadata log, ``__cluster_metadata-0``, and its snapshots.
-
-It prints what is good; then, when the file goes on, where and why it ends, with status 1. A file's
-size is taken once, when it is opened, so that the segment which a broker is writing has an end.
+It also shows segments of the cluster's metadata log, ``__cluster_metadata-0``, and its snapshots.
+It prints the valid part of a damaged file, then where and why it ends, with status 1. The file's
+size is read once, at the start, so a segment that a broker is writing has an end.
 
 Owner: the main thread; an exit stack closes the files.
-Source: Java class ``DumpLogSegments``, whose lines it prints too.
+Source: Java class ``DumpLogSegments``, whose lines it prints.
 """
 
 from __future__ import annotations
@@ -34,12 +33,12 @@ if TYPE_CHECKING:
     from pykclient.records.index import ReadAt
 
 BATCHES, RECORDS, DATA = range(3)
-"""How much is shown: batches; also their records; also keys, values and headers."""
+"""Levels of detail: batches; also their records; also keys, values and headers."""
 
 OFFSET_SUFFIX: Final = ".index"
 TIME_SUFFIX: Final = ".timeindex"
 PARTITION_FOLDER: Final = re.compile(r"(.+)-(\d+)(?:\.[0-9a-f]{32}-(?:delete|future|stray))?")
-"""``<topic>-<partition>``; a broker marks a folder that it will remove or is moving."""
+"""``<topic>-<partition>``; a broker marks a folder that it is going to remove or is moving."""
 
 UNKNOWN_PARTITION: Final = -1
 
@@ -50,51 +49,53 @@ AnyIndex = TypeVar("AnyIndex", OffsetIndex, TimeIndex)
 def add_command(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     parser = commands.add_parser(
         "log",
-        help="show the batches and records in a segment file of a broker",
-        description="Show the batches and records in a segment file of a broker, or the entries of "
-        "its .index or .timeindex, in the lines of Kafka's DumpLogSegments. The good part of a "
-        "damaged file is shown, then where and why it ends, with status 1.",
+        help="show the batches and records in a broker's segment file",
+        description="Show the batches and records in a broker's segment file, or the entries of "
+        "its .index or .timeindex, in the format of Kafka's DumpLogSegments. For a damaged file, "
+        "show the valid part, then where and why it ends, with status 1.",
     )
     parser.add_argument("file", type=as_path, help="a .log, .checkpoint, .index or .timeindex file")
     where = parser.add_mutually_exclusive_group()
     where.add_argument(
-        *("-o", "--offset"), type=int, metavar="N", help="begin with the batch of offset N"
+        *("-o", "--offset"), type=int, metavar="N", help="start with the batch of offset N"
     )
     where.add_argument(
-        "--time", type=int, metavar="MS", help="begin with the first record at or after this time"
+        "--time", type=int, metavar="MS", help="start with the first record at or after this time"
     )
     depth = parser.add_mutually_exclusive_group()
     for options, shown, aim in (
         (("--batches",), BATCHES, "show batches (the default)"),
-        (("--records",), RECORDS, "show also the records of each batch"),
-        (("--values",), DATA, "show also the keys and values of the records"),
+        (("--records",), RECORDS, "also show the records of each batch"),
+        (("--values",), DATA, "also show the keys and values of records"),
     ):
         depth.add_argument(*options, dest="depth", action="store_const", const=shown, help=aim)
     decoder = parser.add_mutually_exclusive_group()
     for chosen, topic in (
         ("offsets", "__consumer_offsets: offsets and members of groups"),
         ("transactions", "__transaction_state: transactional ids"),
-        ("share", "__share_group_state: what share groups have acknowledged"),
+        ("share", "__share_group_state: acknowledgements of share groups"),
     ):
         decoder.add_argument(
             f"--{chosen}",
             dest="decoder",
             action="store_const",
             const=chosen,
-            help=f"show records as those of {topic}; implies --values",
+            help=f"decode records as those of {topic}; implies --values",
         )
     parser.add_argument(
-        *("-J", "--json"), action="store_true", help="one JSON object a line instead of text"
+        *("-J", "--json"),
+        action="store_true",
+        help="print one JSON object per line instead of text",
     )
     parser.add_argument(
-        "--no-index", action="store_true", help="search without the indexes beside the file"
+        "--no-index", action="store_true", help="search without the index files next to the file"
     )
     parser.add_argument(
         "--max-batch-bytes",
         type=int,
         metavar="BYTES",
         default=BATCH_SIZE_BYTES_MAX,
-        help="refuse larger batches, as they are and decompressed (default: %(default)s)",
+        help="maximum size of a batch, compressed or not (default: %(default)s)",
     )
     parser.set_defaults(run=run, depth=BATCHES)
 
@@ -102,7 +103,7 @@ def add_command(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -
 def run(options: argparse.Namespace) -> int:
     decode: Decode | None = None
     if options.decoder is not None:
-        # Imported here: it takes all the messages that brokers keep.
+        # Imported here: it imports all messages that brokers store.
         from pykclient.cli.log.coordinator_records import DECODERS, decoded
 
         decode = partial(decoded, DECODERS[options.decoder])
@@ -159,11 +160,11 @@ def _open_segment(stack: ExitStack, options: argparse.Namespace) -> LogSegment:
 
 
 def _index_beside(stack: ExitStack, path: Path, kind: type[AnyIndex]) -> AnyIndex | None:
-    """Open an index; a missing one makes the search longer, as a line says."""
+    """Open an index file. If it is missing, print that the search takes longer."""
     try:
         return _open_index(stack, path, kind)
     except FileNotFoundError:
-        sys.stderr.write(f"pykclient: there is no {path}; the search is longer without it\n")
+        sys.stderr.write(f"pykclient: there is no {path}; the search takes longer without it\n")
         return None
 
 
@@ -172,18 +173,18 @@ def _open_index(stack: ExitStack, path: Path, kind: type[AnyIndex]) -> AnyIndex:
     base_offset = base_offset_of(path)
     if base_offset is None:
         raise ConfigError(
-            f"offsets in {path.name} count from the segment's first, which its name should say in "
-            f"20 digits, as in {0:020}{path.suffix}"
+            f"offsets in {path.name} count from the segment's first, which its name should state "
+            f"in 20 digits, as in {0:020}{path.suffix}"
         )
     return kind(read_at, size_bytes, base_offset=base_offset)
 
 
 def _open(stack: ExitStack, path: Path) -> tuple[ReadAt, int]:
-    """Open a regular file; return how it is read, and its size."""
-    status = path.stat()  # before it is opened, which for a pipe would wait
+    """Open a regular file; return a function that reads it, and its size."""
+    status = path.stat()  # before it is opened, which would block for a pipe
     if not stat.S_ISREG(status.st_mode):
         raise ConfigError(
-            f"{path.name} is no regular file; give the file of a segment, DIR/{0:020}.log"
+            f"{path.name} is not a regular file; give the file of a segment, DIR/{0:020}.log"
         )
     file = stack.enter_context(path.open("rb"))
 
@@ -202,7 +203,7 @@ def _partition_of(path: Path) -> TopicPartition:
 
 
 def _start(segment: LogSegment, options: argparse.Namespace) -> Start | None:
-    """Where to begin; None when that is after the end, as a line says."""
+    """Return where to start; None if that is after the end, which a line reports."""
     if options.offset is not None:
         start = segment.find_offset(options.offset)
         sought = f"offset {options.offset}"

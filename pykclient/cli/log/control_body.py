@@ -1,9 +1,9 @@
-"""What Kafka's servers write to each other in control records of their metadata log.
+"""Control records that Kafka's servers write to their metadata log.
 
-A partition of a topic has only the markers of transactions. The log of the cluster's metadata,
+A topic's partition only has transaction markers. The log of the cluster's metadata,
 ``__cluster_metadata-0``, also says who became its leader, and its snapshots (``.checkpoint``) begin
-and end with records of their own. Their bodies are messages with schemas, shown under Kafka's own
-names for their fields.
+and end with control records. Their bodies are messages with schemas, shown with Kafka's names of
+their fields.
 
 Owner: none; it holds no state.
 Source: KIP-595 (leader change), KIP-630 (snapshots), KIP-853 (voters); Java classes
@@ -33,13 +33,13 @@ CONTROL_NAMES: Final = (
     *("ABORT", "COMMIT", "LEADER_CHANGE", "SNAPSHOT_HEADER", "SNAPSHOT_FOOTER"),
     *("KRAFT_VERSION", "KRAFT_VOTERS"),
 )
-"""Kafka's names of the types of control records, each at the place of its number."""
+"""Kafka's names of control record types, indexed by their number."""
 
 VERSION_BYTES: Final = 2
 
 
 class ControlBody(NamedTuple):
-    """A control record's message: how DumpLogSegments announces it, and its fields."""
+    """A control record's message: its title in DumpLogSegments, and its fields."""
 
     title: str
     fields: dict[str, object]
@@ -55,13 +55,12 @@ _KINDS: Final[dict[int, tuple[str, type[DataMessage]]]] = {
 
 
 def control_body(batch: RecordBatch, number: int, value: bytes | None) -> ControlBody | None:
-    """Read the message of a control record of type `number`.
+    """Decode the message of a control record of type `number`.
 
-    None where it has none that is known here: markers of transactions, and what newer brokers may
-    write.
+    None for transaction markers, and for types of newer brokers.
 
     Raises:
-        CorruptRecordError: its `value` cannot be read.
+        CorruptRecordError: its `value` is malformed.
     """
     if number not in _KINDS:
         return None

@@ -1,7 +1,7 @@
-"""What brokers keep in their internal topics: ``__consumer_offsets`` and its like, decoded.
+"""Decoders for the records in brokers' internal topics: ``__consumer_offsets`` and others.
 
-A record's key begins with the number of its kind, its value with the version of its message. A
-record without a value deletes what its key names.
+A record's key starts with the number of its kind, its value with the version of its message. A
+record without a value deletes its key.
 
 Owner: none; it holds no state.
 Source: Java classes ``DumpLogSegments`` and ``CoordinatorRecordMessageParser`` within, of 4.4.0.
@@ -38,18 +38,18 @@ if TYPE_CHECKING:
 
 VERSION_BYTES: Final = 2
 CONSUMER_PROTOCOL: Final = "consumer"
-"""What consumers call their protocol; what members of others write is theirs alone."""
+"""Protocol type of consumers. Members of other protocols have their own formats."""
 
 
 TRANSACTION_STATES: Final = (
     *("Empty", "Ongoing", "PrepareCommit", "PrepareAbort"),
     *("CompleteCommit", "CompleteAbort", "Dead", "PrepareEpochFence"),
 )
-"""By their numbers."""
+"""Names by number."""
 
 
 class Decoder(NamedTuple):
-    """The messages of one internal topic, keys and values by the number of their kind."""
+    """The messages of one internal topic: keys and values by the number of their kind."""
 
     keys: Mapping[int, type[DataMessage]]
     values: Mapping[int, type[DataMessage]]
@@ -75,7 +75,7 @@ DECODERS: Final = {
     "transactions": _decoder(transaction_records),
     "share": _decoder(share_state_records),
 }
-"""By the name of the option that chooses it."""
+"""Decoders by the name of their option."""
 
 
 def decoded(decoder: Decoder, offset: int, key: bytes | None, value: bytes | None) -> Decoded:
@@ -86,7 +86,7 @@ def decoded(decoder: Decoder, offset: int, key: bytes | None, value: bytes | Non
     if len(key) >= VERSION_BYTES and number not in decoder.keys:
         return Decoded({}, None, f"Unknown record type {number} at offset {offset}, skipping.")
     try:
-        # A kind's number was its key's version, when there were fewer.
+        # The number of a kind was its key's version when there were fewer kinds.
         named = decoder.keys[number].read(Reader(key[VERSION_BYTES:]), 0)
         key_fields: dict[str, object] = {"type": str(number), "data": message_fields(named, 0)}
         if value is None:
@@ -103,7 +103,7 @@ def _unreadable(offset: int, why: str) -> Decoded:
 def _value(kind: type[DataMessage], data: bytes) -> dict[str, object]:
     version = int.from_bytes(data[:VERSION_BYTES], "big", signed=True)
     if len(data) < VERSION_BYTES or not kind.min_version <= version <= kind.max_version:
-        raise DecodeError(f"{kind.__name__} has no version {version} that is known here")
+        raise DecodeError(f"{kind.__name__} has an unknown version {version}")
     message = kind.read(Reader(data[VERSION_BYTES:]), version)
     fields = message_fields(message, version)
     if isinstance(message, GroupMetadataValue) and message.protocol_type == CONSUMER_PROTOCOL:
@@ -122,7 +122,7 @@ def _value(kind: type[DataMessage], data: bytes) -> dict[str, object]:
 def _show_protocol(
     shown: dict[str, object], name: str, data: bytes, kind: type[DataMessage]
 ) -> None:
-    """Put what consumers wrote in the place of its bytes; these stay if it is anything else."""
+    """Replace bytes that consumers wrote by their decoded form; anything else stays bytes."""
     version = int.from_bytes(data[:VERSION_BYTES], "big", signed=True)
     if not kind.min_version <= version <= kind.max_version:
         return

@@ -1,8 +1,8 @@
-"""The two forms in which a segment is printed; each call returns lines, ended by line ends.
+"""The two output formats of a segment; each call returns complete lines.
 
-Owner: none; they hold no state that changes.
-Source: Java class ``DumpLogSegments`` of 4.4.0 and 3.9.2, whose output `TextDump` equals; of a
-leader change in a metadata log 3.9.2 prints only the type.
+Owner: none; they hold no changing state.
+Source: Java class ``DumpLogSegments`` of 4.4.0 and 3.9.2, whose output `TextDump` equals; for a
+leader change in a metadata log, 3.9.2 only prints the type.
 """
 
 from __future__ import annotations
@@ -32,17 +32,17 @@ if TYPE_CHECKING:
     from pykclient.records.segment import PlacedBatch
 
 Decode = Callable[[int, bytes | None, bytes | None], "Decoded"]
-"""Decodes a record's key and value, by its offset."""
+"""Decodes a record's key and value, given its offset."""
 
 DELETE: Final = "<DELETE>"
 MAGIC_WITH_PRODUCER: Final = 2
 SEQUENCE_COUNT: Final = 2**31
-"""After the largest sequence number comes 0."""
+"""Number of sequence numbers; 0 follows the largest one."""
 NO_SEQUENCE: Final = -1
 BOOTSTRAP_SNAPSHOT: Final = "bootstrap.checkpoint"
-"""What formatting leaves for the first start of a cluster."""
+"""Snapshot that formatting creates for a cluster's first start."""
 SNAPSHOT_NAME: Final = re.compile(r"(\d{20})-(\d{10})\.checkpoint")
-"""Up to where in the metadata log it says everything: the offset behind, and the epoch."""
+"""Name of a snapshot: the offset up to which it covers the metadata log, and the epoch."""
 
 _TIMESTAMP_NAMES: Final = {
     TimestampType.NO_TIMESTAMP_TYPE: "NoTimestampType",
@@ -54,9 +54,9 @@ _REPLACEMENT: Final = "\N{REPLACEMENT CHARACTER}".encode()
 
 
 class TextDump:
-    """Lines of text; with `escapes`, no control character of a record reaches the terminal.
+    """Prints text; with `escapes`, control characters of records do not reach the terminal.
 
-    With `decode` keys and values are shown as what brokers write into an internal topic.
+    With `decode`, keys and values are decoded as records of an internal topic.
     """
 
     def __init__(self, *, escapes: bool, decode: Decode | None = None) -> None:
@@ -64,11 +64,11 @@ class TextDump:
         self._decode = decode
 
     def head(self, path: Path) -> str:
-        """Return what comes before everything else."""
+        """Return the lines before everything else."""
         return "".join(f"{line}\n" for line in (f"Dumping {path}", *_origin(path)))
 
     def batch(self, placed: PlacedBatch) -> str:
-        """Return the line of a batch; that it is here says that its checksum is right."""
+        """Return the line of a batch, whose checksum was verified."""
         batch = placed.batch
         if batch.magic >= MAGIC_WITH_PRODUCER:
             fields = _producer_fields(batch)
@@ -131,13 +131,13 @@ class TextDump:
 
 
 class JsonDump:
-    """Lines of JSON, each an object with a ``type``: batch, record or index_entry.
+    """Prints JSON, one object per line, with a ``type``: batch, record or index_entry.
 
-    Keys, values and header values are text where they are UTF-8, else ``{"base64": ...}``; null is
-    null. Names end in their unit. A record's ``sequence`` is -1 where its producer gave none. A
-    control record has its ``control_type`` and, but for the markers of transactions, its message in
-    ``control``, whose fields have Kafka's own names. With `decode` a record has ``decoded``: its
-    ``key`` and its ``value``, or why it cannot be read, as ``error``.
+    Keys, values and header values are text if they are UTF-8, else ``{"base64": ...}``; null is
+    null. Names end in their unit. A record's ``sequence`` is -1 if its producer has none. A control
+    record has its ``control_type`` and, except for transaction markers, its message in ``control``
+    with Kafka's names of fields. With `decode`, a record has ``decoded``: its ``key`` and its
+    ``value``, or an ``error`` if it is malformed.
     """
 
     def __init__(self, decode: Decode | None = None) -> None:
@@ -232,7 +232,7 @@ def _producer_fields(batch: RecordBatch) -> str:
 
 
 def _sequence_of(batch: RecordBatch, offset: int) -> int:
-    """Return the sequence number of the record at `offset`, -1 where its producer gave none."""
+    """Return the sequence number of the record at `offset`, or -1 if its producer has none."""
     if batch.base_sequence < 0:
         return NO_SEQUENCE
     sequence: int = (batch.base_sequence + offset - batch.base_offset) % SEQUENCE_COUNT

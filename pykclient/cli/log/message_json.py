@@ -1,7 +1,6 @@
-"""Messages that Kafka's servers write to each other, as JSON with Kafka's own names for the fields.
+"""Messages between Kafka's servers as JSON, with Kafka's names of fields.
 
-A field that a message's version does not have is left out, and so is a tagged one that has its
-default.
+Fields that a message's version lacks are left out, and so are tagged fields with their default.
 
 Owner: none; it holds no state.
 Source: the ``JsonConverter`` of each message in Java; KIP-482 (tagged fields).
@@ -21,9 +20,9 @@ _ESCAPES: Final = re.compile(r"\\\\|\\u00[01][0-9a-f]")
 
 
 class Decoded(NamedTuple):
-    """A record's key and value as JSON has them; None for a value that deletes.
+    """A record's key and value in JSON form; None for a value that deletes.
 
-    For a record that cannot be read, `error` says why instead.
+    If the record is malformed, `error` has the reason instead.
     """
 
     key: dict[str, object]
@@ -32,7 +31,7 @@ class Decoded(NamedTuple):
 
 
 def message_fields(message: Structure, version: int) -> dict[str, object]:
-    """Return a message's fields as JSON has them, by Kafka's names."""
+    """Return a message's fields in JSON form, with Kafka's names."""
     kind = type(message)
     fields: dict[str, object] = {}
     for name in kind.__slots__:
@@ -48,13 +47,13 @@ def message_fields(message: Structure, version: int) -> dict[str, object]:
 
 
 def _defaults(kind: type[Structure], name: str, value: object) -> tuple[object, ...]:
-    """Return the values of a field that are not written: of a structure Java's are another one."""
+    """Return the values with which a field is not written, by Java's default for structures."""
     default = getattr(kind(), name)
     return (default, type(value)()) if isinstance(value, Structure) else (default,)
 
 
 def json_text(fields: object) -> str:
-    """Return JSON as Java's tools print it: without spaces, control characters in upper case."""
+    """Return JSON in the format of Java's tools: no spaces, control characters in upper case."""
     text = json.dumps(fields, ensure_ascii=False, separators=(",", ":"))
     return _ESCAPES.sub(lambda found: found[0][:2] + found[0][2:].upper(), text)
 
@@ -70,7 +69,7 @@ def _json_value(name: str, value: object, version: int) -> object:
     if isinstance(value, list):
         return [_json_value(name, item, version) for item in value]
     if isinstance(value, bytes) and name.endswith(_UUIDS):
-        # As Kafka writes an id: URL-safe base64 without padding.
+        # Kafka writes an id as URL-safe base64 without padding.
         return base64.urlsafe_b64encode(value).decode().rstrip("=")
     if isinstance(value, bytes | bytearray | memoryview):
         return base64.b64encode(value).decode()

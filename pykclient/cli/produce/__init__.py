@@ -1,1 +1,1 @@
-"""``pykclient produce``: records from lines, files or JSON into a topic."""
+"""``pykclient produce``: send records from lines, files or JSON to a topic."""

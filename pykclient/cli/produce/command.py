@@ -1,9 +1,9 @@
-"""``pykclient produce``: records from lines, files or JSON into a topic.
+"""``pykclient produce``: send records from lines, files or JSON to a topic.
 
-What was read before something bad is sent; then the line says what was bad, and how many records
-the brokers have.
+Records before an invalid one are sent; then a line says what was invalid, and how many records were
+delivered.
 
-Owner: the main thread; the producer's sender thread counts what was delivered.
+Owner: the main thread; the producer's sender thread counts deliveries.
 """
 
 from __future__ import annotations
@@ -36,12 +36,12 @@ if TYPE_CHECKING:
     from pykclient.cli.record_json import NewRecord
 
 UNDER_WAY_MAX: Final = 10_000
-"""So many records are under way; then the oldest is waited for."""
+"""Maximum records under way; beyond it, sending waits for the oldest."""
 PROGRESS_RECORDS: Final = 1_000
 
 DESCRIPTION: Final = (
-    "Send records: each line of standard input, or of the files with -l, or each file as a whole, "
-    "or the lines of JSON that `consume --json` prints."
+    "Send records: each line of standard input, or of files with -l, or each whole file, or the "
+    "JSON lines that `consume --json` prints."
 )
 
 
@@ -50,22 +50,22 @@ def add_command(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -
     add_cluster_options(parser)
     parser.add_argument(*("-t", "--topic"), required=True, help="the topic to send to")
     parser.add_argument(
-        "files", nargs="*", type=as_path, metavar="FILE", help="each is a record, or has lines (-l)"
+        "files", nargs="*", type=as_path, metavar="FILE", help="files, each a record or lines (-l)"
     )
     parser.add_argument(
-        *("-l", "--lines"), action="store_true", help="the files have a record on each line"
+        *("-l", "--lines"), action="store_true", help="send each line of the files as a record"
     )
     parser.add_argument(
         *("-K", "--key-delimiter"),
         type=_delimiter,
         metavar="DELIM",
-        help="what stands between key and value of a line",
+        help="delimiter between key and value of a line",
     )
     parser.add_argument(
         *("-D", "--delimiter"),
         type=_delimiter,
         metavar="DELIM",
-        help="what ends a record, \\n if not given",
+        help="delimiter that ends a record (default: \\n)",
     )
     parser.add_argument(*("-k", "--key"), type=as_bytes, help="the key of every record")
     parser.add_argument(
@@ -75,16 +75,16 @@ def add_command(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -
         type=_header,
         dest="headers",
         metavar="NAME=VALUE",
-        help="a header of every record; may be given again",
+        help="a header of every record; may be repeated",
     )
     parser.add_argument(*("-p", "--partition"), type=int, help="the partition to send to")
     parser.add_argument(
-        *("-Z", "--null"), action="store_true", help="an empty key or value is null"
+        *("-Z", "--null"), action="store_true", help="send an empty key or value as null"
     )
     parser.add_argument(
         *("-z", "--compression"),
         choices=("none", "gzip", "snappy", "lz4", "zstd"),
-        help="the codec of batches",
+        help="compression codec",
     )
     parser.set_defaults(run=run, parser=parser)
 
@@ -110,7 +110,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 class Sending:
-    """Sends records to a topic, and counts those that brokers have."""
+    """Sends records to a topic, and counts those delivered."""
 
     def __init__(self, producer: Producer, topic: str, partition_count: int) -> None:
         self.delivered_count = 0
@@ -120,10 +120,10 @@ class Sending:
         self._under_way: deque[Delivery[RecordMetadata]] = deque()
 
     def send_all(self, records: Iterator[NewRecord], show: Callable[[int], None]) -> None:
-        """Send them, and wait until all are delivered.
+        """Send records, and wait until all are delivered.
 
         Raises:
-            KafkaError: one cannot be sent, or the brokers did not take it.
+            KafkaError: a record cannot be sent, or was not delivered.
         """
         shown_count = 0
         for record in records:
@@ -148,24 +148,24 @@ class Sending:
             self._take_oldest()
 
     def settle(self) -> bool:
-        """Take what is known of the oldest records; return whether some are still under way.
+        """Process finished deliveries of the oldest records; return whether some are under way.
 
         Raises:
-            KafkaError: the brokers did not take one.
+            KafkaError: a record was not delivered.
         """
         while self._under_way and self._under_way[0].done():
             self._take_oldest()
         return bool(self._under_way)
 
     def _check(self, partition: int | None) -> None:
-        """Refuse a partition that is not there: a send would wait for it. Raises `UsageError`."""
+        """Reject a missing partition, which a send would wait for. Raises `UsageError`."""
         if partition is not None and not 0 <= partition < self._partition_count:
             raise absent_partition(self._topic, partition, self._partition_count)
 
     def end(self) -> KeyboardInterrupt | None:
-        """Wait for what was sent, and count what was delivered of it.
+        """Wait for sent records, and count those delivered.
 
-        Return the interrupt that ended the wait: Ctrl-C gives up what is not delivered.
+        Return the interrupt that ended the wait: Ctrl-C drops undelivered records.
         """
         interrupted = None
         try:
@@ -184,19 +184,19 @@ class Sending:
 
 
 def _partition_count(producer: Producer, options: argparse.Namespace) -> int:
-    """Look the topic up, which makes it where brokers make topics by themselves."""
+    """Look the topic up, which creates it if brokers do so automatically."""
     try:
         return len(producer.partitions_for(options.topic, options.timeout))
     except KafkaTimeoutError as error:
         if isinstance(error.__cause__, pykclient.errors.UnknownTopicOrPartitionError):
             raise UsageError(
-                f"there is no topic {options.topic!r}; make it with `pykclient topics create`"
+                f"there is no topic {options.topic!r}; create it with `pykclient topics create`"
             ) from error
         raise
 
 
 def _check_form(options: argparse.Namespace) -> None:
-    """End with status 2 where options contradict each other."""
+    """Exit with status 2 if options contradict each other."""
     has_delimiters = options.delimiter is not None or options.key_delimiter is not None
     if options.json and (
         has_delimiters
@@ -205,11 +205,11 @@ def _check_form(options: argparse.Namespace) -> None:
         or options.null
         or options.lines
     ):
-        options.parser.error("--json says all of a record; leave out -k, -H, -K, -D, -Z and -l")
+        options.parser.error("--json has complete records; leave out -k, -H, -K, -D, -Z and -l")
     if options.lines and not options.files:
         options.parser.error("-l is for files; leave it out for the lines of standard input")
     if has_delimiters and options.files and not options.lines:
-        options.parser.error("each file is a record; leave out -K and -D, or give -l for its lines")
+        options.parser.error("each file is one record; leave out -K and -D, or give -l for lines")
 
 
 def _records(options: argparse.Namespace, settle: Settle) -> Iterator[NewRecord]:
@@ -228,7 +228,7 @@ def _records(options: argparse.Namespace, settle: Settle) -> Iterator[NewRecord]
 
 
 def _placed(options: argparse.Namespace, records: Iterator[NewRecord]) -> Iterator[NewRecord]:
-    """Yield the records, for the partition that ``-p`` names, whatever else says."""
+    """Yield the records with the partition of ``-p``, which overrides their own."""
     if options.partition is None:
         return records
     return (record._replace(partition=options.partition) for record in records)
@@ -240,12 +240,12 @@ def _delimiter(text: str) -> bytes:
     except UsageError as error:
         raise argparse.ArgumentTypeError(str(error)) from error
     if not delimiter:
-        raise argparse.ArgumentTypeError("a delimiter has at least one byte")
+        raise argparse.ArgumentTypeError("a delimiter needs at least one byte")
     return delimiter
 
 
 def _header(text: str) -> tuple[str, bytes | None]:
     name, sign, value = text.partition("=")
     if not name:
-        raise argparse.ArgumentTypeError(f"{text!r} is no header; write it as NAME=VALUE")
+        raise argparse.ArgumentTypeError(f"{text!r} is not a header; write it as NAME=VALUE")
     return name, as_bytes(value) if sign else None

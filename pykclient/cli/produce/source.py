@@ -1,6 +1,7 @@
-"""Where the records of ``produce`` come from: delimited lines, whole files, or lines of JSON.
+"""Sources of records for ``produce``: delimited lines, whole files, or lines of JSON.
 
-Standard input and files of lines are read as they come, so a line is sent when it is there.
+Standard input and files with lines are read incrementally, so a line is sent as soon as it is
+complete.
 
 Owner: the main thread.
 """
@@ -29,12 +30,12 @@ WAIT_S: Final = 0.05
 READ_BYTES: Final = 65_536
 DELIMITER: Final = b"\n"
 RECORD_BYTES_MAX: Final = 100 * 1024 * 1024
-"""No broker takes a record that is larger, unless it was set so."""
+"""Maximum size of a record. Brokers accept no larger one unless configured to."""
 STANDARD_INPUT: Final = "standard input"
 
 
 class LineForm(NamedTuple):
-    """What a line says; of a key that stands before no delimiter there is none."""
+    """The format of a line; without a key delimiter the record has no key."""
 
     delimiter: bytes = DELIMITER
     key_delimiter: bytes | None = None
@@ -55,13 +56,13 @@ class LineForm(NamedTuple):
 def lines_of(
     paths: Sequence[Path], delimiter: bytes, settle: Settle
 ) -> Iterator[tuple[str, bytes]]:
-    """Yield each line with its place; no paths mean standard input.
+    """Yield each line with its location; no paths mean standard input.
 
-    While input is waited for `settle` is called, and what it raises ends the waiting.
+    While waiting for input, `settle` is called, and its exception ends the wait.
 
     Raises:
         OSError: a file cannot be read.
-        UsageError: a line has no end.
+        UsageError: a line is too long.
     """
     if not paths and sys.stdin is None:  # `<&-` in a shell
         raise UsageError(f"{STANDARD_INPUT} is closed; name a file, or write to it")
@@ -74,13 +75,13 @@ def lines_of(
 
 
 def records_of_lines(paths: Sequence[Path], form: LineForm, settle: Settle) -> Iterator[NewRecord]:
-    """Yield a record for each line. Raises what `lines_of` does."""
+    """Yield a record for each line. Raises the errors of `lines_of`."""
     for _, line in lines_of(paths, form.delimiter, settle):
         yield form.record(line)
 
 
 def records_of_files(paths: Sequence[Path], form: LineForm) -> Iterator[NewRecord]:
-    """Yield a record for each file: all of it is the value.
+    """Yield a record for each file, whose contents are the value.
 
     Raises:
         OSError: a file cannot be read.
@@ -97,10 +98,10 @@ def records_of_files(paths: Sequence[Path], form: LineForm) -> Iterator[NewRecor
 
 
 def records_of_json(paths: Sequence[Path], settle: Settle) -> Iterator[NewRecord]:
-    """Yield a record for each line of JSON, blank ones apart.
+    """Yield a record for each line of JSON, except blank lines.
 
     Raises:
-        UsageError: a line is no record; the message has its number.
+        UsageError: a line is not a record; the message has its number.
         OSError: a file cannot be read.
     """
     for place, line in lines_of(paths, DELIMITER, settle):
@@ -116,7 +117,7 @@ def _delimited(file: BinaryIO, delimiter: bytes, place: str, settle: Settle) -> 
     read: Callable[[int], bytes] = getattr(file, "read1", file.read)  # read1 does not wait for more
     rest = bytearray()
     while data := _when_ready(file, read, settle):
-        searched_from = max(0, len(rest) - len(delimiter) + 1)  # it may be cut in two
+        searched_from = max(0, len(rest) - len(delimiter) + 1)  # a delimiter may be split
         rest += data
         if rest.find(delimiter, searched_from) >= 0:
             *lines, rest = rest.split(delimiter)
@@ -137,7 +138,7 @@ def _when_ready(file: BinaryIO, read: Callable[[int], bytes], settle: Settle) ->
 
 
 def _is_ready(file: BinaryIO) -> bool:
-    """Wait a moment for input. Where files cannot be waited for, reading does."""
+    """Return whether there is input, after a short wait; True if the file cannot be waited for."""
     try:
         return bool(select.select([file], [], [], WAIT_S)[0])
     except (OSError, ValueError):  # on Windows only sockets can

@@ -1,1 +1,1 @@
-"""``pykclient scan``: what is in topics, partition by partition."""
+"""``pykclient scan``: count the contents of topics by partition."""

@@ -1,4 +1,4 @@
-"""``pykclient scan``: what is in topics, partition by partition: counts, keys, nulls, sizes, times.
+"""``pykclient scan``: count the records, keys, nulls, sizes and times of topics by partition.
 
 Owner: the main thread.
 """
@@ -29,16 +29,16 @@ POLL_S: Final = 1.0
 BATCH_BYTES_MAX: Final = 32 * 1024 * 1024
 
 DESCRIPTION: Final = (
-    "Read topics from end to end, and count: records, those with a key, distinct keys (by their "
-    f"hashes; none beyond {KEY_COUNT_MAX} in all), null values, bytes of keys and values, the "
-    "times of the first and the last record. Reading ends at the end as it was at the start. It "
+    "Read topics from start to end, and count records, records with a key, distinct keys (by their "
+    f"hashes, up to {KEY_COUNT_MAX} in all), null values, bytes of keys and values, and the times "
+    "of the first and the last record. Reading stops at the end as of the start. It "
     "needs pyarrow."
 )
 
 
 def add_command(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     parser = commands.add_parser(
-        "scan", help="count what is in topics, partition by partition", description=DESCRIPTION
+        "scan", help="count the contents of topics by partition", description=DESCRIPTION
     )
     add_cluster_options(parser)
     add_span_options(parser, default="beginning")

@@ -1,7 +1,7 @@
-"""What was counted of partitions: records, keys, nulls, sizes and times, batch by batch of Arrow.
+"""Counts of partitions: records, keys, nulls, sizes and times, from Arrow batches.
 
-Memory is bounded: of keys only their hashes are kept, at most `KEY_COUNT_MAX` in all; beyond that
-they are counted no more.
+Memory is bounded: only hashes of keys are kept, at most `KEY_COUNT_MAX` in all, beyond which
+distinct keys are no longer counted.
 
 Owner: the main thread.
 """
@@ -34,12 +34,12 @@ _SUMS: Final = [
     ("timestamp", "max"),
     ("partition", "count"),
 ]
-"""``count`` leaves out null."""
+"""Aggregations of a batch; ``count`` excludes nulls."""
 
 
 @dataclass(slots=True)
 class Tally:
-    """What was counted of one partition, or of several together."""
+    """The counts of one partition, or of several together."""
 
     records: int = 0
     keyed: int = 0
@@ -50,10 +50,10 @@ class Tally:
     first_time_us: int | None = None
     last_time_us: int | None = None
     keys: set[int] | None = field(default_factory=set)
-    """Hashes of the keys; None when there were too many."""
+    """Hashes of the keys; None if there were too many."""
 
     def add(self, other: Tally) -> None:
-        """Count what another tally has, too."""
+        """Add the counts of another tally."""
         self.records += other.records
         self.keyed += other.keyed
         self.null_values += other.null_values
@@ -70,7 +70,7 @@ class Tally:
             self.keys |= other.keys
 
     def row(self) -> dict[str, object]:
-        """Return it as the columns of a table; times are ISO 8601, in UTC."""
+        """Return the counts as the columns of a table; times are ISO 8601, in UTC."""
         return {
             "records": self.records,
             "keyed": self.keyed,
@@ -85,7 +85,7 @@ class Tally:
 
 
 class Tallies:
-    """The tallies of partitions, all of them empty at first."""
+    """The tallies of partitions, all empty at first."""
 
     def __init__(self, partitions: Iterable[TopicPartition]) -> None:
         self.by_partition: Final = {partition: Tally() for partition in partitions}
@@ -98,7 +98,9 @@ class Tallies:
         import pyarrow.compute as pc
 
         columns = {name: batch.column(name) for name in COLUMNS}
-        columns["timestamp"] = columns["timestamp"].cast(pa.int64())  # a datetime ends with 9999
+        columns["timestamp"] = columns["timestamp"].cast(
+            pa.int64()
+        )  # a datetime ends with the year 9999
         columns["key_bytes"] = pc.binary_length(columns["key"])
         columns["value_bytes"] = pc.binary_length(columns["value"])
         sums = [*_SUMS, ("key", "distinct")] if self._counts_keys else _SUMS
@@ -110,7 +112,7 @@ class Tallies:
         self._bound_keys()
 
     def total(self, topic: str) -> Tally:
-        """Return what was counted of all partitions of a topic."""
+        """Return the total of a topic's partitions."""
         total = Tally()
         for partition, tally in self.by_partition.items():
             if partition.topic == topic:
@@ -126,7 +128,7 @@ class Tallies:
 
 
 def _tally(group: Mapping[str, Any]) -> Tally:
-    """Read what Arrow has added up of one partition."""
+    """Convert Arrow's aggregation of one partition to a tally."""
     keys = group.get("key_distinct")
     return Tally(
         records=group["partition_count"],
@@ -142,7 +144,7 @@ def _tally(group: Mapping[str, Any]) -> Tally:
 
 
 def _shown(time_us: int | None) -> str | None:
-    """Return a time as ISO 8601; one that is outside of its years as milliseconds since 1970."""
+    """Return a time as ISO 8601, or in milliseconds since 1970 if it is outside ISO's years."""
     if time_us is None:
         return None
     try:

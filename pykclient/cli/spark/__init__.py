@@ -1,1 +1,1 @@
-"""``pykclient spark``: transactions of exactly-once sinks, and checkpoints of queries."""
+"""``pykclient spark``: manage transactions of exactly-once sinks, and checkpoints of queries."""

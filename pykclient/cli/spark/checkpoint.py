@@ -1,6 +1,6 @@
-"""``pykclient spark checkpoint``: what Spark keeps of a query, shown, checked and mended.
+"""``pykclient spark checkpoint``: show, check and repair the checkpoint of a Spark query.
 
-A part that changes something does so with ``--execute`` alone, and copies the directory first.
+Subcommands that change something do so only with ``--execute``, and copy the directory first.
 
 Owner: the main thread.
 """
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 BAD_STATUS: Final = 1
 SHOWN_COUNT: Final = 10
 RECENT_S: Final = 60.0
-"""A checkpoint that has changed since then may be in use."""
+"""Age in seconds below which a changed checkpoint may be in use."""
 
 EARLIEST, LATEST, AVAILABLE = "earliest", "latest", "available"
 WORDS: Final = (EARLIEST, LATEST, AVAILABLE)
@@ -49,19 +49,19 @@ NS_PER_MS: Final = 1_000_000
 
 
 def add_checkpoint_part(parts: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    aim = "show, check and mend the checkpoint of a query that is stopped"
+    aim = "show, check and repair the checkpoint of a stopped query"
     parser = parts.add_parser("checkpoint", help=aim, description=f"{aim[0].upper()}{aim[1:]}.")
     inner = add_parts(parser, "parts", "PART")
-    part = _add_part(inner, "show", run_show, "show the batches that Spark has logged")
+    part = _add_part(inner, "show", run_show, "show the batches in Spark's log")
     part.add_argument(
-        "--all", action="store_true", help=f"show all batches, not the last {SHOWN_COUNT} alone"
+        "--all", action="store_true", help=f"show all batches, not only the last {SHOWN_COUNT}"
     )
-    part = _add_part(inner, "check", run_check, "say what is wrong, and what to do")
+    part = _add_part(inner, "check", run_check, "report problems, and what to do")
     part.add_argument(
-        "--files-only", action="store_true", help="ask no brokers: check the files alone"
+        "--files-only", action="store_true", help="check only the files, without brokers"
     )
     _add_rewind(inner)
-    aim = "remove a topic that is deleted or recreated"
+    aim = "remove a topic that was deleted or recreated"
     part = _add_part(inner, "forget-topic", run_forget, aim)
     part.add_argument("topic", metavar="TOPIC")
     _add_execute(part)
@@ -71,7 +71,7 @@ def add_checkpoint_part(parts: argparse._SubParsersAction[argparse.ArgumentParse
 
 
 def run_show(options: argparse.Namespace) -> int:
-    """Print what is logged; the exit status."""
+    """Print the logged batches; return the exit status."""
     checkpoint = _read(options.folder)
     numbers = sorted(checkpoint.offset_numbers | checkpoint.commit_numbers)
     if not options.all:
@@ -103,7 +103,7 @@ def run_show(options: argparse.Namespace) -> int:
 
 
 def run_check(options: argparse.Namespace) -> int:
-    """Print what is wrong; the exit status."""
+    """Print the problems; return the exit status."""
     from spark_connector.checkpoint.findings import findings_of_files, findings_of_positions
 
     checkpoint = _read(options.folder)
@@ -124,21 +124,21 @@ def run_check(options: argparse.Namespace) -> int:
     _warn_of_use(checkpoint)
     count = sum(each.is_problem for each in found)
     if not count:
-        sys.stderr.write("pykclient: nothing is wrong\n")
+        sys.stderr.write("pykclient: no problems\n")
         return 0
     sys.stderr.write(f"pykclient: {count} problem{'s' if count > 1 else ''}\n")
     return BAD_STATUS
 
 
 def run_rewind(options: argparse.Namespace) -> int:
-    """Move where the query goes on; the exit status."""
+    """Move the query's position; return the exit status."""
     from spark_connector.checkpoint.mending import rewound_to, rewound_to_batch
 
     checkpoint = _read(options.folder)
     now_ms = time.time_ns() // NS_PER_MS
     if options.to_batch is not None:
         if options.sources:
-            raise UsageError("--to-batch moves all sources; --source goes with --to")
+            raise UsageError("--to-batch moves all sources; use --source only with --to")
         change = rewound_to_batch(checkpoint, options.to_batch, now_ms)
     else:
         with _Brokers(options) as brokers:
@@ -151,7 +151,7 @@ def run_rewind(options: argparse.Namespace) -> int:
 
 
 def run_forget(options: argparse.Namespace) -> int:
-    """Remove a topic; the exit status."""
+    """Remove a topic; return the exit status."""
     from spark_connector.checkpoint.mending import without_topic
 
     checkpoint = _read(options.folder)
@@ -173,35 +173,37 @@ def _add_part(
     parts: argparse._SubParsersAction[argparse.ArgumentParser], name: str, run: Run, aim: str
 ) -> argparse.ArgumentParser:
     part = parts.add_parser(name, help=aim, description=f"{aim[0].upper()}{aim[1:]}.")
-    part.add_argument("folder", metavar="DIR", help="the query's checkpointLocation, a local one")
+    part.add_argument(
+        "folder", metavar="DIR", help="the query's checkpointLocation, a local directory"
+    )
     add_cluster_options(part)
     part.set_defaults(run=run)
     return part
 
 
 def _add_rewind(parts: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    part = _add_part(parts, "rewind", run_rewind, "have the query go on from elsewhere")
+    part = _add_part(parts, "rewind", run_rewind, "move the position of the query")
     where = part.add_mutually_exclusive_group(required=True)
     where.add_argument(
         "--to-batch",
         type=int,
         metavar="N",
-        help="go on behind batch N, as if it was the last one that has finished",
+        help="continue after batch N, as if it was the last finished batch",
     )
     where.add_argument(
         "--to",
         type=_place,
         metavar="WHERE",
-        help=f"go on at {EARLIEST}, at {LATEST}, at the first record at or after a time (ISO 8601 "
-        f"or ms since 1970), at offsets as JSON, as startingOffsets has them, or where the query "
-        f"is, moved into what partitions hold ({AVAILABLE})",
+        help=f"continue at {EARLIEST}, at {LATEST}, at the first record at or after a time (ISO "
+        f"8601 or ms since 1970), at offsets as JSON, like startingOffsets, or at the query's "
+        f"position, moved into the range of each partition ({AVAILABLE})",
     )
     part.add_argument(
         "--source",
         action="append",
         dest="sources",
         metavar="NAME",
-        help="move this source alone, as `show` names it; may be given again (default: all sources "
+        help="move only this source, as `show` names it; may be repeated (default: all sources "
         "of Kafka's)",
     )
     _add_execute(part)
@@ -211,12 +213,13 @@ def _add_execute(part: argparse.ArgumentParser) -> None:
     part.add_argument(
         "--execute",
         action="store_true",
-        help="do it, after a copy of DIR to a directory beside it; without it nothing changes",
+        help="make the change, after copying DIR to a directory next to it; without this option "
+        "nothing changes",
     )
 
 
 def _place(text: str) -> str | int | Offsets:
-    """Read ``--to``. Raises `argparse.ArgumentTypeError`."""
+    """Parse ``--to``. Raises `argparse.ArgumentTypeError`."""
     from spark_connector.checkpoint.mending import offsets_of_json
 
     if text in WORDS:
@@ -229,7 +232,7 @@ def _place(text: str) -> str | int | Offsets:
         ) from error
 
 
-# What is shown.
+# Output.
 
 
 def _next_start(checkpoint: Checkpoint) -> str:
@@ -237,7 +240,7 @@ def _next_start(checkpoint: Checkpoint) -> str:
         return "begins"
     if checkpoint.is_repeated:
         return f"repeats batch {checkpoint.newest}"
-    return f"goes on behind batch {checkpoint.newest}"
+    return f"continues after batch {checkpoint.newest}"
 
 
 def _state(checkpoint: Checkpoint, number: int) -> str:
@@ -315,11 +318,11 @@ def _iso(time_ms: int | None) -> str | None:
     return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
-# What brokers hold.
+# Brokers.
 
 
 class _Brokers:
-    """Clients for the time of one command."""
+    """Clients for the duration of one command."""
 
     def __init__(self, options: argparse.Namespace) -> None:
         self._options = options
@@ -335,7 +338,7 @@ class _Brokers:
         self._stack.close()
 
     def held(self, checkpoint: Checkpoint) -> Held:
-        """Return what brokers hold of all topics that the next start reads."""
+        """Return the ranges of all topics that the next start reads."""
         from spark_connector.checkpoint.findings import Held
         from spark_connector.offsets import LogBounds
 
@@ -353,7 +356,7 @@ class _Brokers:
         return Held(counts, bounds, {name: topic.topic_id for name, topic in topics.items()})
 
     def partition_counts(self, topics: Iterable[str]) -> dict[str, int]:
-        """Return how many partitions those topics have that brokers list."""
+        """Return the partition counts of the topics that exist."""
         return _partition_counts(self._listed(topics))
 
     def _listed(self, topics: Iterable[str]) -> Mapping[str, TopicDescription]:
@@ -369,16 +372,16 @@ def _chosen_sources(options: argparse.Namespace, checkpoint: Checkpoint) -> list
     """Return the sources to move.
 
     Raises:
-        UsageError: an option names another one, or none reads a topic that is named.
+        UsageError: an option names an unknown source, or no source reads a named topic.
     """
     positions = checkpoint.positions()
     wanted = options.sources or sorted(positions)
     for name in wanted:
         if name not in positions:
             listed = ", ".join(sorted(positions)) or "none"
-            raise UsageError(f"there is no source {name!r} of Kafka's; there are: {listed}")
+            raise UsageError(f"there is no Kafka source {name!r}; there are: {listed}")
     if not wanted:
-        raise UsageError("the checkpoint has no source of Kafka's whose offsets can be read")
+        raise UsageError("the checkpoint has no Kafka source with readable offsets")
     if isinstance(options.to, str | int):
         return list(wanted)
     named = {partition.topic for partition in options.to}
@@ -394,7 +397,7 @@ def _topics(checkpoint: Checkpoint, source: str) -> set[str]:
 
 
 def _last_offsets(checkpoint: Checkpoint, source: str) -> Offsets:
-    """Return where the source is; where the log does not say it, where the batch would end."""
+    """Return the position of a source; if the log lacks it, the end of the batch."""
     positions = checkpoint.positions()[source]
     found = positions.starts or positions.ends
     return {} if found is None else found.ends
@@ -403,10 +406,10 @@ def _last_offsets(checkpoint: Checkpoint, source: str) -> Offsets:
 def _target(
     place: str | int | Offsets, checkpoint: Checkpoint, source: str, brokers: _Brokers
 ) -> Offsets:
-    """Return where a source shall go on.
+    """Return the new position of a source.
 
     Raises:
-        UsageError: a topic is not there, or an offset is outside of what its partition holds.
+        UsageError: a topic does not exist, or an offset is outside its partition's range.
     """
     former = _last_offsets(checkpoint, source)
     topics = {partition.topic for partition in former}
@@ -414,7 +417,7 @@ def _target(
     missing = sorted(topics - counts.keys())
     if missing:
         raise UsageError(
-            f"brokers do not list {', '.join(map(shown, missing))}: first make it visible, or "
+            f"brokers do not list {', '.join(map(shown, missing))}: make it visible first, or "
             f"remove it with `pykclient spark checkpoint forget-topic`"
         )
     every = [TopicPartition(topic, one) for topic in counts for one in range(counts[topic])]
@@ -446,13 +449,13 @@ def _given(
         at = edges[offset][partition] if offset in edges else offset
         if not begins[partition] <= at <= ends[partition]:
             raise UsageError(
-                f"{partition} holds offsets {begins[partition]} to {ends[partition]}, and not {at}"
+                f"{partition} holds offsets {begins[partition]} to {ends[partition]}, not {at}"
             )
         found[partition] = at
     unnamed = sorted(begins.keys() - found.keys())
     if not former and unnamed:
         raise UsageError(
-            f"the log does not say where the query is: name {', '.join(map(str, unnamed[:5]))}, too"
+            f"the log lacks the query's position: name {', '.join(map(str, unnamed[:5]))}, too"
         )
     return found
 
@@ -467,7 +470,7 @@ def _read(folder: str) -> Checkpoint:
 
 
 def _carry_out(options: argparse.Namespace, checkpoint: Checkpoint, change: Change) -> int:
-    """Print a change, and with ``--execute`` make it; the exit status."""
+    """Print a change, and with ``--execute`` make it; return the exit status."""
     from spark_connector.checkpoint.mending import changed_offsets
     from spark_connector.checkpoint.writing import apply
 
@@ -496,7 +499,7 @@ def _carry_out(options: argparse.Namespace, checkpoint: Checkpoint, change: Chan
     stamp = datetime.now(UTC).strftime("%Y%m%dT%H%M%S.%fZ")
     backup = apply(change, checkpoint, stamp)
     sys.stderr.write(
-        f"pykclient: done; {backup} is a copy of what was there before. The next batch is "
+        f"pykclient: done; {backup} is a copy of the former state. The next batch is "
         f"{change.next_batch}\n"
     )
     return 0
@@ -505,18 +508,18 @@ def _carry_out(options: argparse.Namespace, checkpoint: Checkpoint, change: Chan
 def _consequences(
     checkpoint: Checkpoint, change: Change, rows: Iterable[Mapping[str, object]]
 ) -> Iterable[str]:
-    """Yield what sinks will see."""
+    """Yield the consequences for sinks."""
     newest = checkpoint.newest
     if checkpoint.is_repeated and change.next_batch == newest:
         if change.removals:
             yield (
-                f"batch {newest} is planned again. An exactly-once sink that has written it "
-                f"already skips the rows of the new one, with a warning: give it another sinkId "
+                f"batch {newest} is planned again. An exactly-once sink that has already written "
+                f"it skips the rows of the new one, with a warning: give it another sinkId "
                 f"then"
             )
     elif checkpoint.is_repeated:
         yield (
-            f"batch {newest} was planned and is not finished: its sink may have none, some or all "
+            f"batch {newest} was planned but not finished: its sink may have none, some or all "
             f"of its rows"
         )
     is_back = any(
@@ -527,8 +530,8 @@ def _consequences(
     )
     if is_back:
         yield (
-            f"rows are read again and written again, by exactly-once sinks, too: the next batch "
-            f"has number {change.next_batch}, which no sink has seen"
+            f"rows are read and written again, also by exactly-once sinks: the next batch has "
+            f"number {change.next_batch}, which no sink has seen"
         )
 
 
@@ -536,6 +539,6 @@ def _warn_of_use(checkpoint: Checkpoint) -> None:
     age_s = time.time() - checkpoint.changed_at_s
     if age_s < RECENT_S:
         sys.stderr.write(
-            f"pykclient: {os.fspath(checkpoint.folder)} has changed {max(age_s, 0):.0f} s ago: if "
-            f"the query runs, stop it first\n"
+            f"pykclient: {os.fspath(checkpoint.folder)} changed {max(age_s, 0):.0f} s ago: if the "
+            f"query is running, stop it first\n"
         )

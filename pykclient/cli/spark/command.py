@@ -1,8 +1,4 @@
-"""``pykclient spark``: transactions of exactly-once sinks, and checkpoints (`checkpoint.py`).
-
-A query that does not come back leaves transactions open, and readers of what is committed wait
-behind them until their time is over. Settling a sink does what the query would do at its next
-start.
+"""``pykclient spark``: manage sinks' transactions, and queries' checkpoints (`checkpoint.py`).
 
 Owner: the main thread.
 """
@@ -26,37 +22,37 @@ if TYPE_CHECKING:
     from spark_connector.exactly_once.protocol import Settled
 
 DESCRIPTION: Final = (
-    "Mend what Spark queries left: transactions of exactly-once sinks, and checkpoints."
+    "Repair what Spark queries left behind: transactions of exactly-once sinks, and checkpoints."
 )
 BAD_STATUS: Final = 1
 
 
 def add_command(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     parser = commands.add_parser(
-        "spark", help="mend what a Spark query left", description=DESCRIPTION
+        "spark", help="repair what a Spark query left behind", description=DESCRIPTION
     )
     parts = add_parts(parser, "parts", "PART")
-    aim = "show what the query of a sink has open, and settle it where it will not come back"
+    aim = "show a sink's open transactions, and settle them if its query will not restart"
     part = parts.add_parser("transactions", help=aim, description=f"{aim[0].upper()}{aim[1:]}.")
     add_cluster_options(part)
     part.add_argument(
         "sink",
         nargs="?",
         metavar="SINK",
-        help="the sink, by its option sinkId; without it all sinks are listed",
+        help="the sinkId of the sink; without it, list all sinks",
     )
     part.add_argument(
         "--execute",
         action="store_true",
-        help="commit what the query has decided, and abort the rest; without it nothing changes. A "
-        "query that still runs fails then, and loses nothing",
+        help="commit what the query has decided, and abort the rest; without this option nothing "
+        "changes. A query that is still running then fails, without losing anything",
     )
     part.set_defaults(run=run_transactions)
     add_checkpoint_part(parts)
 
 
 def run_transactions(options: argparse.Namespace) -> int:
-    # The commands of other parts do not wait for it.
+    # Imported here: other commands do not need it.
     from spark_connector.exactly_once.cluster import SinkCluster, list_sinks
     from spark_connector.exactly_once.names import checked_sink_id
     from spark_connector.exactly_once.protocol import SinkProtocol
@@ -77,7 +73,7 @@ def run_transactions(options: argparse.Namespace) -> int:
         if record is None and not found:
             sys.stderr.write(
                 f"pykclient: no query has written to sink {sink_id!r}; "
-                "`pykclient spark transactions` lists those that there are\n"
+                "`pykclient spark transactions` shows the existing ones\n"
             )
             return BAD_STATUS
         if not options.execute:
@@ -100,10 +96,10 @@ def _row(found: OpenTransaction) -> dict[str, object]:
 
 def _advise(open_count: int) -> None:
     if not open_count:
-        sys.stderr.write("pykclient: nothing is open\n")
+        sys.stderr.write("pykclient: no transactions are open\n")
     else:
         sys.stderr.write(
-            "pykclient: nothing was changed; if the query will not come back, give --execute to "
+            "pykclient: nothing was changed; if the query will not restart, give --execute to "
             "commit what is decided, and abort the rest\n"
         )
 
@@ -111,13 +107,13 @@ def _advise(open_count: int) -> None:
 def _report(settled: Settled) -> int:
     committed = len(settled.decided) - len(settled.missing)
     sys.stderr.write(
-        f"pykclient: {committed} transactions are committed, {len(settled.aborted)} aborted\n"
+        f"pykclient: {committed} transactions were committed, {len(settled.aborted)} aborted\n"
     )
     if settled.missing:
         tasks = ", ".join(f"task {each.task}: {each.row_count}" for each in settled.missing)
         sys.stderr.write(
-            f"pykclient: of the last batch rows are missing, which brokers had aborted ({tasks}); "
-            "the query writes them again when it is started\n"
+            f"pykclient: rows of the last batch are missing, since brokers aborted them ({tasks}); "
+            "the query writes them again when it restarts\n"
         )
         return BAD_STATUS
     return 0

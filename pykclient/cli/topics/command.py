@@ -32,22 +32,24 @@ DESCRIPTION = "List, describe, create, alter and delete topics."
 
 CHANGES: Final = {
     "--set": (AlterConfigOpType.SET, "a setting's new value"),
-    "--append": (AlterConfigOpType.APPEND, "elements for a list, as cleanup.policy=compact"),
-    "--subtract": (AlterConfigOpType.SUBTRACT, "elements that a list loses"),
-    "--delete": (AlterConfigOpType.DELETE, "a setting that has the brokers' default again"),
+    "--append": (AlterConfigOpType.APPEND, "elements to add to a list, as cleanup.policy=compact"),
+    "--subtract": (AlterConfigOpType.SUBTRACT, "elements to remove from a list"),
+    "--delete": (AlterConfigOpType.DELETE, "a setting to reset to the brokers' default"),
 }
 
 
 def add_command(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    parser = commands.add_parser("topics", help="show and make topics", description=DESCRIPTION)
+    parser = commands.add_parser(
+        "topics", help="show, create and change topics", description=DESCRIPTION
+    )
     parts = add_parts(parser, "parts", "PART")
     _add_part(parts, "list", run_list, "list all topics").add_argument(
-        "--internal", action="store_true", help="Kafka's own, too"
+        "--internal", action="store_true", help="include Kafka's internal topics"
     )
     describe = _add_part(parts, "describe", run_describe, "show partitions, and settings")
     describe.add_argument("topics", nargs="+", metavar="TOPIC")
     describe.add_argument(
-        "--all-settings", action="store_true", help="those that are Kafka's defaults, too"
+        "--all-settings", action="store_true", help="include settings with Kafka's defaults"
     )
     _add_part(parts, "delete", run_delete, "delete topics with all their records").add_argument(
         "topics", nargs="+", metavar="TOPIC"
@@ -56,7 +58,7 @@ def add_command(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -
     create.add_argument("topics", nargs="+", metavar="TOPIC")
     for option, what in (("--partitions", "partitions"), ("--replication-factor", "replicas")):
         create.add_argument(
-            option, type=int, metavar="N", help=f"how many {what}; else as brokers choose"
+            option, type=int, metavar="N", help=f"number of {what} (default: the brokers' choice)"
         )
     create.add_argument(
         "--topic-config",
@@ -65,13 +67,11 @@ def add_command(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -
         type=key_and_value,
         dest="topic_configs",
         metavar="KEY=VALUE",
-        help="a setting of the topic, such as retention.ms=-1; may be given again",
+        help="a setting of the topic, such as retention.ms=-1; may be repeated",
     )
     alter = _add_part(parts, "alter", run_alter, "change settings of topics, add partitions")
     alter.add_argument("topics", nargs="+", metavar="TOPIC")
-    alter.add_argument(
-        "--partitions", type=int, metavar="N", help="how many partitions there are to be in all"
-    )
+    alter.add_argument("--partitions", type=int, metavar="N", help="new total number of partitions")
     for option, (op_type, what) in CHANGES.items():
         alter.add_argument(
             option,
@@ -80,7 +80,7 @@ def add_command(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -
             type=partial(_change, op_type),
             dest="changes",
             metavar="KEY" if op_type is AlterConfigOpType.DELETE else "KEY=VALUE",
-            help=f"{what}; may be given again",
+            help=f"{what}; may be repeated",
         )
     alter.set_defaults(parser=alter)
 
@@ -88,7 +88,7 @@ def add_command(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -
 def run_list(options: argparse.Namespace) -> int:
     with pykclient.Admin(client_settings(options, "admin")) as admin:
         names = sorted(admin.list_topics(include_internal=options.internal))
-        topics = found_topics(admin, names).values()  # less what was deleted meanwhile
+        topics = found_topics(admin, names).values()  # without topics deleted meanwhile
     rows = [
         {
             "topic": topic.name,
@@ -108,7 +108,8 @@ def run_describe(options: argparse.Namespace) -> int:
     ):
         topics = described(admin, options.topics)
         places = [place for topic in topics for place in topic.partitions]
-        # Of what has no leader no offsets can be looked up; it need not hide the others.
+        # Offsets of a partition without a leader cannot be looked up, which must not hide the
+        # others.
         led = [TopicPartition(p.topic, p.partition) for p in places if p.leader_id is not None]
         begins = consumer.beginning_offsets(led) if led else {}
         ends = consumer.end_offsets(led) if led else {}
@@ -177,11 +178,11 @@ def run_alter(options: argparse.Namespace) -> int:
         if names.count(name) > 1:
             options.parser.error(f"{name} is given twice")
     with pykclient.Admin(client_settings(options, "admin")) as admin:
-        topics = described(admin, options.topics)  # none is changed when one is not there
+        topics = described(admin, options.topics)  # change none if one does not exist
         growing = {}
         if options.partitions is not None:
             growing = {topic.name: pykclient.NewPartitions(options.partitions) for topic in topics}
-        admin.create_partitions(growing, validate_only=True)  # nor when one is refused
+        admin.create_partitions(growing, validate_only=True)  # nor if one is refused
         if names:
             admin.incremental_alter_configs(
                 {_resource(topic.name): options.changes for topic in topics}
@@ -192,7 +193,7 @@ def run_alter(options: argparse.Namespace) -> int:
 
 def run_delete(options: argparse.Namespace) -> int:
     with pykclient.Admin(client_settings(options, "admin")) as admin:
-        described(admin, options.topics)  # none is deleted when one is not there
+        described(admin, options.topics)  # delete none if one does not exist
         admin.delete_topics(options.topics)
     return 0
 
@@ -202,7 +203,7 @@ def _resource(topic: str) -> ConfigResource:
 
 
 def _change(op_type: AlterConfigOpType, text: str) -> AlterConfigOp:
-    """Read ``KEY=VALUE``, or the key of a deletion. Raises `argparse.ArgumentTypeError`."""
+    """Parse ``KEY=VALUE``, or the key of a deletion. Raises `argparse.ArgumentTypeError`."""
     is_deletion = op_type is AlterConfigOpType.DELETE
     name, value = (text, None) if is_deletion else key_and_value(text)
     try:

@@ -1,1 +1,1 @@
-"""``pykclient transactions``: who writes transactionally, and which transactions hang."""
+"""``pykclient transactions``: show transactional ids and producers, abort hanging transactions."""

@@ -1,7 +1,7 @@
-"""``pykclient transactions``: transactional ids, producers of partitions, transactions that hang.
+"""``pykclient transactions``: transactional ids, producers of partitions, hanging transactions.
 
 Owner: the main thread.
-Source: Java class ``TransactionsCommand``, whose columns these are; KIP-664.
+Source: Java class ``TransactionsCommand``, which has the same columns; KIP-664.
 """
 
 from __future__ import annotations
@@ -32,17 +32,17 @@ if TYPE_CHECKING:
 
     Run = Callable[[argparse.Namespace], int]
 
-DESCRIPTION: Final = "Show transactional ids and their transactions, and abort those that hang."
+DESCRIPTION: Final = "Show transactional ids and their transactions, and abort hanging ones."
 
 LONGEST: Final = "PT15M"
-"""How long a transaction may be open by the brokers' default (``transaction.max.timeout.ms``)."""
+"""Maximum duration of a transaction by the brokers' default (``transaction.max.timeout.ms``)."""
 
 MS_PER_S: Final = 1_000
 
 
 def add_command(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     parser = commands.add_parser(
-        "transactions", help="show transactions, abort those that hang", description=DESCRIPTION
+        "transactions", help="show transactions, abort hanging ones", description=DESCRIPTION
     )
     parts = add_parts(parser, "parts", "PART")
     listed = _add_part(parts, "list", run_list, "list all transactional ids")
@@ -52,19 +52,19 @@ def add_command(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -
         default=[],
         dest="states",
         metavar="STATE",
-        help="those in this state alone, such as Ongoing; may be given again",
+        help="only those in this state, such as Ongoing; may be repeated",
     )
     listed.add_argument(
         "--open-for",
         type=_duration_s,
         metavar="PT1M",
-        help="those whose transaction is open for longer (brokers 3.8 or newer)",
+        help="only those with a transaction open for longer (brokers 3.8 or newer)",
     )
     described = _add_part(parts, "describe", run_describe, "show the transactions of ids")
     described.add_argument("ids", nargs="+", metavar="ID")
     producers = _add_part(parts, "producers", run_producers, "show the producers of partitions")
     hanging = _add_part(
-        parts, "abort-hanging", run_abort_hanging, "abort transactions that nothing else will end"
+        parts, "abort-hanging", run_abort_hanging, "abort transactions that no coordinator will end"
     )
     for part, is_required in ((producers, True), (hanging, False)):
         part.add_argument(
@@ -74,7 +74,7 @@ def add_command(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -
             required=is_required,
             dest="topics",
             metavar="TOPIC",
-            help="a topic; may be given again" + ("" if is_required else " (default: all)"),
+            help="a topic; may be repeated" + ("" if is_required else " (default: all)"),
         )
         part.add_argument(
             *("-p", "--partition"),
@@ -82,17 +82,19 @@ def add_command(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -
             type=int,
             dest="partitions",
             metavar="N",
-            help="this partition alone; may be given again",
+            help="only this partition; may be repeated",
         )
     hanging.add_argument(
         "--open-for",
         type=_duration_s,
         default=LONGEST,
         metavar="DURATION",
-        help="whose producers have written nothing for so long (default: %(default)s), which must "
-        "be no less than brokers let a transaction be open",
+        help="only those whose producer has written nothing for this long (default: "
+        "%(default)s), at least as long as brokers allow a transaction to be open",
     )
-    hanging.add_argument("--execute", action="store_true", help="do it; without it nothing changes")
+    hanging.add_argument(
+        "--execute", action="store_true", help="abort them; without this option nothing changes"
+    )
 
 
 def run_list(options: argparse.Namespace) -> int:
@@ -120,8 +122,7 @@ def run_describe(options: argparse.Namespace) -> int:
             except TransactionalIdNotFoundError as error:
                 status = 1
                 sys.stderr.write(
-                    f"pykclient: {error}; `pykclient transactions list` names those that there "
-                    "are\n"
+                    f"pykclient: {error}; `pykclient transactions list` shows the existing ones\n"
                 )
                 continue
             rows.append(
@@ -184,7 +185,7 @@ def run_abort_hanging(options: argparse.Namespace) -> int:
     ]
     write_rows("hanging", rows, is_json=options.json)
     if not hanging:
-        sys.stderr.write("pykclient: no transaction hangs\n")
+        sys.stderr.write("pykclient: no transaction is hanging\n")
     elif not options.execute:
         sys.stderr.write("pykclient: nothing was changed; give --execute to abort them\n")
     return 0
@@ -200,13 +201,13 @@ def _add_part(
 
 
 def _partitions(admin: Admin, options: argparse.Namespace) -> list[TopicPartition]:
-    """Return the partitions that options name; without a topic all of the cluster.
+    """Return the partitions that the options name, or all of the cluster without a topic.
 
     Raises:
-        UsageError: a topic or a partition is not there, or a partition is given without a topic.
+        UsageError: a topic or a partition does not exist, or a partition comes without a topic.
     """
     if options.partitions and not options.topics:
-        raise UsageError("-p names a partition of a topic; give -t TOPIC as well")
+        raise UsageError("-p needs a topic; give -t TOPIC as well")
     if options.topics:
         topics = described(admin, options.topics)
     else:

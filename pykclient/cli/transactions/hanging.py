@@ -1,9 +1,9 @@
-"""Which transactions hang: open in a partition, and no coordinator will ever end them.
+"""Hanging transactions: open in a partition, but no coordinator will ever end them.
 
-The leader of a partition keeps the last stable offset before an open transaction, so consumers that
-read what is committed get nothing beyond it. When the coordinator has lost the partition, or the
-whole transaction, no marker will come. It is found from both sides: what partitions have open for
-longer than a transaction may be, less what coordinators have open there.
+A partition's leader keeps the last stable offset before an open transaction, so read_committed
+consumers get nothing beyond it. If the coordinator has lost the partition, or the whole
+transaction, no marker will come. They are found from both sides: transactions open in partitions
+for longer than allowed, without those that coordinators have open there.
 
 Owner: the main thread.
 Source: Java class ``TransactionsCommand`` (``FindHangingTransactionsCommand``); KIP-664.
@@ -24,7 +24,10 @@ if TYPE_CHECKING:
 
 
 class HangingTransaction(NamedTuple):
-    """One in one partition; `transactional_id` is None if no coordinator has the producer."""
+    """A hanging transaction in one partition.
+
+    `transactional_id` is None if no coordinator knows the producer.
+    """
 
     partition: TopicPartition
     producer: ProducerState
@@ -32,7 +35,7 @@ class HangingTransaction(NamedTuple):
 
     @property
     def spec(self) -> AbortTransactionSpec:
-        """What aborts it."""
+        """The request that aborts it."""
         producer = self.producer
         return AbortTransactionSpec(
             self.partition,
@@ -45,7 +48,7 @@ class HangingTransaction(NamedTuple):
 def hanging_transactions(
     admin: Admin, partitions: Iterable[TopicPartition], before_ms: int
 ) -> list[HangingTransaction]:
-    """Return those of partitions whose producers wrote last before a time, ms since 1970."""
+    """Return those of partitions whose producers wrote last before a time, in ms since 1970."""
     candidates = [
         (partition, producer)
         for partition, producers in admin.describe_producers(partitions).items()
@@ -69,4 +72,4 @@ def _described(admin: Admin, transactional_id: str) -> TransactionDescription | 
     try:
         return admin.describe_transactions([transactional_id])[transactional_id]
     except TransactionalIdNotFoundError:
-        return None  # it has expired since it was listed
+        return None  # it expired after it was listed
