@@ -173,6 +173,7 @@ class Wiring:
             stalls=stalls,
             why_no_position=self.positions.last_error,
             why_no_member=lambda: None if self.group is None else self.group.rejection,
+            unlisted=lambda: () if self.group is None else self.group.unlisted,
         )
 
     def _build_engine(self) -> Engine:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Final, Generic, Protocol, TypeVar
 
 from pykclient.errors import DecodeError
 from pykclient.errors.text import printable
+from pykclient.protocol.primitives import STRING_BYTES_MAX
 from pykclient.types import TopicPartition
 
 if TYPE_CHECKING:
@@ -22,6 +23,9 @@ if TYPE_CHECKING:
 
 NEVER_MS = 2**62
 """A deadline that never comes."""
+
+UTF8_BYTES_MAX: Final = 4
+"""Bytes of one character."""
 
 ANY_NODE: Final = None
 """A node id that stands for the least loaded node."""
@@ -191,6 +195,22 @@ def check_partitions(
         missing.discard(partition)
     if needs_all and missing:
         raise DecodeError(f"the response to {api} lacks {_name(min(missing))}")
+
+
+def check_sent_back(api: str, what: str, text: str | None) -> None:
+    """Make sure that a text of a response fits into a request, since it is sent back.
+
+    Raises:
+        DecodeError: it does not.
+    """
+    if text is None or len(text) <= STRING_BYTES_MAX // UTF8_BYTES_MAX:
+        return
+    size_bytes = len(text.encode())
+    if size_bytes > STRING_BYTES_MAX:
+        raise DecodeError(
+            f"the response to {api} has {what} of {size_bytes} bytes, and {STRING_BYTES_MAX} are "
+            f"the most that can be sent back"
+        )
 
 
 def _name(partition: tuple[str, int]) -> str:

@@ -30,7 +30,8 @@ EMPTY: Final[list[Any]] = []
 """The default of list arguments: "a fresh empty list". Never stored, never changed."""
 
 UINT32_MAX: Final = 0xFFFF_FFFF
-_INT16_MAX = 0x7FFF
+STRING_BYTES_MAX: Final = 0x7FFF
+"""The longest string that can be sent. A response may have longer ones in compact form."""
 
 Records = bytes | bytearray | memoryview
 """One or more record batches as they stand on the wire."""
@@ -125,9 +126,10 @@ def write_string(out: bytearray, value: str) -> None:
 
 def _utf8(value: str) -> bytes:
     data = value.encode()
-    if len(data) > _INT16_MAX:
+    if len(data) > STRING_BYTES_MAX:
         raise EncodeError(
-            f"the string {value[:20]!r}... has {len(data)} bytes; at most {_INT16_MAX} can be sent"
+            f"the string {value[:20]!r}... has {len(data)} bytes; at most {STRING_BYTES_MAX} can "
+            f"be sent"
         )
     return data
 

@@ -55,6 +55,7 @@ class Scene:
         self.subscription.assign(partitions)
         self.stalls = Stalls()
         self.refusal: KafkaError | None = None
+        self.unlisted: list[TopicPartition] = []
         self.coordinators = Coordinators(
             self.network.metadata, self.network.client, retry_backoff=RETRY_BACKOFF
         )
@@ -72,6 +73,7 @@ class Scene:
             stalls=self.stalls,
             why_no_position=lambda _: "it has no leader",
             why_no_member=lambda: self.refusal,
+            unlisted=lambda: self.unlisted,
         )
 
     def poll(self, started_ms: int, timeout_ms: int) -> BaseException | None:
@@ -228,6 +230,33 @@ def test_a_partition_beyond_the_last_is_unknown() -> None:
     assert "2 partitions" in str(error)
     assert unknown_partition(metadata.cluster, A) is None
     assert unknown_partition(metadata.cluster, ABSENT) is None, "it was not requested yet"
+
+
+def test_of_a_topic_the_lowest_missing_partition_is_reported() -> None:
+    scene = Scene(A, *(TopicPartition("t", number) for number in (7, 3, 5)))
+    update_metadata(scene.network.metadata, topic("t", [1]))
+    error = scene.poll(START_MS, UNKNOWN_TOPIC_MS)
+    assert isinstance(error, UnknownTopicOrPartitionError)
+    assert "t-3 does not exist" in str(error)
+    assert scene.poll(START_MS + UNKNOWN_TOPIC_MS, UNKNOWN_TOPIC_MS) is None
+    scene.subscription.assign([A, TopicPartition("t", 7)])
+    later_ms = START_MS + 2 * UNKNOWN_TOPIC_MS
+    assert "t-7 does not exist" in str(scene.poll(later_ms, UNKNOWN_TOPIC_MS))
+
+
+def test_a_partition_that_the_group_assigns_and_brokers_do_not_list_is_an_error() -> None:
+    scene, _ = reading()
+    scene.unlisted = [TopicPartition("t", 1)]
+    assert "t-1 does not exist" in str(scene.poll(START_MS, UNKNOWN_TOPIC_MS))
+    scene.unlisted = [ABSENT]
+    update_metadata(scene.network.metadata, topic("t", [1]))
+    assert scene.poll(START_MS, UNREAD_MAX_MS - 1) is None
+    error = scene.poll(START_MS + UNREAD_MAX_MS - 1, 1)
+    assert isinstance(error, KafkaTimeoutError)
+    assert "absent-0, which the group has assigned to this consumer" in str(error)
+    assert "brokers do not list it in metadata" in str(error)
+    assert scene.poll(START_MS + UNREAD_MAX_MS, UNREAD_MAX_MS - 1) is None
+    assert isinstance(scene.poll(START_MS + UNREAD_MAX_MS, UNREAD_MAX_MS), KafkaTimeoutError)
 
 
 # Time in which no poll was empty.

@@ -22,6 +22,7 @@ from tests.hostile.payloads import (
     at,
     body,
     broker,
+    cluster_named,
     compact,
     drips,
     hang_up,
@@ -260,6 +261,13 @@ FRAMES: Final[tuple[Hostile, ...]] = (
         broker(metadata=body(topics(1))),
         "KafkaTimeoutError",
         "a Metadata response lacks topic 't'",
+    ),
+    Hostile(
+        "a cluster id of 40 KB",
+        "list_topics",
+        broker(metadata=body(lambda: cluster_named(40_000))),
+        "KafkaTimeoutError",
+        "the response to Metadata has a cluster id of 40000 bytes",
     ),
     Hostile(
         "a topic with an unknown error",

@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING, Any, Final
 from pykclient.protocol.api_keys import ApiKey
 from pykclient.protocol.message import Message, Structure
 from pykclient.protocol.messages.consumer_protocol import (
+    ConsumerProtocolAssignment,
+    ConsumerProtocolAssignmentTopicPartition,
     ConsumerProtocolSubscription,
     ConsumerProtocolSubscriptionTopicPartition,
 )
@@ -24,7 +26,7 @@ from pykclient.protocol.messages.fetch import (
 from pykclient.protocol.messages.metadata import MetadataResponse
 from pykclient.protocol.reader import ELEMENTS_MAX, NUMBERS_PER_ELEMENT_MAX
 from tests.hostile.client import TOPIC
-from tests.hostile.payloads import INT16, INT32, compact, varint
+from tests.hostile.payloads import INT16, compact, varint
 from tests.hostile.peer import GOOD, Received, ScriptedBroker
 from tests.records.batches import build
 
@@ -144,9 +146,13 @@ def inflated(
         setattr(owner, field, sign * (TEXT_SIZE_BYTES_MAX // 2))
     elif isinstance(value, bytes | memoryview):
         make = _GROUP_DATA.get(field)
-        path += " again and again" if make is None else " of many topics"
-        count = size_bytes // max(1, len(value))
-        setattr(owner, field, bytes(value) * count if make is None else make(size_bytes))
+        if make is None:
+            path += " again and again"
+            setattr(owner, field, bytes(value) * (size_bytes // max(1, len(value))))
+        else:
+            shape = chance.choice(GROUP_SHAPES)
+            path += f" of {shape}"
+            setattr(owner, field, make(topics_of(shape, size_bytes)))
     else:
         is_numbers = bool(value) and isinstance(value[0], int)
         count = size_bytes // _element_size_bytes(value, version)
@@ -158,6 +164,19 @@ def inflated(
     out = bytearray()
     response.write(out, version)
     return path, bytes(out)
+
+
+def with_group_data(
+    response: Message, version: int, *, shape: str, size_bytes: int
+) -> tuple[str, bytes]:
+    """Give the first member so many bytes of partitions, of a shape in `GROUP_SHAPES`."""
+    response = copy.deepcopy(response)
+    places = _places(response, type(response).__name__)
+    owner, field = next((owner, field) for owner, field, _ in places if field in _GROUP_DATA)
+    setattr(owner, field, _GROUP_DATA[field](topics_of(shape, size_bytes)))
+    out = bytearray()
+    response.write(out, version)
+    return shape, bytes(out)
 
 
 def _tags(size_bytes: int) -> bytes:
@@ -193,24 +212,60 @@ def _places(structure: Structure, path: str) -> Iterator[tuple[Structure, str, s
             yield from _places(value, f"{path}.{name}")
 
 
-def _subscription(size_bytes: int) -> bytes:
-    """A member's subscription to many topics, of which it has a partition each."""
-    names = [f"topic-{number}" for number in range(min(size_bytes // 40, ELEMENTS_MAX // 2))]
+TopicNumbers = list[tuple[str, range]]
+"""Partitions of topics, of which one may be there more than once."""
+
+
+def topics_of(shape: str, size_bytes: int) -> TopicNumbers:
+    """Return partitions that take about so many bytes of an assignment."""
+    numbers_max = ELEMENTS_MAX * NUMBERS_PER_ELEMENT_MAX - 20
+    if shape == "many topics":
+        count = min(size_bytes // 40, ELEMENTS_MAX // 2)
+        return [(f"topic-{number}", range(1)) for number in range(count)]
+    if shape == "one topic":
+        return [(TOPIC, range(min(size_bytes // 4, numbers_max)))]
+    if shape == "one topic again and again":
+        count = min(size_bytes // 20, ELEMENTS_MAX // 2)
+        return [(TOPIC, range(2 * number, 2 * number + 2)) for number in range(count)]
+    if shape == "one partition again and again":
+        return [(TOPIC, range(1))] * min(size_bytes // 20, ELEMENTS_MAX // 2)
+    each_count = min(size_bytes // 4, numbers_max) // 10
+    return [
+        (TOPIC if number == 0 else f"topic-{number}", range(each_count)) for number in range(10)
+    ]
+
+
+GROUP_SHAPES: Final = (
+    *("many topics", "one topic", "one topic again and again"),
+    *("one partition again and again", "some topics with many partitions each"),
+)
+
+
+def _subscription(topics: TopicNumbers) -> bytes:
+    """A member's subscription to topics, and its partitions of them."""
     found = ConsumerProtocolSubscription(
-        topics=names,
-        owned_partitions=[ConsumerProtocolSubscriptionTopicPartition(name, [0]) for name in names],
+        topics=list(dict.fromkeys(name for name, _ in topics)),
+        owned_partitions=[
+            ConsumerProtocolSubscriptionTopicPartition(name, list(numbers))
+            for name, numbers in topics
+        ],
     )
     out = bytearray(INT16(1))
     found.write(out, 1)
     return bytes(out)
 
 
-def _assignment(size_bytes: int) -> bytes:
-    """A member's partitions, of many topics."""
-    count = min(size_bytes // 25, ELEMENTS_MAX - 10)
-    each = (b"topic-%d" % number for number in range(count))
-    topics = b"".join(INT16(len(name)) + name + INT32(1) + INT32(0) for name in each)
-    return INT16(0) + INT32(count) + topics + INT32(-1)
+def _assignment(topics: TopicNumbers) -> bytes:
+    """A member's partitions."""
+    found = ConsumerProtocolAssignment(
+        assigned_partitions=[
+            ConsumerProtocolAssignmentTopicPartition(name, list(numbers))
+            for name, numbers in topics
+        ],
+    )
+    out = bytearray(INT16(0))
+    found.write(out, 0)
+    return bytes(out)
 
 
 _GROUP_DATA: Final = {

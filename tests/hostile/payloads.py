@@ -505,6 +505,18 @@ def members(count: int) -> bytes:
     return head + compact("m") + compact("m") + varint(count + 1) + each + b"\0"
 
 
+def cluster_named(size_bytes: int) -> bytes:
+    """A Metadata response of version 9 with a cluster id of so many bytes, and nothing else."""
+    name = varint(size_bytes + 1) + b"c" * size_bytes
+    return INT32(0) + varint(1) + name + INT32(-1) + varint(1) + INT32(0) + b"\0"
+
+
+def member_named(size_bytes: int) -> bytes:
+    """A JoinGroup response of version 7 with a member id of so many bytes."""
+    head = INT32(0) + INT16(0) + INT32(1) + compact("consumer") + compact("range")
+    return head + compact("m") + varint(size_bytes + 1) + b"m" * size_bytes + varint(1) + b"\0"
+
+
 def assigned(data: bytes) -> Callable[[Received], Any]:
     return changed(synced, assignment=data)
 

@@ -27,6 +27,7 @@ from tests.hostile.payloads import (
     changed,
     hang_up,
     kip848,
+    member_named,
     members,
 )
 from tests.hostile.peer import coordinator, joined, listed_offset, stored_offset, written
@@ -179,7 +180,18 @@ REQUESTS: Final[tuple[Hostile, ...]] = (
         "chose the assignor 'none'",
     ),
     Hostile(
-        "generation -5", "join", broker(join_group=changed(joined, generation_id=-5)), None, "0"
+        "generation -5",
+        "join",
+        broker(join_group=changed(joined, generation_id=-5)),
+        "DecodeError",
+        "the response to JoinGroup has the generation, or epoch, -5",
+    ),
+    Hostile(
+        "a member id of 150 KB",
+        "join",
+        broker(join_group=body(lambda: member_named(150_000))),
+        "DecodeError",
+        "the response to JoinGroup has a member id of 150000 bytes",
     ),
     Hostile("hangs up on JoinGroup", "join", broker(join_group=hang_up), None, "0"),
     Hostile(
@@ -235,7 +247,13 @@ REQUESTS: Final[tuple[Hostile, ...]] = (
     Hostile(
         "KIP-848: heartbeats each -5 ms", "join_kip848", kip848(heartbeat_interval_ms=-5), None, "0"
     ),
-    Hostile("KIP-848: epoch -77", "join_kip848", kip848(member_epoch=-77), None, "0"),
+    Hostile(
+        "KIP-848: epoch -77",
+        "join_kip848",
+        kip848(member_epoch=-77),
+        "DecodeError",
+        "the response to ConsumerGroupHeartbeat has the generation, or epoch, -77",
+    ),
     Hostile(
         "KIP-848: topics that do not exist", "join_kip848", kip848(topic_count=10_000), None, "0"
     ),

@@ -20,7 +20,14 @@ from pykclient.protocol.messages.fetch import AbortedTransaction
 from pykclient.records.compression import Codec
 from tests.consumer.serving_port import A, ServingPort, consumer_over
 from tests.hostile.client import memory_kb
-from tests.hostile.inflated import TARGETS, InflatedBroker, inflated, usual_metadata
+from tests.hostile.inflated import (
+    GROUP_SHAPES,
+    TARGETS,
+    InflatedBroker,
+    inflated,
+    usual_metadata,
+    with_group_data,
+)
 from tests.hostile.made_up import MadeUp, Part, made_up, placed, usual
 from tests.hostile.payloads import Hostile
 from tests.hostile.peer import KIP848_VERSIONS
@@ -29,7 +36,7 @@ from tests.records.batches import build
 from tests.soak import seeds
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from pykclient.protocol.messages.fetch import FetchRequest, FetchResponse
 
@@ -204,13 +211,52 @@ def test_inflated_responses_cost_little_for_their_size(
     seed: int, client: Client, usual_response_cost: float
 ) -> None:
     size_bytes = USUAL_SIZE_BYTES if seed < 4 else SOAK_RESPONSE_SIZE_BYTES
+    call, api = TARGETS[seed % len(TARGETS)]
+    versions = KIP848_VERSIONS if call == "join_kip848" else None
+
+    def made() -> InflatedBroker:
+        return InflatedBroker(api, partial(inflated, random.Random(seed), size_bytes), versions)
+
+    flaws = flaws_of_responses(client, call, made, size_bytes, usual_response_cost)
+    assert flaws == [], f"{seed}: {call}, {api.name}"
+
+
+@pytest.mark.parametrize(
+    ("call", "api", "shape"),
+    [
+        pytest.param(*target, shape, marks=() if shape == "one topic" else pytest.mark.soak)
+        for target in (
+            ("join", ApiKey.SYNC_GROUP),
+            ("join", ApiKey.JOIN_GROUP),
+            ("describe_groups", ApiKey.DESCRIBE_GROUPS),
+        )
+        for shape in GROUP_SHAPES
+    ],
+)
+def test_partitions_of_a_group_cost_little_for_their_size(
+    call: str, api: ApiKey, shape: str, client: Client, usual_response_cost: float
+) -> None:
+    """A partition takes four bytes in an assignment, and forty in Metadata."""
+    inflate = partial(with_group_data, shape=shape, size_bytes=USUAL_SIZE_BYTES)
+
+    def made() -> InflatedBroker:
+        return InflatedBroker(api, inflate)
+
+    flaws = flaws_of_responses(client, call, made, USUAL_SIZE_BYTES, usual_response_cost)
+    assert flaws == []
+
+
+def flaws_of_responses(
+    client: Client,
+    call: str,
+    made: Callable[[], InflatedBroker],
+    size_bytes: int,
+    usual_response_cost: float,
+) -> list[str]:
+    """Return what is beyond a limit each time that a call is made, whose responses are inflated."""
     limit = TIMES_USUAL_MAX * usual_response_cost
     for timeout_ms in (CALL_TIMEOUT_MS, *USUAL_TIMEOUTS_MS):
-        call, api = TARGETS[seed % len(TARGETS)]
-        chance = random.Random(seed)
-        versions = KIP848_VERSIONS if call == "join_kip848" else None
-        broker = InflatedBroker(api, partial(inflated, chance, size_bytes), versions)
-        met = meet(client, call, broker, timeout_ms)
+        met = meet(client, call, made(), timeout_ms)
         flaws = []
         if met.sent_bytes < size_bytes // 20:
             flaws.append(f"only {met.sent_bytes} bytes were sent")
@@ -224,4 +270,4 @@ def test_inflated_responses_cost_little_for_their_size(
             flaws.append(f"ended with {met.report['error']}")
         if not flaws:
             break
-    assert flaws == [], f"{seed}: {call}, {api.name}, {met.shape}"
+    return [f"{met.shape}: {each}" for each in flaws]

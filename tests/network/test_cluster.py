@@ -115,6 +115,12 @@ def test_gaps_doubles_and_negative_numbers_are_refused(
         topic_info(response)
 
 
+def test_a_name_that_no_request_can_have_is_refused() -> None:
+    assert topic_info(MetadataResponseTopic(name="t" * 32_767)).name
+    with pytest.raises(DecodeError, match="has a topic's name of 32768 bytes, and 32767 are"):
+        topic_info(MetadataResponseTopic(name="t" * 32_768))
+
+
 def test_a_topic_without_a_name_is_refused() -> None:
     with pytest.raises(DecodeError, match="neither name nor known id"):
         topic_info(MetadataResponseTopic(name=None))

@@ -22,7 +22,7 @@ from pykclient.network.log import ClientLog, RateLimitedLog
 from pykclient.types import TopicPartition
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from pykclient.consumer.config import ConsumerConfig
     from pykclient.consumer.subscription import AssignedPartition, SubscriptionState
@@ -82,6 +82,7 @@ class EmptyPolls:
         stalls: Stalls,
         why_no_position: Callable[[AssignedPartition], object],
         why_no_member: Callable[[], KafkaError | None],
+        unlisted: Callable[[], Sequence[TopicPartition]],
     ) -> None:
         self._config = config
         self._log = ClientLog("pykclient.consumer", config.client_id)
@@ -93,11 +94,17 @@ class EmptyPolls:
         self._stalls = stalls
         self._why_no_position = why_no_position
         self._why_no_member = why_no_member
+        self._unlisted = unlisted
         self._raised: set[object] = set()
         """Reasons that were raised and still last."""
         self._no_coordinator_since_ms: int | None = None
         self._first_poll_ms: int | None = None
         self._unknown_since_ms: dict[TopicPartition, int] = {}
+        self._unlisted_since_ms: int | None = None
+        self._known_versions = (-1, -1)
+        """The versions of subscription and cluster that were compared last."""
+        self._missing: list[TopicPartition] = []
+        """What they showed: one partition of each topic of which brokers do not know all."""
         self._ended_ms: int | None = None
         """Time when the last empty poll ended."""
 
@@ -125,6 +132,7 @@ class EmptyPolls:
             self._news(self._unknown(started_ms, now_ms), now_ms)
             or self._no_coordinator(started_ms, now_ms)
             or self._unread(started_ms, now_ms)
+            or self._unassigned(started_ms, now_ms)
         )
 
     def _news(self, lasting: Mapping[object, KafkaError | None], now_ms: int) -> KafkaError | None:
@@ -160,6 +168,8 @@ class EmptyPolls:
             self._first_poll_ms = later(self._first_poll_ms)
         if self._no_coordinator_since_ms is not None:
             self._no_coordinator_since_ms = later(self._no_coordinator_since_ms)
+        if self._unlisted_since_ms is not None:
+            self._unlisted_since_ms = later(self._unlisted_since_ms)
         for partition, since_ms in self._unknown_since_ms.items():
             self._unknown_since_ms[partition] = later(since_ms)
         self._stalls.excuse(later)
@@ -249,6 +259,26 @@ class EmptyPolls:
             f"resolved"
         )
 
+    def _unassigned(self, started_ms: int, now_ms: int) -> KafkaError | None:
+        """Return an error when partitions of the group have been unlisted for too long."""
+        unlisted = self._unlisted()
+        if not unlisted:
+            self._unlisted_since_ms = None
+            return None
+        if self._unlisted_since_ms is None:
+            self._unlisted_since_ms = started_ms
+        waited_ms = now_ms - self._unlisted_since_ms
+        if waited_ms < self._config.default_api_timeout_ms:
+            return None
+        self._unlisted_since_ms = now_ms
+        partition = unlisted[0]
+        error = self._metadata.cluster.topic_errors.get(partition.topic)
+        why = error or self._client.describe_failures() or "brokers do not list it in metadata"
+        return KafkaTimeoutError(
+            f"{partition}, which the group has assigned to this consumer, could not be read for "
+            f"{waited_ms} ms: {why}; it goes on by itself when that is cured"
+        )
+
     def _has_tried_all(self) -> bool:
         return all(
             self._client.last_error(node.id) is not None for node in self._metadata.bootstrap
@@ -258,7 +288,7 @@ class EmptyPolls:
         cluster = self._metadata.cluster
         before, self._unknown_since_ms = self._unknown_since_ms, {}
         found: dict[object, KafkaError | None] = {}
-        wanted = [assigned.partition for assigned in self._subscription]
+        wanted = [*self._lowest_missing(), *self._unlisted()]
         if self._subscription.mode is SubscriptionMode.TOPICS:
             # A group assigns no partitions of a topic that does not exist.
             wanted += [TopicPartition(topic, 0) for topic in self._subscription.wanted_topics]
@@ -271,6 +301,24 @@ class EmptyPolls:
             is_due = now_ms - since_ms >= UNKNOWN_TOPIC_MS
             found.setdefault(str(error), error if is_due else None)
         return found
+
+    def _lowest_missing(self) -> list[TopicPartition]:
+        """Return one partition, the lowest, of each topic of which brokers do not know all.
+
+        Costs nothing while the assignment and metadata are the same.
+        """
+        cluster = self._metadata.cluster
+        versions = (self._subscription.version, cluster.version)
+        if versions != self._known_versions:
+            counts = {topic.name: len(topic.partitions) for topic in cluster.topics.values()}
+            lowest: dict[str, int] = {}
+            for assigned in self._subscription:
+                topic, number = assigned.partition
+                if number >= counts.get(topic, 0) and number < lowest.get(topic, number + 1):
+                    lowest[topic] = number
+            self._missing = [TopicPartition(*each) for each in lowest.items()]
+            self._known_versions = versions
+        return self._missing
 
 
 class Stall(NamedTuple):

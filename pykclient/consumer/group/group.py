@@ -42,6 +42,7 @@ if TYPE_CHECKING:
     from pykclient.errors import BrokerError, KafkaError
     from pykclient.network.cluster.cluster import Cluster
     from pykclient.network.manager import Operation
+    from pykclient.types import TopicPartition
 
 
 class ConsumerGroup:
@@ -178,6 +179,11 @@ class ConsumerGroup:
     def rejection(self) -> KafkaError | None:
         """Why the coordinator does not accept this member; None if it does, or need not."""
         return self._membership.rejection if self._subscription.is_by_group else None
+
+    @property
+    def unlisted(self) -> Sequence[TopicPartition]:
+        """Partitions that the group has assigned, and metadata do not list: one of each topic."""
+        return self._membership.unlisted if self._subscription.is_by_group else ()
 
     @property
     def has_request_in_flight(self) -> bool:

@@ -1,4 +1,4 @@
-"""What a commit in the name of a group's member is refused with.
+"""What a coordinator may say of a group's member, and what a commit in its name is refused with.
 
 Owner: none, it holds no state.
 Source: Java class ``CommitRequestManager.MemberInfo``.
@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Final
 
 from pykclient.errors import (
     CommitFailedError,
+    DecodeError,
     FencedInstanceIdError,
     FencedMemberEpochError,
     GroupIdNotFoundError,
@@ -18,6 +19,7 @@ from pykclient.errors import (
     StaleMemberEpochError,
     UnknownMemberIdError,
 )
+from pykclient.network.manager import check_sent_back
 
 if TYPE_CHECKING:
     from pykclient.errors import BrokerError
@@ -44,6 +46,17 @@ NO_MEMBER_CURES: Final = (
     "has to be changed"
 )
 """What to do about a membership that has ended, at the end of an error."""
+
+
+def check_member(api: str, member_id: str, generation: int) -> None:
+    """Make sure that a coordinator has named a member as it can be named in requests.
+
+    Raises:
+        DecodeError: it has not.
+    """
+    check_sent_back(api, "a member id", member_id)
+    if generation < 0:
+        raise DecodeError(f"the response to {api} has the generation, or epoch, {generation}")
 
 
 def commit_refused(member: GroupMetadata, error: BrokerError) -> CommitFailedError:

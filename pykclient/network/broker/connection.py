@@ -36,7 +36,7 @@ from pykclient.network.broker.handshake import Handshake, HandshakeState
 from pykclient.network.cluster.node import wire_id
 from pykclient.network.interrupts import raise_of_signal_handler
 from pykclient.network.log import ClientLog
-from pykclient.network.manager import NEVER_MS, Request
+from pykclient.network.manager import NEVER_MS, Request, check_sent_back
 from pykclient.network.metrics import NetworkMetrics
 from pykclient.protocol.framing import RECEIVE_BYTES_MAX, FrameBuffer
 from pykclient.protocol.message import (
@@ -44,7 +44,7 @@ from pykclient.protocol.message import (
     encode_request_parts,
     peek_correlation_id,
 )
-from pykclient.protocol.messages.metadata import MetadataRequest
+from pykclient.protocol.messages.metadata import MetadataRequest, MetadataResponse
 from pykclient.protocol.reader import ELEMENTS_MAX
 
 if TYPE_CHECKING:
@@ -444,6 +444,8 @@ class Connection:
         )
         if entry.request.check is not None:
             entry.request.check(response)
+        if isinstance(response, MetadataResponse):
+            check_sent_back("Metadata", "a cluster id", response.cluster_id)
         # Remove it only now: a malformed or contradictory response leaves its request in flight, so
         # that it fails with all the others.
         self._has_served = True

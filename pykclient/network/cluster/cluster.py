@@ -19,6 +19,7 @@ from pykclient.errors import DecodeError
 from pykclient.errors.text import printable
 from pykclient.network.cluster.node import broker_node
 from pykclient.network.log import ClientLog
+from pykclient.network.manager import check_sent_back
 from pykclient.types import Node
 
 if TYPE_CHECKING:
@@ -135,10 +136,12 @@ def topic_info(topic: MetadataResponseTopic) -> TopicInfo:
     """Return the topic of a response that has no error for it.
 
     Raises:
-        DecodeError: it has no name, or its partitions are not numbered from 0 without gaps.
+        DecodeError: it has no name, or one that no request can have, or its partitions are not
+            numbered from 0 without gaps.
     """
     if topic.name is None:
         raise DecodeError("a Metadata response names a topic by neither name nor known id")
+    check_sent_back("Metadata", "a topic's name", topic.name)
     partitions = sorted(topic.partitions, key=lambda partition: partition.partition_index)
     for expected, partition in enumerate(partitions):
         if partition.partition_index != expected:

@@ -8,11 +8,17 @@ from typing import TYPE_CHECKING
 import pytest
 
 from pykclient.consumer.group.classic.membership import ClassicState
-from pykclient.consumer.group.classic.protocol import read_assignment, read_subscription
+from pykclient.consumer.group.classic.protocol import (
+    encode_assignment,
+    read_assignment,
+    read_subscription,
+)
+from pykclient.consumer.group.history import EPOCH
 from pykclient.consumer.group.metadata import AT_ONCE_COUNT
 from pykclient.errors import (
     CoordinatorLoadInProgressError,
     CoordinatorNotAvailableError,
+    DecodeError,
     DisconnectedError,
     FencedInstanceIdError,
     GroupAuthorizationFailedError,
@@ -28,7 +34,11 @@ from pykclient.errors import (
     UnsupportedVersionError,
 )
 from pykclient.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
-from pykclient.protocol.messages.join_group import JoinGroupRequest, JoinGroupResponse
+from pykclient.protocol.messages.join_group import (
+    JoinGroupRequest,
+    JoinGroupResponse,
+    JoinGroupResponseMember,
+)
 from pykclient.protocol.messages.leave_group import (
     LeaveGroupRequest,
     LeaveGroupResponse,
@@ -44,7 +54,7 @@ from tests.consumer.group.member_scene import (
     SESSION_MS,
     ClassicScene,
 )
-from tests.consumer.known_cluster import update_metadata
+from tests.consumer.known_cluster import is_outdated, topic, update_metadata
 
 if TYPE_CHECKING:
     from pykclient.errors import BrokerError
@@ -68,7 +78,7 @@ def test_a_member_joins_with_its_settings_and_takes_its_assignment(scene: Classi
     assert (first.session_timeout_ms, first.rebalance_timeout_ms) == (SESSION_MS, MAX_POLL_MS)
     [protocol] = first.protocols
     assert protocol.name == "range"
-    assert read_subscription(protocol.metadata, None).topics == {"t"}
+    assert read_subscription(protocol.metadata).topics == ["t"]
     assert first.reason == "a test wants it"
     scene.respond(JoinGroupResponse(error_code=MemberIdRequiredError.code, member_id="m-1"))
     scene.poll()
@@ -117,6 +127,131 @@ def test_a_follower_syncs_while_the_application_is_away_but_takes_when_it_polls(
     assert scene.carried_out.events == ["lose all"]
     scene.poll()
     assert scene.carried_out.events == ["lose all", "assign t0"]
+
+
+def respond_with(scene: ClassicScene, *numbers: int) -> None:
+    """Assign these partitions to the member, and let it take them."""
+    scene.start_joining()
+    scene.respond_to_join()
+    scene.poll()
+    assigned = encode_assignment(TopicPartition("t", number) for number in numbers)
+    scene.respond(SyncGroupResponse(assignment=assigned))
+    scene.poll()
+    assert scene.membership.state is ClassicState.STABLE
+
+
+def test_a_partition_that_metadata_do_not_list_waits_for_them(scene: ClassicScene) -> None:
+    respond_with(scene, 0, 2, 3)
+    assert scene.carried_out.events == ["lose all", "assign t0"]
+    assert scene.membership.unlisted == [TopicPartition("t", 2)]
+    assert is_outdated(scene.metadata)
+    update_metadata(scene.metadata, topic("t", [1, 1]))
+    scene.poll()
+    assert len(scene.carried_out.events) == 2
+    update_metadata(scene.metadata, topic("t", [1, 1, 1]))
+    scene.wait(1)
+    assert len(scene.carried_out.events) == 2, "the application does not poll"
+    assert scene.membership.wants_turn(scene.now_ms)
+    scene.poll()
+    assert scene.carried_out.events[2:] == ["assign t0 t2"]
+    assert scene.membership.state is ClassicState.STABLE
+    assert scene.membership.unlisted == [TopicPartition("t", 3)]
+    update_metadata(scene.metadata, topic("t", [1] * 4))
+    scene.poll()
+    assert scene.carried_out.events[3:] == ["assign t0 t2 t3"]
+    assert scene.membership.unlisted == []
+    assert [each.reason for each in scene.history.rebalances(0, EPOCH)] == [
+        "a test wants it",
+        *["metadata list more of the assigned partitions"] * 2,
+    ]
+
+
+def test_what_a_member_has_stays_whatever_metadata_list(scene: ClassicScene) -> None:
+    scene.subscription.assign_from_group([TopicPartition("t", 5)])
+    respond_with(scene, 0, 5)
+    assert scene.carried_out.events[1:] == ["assign t0 t5"]
+
+
+def test_in_the_next_round_a_member_does_not_wait_for_what_it_was_assigned_before(
+    scene: ClassicScene,
+) -> None:
+    respond_with(scene, 0, 2)
+    scene.membership.request_join("a test wants it again")
+    scene.poll()
+    assert scene.membership.unlisted == []
+    update_metadata(scene.metadata, topic("t", [1, 1, 1]))
+    scene.respond_to_join(generation=2)
+    scene.poll()
+    scene.respond_to_sync()
+    scene.poll()
+    assert scene.carried_out.events[-1] == "assign t0"
+
+
+@pytest.mark.parametrize("round_", ["lost", "interrupted"])
+def test_with_its_generation_a_member_loses_what_it_waits_for(
+    scene: ClassicScene, round_: str
+) -> None:
+    respond_with(scene, 0, 2)
+    if round_ == "lost":
+        scene.beat(UnknownMemberIdError.code)
+    else:
+        update_metadata(scene.metadata, topic("t", [1, 1, 1]))
+        scene.carried_out.is_slow = True
+        scene.poll()
+        assert scene.membership.state is ClassicState.ASSIGNING
+        scene.membership.restart(scene.now_ms, is_wanted=True)
+    assert scene.membership.unlisted == []
+    assert scene.membership.state is ClassicState.UNJOINED
+
+
+LONG_ID = "m" * 150_000
+
+
+@pytest.mark.parametrize(
+    ("response", "reason"),
+    [
+        (JoinGroupResponse(member_id=LONG_ID, generation_id=1), "a member id of 150000 bytes"),
+        (
+            JoinGroupResponse(member_id="é" * 20_000, generation_id=1),
+            "a member id of 40000 bytes, and 32767 are the most that can be sent back",
+        ),
+        (
+            JoinGroupResponse(error_code=MemberIdRequiredError.code, member_id=LONG_ID),
+            "a member id of 150000 bytes",
+        ),
+        (JoinGroupResponse(member_id="m-1", generation_id=-5), "the generation, or epoch, -5"),
+        (
+            JoinGroupResponse(
+                member_id="m-1",
+                leader="m-1",
+                generation_id=1,
+                protocol_name="range",
+                members=[JoinGroupResponseMember(member_id=LONG_ID)],
+            ),
+            "a member id of 150000 bytes",
+        ),
+    ],
+)
+def test_what_cannot_be_sent_back_is_an_error_at_once(
+    scene: ClassicScene, response: JoinGroupResponse, reason: str
+) -> None:
+    scene.start_joining()
+    scene.take(JoinGroupRequest)
+    scene.respond(response)
+    scene.poll()
+    error = scene.membership.take_error()
+    assert isinstance(error, DecodeError)
+    assert f"the response to JoinGroup has {reason}" in str(error)
+    assert scene.sent == []
+    assert not scene.membership.member.is_member
+    assert scene.membership.member.member_id == ("m-1" if response.leader else "")
+
+
+def test_a_member_id_may_be_as_long_as_a_request_can_have(scene: ClassicScene) -> None:
+    scene.start_joining()
+    scene.respond_to_join(member_id="m" * 32_767)
+    assert scene.membership.take_error() is None
+    assert scene.membership.state is ClassicState.SYNCING
 
 
 def test_nothing_is_given_up_while_the_application_is_away(joined: ClassicScene) -> None:

@@ -10,6 +10,7 @@ from pykclient.consumer.group.assignors import GroupMember
 from pykclient.consumer.group.classic.protocol import (
     encode_assignment,
     encode_subscription,
+    group_member,
     read_assignment,
     read_subscription,
 )
@@ -55,12 +56,21 @@ def test_a_subscription_has_javas_bytes() -> None:
 )
 def test_a_subscription_is_read_as_it_was_written(member: GroupMember) -> None:
     data = encode_subscription(member)
-    assert read_subscription(data, member.group_instance_id) == member
+    counts = {each.topic: 2**31 for each in member.owned_partitions}
+    assert group_member(read_subscription(data), member.group_instance_id, counts) == member
+
+
+def test_of_the_partitions_that_a_member_had_those_that_exist_count_once() -> None:
+    had = (A, TopicPartition("a", 1), TopicPartition("a", 2), TopicPartition("gone", 0))
+    message = read_subscription(encode_subscription(GroupMember(frozenset({"a"}), had)))
+    message.owned_partitions *= 2
+    member = group_member(message, None, {"a": 2, "b": 1})
+    assert member.owned_partitions == (A, TopicPartition("a", 1))
 
 
 def test_the_oldest_subscription_has_topics_alone() -> None:
     data = b"\x00\x00\x00\x00\x00\x01\x00\x01a\xff\xff\xff\xff"
-    assert read_subscription(data, None) == GroupMember(frozenset({"a"}))
+    assert group_member(read_subscription(data), None, {}) == GroupMember(frozenset({"a"}))
 
 
 @given(partitions)
@@ -73,7 +83,8 @@ def test_an_assignment_is_read_as_it_was_written(assigned: list[TopicPartition])
 def test_of_a_version_to_come_the_known_part_is_read() -> None:
     assert read_assignment(b"\x00\x63" + encode_assignment([A])[2:] + b"new").partitions == (A,)
     member = GroupMember(frozenset({"a"}))
-    assert read_subscription(b"\x00\x63" + encode_subscription(member)[2:] + b"new", None) == member
+    newer = read_subscription(b"\x00\x63" + encode_subscription(member)[2:] + b"new")
+    assert group_member(newer, None, {}) == member
 
 
 @pytest.mark.parametrize("data", [b"\x00", b"\xff\xff", b"\x00\x00\x7f\xff\xff\xff"])
@@ -81,14 +92,14 @@ def test_what_is_neither_is_an_error_of_its_own(data: bytes) -> None:
     with pytest.raises(DecodeError):
         read_assignment(data)
     with pytest.raises(DecodeError):
-        read_subscription(data, None)
+        read_subscription(data)
 
 
 def test_no_bytes_assign_no_partitions() -> None:
     """A broker sends that to a member that the leader has left out, as older leaders do."""
     assert read_assignment(b"").partitions == ()
     with pytest.raises(DecodeError):
-        read_subscription(b"", None)
+        read_subscription(b"")
 
 
 def test_an_assignment_names_partitions_that_can_be() -> None:
@@ -98,7 +109,7 @@ def test_an_assignment_names_partitions_that_can_be() -> None:
 
 @given(st.binary(max_size=60))
 def test_no_bytes_raise_anything_else(data: bytes) -> None:
-    for read in (read_assignment, lambda data: read_subscription(data, None)):
+    for read in (read_assignment, read_subscription):
         try:
             read(data)
         except DecodeError:

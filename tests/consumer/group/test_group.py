@@ -248,7 +248,7 @@ def classic() -> GroupScene:
 
 def topics_in(message: JoinGroupRequest) -> frozenset[str]:
     """What the member requests."""
-    return read_subscription(message.protocols[0].metadata, None).topics
+    return frozenset(read_subscription(message.protocols[0].metadata).topics)
 
 
 def test_a_pattern_is_joined_with_when_its_topics_are_known(classic: GroupScene) -> None:

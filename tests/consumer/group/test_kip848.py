@@ -15,6 +15,7 @@ from pykclient.errors import (
     BrokerUnsupportedVersionError,
     CoordinatorLoadInProgressError,
     CoordinatorNotAvailableError,
+    DecodeError,
     DisconnectedError,
     FencedInstanceIdError,
     FencedMemberEpochError,
@@ -26,7 +27,11 @@ from pykclient.errors import (
     UnsupportedAssignorError,
     UnsupportedVersionError,
 )
-from pykclient.protocol.messages.consumer_group_heartbeat import RequestTopicPartitions
+from pykclient.protocol.messages.consumer_group_heartbeat import (
+    ConsumerGroupHeartbeatResponse,
+    RequestTopicPartitions,
+)
+from pykclient.types import TopicPartition
 from tests.consumer.group.member_scene import (
     COUNT,
     INTERVAL_MS,
@@ -301,6 +306,7 @@ def test_a_partition_that_metadata_do_not_list_waits_for_them(stable: Kip848Scen
     stable.poll()
     assert is_outdated(stable.metadata)
     assert stable.carried_out.events == []
+    assert stable.membership.unlisted == [TopicPartition("a", COUNT)]
     assert stable.heartbeat().topic_partitions == [RequestTopicPartitions(A, [0, 1])]
     stable.respond(2)
     assert stable.is_in(MemberState.RECONCILING)
@@ -316,6 +322,29 @@ def test_a_partition_that_metadata_do_not_list_waits_for_them(stable: Kip848Scen
     stable.respond(3, {A: (1, COUNT)})
     stable.poll()
     assert stable.carried_out.events[-1] == f"assign a1 a{COUNT}"
+
+
+@pytest.mark.parametrize(
+    ("member_id", "epoch", "reason"),
+    [
+        ("m" * 150_000, 2, "a member id of 150000 bytes"),
+        ("m", -77, "the generation, or epoch, -77"),
+    ],
+)
+def test_what_cannot_be_sent_back_is_an_error_at_once(
+    stable: Kip848Scene, member_id: str, epoch: int, reason: str
+) -> None:
+    stable.wait(INTERVAL_MS)
+    response = ConsumerGroupHeartbeatResponse(
+        member_id=member_id, member_epoch=epoch, heartbeat_interval_ms=INTERVAL_MS
+    )
+    stable.sent.pop().on_response(response, stable.now_ms)
+    error = stable.membership.take_error()
+    assert isinstance(error, DecodeError)
+    assert f"the response to ConsumerGroupHeartbeat has {reason}" in str(error)
+    assert stable.is_in(MemberState.FATAL)
+    stable.poll()
+    assert stable.carried_out.events == ["lose all"]
 
 
 def test_the_same_assignment_again_changes_nothing(stable: Kip848Scene) -> None:

@@ -59,8 +59,9 @@ class GroupMember:
     """The subscription of one member of a group, as its leader receives it.
 
     `owned_partitions` are the member's in `generation`, which is None before its first one, or if
-    the member did not send it. `group_instance_id` is set for static members (KIP-345), `rack` from
-    `client_rack`. `user_data` is the result of the member's `Assignor.user_data`.
+    the member did not send it: those that still exist, of topics that some member subscribes to.
+    `group_instance_id` is set for static members (KIP-345), `rack` from `client_rack`. `user_data`
+    is the result of the member's `Assignor.user_data`.
     """
 
     topics: frozenset[str]

@@ -34,13 +34,13 @@ class Claims:
     """The claims of all members. `owned` has no partition twice, and none that is gone."""
 
     def __init__(self, topics: TopicRacks, by_member: Mapping[str, Claim]) -> None:
-        self.owned: dict[str, list[TopicPartition]] = {}
+        self.owned: dict[str, dict[TopicPartition, None]] = {}
         self.contested: set[TopicPartition] = set()
         """What two members claim in one generation."""
         self._by_member = dict(sorted(by_member.items()))
         self._owners: dict[TopicPartition, str] = {}
         for member_id, claim in self._by_member.items():
-            self.owned[member_id] = []
+            self.owned[member_id] = {}
             for partition in claim.partitions:
                 if 0 <= partition.partition < len(topics.get(partition.topic, ())):
                     self._add(partition, member_id)
@@ -64,13 +64,12 @@ class Claims:
             generation, other_generation = self._generation(member_id), self._generation(other)
             if generation < other_generation:
                 return
-            if partition in self.owned[other]:
-                self.owned[other].remove(partition)
+            self.owned[other].pop(partition, None)
             if generation == other_generation:
                 self.contested.add(partition)
                 self._owners[partition] = member_id
                 return
-        self.owned[member_id].append(partition)
+        self.owned[member_id][partition] = None
         self._owners[partition] = member_id
 
     def _generation(self, member_id: str) -> int:

@@ -11,6 +11,7 @@ Source: Java class ``RangeAssignor``; KIP-881.
 from __future__ import annotations
 
 from collections import defaultdict
+from itertools import islice
 from typing import TYPE_CHECKING, Final
 
 from pykclient.consumer.group.assignors.assignor import (
@@ -21,7 +22,7 @@ from pykclient.consumer.group.assignors.assignor import (
 from pykclient.types import TopicPartition
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     from pykclient.consumer.group.assignors.assignor import GroupMember, TopicRacks
 
@@ -48,7 +49,7 @@ class RangeAssignor:
             _match_racks(assignments)
         assignment: dict[str, list[TopicPartition]] = {member_id: [] for member_id in members}
         for topic in assignments:
-            topic.assign_ranges(lambda member_id, index: True)
+            topic.assign_rest()
             for member_id, taken in topic.taken.items():
                 assignment[member_id] += [TopicPartition(topic.name, i) for i in sorted(taken)]
         return assignment
@@ -96,13 +97,21 @@ class _TopicAssignment:
         if len(taken) > self._quota:
             self._extra_count -= 1
 
-    def assign_ranges(self, may_take: Callable[[str, int], bool]) -> None:
-        """Give each member in turn the first free partitions that it may take, up to its quota."""
+    def assign_near(self) -> None:
+        """Give each member in turn the first free partitions within its rack, up to its quota."""
         for member_id in self.taken:
-            room = self.room(member_id)
-            chosen = [index for index in self._free if may_take(member_id, index)][:room]
-            if chosen:
-                self.take(member_id, chosen)
+            near = (index for index in self._free if self.racks_match(member_id, index))
+            self._take_some(member_id, list(islice(near, self.room(member_id))))
+
+    def assign_rest(self) -> None:
+        """Give each member in turn the first free partitions, up to its quota."""
+        free = iter(list(self._free))
+        for member_id in self.taken:
+            self._take_some(member_id, list(islice(free, self.room(member_id))))
+
+    def _take_some(self, member_id: str, indexes: Sequence[int]) -> None:
+        if indexes:
+            self.take(member_id, indexes)
 
 
 def _match_racks(assignments: Iterable[_TopicAssignment]) -> None:
@@ -114,7 +123,7 @@ def _match_racks(assignments: Iterable[_TopicAssignment]) -> None:
         if len(group) > 1:
             _match_aligned(group)
         elif group[0].is_rack_aware:
-            group[0].assign_ranges(group[0].racks_match)
+            group[0].assign_near()
 
 
 def _match_aligned(group: Sequence[_TopicAssignment]) -> None:

@@ -91,8 +91,10 @@ class CooperativeStickyAssignor:
         assignment, moving = _share_out(topics, members, claims)
         if moving is None:
             moving = _moving(members, assignment)
-        for partition, member_id in moving.items():
-            assignment[member_id].remove(partition)
+        for member_id in set(moving.values()):
+            assignment[member_id] = [
+                each for each in assignment[member_id] if moving.get(each) != member_id
+            ]
         return assignment
 
     def on_assignment(
@@ -140,7 +142,7 @@ def _read_claim(user_data: bytes | None) -> Claim:
     except DecodeError:
         # Another member's bytes must not keep the group from an assignment.
         return Claim((), NO_GENERATION)
-    return Claim(tuple(owned), generation)
+    return Claim(tuple(dict.fromkeys(owned)), generation)
 
 
 def _generation_of(member: GroupMember) -> int | None:

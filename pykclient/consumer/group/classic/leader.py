@@ -27,6 +27,7 @@ from pykclient.consumer.group.assignors import (
 from pykclient.consumer.group.assignors.setting import common_protocol
 from pykclient.consumer.group.classic.protocol import (
     encode_assignment,
+    group_member,
     read_assignment,
     read_subscription,
 )
@@ -39,7 +40,7 @@ from pykclient.errors import (
 from pykclient.errors.text import printable
 from pykclient.network.coordinators import MOVED_ERRORS
 from pykclient.network.interrupts import raise_of_signal_handler
-from pykclient.network.manager import NEVER_MS, PollResult, Request
+from pykclient.network.manager import NEVER_MS, PollResult, Request, check_sent_back
 from pykclient.network.retry import Attempt
 from pykclient.protocol.messages.describe_groups import (
     DescribeGroupsRequest,
@@ -57,6 +58,7 @@ if TYPE_CHECKING:
     from pykclient.network.cluster.cluster import Cluster
     from pykclient.network.log import ClientLog
     from pykclient.protocol.message import Message
+    from pykclient.protocol.messages.consumer_protocol import ConsumerProtocolSubscription
     from pykclient.protocol.messages.describe_groups import DescribedGroup
     from pykclient.protocol.messages.join_group import (
         JoinGroupResponse,
@@ -68,6 +70,9 @@ KNOWN_TO_COOPERATE: Final = (CooperativeStickyAssignor.name,)
 
 STABLE: Final = "Stable"
 """In other states of the group its leader is about to assign."""
+
+Subscriptions = dict[str, "ConsumerProtocolSubscription"]
+"""The subscription of each member, by its id."""
 
 GroupAssignment = dict[str, Assignment]
 """The assignment of each member, by its id."""
@@ -92,18 +97,21 @@ class GroupLeader:
         """What the assignment was made from; None while another member leads."""
         self._incomplete_version: int | None = None
         """The cluster that lacks topics of other members, while another one is requested."""
+        self._read: tuple[JoinGroupResponse, Subscriptions] | None = None
+        """What is read of the response whose topics are not all known yet."""
 
     def resign(self) -> None:
         """Follow the topics of this member alone; another one may lead the next generation."""
-        self.unsent = self._assigned_shape = self._incomplete_version = None
+        self.unsent = self._assigned_shape = self._incomplete_version = self._read = None
         self._follow(frozenset())
 
     def is_outdated(self) -> bool:
         return self._assigned_shape is not None and self._assigned_shape != self._shape()
 
-    def _subscription_of(self, member: JoinGroupResponseMember) -> GroupMember:
+    def _subscription_of(self, member: JoinGroupResponseMember) -> ConsumerProtocolSubscription:
+        check_sent_back("JoinGroup", "a member id", member.member_id)
         try:
-            return read_subscription(member.metadata, member.group_instance_id)
+            return read_subscription(member.metadata)
         except DecodeError as error:
             raise DecodeError(
                 f"group {self._context.coordinator.key!r}: the subscription of member "
@@ -119,14 +127,21 @@ class GroupLeader:
             KafkaError: the subscriptions cannot be read, or the assignor failed.
         """
         assignor = chosen_assignor(self._assignors, protocol, self._context.coordinator.key)
-        members = {member.member_id: self._subscription_of(member) for member in response.members}
-        topics = frozenset[str]().union(*(member.topics for member in members.values()))
+        subscriptions = self._subscriptions_of(response)
+        topics = frozenset[str]().union(*(each.topics for each in subscriptions.values()))
         self._follow(topics)
         cluster = self._context.metadata.cluster
         if not is_known(cluster, topics) and self._awaits_topics(cluster):
             return None
-        self._incomplete_version = None
+        self._incomplete_version = self._read = None
         replicas = topic_replicas(cluster, topics)
+        counts = {topic: len(partitions) for topic, partitions in replicas.items()}
+        members = {
+            member.member_id: group_member(
+                subscriptions[member.member_id], member.group_instance_id, counts
+            )
+            for member in response.members
+        }
         assigned = assign_partitions(assignor, self._protocol, replicas, members)
         all_assigned = [each for one in assigned.values() for each in one.partitions]
         self._follow(topics.union(partition.topic for partition in all_assigned))
@@ -138,6 +153,13 @@ class GroupLeader:
             (member_id, encode_assignment(one.partitions, one.user_data))
             for member_id, one in assigned.items()
         ]
+
+    def _subscriptions_of(self, response: JoinGroupResponse) -> Subscriptions:
+        """Return the subscription of each member; a response that waits is read once."""
+        if self._read is None or self._read[0] is not response:
+            found = {each.member_id: self._subscription_of(each) for each in response.members}
+            self._read = response, found
+        return self._read[1]
 
     def _follow(self, topics: frozenset[str]) -> None:
         if topics != self.topics:

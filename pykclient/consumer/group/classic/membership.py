@@ -25,6 +25,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from pykclient.consumer.group.assignors.setting import common_protocol
+from pykclient.consumer.group.classic.assignment import ListedAssignment
 from pykclient.consumer.group.classic.leader import GroupLeader, UnassignedPartitions
 from pykclient.consumer.group.classic.protocol import (
     PROTOCOL_TYPE,
@@ -36,9 +37,15 @@ from pykclient.consumer.group.classic.protocol import (
     sync_request,
 )
 from pykclient.consumer.group.classic.subscription import JoinedSubscription
-from pykclient.consumer.group.metadata import AT_ONCE_COUNT, commit_in_rebalance, commit_refused
+from pykclient.consumer.group.metadata import (
+    AT_ONCE_COUNT,
+    check_member,
+    commit_in_rebalance,
+    commit_refused,
+)
 from pykclient.consumer.group.rebalance import Assign, Intent, LoseAll, RevokeAll, RevokeToJoin
 from pykclient.errors import (
+    DecodeError,
     DisconnectedError,
     FencedInstanceIdError,
     IllegalGenerationError,
@@ -71,6 +78,7 @@ if TYPE_CHECKING:
     from pykclient.network.retry import Backoff
     from pykclient.protocol.message import Message
     from pykclient.protocol.message import Request as RequestMessage
+    from pykclient.types import TopicPartition
 
 
 class ClassicState(Enum):
@@ -90,7 +98,7 @@ NEXT: Final[dict[ClassicState, frozenset[ClassicState]]] = {
     _S.JOINING: frozenset({_S.SYNCING, _S.UNJOINED, _S.LEAVING}),
     _S.SYNCING: frozenset({_S.ASSIGNING, _S.JOINING, _S.UNJOINED, _S.LEAVING}),
     _S.ASSIGNING: frozenset({_S.STABLE, _S.UNJOINED, _S.LEAVING}),
-    _S.STABLE: frozenset({_S.REVOKING, _S.UNJOINED, _S.LEAVING}),
+    _S.STABLE: frozenset({_S.REVOKING, _S.ASSIGNING, _S.UNJOINED, _S.LEAVING}),
     _S.LEAVING: frozenset({_S.UNJOINED}),
 }
 HAVE_GENERATION: Final = frozenset({_S.REVOKING, _S.ASSIGNING, _S.STABLE, _S.LEAVING})
@@ -200,6 +208,7 @@ class ClassicMembership:
         named = {assignor.name: assignor for assignor in assignors}
         self._revoke_protocol = common_protocol(assignors)
         self._joined_with = JoinedSubscription(config, context, named)
+        self._assigned = ListedAssignment(context)
         self._leader = GroupLeader(config, context, named)
         self._unassigned = UnassignedPartitions(context, self._log)
         self._compared_version = 0
@@ -237,6 +246,11 @@ class ClassicMembership:
     @property
     def topics(self) -> frozenset[str]:
         return self._leader.topics
+
+    @property
+    def unlisted(self) -> list[TopicPartition]:
+        """Partitions that this member waits for, because metadata do not list them: one a topic."""
+        return self._assigned.unlisted
 
     @property
     def can_commit(self) -> bool:
@@ -288,7 +302,7 @@ class ClassicMembership:
         if self._intent is not None:
             return self._intent.is_done
         if self.state in (ClassicState.UNJOINED, ClassicState.STABLE):
-            return self._may_begin(now_ms)
+            return self._may_begin(now_ms) or self._has_more()
         return self.state in (ClassicState.ASSIGNING, ClassicState.LEAVING)
 
     def begin_leave(self, reason: str, *, sends: bool) -> Intent:
@@ -335,6 +349,8 @@ class ClassicMembership:
         elif self.state in (ClassicState.UNJOINED, ClassicState.STABLE):
             if self._may_begin(now_ms):
                 return self._begin(now_ms)
+            if self._has_more():
+                return self._assign_more(now_ms)
         elif self.state is ClassicState.ASSIGNING and self._intent is None:
             return self._assign(now_ms)
         return None
@@ -376,6 +392,7 @@ class ClassicMembership:
         self._heartbeat.restart(now_ms)
         if is_settled:
             return
+        self._assigned.forget()
         self.state = ClassicState.UNJOINED
         if not self.member.is_member:
             self._heartbeat.stop()
@@ -422,6 +439,7 @@ class ClassicMembership:
         return self._give_up(RevokeToJoin(self._revoke_protocol) if self._was_member else LoseAll())
 
     def _give_up(self, intent: Intent) -> Intent:
+        self._assigned.forget()
         self._leader.resign()
         self._unassigned.forget()
         self._intent = intent
@@ -481,13 +499,27 @@ class ClassicMembership:
             self._to(ClassicState.STABLE)
             self._history.end(now_ms)
             return None
-        intent = self._intent = Assign(assigned)
+        self._assigned.replace(assigned)
+        intent = self._intent = Assign(self._assigned.take())
         if not self._subscription.partitions <= set(assigned):
             intent.rejoin_reason = "need to revoke partitions and re-join"
         if self._leader.unsent is not None:
             self._unassigned.compare(self._leader.unsent)
             self._leader.unsent = None
         self._was_member = True
+        return intent
+
+    def _has_more(self) -> bool:
+        is_settled = self.state is ClassicState.STABLE and self._rejoin_reason is None
+        return is_settled and self._assigned.has_news()
+
+    def _assign_more(self, now_ms: int) -> Intent:
+        """Take what metadata list by now of what the leader has assigned."""
+        self._to(ClassicState.ASSIGNING)
+        self._history.begin("metadata list more of the assigned partitions", now_ms)
+        self._history.note_generation(self.member, self._protocol)
+        self._was_member = True
+        intent = self._intent = Assign(self._assigned.take())
         return intent
 
     def _on_carried_out(self, intent: Intent, now_ms: int) -> None:
@@ -613,11 +645,20 @@ class ClassicMembership:
     def _on_joined(self, response: Message, node_id: int, now_ms: int) -> None:
         assert isinstance(response, JoinGroupResponse)
         code = response.error_code
+        is_named = (
+            code == MemberIdRequiredError.code
+            and bool(response.member_id)
+            and not self.member.member_id
+        )
+        try:
+            if code == 0 or is_named:
+                check_member("JoinGroup", response.member_id, 0 if code else response.generation_id)
+        except DecodeError as error:
+            self._fail_join(error, now_ms)
+            return
         if code == 0:
             self._on_generation(response, now_ms)
-        elif (
-            code == MemberIdRequiredError.code and response.member_id and not self.member.member_id
-        ):
+        elif is_named:
             # KIP-394: how a new member begins, and no failure; for any other it is a rejection.
             self.member = self.member._replace(member_id=response.member_id)
             self._rejoin_reason = f"need to re-join with the given member-id: {response.member_id}"
@@ -768,6 +809,7 @@ class ClassicMembership:
             self.member = self.member.without_member_id()
 
     def _forget_round(self) -> None:
+        self._assigned.forget()
         self._forget_calls()
         self._heartbeat.stop()
 

@@ -36,7 +36,7 @@ from pykclient.protocol.reader import Reader
 from pykclient.types import TopicPartition, by_topic
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     from pykclient.consumer.config import ConsumerConfig
     from pykclient.errors import KafkaError
@@ -76,7 +76,7 @@ def encode_subscription(member: GroupMember) -> bytes:
     return bytes(out)
 
 
-def read_subscription(data: bytes, group_instance_id: str | None) -> GroupMember:
+def read_subscription(data: bytes) -> ConsumerProtocolSubscription:
     """Read the subscription of a member.
 
     Raises:
@@ -84,19 +84,35 @@ def read_subscription(data: bytes, group_instance_id: str | None) -> GroupMember
     """
     reader = Reader(data)
     version = _version(reader, ConsumerProtocolSubscription.max_version)
-    message = ConsumerProtocolSubscription.read(reader, version)
-    generation = None if message.generation_id == NO_GENERATION else message.generation_id
+    return ConsumerProtocolSubscription.read(reader, version)
+
+
+def group_member(
+    subscription: ConsumerProtocolSubscription,
+    group_instance_id: str | None,
+    partition_counts: Mapping[str, int],
+) -> GroupMember:
+    """Return a member as assignors receive it, with those of its partitions that exist, each once.
+
+    `partition_counts` are those of the topics to be assigned. A partition costs a member four
+    bytes, and an assignor a hundred times as much.
+    """
+    generation = None
+    if subscription.generation_id != NO_GENERATION:
+        generation = subscription.generation_id
+    owned = {
+        TopicPartition(each.topic, number): None
+        for each in subscription.owned_partitions
+        for number in each.partitions
+        if 0 <= number < partition_counts.get(each.topic, 0)
+    }
     return GroupMember(
-        topics=frozenset(message.topics),
-        owned_partitions=tuple(
-            TopicPartition(owned.topic, number)
-            for owned in message.owned_partitions
-            for number in owned.partitions
-        ),
+        topics=frozenset(subscription.topics),
+        owned_partitions=tuple(owned),
         generation=generation,
         group_instance_id=group_instance_id,
-        rack=message.rack_id,
-        user_data=message.user_data,
+        rack=subscription.rack_id,
+        user_data=subscription.user_data,
     )
 
 
@@ -128,14 +144,17 @@ def read_assignment(data: bytes) -> Assignment:
     reader = Reader(data)
     version = _version(reader, ConsumerProtocolAssignment.max_version)
     message = ConsumerProtocolAssignment.read(reader, version)
-    partitions = tuple(
-        TopicPartition(assigned.topic, number)
-        for assigned in message.assigned_partitions
-        for number in assigned.partitions
-    )
-    if min((partition.partition for partition in partitions), default=0) < 0:
-        raise DecodeError(f"an assignment has a negative partition: {min(partitions)}")
-    return Assignment(tuple(dict.fromkeys(partitions)), message.user_data)
+    for topic in message.assigned_partitions:
+        lowest = min(topic.partitions, default=0)
+        if lowest < 0:
+            partition = TopicPartition(topic.topic, lowest)
+            raise DecodeError(f"an assignment has a negative partition: {partition}")
+    partitions = {
+        TopicPartition(topic.topic, number): None
+        for topic in message.assigned_partitions
+        for number in topic.partitions
+    }
+    return Assignment(tuple(partitions), message.user_data)
 
 
 def _version(reader: Reader, newest: int) -> int:

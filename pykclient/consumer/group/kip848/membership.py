@@ -30,7 +30,7 @@ from enum import Enum
 from functools import partial
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from pykclient.consumer.group.metadata import AT_ONCE_COUNT, commit_refused
+from pykclient.consumer.group.metadata import AT_ONCE_COUNT, check_member, commit_refused
 from pykclient.consumer.group.rebalance import Assign, Intent, LoseAll, RevokeAll
 from pykclient.consumer.subscription import SubscriptionMode
 from pykclient.errors import (
@@ -240,6 +240,20 @@ class Kip848Membership:
         self._error: KafkaError | None = None
 
     # For the group.
+
+    @property
+    def unlisted(self) -> list[TopicPartition]:
+        """Partitions that this member waits for, because metadata do not list them: one a topic."""
+        if self.state is not MemberState.RECONCILING:
+            return []
+        found = []
+        for topic_id, numbers in self._target.items():
+            info = self._topic(topic_id)
+            if info is not None and numbers[-1] >= (count := len(info.partitions)):
+                lowest = numbers[bisect_left(numbers, count)]
+                if lowest not in (self._current or {}).get(topic_id, ()):
+                    found.append(TopicPartition(info.name, lowest))
+        return found
 
     @property
     def can_commit(self) -> bool:
@@ -462,9 +476,12 @@ class Kip848Membership:
         count = len(info.partitions)
         if numbers[-1] < count:
             return numbers
-        owned = frozenset((self._current or {}).get(topic_id, ()))
+        owned = (self._current or {}).get(topic_id, ())
+        kept = frozenset(owned[bisect_left(owned, count) :])
         listed = bisect_left(numbers, count)
-        return numbers[:listed] + tuple(each for each in numbers[listed:] if each in owned)
+        if not kept:
+            return numbers[:listed]
+        return numbers[:listed] + tuple(each for each in numbers[listed:] if each in kept)
 
     def _topic(self, topic_id: bytes) -> TopicInfo | None:
         """Return what metadata say of a topic, or did before they lost sight of it."""
@@ -565,6 +582,13 @@ class Kip848Membership:
             about = f"ConsumerGroupHeartbeat of group {self.member.group_id!r}{said}"
             self._on_error_code(error_for_code(response.error_code, about), node_id, now_ms)
             return
+        try:
+            member_id = response.member_id or ""
+            check_member("ConsumerGroupHeartbeat", member_id, response.member_epoch)
+        except DecodeError as error:
+            self._fields.forget()
+            self._fail(error, now_ms)
+            return
         self._attempt.succeeded()
         self.rejection = None
         interval_ms = max(response.heartbeat_interval_ms, HEARTBEAT_INTERVAL_MIN_MS)
@@ -573,7 +597,7 @@ class Kip848Membership:
         before, is_new = self.member, not self.member.is_member
         self.member = before._replace(
             generation=response.member_epoch,
-            member_id=response.member_id or before.member_id,
+            member_id=member_id or before.member_id,
         )
         self._identity.follow(before, self.member)
         if is_new:
