@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from pykclient import TopicPartition
 from pykclient.admin.config import AdminConfig
 from pykclient.config.given_settings import from_text
+from pykclient.config.providers import PROVIDERS_MAX
 from pykclient.config.unknown_keys import did_you_mean, is_known
 from pykclient.consumer.config import ConsumerConfig
 from pykclient.errors import ConfigError
@@ -496,6 +497,7 @@ def _with_provider_names(settings: dict[str, str]) -> dict[str, str]:
     name as ``config.providers`` lists it.
     """
     names = [name.strip() for name in settings.get(PROVIDERS, "").split(",")]
+    names = names[: PROVIDERS_MAX + 1]  # of more, the client says that they are too many
     prefixes = {f"{PROVIDERS}.{name.lower()}.": f"{PROVIDERS}.{name}." for name in names}
     found = {}
     for key, value in settings.items():

@@ -20,7 +20,8 @@ from pykclient.cli.private_file import is_readable_by_all
 from pykclient.cli.prompt import ask, variable_of
 from pykclient.config.client_properties import config_class, from_properties
 from pykclient.config.given_settings import from_text
-from pykclient.config.providers import DIRECTORY, ENVIRONMENT, FILE, PROVIDERS, REFERENCE
+from pykclient.config.providers import DIRECTORY, ENVIRONMENT, FILE, PROVIDERS
+from pykclient.config.references import is_reference, references
 from pykclient.config.setting import is_secret
 from pykclient.config.unknown_keys import is_known, underscored
 from pykclient.errors import ConfigError
@@ -133,7 +134,7 @@ def _given(options: argparse.Namespace, config: type[ClientConfig]) -> dict[str,
         if value is None:
             asked[spelled] = asked[spelled] if spelled in asked else ask(spelled)
             value = asked[spelled]
-        elif setting is not None and setting.is_password and not REFERENCE.search(value):
+        elif setting is not None and setting.is_password and not any(references(value)):
             log.warning(
                 "%s is on the command line, which other users of this machine may see; give "
                 "-X %s alone to be asked for it, or set the variable %s",
@@ -156,7 +157,7 @@ def _warn_of_readers(file: Path, properties: Mapping[str, str]) -> None:
 
 
 def _is_secret_itself(key: str, value: str) -> bool:
-    return is_secret(key) and bool(value) and not REFERENCE.fullmatch(value)
+    return is_secret(key) and bool(value) and not is_reference(value)
 
 
 def _add_standard_providers(settings: dict[str, object]) -> None:
@@ -168,7 +169,7 @@ def _add_standard_providers(settings: dict[str, object]) -> None:
     if any(underscored(key) == PROVIDERS for key in settings):
         return
     texts = [value for value in settings.values() if isinstance(value, str)]
-    named = {found[1] for text in texts for found in REFERENCE.finditer(text)}
+    named = {found.provider for text in texts for found in references(text)}
     names = [name for name in STANDARD_PROVIDERS if name in named]
     if names:
         settings["config.providers"] = ",".join(names)

@@ -40,6 +40,11 @@ USE_ALL_DNS_IPS: Final = "use_all_dns_ips"
 CANONICAL_NAMES: Final = "resolve_canonical_bootstrap_servers_only"
 DNS_LOOKUPS: Final = (USE_ALL_DNS_IPS, CANONICAL_NAMES)
 
+WRONG_SHOWN_MAX: Final = 50
+"""Wrong settings that an error lists."""
+SUGGESTIONS_MAX: Final = 10
+"""Unknown names for which the closest one is looked for: each takes some milliseconds."""
+
 _CLIENT_NUMBERS: Final = {client: count(1) for client in EVERY_CLIENT}
 """Number for the next client without a client id. It starts over in every process."""
 
@@ -209,7 +214,10 @@ class ClientConfig(SecurityConfig):
                 wrong.append(str(error) if is_dotted else respelled(str(error)))
         if wrong:
             count = f"{len(wrong)} settings are invalid:\n- " if len(wrong) > 1 else ""
-            raise ConfigError(count + "\n- ".join(wrong))
+            shown_wrong = wrong[:WRONG_SHOWN_MAX]
+            if len(wrong) > WRONG_SHOWN_MAX:
+                shown_wrong.append(f"and {len(wrong) - WRONG_SHOWN_MAX} more.")
+            raise ConfigError(count + "\n- ".join(shown_wrong))
         return config
 
     @classmethod
@@ -227,6 +235,7 @@ class ClientConfig(SecurityConfig):
         spellings: dict[str, str] = {}
         values: dict[str, object] = {}
         is_dotted = any("." in str(spelling) for spelling in source)
+        known = [name for s in cls.settings() for name in (s.key, *s.aliases)]
         for spelling, value in source.items():
             if not isinstance(spelling, str):
                 wrong.append(f"A setting's name is a string, not {shown('', spelling)}.")
@@ -237,7 +246,8 @@ class ClientConfig(SecurityConfig):
                     cls.client,
                     spelling,
                     value,
-                    [name for s in cls.settings() for name in (s.key, *s.aliases)],
+                    known,
+                    suggests=len(wrong) < SUGGESTIONS_MAX,
                 )
                 if complaint is not None:
                     is_plain = "." in spelling or (is_dotted and "_" not in spelling)

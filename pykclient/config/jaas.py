@@ -66,8 +66,8 @@ def parse_jaas(text: str) -> JaasConfig:
 def _words(text: str) -> list[tuple[str, bool]]:
     """Return the words, each with True if it is a sign of the grammar."""
     found: list[tuple[str, bool]] = []
-    end = 0
-    while text[end:].strip():
+    end, last = 0, len(text.rstrip())
+    while end < last:
         match = _TOKEN.match(text, end)
         if match is None:
             raise ValueError("A quotation mark is not closed.")

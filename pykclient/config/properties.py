@@ -6,8 +6,9 @@ Source: ``java.util.Properties``.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
+from pykclient.config.file_content import read_file
 from pykclient.config.given_settings import from_text
 from pykclient.config.setting import shown
 from pykclient.errors.base import ConfigError
@@ -15,6 +16,9 @@ from pykclient.errors.base import ConfigError
 if TYPE_CHECKING:
     import os
     from collections.abc import Iterator
+
+FILE_BYTES_MAX: Final = 16 * 1024 * 1024
+"""The largest properties file that is read."""
 
 _HEX_DIGITS = frozenset("0123456789abcdefABCDEF")
 
@@ -40,12 +44,12 @@ def read_properties(source: str | os.PathLike[str]) -> dict[str, str]:
     else:
         place = str(source)
         try:
-            with open(source, encoding="utf-8") as file:
-                text = file.read()
-        except (OSError, UnicodeDecodeError) as error:
-            failure = ConfigError(f"Cannot read settings from {place}: {error}.")
+            text = read_file(place, "it", bytes_max=FILE_BYTES_MAX).decode()
+        except (ConfigError, UnicodeDecodeError) as error:
+            reason = "it is not UTF-8." if isinstance(error, UnicodeDecodeError) else str(error)
+            failure = ConfigError(f"Cannot read settings from {place}: {reason}")
             # Do not chain a decoder's error: its variables hold the file, and so does the error.
-            failure.__cause__ = error if isinstance(error, OSError) else None
+            failure.__cause__ = error if isinstance(error, ConfigError) else None
             text = ""
     try:
         if failure is None:

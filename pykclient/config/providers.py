@@ -18,17 +18,24 @@ from __future__ import annotations
 
 import os
 import re
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
+from pykclient.config.file_content import read_file
 from pykclient.config.policy import Policy, Reach
 from pykclient.config.properties import read_properties
+from pykclient.config.references import references
+from pykclient.config.setting import shown
 from pykclient.config.setting_text import Origin, SecretText, origin_of
 from pykclient.config.unknown_keys import underscored
 from pykclient.errors.base import ConfigError
+from pykclient.errors.text import printable
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Mapping, Sequence
+
+    from pykclient.config.references import Reference
 
     Look = Callable[[str, str], str | None]
     """Returns the value at a path and key, or None."""
@@ -51,7 +58,23 @@ PROVIDERS: Final = "config_providers"
 ENVIRONMENT: Final = "EnvVarConfigProvider"
 FILE: Final = "FileConfigProvider"
 DIRECTORY: Final = "DirectoryConfigProvider"
-REFERENCE: Final = re.compile(r"\$\{([^}:]*):(?:([^}:]*):)?([^}:]*)\}")
+
+PROVIDERS_MAX: Final = 100
+"""Configuration providers of one client."""
+RESOLVED_LENGTH_MAX: Final = 1_000_000
+"""Characters of a value with what its references mean. A few bytes may refer to a whole file."""
+FILE_BYTES_MAX: Final = 1_000_000
+"""The largest file of a folder that is read."""
+PATTERN_LENGTH_MAX: Final = 1_000
+REPEATS_MAX: Final = 3
+"""Signs that repeat, in a pattern from text. The time to match grows by the length of a name with
+each, and without a limit where what is repeated repeats itself."""
+VARIABLE_LENGTH_MAX: Final = 255
+"""Characters of the name of a variable that is compared with a pattern."""
+
+_REPEATS: Final = re.compile(r"\\.|\(\?|[*+?{]", re.DOTALL)
+_REPEATED_GROUP: Final = re.compile(r"\)[*+?{]")
+_BACK_REFERENCE: Final = re.compile(r"\\[0-9]|\(\?P=")
 
 
 def with_providers(source: Mapping[Any, object]) -> Mapping[Any, object]:
@@ -67,7 +90,12 @@ def with_providers(source: Mapping[Any, object]) -> Mapping[Any, object]:
     }
     if not own.get(PROVIDERS):
         return source
-    providers = {name: _provider(name, own) for name in _words(own[PROVIDERS])}
+    names = dict.fromkeys(_words(own[PROVIDERS]))
+    if len(names) > PROVIDERS_MAX:
+        raise ConfigError(
+            f"config.providers has {len(names)} names, and {PROVIDERS_MAX} are the most."
+        )
+    providers = {name: _provider(name, own) for name in names}
     found: dict[Any, object] = {}
     try:
         for key, value in source.items():
@@ -83,48 +111,58 @@ def with_providers(source: Mapping[Any, object]) -> Mapping[Any, object]:
 
 def _replaced(setting: str, text: Any, providers: Mapping[str, Provider]) -> str:
     """Return a text with its references replaced; the result is marked as text from them."""
-    found = [each for each in REFERENCE.finditer(text) if each.group(1) in providers]
+    found = [each for each in references(text) if each.provider in providers]
     if not found:
         return text  # type: ignore[no-any-return]
     origin = origin_of(text)
-    for each in found:
-        _check(setting, each, providers[each.group(1)], origin)
-
-    def value_of(reference: re.Match[str]) -> str:
-        name, path, key = _parts(reference)
-        if name not in providers:
-            return reference.group()
-        value = providers[name].look(path, key)
-        if value is None:
-            raise ConfigError(
-                f"{setting}: {reference.group()} does not exist. Set the variable, or add the key "
-                "to the file; the provider's allowlist.pattern may also exclude it."
-            )
-        return value
-
-    references = ", ".join(dict.fromkeys(each.group() for each in found))
+    distinct = {str(each): each for each in found}
+    for each in distinct.values():
+        _check(setting, each, providers[each.provider], origin)
+    values = {
+        named: _looked_up(setting, each, providers[each.provider])
+        for named, each in distinct.items()
+    }
+    places = printable(", ".join(distinct))
     value_origin = (
-        Origin(references, Policy.of_process(), is_secret=True)
+        Origin(places, Policy.of_process(), is_secret=True)
         if origin is None
-        else origin._replace(place=f"{references} in {origin.place}", is_secret=True)
+        else origin._replace(place=f"{places} in {origin.place}", is_secret=True)
     )
-    return SecretText(REFERENCE.sub(value_of, str(text)), value_origin)
+    return SecretText(_joined(setting, str(text), found, values), value_origin)
 
 
-def _check(
-    setting: str, reference: re.Match[str], provider: Provider, origin: Origin | None
-) -> None:
+def _looked_up(setting: str, reference: Reference, provider: Provider) -> str:
+    value = provider.look(reference.path, reference.key)
+    if value is None:
+        raise ConfigError(
+            f"{setting}: {printable(str(reference))} does not exist. Set the variable, or add "
+            f"the key to the file; the provider's allowlist.pattern may also exclude it."
+        )
+    return value
+
+
+def _joined(setting: str, text: str, found: Sequence[Reference], values: Mapping[str, str]) -> str:
+    """Return a text with each reference replaced by its value."""
+    length = len(text) + sum(len(values[str(each)]) - (each.end - each.start) for each in found)
+    if length > RESOLVED_LENGTH_MAX:
+        raise ConfigError(
+            f"{setting} has {length} characters once its references are replaced, and "
+            f"{RESOLVED_LENGTH_MAX} are the maximum."
+        )
+    parts: list[str] = []
+    end = 0
+    for each in found:
+        parts += (text[end : each.start], values[str(each)])
+        end = each.end
+    return "".join((*parts, text[end:]))
+
+
+def _check(setting: str, reference: Reference, provider: Provider, origin: Origin | None) -> None:
     """Raise `ConfigError` if text refers to something that its policy refuses."""
-    _, path, key = _parts(reference)
+    place = provider.place(reference.path, reference.key)
     for each in (*([] if origin is None else [origin]), *provider.origins):
-        named = [(Reach.CONFIG_PROVIDER, provider.kind), provider.place(path, key)]
-        if complaint := each.complaint(named):
-            raise ConfigError(f"{setting}: {reference.group()}: {complaint}")
-
-
-def _parts(reference: re.Match[str]) -> tuple[str, str, str]:
-    """Return a provider's name, a path (may be empty), and a key."""
-    return reference.group(1), reference.group(2) or "", reference.group(3)
+        if complaint := each.complaint([(Reach.CONFIG_PROVIDER, provider.kind), place]):
+            raise ConfigError(f"{setting}: {printable(str(reference))}: {complaint}")
 
 
 def _provider(name: str, own: Mapping[str, object]) -> Provider:
@@ -134,7 +172,7 @@ def _provider(name: str, own: Mapping[str, object]) -> Provider:
     kind = given.rpartition(".")[2]
     if kind not in _CLASSES:
         raise ConfigError(
-            f"{dotted}.class is {given!r}; use one of {', '.join(_CLASSES)} of "
+            f"{dotted}.class is {shown('', given)}; use one of {', '.join(_CLASSES)} of "
             f"org.apache.kafka.common.config.provider."
         )
     make, place = _CLASSES[kind]
@@ -145,25 +183,47 @@ def _provider(name: str, own: Mapping[str, object]) -> Provider:
 
 
 def _environment(name: str, parameters: Mapping[str, object]) -> Look:
-    pattern = str(parameters.get("allowlist_pattern", ".*"))
-    try:
-        allowed = re.compile(pattern)
-    except re.error as error:
-        raise ConfigError(
-            f"{name}.param.allowlist.pattern is {pattern!r}, not a regular expression: {error}."
-        ) from None
+    setting = f"{name}.param.allowlist.pattern"
+    # Made when a variable is looked up: by then the policy has allowed it.
+    allowed = cache(lambda: _pattern(setting, parameters.get("allowlist_pattern", ".*")))
 
     def look(path: str, key: str) -> str | None:
-        return os.environ.get(key) if not path and allowed.fullmatch(key) else None
+        is_named = not path and len(key) <= VARIABLE_LENGTH_MAX and allowed().fullmatch(key)
+        return os.environ.get(key) if is_named else None
 
     return look
 
 
+def _pattern(setting: str, given: object) -> re.Pattern[str]:
+    """Return a pattern for names of variables. One from text must not take long to match."""
+    pattern = str(given)
+    if origin_of(given) is not None:
+        repeats = [each for each in _REPEATS.findall(pattern) if each in "*+?{"]
+        if (
+            len(pattern) > PATTERN_LENGTH_MAX
+            or len(repeats) > REPEATS_MAX
+            or _REPEATED_GROUP.search(pattern)
+            or _BACK_REFERENCE.search(pattern)
+        ):
+            raise ConfigError(
+                f"{setting} is {shown('', pattern)}, which may take long to match. In text it has "
+                f"{PATTERN_LENGTH_MAX} characters at most, {REPEATS_MAX} of the signs * + ? and "
+                f"{{, none of them behind a group, and no references to groups."
+            )
+    try:
+        return re.compile(pattern)
+    except (re.error, OverflowError, RecursionError) as error:
+        raise ConfigError(
+            f"{setting} is {shown('', pattern)}, not a regular expression: {error}."
+        ) from None
+
+
 def _file(name: str, parameters: Mapping[str, object]) -> Look:
     folders = _folders(parameters)
+    read = cache(read_properties)  # once, however many settings refer to a file
 
     def look(path: str, key: str) -> str | None:
-        return read_properties(_allowed(name, path, folders)).get(key)
+        return read(_allowed(name, path, folders)).get(key)
 
     return look
 
@@ -181,14 +241,14 @@ def _directory(name: str, parameters: Mapping[str, object]) -> Look:
                 f"{name}: {key!r} is not the name of a file in {path!r}; a key is a plain file "
                 f"name, and a link must stay inside the folder."
             )
-        try:
-            return file.read_text(encoding="utf-8")
-        except FileNotFoundError:
+        if not file.exists():
             return None
-        except (OSError, UnicodeDecodeError) as error:
-            reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8"
-            failure = ConfigError(f"{name}: {file} cannot be read: {reason}.")
-        raise failure
+        data = bytearray(read_file(str(file), f"{name}: {file}", bytes_max=FILE_BYTES_MAX))
+        try:
+            return data.decode()
+        except UnicodeDecodeError:
+            data.clear()  # tracebacks may show variables
+        raise ConfigError(f"{name}: {file} cannot be read: it is not UTF-8.")
 
     return look
 

@@ -9,6 +9,7 @@ Owner: none, it is immutable.
 
 from __future__ import annotations
 
+from itertools import islice
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from pykclient.config.policy import Policy, Reach, switch
@@ -20,6 +21,9 @@ HIDDEN: Final = "<hidden>"
 """The text shown instead of a secret."""
 
 _NAME_LENGTH_MAX: Final = 100
+
+REFUSED_MAX: Final = 8
+"""Refused names that an error lists: a setting may have as many as it has room for."""
 
 
 class Origin(NamedTuple):
@@ -34,7 +38,8 @@ class Origin(NamedTuple):
 
     def complaint(self, named: Iterable[tuple[Reach, str]]) -> str:
         """Return a complaint about names that the policy refuses, with the cure, or ""."""
-        refused = [each for each in named if not self.policy.allows(*each)]
+        all_refused = (each for each in named if not self.policy.allows(*each))
+        refused = list(islice(all_refused, REFUSED_MAX))
         if not refused:
             return ""
         actions = " or ".join(

@@ -20,6 +20,9 @@ from pykclient.config.setting import shown
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping
 
+MISSPELLED_LENGTH_MAX: Final = 100
+"""Characters of a name for which one that is close is looked for."""
+
 EVERY_CLIENT: Final = ("producer", "consumer", "admin")
 
 
@@ -296,12 +299,12 @@ def underscored(key: str) -> str:
 
 
 def explain_unknown(
-    client: str, spelling: str, value: object, known: Collection[str]
+    client: str, spelling: str, value: object, known: Collection[str], *, suggests: bool = True
 ) -> str | None:
     """Return the complaint about a key that `client` does not have, with the cure.
 
     None if the key is Kafka's and `value` only asks for what happens anyway. `known` holds the
-    client's own keys, for the suggestion.
+    client's own keys, for the suggestion, which takes a millisecond; `suggests` False omits it.
     """
     name = underscored(spelling)
     for unsupported in UNSUPPORTED:
@@ -316,7 +319,8 @@ def explain_unknown(
             f"{spelling!r} is a setting of the {' and the '.join(owners)}, not of the {client}. "
             f"Remove it here."
         )
-    return f"The {client} has no setting {spelling!r}.{did_you_mean(name, known)}"
+    guess = did_you_mean(name, known) if suggests else ""
+    return f"The {client} has no setting {shown('', spelling)}.{guess}"
 
 
 def did_you_mean(name: str, known: Iterable[str]) -> str:
@@ -329,6 +333,8 @@ def did_you_mean(name: str, known: Iterable[str]) -> str:
     # Imported here: only a mistake needs it, and it takes its share of the import budget.
     from difflib import get_close_matches
 
+    if len(name) > MISSPELLED_LENGTH_MAX:
+        return ""
     spellings = {word.replace(".", "_").lower(): word for word in known}
     wanted = name.replace(".", "_").lower()
     for found in get_close_matches(wanted, spellings, n=1, cutoff=0.75):
