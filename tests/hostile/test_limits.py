@@ -12,7 +12,7 @@ from pykclient.consumer.config import ConsumerConfig
 from tests.hostile.responses import HOSTILE
 
 ROOT: Final = Path(__file__).parents[2]
-HEADING: Final = "## What a broker may send"
+HEADINGS: Final = ("## What a broker may send", "## What settings may cost")
 NAME: Final = re.compile(r"`([^`]+)`")
 ROW_NAME: Final = re.compile(r"\*([^*]+)\*")
 
@@ -28,9 +28,12 @@ class Limit(NamedTuple):
 
 def limits() -> list[Limit]:
     page = (ROOT / "docs" / "security.md").read_text("utf-8")
-    section = page.partition(HEADING)[2].partition("\n## ")[0]
-    rows = [line for line in section.splitlines() if line.startswith("| ")]
-    return [Limit(*(cell.strip() for cell in row.strip("|").split("|"))) for row in rows[2:]]
+    found = []
+    for heading in HEADINGS:
+        section = page.partition(heading)[2].partition("\n## ")[0]
+        rows = [line for line in section.splitlines() if line.startswith("| ")]
+        found += [Limit(*(cell.strip() for cell in row.strip("|").split("|"))) for row in rows[2:]]
+    return found
 
 
 def test_the_table_is_read() -> None:
