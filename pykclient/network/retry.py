@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from random import Random
 
 from pykclient.errors import DecodeError, KafkaError
+from pykclient.errors.tracebacks import without_frames
 from pykclient.network.manager import NEVER_MS
 
 EXPONENT_MAX = 62
@@ -89,7 +90,7 @@ class Attempt:
         The first `at_once_count` failures in a row cause no pause.
         """
         self.is_in_flight = False
-        self.last_error = error
+        self.last_error = without_frames(error)
         surplus = self.failure_count - at_once_count
         self.due_ms = now_ms + self._backoff.delay_ms(surplus) if surplus >= 0 else now_ms
         self.failure_count += 1

@@ -356,3 +356,14 @@ def test_a_response_to_a_request_that_needs_none_is_dropped_and_counts_once(read
     ready.peer.feed(bytes(again))
     ready.take()
     assert isinstance(ready.connection.failure, DecodeError)
+
+
+def test_its_failure_keeps_nothing_of_the_call_in_which_it_was_found(ready: Line) -> None:
+    """A kept traceback holds the application's frames, and a loop that it has left."""
+    ready.send()
+    ready.peer.feed(b"\x00\x00\x00\x06" + b"\x00\x00\x00\x01" + b"\xff\xff")
+    ready.take()
+    found: BaseException | None = ready.connection.failure
+    while found is not None:
+        assert found.__traceback__ is None
+        found = found.__cause__ or found.__context__

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from random import Random
+from weakref import ref
 
 import pytest
 from hypothesis import given
@@ -155,3 +156,28 @@ def test_one_whose_response_is_lost_is_due_at_once_and_no_failure() -> None:
     attempt.lost()
     assert attempt.is_due(0)
     assert attempt.failure_count == 0
+
+
+def test_an_error_that_is_kept_keeps_nothing_of_the_call_in_which_it_was_raised() -> None:
+    """Its traceback would hold the frames of the application, and the iterators in them."""
+
+    class Iterator:
+        pass
+
+    attempt = Attempt(Backoff(100, 1_000))
+
+    def work() -> ref[Iterator]:
+        iterator = Iterator()
+        try:
+            try:
+                raise DecodeError("bytes")
+            except DecodeError as cause:
+                raise DisconnectedError("gone") from cause
+        except DisconnectedError as error:
+            attempt.back_off(error, 0)
+        return ref(iterator)
+
+    assert work()() is None
+    assert str(attempt.last_error) == "gone"
+    assert attempt.last_error is not None
+    assert isinstance(attempt.last_error.__cause__, DecodeError)

@@ -25,6 +25,7 @@ from pykclient.errors import (
     TlsError,
     UnsupportedVersionError,
 )
+from pykclient.errors.tracebacks import without_frames
 from pykclient.metrics import Windows
 from pykclient.network.broker import errors as failures
 from pykclient.network.broker.connection import SUSPECT_MS, Connection, ConnectionState
@@ -653,7 +654,7 @@ class NetworkClient:
             self._fail(request, error)
 
     def _fail(self, request: Request, error: KafkaError) -> None:
-        self._completed.append(partial(request.on_failure, error))
+        self._completed.append(partial(request.on_failure, without_frames(error)))
 
 
 def _epoch_of(features: FinalizedFeatures) -> int:

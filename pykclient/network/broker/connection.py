@@ -29,6 +29,7 @@ from pykclient.errors import (
     KafkaError,
     TlsError,
 )
+from pykclient.errors.tracebacks import without_frames
 from pykclient.network.broker import errors as failures
 from pykclient.network.broker.authentication import Authentication, AuthenticationState
 from pykclient.network.broker.fallback import NEWEST
@@ -211,7 +212,7 @@ class Connection:
         """Record the end of the stream; the first failure counts."""
         if self.failure is not None:
             return
-        self.failure = error
+        self.failure = without_frames(error)
         if not self._is_opened or self._frames or not isinstance(error, DisconnectedError):
             return  # an earlier failure, such as one of TLS, says more
         if self._authentication is not None and not self._in_flight:
@@ -639,7 +640,7 @@ class Connection:
         yield from self._in_flight
 
     def _fail(self, error: KafkaError) -> None:
-        self.failure = error
+        self.failure = without_frames(error)
         self._frames.clear()
         self._ended_work.clear()
 
