@@ -61,6 +61,9 @@ FOREIGN = frozenset(
         *("DumpLogSegments", r"\n \t \r \0 \\ \xNN"),
         *("unclean.leader.election.enable", "kafka.transactional.id"),
         "transactional.id.expiration.ms",
+        *("group.consumer.migration.policy", "bidirectional", "upgrade"),
+        "group.consumer.migration.policy=bidirectional",
+        *("group.consumer.heartbeat.interval.ms", "consumer.heartbeat.interval.ms"),
         # Other packages, and our extra for developers.
         *("python3", "pytest", "dev", "pa.array", "pa.scalar", "apache/kafka"),
         "jq -c '{value: tojson}'",

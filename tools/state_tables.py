@@ -79,6 +79,9 @@ MACHINES: Final = (
         "classic", "A member of a classic group", "pykclient.consumer.group.classic.membership"
     ),
     Machine("kip848", "A member of a KIP-848 group", "pykclient.consumer.group.kip848.membership"),
+    Machine(
+        "auto", "A member with `group_protocol=auto`, above both", "pykclient.consumer.group.auto"
+    ),
     Machine("admin_key", "A key of an admin call", "pykclient.admin.call"),
     Machine(
         "fake_classic",

@@ -503,14 +503,14 @@ class ConsumerSettings(ClientSettings, Generic[K, V], total=False):
     than session_timeout_ms. Default: None; 1 to 249 letters, digits, dots, underscores and
     hyphens.
     """
-    group_protocol: Literal["classic", "consumer"]
-    """Group protocol: classic, in which a member assigns partitions, or consumer, in which the
-    coordinator does (KIP-848, Kafka 4.0 and newer). Default: classic; one of classic,
-    consumer.
+    group_protocol: Literal["classic", "consumer", "auto"]
+    """Group protocol: classic, in which a member assigns partitions, consumer, in which the
+    coordinator does (KIP-848, Kafka 4.0 and newer), or auto, which is consumer where the
+    coordinator has it, else classic. Default: classic; one of classic, consumer, auto.
     """
     group_remote_assignor: str
-    """The coordinator's assignor, uniform or range, with group_protocol=consumer; empty lets the
-    group choose. Default: empty; a string.
+    """The coordinator's assignor, uniform or range, with group_protocol consumer or auto; empty
+    lets the group choose. Default: empty; a string.
     """
     heartbeat_interval_ms: int
     """Interval of heartbeats; less than session_timeout_ms, usually a third of it. Default:

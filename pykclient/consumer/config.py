@@ -208,16 +208,17 @@ class ConsumerConfig(ClientConfig):
         "than session_timeout_ms.",
     )
     group_protocol = Setting(
-        choice({"classic": "classic", "consumer": "consumer"}, is_case_kept=False),
+        choice({name: name for name in ("classic", "consumer", "auto")}, is_case_kept=False),
         "classic",
-        "Group protocol: classic, in which a member assigns partitions, or consumer, in which the "
-        "coordinator does (KIP-848, Kafka 4.0 and newer).",
+        "Group protocol: classic, in which a member assigns partitions, consumer, in which the "
+        "coordinator does (KIP-848, Kafka 4.0 and newer), or auto, which is consumer where the "
+        "coordinator has it, else classic.",
     )
     group_remote_assignor = Setting(
         string(),
         "",
-        "The coordinator's assignor, uniform or range, with group_protocol=consumer; empty lets "
-        "the group choose.",
+        "The coordinator's assignor, uniform or range, with group_protocol consumer or auto; empty "
+        "lets the group choose.",
     )
     partition_assignment_strategy: Setting[tuple[object, ...]] = Setting(
         _assignor_list(),
@@ -403,6 +404,8 @@ class ConsumerConfig(ClientConfig):
         self._settle("enable_auto_commit", False)
 
     def _reconcile_protocol(self, given: Collection[str]) -> None:
+        if self.group_protocol == "auto":
+            return  # which of them counts shows when the coordinator is known
         foreign = CLASSIC_ONLY if self.group_protocol == "consumer" else KIP848_ONLY
         for name in foreign:
             if name in given and getattr(self, name):

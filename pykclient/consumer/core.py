@@ -171,6 +171,9 @@ class ConsumerCore(LiveClient):
         config = self._wiring.config
         group_id = config.group_id
         about = "" if group_id is None else f", group {group_id!r}"
+        group = self._wiring.group
+        if group is not None and config.group_protocol == "auto":
+            about = f"{about}, {group.protocol or 'no'} protocol"
         state = "closed" if self._wiring.guard.is_closed else "open"
         return describe_client(self, config, state, about)
 
@@ -296,6 +299,7 @@ class ConsumerCore(LiveClient):
         Pass `topics`, or a `pattern`: a Python regular expression that must match whole names,
         including those of topics created later. With `group_protocol=consumer` brokers match a
         pattern given as a string, in RE2 syntax (KIP-848); a compiled one is matched by the client.
+        With `group_protocol=auto` the client matches every pattern, whichever protocol is chosen.
 
         A new subscription replaces the last one, and `listener` the last listener. The next `poll`
         joins the group; until then, and for a moment after, the former assignment stays.

@@ -212,11 +212,12 @@ def _settings(options: argparse.Namespace) -> dict[str, object]:
         "enable.auto.commit": options.enable_autocommit,
         "auto.offset.reset": options.reset_policy,
     }
-    if options.group_protocol.lower() == "consumer":
-        settings["group.protocol"] = "consumer"
+    protocol = options.group_protocol.lower()
+    if protocol in ("consumer", "auto"):
+        settings["group.protocol"] = protocol
         if options.group_remote_assignor is not None:
             settings["group.remote.assignor"] = options.group_remote_assignor
-    else:
+    if protocol != "consumer":
         settings["partition.assignment.strategy"] = options.assignment_strategy
         settings["session.timeout.ms"] = options.session_timeout
     if options.group_instance_id is not None:
@@ -232,7 +233,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--bootstrap-server", required=True, metavar="HOST:PORT,...")
     parser.add_argument("--topic", required=True)
     parser.add_argument("--group-id", required=True)
-    parser.add_argument("--group-protocol", default="classic", metavar="classic|consumer")
+    parser.add_argument("--group-protocol", default="classic", metavar="classic|consumer|auto")
     parser.add_argument("--group-remote-assignor", help="only for the protocol consumer")
     parser.add_argument("--group-instance-id", help="be a static member")
     parser.add_argument("--max-messages", type=int, default=NO_LIMIT, help="-1: until a signal")

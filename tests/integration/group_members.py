@@ -155,6 +155,12 @@ class OurKip848Member(OurMember):
     timing: ClassVar[Mapping[str, object]] = {}
 
 
+class OurAutoMember(OurMember):
+    """As before, with the protocol that it finds the coordinator to have."""
+
+    settings: ClassVar[Mapping[str, object]] = {"group_protocol": "auto"}
+
+
 class OurEagerMember(OurMember):
     """As before, with the assignors that librdkafka and aiokafka have by default."""
 

@@ -23,6 +23,7 @@ from tests.integration.group_members import (
     GroupMember,
     JavaKip848Member,
     JavaMember,
+    OurAutoMember,
     OurCooperativeMember,
     OurKip848Member,
     OurMember,
@@ -131,6 +132,8 @@ def group(servers: str) -> Group:
         pytest.param(OurKip848Member, OurKip848Member, marks=pytest.mark.soak),
         (OurKip848Member, ConfluentKip848Member),
         (OurKip848Member, JavaKip848Member),
+        (OurAutoMember, OurMember),
+        (OurAutoMember, JavaMember),
     ],
     ids=lambda member: str(member.__name__),
 )

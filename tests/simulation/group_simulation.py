@@ -17,6 +17,7 @@ from __future__ import annotations
 from random import Random
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from pykclient.consumer.group.auto import AutoMembership, AutoState
 from pykclient.consumer.group.kip848.membership import Kip848Membership, MemberState
 from pykclient.errors import BufferExhaustedError, KafkaTimeoutError
 from pykclient.errors.broker import (
@@ -32,12 +33,14 @@ from pykclient.errors.broker import (
 from pykclient.protocol.api_keys import ApiKey
 from pykclient.testing.clock import ManualClock
 from pykclient.testing.fake.cluster import FakeCluster
+from pykclient.testing.fake.groups.classic.group import ClassicGroup
 from pykclient.testing.fake.groups.group import GroupSettings
 from pykclient.testing.fake.groups.kip848.group import ConsumerGroup
 from pykclient.types import TopicPartition
 from tests.simulation.simulated_clients import SimulatedProducer
 from tests.simulation.simulated_member import (
     POLL_MS,
+    UNTOLD,
     Habits,
     ProcessedRecords,
     SimulatedMember,
@@ -440,3 +443,120 @@ class Kip848GroupSimulation(GroupSimulation):
         """Choose what assigns, and how."""
         assignor = self.random.choice(("", "uniform", "range"))
         return {"group_protocol": "consumer", "group_remote_assignor": assignor}
+
+
+KIP848_APIS = (ApiKey.CONSUMER_GROUP_HEARTBEAT, ApiKey.CONSUMER_GROUP_DESCRIBE)
+ANY_VERSION = (0, 32_767)
+
+
+class SimulatedAutoMember(SimulatedMember):
+    """One member, under whichever protocol it has chosen."""
+
+    def __init__(self, *arguments: Any, **settings: Any) -> None:
+        super().__init__(*arguments, **settings)
+        # What it drew before it was given the seed's randomness.
+        kip848 = self._membership._kip848
+        kip848.member = kip848.member._replace(member_id=str(settings["client_id"]))
+
+    @property
+    def _membership(self) -> AutoMembership:
+        group = self.consumer._wiring.group
+        assert group is not None
+        assert isinstance(group._membership, AutoMembership)
+        return group._membership
+
+    @property
+    def holds(self) -> frozenset[TopicPartition]:
+        """What it reads as a member; nothing when it is none for the coordinator any more."""
+        membership = self._membership
+        group = self._network.cluster.groups.find(GROUP)
+        if membership.state is AutoState.CONSUMER:
+            is_reading = membership._kip848.state in READING and isinstance(group, ConsumerGroup)
+        else:
+            is_classic = membership.state in (AutoState.ENTERING_CLASSIC, AutoState.CLASSIC)
+            is_settled = self.generation > 0 and membership._classic.state not in UNTOLD
+            is_reading = is_classic and is_settled and isinstance(group, ClassicGroup)
+        if not is_reading or group is None:
+            return frozenset()
+        is_known = any(each.member_id == membership.member.member_id for each in group.members())
+        return self.consumer._wiring.subscription.partitions if is_known else frozenset()
+
+    @property
+    def generation(self) -> int:
+        """The generation of the classic protocol; the same for all under KIP-848."""
+        return 0 if self._membership.state is AutoState.CONSUMER else super().generation
+
+
+class AutoGroupSimulation(GroupSimulation):
+    """One run with members that choose their protocol, while the cluster is up- and downgraded.
+
+    Brokers lack KIP-848 or have it, one by one, and the cluster's feature is switched on and off.
+    Groups that have members are not converted here, as with the policy `disabled`.
+    """
+
+    api_faults: ClassVar[ApiFaults] = {
+        **API_FAULTS,
+        **Kip848GroupSimulation.api_faults,
+        ApiKey.OFFSET_COMMIT: (*GROUP_ERRORS, UnknownMemberIdError),
+        ApiKey.API_VERSIONS: (CoordinatorNotAvailableError,),
+    }
+    group_settings: ClassVar[GroupSettings] = Kip848GroupSimulation.group_settings
+
+    def __init__(
+        self,
+        seed: int,
+        *,
+        member_class: type[SimulatedMember] = SimulatedAutoMember,
+        is_mild: bool = False,
+        polls_inside: bool = False,
+    ) -> None:
+        super().__init__(
+            seed, member_class=member_class, is_mild=is_mild, polls_inside=polls_inside
+        )
+        # Its own former membership may have to end, as it could not leave.
+        self.stall_max_ms += SESSION_TIMEOUT_MS
+        for broker_id in self.cluster.brokers:
+            self._make_new(broker_id, is_new=self.random.random() < 0.5)
+        self.cluster.set_group_version(self.random.randrange(2))
+
+    def protocol_settings(self) -> dict[str, object]:
+        """Return the settings of both protocols."""
+        return {
+            **super().protocol_settings(),
+            "group_protocol": "auto",
+            "group_remote_assignor": self.random.choice(("", "uniform", "range")),
+        }
+
+    def _break_something(self) -> None:
+        self._break_one(
+            (0.10, self._replace_broker),
+            (0.18, self._switch_feature),
+            (0.24, self._remove_members),
+            (1.0, super()._break_something),
+        )
+
+    def _replace_broker(self) -> None:
+        """Stop a broker, and start it again in the other version."""
+        if len(self.cluster.alive) < len(self.cluster.brokers):
+            return
+        broker_id = self.random.randrange(len(self.cluster.brokers))
+        is_new = KIP848_APIS[0] in self.cluster.versions(broker_id)
+        self.met["downgrade" if is_new else "upgrade"] += 1
+        self.cluster.stop_broker(broker_id)
+        self._make_new(broker_id, is_new=not is_new)
+        self.cluster.start_broker(broker_id)
+
+    def _make_new(self, broker_id: int, *, is_new: bool) -> None:
+        limits = dict.fromkeys(KIP848_APIS, ANY_VERSION if is_new else None)
+        self.cluster.limit_versions(limits, broker_id=broker_id)
+
+    def _remove_members(self) -> None:
+        """Have the coordinator remove everybody: whoever comes first chooses the protocol."""
+        group = self.cluster.groups.snapshot(GROUP)
+        for member in () if group is None else group.members:
+            self.met["removal"] += 1
+            self.cluster.expire_member(GROUP, member.member_id)
+
+    def _switch_feature(self) -> None:
+        self.met["feature"] += 1
+        self.cluster.set_group_version(1 - self.cluster.group_version)

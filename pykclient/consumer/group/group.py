@@ -2,7 +2,8 @@
 
 Partitions are revoked and assigned only while the application is in `poll`, so that the records it
 works on stay its own: `ClassicMembership` or `Kip848Membership` exchanges requests with the
-coordinator and returns what is to be done as an `Intent`, which `Reconciliation` carries out.
+coordinator and returns what is to be done as an `Intent`, which `Reconciliation` carries out. With
+``group_protocol=auto`` an `AutoMembership` chooses between the two.
 
 *Whether a member is late* is decided here for `max_poll_interval_ms`, by the client itself: in
 `poll_in_background`, which `consumer/heartbeat_thread.py` runs while the application is away. What
@@ -17,6 +18,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from pykclient.consumer.group.auto import AutoMembership
 from pykclient.consumer.group.classic.membership import ClassicMembership
 from pykclient.consumer.group.history import GroupHistory
 from pykclient.consumer.group.identity import MemberIdentity
@@ -58,21 +60,25 @@ class ConsumerGroup:
         self._subscription = context.subscription
         self._coordinator = context.coordinator
         self._reconciliation = Reconciliation(config, context, self.history)
-        self._identity = identity = MemberIdentity(
-            context.coordinator.key, config.group_instance_id
-        )
-        self._membership: ClassicMembership | Kip848Membership
-        if config.group_protocol == "consumer":
-            self._membership = Kip848Membership(config, context, self.history, identity)
-        else:
-            self._membership = ClassicMembership(
-                config, context, self.history, assignors, identity=identity
-            )
+        self._identity = MemberIdentity(context.coordinator.key, config.group_instance_id)
+        self._membership = self._new_membership(assignors)
         self._is_polling = False
         self._polled_ms = 0
         """When the application polled last."""
         self._topic_error: KafkaError | None = None
         """Why a topic that is subscribed to cannot be read, however long one waits."""
+
+    def _new_membership(
+        self, assignors: Sequence[Assignor]
+    ) -> ClassicMembership | Kip848Membership | AutoMembership:
+        config, context, identity = self._config, self._context, self._identity
+        if config.group_protocol == "consumer":
+            return Kip848Membership(config, context, self.history, identity)
+        classic = ClassicMembership(config, context, self.history, assignors, identity=identity)
+        if config.group_protocol == "classic":
+            return classic
+        kip848 = Kip848Membership(config, context, self.history, identity)
+        return AutoMembership(config, context, classic=classic, kip848=kip848)
 
     # For the consumer.
 
@@ -80,6 +86,11 @@ class ConsumerGroup:
     def identity(self) -> GroupMetadata:
         """The member that got the partitions which this consumer reads; see `MemberIdentity`."""
         return self._identity.member._replace(is_subscribed=self._subscription.is_by_group)
+
+    @property
+    def protocol(self) -> str | None:
+        """The group's protocol, `classic` or `consumer`; None before `auto` has chosen it."""
+        return self._membership.protocol
 
     @property
     def topics(self) -> frozenset[str]:

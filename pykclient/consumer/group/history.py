@@ -30,7 +30,8 @@ class Rebalance:
     """One rebalance as this consumer saw it.
 
     `duration_ms` is None while it goes on. `assigned`, `revoked` and `lost` are what the listener
-    is called with; `error` says why it came to nothing, None if it did not.
+    is called with; `error` says why it came to nothing, None if it did not. `protocol` is that of
+    the group, `classic` or `consumer`, and empty until this consumer was let in.
     """
 
     started_at: datetime
@@ -39,6 +40,7 @@ class Rebalance:
     generation: int = NO_GENERATION
     member_id: str = ""
     assignor: str = ""
+    protocol: str = ""
     assigned: tuple[TopicPartition, ...] = ()
     revoked: tuple[TopicPartition, ...] = ()
     lost: tuple[TopicPartition, ...] = ()
@@ -79,10 +81,13 @@ class GroupHistory:
         if not self._is_open:
             self.begin(reason, now_ms)
 
-    def note_generation(self, member: GroupMetadata, assignor: str) -> None:
+    def note_generation(self, member: GroupMetadata, assignor: str, protocol: str) -> None:
         if self._is_open:
             self._change(
-                generation=member.generation, member_id=member.member_id, assignor=assignor
+                generation=member.generation,
+                member_id=member.member_id,
+                assignor=assignor,
+                protocol=protocol,
             )
 
     def note_assigned(self, partitions: Iterable[TopicPartition], now_ms: int) -> None:

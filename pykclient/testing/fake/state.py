@@ -18,11 +18,12 @@ from zlib import crc32
 from pykclient.arguments import check_number, shown_argument, value_list
 from pykclient.config.setting import INT_MAX
 from pykclient.errors.base import UsageError
+from pykclient.protocol.api_keys import ApiKey
 from pykclient.testing.cluster.security import ClusterSecurity
 from pykclient.testing.fake.contents import visible_records
 from pykclient.testing.fake.faults import Faults
 from pykclient.testing.fake.fetch_sessions import FetchSessions
-from pykclient.testing.fake.groups.group import GroupSettings
+from pykclient.testing.fake.groups.group import GROUP_VERSION_MAX, GroupSettings
 from pykclient.testing.fake.groups.registry import OFFSETS_TOPIC, GroupRegistry
 from pykclient.testing.fake.profiles import profile_named
 from pykclient.testing.fake.replication import Replication
@@ -40,7 +41,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     from pykclient.accel import ConsumerRecord
-    from pykclient.protocol.api_keys import ApiKey
     from pykclient.testing.fake.authentication import Session
     from pykclient.testing.fake.groups.group import GroupSnapshot
     from pykclient.testing.fake.timers import Timer
@@ -157,6 +157,10 @@ class ClusterState:
         self._epoch_ms = epoch_ms
         self._now_ms = now_ms
         self.groups = self._new_groups(group_settings)
+        self.group_version = self.groups.settings.group_version
+        """The level of Kafka's feature ``group.version``."""
+        self.features_epoch = 0
+        """How often a feature was switched."""
         self.transactions = self._new_transactions(transaction_settings)
         self._next_producer_id = 0
         self._topic_count = 0
@@ -237,6 +241,19 @@ class ClusterState:
         """
         for broker in self._chosen(broker_id):
             broker.versions.update(limits)
+
+    def set_group_version(self, level: int) -> None:
+        """Switch Kafka's feature ``group.version`` in the whole cluster, as kafka-features.sh does.
+
+        1 has groups of KIP-848. 0 has not: brokers respond to their members with
+        UNSUPPORTED_VERSION, and keep each until its session ends.
+
+        Raises:
+            UsageError: there is no such level.
+        """
+        check_number(level, "level", 0, GROUP_VERSION_MAX)
+        self.group_version = level
+        self.features_epoch += 1
 
     # Topics.
 
@@ -574,7 +591,11 @@ class ClusterState:
         return topic
 
     def _on_leader(self, partition: Partition, now_ms: int) -> None:
-        self.groups.on_leader(partition, now_ms)
+        leader_id = partition.leader_id
+        has_kip848 = leader_id != NO_LEADER and ApiKey.CONSUMER_GROUP_HEARTBEAT in self.versions(
+            leader_id
+        )
+        self.groups.on_leader(partition, now_ms, has_kip848=has_kip848)
         self.transactions.on_leader(partition, now_ms)
 
     def _chosen(self, broker_id: int | None) -> Iterable[Broker]:

@@ -8,6 +8,7 @@ Owner: the test that made it.
 from __future__ import annotations
 
 from collections import deque
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, TypeVar
 
 from pykclient.consumer.group.assignors import CooperativeStickyAssignor, GroupMember, RangeAssignor
@@ -20,6 +21,7 @@ from pykclient.network.coordinators import (
     Coordinators,
     CoordinatorType,
 )
+from pykclient.network.manager import Operation
 from pykclient.protocol.messages.consumer_group_heartbeat import (
     Assignment,
     ConsumerGroupHeartbeatRequest,
@@ -55,10 +57,11 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
     from pykclient.consumer.group.assignors import Assignor
+    from pykclient.consumer.group.history import Rebalance
     from pykclient.errors import BrokerError
     from pykclient.network.cluster.cluster import TopicInfo
     from pykclient.network.manager import Request, UserCall
-    from pykclient.types import TopicPartition
+    from pykclient.types import GroupMetadata, TopicPartition
 
 __all__ = ["GROUP", "INTERVAL_MS", "MAX_POLL_MS", "GroupScene"]
 
@@ -68,9 +71,14 @@ MessageT = TypeVar("MessageT")
 
 
 class GroupScene:
-    """A group under a protocol, `classic` or `consumer`. `events` has the listener's calls."""
+    """A group under a protocol, `classic` or `consumer`. `events` has the listener's calls.
 
-    def __init__(self, protocol: str, assignors: Sequence[Assignor] | None = None) -> None:
+    `committed_as` has the members in whose names something was committed before a revocation.
+    """
+
+    def __init__(
+        self, protocol: str, assignors: Sequence[Assignor] | None = None, **settings: object
+    ) -> None:
         self.now_ms = START_MS
         self.metadata = make_metadata()
         self.subscription = SubscriptionState()
@@ -79,15 +87,17 @@ class GroupScene:
         )
         self.events: list[str] = []
         self.sent: list[Request] = []
+        self.committed_as: list[GroupMetadata] = []
         self._user_calls: deque[UserCall] = deque()
         self.is_classic = protocol == "classic"
         self.group = ConsumerGroup(
-            group_config(group_protocol=protocol),
+            group_config(group_protocol=protocol, **settings),
             group_context(
                 subscription=self.subscription,
                 metadata=self.metadata,
                 coordinator=self.coordinators.find(CoordinatorType.GROUP, GROUP),
                 user_calls=self._user_calls,
+                commit=self._commit,
             ),
             assignors or [RangeAssignor(), CooperativeStickyAssignor()],
         )
@@ -97,7 +107,7 @@ class GroupScene:
             lambda partitions: self._write("lost", partitions),
         )
         self.update_metadata()
-        self._find_coordinator()
+        self.find_coordinator()
 
     # The cluster.
 
@@ -113,11 +123,43 @@ class GroupScene:
         self.metadata.cluster = Cluster(version=self.metadata.cluster.version + 1)
         self.group.on_cluster(self.metadata.cluster)
 
-    def _find_coordinator(self) -> None:
+    @property
+    def coordinator_id(self) -> int:
+        """The node id of the coordinator."""
+        node_id = self.coordinators.find(CoordinatorType.GROUP, GROUP).node_id()
+        assert node_id is not None
+        return node_id
+
+    def find_coordinator(self, broker_id: int = 2) -> None:
+        """Have a broker named as the coordinator."""
         self.coordinators.find(CoordinatorType.GROUP, GROUP).node()
         (request,) = self.coordinators.poll(self.now_ms).requests
-        found = Coordinator(GROUP, 2, "broker-2", 9092)
+        found = Coordinator(GROUP, broker_id, f"broker-{broker_id}", 9092)
         request.on_response(FindCoordinatorResponse(coordinators=[found]), self.now_ms)
+
+    def _commit(self, deadline_ms: int) -> Operation[None]:
+        del deadline_ms
+        if self.group._membership.can_commit:
+            self.committed_as.append(self.group.member())
+        done: Operation[None] = Operation()
+        done.succeed(None)
+        return done
+
+    def history(self) -> tuple[Rebalance, ...]:
+        """The rebalances."""
+        return self.group.history.rebalances(self.now_ms, datetime.now(UTC))
+
+    def leave(self) -> Operation[None]:
+        """Unsubscribe, and poll until that has nothing to do any more."""
+        self.group.begin_poll()
+        left = self.group.begin_leave(
+            "test", sends=True, now_ms=self.now_ms, commit_deadline_ms=self.now_ms + 1_000
+        )
+        for _ in range(TURN_COUNT):
+            self._run_user_calls()
+            self.sent += self.group.poll(self.now_ms).requests
+        self.group.end_poll()
+        return left
 
     # Time.
 

@@ -15,7 +15,7 @@ def test_a_rebalance_has_its_time_reason_moves_and_duration() -> None:
     history = GroupHistory()
     history.begin("subscription has changed", 10_000)
     history.note_revoked([A, B], 10_001)
-    history.note_generation(GroupMetadata("g", 4, "m"), "range")
+    history.note_generation(GroupMetadata("g", 4, "m"), "range", "classic")
     history.note_assigned([A], 10_400)
     history.end(10_500)
     [rebalance] = history.rebalances(12_000, NOW)

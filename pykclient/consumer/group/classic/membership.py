@@ -181,6 +181,8 @@ class Heartbeat:
 class ClassicMembership:
     """The member. `request_join` makes it one; `begin_leave` ends that."""
 
+    protocol: Final = "classic"
+
     def __init__(
         self,
         config: ConsumerConfig,
@@ -251,6 +253,15 @@ class ClassicMembership:
     def unlisted(self) -> list[TopicPartition]:
         """Partitions that this member waits for, because metadata do not list them: one a topic."""
         return self._assigned.unlisted
+
+    @property
+    def is_outside(self) -> bool:
+        """Whether the coordinator has nothing of this member, and nothing is under way."""
+        return (
+            self.state is ClassicState.UNJOINED
+            and self._intent is None
+            and not self.member.member_id
+        )
 
     @property
     def can_commit(self) -> bool:
@@ -517,7 +528,7 @@ class ClassicMembership:
         """Take what metadata list by now of what the leader has assigned."""
         self._to(ClassicState.ASSIGNING)
         self._history.begin("metadata list more of the assigned partitions", now_ms)
-        self._history.note_generation(self.member, self._protocol)
+        self._history.note_generation(self.member, self._protocol, self.protocol)
         self._was_member = True
         intent = self._intent = Assign(self._assigned.take())
         return intent
@@ -680,7 +691,7 @@ class ClassicMembership:
         self._assignments = None
         self._to(ClassicState.SYNCING)
         self._heartbeat.start(now_ms)
-        self._history.note_generation(self.member, self._protocol)
+        self._history.note_generation(self.member, self._protocol, self.protocol)
         self._log.info(
             "group %r: in generation %d as %r, %s, assignor %s",
             self.member.group_id,

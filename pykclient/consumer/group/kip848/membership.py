@@ -10,7 +10,9 @@ while the application is not polling. Heartbeats and responses do.
 *acknowledging* (the coordinator has to be notified that they do not any more), *stable*. A member
 that the coordinator does not know any more is *fenced*, one that left because the application did
 not poll is *stale*: both give up what they have and join again. *Prepare leaving* gives everything
-up, *leaving* notifies the coordinator. *Fatal* is what no attempt cures.
+up, *leaving* notifies the coordinator. *Fatal* is what no attempt cures. *Refused* there is only
+with ``group_protocol=auto``: the coordinator serves no group of KIP-848 of this name, so the member
+commits and gives up what it has, and `auto.py` goes on with the classic protocol.
 
 *When its coordinator dies* positions stay (they are the partitions' own, and fetching needs no
 coordinator): heartbeats and commits (`offsets/commit.py`) wait until `network/coordinators.py` has
@@ -35,8 +37,10 @@ from pykclient.consumer.group.rebalance import Assign, Intent, LoseAll, RevokeAl
 from pykclient.consumer.subscription import SubscriptionMode
 from pykclient.errors import (
     BrokerError,
+    BrokerUnsupportedVersionError,
     DecodeError,
     FencedMemberEpochError,
+    GroupIdNotFoundError,
     RebalanceInProgressError,
     StaleMemberEpochError,
     TopicAuthorizationFailedError,
@@ -83,6 +87,9 @@ HEARTBEAT_INTERVAL_MAX_MS: Final = 30_000
 broker's default; members are not sent the session."""
 
 UNKNOWN_MEMBER: Final = (FencedMemberEpochError, UnknownMemberIdError)
+NOT_SERVED: Final = (UnsupportedVersionError, BrokerUnsupportedVersionError)
+"""Errors that say that a broker has no groups of KIP-848: it is too old, or the feature
+``group.version`` is switched off."""
 RAISED: Final = (TopicAuthorizationFailedError, UnreleasedInstanceIdError)
 """Errors that may pass: `poll` raises them, and the member tries on. Of a static member that was
 killed, the instance id is free when its session has ended."""
@@ -99,10 +106,11 @@ class MemberState(Enum):
     LEAVING = "leaving"
     STALE = "stale"
     FATAL = "fatal"
+    REFUSED = "refused"
 
 
 _S = MemberState
-_TROUBLE: Final = frozenset({_S.FENCED, _S.FATAL, _S.LEAVING, _S.PREPARE_LEAVING})
+_TROUBLE: Final = frozenset({_S.FENCED, _S.FATAL, _S.REFUSED, _S.LEAVING, _S.PREPARE_LEAVING})
 NEXT: Final[dict[MemberState, frozenset[MemberState]]] = {
     _S.UNSUBSCRIBED: frozenset({_S.JOINING, _S.PREPARE_LEAVING}),
     _S.JOINING: frozenset({_S.RECONCILING}) | _TROUBLE,
@@ -114,6 +122,7 @@ NEXT: Final[dict[MemberState, frozenset[MemberState]]] = {
     _S.LEAVING: frozenset({_S.UNSUBSCRIBED, _S.STALE}),
     _S.STALE: frozenset({_S.JOINING, _S.PREPARE_LEAVING}),
     _S.FATAL: frozenset({_S.JOINING, _S.PREPARE_LEAVING}),
+    _S.REFUSED: frozenset({_S.UNSUBSCRIBED, _S.PREPARE_LEAVING}),
 }
 IN_GROUP: Final = frozenset({_S.JOINING, _S.RECONCILING, _S.ACKNOWLEDGING, _S.STABLE})
 """States of a member that goes on to be one."""
@@ -183,6 +192,7 @@ class HeartbeatFields:
 class Kip848Membership:
     """The member. `request_join` makes it one; `begin_leave` ends that."""
 
+    protocol: Final = "consumer"
     is_rebalancing: Final = False
     """Commits are accepted whenever it is a member."""
     topics: Final = frozenset[str]()
@@ -205,6 +215,8 @@ class Kip848Membership:
         """The member as the coordinator knows it now."""
         self.rejection: KafkaError | None = None
         """The last error by which the coordinator did not accept this member; None if it did."""
+        self.refusal: KafkaError | None = None
+        """Why the coordinator serves no group of KIP-848 of this name; None since it last did."""
         self.state = MemberState.UNSUBSCRIBED
         self.left: Operation[None] = Operation()
         self._config = config
@@ -227,6 +239,8 @@ class Kip848Membership:
         self._intent: Intent | None = None
         """What is being done with partitions."""
         self._leave_epoch: int | None = None
+        self._has_classic = config.group_protocol == "auto"
+        """Whether the consumer goes on with the classic protocol where it is refused."""
         self._is_late = False
         self._may_be_known = False
         """Whether the coordinator may have this member, though it has not responded yet."""
@@ -260,6 +274,11 @@ class Kip848Membership:
         return self.member.is_member
 
     @property
+    def is_outside(self) -> bool:
+        """Whether it is no member, and nothing of one is left to be given up."""
+        return self.state is MemberState.UNSUBSCRIBED and self._intent is None
+
+    @property
     def has_request_in_flight(self) -> bool:
         return self._call is not None
 
@@ -277,6 +296,7 @@ class Kip848Membership:
     def request_join(self) -> None:
         """Have it join at the application's next poll, if it is no member."""
         self._wants_join = self.state not in IN_GROUP
+        self.refusal = None
 
     def on_subscribed(self) -> None:
         """Join, or have the next heartbeat say what is subscribed to."""
@@ -290,8 +310,8 @@ class Kip848Membership:
 
     def enforce_rebalance(self, reason: str) -> None:
         self._log.warning(
-            "enforce_rebalance(%r) has no effect with group_protocol=consumer: the coordinator "
-            "assigns anew when something has changed",
+            "enforce_rebalance(%r) has no effect in a group of KIP-848: the coordinator assigns "
+            "when something has changed",
             reason,
         )
 
@@ -316,7 +336,12 @@ class Kip848Membership:
             return self._must_lose or self._may_try_again(now_ms)
         if self.state is MemberState.RECONCILING:
             return self._is_torn or self._is_news(self._resolve(self._target))
-        return self.state in (MemberState.FENCED, MemberState.STALE, MemberState.PREPARE_LEAVING)
+        return self.state in (
+            MemberState.FENCED,
+            MemberState.STALE,
+            MemberState.PREPARE_LEAVING,
+            MemberState.REFUSED,
+        )
 
     def _may_try_again(self, now_ms: int) -> bool:
         return self._error is None and self._attempt.is_due(now_ms)
@@ -384,6 +409,12 @@ class Kip848Membership:
             return self._intent
         elif self.state is MemberState.FATAL and self._may_try_again(now_ms):
             self._join("the consumer tries again", now_ms)
+        elif self.state is MemberState.REFUSED:
+            self._history.begin_once("the coordinator serves no group of KIP-848", now_ms)
+            # As far as the coordinator still has the member, it accepts a last commit.
+            self._intent = RevokeAll() if self.member.is_member else LoseAll()
+            self._intent.commit_deadline_ms = now_ms + self._config.request_timeout_ms
+            return self._intent
         elif self.state is MemberState.RECONCILING:
             return self._reconcile(now_ms)
         return None
@@ -437,7 +468,8 @@ class Kip848Membership:
                 self._to(MemberState.STABLE)
             return None
         self._history.begin_once("the coordinator assigns anew", now_ms)
-        self._history.note_generation(self.member, self._config.group_remote_assignor or "")
+        assignor = self._config.group_remote_assignor or ""
+        self._history.note_generation(self.member, assignor, self.protocol)
         self._identity.complete(self.member)
         self._reconciling = assigned
         topics = {topic_id: self._topic(topic_id) for topic_id in assigned}
@@ -503,6 +535,11 @@ class Kip848Membership:
             self._history.end(now_ms)
         elif self.state in (MemberState.FENCED, MemberState.STALE):
             self._join(f"the consumer joins again, it was {self.state.value}", now_ms)
+        elif self.state is MemberState.REFUSED:
+            self._history.end(now_ms)
+            self._may_be_known = False
+            self.member = self.member.without_generation()
+            self._to(MemberState.UNSUBSCRIBED)
         elif self.state is MemberState.PREPARE_LEAVING:
             self._history.end(now_ms)
             self._to(MemberState.LEAVING)
@@ -630,6 +667,8 @@ class Kip848Membership:
         if error.retriable:
             self._coordinator.mark_unknown(node_id, error)
             self._retry_later(error, now_ms)
+        elif self._has_classic and isinstance(error, NOT_SERVED):
+            self._refuse(error, now_ms)
         else:
             self._fail(error, now_ms)
 
@@ -645,6 +684,8 @@ class Kip848Membership:
             self._due_ms = 0
         elif isinstance(error, UNKNOWN_MEMBER):
             self._on_fenced(error, now_ms)
+        elif self._has_classic and isinstance(error, (*NOT_SERVED, GroupIdNotFoundError)):
+            self._on_not_served(error, now_ms)
         elif isinstance(error, RAISED):
             self._retry_later(error, now_ms)
             self._error = error
@@ -662,6 +703,33 @@ class Kip848Membership:
         self._attempt.back_off(error, now_ms, at_once_count=AT_ONCE_COUNT)
         self._due_ms = 0  # of a heartbeat that is not expected any more
         self._drop_out(MemberState.FENCED, str(error), now_ms)
+
+    def _on_not_served(self, error: BrokerError, now_ms: int) -> None:
+        """Go on where the coordinator has no group of KIP-848 of this name.
+
+        GROUP_ID_NOT_FOUND ends a membership, as the group has become another one; to a member that
+        joins it says that the group is a classic one, and may not be converted.
+        """
+        if isinstance(error, GroupIdNotFoundError) and self.state is not MemberState.JOINING:
+            self._on_fenced(error, now_ms)
+        else:
+            self._refuse(error, now_ms)
+
+    def _refuse(self, error: KafkaError, now_ms: int) -> None:
+        self.refusal = error
+        if self.state not in IN_GROUP:
+            self._leave_epoch = None
+            return
+        if self.member.is_member:
+            self._log.warning(
+                "group %r: its coordinator has no groups of KIP-848 any more, so this consumer "
+                "commits what it can and goes on with the classic protocol: %s",
+                self.member.group_id,
+                error,
+            )
+        self._history.fail(str(error), now_ms)
+        self._stop()
+        self._to(MemberState.REFUSED)
 
     def _retry_later(self, error: KafkaError, now_ms: int) -> None:
         self._attempt.back_off(error, now_ms)
@@ -696,8 +764,8 @@ class Kip848Membership:
 
 def _unsupported(cause: KafkaError) -> UnsupportedVersionError:
     error = UnsupportedVersionError(
-        f"the brokers have no groups of KIP-848: set group_protocol=classic, or use Kafka 4.0 or "
-        f"newer ({cause})"
+        f"the brokers have no groups of KIP-848: set group_protocol=classic or auto, or use "
+        f"Kafka 4.0 or newer ({cause})"
     )
     error.__cause__ = cause
     return error

@@ -11,12 +11,17 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import TYPE_CHECKING, Protocol
 
+from pykclient.arguments import check_number
+
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from pykclient.errors.base import BrokerError
     from pykclient.testing.fake.groups.offsets import CommittedOffset
     from pykclient.types import TopicPartition
+
+GROUP_VERSION_MAX = 1
+"""The level of Kafka's feature ``group.version`` that has groups of KIP-848."""
 
 Refusal = type["BrokerError"]
 """Reason of a refusal: the error whose code is sent."""
@@ -42,6 +47,11 @@ class GroupSettings:
     group_consumer_assignment_interval_ms: int = 0
     """Minimum time between two target assignments (KIP-1263); 1000 in Kafka since 4.3."""
     group_consumer_max_size: int = 2**31 - 1
+    group_version: int = GROUP_VERSION_MAX
+    """Kafka's feature ``group.version`` at first: 1 has groups of KIP-848, 0 has not."""
+
+    def __post_init__(self) -> None:
+        check_number(self.group_version, "group_version", 0, GROUP_VERSION_MAX)
 
 
 class GroupKind(Enum):

@@ -17,7 +17,7 @@ from uuid import UUID
 
 from pykclient.errors.broker import InvalidGroupIdError, NotCoordinatorError
 from pykclient.testing.fake.coordinator_log import append_records
-from pykclient.testing.fake.groups.group import GroupSnapshot
+from pykclient.testing.fake.groups.group import GroupKind, GroupSnapshot
 from pykclient.testing.fake.groups.offset_records import WrittenOffsets, offset_record
 from pykclient.testing.fake.groups.offsets import NOWHERE, GroupOffsets
 from pykclient.testing.fake.topics import NO_LEADER
@@ -147,15 +147,24 @@ class GroupRegistry:
         """Do as `check_coordinator`, and refuse an empty name, which only offsets may have."""
         return self.check_coordinator(broker_id, name) if name else InvalidGroupIdError
 
-    def on_leader(self, partition: Partition, now_ms: int) -> None:
-        """Move the groups of a partition whose leader has changed."""
+    def on_leader(self, partition: Partition, now_ms: int, *, has_kip848: bool) -> None:
+        """Move the groups of a partition whose leader has changed.
+
+        A leader without `has_kip848` is older than groups of KIP-848: it cannot read them from the
+        log, and has their offsets only.
+        """
         if partition.name.topic != OFFSETS_TOPIC:
             return
         for group in list(self._groups.values()):
-            if self.partition(group.name) is partition:
-                group.on_coordinator_lost(now_ms)
-                if partition.leader_id != NO_LEADER:
-                    group.on_coordinator_gained(now_ms)
+            if self.partition(group.name) is not partition:
+                continue
+            group.on_coordinator_lost(now_ms)
+            if partition.leader_id == NO_LEADER:
+                continue
+            if group.kind is GroupKind.CONSUMER and not has_kip848:
+                del self._groups[group.name]
+            else:
+                group.on_coordinator_gained(now_ms)
 
     def hold(
         self,

@@ -2,7 +2,8 @@
 
 An unsupported version of ApiVersions itself gets a response in version 0 with the supported range,
 so that any client can continue (KIP-511). Two of Kafka's features are announced: ``group.version``
-for groups of KIP-848, and ``transaction.version`` for transactions with their own epochs (KIP-890).
+for groups of KIP-848, which can be switched at any time (`set_group_version`), and
+``transaction.version`` for transactions with their own epochs (KIP-890).
 
 Owner: none; it holds no state.
 Source: KIP-511, KIP-584 (features), KIP-890, KAFKA-17011 (features from 0 on), KIP-1242 (the client
@@ -27,6 +28,7 @@ from pykclient.protocol.messages.api_versions import (
     FinalizedFeatureKey,
     SupportedFeatureKey,
 )
+from pykclient.testing.fake.groups.group import GROUP_VERSION_MAX
 from pykclient.testing.fake.handlers.handler import Handler
 from pykclient.testing.fake.transactions.settings import TRANSACTION_VERSION_MAX
 
@@ -37,15 +39,11 @@ if TYPE_CHECKING:
     from pykclient.testing.fake.state import ClusterState
 
 GROUP_FEATURE = "group.version"
-CLASSIC_AND_CONSUMER = 1
-"""Level of ``group.version`` with groups of KIP-848."""
 TRANSACTION_FEATURE = "transaction.version"
 
 _NAME_FROM_VERSION = 3
 _FEATURES_FROM_ZERO_FROM_VERSION = 4
 _IDENTITY_FROM_VERSION = 5
-_FEATURES_EPOCH = 0
-"""Constant, because the features never change."""
 _SOFTWARE = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
 
 
@@ -72,12 +70,13 @@ def handle(cluster: ClusterState, call: Call, request: ApiVersionsRequest) -> Ap
         call.session.authentication.on_versions()
     features: dict[str, tuple[int, int]] = {}
     if ApiKey.CONSUMER_GROUP_HEARTBEAT in spoken:
-        features[GROUP_FEATURE] = CLASSIC_AND_CONSUMER, CLASSIC_AND_CONSUMER
+        features[GROUP_FEATURE] = GROUP_VERSION_MAX, cluster.group_version
     if ApiKey.END_TXN in spoken:
         level = cluster.transactions.settings.transaction_version
         features[TRANSACTION_FEATURE] = TRANSACTION_VERSION_MAX, level
     if features:
         _name_features(response, call.version, features)
+        response.finalized_features_epoch = cluster.features_epoch
     return response
 
 
@@ -100,7 +99,6 @@ def _name_features(
     response.finalized_features = [
         FinalizedFeatureKey(name, level, level) for name, (_, level) in features.items() if level
     ]
-    response.finalized_features_epoch = _FEATURES_EPOCH
 
 
 def respond_with_versions(cluster: ClusterState, call: Call) -> None:

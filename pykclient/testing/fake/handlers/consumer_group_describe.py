@@ -8,7 +8,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from pykclient.errors.broker import GroupIdNotFoundError, InvalidGroupIdError
+from pykclient.errors.broker import (
+    BrokerUnsupportedVersionError,
+    GroupIdNotFoundError,
+    InvalidGroupIdError,
+)
 from pykclient.protocol.messages.consumer_group_describe import (
     Assignment,
     ConsumerGroupDescribeRequest,
@@ -37,6 +41,8 @@ def handle(
     cluster: ClusterState, call: Call, request: ConsumerGroupDescribeRequest
 ) -> ConsumerGroupDescribeResponse:
     """Describe each group, or return its error."""
+    if not cluster.group_version:
+        return refuse(cluster, request, BrokerUnsupportedVersionError.code)
     groups = [_described(cluster, call.broker_id, name) for name in request.group_ids]
     if request.include_authorized_operations:
         for group in groups:

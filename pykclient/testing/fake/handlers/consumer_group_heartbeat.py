@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from pykclient.errors.base import BrokerError
 from pykclient.errors.broker import (
+    BrokerUnsupportedVersionError,
     GroupIdNotFoundError,
     InvalidRequestError,
     UnsupportedAssignorError,
@@ -39,6 +40,8 @@ def handle(
 ) -> ConsumerGroupHeartbeatResponse:
     """Pass the heartbeat to its group, or refuse it."""
     try:
+        if not cluster.group_version:
+            raise BrokerUnsupportedVersionError
         _check(request, call.version)
         refusal = cluster.groups.check_coordinator(call.broker_id, request.group_id)
         if refusal is not None:

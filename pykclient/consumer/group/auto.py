@@ -1,0 +1,353 @@
+"""AutoMembership: a membership under the protocol that the group's coordinator serves.
+
+*Idle* while nothing is subscribed to. A subscription makes it *losing*: it gives up what an earlier
+membership had, mostly nothing. Then it is *choosing*: it asks the coordinator for its ApiVersions,
+although a connection has them, since a feature may have been switched on since. Where the
+coordinator has ConsumerGroupHeartbeat as of Kafka 4.0 and the feature ``group.version``, this is
+*consumer* (`Kip848Membership` acts), else *entering classic* (`ClassicMembership` acts), which is
+*classic* once the coordinator has given it a member id.
+
+A choice holds for one membership. It is made again for the next one, when the coordinator knows
+nothing of the last: a classic member that was removed, or was never let in (its error is raised
+first), loses what it has and chooses. A member of KIP-848 is *refused* (`refusal`) where the
+coordinator serves such groups no longer, or where the group is a classic one that may not be
+converted: it commits and gives up what it has, and enters as classic. A static member
+(KIP-345) may still be there from before: under the other protocol it is replaced at once, since
+Kafka refuses a name (UNRELEASED_INSTANCE_ID) only where both are members of KIP-848.
+
+One membership is outside before the other one acts: this consumer is never two members at a time.
+
+Owner: the core lock.
+Source: ours; Java's client has no such choice. The version is the one that franz-go takes
+(``should848``), and brokers convert groups online (KIP-848, ``group.consumer.migration.policy``).
+"""
+
+from __future__ import annotations
+
+from enum import Enum
+from typing import TYPE_CHECKING, Final
+
+from pykclient.consumer.config import CLASSIC_ONLY, KIP848_ONLY
+from pykclient.consumer.group.rebalance import LoseAll
+from pykclient.errors import UnsupportedVersionError
+from pykclient.network.broker.handshake import CLIENT_SOFTWARE_NAME
+from pykclient.network.log import ClientLog
+from pykclient.network.manager import PollResult, Request
+from pykclient.network.retry import Attempt
+from pykclient.protocol.api_keys import ApiKey
+from pykclient.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
+from pykclient.version import __version__
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from pykclient.consumer.config import ConsumerConfig
+    from pykclient.consumer.group.classic.membership import ClassicMembership
+    from pykclient.consumer.group.kip848.membership import Kip848Membership
+    from pykclient.consumer.group.rebalance import GroupContext, Intent
+    from pykclient.errors import BrokerError, KafkaError
+    from pykclient.network.cluster.cluster import Cluster
+    from pykclient.network.manager import Operation
+    from pykclient.protocol.message import Message
+    from pykclient.types import GroupMetadata, TopicPartition
+
+GROUP_FEATURE: Final = "group.version"
+GROUP_VERSION_MIN: Final = 1
+"""The level of the feature from which on there are groups of KIP-848."""
+HEARTBEAT_VERSION_MIN: Final = 1
+"""The version of ConsumerGroupHeartbeat that came with Kafka 4.0 (KIP-1082); before, it was a
+preview."""
+NO_FEATURES: Final = -1
+"""The epoch of the features of a broker that lists none."""
+
+
+class AutoState(Enum):
+    IDLE = "idle"
+    CHOOSING = "choosing"
+    CONSUMER = "consumer"
+    ENTERING_CLASSIC = "entering_classic"
+    CLASSIC = "classic"
+    LOSING = "losing"
+
+
+_S = AutoState
+NEXT: Final[dict[AutoState, frozenset[AutoState]]] = {
+    _S.IDLE: frozenset({_S.LOSING, _S.CONSUMER, _S.ENTERING_CLASSIC}),
+    _S.CHOOSING: frozenset({_S.CONSUMER, _S.ENTERING_CLASSIC, _S.IDLE}),
+    _S.CONSUMER: frozenset({_S.ENTERING_CLASSIC, _S.IDLE}),
+    _S.ENTERING_CLASSIC: frozenset({_S.CLASSIC, _S.LOSING, _S.IDLE}),
+    _S.CLASSIC: frozenset({_S.LOSING, _S.IDLE}),
+    _S.LOSING: frozenset({_S.CHOOSING, _S.IDLE}),
+}
+
+
+class AutoMembership:
+    """The membership of ``group_protocol=auto``: one of two, chosen by what the coordinator has."""
+
+    def __init__(
+        self,
+        config: ConsumerConfig,
+        context: GroupContext,
+        *,
+        classic: ClassicMembership,
+        kip848: Kip848Membership,
+    ) -> None:
+        self.state = AutoState.IDLE
+        self._config = config
+        self._coordinator = context.coordinator
+        self._log = ClientLog("pykclient.consumer", config.client_id)
+        self._classic = classic
+        self._kip848 = kip848
+        self._acting: ClassicMembership | Kip848Membership | None = None
+        """The one that was chosen last; None before the first choice."""
+        self._attempt = Attempt(context.retry_backoff)
+        """To learn what the coordinator has."""
+        self._call: object | None = None
+        """The request for it in flight; responses to others come too late."""
+        self._intent: Intent | None = None
+        """What is lost before the next choice."""
+        self._error: KafkaError | None = None
+
+    # For the group.
+
+    @property
+    def protocol(self) -> str | None:
+        """The protocol that was chosen last, `classic` or `consumer`; None before that."""
+        return None if self._acting is None else self._acting.protocol
+
+    @property
+    def member(self) -> GroupMetadata:
+        return self._chosen.member
+
+    @property
+    def topics(self) -> frozenset[str]:
+        return self._chosen.topics
+
+    @property
+    def unlisted(self) -> list[TopicPartition]:
+        return self._chosen.unlisted
+
+    @property
+    def left(self) -> Operation[None]:
+        return self._chosen.left
+
+    @property
+    def can_commit(self) -> bool:
+        return self._chosen.can_commit
+
+    @property
+    def is_rebalancing(self) -> bool:
+        return self._chosen.is_rebalancing
+
+    @property
+    def rejection(self) -> KafkaError | None:
+        return self._chosen.rejection
+
+    @property
+    def must_poll(self) -> bool:
+        return self._chosen.must_poll
+
+    @property
+    def has_request_in_flight(self) -> bool:
+        return self._call is not None or self._chosen.has_request_in_flight
+
+    @property
+    def has_error(self) -> bool:
+        return self._error is not None or self._chosen.has_error
+
+    def take_error(self) -> KafkaError | None:
+        error, self._error = self._error, None
+        if error is not None:
+            return error
+        error = self._chosen.take_error()
+        if error is not None and not error.fatal and self.state is AutoState.ENTERING_CLASSIC:
+            self._to(AutoState.LOSING)  # the group may be one of KIP-848 by now
+        return error
+
+    @property
+    def _chosen(self) -> ClassicMembership | Kip848Membership:
+        return self._acting or self._kip848
+
+    def match(self, cluster: Cluster) -> None:
+        self._chosen.match(cluster)
+
+    def on_subscribed(self) -> None:
+        if self.state in (AutoState.CHOOSING, AutoState.LOSING):
+            return  # whatever is chosen joins with what is subscribed to then
+        if self.state is AutoState.IDLE:
+            if self._chosen.is_outside:
+                self._to(AutoState.LOSING)
+                return
+            is_classic = self._chosen is self._classic
+            self._to(AutoState.ENTERING_CLASSIC if is_classic else AutoState.CONSUMER)
+        self._chosen.on_subscribed()
+
+    def enforce_rebalance(self, reason: str) -> None:
+        self._chosen.enforce_rebalance(reason)
+
+    def on_commit_refused(self, sent: GroupMetadata, error: BrokerError) -> KafkaError:
+        return self._chosen.on_commit_refused(sent, error)
+
+    def wants_turn(self, now_ms: int) -> bool:
+        if self._intent is not None:
+            return self._intent.is_done
+        if self.state is AutoState.CHOOSING:
+            return False
+        return (
+            self.state is AutoState.LOSING
+            or self._must_enter_classic
+            or self._has_lost_classic
+            or self._chosen.wants_turn(now_ms)
+        )
+
+    @property
+    def _must_enter_classic(self) -> bool:
+        kip848 = self._kip848
+        is_refused = kip848.is_outside and kip848.refusal is not None
+        return self.state is AutoState.CONSUMER and is_refused
+
+    @property
+    def _has_lost_classic(self) -> bool:
+        return self.state is AutoState.CLASSIC and self._classic.is_outside
+
+    def begin_leave(self, reason: str, *, sends: bool) -> Intent:
+        if self._intent is not None:
+            self._intent.cancel()
+        self._intent = self._call = self._error = None
+        if self.state is not AutoState.IDLE:
+            self._to(AutoState.IDLE)
+        return self._chosen.begin_leave(reason, sends=sends)
+
+    def leave_late(self) -> None:
+        self._chosen.leave_late()
+
+    def advance(self, now_ms: int) -> Intent | None:
+        if self.state is AutoState.LOSING:
+            return self._lose()
+        if self.state is AutoState.CHOOSING:
+            return None
+        if self._must_enter_classic:
+            assert self._kip848.refusal is not None
+            self._enter(self._classic, str(self._kip848.refusal))
+        elif self._has_lost_classic:
+            self._to(AutoState.LOSING)
+            return self._lose()
+        elif self.state is AutoState.ENTERING_CLASSIC and self._classic.member.member_id:
+            self._to(AutoState.CLASSIC)
+        return self._chosen.advance(now_ms)
+
+    def _lose(self) -> Intent | None:
+        if self._intent is None:
+            self._intent = LoseAll()
+            return self._intent
+        if self._intent.is_done:
+            self._intent = None
+            self._to(AutoState.CHOOSING)
+        return None
+
+    def poll(self, now_ms: int, *, may_rebalance: bool) -> PollResult:
+        if self.state is AutoState.CHOOSING:
+            return self._ask(now_ms)
+        if self.state is AutoState.LOSING:
+            return PollResult()
+        return self._chosen.poll(now_ms, may_rebalance=may_rebalance)
+
+    def restart(self, now_ms: int, *, is_wanted: bool) -> None:
+        """Forget what is in flight. A choice that was under way is made again."""
+        self._call = self._intent = None
+        self._attempt.lost()
+        for membership in (self._classic, self._kip848):
+            membership.restart(now_ms, is_wanted=is_wanted and membership is self._acting)
+        if not is_wanted:
+            self.state = AutoState.IDLE
+        elif self.state is AutoState.IDLE:
+            self.on_subscribed()
+
+    # The choice.
+
+    def _ask(self, now_ms: int) -> PollResult:
+        if self._call is not None:
+            return PollResult()
+        if not self._attempt.is_due(now_ms):
+            return PollResult(next_poll_ms=self._attempt.due_ms)
+        node_id = self._coordinator.node_id()
+        if node_id is None or self._error is not None:
+            return PollResult()
+        call = self._call = object()
+
+        def on_response(response: Message | None, now_ms: int) -> None:
+            assert isinstance(response, ApiVersionsResponse)
+            if self._call is call:
+                self._call = None
+                self._on_versions(response, node_id)
+
+        def on_failure(error: KafkaError, now_ms: int) -> None:
+            if self._call is call:
+                self._call = None
+                self._on_failure(error, node_id, now_ms)
+
+        message = ApiVersionsRequest(
+            client_software_name=CLIENT_SOFTWARE_NAME, client_software_version=__version__
+        )
+        return PollResult([Request(message, node_id, on_response, on_failure)])
+
+    def _on_versions(self, response: ApiVersionsResponse, node_id: int) -> None:
+        self._attempt.succeeded()
+        if self._coordinator.is_replaced(node_id):
+            return  # the one that coordinates now is asked
+        reason = why_classic(response)
+        if reason is None:
+            self._enter(self._kip848, "the coordinator serves groups of KIP-848")
+        else:
+            self._enter(self._classic, reason)
+
+    def _on_failure(self, error: KafkaError, node_id: int, now_ms: int) -> None:
+        self._attempt.back_off(error, now_ms)
+        if error.retriable:
+            self._coordinator.mark_unknown(node_id, error)
+        elif isinstance(error, UnsupportedVersionError):
+            self._enter(self._classic, str(error))
+        else:
+            self._error = error
+
+    def _enter(self, membership: ClassicMembership | Kip848Membership, reason: str) -> None:
+        is_classic = membership is self._classic
+        unused = self._given(KIP848_ONLY if is_classic else CLASSIC_ONLY)
+        self._log.info(
+            "group %r: uses the %s protocol: %s%s",
+            membership.member.group_id,
+            membership.protocol,
+            reason,
+            f"; not used with it: {', '.join(unused)}" if unused else "",
+        )
+        self._acting = membership
+        self._to(AutoState.ENTERING_CLASSIC if is_classic else AutoState.CONSUMER)
+        membership.on_subscribed()
+
+    def _given(self, names: Iterable[str]) -> list[str]:
+        """Return those settings that are not at their defaults."""
+        defaults = {each.name: each.default for each in self._config.settings()}
+        return [name for name in names if getattr(self._config, name) != defaults[name]]
+
+    def _to(self, state: AutoState) -> None:
+        assert state in NEXT[self.state], f"{self.state} -> {state}"
+        self.state = state
+
+
+def why_classic(response: ApiVersionsResponse) -> str | None:
+    """Return why a coordinator serves no groups of KIP-848; None if it does."""
+    newest = max(
+        (
+            each.max_version
+            for each in response.api_keys
+            if each.api_key == ApiKey.CONSUMER_GROUP_HEARTBEAT
+        ),
+        default=-1,
+    )
+    if newest < HEARTBEAT_VERSION_MIN:
+        return "the coordinator has no ConsumerGroupHeartbeat of Kafka 4.0 or newer"
+    levels = {each.name: each.max_version_level for each in response.finalized_features}
+    has_features = response.finalized_features_epoch != NO_FEATURES
+    if has_features and levels.get(GROUP_FEATURE, 0) < GROUP_VERSION_MIN:
+        return f"the feature {GROUP_FEATURE} is not switched on in the cluster"
+    return None
