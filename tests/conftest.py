@@ -38,6 +38,12 @@ def _integration(*names: str) -> tuple[str, ...]:
 
 
 TOGETHER = {
+    # These share secured brokers, or ones with two-phase commits; some need the oldest version too.
+    OLD_KAFKA: (
+        *_integration("fake_security", "fake_two_phase", "reauthentication", "secured_cluster"),
+        *_integration("security", "transaction_errors", "two_phase"),
+        "tests/spark/test_exactly_once_sink",
+    ),
     # No Spark runs in these.
     "the sink's simulation": ("tests/spark/test_exactly_once_simulation",),
     "the sink's faults": ("tests/spark/test_exactly_once_faults",),
@@ -48,16 +54,6 @@ TOGETHER = {
         "tests/chaos/test_scenarios",
         "tests/chaos/producer/test_storm",
         "tests/chaos/transactions/test_runs",
-    ),
-    # These share secured brokers, or ones with two-phase commits; some need the oldest version too.
-    OLD_KAFKA: _integration(
-        "fake_security",
-        "fake_two_phase",
-        "reauthentication",
-        "secured_cluster",
-        "security",
-        "transaction_errors",
-        "two_phase",
     ),
 }
 """How the ids of tests begin that share brokers or Spark: in one process these start once."""

@@ -40,7 +40,7 @@ MET = [
     for hostile in HOSTILE
     if core == CORES[-1] or hostile.call in CALLS_OF_CORES
 ]
-CLIENT_COUNT = 2
+CLIENT_COUNT = 3
 """Processes for each core: most of the time each waits."""
 
 GRACE_S = 2.0

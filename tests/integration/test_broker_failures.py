@@ -143,6 +143,7 @@ def test_killed_leaders_cost_nothing(three_brokers: KafkaCluster, topic: str, co
     check_log(three_brokers, topic, load)
 
 
+@pytest.mark.soak
 @pytest.mark.slow
 def test_a_leader_that_freezes_and_comes_back_as_a_zombie_costs_nothing(
     three_brokers: KafkaCluster, topic: str

@@ -50,7 +50,7 @@ if TYPE_CHECKING:
 
     Script = Callable[["IdleClient"], Iterator[object]]
 
-pytestmark = pytest.mark.kafka
+pytestmark = [pytest.mark.soak, pytest.mark.kafka]
 
 EXPIRATION_MS = 1_000
 MINUTE_MS = 60_000

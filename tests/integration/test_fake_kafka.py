@@ -32,7 +32,7 @@ from pykclient.testing.fake.connection import OUTPUT_BYTES_MAX, FakeConnection
 from tests.integration import java_tools
 from tests.integration.confluent_tools import confluent_consume, confluent_produce
 from tests.integration.java_tools import Record
-from tests.soak import NEWEST_AND_OLDEST
+from tests.soak import NEWEST_FIRST
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -223,7 +223,7 @@ def test_every_client_of_confluent_kafka_lists_all_topics(kind: str, servers: st
 
 @pytest.mark.promise("any client produces to and consumes from the loopback server, `fake_kafka`")
 @pytest.mark.kafka
-@pytest.mark.parametrize("version", NEWEST_AND_OLDEST)
+@pytest.mark.parametrize("version", NEWEST_FIRST)
 def test_javas_producers_write_and_its_console_consumer_reads(
     version: str, fake_kafka: FakeKafka
 ) -> None:

@@ -227,6 +227,7 @@ def test_replication_does_not_pass_the_proxies(kafka_cluster_factory: KafkaClust
         assert pair.proxy(leader).connection_count > 0
 
 
+@pytest.mark.soak
 @pytest.mark.slow
 def test_a_proxy_refuses_while_its_broker_is_down(kafka: KafkaCluster) -> None:
     for put_down in (kafka.stop, kafka.kill):
@@ -305,8 +306,10 @@ def poll_numbers(consumer: Consumer, errors: list[KafkaError]) -> list[tuple[int
 @pytest.mark.parametrize(
     "fault",
     [
-        pytest.param(ForgeLength(length_bytes=2**31 - 1), id="a huge length"),
-        pytest.param(ForgeLength(length_bytes=-1), id="a negative length"),
+        pytest.param(
+            ForgeLength(length_bytes=2**31 - 1), id="a huge length", marks=pytest.mark.soak
+        ),
+        pytest.param(ForgeLength(length_bytes=-1), id="a negative length", marks=pytest.mark.soak),
         pytest.param(ForgeLength(length_bytes=100), id="a length too small"),
         pytest.param(Cut(), id="cut"),
         pytest.param(Double(), id="doubled"),

@@ -29,12 +29,12 @@ if TYPE_CHECKING:
     from pykclient.consumer.subscription import AssignedPartition
     from pykclient.types import OffsetAndMetadata, TopicPartition
 
-SEED_COUNT = 20
+SEED_COUNT = 14
 SOAK_SEED_COUNT = 500
 MILD_SEED_COUNT = 4
 INSIDE_SEED_COUNT = 5
 SOAK_MILD_SEED_COUNT = 64
-SEEDS_PER_TEST = 20
+SEEDS_PER_TEST = 14
 MILD_SEEDS_PER_TEST = 4
 SEEDS_UNTIL_NOTICED = 60
 MAX_POLL_INTERVAL_MS = 300_000
