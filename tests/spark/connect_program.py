@@ -1,9 +1,10 @@
 """What an application does with Spark Connect, in a process of its own: `SERVERS TOPIC FOLDER`,
 and whether Spark sends rows through a Unix socket, `true` or `false`.
 
-A server and the classic session of other tests cannot live in one process. Where the server does
-not find the format by itself, the application registers it. It writes what it found as one line of
-JSON.
+A server and the classic session of other tests cannot live in one process. PySpark 4.0.0 loses a
+Python process now and then (its SPARK-52642), so there a task is repeated, as on a cluster. Where
+the server does not find the format by itself, the application registers it. It writes what it found
+as one line of JSON.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from spark_connector import LagListener, foreach_batch, register
+from spark_connector.versions import PYSPARK
 from tests.spark.small_sources import Calls, NotedSource
 
 if TYPE_CHECKING:
@@ -31,7 +33,8 @@ NO_ERROR = "no error"
 
 
 def main(servers: str, topic: str, folder: str, has_unix_sockets: str) -> None:
-    builder = SparkSession.builder.remote("local[2]").config(UNIX_SOCKETS, has_unix_sockets)
+    master = "local[2]" if PYSPARK >= (4, 1) else "local[2, 4]"
+    builder = SparkSession.builder.remote(master).config(UNIX_SOCKETS, has_unix_sockets)
     spark = builder.getOrCreate()
     options = {"kafka.bootstrap.servers": servers}
     found: dict[str, object] = {"session": type(spark).__module__}
