@@ -48,10 +48,10 @@ TOPIC_ID = bytes(range(16))
 
 
 class ScriptedProducer(SendCore[RecordMetadata], LiveClient):
-    """A front-end that never waits: what would block raises `BufferExhaustedError`.
+    """A front end that never waits: instead of blocking it raises `BufferExhaustedError`.
 
-    The broker has the topics of `partition_counts`; others get its `topic_errors`, or 3
-    (UNKNOWN_TOPIC_OR_PARTITION).
+    The broker has the topics of `partition_counts`. Other topics get their `topic_errors`, by
+    default 3 (UNKNOWN_TOPIC_OR_PARTITION).
     """
 
     waiting: NoWaiting = NoWaiting()
@@ -86,7 +86,7 @@ class ScriptedProducer(SendCore[RecordMetadata], LiveClient):
         return describe_client(self, self.core.config, self.core.state)
 
     def turn(self, times: int = 1, *, after_ms: int = 0) -> None:
-        """Let time pass, make turns, and let the broker respond in each."""
+        """Advance the clock and make turns; the broker responds in each."""
         self.clock_ms += after_ms
         for _ in range(times):
             self.core.engine.step(self.clock_ms)
@@ -102,7 +102,7 @@ class ScriptedProducer(SendCore[RecordMetadata], LiveClient):
             call.on_done(None)
 
     def serve(self) -> None:
-        """Let the broker respond to everything that came."""
+        """Respond to all requests received so far."""
         for peer in self.port.peers:
             if peer.is_closed() or peer.is_ended:
                 continue
@@ -116,7 +116,7 @@ class ScriptedProducer(SendCore[RecordMetadata], LiveClient):
                     peer.respond(response)
 
     def await_metadata(self, topic: str) -> None:
-        """Have the metadata of a topic requested, and take the response."""
+        """Request the metadata of a topic, and receive the response."""
         self.core.want_topic(topic)
         self.turn(8, after_ms=1)
         self.turn(8, after_ms=2_000)
@@ -169,7 +169,7 @@ MESSAGE_TOO_LARGE = 10
 
 
 class Written(NamedTuple):
-    """A batch that the broker took."""
+    """A batch that the broker accepted."""
 
     topic: str
     partition: int
@@ -177,7 +177,7 @@ class Written(NamedTuple):
 
 
 class TurningWaiting(NoWaiting):
-    """Makes turns until the gate is open; if it does not open, the whole time has passed."""
+    """A wait that makes turns until the gate opens; otherwise it uses its whole time."""
 
     producer: ScriptedBulkProducer
 
@@ -194,11 +194,11 @@ class TurningWaiting(NoWaiting):
 
 
 class ScriptedBulkProducer(ScriptedProducer):
-    """Everything is done in the test's own thread, and time passes only when it moves the clock.
+    """A bulk producer in the test's own thread; time passes only when the test advances the clock.
 
-    The broker keeps the values of each topic and partition in `logs`, refuses batches beyond
-    `batch_bytes_max` as too large, and responds with `refusals` for their partitions. With
-    `makes_turns` False it sends nothing while a call waits, and each wait times out.
+    The broker stores values by topic and partition in `logs`. It rejects batches larger than
+    `batch_bytes_max`, and responds with the errors in `refusals` for their partitions. If
+    `makes_turns` is False, nothing is sent while a call waits, and each wait times out.
     """
 
     makes_turns = True

@@ -1,7 +1,7 @@
 """A sender with its accumulator and idempotence, driven by numbers and scripted responses.
 
-Nothing here has a clock, a thread or a socket: `poll` is one turn at the bench's time, and the
-requests it leads to lie in `requests` until the test responds or fails them.
+It has no clock, thread or socket. `poll` makes one turn at the bench's time; the requests it
+creates stay in `requests` until the test responds to them or fails them.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ PRODUCER_ID = 7
 
 
 class NoWaiting:
-    """A `Waiting` whose time is always up, and whose thread is the test's."""
+    """A `Waiting` whose time is always up, called from the test's thread."""
 
     def is_current(self) -> bool:
         return True
@@ -73,7 +73,7 @@ class NoWaiting:
 
 
 class ScriptedClient(NetworkClient):
-    """The network client as the sender uses it: nodes are ready unless the test changes that."""
+    """A network client whose nodes are ready unless the test changes that."""
 
     def __init__(self) -> None:
         self.unready: set[int] = set()
@@ -111,7 +111,7 @@ class ScriptedMetadata(Metadata):
     update_count = 0
 
     def take_over(self, cluster: Cluster) -> None:
-        """Take this cluster, as from a response."""
+        """Replace the cluster, as a response does."""
         self._swap(cluster)
 
     def add_topic(self, topic: str, now_ms: int) -> None:
@@ -122,9 +122,9 @@ class ScriptedMetadata(Metadata):
 
 
 class SenderBench:
-    """See the module. `leaders` are the leading nodes by partition, None for none.
+    """The bench described in the module. `leaders` are node ids by partition, None for no leader.
 
-    All else is as in the `settings` of a producer; `linger_ms` is 0 unless one of them.
+    All other settings are those of a producer; `linger_ms` is 0 by default.
     """
 
     next_poll_ms = 0
@@ -215,7 +215,7 @@ class SenderBench:
         topics: Iterable[str] = (TOPIC,),
         topic_id: bytes = TOPIC_ID,
     ) -> None:
-        """Let these nodes lead the partitions of each topic from now on."""
+        """Make these nodes lead the partitions of each topic."""
         self._epoch += 1
         infos = [
             TopicInfo(
@@ -238,7 +238,7 @@ class SenderBench:
         self.metadata.take_over(Cluster(version=self._epoch, nodes=nodes, topic_errors=errors))
 
     def give_producer_id(self) -> None:
-        """Answer the request for a producer id that is due now."""
+        """Respond to the pending request for a producer id."""
         assert self.idempotence is not None
         (request,) = self.idempotence.poll(self.now_ms).requests
         request.on_response(InitProducerIdResponse(producer_id=PRODUCER_ID), self.now_ms)
@@ -274,13 +274,13 @@ class SenderBench:
         return delivery
 
     def send_batch(self, value: bytes = b"v", *, partition: int = 0) -> Delivery[RecordMetadata]:
-        """Send one record in one batch of its own, in one request of its own."""
+        """Send one record in a batch and a request of its own."""
         delivery = self.send(value, partition=partition)
         self.poll()
         return delivery
 
     def poll(self, after_ms: int = 0) -> list[Request]:
-        """Let time pass, make one turn, and return the requests it leads to."""
+        """Advance the clock, make one turn, and return the requests it created."""
         self.now_ms += after_ms
         if self.transactions is not None:
             managers = (self.sender, self.transactions, self.coordinators)
@@ -297,16 +297,16 @@ class SenderBench:
         return list(result.requests)
 
     def drain(self, node_id: int = 1, size_bytes_max: int = 10**6) -> list[ProducerBatch]:
-        """Look, and take what is ready for a node, past the sender."""
+        """Drain what is ready for a node, bypassing the sender."""
         self.accumulator.look(self.now_ms)
         return self.accumulator.drain(
             node_id, self.now_ms, size_bytes_max=size_bytes_max, may_send=lambda _: True
         )
 
-    # Answering.
+    # Responding.
 
     def respond(self, request: Request, error_code: int = 0, base_offset: int = 100) -> None:
-        """Answer all of a request's partitions alike."""
+        """Respond to all partitions of a request with the same result."""
         self.respond_to_each(
             request,
             {
@@ -322,7 +322,7 @@ class SenderBench:
     def respond_to_each(
         self, request: Request, responses: dict[TopicPartition, PartitionProduceResponse]
     ) -> None:
-        """Answer a request partition by partition."""
+        """Respond to each partition of a request."""
         assert isinstance(request.message, ProduceRequest)
         (topic_id,) = {topic.topic_id for topic in request.message.topic_data}
         assert self.respond_with(request, list(responses.values()), topic_id) is None
@@ -333,18 +333,18 @@ class SenderBench:
         responses: list[PartitionProduceResponse],
         topic_id: bytes = TOPIC_ID,
     ) -> DecodeError | None:
-        """Answer a request with what may not fit it; return the contradiction, if there is one."""
+        """Respond with what may not fit the request; return the contradiction, or None."""
         self.requests.remove(request)
         topic = TopicProduceResponse(topic_id=topic_id, partition_responses=responses)
         return respond_checked(request, ProduceResponse(responses=[topic]), self.now_ms)
 
     def lose(self, request: Request, error: KafkaError | None = None) -> None:
-        """Let a request end without a response."""
+        """End a request without a response."""
         self.requests.remove(request)
         request.on_failure(error or DisconnectedError("lost"), self.now_ms)
 
     def run_user_calls(self) -> None:
-        """Make the calls of user code that are due, as a driver does."""
+        """Run the pending calls of user code, as a driver does."""
         while self.user_calls:
             call = self.user_calls.popleft()
             call.function(*call.args)

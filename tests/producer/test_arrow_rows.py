@@ -1,4 +1,4 @@
-"""ArrowTables and ArrowFields: what becomes of each column, and what is refused."""
+"""ArrowTables and ArrowFields: how each column is converted, and which are rejected."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ if TYPE_CHECKING:
 NOW_MS = 1_700_000_000_000
 HEADERS = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
 ROWS = 5_000
-"""So many that no column counts as being in pieces."""
+"""Enough rows that no column counts as fragmented."""
 NOT_UTF8 = pa.array([b"t\xff"]).view(pa.string())
-"""Arrow itself does not look."""
+"""Arrow itself does not validate this."""
 
 
 class Stream:
-    """What has Arrow data and is none of pyarrow's types."""
+    """An object with Arrow data that is not a pyarrow type."""
 
     def __init__(self, table: pa.Table) -> None:
         self._table = table
@@ -182,7 +182,7 @@ def test_no_rows_make_no_blocks_but_their_types_count() -> None:
 
 
 def damaged_view(text: bytes) -> pa.Array:
-    """Return views that end far behind what they look at."""
+    """Return views that end far beyond the data they refer to."""
     view = struct.pack("<i4sii", 100, text, 0, 0)
     buffers = [None, pa.py_buffer(view * ROWS), pa.py_buffer(text)]
     return pa.Array.from_buffers(pa.string_view(), ROWS, buffers)
@@ -323,7 +323,7 @@ def test_text_for_a_serializer_has_to_be_text() -> None:
 
 
 def test_numbers_and_offsets_may_stand_at_any_address() -> None:
-    """Goal: a column in the midst of a message, as Arrow Flight has them, is read."""
+    """Goal: read a column inside a message, as Arrow Flight sends them."""
 
     def moved(column: pa.Array) -> pa.Array:
         buffers = [

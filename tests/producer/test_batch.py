@@ -1,4 +1,4 @@
-"""ProducerBatch: its states, its bytes, and how it splits."""
+"""ProducerBatch: its states, its bytes, and how it is split."""
 
 from __future__ import annotations
 

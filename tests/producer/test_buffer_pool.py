@@ -1,4 +1,4 @@
-"""BufferPool: what is reserved, which calls wait, and in which order they are served."""
+"""BufferPool: how much is reserved, which calls wait, and in which order they are served."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def waiting(
 
 
 def taken(pool: BufferPool, waiter: MemoryWaiter) -> int:
-    """Return what a waiter was granted, and leave him nothing."""
+    """Return what a waiter was granted, and reset its grant to nothing."""
     batch = holder()
     pool.hand_to(waiter, batch)
     return batch.reserved_bytes

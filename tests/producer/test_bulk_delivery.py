@@ -1,4 +1,4 @@
-"""BulkResult: what is reported of many rows, when their batches end one by one."""
+"""BulkResult: what it reports for many rows whose batches end one by one."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def batch(partition: int = 0) -> ProduceResult:
 def end(
     result: ProduceResult, base_offset: int | None = 0, error: KafkaError | None = None
 ) -> None:
-    """Do what the sender and the driver do with the end of a batch."""
+    """Do what the sender and the driver do when a batch ends."""
     if error is None:
         result.succeed(base_offset, 7)
     else:

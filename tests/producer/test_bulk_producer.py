@@ -1,4 +1,4 @@
-"""`send_batch` and `send_arrow` from the call to the delivery, without socket and thread."""
+"""`send_batch` and `send_arrow` from the call to the delivery, without sockets or threads."""
 
 from __future__ import annotations
 
@@ -119,7 +119,7 @@ def test_nulls_keep_their_place_in_an_arrow_table(
 
 
 def turns_of(places: list[tuple[int, int]]) -> list[int]:
-    """The bytes that one partition after the other took, from (partition, size) of each record."""
+    """Return the bytes each partition got in turn, from the (partition, size) of each record."""
     turns: list[int] = []
     last = None
     for partition, size in places:
@@ -132,7 +132,7 @@ def turns_of(places: list[tuple[int, int]]) -> list[int]:
 
 @pytest.mark.parametrize("row_count", [6_000, 50])
 def test_records_without_a_key_take_turns_by_bytes_among_those_with_one(row_count: int) -> None:
-    """Goal: as with `send`, a partition takes a batch's worth; also over many small calls."""
+    """Goal: as with `send`, a partition gets about a batch in a row, even over many small calls."""
     producer = new(batch_size=2_000)
     keys = [b"key-%d" % (number % 50) if number % 3 else None for number in range(6_000)]
     values = numbered(6_000)
@@ -348,7 +348,7 @@ def test_a_named_partitioner_divides_rows_as_it_does_records() -> None:
 
 
 class Witness:
-    """An interceptor that adds to the value, and receives what becomes of the records."""
+    """An interceptor that changes the value, and is notified of the result of each record."""
 
     def __init__(self) -> None:
         self.acknowledged: list[tuple[RecordMetadata, Exception | None]] = []

@@ -1,4 +1,4 @@
-"""What is particular to a producer's settings."""
+"""Settings that only a producer has."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""ProducerCore: what is built of which setting, and the ways it ends."""
+"""ProducerCore: what it builds from each setting, and how it closes."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def producer() -> ScriptedProducer:
 
 
 def watched(producer: ScriptedProducer) -> Gate:
-    """Return a gate that the next news opens."""
+    """Return a gate that opens at the next news."""
     gate = Gate()
     producer.core.lifecycle.waiters[gate] = None
     return gate
@@ -151,7 +151,7 @@ def partitions_chosen(producer: ScriptedProducer, count: int, **rest: object) ->
 
 @pytest.mark.parametrize("settings", [{}, {"value_serializer": bytes.upper}])
 def test_round_robin_takes_partitions_in_turn_as_java_does(settings: dict[str, object]) -> None:
-    """Goal: the same with a serializer, where each record goes the slow way."""
+    """Goal: the result is the same with a serializer, which takes the slow path."""
     java = "org.apache.kafka.clients.producer.RoundRobinPartitioner"
     producer = ScriptedProducer(partitioner=java, **settings)
     producer.partition_counts["t"] = 4
@@ -252,7 +252,7 @@ def test_a_refused_topic_fails_and_an_absent_one_times_out() -> None:
         producer.send("forbidden", b"v")
     with pytest.raises(KafkaTimeoutError, match="absent"):
         producer.send("absent", b"v")
-    # What was refused then may be allowed now.
+    # The request that was rejected then may be allowed now.
     producer.partition_counts["forbidden"] = 1
     producer.send("forbidden", b"v")
 
@@ -278,7 +278,7 @@ def test_a_partitioner_is_called_for_no_topic_that_a_response_has_dropped() -> N
 def error_of_waiting(
     producer: ScriptedBulkProducer, topic: str, partition: int | None = None
 ) -> KafkaTimeoutError:
-    """Send while the brokers send nothing; return the error."""
+    """Send while the brokers are silent; return the error."""
     producer.makes_turns = False
     with pytest.raises(KafkaTimeoutError) as caught:
         producer.send(topic, b"v", partition=partition)
@@ -322,7 +322,7 @@ def test_what_all_brokers_refuse_is_raised_by_waiting_calls_and_ends_nothing(
         with pytest.raises(AuthenticationError) as caught:
             producer.send("t", b"v")
     assert caught.value is refusal
-    # A later call waits for what is found out then.
+    # A later call waits for the new result.
     delivery = producer.send("t", b"v")
     producer.turn(5, after_ms=100)
     assert delivery.exception(0) is None

@@ -1,4 +1,4 @@
-"""ProduceResult and the deliveries that look at it: what is known, and what is called, when."""
+"""ProduceResult and its deliveries: what is known, and which callbacks run when."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ REPORTS = FailureReports("", lambda: 0)
 
 
 class OpenBatch:
-    """A result with the appender that feeds it."""
+    """A result and the appender that fills it."""
 
     def __init__(self) -> None:
         lock = threading.Lock()
@@ -51,7 +51,7 @@ class OpenBatch:
         self.run_callbacks()
 
     def run_callbacks(self) -> None:
-        """Do what a driver does with the end of a result."""
+        """Do what a driver does when a result ends."""
         call = self.result.take_call()
         if call is not None:
             call()

@@ -1,4 +1,4 @@
-"""FailureReports: one line for all that are alike, nothing of records in it, and nothing raised."""
+"""FailureReports: one line for similar failures, without record data, and without raising."""
 
 from __future__ import annotations
 

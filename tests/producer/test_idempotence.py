@@ -1,6 +1,6 @@
-"""Idempotence: getting an id, and the rules of a partition's sequence, one by one.
+"""Idempotence: obtaining a producer id, and each rule of a partition's sequence.
 
-The rules together are tried by the simulation; here each stands for itself, batch by batch.
+The simulation tests the rules in combination; here each is tested alone, batch by batch.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ LEADER = Leader(1, 1)
 
 
 class Sequence:
-    """The sequence of one partition, and what its batches go through."""
+    """The sequence of one partition and its batches."""
 
     def __init__(self, identity: ProducerIdentity = IDENTITY, in_flight_max: int = 5) -> None:
         self.assigned_count = 0
@@ -86,7 +86,7 @@ class Sequence:
         self.idempotence.on_retry(batch)
 
     def lose_place(self, batch: ProducerBatch) -> bool:
-        """The broker sends OUT_OF_ORDER_SEQUENCE_NUMBER; return whether it is tried again."""
+        """Respond with OUT_OF_ORDER_SEQUENCE_NUMBER; return whether the batch is retried."""
         batch.is_in_request = False
         may_retry = self.idempotence.on_lost_place(batch)
         if may_retry:
@@ -120,14 +120,14 @@ def running() -> Sequence:
 
 @pytest.fixture
 def sequence() -> Sequence:
-    """As `running`, of a topic whose id is known."""
+    """The sequence of `running`, of a topic whose id is known."""
     sequence = Sequence()
     anew(sequence, 1)
     sequence.succeed(sequence.send())
     return sequence
 
 
-# Getting an id.
+# Obtaining an id.
 
 
 def new_idempotence(failures: list[KafkaError]) -> Idempotence:
@@ -239,7 +239,7 @@ def test_what_was_never_written_goes_on_under_the_next_epoch(running: Sequence) 
     assert running.lose_place(second)
     assert not running.may_send(second)  # the third one's request is still out
     running.retry(third, may_be_written=True)
-    # Without the first one it is in this log only if the topic was recreated: the log is asked.
+    # Without the first batch it is in this log only if the topic was recreated: the log is checked.
     assert not running.may_send(second)
     running.send(third)
     assert place(third) == (3, 30)
@@ -319,13 +319,13 @@ def test_a_leader_that_was_replaced_and_refuses_once_fails_nothing(running: Sequ
 
 
 def anew(sequence: Sequence, number: int = 2) -> None:
-    """The topic has another id from now on."""
+    """Give the topic another id."""
     info = TopicInfo("t", number.to_bytes(16, "big"), False, ())
     sequence.idempotence.on_cluster(Cluster(topics=[info]))
 
 
 def test_a_topic_made_anew_begins_its_sequence_with_one_batch_alone(sequence: Sequence) -> None:
-    """Goal: the new log has no state of the producer and would take the second batch first."""
+    """Goal: the new log has no state for the producer and would accept the second batch first."""
     anew(sequence, 2)
     first, second = sequence.send(), sequence.batch()
     assert place(first) == (4, 0)
@@ -361,7 +361,7 @@ def test_what_is_on_its_way_when_a_topic_is_made_anew_is_awaited_first(sequence:
     sequence.succeed(written)
     assert not sequence.may_send(refused)
     sequence.retry(lost, may_be_written=True)
-    # It is not known which log the lost one went to: the log is asked, in order.
+    # It is unknown which log the lost batch went to: the log is checked, in order.
     assert not sequence.may_send(lost)
     sequence.send(refused)
     assert sequence.lose_place(refused)
@@ -395,7 +395,7 @@ def test_what_was_lost_on_its_way_to_either_log_is_sent_again_under_its_numbers(
 def test_what_a_lost_request_wrote_to_the_new_log_is_not_sent_under_another_number(
     sequence: Sequence,
 ) -> None:
-    """The topic was recreated before the request, which names it, and the id is learned after."""
+    """The topic was recreated before the request, which names it; the id is learned later."""
     doubtful = sequence.send()
     sequence.retry(doubtful, may_be_written=True)
     anew(sequence, 2)
@@ -407,7 +407,7 @@ def test_what_a_lost_request_wrote_to_the_new_log_is_not_sent_under_another_numb
 def test_the_former_id_of_a_topic_leaves_what_may_be_written_under_its_number(
     sequence: Sequence,
 ) -> None:
-    """A broker that lags behind names the id of the topic before it was recreated."""
+    """A broker with stale metadata gives the id that the topic had before it was recreated."""
     doubtful = sequence.send()
     sequence.retry(doubtful, may_be_written=True)
     anew(sequence, 0xFF)
@@ -451,7 +451,7 @@ def test_one_epoch_is_enough_for_all_partitions_of_a_topic_made_anew() -> None:
 
 
 def test_a_renumbered_batch_is_in_no_doubt(running: Sequence) -> None:
-    """Goal: the broker's next "out of order" does not fail it as if it could be in the log."""
+    """Goal: the next "out of order" error does not fail it as a batch that may be in the log."""
     refused, doubtful = running.send(), running.send()
     running.give_up(refused)
     running.retry(doubtful, may_be_written=True)

@@ -1,8 +1,8 @@
-"""Idle topics: a producer keeps little of them, and loses no record or sequence number.
+"""Idle topics: a producer keeps little for them, and loses no record or sequence number.
 
-A topic that the metadata has forgotten is let go once it has no batch. The dangerous moment is a
-thread that has looked up the topic just before: its clock stalls here, in the middle of `append`,
-while the sender thread's part goes on.
+A topic that the metadata has removed is dropped once it has no batch. The critical case is a thread
+that has just looked up the topic: its clock stalls here, in the middle of `append`, while the
+sender thread continues.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ IDLE_TOPIC_BYTES_MAX = 2_500
 
 
 class StallingBench(SenderBench):
-    """A bench whose clock runs `while_stalled` the next time that it is read."""
+    """A bench whose clock runs `while_stalled` when it is next read."""
 
     while_stalled: Callable[[], object] | None = None
     _now_ms = 0
@@ -52,7 +52,7 @@ def values(batches: list[ProducerBatch]) -> list[bytes | None]:
 
 
 def is_let_go(bench: SenderBench) -> bool:
-    """Return whether nothing is left of the topic; the queue is held by no one else."""
+    """Return whether the topic is dropped: no one else refers to its queue."""
     gc.collect()
     return bench.accumulator._topics.find_queue(PARTITION) is None
 
@@ -145,7 +145,7 @@ def test_an_idle_topic_costs_little_memory() -> None:
 
 
 class _ManyTopics(ScriptedProducer):
-    """A producer that sends one record to each of many topics, and lets them idle."""
+    """A producer that sends one record to each of many topics, and then leaves them idle."""
 
     used_count = 0
 

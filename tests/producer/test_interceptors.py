@@ -1,4 +1,4 @@
-"""ProducerInterceptors: the order of the chain, and what a failing one does to it."""
+"""ProducerInterceptors: the order of the chain, and the effect of one that fails."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ METADATA = RecordMetadata("t", 0, 5, 9)
 
 
 class Tagging:
-    """Appends its tag to each value, and notes its calls."""
+    """An interceptor that appends its tag to each value, and records its calls."""
 
     def __init__(self, tag: bytes, calls: list[object]) -> None:
         self.tag = tag
@@ -36,7 +36,7 @@ class Tagging:
 
 
 class Failing:
-    """Fails at everything."""
+    """An interceptor that fails in every method."""
 
     def on_send(self, record: ProducerRecord) -> ProducerRecord:
         raise ValueError("on_send")
@@ -104,7 +104,7 @@ def test_a_class_that_inherits_the_interface_defines_what_it_needs() -> None:
 
 
 class Forgetful:
-    """Forgets to return the record, and returns its value."""
+    """An interceptor that returns the value instead of the record."""
 
     def on_send(self, record: ProducerRecord) -> object:
         return record.value

@@ -42,7 +42,7 @@ def test_records_without_a_key_stick_to_one_partition_and_then_to_another() -> N
     for partition in taken:
         if partition != turns[-1]:
             turns.append(partition)
-    # A batch holds 9 records; now and then a partition is drawn twice in a row.
+    # A batch holds 9 records; sometimes a partition is drawn twice in a row.
     assert 0.7 * 600 / 9 < len(turns) < 600 / 9
     assert set(taken) == set(range(6))
 
@@ -184,7 +184,7 @@ def test_the_sender_is_woken_once_and_only_for_what_it_would_not_send_in_time() 
 
 
 def test_what_interrupts_a_wake_up_wakes_the_sender_itself() -> None:
-    """A signal handler that flushes in there waits for the sender, which no other thread wakes."""
+    """A signal handler that flushes here waits for the sender, which no other thread wakes."""
     wakeups: list[str] = []
 
     def wakeup() -> None:

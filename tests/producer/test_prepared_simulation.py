@@ -1,11 +1,12 @@
-"""Random faults against transactions that one process prepares and another one ends.
+"""Random faults in transactions that one process prepares and another one ends.
 
-The simulation of transactions, with applications that prepare: what a call returns goes to an
-`Ender`, an admin client's own call, whose requests are lost, doubled, refused and late as well. The
-producer waits for it, or does not: it initialises again, ends the transaction itself, dies, or goes
-on as a zombie after another one has taken its place.
+This is the simulation of transactions, with applications that prepare. The result of a call goes to
+an `Ender`, which makes an admin client's call; its requests are lost, duplicated, rejected and
+delayed too. The producer may wait for it. Or it initialises again, ends the transaction itself,
+dies, or continues as a zombie after another producer has replaced it.
 
-What is prepared must be in the logs at that moment, whole. What its end is taken for must be so.
+A prepared transaction must be in the logs, complete, at that moment, and the reported end must be
+the real one.
 """
 
 from __future__ import annotations
@@ -49,7 +50,7 @@ REQUEST_TIMED_OUT = 7
 
 
 class Ender:
-    """The process that ends one transaction: its call, and what brokers make of the requests."""
+    """The process that ends one transaction: its call, and how brokers handle the requests."""
 
     def __init__(
         self, simulation: PreparedSimulation, prepared: PreparedTransaction, ended: Transaction
@@ -59,7 +60,7 @@ class Ender:
         self._transaction = ended
         ended.is_committed = None if self.is_commit else False
         self._is_uncertain = False
-        """Whether a request may have been handled whose response was lost."""
+        """True if a request may have been handled although its response was lost."""
         self._now_ms = 1_000
         self._requests: list[Request] = []
         self._late: list[Request] = []
@@ -101,7 +102,7 @@ class Ender:
             self._transaction.is_committed = False
 
     def handle_late(self) -> None:
-        """Let a paused broker go on with what it had received."""
+        """Make a paused broker handle the requests it had received."""
         for request in self._late:
             self.simulation.world.handle(request)
         self._late.clear()

@@ -1,4 +1,4 @@
-"""Transactions that are prepared and ended elsewhere, rule by rule, on the bench."""
+"""Transactions that are prepared and ended elsewhere: each rule, on the bench."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ PREPARED = PreparedTransaction("x", PRODUCER_ID, 3, 2)
 
 
 def write(bench: Bench, version: int = 2) -> None:
-    """Have a record written in the transaction."""
+    """Write a record in the transaction."""
     bench.send_batch()
     bench.turn()
     if version == 1:
@@ -61,7 +61,7 @@ def close(bench: Bench) -> None:
 
 
 def leave(bench: Bench, operation: CallOperation) -> None:
-    """Interrupt a call, as Ctrl-C or the end of its time does."""
+    """Interrupt a call, as Ctrl-C or a timeout does."""
     bench.manager.forget(PREPARE, operation, bench.now_ms)
 
 
@@ -199,7 +199,7 @@ def test_the_next_transaction_has_an_identity_that_fences_the_last(version: int)
     bench = prepared_bench(version)
     initialized = bench.call(bench.manager.initialize)
     message = bench.the(InitProducerIdRequest)
-    # As a new producer's: what is still open is aborted then.
+    # As for a new producer: an open transaction is aborted.
     assert (message.producer_id, message.producer_epoch) == (-1, -1)
     assert "init_transactions() has not ended" in str(bench.refusal())
     bench.identify(7)
@@ -422,7 +422,7 @@ def test_brokers_that_refuse_two_phase_commits_are_explained() -> None:
 def test_a_prepared_transaction_that_its_producer_ends_costs_an_epoch(
     version: int, *, is_commit: bool
 ) -> None:
-    """Whoever has the `PreparedTransaction` may repeat its end, which must not end the next one."""
+    """The holder of a `PreparedTransaction` may repeat its end: it must not end the next one."""
     bench = prepared_bench(version)
     end = bench.call(bench.manager.commit if is_commit else bench.manager.abort)
     bench.ended(epoch=4 if version == 2 else -1)

@@ -1,4 +1,4 @@
-"""ProducerMetrics: what a producer reports of its batches, its memory and its connections."""
+"""ProducerMetrics: the metrics of batches, memory and connections."""
 
 from __future__ import annotations
 
@@ -124,7 +124,7 @@ def test_records_that_fail_and_batches_that_are_split_are_counted() -> None:
     assert of(bench, "record-error-total") == of(bench, "record-error-total", TOPIC) == 1
 
 
-# What calls wait for. Time passes only while they wait, so that it is known to the nanosecond.
+# Waiting times of calls. Time passes only while they wait, so it is exact to the nanosecond.
 
 WAITS = ("metadata-wait-time-ns-total", "bufferpool-wait-time-ns-total", "bufferpool-wait-ratio")
 NS_PER_MS = 1_000_000
@@ -140,7 +140,7 @@ def exhausted(producer: ScriptedProducer) -> list[float | None]:
 
 
 def knowing(**settings: object) -> ScriptedBulkProducer:
-    """A producer that knows topic t, and that has delivered a record to each partition."""
+    """A producer that knows topic t and has delivered a record to each partition."""
     producer = ScriptedBulkProducer(**settings)
     producer.await_metadata("t")
     for partition in range(3):
@@ -217,7 +217,7 @@ def test_waits_for_memory_are_counted_whatever_call_waits(
 
 
 class Inert:
-    """An interceptor, with which the records of bulk calls go one by one."""
+    """An interceptor that does nothing; with it, bulk calls send records one by one."""
 
     def on_send(self, record: ProducerRecord[Any, Any]) -> ProducerRecord[Any, Any]:
         return record
@@ -292,7 +292,7 @@ def test_a_record_that_a_callback_sends_without_metadata_had_no_want_of_memory()
 
 
 def test_what_threads_measure_at_the_same_time_is_all_counted() -> None:
-    """The clock moves with each look, and each window ends with it, which is when threads meet."""
+    """The clock advances at each reading, so that each window ends then, where threads collide."""
     numbers = itertools.count(step=NS_PER_MS)
     calls = CallMetrics(
         ProducerConfig.from_settings(

@@ -1,4 +1,4 @@
-"""RecordSerializer: what becomes of each field, and the words in which bad ones are refused."""
+"""RecordSerializer: how it serializes each field, and the error messages for bad ones."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def test_serializers_get_the_topic_and_never_null() -> None:
 
 
 class Typed:
-    """Adds a header with what it serializes."""
+    """A serializer that adds a header."""
 
     def __init__(self, name: str) -> None:
         self.name = name

@@ -1,8 +1,8 @@
-"""Topics that are recreated in the middle of transactions, above all while EndTxn is in flight.
+"""Topics that are recreated during transactions, mostly while EndTxn is in flight.
 
-It is the simulation of `test_transaction_simulation`, in which the topic of the output is deleted
-and created again now and then. The log of the former topic is kept beside, and takes markers as it
-would have: so each transaction can still be judged as a whole.
+This is the simulation of `test_transaction_simulation`, in which the output topic is sometimes
+deleted and recreated. The log of the former topic is kept, and still gets markers, so that each
+transaction can be checked as a whole.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ SEEDS_UNTIL_NOTICED = 40
 
 
 class RecreatingWorld(World):
-    """The logs of former topics stand behind those of the present one."""
+    """A world that keeps the logs of former topics."""
 
     def __init__(self, version: int, random: Random) -> None:
         super().__init__(version, random)
@@ -51,14 +51,14 @@ class RecreatingWorld(World):
         self._count = 0
 
     def recreate(self) -> None:
-        """Delete the topic, and create it again."""
+        """Delete and recreate the topic."""
         self._count += 1
         self.topic_id = self._count.to_bytes(16, "big")
         self.logs += self.logs[:PARTITION_COUNT]
         self.logs[:PARTITION_COUNT] = [Log(number, self) for number in range(PARTITION_COUNT)]
 
     def handle(self, request: Request) -> Message:
-        """Refuse what is for a topic that is gone."""
+        """Reject requests for a topic that was deleted."""
         message = request.message
         is_by_id = self.version == 2
         if isinstance(message, ProduceRequest) and is_by_id:
@@ -78,7 +78,7 @@ class RecreatingWorld(World):
         return response
 
     def _forget_what_is_written_again(self) -> None:
-        """Have readers see the record of the present topic: the former one is gone."""
+        """Show readers the record in the present topic only, as the former topic is deleted."""
         present = {value for log in self.logs[:PARTITION_COUNT] for value in log.values}
         for log in self.logs[PARTITION_COUNT:]:
             log.fates = [
@@ -87,7 +87,7 @@ class RecreatingWorld(World):
             ]
 
     def complete(self) -> None:
-        """Write the markers that are due to the former logs as well."""
+        """Write the pending markers to the former logs as well."""
         if self._completing is not None:
             epoch, is_committed = self._completing
             for log in self.logs[PARTITION_COUNT:]:
@@ -96,7 +96,7 @@ class RecreatingWorld(World):
 
 
 class RecreatingApplication(Application):
-    """An application that knows at once, or a while later, that its topic is another one."""
+    """An application that learns that its topic was recreated, at once or later."""
 
     simulation: RecreatingSimulation
 
@@ -109,7 +109,7 @@ class RecreatingApplication(Application):
         return bool([r for r in self.bench.requests if isinstance(r.message, EndTxnRequest)])
 
     def step(self) -> None:
-        """Learn of the topic, perhaps."""
+        """Maybe learn the new topic."""
         world = self.simulation.world
         known_id = self.bench.metadata.cluster.topic_id("t")
         if known_id != world.topic_id and (self.is_stopping or self.random.random() < 0.3):
@@ -173,7 +173,7 @@ def test_the_simulation_recreates_topics_at_every_moment() -> None:
 
 
 def take_a_commit_in_flight_for_one_that_waits(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What breaks a sequence makes a commit abortable that may have been done."""
+    """A broken sequence makes a commit abortable that may have been carried out."""
     monkeypatch.setattr(transactions, "SENDING", SENDING | {TransactionState.COMMIT_REQUESTED})
 
 

@@ -1,6 +1,6 @@
-"""What interrupts a call in its own thread, a signal handler say, comes in again.
+"""Calls from code that interrupts another call in its own thread, e.g. a signal handler.
 
-The interruption is made certain: a method that runs at the moment in question calls it.
+The test forces the interruption: a method that runs at the critical moment makes the call.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ def producer() -> ScriptedProducer:
 
 
 def values_of(producer: ScriptedProducer, partition: int) -> list[bytes | None]:
-    """Return the values that the broker was sent for a partition, in order."""
+    """Return the values sent to the broker for a partition, in order."""
     return [
         value
         for request in producer.produced
@@ -50,7 +50,7 @@ def values_of(producer: ScriptedProducer, partition: int) -> list[bytes | None]:
 def interrupt(
     monkeypatch: pytest.MonkeyPatch, kind: type, method: str, handler: Callable[[], object]
 ) -> None:
-    """Have the next call of a method call `handler` first, once."""
+    """Make the next call of a method call `handler` first, once."""
     real = getattr(kind, method)
 
     def interrupted(*args: object, **keywords: object) -> object:

@@ -1,4 +1,4 @@
-"""RowTables: what sequences are taken, and what is refused before anything is sent."""
+"""RowTables: which sequences are accepted, and what is rejected before anything is sent."""
 
 from __future__ import annotations
 
@@ -116,7 +116,7 @@ def test_what_no_records_can_have_is_refused(arguments: dict[str, object], messa
 
 
 class Index:
-    """A whole number that is no int, as numpy has them."""
+    """An integer that is not an int, like numpy's."""
 
     def __init__(self, number: int) -> None:
         self._number = number

@@ -1,4 +1,4 @@
-"""Sender: what goes into requests, and what each kind of response does to its batches."""
+"""Sender: what requests contain, and how each kind of response affects its batches."""
 
 from __future__ import annotations
 
@@ -263,7 +263,7 @@ def test_deliveries_that_run_out_of_time_fail_in_the_order_of_sending() -> None:
 
 
 def test_memory_of_what_fails_in_flight_comes_back_only_with_its_request() -> None:
-    """CVE-2026-35554: bytes that a request still carries must not be used for anything else."""
+    """CVE-2026-35554: bytes that a request still uses must not be reused."""
     bench = SenderBench(delivery_timeout_ms=1_000)
     delivery = bench.send_batch()
     bench.poll(after_ms=1_000)
@@ -277,7 +277,7 @@ def test_memory_of_what_fails_in_flight_comes_back_only_with_its_request() -> No
 
 
 def test_a_response_that_has_come_meanwhile_counts_before_its_batch_is_given_up() -> None:
-    # A callback took a minute, or the process stood still: the response lies in the socket.
+    # A callback took a minute, or the process was suspended: the response is in the socket.
     bench = SenderBench(delivery_timeout_ms=1_000)
     delivery = bench.send_batch()
     (request,) = bench.requests
@@ -529,7 +529,7 @@ def test_a_topic_without_an_id_is_named_in_a_version_that_has_names() -> None:
 def test_a_request_whose_response_contradicts_it_is_sent_again(
     indexes: list[int], complaint: str
 ) -> None:
-    """A flipped bit would otherwise fail a batch that a new connection delivers."""
+    """Otherwise a flipped bit would fail a batch that a new connection delivers."""
     bench = SenderBench(leaders=(1, 1))
     deliveries = [bench.send(partition=partition) for partition in (0, 1)]
     (request,) = bench.poll()

@@ -1,4 +1,4 @@
-"""Sender: what each kind of refusal, or no response, does to a batch and to those after it."""
+"""Sender: how each kind of error, or no response, affects a batch and those after it."""
 
 from __future__ import annotations
 
@@ -103,7 +103,7 @@ def test_a_new_leader_gets_the_request_without_a_back_off() -> None:
 
 
 def test_the_leader_that_a_refusal_names_gets_the_request_at_once() -> None:
-    """KIP-951: no wait for metadata, nor for a back-off."""
+    """KIP-951: without waiting for metadata or a back-off."""
     bench = SenderBench(leaders=(1, 2))
     delivery = bench.send_batch()
     refusal = PartitionProduceResponse(
@@ -169,7 +169,7 @@ def test_a_batch_behind_a_refused_one_does_not_shorten_its_back_off(is_idempoten
 
 @pytest.mark.promise("retries keep the order")
 def test_what_was_never_sent_waits_until_all_before_it_is_written() -> None:
-    """A broker would refuse it as out of order, once for each batch that is sent again alone."""
+    """A broker would reject it as out of order, once for each batch that is retried alone."""
     bench = SenderBench(leaders=(1,), batch_size=100)
     bench.send(b"0" * 50)
     bench.respond(bench.poll()[0])
@@ -230,7 +230,7 @@ def test_a_batch_too_large_for_the_broker_is_split_until_it_fits() -> None:
     assert bench.pool.free_bytes == bench.pool.size_bytes
 
 
-# Idempotence, as far as the sender has its part in it.
+# Idempotence, as far as the sender is involved.
 
 
 def test_a_batch_whose_response_is_lost_is_never_sent_under_other_numbers() -> None:
@@ -272,10 +272,10 @@ def made_anew(bench: SenderBench) -> None:
 def test_a_leader_whose_metadata_gets_a_new_topic_late_loses_no_record(
     code: int, *, is_refused_first: bool
 ) -> None:
-    """The topic is made anew; the leader refuses one batch, gets the new topic, and takes the next.
+    """The topic is recreated; the leader rejects one batch, gets the new topic, accepts the next.
 
-    The new log has no place for this producer, so that it takes what comes first. The error of
-    the first one is then "out of order"; it is not in the log, and Java's producer delivers it.
+    The new log has no state for this producer and accepts any first batch. The rejected batch then
+    fails with "out of order". It is not in the log, and Java's producer delivers it.
     """
     bench = SenderBench(batch_size=100)
     bench.send_batch()

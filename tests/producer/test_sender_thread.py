@@ -1,4 +1,4 @@
-"""SenderThread: it drives until it is ended, reports its failure, and others wait for it."""
+"""SenderThread: it drives until it is stopped, reports its failure, and others wait for it."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ JOIN_S = 30.0
 
 
 class WakeablePort:
-    """A port that waits until it is woken; of a port's methods the thread needs no others."""
+    """A port that waits until it is woken; the thread uses no other methods of a port."""
 
     def __init__(self) -> None:
         self.woken = threading.Event()
@@ -84,7 +84,7 @@ class Running:
             inside=self.inside,
         )
 
-    # What it is to the thread, the lifecycle of a producer.
+    # The part of a producer's lifecycle that the thread uses.
 
     def is_finished(self) -> bool:
         return self.is_over

@@ -1,13 +1,13 @@
-"""Random faults against a model of brokers: nothing lost, nothing doubled, nothing reordered.
+"""Random faults against a model of brokers: nothing lost, duplicated or reordered.
 
-A seed chooses what happens to each request: it is written and gets its response; it is written, and
-the response is lost; it is lost with its connection; refused; or read late, by a broker that was
-paused, long after the producer has given it up. Leaders move, topics are unknown for a moment,
-records are refused for good, time runs out. With `recreates` the topic is also deleted and created
-again: requests that name it go to the new log, long before the producer learns the new id, and
-metadata that is stale names the former one. In the end the network heals, and each partition's log
-is compared with what the producer reported. A failing seed is the bug report: ``pytest -k
-"simulation and 123"``.
+A seed chooses what happens to each request. It is written and gets its response; it is written,
+but the response is lost; it is lost with its connection; it is rejected; or a broker that was
+paused reads it after the producer has abandoned it. Leaders move, topics are unknown for a while,
+records are rejected for good, and time runs out. With `recreates` the topic is also deleted and
+recreated: requests that name it go to the new log before the producer learns the new id, and stale
+metadata gives the former one. In the end the network heals, and each partition's log is compared
+with what the producer reported. To reproduce a failure, use its seed: ``pytest -k "simulation and
+123"``.
 """
 
 from __future__ import annotations
@@ -64,9 +64,9 @@ class Sent(NamedTuple):
 
 
 class Simulation:
-    """One run. With `recreates` the topic is recreated, and metadata may name a former id of it.
+    """One run. With `recreates` the topic is recreated, and metadata may give a former id.
 
-    `names_topics` is whether requests reach a log by the topic's name (Produce before version 13).
+    `names_topics` is True if requests name the topic (Produce before version 13).
     """
 
     def __init__(
@@ -91,7 +91,7 @@ class Simulation:
         self.recreates = recreates
         self.names_topics = names_topics
         self.topic_ids = [new_topic_id(0)]
-        """Of the topic and its predecessors, the oldest first."""
+        """Ids of the topic and its predecessors, oldest first."""
         self.gone: list[list[PartitionLog]] = []
         self.logs = [PartitionLog() for _ in range(PARTITION_COUNT)]
         self.sent: list[Sent] = []
@@ -139,7 +139,7 @@ class Simulation:
             self._move_leaders()
 
     def _recreate(self) -> None:
-        """Delete the topic and create it again; the producer does not learn it yet."""
+        """Delete and recreate the topic; the producer does not learn it yet."""
         self.faults["topic recreated"] += 1
         self.gone.append(self.logs)
         self.logs = [PartitionLog() for _ in range(PARTITION_COUNT)]
@@ -158,7 +158,7 @@ class Simulation:
         self.sent.append(Sent(value, partition, delivery))
 
     def _hold_back(self) -> None:
-        """Let a node take no more than a connection's share of requests."""
+        """Limit a node to the number of requests that one connection allows."""
         counts = Counter(request.node_id for request in self.bench.requests)
         self.bench.client.unready = {
             node_id for node_id in NODE_IDS if counts[node_id] >= self.in_flight_max
@@ -168,7 +168,7 @@ class Simulation:
         return next(r for r in self.bench.requests if r.node_id == node_id)
 
     def _end(self, request: Request) -> None:
-        """Let something happen to the first request on a connection."""
+        """Choose and apply an event for the first request on a connection."""
         drawn = self.random.random()
         if drawn < 0.55:
             self._respond(request)
@@ -215,20 +215,20 @@ class Simulation:
         self.bench.respond_to_each(request, responses)
 
     def _disconnect(self, request: Request, *, written: bool, is_timeout: bool = False) -> None:
-        """Lose a connection, and with it every request on it; the first may have been written."""
+        """Break a connection and fail all its requests; the first may have been written."""
         self.faults["disconnect"] += 1
         lost = [r for r in self.bench.requests if r.node_id == request.node_id]
         if written:
             self._write(request)
         elif self.random.random() < 0.5:
-            # The bytes lie in the buffers of a broker that is paused.
+            # The bytes stay in the buffers of a paused broker.
             self.late.extend(lost)
         error = KafkaTimeoutError("no response") if is_timeout else DisconnectedError("lost")
         for each in lost:
             self.bench.lose(each, error)
 
     def _read_late(self) -> None:
-        """Let a paused broker go on with what it had received: all, or a first part."""
+        """Make a paused broker read the requests it had received, all or the first ones."""
         self.faults["read late"] += 1
         for request in self.late[: self.random.randrange(len(self.late)) + 1]:
             self._write(request)
@@ -253,7 +253,7 @@ class Simulation:
         if self.late:
             self._read_late()
 
-    # What must hold.
+    # Invariants.
 
     def check(self) -> None:
         bench = self.bench
@@ -271,8 +271,8 @@ class Simulation:
         for each in logs:
             assert max(Counter(each.values).values(), default=0) <= 1, "doubled"
             order = [places[value] for value in each.values if value is not None]
-            # A new log that takes a batch after it has refused the one before cannot have both in
-            # order, unless requests name it by its id.
+            # A new log that accepts a batch after it has rejected the previous one cannot have
+            # both in order, unless requests contain its id.
             assert order == sorted(order) or (self.gone and self.names_topics), "reordered"
         written = {value for each in logs for value in each.values}
         for entry in sent:
@@ -325,7 +325,7 @@ def test_records_for_a_topic_that_is_recreated_are_not_doubled(
 
 
 def drop_all_doubts(run: SequenceRun) -> None:
-    """Take whatever id is new for the one of a log that has nothing of the run: a defect."""
+    """Inject a defect: treat any new topic id as that of a log without batches of the run."""
     for batch in run.undecided:
         if not batch.is_in_request:
             batch.may_be_written = False
@@ -334,7 +334,7 @@ def drop_all_doubts(run: SequenceRun) -> None:
 
 
 def ask_about_the_first_only(run: SequenceRun) -> None:
-    """Take a log that lacks a batch for one that has none of those behind it: a defect."""
+    """Inject a defect: assume that a log without one batch has none of the later ones either."""
     if run.state in ENDING and run.undecided and not run.undecided[0].may_be_written:
         for batch in run.undecided:
             batch.may_be_written = False
@@ -344,7 +344,7 @@ def ask_about_the_first_only(run: SequenceRun) -> None:
 def test_the_simulation_notices_a_producer_that_trusts_a_new_topic_id(
     monkeypatch: pytest.MonkeyPatch, *, names_topics: bool
 ) -> None:
-    """By name the new log has it already; by id, the former id of stale metadata misleads it."""
+    """By name, the new log has it already; by id, the former id in stale metadata misleads it."""
     monkeypatch.setattr(SequenceRun, "on_new_log", drop_all_doubts)
     assert any_is_doubled(names_topics=names_topics)
 
@@ -400,7 +400,7 @@ def topic_id_of(request: Request) -> bytes:
 
 
 class Appended(NamedTuple):
-    """What an append came to: an error code, and the first record's offset, -1 for none."""
+    """Result of an append: an error code, and the first record's offset or -1."""
 
     error_code: int
     base_offset: int
@@ -413,10 +413,10 @@ class _KeptBatch(NamedTuple):
 
 
 class PartitionLog:
-    """A partition's log, which checks producers' sequences as Kafka's brokers do.
+    """A partition's log that checks producers' sequences as Kafka's brokers do.
 
-    It has the values, and for each producer id the epoch and the last five batches. Written from
-    the protocol's side, it shares the reading of batches with the client and nothing else.
+    It stores the values, and for each producer id the epoch and the last five batches. It shares
+    only the decoding of batches with the client.
 
     Source: KIP-98, KIP-360; Java classes ``ProducerStateManager``, ``ProducerAppendInfo``.
     """
@@ -427,7 +427,7 @@ class PartitionLog:
         self._kept: dict[int, list[_KeptBatch]] = {}
 
     def append(self, batch: RecordBatch) -> Appended:
-        """Append a batch, recognise it as one that is there, or refuse it."""
+        """Append a batch, recognise it as a duplicate, or reject it."""
         producer_id = batch.producer_id
         if producer_id < 0:
             return self._write(batch)
@@ -445,7 +445,7 @@ class PartitionLog:
                 return Appended(OUT_OF_ORDER_SEQUENCE_NUMBER, -1)
         elif epoch is not None and first != 0:
             return Appended(OUT_OF_ORDER_SEQUENCE_NUMBER, -1)
-        # A producer that the log has never seen may begin with any number.
+        # A producer that is new to the log may begin with any sequence number.
         appended = self._write(batch)
         if epoch != batch.producer_epoch:
             self._epochs[producer_id] = batch.producer_epoch
@@ -456,7 +456,7 @@ class PartitionLog:
         return appended
 
     def forget_producers(self) -> None:
-        """Lose what is known of producers, as a broker does once they have been silent long."""
+        """Drop the state of producers, as a broker does when it expires."""
         self._epochs.clear()
         self._kept.clear()
 

@@ -1,4 +1,4 @@
-"""What comes late: while EndTxn is in flight, and after an end that was left."""
+"""Late events: while EndTxn is in flight, and after an end that was interrupted."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ RECREATED_ID = bytes(range(16, 32))
 
 
 def write(bench: Bench, version: int) -> None:
-    """Have a record written in the transaction."""
+    """Write a record in the transaction."""
     bench.send_batch()
     bench.turn()
     if version == 1:
@@ -74,7 +74,7 @@ def test_a_topic_recreated_before_endtxn_has_the_transaction_aborted(version: in
 
 
 def test_a_prepared_transaction_takes_no_abort_for_its_commit() -> None:
-    """Another process may commit it already: nothing here may say that nothing is committed."""
+    """Another process may already commit it: no error may say that nothing is committed."""
     bench = Bench()
     write(bench, 2)
     bench.call(bench.manager.prepare).result()
@@ -123,7 +123,7 @@ def test_a_producer_that_fails_while_endtxn_is_in_flight_says_that_the_end_is_no
 
 @pytest.mark.parametrize("version", [1, 2])
 def test_a_begin_waits_for_an_abort_that_was_left(version: int) -> None:
-    """A block whose abort ran out of time can be run again at once."""
+    """A block whose abort timed out can be run again at once."""
     bench = Bench(version)
     write(bench, version)
     left = bench.call(bench.manager.abort)
@@ -171,7 +171,7 @@ def test_a_begin_that_waits_ends_with_the_producer() -> None:
 
 
 def build_for(bench: Bench, version: int) -> InitProducerIdRequest:
-    """Return the InitProducerId that is due, for a broker that speaks it up to a version."""
+    """Return the pending InitProducerId, for a broker that supports it up to a version."""
     (request,) = bench.of(InitProducerIdRequest)
     assert request.build is not None
     built = request.build(version)
@@ -180,7 +180,7 @@ def build_for(bench: Bench, version: int) -> InitProducerIdRequest:
 
 
 def refuse_for(bench: Bench, version: int) -> None:
-    """End the InitProducerId that is due as a broker that speaks it up to a version has it."""
+    """End the pending InitProducerId as a broker that supports it up to a version does."""
     (request,) = bench.of(InitProducerIdRequest)
     with pytest.raises(UnsupportedVersionError) as refused:
         build_for(bench, version)
@@ -189,7 +189,7 @@ def refuse_for(bench: Bench, version: int) -> None:
 
 
 def test_brokers_before_2_5_commit_over_a_lost_response_and_the_producer_goes_on() -> None:
-    """They give no new epoch: as with Java's client, the next transaction has the old one."""
+    """They return no new epoch: as in Java's client, the next transaction uses the old one."""
     bench = Bench(version=1)
     write(bench, 1)
     commit = bench.call(bench.manager.commit)
@@ -235,7 +235,7 @@ def test_brokers_before_2_5_give_a_new_identity_after_what_was_prepared() -> Non
 @pytest.mark.parametrize("is_aborting", [False, True])
 @pytest.mark.parametrize("code", [31, 35, 53, 90])
 def test_a_delivery_that_ends_the_producer_is_fatal(code: int, *, is_aborting: bool) -> None:
-    """As each later call is: a service that goes by `fatal` would try again otherwise."""
+    """Each later call is fatal as well; otherwise a service that checks `fatal` would retry."""
     bench = Bench()
     delivery = bench.send()
     bench.turn()

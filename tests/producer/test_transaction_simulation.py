@@ -1,11 +1,11 @@
-"""Random faults against a model of brokers and coordinator: transactions whole or not at all.
+"""Random faults against a model of brokers and coordinator: transactions are all or nothing.
 
-A seed chooses what happens to each request: it is handled and gets its response; it is handled, and
-the response is lost; it is lost with its connection; refused; or handled late, by a broker that was
-paused, long after the producer has given it up. Calls are interrupted and made again, leaders move,
-groups move on, and a producer is replaced by another of the same id while it goes on as a zombie.
-In the end the network heals, and what readers of committed records see is compared with what each
-producer knows. A failing seed is the bug report.
+A seed chooses what happens to each request. It is handled and gets its response; it is handled, but
+the response is lost; it is lost with its connection; it is rejected; or a broker that was paused
+handles it after the producer has abandoned it. Calls are interrupted and repeated, leaders move,
+groups rebalance, and a producer is replaced by another with the same id and continues as a zombie.
+In the end the network heals, and the committed records are compared with what each producer knows.
+To reproduce a failure, use its seed.
 """
 
 from __future__ import annotations
@@ -84,13 +84,13 @@ REFUSED_BY_LEADER: Final = (6, 19, 3)
 REFUSED_BY_COORDINATOR: Final = (14, 15, 16)
 """COORDINATOR_LOAD_IN_PROGRESS, COORDINATOR_NOT_AVAILABLE, NOT_COORDINATOR"""
 ELSEWHERE: Final = (ProduceRequest, TxnOffsetCommitRequest)
-"""What goes to other brokers than the coordinator of the transaction."""
+"""Requests that go to other brokers than the transaction's coordinator."""
 STALE: Final = (PRODUCER_FENCED, INVALID_PRODUCER_EPOCH, INVALID_TXN_STATE)
-"""What a coordinator says that hung, and does not know yet that it was replaced."""
+"""Errors of a coordinator that hung and does not know yet that it was replaced."""
 
 
 class Log:
-    """A partition's log of one producer id, with what has become of each record.
+    """A partition's log of one producer id, with the fate of each record.
 
     Source: Java classes ``ProducerStateManager``, ``ProducerAppendInfo``; KIP-890 (verification).
     """
@@ -98,13 +98,13 @@ class Log:
     def __init__(self, partition: int, world: World) -> None:
         self.values: list[bytes] = []
         self.fates: list[bool | None] = []
-        """Whether each record was committed; None while its transaction is open."""
+        """True for each record that was committed, False for aborted, None while it is open."""
         self._partition = partition
         self._world = world
         self._epoch = -1
         self._next_sequence = 0
         self._kept: dict[int, int] = {}
-        """Offsets by first sequence, of the present epoch."""
+        """Offsets by first sequence number, of the present epoch."""
 
     def append(self, batch: RecordBatch) -> tuple[int, int]:
         assert batch.is_transactional
@@ -144,7 +144,7 @@ class Log:
 
 
 class World:
-    """Brokers, and the coordinator of the one transactional id.
+    """Brokers, and the coordinator of one transactional id.
 
     Source: Java classes ``TransactionCoordinator``, ``TransactionMetadata``.
     """
@@ -156,21 +156,21 @@ class World:
         self._random = random
         self._epoch = -1
         self._epoch_before = -1
-        """The epoch that a producer had which was given the present one, if it gave it."""
+        """Epoch that the producer had before it got the present one, if it sent an epoch."""
         self._open: set[tuple[str, int]] = set()
-        """What is in the transaction that is open; empty if none is."""
+        """Partitions and groups in the open transaction; empty if none is open."""
         self._completing: tuple[int, bool] | None = None
-        """The epoch of the markers that are yet to be written, and whether they commit."""
+        """Epoch of the markers still to be written, and whether they commit."""
         self._last: tuple[int, bool] | None = None
         self.pending_offset: int | None = None
 
     @property
     def epoch(self) -> int:
-        """The newest one."""
+        """The newest epoch."""
         return self._epoch
 
     def verify(self, what: tuple[str, int], epoch: int) -> int:
-        """Return whether something may be written in the transaction; version 2 adds it."""
+        """Return the error code for a write in the transaction; version 2 adds the partition."""
         if epoch != self._epoch:
             return INVALID_PRODUCER_EPOCH
         if self._completing is not None:
@@ -224,7 +224,7 @@ class World:
         )
 
     def complete(self) -> None:
-        """Write the markers that are due."""
+        """Write the pending markers."""
         if self._completing is None:
             return
         epoch, is_committed = self._completing
@@ -286,7 +286,7 @@ class World:
 
 
 def topic_id_of(message: ProduceRequest) -> bytes:
-    """Return the id under which a request knows the one topic."""
+    """Return the id by which a request names the topic."""
     (topic,) = message.topic_data
     return topic.topic_id
 
@@ -305,11 +305,11 @@ class Transaction:
         self.values: list[bytes] = []
         self.has_offset = False
         self.is_committed: bool | None = False
-        """How it ended, as far as the producer knows; None if that is not known."""
+        """True if it was committed, False if not, None if the producer does not know."""
 
 
 class Application:
-    """A producer, and the application that makes one transaction after the other with it."""
+    """A producer, and the application that runs one transaction after another with it."""
 
     def __init__(self, simulation: Simulation) -> None:
         self.random = simulation.random
@@ -334,7 +334,7 @@ class Application:
         self._transaction: Transaction | None = None
         self._left_count = 0
         self._is_misled = False
-        """Whether the last that a coordinator said is out of date."""
+        """True if the coordinator's last response is out of date."""
 
     def step(self) -> None:
         bench, random = self.bench, self.random
@@ -429,7 +429,7 @@ class Application:
             self._transaction = None
 
     def _is_outdated(self) -> bool:
-        """Whether there is a newer epoch than its own."""
+        """True if a newer epoch than its own exists."""
         return self.manager.sequences.identity.epoch < self.simulation.world.epoch
 
     def _send(self) -> None:
@@ -440,16 +440,16 @@ class Application:
         try:
             self.bench.send(value, partition=partition)
         except KafkaError:
-            # What has the transaction aborted, its calls raise as well.
+            # Its calls raise the error that aborts the transaction, too.
             assert self.manager.state is not TransactionState.IN_TRANSACTION
             self._left_count = 0
         else:
             self._transaction.values.append(value)
 
-    # What happens to requests.
+    # Requests.
 
     def serve(self, *, is_healed: bool) -> None:
-        """Let something happen to the first request on some connections."""
+        """Choose and apply an event for the first request on some connections."""
         for request in list(self.bench.requests):
             if request not in self.bench.requests:
                 continue
@@ -514,7 +514,7 @@ class Application:
         self._take(request, response)
 
     def _disconnect(self, request: Request, *, is_handled: bool) -> None:
-        """Lose a connection, and with it every request on it; the first may have been handled."""
+        """Break a connection and fail all its requests; the first may have been handled."""
         self.simulation.faults["disconnect"] += 1
         lost = [r for r in self.bench.requests if r.node_id == request.node_id]
         if is_handled:
@@ -525,7 +525,7 @@ class Application:
             self.bench.lose(each, DisconnectedError("lost"))
 
     def handle_late(self) -> None:
-        """Let a paused broker go on with what it had received."""
+        """Make a paused broker handle the requests it had received."""
         if self.late:
             self.simulation.faults["late"] += 1
         for request in self.late:
@@ -587,7 +587,7 @@ class Simulation:
         for application in self.applications:
             application.handle_late()
             application.is_stopping = True
-        # Another one of the same id ends whatever was left.
+        # Another producer with the same id ends any transaction that is open.
         for _ in range(HEALING_STEP_COUNT):
             self.world.complete()
             for application in self.applications:
@@ -604,7 +604,7 @@ class Simulation:
             last.serve(is_healed=True)
             self.world.complete()
 
-    # What must hold.
+    # Invariants.
 
     def check(self) -> None:
         for log in self.world.logs:
@@ -620,7 +620,7 @@ class Simulation:
             else:
                 assert set(found) in ({0}, {1}, set()), f"half of {transaction.number} was"
             if transaction.values and transaction.has_offset:
-                # Where the producer has failed, its last offset may not have been taken.
+                # If the producer has failed, its last offset may not have been accepted.
                 is_offset_there = transaction.number in self.world.committed_offsets
                 if not found[0]:
                     assert not is_offset_there, f"the offset of {transaction.number} is alone"

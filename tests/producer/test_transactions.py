@@ -1,4 +1,4 @@
-"""Transactions, rule by rule: requests lie on the bench until the test responds."""
+"""Transactions, rule by rule: requests stay on the bench until the test responds."""
 
 from __future__ import annotations
 
@@ -102,7 +102,7 @@ class Bench(SenderBench):
         return self.transactions
 
     def call(self, call: Call) -> CallOperation:
-        """Make one of the application's calls, and a turn."""
+        """Start one of the application's calls, and make a turn."""
         operation: CallOperation = Operation()
         call(operation, self.now_ms)
         self.turn()
@@ -112,7 +112,7 @@ class Bench(SenderBench):
         return self.call(lambda o, now_ms: self.manager.send_offsets(OFFSETS, group, o, now_ms))
 
     def turn(self, after_ms: int = 0) -> None:
-        """Let time pass and make turns until nothing more comes; coordinators are found at once."""
+        """Advance the clock and make turns until idle; coordinators are found at once."""
         self.now_ms += after_ms
         for _ in range(20):
             self.poll()
@@ -141,7 +141,7 @@ class Bench(SenderBench):
         assert respond_checked(request, response, self.now_ms) is None
 
     def answer(self, response: Message, kind: type[Message] | None = None) -> None:
-        """Respond to the one request there is, or to the one of a kind; and make a turn."""
+        """Respond to the only request, or to the only one of a kind; then make a turn."""
         (request,) = self.requests if kind is None else self.of(kind)
         self.take(request, response)
         self.turn()
@@ -154,7 +154,7 @@ class Bench(SenderBench):
         )
 
     def written(self, error_code: int = 0) -> None:
-        """Have the broker respond to the one Produce request there is."""
+        """Respond to the only Produce request."""
         (request,) = self.of(ProduceRequest)
         self.respond(request, error_code)
         self.turn()
@@ -166,7 +166,7 @@ class Bench(SenderBench):
         )
 
     def fenced(self, error_code: int = PRODUCER_FENCED) -> None:
-        """Have the coordinator refuse an end, and the one that is found then."""
+        """Reject an end as the coordinator does, then respond to the lookup that follows."""
         self.ended(error_code=error_code)
         self.turn(2_000)
         self.ended(error_code=error_code)
@@ -182,7 +182,7 @@ class Bench(SenderBench):
         self.answer(TxnOffsetCommitResponse(topics=[topic]))
 
     def drop(self) -> None:
-        """Let the connection of the one request break."""
+        """Break the connection of the only request."""
         (request,) = self.requests
         self.lose(request)
         self.turn()
@@ -191,7 +191,7 @@ class Bench(SenderBench):
         return self.manager.is_settled
 
     def refusal(self) -> KafkaError:
-        """What a send raises now."""
+        """Return the error that a send raises now."""
         with pytest.raises(KafkaError) as caught:
             self.append()
         return caught.value
@@ -276,7 +276,7 @@ def test_all_sequences_start_over_under_the_identity_of_endtxn() -> None:
     bench.call(bench.manager.begin).result()
     for _ in range(2):
         bench.send_batch()
-    # The broker knows the producer by now, and takes no other batch than the first one first.
+    # The broker knows the producer by now, and accepts only its first batch next.
     assert [sequence_of(request) for request in bench.requests] == [
         (PRODUCER_ID, 4, 0),
         (PRODUCER_ID, 4, 1),
@@ -399,7 +399,7 @@ def test_an_abort_waits_for_more_than_the_new_epoch_that_was_due() -> None:
     operation: CallOperation = Operation()
     bench.manager.abort(operation, bench.now_ms)
     (request,) = bench.requests
-    # The response comes before there was a turn, in which what was not sent is dropped.
+    # The response comes before the turn that drops the records that were not sent.
     bench.take(request, InitProducerIdResponse(producer_id=PRODUCER_ID, producer_epoch=4))
     assert not operation.is_done
     bench.turn()
@@ -540,7 +540,7 @@ def test_fencing_is_final_and_says_who_did_it() -> None:
 
 @pytest.mark.parametrize("code", [PRODUCER_FENCED, INVALID_PRODUCER_EPOCH, INVALID_TXN_STATE])
 def test_a_coordinator_that_may_be_replaced_fences_nobody(code: int) -> None:
-    """It hung, and responds from what it knew before; the others have another one since."""
+    """It hung, and responds with an outdated state; the others have another coordinator by now."""
     bench = Bench()
     bench.send_batch()
     bench.written()
@@ -604,7 +604,7 @@ def test_the_time_out_is_named_where_it_has_fenced() -> None:
     ],
 )
 def test_a_commit_after_the_coordinator_s_own_abort_says_why(open_ms: int, why: str) -> None:
-    """In version 2 the coordinator takes its epoch for that of a response that was lost."""
+    """With version 2 the coordinator takes its epoch for that of a lost response."""
     bench = Bench(transaction_timeout_ms=5_000)
     bench.send_batch()
     bench.written()

@@ -1,7 +1,7 @@
-"""Records that `send` or a bulk call could not accept, inside a transaction.
+"""Records that `send` or a bulk call could not accept inside a transaction.
 
-Goal: no commit goes around them. Method: a whole producer without socket and thread, and for what
-other threads do the state machine on the bench.
+Goal: no commit leaves them out. Method: a whole producer without sockets and threads; for other
+threads' actions, the state machine on the bench.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ SETTINGS: dict[str, Any] = {
 
 
 class TransactionalProducer(ScriptedBulkProducer):
-    """A producer whose broker is the coordinator, too; `ends` are the EndTxn that it handled."""
+    """A producer whose broker is also the coordinator; `ends` are the EndTxn that it handled."""
 
     def __init__(self, **settings: Any) -> None:
         self.ends: list[bool] = []
@@ -132,7 +132,7 @@ def too_many() -> list[bytes | None]:
 
 
 def send_half(producer: TransactionalProducer, kind: str) -> None:
-    """Send in bulk until the memory is used up."""
+    """Send in bulk until the memory is full."""
     delivery = None
 
     def send() -> None:
@@ -219,7 +219,7 @@ def test_a_bulk_call_that_is_interrupted_has_the_transaction_aborted(
 def test_an_interrupt_of_the_end_of_a_torn_bulk_call_holds_up_no_transaction(
     producer: TransactionalProducer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The second Ctrl-C, for one: no line at the end of such a call may be left out."""
+    """E.g. a second Ctrl-C: no line at the end of such a call may be skipped."""
     real = producer.core.append_rows
     appended: list[object] = []
 
@@ -254,7 +254,7 @@ def test_an_interrupt_of_the_end_of_a_torn_bulk_call_holds_up_no_transaction(
 
 
 def test_an_end_looks_again_whether_bulk_calls_have_ended() -> None:
-    """The wake-up of one that was interrupted may be missing."""
+    """The wake-up of a call that was interrupted may be missing."""
     bench = Bench()
     write(bench, 2)
     call = BulkCall()
@@ -299,7 +299,7 @@ def test_a_record_that_no_topic_takes_has_the_transaction_aborted(
     send: Callable[[TransactionalProducer], object],
     expected: type[KafkaError],
 ) -> None:
-    """As with Java: an `ApiException` of `send` makes the transaction abortable."""
+    """As in Java: an `ApiException` of `send` makes the transaction abortable."""
     producer.calls.begin()
     producer.send("t", b"first", partition=0)
     with pytest.raises(expected) as raised:
@@ -327,7 +327,7 @@ def test_a_call_that_refuses_its_arguments_leaves_the_transaction_as_it_is(
     send: Callable[[TransactionalProducer], object],
     expected: type[KafkaError],
 ) -> None:
-    """As with Java, where a serializer's error and an illegal argument are the caller's alone."""
+    """As in Java, a serializer's error or an illegal argument is raised to the caller only."""
     producer.calls.begin()
     producer.send("t", b"first", partition=0)
     with pytest.raises(expected):
@@ -352,7 +352,7 @@ def test_what_was_refused_outside_a_transaction_breaks_no_later_one(
 @GOES_AROUND_NOTHING
 @pytest.mark.parametrize("is_half", [False, True])
 def test_an_end_waits_for_bulk_calls_of_other_threads(*, is_half: bool) -> None:
-    """Else the rest of a call would be in the next transaction, or in none."""
+    """Otherwise the rest of a call would be in the next transaction, or in none."""
     bench = Bench()
     write(bench, 2)
     acceptance = bench.accumulator.acceptance
@@ -376,7 +376,7 @@ def test_an_end_waits_for_bulk_calls_of_other_threads(*, is_half: bool) -> None:
 
 @GOES_AROUND_NOTHING
 def test_a_bulk_call_that_ends_during_the_turn_is_not_committed() -> None:
-    """Another thread ends it between the turn's first look and the decision to commit."""
+    """Another thread ends it between the turn's first check and the decision to commit."""
     bench = Bench()
     write(bench, 2)
     acceptance = bench.accumulator.acceptance
