@@ -1,6 +1,6 @@
-"""What commits are tested with: a group's known coordinator, and its responses.
+"""A group with a known coordinator and its responses, for tests of commits.
 
-Owner: the test that made it.
+Owner: the test that created it.
 """
 
 from __future__ import annotations
@@ -65,19 +65,19 @@ FRAME_SIZE_BYTES = 4
 
 
 def unprocessed_of(subscription: SubscriptionState) -> Unprocessed:
-    """What a consumer of these partitions has returned, without a buffer."""
+    """Return the offsets that a consumer of these partitions has returned, without a buffer."""
     return Unprocessed(
         subscription, drop=lambda assigned: None, log=ClientLog("pykclient.consumer", "")
     )
 
 
 def at(offset: int) -> OffsetAndMetadata:
-    """An offset without metadata."""
+    """Return an offset without metadata."""
     return OffsetAndMetadata(offset)
 
 
 def committed_in(request: Request) -> dict[TopicPartition, int]:
-    """The offsets that a request commits."""
+    """Return the offsets that a request commits."""
     message = request.message
     assert isinstance(message, OffsetCommitRequest)
     return {
@@ -88,7 +88,7 @@ def committed_in(request: Request) -> dict[TopicPartition, int]:
 
 
 def response_of_broker(cluster: FakeCluster, message: RequestMessage, version: int) -> Message:
-    """Return a broker's response in a version; both are encoded and decoded."""
+    """Return a broker's response in a version; request and response are encoded and decoded."""
     frame = memoryview(encode_request(message, version, 0, None))
     _, received = decode_request(frame[FRAME_SIZE_BYTES:])
     response = cluster.handle_request(0, received, START_MS, version=version).response
@@ -133,30 +133,30 @@ def offset_fetch_response(
 
 
 class Member(ConsumerGroup):
-    """A group as whose member a test commits."""
+    """A group with one member, which commits."""
 
     def __init__(self) -> None:
         self.metadata = GroupMetadata(GROUP, 7, "m-1", "instance")
         self.commit_error: KafkaError | None = None
-        """What keeps it from committing."""
+        """The error that prevents its commits."""
         self.refusals: list[BrokerError] = []
         self.has_newer_epoch = False
-        """Whether it is a member still, of KIP-848, whose epoch has grown."""
+        """True if it is still a member (KIP-848) and has a newer epoch."""
 
     def member(self) -> GroupMetadata:
-        """As which member to commit."""
+        """The member that commits."""
         if self.commit_error is not None:
             raise self.commit_error
         return self.metadata
 
     def on_commit_refused(self, member: GroupMetadata, error: BrokerError) -> KafkaError:
-        """Note a refusal."""
+        """Record the error of a commit."""
         self.refusals.append(error)
         return error if error.fatal or self.has_newer_epoch else commit_refused(member, error)
 
 
 class CommitScene:
-    """Commits of a group that has topic ``t``, and what is needed around them."""
+    """Commits of a group that reads topic ``t``, and their surroundings."""
 
     def __init__(
         self,
@@ -177,7 +177,7 @@ class CommitScene:
         self.membership = Member()
         self.user_calls: deque[UserCall] = deque()
         self.intercepted: list[Mapping[TopicPartition, OffsetAndMetadata]] = []
-        """What interceptors would have received."""
+        """Offsets that interceptors would have received."""
         auto = {"auto_commit_interval_ms": auto_commit_interval_ms}
         self.former_topics = FormerTopics()
         self.commits = Commits(
@@ -206,11 +206,11 @@ class CommitScene:
             self.find_coordinator()
 
     def recreate_topic(self) -> None:
-        """Have the metadata list ``t`` with another id."""
+        """List ``t`` in the metadata with another id."""
         update_metadata(self.metadata, topic("t", [1, 1, 1], topic_id=NEW_TOPIC_ID))
 
     def find_coordinator(self, error_code: int = 0, now_ms: int = START_MS) -> None:
-        """Have the coordinator looked up, and respond."""
+        """Look up the coordinator, and respond to the lookup."""
         self.coordinator.node()
         (request,) = self.coordinators.poll(now_ms).requests
         place = (2, "broker-2", 9092) if error_code == 0 else (-1, "", -1)
@@ -218,27 +218,27 @@ class CommitScene:
         request.on_response(FindCoordinatorResponse(coordinators=[found]), now_ms)
 
     def lose_coordinator(self) -> None:
-        """Have the coordinator's connection lost."""
+        """Break the coordinator's connection."""
         assert self.node_id is not None
         self.coordinator.mark_unknown(self.node_id, "the connection is lost")
 
     @property
     def node_id(self) -> int | None:
-        """The coordinator, as far as it is known."""
+        """The coordinator's id, or None if it is unknown."""
         return self.coordinator.node_id()
 
     def read(self, *positions: int) -> None:
-        """Have partitions 0, 1 ... assigned, at these positions."""
+        """Assign partitions 0, 1 ... at these positions."""
         self.subscription.assign(TopicPartition("t", number) for number in range(len(positions)))
         for assigned, offset in zip(self.subscription, positions, strict=True):
             self.subscription.seek(assigned, offset)
 
     def sent(self, now_ms: int = START_MS) -> list[Request]:
-        """What the manager sends now."""
+        """Return the requests that the manager sends now."""
         return list(self.commits.poll(now_ms).requests)
 
     def respond(self, request: Request, *codes: int, now_ms: int = START_MS) -> None:
-        """Respond to a commit: the partitions get these codes in order, the rest 0."""
+        """Respond to a commit with these codes, by partition in order; 0 for the rest."""
         message = request.message
         assert isinstance(message, OffsetCommitRequest)
         rest = iter(codes)
@@ -260,7 +260,7 @@ class CommitScene:
         request.on_response(written, now_ms)
 
     def run_user_calls(self) -> None:
-        """Make the calls that came up, as a driver does."""
+        """Run the pending calls of user code, as a driver does."""
         while self.user_calls:
             call = self.user_calls.popleft()
             call.function(*call.args)

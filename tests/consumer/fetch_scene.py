@@ -1,4 +1,4 @@
-"""A fetcher with what it works on, and a broker that responds by hand."""
+"""A fetcher with its collaborators, and a broker whose responses the test writes."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ REPLICA_MS = 300_000
 
 
 class Nodes(NetworkClient):
-    """Which nodes wait out a back-off, and until when."""
+    """The nodes in a back-off, and the end of each."""
 
     def __init__(self) -> None:
         self.retry_ms: dict[int, int] = {}
@@ -54,9 +54,9 @@ class Nodes(NetworkClient):
 
 
 class Scene:
-    """A fetcher with what it works on, which reads these partitions, all from one offset.
+    """A fetcher with its collaborators, which reads these partitions, all from the same offset.
 
-    Partition 0 and 2 are led by broker 1, 1 by broker 2.
+    Broker 1 leads partitions 0 and 2, broker 2 leads partition 1.
     """
 
     def __init__(
@@ -101,7 +101,7 @@ class Scene:
             self.read(*partitions, offset=offset)
 
     def read(self, *partitions: TopicPartition, offset: int = 0) -> AssignedPartition:
-        """Assign partitions, all at one offset; return the first."""
+        """Assign partitions, all at the same offset; return the first."""
         self.subscription.assign(partitions)
         for assigned in self.subscription:
             self.subscription.seek(assigned, offset)
@@ -162,7 +162,7 @@ def reply(
     error_code: int = 0,
     session_id: int = 0,
 ) -> None:
-    # A newer broker names the topic by its id alone.
+    # A newer broker identifies the topic only by its id.
     responses = [FetchableTopicResponse(topic_id=topic_id, partitions=list(parts))]
     response = FetchResponse(error_code=error_code, session_id=session_id, responses=responses)
     respond_checked(request, response, now_ms)

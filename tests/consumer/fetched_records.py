@@ -33,12 +33,12 @@ ABORT_KEY, COMMIT_KEY = b"\0\0\0\0", b"\0\0\0\1"
 
 
 def value_at(offset: int) -> bytes:
-    """The value of the record at an offset."""
+    """Return the value of the record at an offset."""
     return b"value %d" % offset
 
 
 def batch(offsets: Iterable[int], *, codec: Codec = Codec.NONE) -> bytes:
-    """A batch with records at consecutive offsets."""
+    """Return a batch with records at consecutive offsets."""
     wanted = list(offsets)
     assert wanted == list(range(wanted[0], wanted[0] + len(wanted)))
     rows = [(TIMESTAMP_MS + offset, b"key", value_at(offset), ()) for offset in wanted]
@@ -46,12 +46,12 @@ def batch(offsets: Iterable[int], *, codec: Codec = Codec.NONE) -> bytes:
 
 
 def compacted(data: bytes, *, last_offset_delta: int) -> bytes:
-    """The batch as if records after its last had been taken away by compaction."""
+    """Return the batch as if compaction had removed records after its last one."""
     return header_changed(data, LAST_OFFSET_DELTA_AT, last_offset_delta, 4)
 
 
 def thinned(offsets: Iterable[int], *, kept: Container[int]) -> bytes:
-    """A batch out of whose middle compaction has taken records, too."""
+    """Return a batch with records removed by compaction, also in the middle."""
     wanted = list(offsets)
     data = batch(wanted)
     left, position, count = data[:HEADER_SIZE_BYTES], HEADER_SIZE_BYTES, 0
@@ -66,20 +66,20 @@ def thinned(offsets: Iterable[int], *, kept: Container[int]) -> bytes:
 
 
 def empty_batch(base_offset: int, last_offset: int) -> bytes:
-    """A batch of which compaction has left only the header."""
+    """Return a batch of which compaction has left only the header."""
     header = batch([base_offset])[:HEADER_SIZE_BYTES]
     header = header_changed(header, RECORD_COUNT_AT, 0, 4)
     return compacted(resealed(header), last_offset_delta=last_offset - base_offset)
 
 
 def aborted_batch(offsets: Iterable[int], producer_id: int) -> bytes:
-    """A batch of a transaction; the Fetch response has whether it was aborted."""
+    """Return a batch of a transaction; the Fetch response says whether it was aborted."""
     data = header_changed(batch(offsets), ATTRIBUTES_AT, TRANSACTIONAL, 2)
     return header_changed(data, PRODUCER_ID_AT, producer_id, 8)
 
 
 def marker(offset: int, producer_id: int, *, key: bytes = ABORT_KEY) -> bytes:
-    """A control batch, which ends a transaction."""
+    """Return a control batch, which ends a transaction."""
     builder = RecordBatchBuilder[None](batch_size_bytes=1_000, codec=Codec.NONE)
     builder.try_append(TIMESTAMP_MS, key, b"\0\0\0\0\0\0")
     data = bytes(builder.close(base_offset=offset))
@@ -96,7 +96,7 @@ def span(
     headers: Sequence[Headers] | None = None,
     timestamps_ms: Sequence[int] | None = None,
 ) -> RecordSpan:
-    """A span with records at these offsets; what is not given is made up."""
+    """Return a span with records at these offsets; other fields have default values."""
     count = len(offsets)
     columns = ListColumns(
         offsets,

@@ -27,48 +27,48 @@ TOPIC_ID = bytes(range(16))
 
 
 class ReachableNetwork(NetworkClient):
-    """What coordinators need of a network in which every node responds but those taken away."""
+    """A network for coordinators in which every node responds except those the test removed."""
 
     def __init__(self) -> None:
         self.unavailable: set[int] = set()
 
     def is_unavailable(self, node_id: int, now_ms: int) -> bool:
-        """Whether the test took the node away."""
+        """Return whether the test removed the node."""
         del now_ms
         return node_id in self.unavailable
 
     def suspect_ms(self, node_id: int) -> int:
-        """No response is due."""
+        """Return 0: no response is overdue."""
         del node_id
         return NEVER_MS
 
     def abandon(self, node_id: int, error: KafkaError, now_ms: int) -> None:
-        """Every node responds, so none is given up."""
+        """Do nothing: every node responds, so none is abandoned."""
         raise AssertionError(f"{node_id} was given up at {now_ms}") from error
 
 
 def make_metadata() -> Metadata:
-    """Metadata without a response yet."""
+    """Return metadata without a response yet."""
     config = ConsumerConfig.from_settings(bootstrap_servers="boot:9092")
     return Metadata(config, allow_auto_topic_creation=False, random=Steady())
 
 
 def refresh(metadata: Metadata) -> None:
-    """Let a broker respond to a metadata request, so that none is due for now."""
+    """Respond to a metadata request as a broker does, so that no update is due."""
     (request,) = metadata.poll(START_MS).requests
     request.on_response(MetadataResponse(), START_MS)
     assert not is_outdated(metadata)
 
 
 def is_outdated(metadata: Metadata) -> bool:
-    """Whether metadata will be requested before its age makes it due."""
+    """Return whether metadata will be requested before its maximum age."""
     return metadata.next_poll_ms() < START_MS + MAX_AGE_MS
 
 
 def topic(
     name: str, leaders: Sequence[int | None], *, topic_id: bytes = TOPIC_ID, leader_epoch: int = 4
 ) -> TopicInfo:
-    """A topic with one partition for each leader."""
+    """Return a topic with one partition for each leader."""
     return TopicInfo(
         name,
         topic_id,
@@ -85,7 +85,7 @@ def update_metadata(
     errors: Mapping[str, BrokerError] | None = None,
     nodes: Sequence[int] = (1, 2, 3),
 ) -> None:
-    """Set the cluster to these topics, as after a response."""
+    """Set the cluster to these topics, as a response does."""
     metadata.cluster = Cluster(
         version=metadata.cluster.version + 1,
         controller_id=nodes[0],

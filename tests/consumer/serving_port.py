@@ -1,10 +1,10 @@
-"""ServingPort: a port without sockets behind which one broker serves a log that the test fills.
+"""ServingPort: a port without sockets and one broker that serves a log filled by the test.
 
-It responds to a consumer as Kafka does, with the protocol layer; a fetch that finds nothing
-is held for a while. It takes the commits of consumers that are no members. `wait` never waits: a
-drive loop spins until its time is up, so time-outs in these tests are short.
+It responds to a consumer as Kafka does, using the protocol layer. A fetch that finds nothing is
+delayed for a while. It accepts the commits of consumers that are not members. `wait` never waits: a
+drive loop spins until its time is up, so tests use short timeouts.
 
-Owner: the test that made it.
+Owner: the test that created it.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ SHORT_S = 0.05
 LONG_S = 20.0
 
 HELD_MAX = 20
-"""How many waits a fetch that finds nothing goes through before its response is empty."""
+"""Number of waits that a fetch without data is delayed before it gets an empty response."""
 
 
 class Log:
@@ -91,7 +91,7 @@ class Log:
         self._batches.append((self.end, records))
 
     def read(self, offset: int) -> bytes:
-        """The batches from the one that holds `offset` on."""
+        """Return the batches from the one that contains `offset`."""
         return b"".join(data for end, data in self._batches if end > offset)
 
 
@@ -102,27 +102,27 @@ class ServingPort(ScriptedPort):
         super().__init__()
         self.logs = {number: Log() for number in range(partition_count)}
         self.topic_error: type[BrokerError] | None = None
-        """The error of topic ``t`` in Metadata, in place of its partitions."""
+        """Error of topic ``t`` in Metadata, instead of its partitions."""
         self.committed: dict[int, int] = {}
-        """What was committed last, by the numbers of partitions."""
+        """Latest committed offsets, by partition number."""
         self.is_silent = False
-        """Whether the broker responds to nothing."""
+        """True if the broker does not respond at all."""
         self.on_wait: Callable[[int], None] = lambda timeout_ms: None
-        """Called in each wait, before anything is done."""
+        """Called at the start of each wait."""
         self.last_fetch: FetchRequest | None = None
         self._held_count = 0
         self.responded: list[type[Request]] = []
-        """What it has responded to, in order."""
+        """Kinds of the requests with a response, in order."""
 
     def wait(self, timeout_ms: int) -> None:
-        """Serve what can be served, and deliver it."""
+        """Serve and deliver what is possible."""
         self.on_wait(timeout_ms)
         for peer in self.peers:
             self._serve(peer)
         super().wait(timeout_ms)
 
     def pending(self, kind: type[Request]) -> list[Request]:
-        """The requests of a kind that wait for a response."""
+        """Return the requests of a kind that have no response yet."""
         return [
             received.message
             for peer in self.peers
@@ -238,7 +238,7 @@ class ServingPort(ScriptedPort):
 
 
 class _ConsumerOver(Consumer):
-    """A consumer with another port than sockets; all else is the real one."""
+    """A consumer with a port other than sockets; everything else is real."""
 
     def __init__(self, port: ServingPort, **settings: object) -> None:
         config = ConsumerConfig.from_settings(bootstrap_servers="boot:9092", **settings)
@@ -248,19 +248,19 @@ class _ConsumerOver(Consumer):
 def consumer_over(
     port: ServingPort, *partitions: TopicPartition, **settings: object
 ) -> Consumer[Any, Any]:
-    """A consumer that reads these partitions from the port, by default from the beginning."""
+    """Return a consumer that reads these partitions from the port, by default from the start."""
     consumer = _ConsumerOver(port, **{"auto_offset_reset": "earliest", **settings})
     consumer.assign(partitions)
     return consumer
 
 
 def offsets(records: ConsumerRecords) -> list[int]:
-    """The offsets of what a poll returned."""
+    """Return the offsets of the records a poll returned."""
     return [record.offset for record in records]
 
 
 def poll_until(consumer: Consumer, count: int) -> list[int]:
-    """Poll until there were `count` records; return their offsets."""
+    """Poll until there are `count` records; return their offsets."""
     got: list[int] = []
     while len(got) < count:
         got += offsets(consumer.poll(LONG_S))
@@ -268,17 +268,17 @@ def poll_until(consumer: Consumer, count: int) -> list[int]:
 
 
 def refuse_twos(value: bytes) -> str:
-    """A deserializer that cannot read one record."""
+    """Deserialize a value, except one that raises."""
     if value == value_at(2):
         raise ValueError("no twos")
     return value.decode()
 
 
 class KeepEven:
-    """An interceptor that lets records at even offsets through."""
+    """An interceptor that keeps records at even offsets."""
 
     def on_consume(self, records: ConsumerRecords) -> ConsumerRecords:
-        """Keep them, in spans of one."""
+        """Return the records at even offsets, in spans of one."""
         kept = [
             span._replace(columns=span.columns.rows(row, row + 1))
             for span in records._spans

@@ -1,7 +1,7 @@
-"""What a signal handler raises while code of the user runs comes out of the call.
+"""An exception that a signal handler raises in user code leaves the call.
 
-Code of the user that fails is contained: a record's error, a warning in the log. The time limit of
-a task queue is no failure of that code, and a good record must not be skipped for it.
+A failure of user code is contained: it becomes a record's error or a warning in the log. The time
+limit of a task queue is not such a failure, and must not cause a good record to be skipped.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 
 class TimeLimitError(Exception):
-    """What a task queue raises."""
+    """The exception that a task queue raises."""
 
 
 def over_time(*_: object) -> NoReturn:
@@ -42,7 +42,7 @@ def time_limit() -> Iterator[None]:
 
 
 class Slow:
-    """Runs into the time limit, whatever it is called for."""
+    """User code that runs into the time limit in every call."""
 
     name = "slow"
 

@@ -1,4 +1,4 @@
-"""arrow_batch: the columns and types that are promised, from spans of records."""
+"""arrow_batch: the documented columns and types, from spans of records."""
 
 from __future__ import annotations
 

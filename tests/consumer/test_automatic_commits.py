@@ -1,4 +1,4 @@
-"""Automatic commits: of what the application has finished with, and when."""
+"""Automatic commits: which offsets they commit, and when."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def test_positions_are_committed_when_the_interval_is_over(automatic: CommitScen
 def test_a_position_that_a_new_leader_has_yet_to_confirm_is_committed_too(
     automatic: CommitScene,
 ) -> None:
-    """Java's leaves it out and logs nothing: it is read again after a restart."""
+    """Java's leaves it out without logging: the record is read again after a restart."""
     for assigned in automatic.subscription:
         automatic.subscription.await_validation(assigned)
     (request,) = automatic.sent(START_MS + INTERVAL_MS)
@@ -194,7 +194,7 @@ def test_a_revocation_commits_what_is_finished_and_is_tried_again(automatic: Com
 
 
 def test_before_a_revocation_a_newer_epoch_will_do(automatic: CommitScene) -> None:
-    """Nobody else gets the partitions before that has ended (KIP-848)."""
+    """No other member gets the partitions before the revocation has ended (KIP-848)."""
     automatic.membership.has_newer_epoch = True
     operation = automatic.commits.commit_before_revocation(LATER_MS)
     (request,) = automatic.sent()
@@ -217,7 +217,7 @@ def test_a_revocation_does_not_wait_for_a_topic_that_was_deleted(
 
 
 def test_a_commit_of_the_application_is_not_repeated_in_a_newer_epoch(scene: CommitScene) -> None:
-    """The partitions may be another member's by now, whose offsets must stay."""
+    """Another member may own the partitions by now; its offsets must stay."""
     scene.membership.has_newer_epoch = True
     commit = scene.commits.commit({P0: at(5)}, LATER_MS)
     (request,) = scene.sent()
@@ -244,7 +244,7 @@ def test_a_revocation_commits_nothing_where_nothing_is_automatic(scene: CommitSc
 def test_failures_of_one_kind_are_logged_once_in_a_while(
     automatic: CommitScene, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """A member that was thrown out fails at each interval until its application polls."""
+    """A member that was removed fails at each interval until its application polls."""
     caplog.set_level(logging.INFO)
     automatic.membership.commit_error = CommitFailedError("no member any more")
     last_ms = START_MS + REPEAT_MS - INTERVAL_MS
@@ -259,7 +259,7 @@ def test_failures_of_one_kind_are_logged_once_in_a_while(
     assert len(caplog.records) == 2, "another reason is logged at once"
 
 
-# What counts as processed.
+# Processed records.
 
 
 FIRST_OFFSET = 10
@@ -272,7 +272,7 @@ def subscription() -> SubscriptionState:
 
 @pytest.fixture
 def assigned(subscription: SubscriptionState) -> AssignedPartition:
-    """A partition at its first offset."""
+    """Return a partition at its first offset."""
     subscription.assign([TopicPartition("t", 0)])
     (assigned,) = subscription
     subscription.seek(assigned, FIRST_OFFSET, 3)

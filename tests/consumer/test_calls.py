@@ -1,4 +1,4 @@
-"""Calls about offsets and topics: responded to, refused, or given up in time."""
+"""Calls about offsets and topics: answered, rejected, or timed out."""
 
 from __future__ import annotations
 

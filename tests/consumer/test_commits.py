@@ -1,4 +1,4 @@
-"""Commits: in order, retried only where that is safe; what brokers of every version take."""
+"""Commits: in order, retried only where that is safe, in every version of the API."""
 
 from __future__ import annotations
 
@@ -397,7 +397,7 @@ def made(topic_ids: dict[str, bytes], member: GroupMetadata) -> OffsetCommitCall
 
 @pytest.mark.parametrize("version", range(2, 11))
 def test_a_broker_takes_the_offsets_in_every_version(version: int) -> None:
-    """Method: a fake broker takes a commit of this version, and is looked into."""
+    """Method: a fake broker receives a commit of this version, and the test checks its contents."""
     cluster = FakeCluster()
     for name in ("t", "u"):
         cluster.create_topic(name, 2)
@@ -426,7 +426,7 @@ def test_topics_are_named_where_the_id_of_one_is_not_known() -> None:
 
 
 def commit_response(**codes: dict[int, int]) -> OffsetCommitResponse:
-    """A response that gives partitions by topic these codes."""
+    """Return a response with these error codes, for the partitions of each topic."""
     return OffsetCommitResponse(
         topics=[
             OffsetCommitResponseTopic(

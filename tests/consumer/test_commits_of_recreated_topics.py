@@ -1,7 +1,6 @@
-"""Offsets of a topic that was deleted and created again: none is committed for the new one.
+"""Offsets of a topic that was deleted and recreated are never committed for the new one.
 
-The new topic's log has nothing to do with the old one: a group that begins at such an offset never
-reads what comes before it.
+The logs are unrelated: a group that starts at such an offset never reads the records before it.
 """
 
 from __future__ import annotations
@@ -34,7 +33,7 @@ def scene() -> CommitScene:
 
 @pytest.fixture
 def assigned(scene: CommitScene) -> AssignedPartition:
-    """The position after five records, which a poll has returned from the old topic."""
+    """Return the position after five records, which a poll has returned from the old topic."""
     scene.subscription.assign([P0])
     (assigned,) = scene.subscription
     scene.subscription.seek(assigned, 5)
@@ -76,7 +75,7 @@ def test_the_other_topics_are_committed(scene: CommitScene, assigned: AssignedPa
 def test_a_commit_names_the_topic_that_was_read_until_another_one_is_known(
     scene: CommitScene, assigned: AssignedPartition
 ) -> None:
-    """So that the coordinator, which may know more, refuses it; then it has nothing to commit."""
+    """Goal: the coordinator, which may know more, rejects it; then nothing is left to commit."""
     commit = scene.commits.commit(None, LATER_MS)
     (request,) = scene.sent()
     assert topic_id_in(request) == TOPIC_ID
@@ -102,7 +101,7 @@ def test_automatic_commits_and_those_before_revocations_leave_it_out(
 def test_records_that_were_returned_before_their_topic_was_replaced_do_not_count(
     scene: CommitScene, assigned: AssignedPartition
 ) -> None:
-    """A poll may have lost the position meanwhile; the application has the old records still."""
+    """A poll may have lost the position meanwhile; the application still has the old records."""
     scene.recreate_topic()
     assigned.topic_id = NEW_TOPIC_ID
     scene.commits.commit({P0: at(5)}, LATER_MS)

@@ -1,4 +1,4 @@
-"""CommittedOffsets by numbers: requested in every version, tried again, or reported."""
+"""CommittedOffsets: requested in every version, retried or reported."""
 
 from __future__ import annotations
 
@@ -145,7 +145,7 @@ def test_one_that_was_given_up_is_not_requested_again(scene: CommitScene) -> Non
 
 
 def test_offsets_of_open_transactions_are_waited_for() -> None:
-    """From version 7 on; older brokers return what was committed last."""
+    """From version 7; older brokers return the last committed offset."""
     scene = CommitScene()
     scene.committed.start([P0])
     (request,) = sent(scene)
@@ -158,7 +158,7 @@ def test_offsets_of_open_transactions_are_waited_for() -> None:
 
 @pytest.mark.parametrize("version", range(1, 11))
 def test_a_broker_reads_the_request_in_every_version(version: int) -> None:
-    """Method: a fake broker that has only this version responds about two topics."""
+    """Method: a fake broker that supports only this version responds about two topics."""
     cluster = FakeCluster()
     for name in ("t", "u"):
         cluster.create_topic(name, 2)

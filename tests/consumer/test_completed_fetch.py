@@ -1,4 +1,4 @@
-"""CompletedFetch: which records of a response are returned, passed over, or refused."""
+"""CompletedFetch: which records of a response are returned, skipped or rejected."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def fetched(
 
 
 def read_all_before_an_error(partition: CompletedFetch) -> list[int]:
-    """Take what is good; return the offsets."""
+    """Take the good records; return their offsets."""
     offsets: list[int] = []
     position = partition.fetch_offset
     while True:
@@ -78,7 +78,7 @@ def read_all_before_an_error(partition: CompletedFetch) -> list[int]:
 def read_all(
     partition: CompletedFetch, position: int = 0, count_max: int = ALL
 ) -> tuple[list[int], int]:
-    """Take everything as the buffer does; return the offsets, and where reading ends."""
+    """Take all records as the buffer does; return their offsets, and the next position."""
     offsets: list[int] = []
     while not partition.is_exhausted:
         rows = partition.peek(position, count_max)
@@ -334,7 +334,7 @@ def test_a_hole_counts_as_compaction_only_below_the_high_watermark(
 
 @st.composite
 def logs(draw: st.DrawFn) -> tuple[bytes, list[int], int]:
-    """A piece of log with holes, markers and empty batches; its offsets, and its end."""
+    """Return a piece of log with gaps, markers and empty batches; its offsets, and its end."""
     data, end = b"", 0
     offsets: list[int] = []
     for kind in draw(st.lists(st.sampled_from("bbbmeh"), min_size=1, max_size=8)):
@@ -386,7 +386,7 @@ def test_whatever_is_damaged_gives_records_or_our_error_and_ends(
             assert place == PARTITION
             return
         if rows is not None:
-            # A flipped bit may go undetected in an offset, never in what a checksum covers.
+            # A flipped bit may go undetected in an offset, never in data that a checksum covers.
             assert all(value.startswith(b"value ") for value in rows.columns.values if value)
             position = rows.columns.offsets[-1] + 1
         moved = partition.settle(position)

@@ -1,4 +1,4 @@
-"""What is particular to a consumer's settings."""
+"""Settings that only a consumer has."""
 
 from __future__ import annotations
 

@@ -95,7 +95,7 @@ def test_an_empty_poll_ends_in_time(consumer: Consumer) -> None:
     started_s = time.monotonic()
     records = consumer.poll(SHORT_S)
     assert len(records) == 0
-    # The clock that it goes by counts whole milliseconds.
+    # Its clock counts whole milliseconds.
     assert SHORT_S - 0.002 <= time.monotonic() - started_s < SHORT_S + 1
 
 
@@ -177,7 +177,7 @@ def test_interceptors_see_records_first(port: ServingPort) -> None:
         assert consumer.position(A) == 2
 
 
-# What no poll waits for in vain.
+# Errors that end a wait early.
 
 
 def test_an_unknown_topic_is_reported_once_when_polls_stay_empty(

@@ -1,4 +1,4 @@
-"""ConsumerMetrics: what a consumer reports of itself after it has read."""
+"""ConsumerMetrics: the metrics of a consumer that has read records."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""ConsumerCore: what it is built of, and whose metadata it follows."""
+"""ConsumerCore: what it consists of, and which metadata it uses."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""RecordDeserializer: whole columns at a time, up to the record that cannot be read."""
+"""RecordDeserializer: whole columns at a time, up to the first record that fails."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Deserializers of the application: without the core lock, and free to call the consumer."""
+"""The application's deserializers: they run without the core lock, and may call the consumer."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 class Deserializer:
-    """Does something once, at a certain record, and notes which records it got."""
+    """A deserializer that does something once, at one record, and notes the records it got."""
 
     def __init__(self, at: int, act: Callable[[], object]) -> None:
         self.values: list[bytes] = []
@@ -41,7 +41,7 @@ class Deserializer:
 
 
 def three_runs(port: ServingPort) -> None:
-    """Offsets 0 to 7 of the first partition without 2 and 5, where other runs begin."""
+    """Fill the first partition with offsets 0 to 7 without 2 and 5: three runs of records."""
     port.logs[0].append(2)
     port.logs[0].append(1, marker(2, 9))
     port.logs[0].append(2)
@@ -98,7 +98,7 @@ def test_one_that_seeks_and_fails_has_sought(port: ServingPort) -> None:
 
 
 def test_one_may_give_the_partition_up(port: ServingPort) -> None:
-    """Records of a partition that is not assigned any more are not returned."""
+    """Records of a partition that is no longer assigned are not returned."""
     three_runs(port)
     port.logs[1].append(2)
     deserializer = Deserializer(4, lambda: consumer.assign([B]))

@@ -1,4 +1,4 @@
-"""EmptyPolls by numbers: when an empty poll is an error, and when it is only early."""
+"""EmptyPolls: when an empty poll is an error, and when it is only early."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ class Scene:
         return self._empty_polls.reason(started_ms, started_ms + timeout_ms)
 
     def refuse_all(self) -> None:
-        """Let every address refuse a connection once."""
+        """Refuse one connection at every address."""
         self.network.send()
         for _ in range(100):
             for peer in self.network.port.peers:
@@ -90,7 +90,7 @@ class Scene:
 
 
 def reading() -> tuple[Scene, AssignedPartition]:
-    """A scene with a cluster, in which A has a position."""
+    """Return a scene with a cluster, in which A has a position."""
     scene = Scene(A)
     update_metadata(scene.network.metadata, topic("t", [1]))
     assigned = scene.subscription.require(A)
@@ -259,7 +259,7 @@ def test_a_partition_that_the_group_assigns_and_brokers_do_not_list_is_an_error(
     assert isinstance(scene.poll(START_MS + UNREAD_MAX_MS, UNREAD_MAX_MS), KafkaTimeoutError)
 
 
-# Time in which no poll was empty.
+# Time without empty polls.
 
 
 def test_of_the_time_between_empty_polls_a_moment_counts() -> None:
@@ -312,7 +312,7 @@ def test_polls_for_a_moment_now_and_then_are_reported_in_the_end() -> None:
 
 
 def member() -> Scene:
-    """A member whose coordinator is broker 1."""
+    """Return a member whose coordinator is broker 1."""
     scene = Scene(group_id="g")
     scene.subscription.subscribe(["t"])
     update_metadata(scene.network.metadata, topic("t", [1]))

@@ -51,7 +51,7 @@ REFUSE_THREE = RecordDeserializer(None, refuse)
 
 
 class Scene:
-    """A buffer and the subscription whose positions it moves."""
+    """A buffer, and the subscription whose positions it moves."""
 
     def __init__(self, *partitions: TopicPartition, parked_max_bytes: int = 1_000_000) -> None:
         self.subscription = SubscriptionState()
@@ -64,7 +64,7 @@ class Scene:
         return self.subscription.require(partition)
 
     def add(self, *parts: tuple[TopicPartition, bytes], node_id: int = NODE) -> None:
-        """Bring one response with these parts."""
+        """Add one response with these partitions."""
         response = FetchedResponse(node_id, sum(len(data) for _, data in parts))
         for partition, data in parts:
             offset = self.buffer.fetch_offset(self[partition])
@@ -95,7 +95,7 @@ def offsets_of(spans: list[RecordSpan]) -> list[tuple[int, list[int]]]:
 
 
 def offsets_together(spans: list[RecordSpan]) -> list[tuple[int, list[int]]]:
-    """The same, but spans of one partition that follow one another are put together."""
+    """Return partitions and offsets; consecutive spans of one partition are merged."""
     by_partition = groupby(spans, lambda span: span.partition.partition)
     return [(index, [o for span in of for o in span.columns.offsets]) for index, of in by_partition]
 
@@ -110,7 +110,7 @@ def offsets_together(spans: list[RecordSpan]) -> list[tuple[int, list[int]]]:
     ids=["marker", "aborted", "compacted"],
 )
 def test_a_batch_that_is_passed_gives_the_position_its_leader_epoch(passed: bytes) -> None:
-    """As Java's `CompletedFetch`: else the former leader's epoch seems to end before it."""
+    """As in Java's `CompletedFetch`; otherwise the former leader's epoch seems to end before it."""
     scene = Scene(A)
     response = FetchedResponse(NODE, 1)
     data = in_epoch(4, batch(range(2))) + in_epoch(6, passed)
@@ -337,10 +337,10 @@ PARKED_MAX_BYTES = 4 * RESPONSE_BYTES
 
 
 class Reading(RuleBasedStateMachine):
-    """Whatever is fetched, taken, given back, paused and sought, records come once and in order.
+    """Records come once and in order, whatever is fetched, taken, returned, paused or sought.
 
-    Hypothesis makes up a history of a buffer and its positions, which must agree after each event;
-    at the end nothing may be counted that is no longer there.
+    Hypothesis generates events for a buffer and its positions; both must agree after each event.
+    At the end the buffer must count nothing that it no longer contains.
     """
 
     partitions = st.sampled_from([A, B, C])
@@ -356,7 +356,7 @@ class Reading(RuleBasedStateMachine):
         starts = {p: buffer.fetch_offset(self.scene[p]) for p in sorted(wanted)}
         response = FetchedResponse(node_id, len(starts) * RESPONSE_BYTES)
         for partition, start in starts.items():
-            # As in `Fetcher`: what came for one may have pushed out what was there of another.
+            # As in `Fetcher`: records of one partition may have replaced those of another.
             if start is not None and start == buffer.fetch_offset(self.scene[partition]):
                 data = batch(range(start, start + 2)) + batch(range(start + 2, start + 5))
                 fetched = CompletedFetch(partition, start, data, CONFIG, response=response)

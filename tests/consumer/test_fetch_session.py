@@ -1,4 +1,4 @@
-"""FetchSession by the responses: what each fetch names, and what ends a session."""
+"""FetchSession: which partitions each fetch names, and what ends a session."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ FIRST = PartitionFetch(ID, 4, 0)
 
 
 def next_fetch(session: FetchSession, *, uses_ids: bool = True, **wanted: int) -> SessionFetch:
-    """Ask for partitions by the last letter of their name, each from an offset."""
+    """Request partitions by the last letter of their name, each from an offset."""
     names = {"a": A, "b": B, "c": C}
     requested = {names[name]: FIRST._replace(offset=offset) for name, offset in wanted.items()}
     return session.next_fetch(requested, uses_ids=uses_ids)
@@ -121,7 +121,7 @@ def test_a_session_is_ended_once() -> None:
 def test_whatever_happens_the_broker_reads_what_is_wanted(
     fetches: list[tuple[dict[tuple[str, int], int], str]],
 ) -> None:
-    """A broker by KIP-227 beside the session: after each request it must have all, and no more."""
+    """Compare with a broker model of KIP-227: after each request both have the same partitions."""
     session = FetchSession()
     sessions: dict[int, tuple[int, dict[tuple[str, int], PartitionFetch]]] = {}
     next_id = 1
@@ -154,7 +154,7 @@ def test_whatever_happens_the_broker_reads_what_is_wanted(
         else:
             del sessions[session_id]
             session.on_response(0)
-    # A session is left behind only where the response that named it was lost.
+    # The broker keeps an unused session only if the response with its id was lost.
     assert len(sessions) <= 1 + [outcome for _, outcome in fetches].count("lost after")
 
 

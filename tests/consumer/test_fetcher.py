@@ -1,4 +1,4 @@
-"""Fetcher by numbers: which nodes, from where, when again, and what it takes of responses."""
+"""Fetcher: which nodes get requests, from which offset and when, and how it handles responses."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ from tests.consumer.known_cluster import (
 )
 from tests.network.responding import respond_checked
 
-# Which node has what.
+# Nodes and their partitions.
 
 
 def test_each_leader_is_fetched_from_once_for_all_its_partitions() -> None:
@@ -191,7 +191,7 @@ def test_nothing_beyond_a_limit_is_fetched() -> None:
     assert named(scene.fetch()) == [("t", 2, 0)]
 
 
-# Answers.
+# Responses.
 
 
 @pytest.mark.parametrize(("reported", "noted"), [((9, 8), (9, 8)), ((-1, -1), (None, None))])
@@ -216,7 +216,7 @@ def test_an_older_broker_names_the_topic() -> None:
     assert scene.taken() == [0]
 
 
-# The topic of a position that the user has given.
+# The topic of a position set by the user.
 
 
 def seek_as_user(scene: Scene, assigned: AssignedPartition, offset: int) -> None:
@@ -306,7 +306,7 @@ def test_a_response_from_before_a_seek_is_thrown_away(sought: int) -> None:
 
 
 def test_a_response_for_another_offset_than_is_due_is_not_kept() -> None:
-    """What was taken and given back comes first again; no seek makes the prefetch void."""
+    """Records that were taken and returned come first again; no seek discards the prefetch."""
     scene = Scene()
     assigned = scene.read(A)
     reply(scene.fetch(), part(0, batch(range(3)), high_watermark=9))
@@ -322,7 +322,7 @@ def test_a_response_for_another_offset_than_is_due_is_not_kept() -> None:
 
 
 def test_a_response_from_before_a_validation_is_not_used_though_the_position_stays() -> None:
-    """The former leader's records may be those that the new one has lost."""
+    """The new leader may have lost the records that the former one returned."""
     scene = Scene()
     assigned = scene.read(A, offset=10)
     request = scene.fetch()
@@ -354,7 +354,7 @@ def test_a_response_that_came_from_two_leaders_is_used_once() -> None:
     assert scene.taken() == [0, 1, 2]
 
 
-# Whatever a broker sends.
+# Any response.
 
 NUMBERS = st.integers(-(2**31), 2**31 - 1) | st.integers(-1, 4)
 RECORDS = st.sampled_from([b"", batch(range(3)), batch(range(3)) + batch(range(3, 6)), b"junk"])

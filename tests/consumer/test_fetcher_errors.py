@@ -1,4 +1,4 @@
-"""Fetcher by numbers: which errors are tried again, and which are raised."""
+"""Fetcher: which errors are retried, and which are raised."""
 
 from __future__ import annotations
 
@@ -167,7 +167,7 @@ def test_an_application_that_was_away_does_not_make_a_leader_late() -> None:
 
 
 def test_a_leader_that_the_refusal_names_is_fetched_from_at_once() -> None:
-    """KIP-951: no wait for metadata, nor for a back-off."""
+    """KIP-951: without waiting for metadata or a back-off."""
     scene = Scene(A, C)
     refusal = part(0, code=NotLeaderOrFollowerError.code)
     refusal.current_leader = LeaderIdAndEpoch(2, leader_epoch=9)
@@ -198,7 +198,7 @@ def test_what_no_attempt_cures_is_reported() -> None:
 
 
 def test_a_response_that_cannot_be_read_is_requested_again_and_then_reported_once() -> None:
-    """One flipped bit is cured by another connection; a second is no accident."""
+    """Another connection cures a flipped bit; a second malformed response is no accident."""
     scene = Scene(A, C)
     error = DisconnectedError("given up")
     error.__cause__ = DecodeError("garbage")
@@ -294,7 +294,7 @@ def test_a_response_that_contradicts_its_request_counts_as_none_and_is_requested
 
 
 def test_a_partition_that_a_response_leaves_out_is_requested_again_after_a_back_off() -> None:
-    """A broker that throttles us names none; it contradicts nothing."""
+    """A broker that throttles us names no partitions; that is not a contradiction."""
     scene = Scene(A, C)
     reply(scene.fetch(), part(0, batch([0])))
     assert scene.taken() == [0]

@@ -1,4 +1,4 @@
-"""The thread that steps the group while the application is not in the consumer."""
+"""The thread that steps the group while the application is outside the consumer."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ CONFIG = ConsumerConfig.from_settings(bootstrap_servers="boot:9092", heartbeat_i
 
 
 class Steps:
-    """Counts steps; one may be waited for, or fail."""
+    """A counter of steps; a test can wait for a step or make it fail."""
 
     def __init__(self) -> None:
         self.lock = threading.RLock()
@@ -71,7 +71,7 @@ def thread(steps: Steps) -> Iterator[HeartbeatThread]:
 
 
 def test_what_an_abandoned_one_uses_is_closed_after_its_last_step(steps: Steps) -> None:
-    """The consumer was dropped: a step may be under way, in which the collector has even run."""
+    """The consumer was dropped while a step was running, maybe by the collector in that step."""
     thread = HeartbeatThread(steps.step, steps.background, CONFIG)
     closed = threading.Event()
     is_abandoned = threading.Event()
@@ -118,7 +118,7 @@ def test_it_waits_for_no_lock_and_goes_on_when_it_is_free(
     steps.wait_for(1)
     with steps.lock:
         steps.drain()
-        # A thread that waited for the lock could not be closed while we have it.
+        # A thread that waited for the lock could not be closed while we hold it.
         thread.close(TIMEOUT_S)
         assert not steps.has_made_any
 
@@ -147,7 +147,7 @@ def test_it_ends_with_a_consumer_that_was_not_closed() -> None:
 
 
 def interrupted_at(event_number: int, call: Callable[[], None]) -> bool:
-    """Interrupt a call at so many-th event of its functions; return whether it came that far."""
+    """Interrupt a call at an event of its functions; return whether it got that far."""
     events = 0
 
     def trace(frame: FrameType, event: str, arg: object) -> TraceFunction:
@@ -169,7 +169,7 @@ def interrupted_at(event_number: int, call: Callable[[], None]) -> bool:
 
 
 def test_a_stop_that_is_interrupted_anywhere_can_be_made_again(steps: Steps) -> None:
-    """Goal: no lock stays taken, at which this thread, or the other one, would wait for ever."""
+    """Goal: no lock stays locked, at which this thread or the other one would hang."""
     for event_number in itertools.count(1):
         thread = HeartbeatThread(steps.step, steps.background, CONFIG)
         thread.start()

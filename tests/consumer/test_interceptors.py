@@ -1,4 +1,4 @@
-"""ConsumerInterceptors: each gets what the one before it returned; one that fails is skipped."""
+"""ConsumerInterceptors: each gets the result of the previous one; one that fails is skipped."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ FEWER = ConsumerRecords([span(A, [1])])
 
 
 class Returning:
-    """Returns what it was given at first, and notes what it saw."""
+    """An interceptor that returns the object it was created with, and records its arguments."""
 
     def __init__(self, result: ConsumerRecords) -> None:
         self.result = result
@@ -29,14 +29,14 @@ class Returning:
 
 
 class Failing:
-    """Fails at every call."""
+    """An interceptor that fails in every method."""
 
     def on_consume(self, records: ConsumerRecords) -> ConsumerRecords:
         raise ZeroDivisionError
 
 
 class WithoutClose:
-    """Has what an interceptor must have and no more."""
+    """An interceptor with only the required method."""
 
     def on_consume(self, records: ConsumerRecords) -> ConsumerRecords:
         return records
@@ -60,7 +60,7 @@ def test_one_that_fails_is_logged_and_skipped(caplog: pytest.LogCaptureFixture) 
 
 
 class Forgetful(WithoutClose):
-    """Forgets to return the records, or returns something else."""
+    """An interceptor that returns nothing or something else than records."""
 
     def __init__(self, result: object = None) -> None:
         self.result = result

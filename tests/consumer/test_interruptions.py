@@ -1,4 +1,4 @@
-"""Consumer: wake-ups, other threads, interrupts and the end; nothing is lost by any of them."""
+"""Consumer: wake-ups, other threads, interrupts and close; none of them loses records."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ def test_an_interrupt_before_records_are_returned_loses_none(
     consumer.position(A)
 
     def interrupt(timeout_ms: int) -> None:
-        # The last look at the port, after records were taken, is the one that waits for nothing.
+        # The last call of `wait`, after records were taken, waits for nothing.
         if timeout_ms == 0 and consumer._wiring.subscription.require(A).offset == 3:
             port.on_wait = lambda _: None
             raise KeyboardInterrupt
@@ -102,7 +102,7 @@ def test_an_interrupt_before_records_are_returned_loses_none(
 
 
 class Interrupted:
-    """An interceptor that does something with the consumer, once, and is interrupted."""
+    """An interceptor that does something with the consumer once, and is interrupted."""
 
     def __init__(self, act: Callable[[], object]) -> None:
         self._act: Callable[[], object] | None = act
@@ -171,7 +171,7 @@ def test_after_close_every_call_raises(port: ServingPort) -> None:
 
 
 class Closing:
-    """An interceptor that notes its end."""
+    """An interceptor that records its close."""
 
     def __init__(self) -> None:
         self.is_closed = False

@@ -70,7 +70,7 @@ def test_what_is_at_hand_shares_turns_of_the_engine(
 def test_what_a_former_leader_sent_is_not_returned_once_another_one_is_known(
     consumer: Consumer, port: ServingPort, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The turn between finding records and handing them out may find that; the log was cut."""
+    """The turn between finding and returning records may learn that the log was truncated."""
     turn = PollLoop._turn_if_due
     port.logs[0].append(3)
 

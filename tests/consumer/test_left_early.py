@@ -1,4 +1,4 @@
-"""Batches that an application leaves in the middle: what is returned again, what is committed."""
+"""Batches that an application leaves in the middle: what is returned again and committed."""
 
 from __future__ import annotations
 
@@ -42,14 +42,14 @@ pytestmark = pytest.mark.promise("a batch that is left in the middle comes again
 
 
 def leave_at(records: ConsumerRecords, count: int) -> list[int]:
-    """Take some records, and leave with the last one in hand; return those before it."""
+    """Take some records, and leave the loop at the last one; return the ones before it."""
     taken = [record.offset for record in islice(records, count)]
     return taken[:-1]
 
 
 @pytest.fixture
 def member(port: ServingPort) -> Iterator[Consumer]:
-    """A consumer with a group, which reads both partitions from their beginning."""
+    """A consumer in a group, which reads both partitions from the start."""
     with consumer_over(port, A, B, group_id="g", enable_auto_commit=False) as consumer:
         consumer.seek(A, 0)
         consumer.seek(B, 0)
@@ -235,7 +235,7 @@ def test_an_iterator_of_another_thread_that_was_left_counts(
 def test_a_batch_polled_by_another_thread_and_left_here_counts(
     consumer: Consumer, port: ServingPort
 ) -> None:
-    """As in a program that polls in an executor, and iterates in the thread of its event loop."""
+    """E.g. a program that polls in an executor and iterates in the thread of its event loop."""
     port.logs[0].append(5)
     got: list[ConsumerRecords] = []
     in_a_thread(lambda: got.append(consumer.poll(LONG_S)))
@@ -340,7 +340,7 @@ def test_the_first_time_is_logged_and_names_the_rule(
 def test_a_record_that_comes_again_and_again_is_a_warning_once(
     consumer: Consumer, port: ServingPort, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """As of a helper that returns the first record from inside of a loop."""
+    """E.g. a helper that returns the first record from inside a loop."""
     port.logs[0].append(3)
     for _ in range(2 * AGAIN_COUNT_WARNED):
         assert next(iter(consumer.poll(LONG_S, 1))).offset == 0
@@ -376,7 +376,7 @@ def test_records_keep_no_consumer_alive(port: ServingPort) -> None:
 
 
 def test_records_that_were_dropped_are_not_kept(consumer: Consumer, port: ServingPort) -> None:
-    """The consumer follows an iteration; when it has ended, it keeps nothing of the batch."""
+    """The consumer tracks an iteration; when it has ended, it keeps no reference to the batch."""
     port.logs[0].append(3)
     list(consumer.poll(LONG_S))
     progress = consumer._wiring.unprocessed._progress
@@ -397,7 +397,7 @@ def test_interceptors_may_change_what_is_iterated(port: ServingPort) -> None:
 
 
 class Stopping:
-    """An interceptor that leaves the records in the middle."""
+    """An interceptor that stops iterating in the middle."""
 
     def on_consume(self, records: ConsumerRecords) -> ConsumerRecords:
         leave_at(records, 2)
@@ -412,7 +412,7 @@ def test_an_iteration_of_an_interceptor_does_not_count(port: ServingPort) -> Non
 
 
 class Adding:
-    """An interceptor that adds records of a partition that is not read, and older ones."""
+    """An interceptor that adds older records, and records of a partition that is not read."""
 
     def on_consume(self, records: ConsumerRecords) -> ConsumerRecords:
         spans = records._spans
@@ -546,7 +546,7 @@ def test_a_record_that_is_stored_out_of_order_is_in_work_elsewhere(port: Serving
         assert processed(consumer)[A] == 5
 
 
-# What is committed at the end.
+# The final commit.
 
 
 def leave_by_break(consumer: Consumer) -> None:
@@ -672,7 +672,7 @@ def test_a_loop_over_the_consumer_that_ends_is_done_with(port: ServingPort) -> N
 def test_records_may_be_taken_ahead_without_a_word(
     port: ServingPort, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Whether that is so cannot be seen: the rule is in the docstring."""
+    """The consumer cannot detect that: the docstring states the rule."""
     port.logs[0].append(20)
     with consumer_over(port, A, group_id="g", enable_auto_commit=False) as consumer:
         consumer.seek(A, 0)

@@ -1,4 +1,4 @@
-"""OffsetLookups by numbers: where requests go, what responses do, and when they are sent again."""
+"""OffsetLookups: where requests go, how responses are handled, and when requests are retried."""
 
 from __future__ import annotations
 

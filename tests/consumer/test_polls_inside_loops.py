@@ -1,4 +1,4 @@
-"""Polls inside of a loop over records that goes on after them: nothing comes twice, or is lost."""
+"""Polls inside a loop over records that continues after them: no record is repeated or lost."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ LOOPS = pytest.mark.parametrize("over", [over_a_batch, over_the_consumer])
 
 @pytest.fixture
 def member(port: ServingPort) -> Iterator[Consumer]:
-    """A consumer with a group, which reads both partitions from their beginning."""
+    """A consumer in a group, which reads both partitions from the start."""
     settings = {"group_id": "g", "enable_auto_commit": False, "consumer_timeout_ms": 250}
     with consumer_over(port, A, B, **settings) as consumer:
         consumer.seek(A, 0)
@@ -51,7 +51,7 @@ def member(port: ServingPort) -> Iterator[Consumer]:
 
 
 def stay_a_member(consumer: Consumer) -> None:
-    """Poll as an application does that works on a record for long."""
+    """Poll as an application does that works on one record for a long time."""
     active = consumer.assignment() - consumer.paused()
     consumer.pause(active)
     assert offsets(consumer.poll(0)) == []

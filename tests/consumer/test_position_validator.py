@@ -1,4 +1,4 @@
-"""When a leader is requested to validate a position, and what comes of it; topics made anew."""
+"""When a position is validated with the leader, and the result; recreated topics."""
 
 from __future__ import annotations
 
@@ -66,11 +66,11 @@ if TYPE_CHECKING:
 
 A, B = (TopicPartition("t", number) for number in range(2))
 OLD, NEW = 4, 6
-"""Epochs of leaders."""
+"""Leader epochs."""
 
 
 class Scene:
-    """Partition 0 is led by broker 1, partition 1 by broker 2, both in epoch `OLD`."""
+    """Broker 1 leads partition 0, broker 2 leads partition 1, both in epoch `OLD`."""
 
     def __init__(
         self,
@@ -95,7 +95,7 @@ class Scene:
         )
 
     def read(self, *partitions: TopicPartition, epoch: int | None = OLD) -> AssignedPartition:
-        """Stand at offset 50 of partitions, after a record of an epoch; return the first."""
+        """Set partitions to offset 50, after a record of an epoch; return the first."""
         self.subscription.assign(partitions)
         for assigned in self.subscription:
             self.subscription.seek(assigned, 50)
@@ -105,7 +105,7 @@ class Scene:
         return self.subscription.require(partitions[0])
 
     def elect(self) -> None:
-        """Have the next broker lead each partition."""
+        """Make the next broker the leader of each partition."""
         update_metadata(self.metadata, topic("t", [2, 3], leader_epoch=NEW))
 
     def requests(self, now_ms: int = START_MS) -> list[Request]:
@@ -210,7 +210,7 @@ def test_a_position_stays_where_the_log_has_nothing_of_its_epoch(
     reset: OffsetReset,
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    """An epoch in which nothing was written is known to its leader alone."""
+    """Only its leader knows an epoch in which nothing was written."""
     scene = Scene(reset)
     assigned, request = scene.request_after_election()
     reply(request, epoch, end_offset)
@@ -251,7 +251,7 @@ def test_a_position_whose_epoch_is_not_known_is_taken_as_it_is() -> None:
 
 
 def test_what_a_former_leader_sent_is_dropped_where_no_epoch_is_known() -> None:
-    """Else it moves the position under the new leader, whose log may have lost it."""
+    """Otherwise it moves the position under the new leader, whose log may have lost the records."""
     scene = Scene()
     assigned = scene.read(A, epoch=None)
     response = FetchedResponse(1, 1)
@@ -330,7 +330,7 @@ def test_a_response_that_contradicts_its_request_counts_as_none(indexes: list[in
     assert len(scene.requests(START_MS + RETRY_MS)) == 1
 
 
-# Positions of newer leaders than are known.
+# Positions with a newer epoch than the metadata.
 
 
 def test_a_former_leader_gets_no_request_about_what_its_successor_wrote() -> None:
@@ -361,7 +361,7 @@ def test_without_a_newer_leader_the_known_one_gets_the_request() -> None:
 
 
 class Shortest(Random):
-    """A source of jitter that makes each delay as short as may be."""
+    """A source of jitter that makes each delay as short as possible."""
 
     def uniform(self, a: float, b: float) -> float:
         del b
@@ -384,7 +384,7 @@ def test_a_leader_that_was_deposed_has_a_session_to_find_it_out() -> None:
     assert 20_000 <= now_ms - START_MS <= 30_000
 
 
-# What is reported.
+# Reports.
 
 
 def stall_reason(scene: Scene) -> str:
@@ -412,14 +412,14 @@ def test_a_position_of_which_only_a_former_leader_is_known_stalls() -> None:
     assert stall_reason(scene) == "brokers name only a former leader"
 
 
-# Topics that were deleted and made anew, and brokers that lag.
+# Recreated topics, and brokers with stale metadata.
 
 
 OTHER_ID = bytes(reversed(range(16)))
 
 
 def make_anew(scene: Scene) -> None:
-    """Delete the topic, and make one of the same name, whose leaders begin anew as well."""
+    """Delete the topic and recreate it; the leaders' epochs restart as well."""
     update_metadata(scene.metadata, errors={"t": UnknownTopicOrPartitionError("t")})
     assert scene.requests() == []
     update_metadata(scene.metadata, topic("t", [1, 2], topic_id=OTHER_ID, leader_epoch=0))
@@ -455,7 +455,7 @@ def test_a_topic_that_is_unknown_for_a_while_is_the_same_one() -> None:
 
 
 def begin_anew(scene: Scene, assigned: AssignedPartition) -> None:
-    """Let the leader of the new topic respond with its beginning."""
+    """Respond as the new topic's leader with its first offset."""
     scene.subscription.complete_reset(assigned, 0)
     assert scene.requests() == []
     assigned.offset, assigned.leader_epoch = 1, 0  # a record was read
@@ -548,7 +548,7 @@ def test_a_position_that_the_user_gives_outlives_a_topic_that_only_old_metadata_
     make_anew(scene)
     assert scene.requests() == []
     assert (assigned.is_fetching, assigned.offset) == (True, 3)
-    # Once a broker has served it there, it stands in one topic.
+    # Once a broker has served the position, it belongs to one topic.
     scene.subscription.accept_topic(assigned, OTHER_ID)
     update_metadata(scene.metadata, topic("t", [1, 2], topic_id=bytes(15) + b"3", leader_epoch=0))
     scene.requests()

@@ -1,4 +1,4 @@
-"""PositionManager: where partitions get a position from, and what is reported when one is lost."""
+"""PositionManager: how partitions get a position, and what is reported when one is lost."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ FROM_MS = 1_700_000_000_000
 
 
 class Scene:
-    """A subscription whose positions are looked after, and a broker; the test responds."""
+    """A subscription with its position manager, and a broker whose responses the test writes."""
 
     def __init__(self, reset: OffsetReset) -> None:
         metadata = make_metadata()
@@ -256,11 +256,11 @@ def test_without_a_reset_a_lost_position_is_raised_with_the_range_of_the_log() -
     assert assigned.retry_at_ms == START_MS + RETRY_MS
 
 
-# Of a group: where it has committed, or else a reset.
+# In a group: the committed offset, otherwise a reset.
 
 
 class PositionScene(CommitScene):
-    """A group whose partitions are to be read."""
+    """A group with assigned partitions."""
 
     def __init__(self, reset: OffsetReset = OffsetReset.EARLIEST) -> None:
         super().__init__()
@@ -278,7 +278,7 @@ class PositionScene(CommitScene):
         )
 
     def offset_fetches(self, now_ms: int = START_MS) -> list[Request]:
-        """The requests to the coordinator now."""
+        """Return the requests to the coordinator now."""
         self.positions.poll(now_ms)
         return list(self.committed.poll(now_ms).requests)
 

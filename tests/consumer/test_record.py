@@ -1,4 +1,4 @@
-"""ConsumerRecords: columns that become records while they are iterated."""
+"""ConsumerRecords: columns that become records during iteration."""
 
 from __future__ import annotations
 
@@ -112,7 +112,7 @@ def test_next_offsets_are_those_that_were_given() -> None:
 
 
 def decoded_span() -> RecordSpan:
-    """Records as they come from a broker, with deserialized values."""
+    """Return records as from a broker, with deserialized values."""
     appender = pure.RecordAppender[None](10_000, None, nullcontext())
     for number in range(3):
         appender.append(number, b"key %d" % number, b"%d" % number, [("h", None)])

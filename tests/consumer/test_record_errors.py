@@ -1,4 +1,4 @@
-"""RecordReader: what becomes of records that cannot be read, by `on_record_error`."""
+"""RecordReader: how it handles records that cannot be read, by `on_record_error`."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def refuse_all(value: bytes) -> str:
 
 
 class Notes:
-    """A function for `on_record_error` that notes what it is called with, and may do more."""
+    """A function for `on_record_error` that records its arguments, and may do more."""
 
     def __init__(self) -> None:
         self.errors: list[BadRecord] = []
@@ -134,7 +134,7 @@ def test_the_log_does_not_have_the_bytes_of_what_was_skipped(
 def test_many_bad_records_do_not_hold_a_call_beyond_its_time(
     port: ServingPort, is_woken: bool
 ) -> None:
-    """Each takes its time, as a letter to the dead letters would; no call waits for all."""
+    """Each takes time, as sending to a dead-letter topic would; no call waits for all of them."""
     port.logs[0].append(500)
     calls: list[int] = []
 
@@ -280,7 +280,7 @@ def test_partitions_that_are_given_up_are_forgotten() -> None:
 def test_a_damaged_batch_whose_end_cannot_be_true_is_raised(
     port: ServingPort, policy: object
 ) -> None:
-    """No checksum vouches for it; a jump to nowhere would lose what is good behind it."""
+    """No checksum covers it; a jump to a wrong offset would skip good records."""
     data = bytearray(batch(range(2)))
     data[LAST_OFFSET_DELTA_AT : LAST_OFFSET_DELTA_AT + 4] = (1 << 20).to_bytes(4, "big")
     port.logs[0].append(2, bytes(data))
@@ -296,7 +296,7 @@ def test_a_damaged_batch_whose_end_cannot_be_true_is_raised(
 
 UNKNOWN_CODEC = resealed(batch(range(2, 4))[:22] + b"\x05" + batch(range(2, 4))[23:])
 LOST_MESSAGES = message(3, None, b"not gzip", attributes=1)
-"""Messages of the old format: of the first ones only the last offset is known."""
+"""Messages of the old format; of the first ones only the last offset is known."""
 
 
 @pytest.mark.parametrize(
@@ -327,7 +327,7 @@ def test_what_is_no_policy_is_refused(policy: object) -> None:
 
 @pytest.mark.promise("the application's code does not hold up heartbeats")
 def test_heartbeats_go_on_while_the_function_or_an_interceptor_runs(port: ServingPort) -> None:
-    """No code of the application's runs under the core lock, which heartbeats need."""
+    """The application's code never runs under the core lock, which heartbeats need."""
     port.logs[0].append(3)
     locked: list[bool] = []
 

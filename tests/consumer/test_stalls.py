@@ -1,4 +1,4 @@
-"""Stalls of partitions by numbers: what begins one, what ends it, and since when it counts."""
+"""Stalls of partitions: what starts and ends one, and when it started."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""StoredOffsets: how far everything is stored, whatever the order, and whatever comes between."""
+"""StoredOffsets: how far everything is stored, whatever the order and the events between."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ def test_the_epoch_is_that_of_the_record_before(scene: Scene) -> None:
 
 
 def test_what_is_returned_again_is_stored_again(scene: Scene) -> None:
-    """As after a loop that was left, or an interrupted call."""
+    """As after a loop that was left, or a call that was interrupted."""
     scene.returns(0, 1, 2, 3)
     scene.returns(4, 5)
     scene.stores(0, 1, 2, 3, 4, 5)
@@ -132,7 +132,7 @@ def test_a_position_that_was_lost_and_reset_passes_nothing_over(scene: Scene, of
 
 
 def test_after_a_reset_the_epoch_of_the_record_before_is_not_known(scene: Scene) -> None:
-    """With an older one, the log would seem to be cut when the group goes on from the commit."""
+    """With an older epoch, the log would seem truncated when the group resumes from the commit."""
     scene.returns(0, 1)
     scene.stores(0, 1)
     assert scene.committed == 2
@@ -143,7 +143,7 @@ def test_after_a_reset_the_epoch_of_the_record_before_is_not_known(scene: Scene)
 
 
 def test_a_seek_past_a_bad_record_keeps_what_was_returned_and_nothing_else(scene: Scene) -> None:
-    """What a loop that was left, or an interrupted call, had taken was not returned."""
+    """The records of an unfinished loop or an interrupted call were not returned."""
     scene.returns(0, 1, 2, 3)
     scene.assigned.offset = 2
     scene.stored.forget(scene.assigned, from_offset=2)

@@ -1,4 +1,4 @@
-"""SubscriptionState: which partitions there are, what moves them, what may be subscribed to."""
+"""SubscriptionState: which partitions it has, what moves positions, and valid subscriptions."""
 
 from __future__ import annotations
 

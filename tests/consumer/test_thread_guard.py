@@ -1,4 +1,4 @@
-"""ThreadGuard: a second thread is refused at once, and so is the same one on top of its call."""
+"""ThreadGuard: it rejects a second thread at once, and a nested call of the same thread."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def is_held(guard: ThreadGuard) -> bool:
 
 
 def step(guard: ThreadGuard) -> bool:
-    """Step in the background; return whether no thread was inside."""
+    """Run a background step; return whether no thread was inside."""
     is_free = guard.background.acquire(blocking=False)
     if is_free:
         guard.background.release()
@@ -100,7 +100,7 @@ def test_no_thread_enters_after_close_not_even_from_inside() -> None:
 
 @pytest.fixture
 def busy_switching() -> Iterator[None]:
-    """Threads take turns after every few instructions."""
+    """Switch threads after every few instructions."""
     interval_s = sys.getswitchinterval()
     sys.setswitchinterval(1e-6)
     yield
@@ -191,7 +191,7 @@ def test_a_child_may_not_use_a_consumer_at_all() -> None:
     "a child process gets `ForkedClientError` from every call; clients refuse to be pickled"
 )
 def test_a_child_process_is_refused_even_one_that_was_forked_inside() -> None:
-    # In an interpreter of its own: to fork beside other threads is not safe.
+    # In a separate interpreter: forking is not safe while other threads run.
     done = subprocess.run([sys.executable, "-c", FORK], capture_output=True, text=True, check=True)
     assert done.stdout.split() == ["7", "7"]
 
@@ -315,7 +315,7 @@ print(len(places))
 
 
 def test_an_interrupt_at_whatever_moment_leaves_it_free() -> None:
-    """A signal raises between any two steps of ours: at thousands of random moments, say."""
+    """A signal can raise between any two of our steps: tested at thousands of random moments."""
     script = [sys.executable, "-c", INTERRUPTS]
     done = subprocess.run(script, capture_output=True, text=True, check=True, timeout=60)
     place_count = int(done.stdout)
