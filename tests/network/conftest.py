@@ -1,4 +1,4 @@
-"""Scenes of the tests of the network: a client of three brokers, and metadata on its own."""
+"""Fixtures of the network tests: a client of three brokers, and metadata alone."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Writes stores in JKS, for tests where there is no Java; `test_jks` holds it beside Java's own."""
+"""Write JKS stores for tests without Java; `test_jks` compares them with Java's own."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 PROTECTOR = bytes.fromhex("300e060a2b060104012a021101010500")
-"""The algorithm of Sun's protection of keys, in DER."""
+"""OID of Sun's key protection algorithm, in DER."""
 
 
 def trusted_entry(alias: str, certificate: bytes) -> bytes:

@@ -1,4 +1,4 @@
-"""Polls a `Metadata` as the engine does, and responds as brokers do.
+"""Poll a `Metadata` as the engine does, and respond as brokers do.
 
 Owner: no state.
 """
@@ -31,7 +31,7 @@ LOST = DisconnectedError("the broker went away")
 
 
 def make_metadata(*, topic_idle_ms: int | None = None, **settings: object) -> Metadata:
-    """Return metadata without a request so far, and without jitter."""
+    """Return metadata that has sent no request, without jitter."""
     servers = [node.address for node in BOOTSTRAP]
     return Metadata(
         ProducerConfig.from_settings({"bootstrap_servers": servers, **settings}),
@@ -42,7 +42,7 @@ def make_metadata(*, topic_idle_ms: int | None = None, **settings: object) -> Me
 
 
 def poll(metadata: Metadata, now_ms: int) -> Request | None:
-    """Poll it, as the engine does, and check that it is due as by `next_poll_ms`."""
+    """Poll it as the engine does, and check that a request is due if `next_poll_ms` says so."""
     is_due = metadata.next_poll_ms() <= now_ms
     result = metadata.poll(now_ms)
     assert len(result.requests) == is_due

@@ -1,4 +1,4 @@
-"""Responses that reach a request as a connection brings them: checked first."""
+"""Responses that are checked before they reach a request, as a connection does."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 def respond_checked(request: Request, response: Message, now_ms: int) -> DecodeError | None:
-    """Respond to a request; return why its connection is given up, if it is."""
+    """Respond to a request; return the reason to close its connection, or None."""
     try:
         if request.check is not None:
             request.check(response)

@@ -1,8 +1,8 @@
-"""ScriptedNetwork: a network client over a scripted port, and a clock that a test moves.
+"""ScriptedNetwork: a network client over a scripted port, and a clock that the test advances.
 
-The cluster is what the test gives to `update_brokers`; `Metadata` is polled by the test alone.
+The test sets the cluster with `update_brokers`, and polls `Metadata` itself.
 
-Owner: the test that made it.
+Owner: the test that created it.
 """
 
 from __future__ import annotations
@@ -34,14 +34,14 @@ BROKERS = (Node(1, "broker-1", 9092), Node(2, "broker-2", 9092), Node(3, "broker
 
 
 class Steady(Random):
-    """Gives the middle of each range: a back-off without jitter."""
+    """A random source that returns the middle of each range: a back-off without jitter."""
 
     def uniform(self, a: float, b: float) -> float:
         return (a + b) / 2
 
 
 class Completion:
-    """What became of a request. A second call back is an error of its own."""
+    """The result of a request. A second callback is an error."""
 
     def __init__(self) -> None:
         self.response: Message | None = None
@@ -65,7 +65,7 @@ class Completion:
 
 
 class ScriptedNetwork:
-    """A client of a cluster of `brokers`, with all that it needs. Times are milliseconds.
+    """A client of a cluster of `brokers`, with all it needs. Times are in milliseconds.
 
     Brokers with `is_before_4_4` do not know the newest version of ApiVersions.
     """
@@ -108,17 +108,17 @@ class ScriptedNetwork:
 
     @property
     def peer(self) -> ScriptedPeer:
-        """The peer that was connected to last."""
+        """The peer of the latest connection."""
         return self.port.peers[-1]
 
     def update_brokers(self, *nodes: Node) -> None:
-        """Let the cluster consist of these brokers from now on."""
+        """Make the cluster consist of these brokers."""
         self.metadata.cluster = Cluster(version=self.metadata.cluster.version + 1, nodes=nodes)
 
     def turn(self, elapsed_ms: int = 0) -> int:
-        """Make one turn as a driver does, the time passing in the wait, and begin the next one.
+        """Make one turn as a driver does, advance the clock in its wait, and start the next one.
 
-        Returns the deadline that the next turn would wait for.
+        Returns the deadline of the next turn.
         """
         deadline_ms = self.client.prepare(self.now_ms)
         self.now_ms += elapsed_ms
@@ -130,7 +130,7 @@ class ScriptedNetwork:
         return deadline_ms
 
     def serve(self) -> None:
-        """Let every peer do what it ought to, and the client take note, until all is done."""
+        """Make every peer and the client do all they can, until nothing is left to do."""
         for _ in range(10):
             for peer in self.port.peers:
                 if not peer.is_closed():
@@ -167,7 +167,7 @@ class ScriptedNetwork:
         return completion
 
     def write(self, node_id: int | None = None, **options: Any) -> Completion:
-        """Send a request, and make the turn in which it is written, or a connection begun."""
+        """Send a request, and make the turn that writes it or starts a connection."""
         completion = self.send(node_id, **options)
         self.turn()
         return completion
@@ -178,7 +178,7 @@ class ScriptedNetwork:
         self.turn()
 
     def shake_hands(self, ranges: dict[int, tuple[int, int]] | None = None) -> ScriptedPeer:
-        """Let the peer that was connected to last accept, and respond to ApiVersions."""
+        """Accept the latest connection, and respond to ApiVersions."""
         peer = self.peer
         peer.accept()
         self.turn()
@@ -192,12 +192,12 @@ class ScriptedNetwork:
         return peer
 
     def refuse(self) -> None:
-        """Let the peer that was connected to last refuse the connection."""
+        """Refuse the latest connection."""
         self.peer.refuse()
         self.turn()
 
     def make_ready(self, node_id: int) -> ScriptedPeer:
-        """Connect to a node, handshake included."""
+        """Connect to a node, including the handshake."""
         self.client.connect(node_id, self.now_ms)
         peer = self.shake_hands()
         assert self.client.is_ready(node_id, self.now_ms)

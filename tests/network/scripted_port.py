@@ -1,9 +1,9 @@
 """ScriptedPort: a port without sockets; a test controls its peers.
 
-A peer reads what the client writes with the protocol layer. As with every port, streams are called
-only from inside `wait`, which never waits here.
+A peer decodes what the client writes with the protocol layer. As with every port, streams are
+called only inside `wait`, which never waits here.
 
-Owner: the test that made it.
+Owner: the test that created it.
 """
 
 from __future__ import annotations
@@ -32,18 +32,18 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 ALL_RANGES = {int(key): (api.min_version, api.max_version) for key, api in APIS.items()}
-"""The versions of a broker that supports all that this client does."""
+"""Versions of a broker that supports every API and version of this client."""
 
 
 class Received(NamedTuple):
-    """A request as it came over the wire."""
+    """A request as a broker receives it."""
 
     header: RequestHeader
     message: Request
 
 
 class ScriptedPeer:
-    """The other end of one stream. `requests` are those without a response so far."""
+    """The other end of one stream. `requests` are those without a response yet."""
 
     def __init__(self, stream: Stream, host: str, port: int, attempt: int) -> None:
         self.host = host
@@ -53,11 +53,11 @@ class ScriptedPeer:
         self.received_count = 0
         self.is_accepted = False
         self.closed_count = 0
-        """How often the client closed the stream."""
+        """Number of times the client closed the stream."""
         self.is_ended = False
-        """Whether the peer ended it, and the client was called."""
+        """True if the peer closed the stream and the client was notified."""
         self.takes_bytes = True
-        """Whether the operating system takes what is written, or lets it wait."""
+        """True if the operating system accepts written bytes at once, False if it delays them."""
         self.unsent_bytes = 0
         self._stream = stream
         self._frames = FrameBuffer()
@@ -66,14 +66,14 @@ class ScriptedPeer:
     def is_closed(self) -> bool:
         return self.closed_count > 0
 
-    # Told by the test.
+    # Called by the test.
 
     def accept(self) -> None:
         self.is_accepted = True
         self._events.append(self._stream.on_opened)
 
     def serve(self) -> None:
-        """Do what a healthy broker does: accept, and respond to every request."""
+        """Act as a healthy broker: accept, and respond to every request."""
         if not self.is_accepted:
             self.accept()
         while self.requests:
@@ -93,7 +93,7 @@ class ScriptedPeer:
         self._events.append(partial(self._end, error))
 
     def feed(self, data: bytes, *, piece_bytes: int | None = None) -> None:
-        """Send bytes in pieces of at most `piece_bytes`; None for all at once."""
+        """Send bytes in pieces of at most `piece_bytes`; None for a single piece."""
         step = piece_bytes or max(1, len(data))
         for start in range(0, len(data), step):
             self._events.append(partial(self._feed, data[start : start + step]))
@@ -110,7 +110,7 @@ class ScriptedPeer:
         error_code: int = 0,
         respond_version: int | None = None,
     ) -> None:
-        """Answer the oldest request, an ApiVersions request, by default in its own version."""
+        """Respond to the oldest request, an ApiVersions request, by default in its own version."""
         received = self.requests.popleft()
         assert isinstance(received.message, ApiVersionsRequest)
         listed = ALL_RANGES if ranges is None else ranges
@@ -121,7 +121,7 @@ class ScriptedPeer:
         version = received.header.api_version if respond_version is None else respond_version
         self.feed(bytes(encode_response(message, version, received.header.correlation_id)))
 
-    # Told by the port.
+    # Called by the port.
 
     def write(self, data: bytes) -> None:
         self.unsent_bytes += 0 if self.takes_bytes else len(data)
@@ -156,9 +156,9 @@ class ScriptedPeer:
 
 
 class ScriptedCalls:
-    """Blocking calls that block nothing: a `deliver` makes them, one after the other.
+    """Blocking calls that do not block: `deliver` runs them one after another.
 
-    With `are_held` they stay under way.
+    With `are_held` they stay unfinished.
     """
 
     def __init__(self) -> None:
@@ -188,7 +188,7 @@ class ScriptedCalls:
 
 
 class ScriptedPort:
-    """`Port` whose peers are scripted. `peers` are all that were ever connected to, in order."""
+    """A `Port` with scripted peers. `peers` are those of all connections, in order."""
 
     def __init__(self) -> None:
         self.calls = ScriptedCalls()
@@ -201,7 +201,7 @@ class ScriptedPort:
         self._by_stream: dict[Stream, ScriptedPeer] = {}
 
     def open(self, stream: Stream, host: str, port: int, *, attempt: int) -> None:
-        """Make a peer that has not accepted yet."""
+        """Create a peer that has not accepted yet."""
         peer = ScriptedPeer(stream, host, port, attempt)
         self.peers.append(peer)
         self._by_stream[stream] = peer

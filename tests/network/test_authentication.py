@@ -1,4 +1,4 @@
-"""An authentication by SASL goes from state to state, or fails with the broker's reason."""
+"""SASL authentication advances from state to state, or fails with the broker's reason."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ SIZE_BYTES = 4
 
 
 class Echo(SaslMechanism):
-    """A mechanism that is done once the broker has responded with "end"."""
+    """A mechanism that ends when the broker responds with "end"."""
 
     name = "ECHO"
     user = "alice"
@@ -100,7 +100,7 @@ def test_a_mechanism_that_is_refused_is_an_error_with_the_cure(
 
 
 def test_a_list_of_long_mechanisms_makes_a_short_error() -> None:
-    """Characters whose escapes are the longest, doubled by `repr`."""
+    """Characters with the longest escapes, which `repr` doubles."""
     with pytest.raises(AuthenticationError, match="does not offer it") as caught:
         authenticating(error_code=33, mechanisms=("\U000e0001" * 8_000,) * 3_000)
     assert len(str(caught.value)) < TEXT_LENGTH_MAX + 500

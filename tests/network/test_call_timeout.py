@@ -1,4 +1,4 @@
-"""From seconds to milliseconds, without surprises at either end."""
+"""Timeouts from seconds to milliseconds, including both ends of the range."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Bootstrap addresses get their canonical names where a setting has them looked up."""
+"""Canonical names of bootstrap addresses, if the setting asks for them."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def test_a_name_that_is_not_known_stays_and_is_logged(caplog: pytest.LogCaptureF
 
 @pytest.fixture
 def hung(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """A resolver that hangs for as long as the test."""
+    """A resolver that hangs during the whole test."""
     gate = threading.Event()
 
     def hang(_host: str, _port: int, **_: int) -> Found:

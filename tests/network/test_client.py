@@ -1,4 +1,4 @@
-"""The client writes what it may, when it may, and calls back for every request once."""
+"""The client writes only what and when it may, and calls back once for every request."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from pykclient.protocol.messages.metadata import MetadataRequest, MetadataRespon
 from pykclient.protocol.messages.produce import ProduceRequest
 from tests.network.scripted_network import BROKERS, ScriptedNetwork
 
-# The way of a request.
+# Steps of a request.
 
 
 def test_a_request_to_a_node_connects_shakes_hands_and_has_its_response(
@@ -100,7 +100,7 @@ def test_a_request_without_a_response_fails_with_its_stream(network: ScriptedNet
     assert isinstance(completion.error, DisconnectedError)
 
 
-# Being ready.
+# Ready nodes.
 
 
 def test_readiness_follows_the_connection(network: ScriptedNetwork) -> None:
@@ -186,7 +186,7 @@ def test_throttling_without_end_does_not_hold_a_request_beyond_its_time(
     )
 
 
-# Its end.
+# Closing.
 
 
 @pytest.mark.promise("closing leaves no connection, thread or descriptor open")

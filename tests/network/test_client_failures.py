@@ -1,4 +1,4 @@
-"""Time that runs out, connections that end, and the errors and messages of both."""
+"""Timeouts and closed connections, and their errors and messages."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from pykclient.protocol.message import Message
 
 
-# Time-outs.
+# Timeouts.
 
 
 @pytest.mark.promise("a request times out")
@@ -138,8 +138,8 @@ def test_a_handshake_that_is_never_responded_to_is_given_up_with_the_cure() -> N
 def test_time_without_a_driver_does_not_count_but_for_a_second(
     network: ScriptedNetwork, prepare_count: int, after_ms: int, is_late: bool
 ) -> None:
-    # A consumer is away from poll, working on records, with its next fetch in flight. A group may
-    # take several steps before anything is waited for.
+    # A consumer processes records outside poll, with its next fetch in flight. A group may make
+    # several steps before anything waits.
     peer = network.make_ready(1)
     completion = network.send(1, timeout_ms=10_000)
     network.turn(4_000)
@@ -195,7 +195,7 @@ def test_what_waited_to_be_written_still_gives_the_broker_its_whole_time(
 def test_an_absence_uses_up_the_time_of_no_attempt_and_of_no_request_that_waits(
     network: ScriptedNetwork,
 ) -> None:
-    # The name was looked up without a driver, and only now is the address connected to.
+    # The name was looked up without a driver; the connection starts only now.
     completion = network.write(1, timeout_ms=10_000)
     network.now_ms += 600_000
     network.turn()
@@ -235,7 +235,7 @@ def test_what_is_waited_for_is_reported_to_another_thread_while_the_driver_goes_
     network.write(1)
 
     class InTheMiddle(MetadataRequest):
-        """A message that lets the driver go on whenever its name is looked up."""
+        """A message that lets the driver continue whenever its name is looked up."""
 
         @property
         def api_key(self) -> ApiKey:  # type: ignore[override]
@@ -467,7 +467,7 @@ def test_a_large_cluster_that_is_down_is_described_in_one_short_message() -> Non
 
 
 def test_a_reason_that_several_nodes_have_is_told_once() -> None:
-    """As with a password that every broker refuses."""
+    """E.g. a password that every broker rejects."""
     nodes = [Node(number, f"broker-{number}", 9092) for number in range(5)]
     refused = [(node, f"{node}: no such user") for node in nodes]
     expired = [(node, f"{node.host}:{node.port}: has expired") for node in nodes[:2]]

@@ -1,8 +1,8 @@
-"""Whatever peers, brokers and time do, each request is called back once, and in time.
+"""Each request gets one callback, in time, whatever peers, brokers and the clock do.
 
-Hypothesis makes up a history: requests of every kind, peers that accept, refuse, respond, throttle,
-send garbage or hang up, brokers that move, time that jumps. After each event the client must be
-consistent and must not spin; at the end every request must have ended by its deadline.
+Hypothesis generates events: requests of every kind; peers that accept, refuse, respond, throttle,
+send garbage or disconnect; brokers that move; jumps in time. After each event the client must be
+consistent and must not spin. At the end every request must have ended by its deadline.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ NONSENSE = st.one_of(
 
 
 class ClientMachine(RuleBasedStateMachine):
-    """One client in a world that does anything."""
+    """One client with peers that may do anything."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -59,7 +59,7 @@ class ClientMachine(RuleBasedStateMachine):
         return peers[index % len(peers)] if peers else None
 
     def settle(self) -> None:
-        """Let the client do all that it can do now, which must come to an end."""
+        """Run the client until it has nothing to do, which must happen."""
         for _ in range(4 + len(self.completions)):
             deadline_ms = self.network.turn()
             self.note_attempts()

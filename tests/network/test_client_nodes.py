@@ -1,4 +1,4 @@
-"""Which node serves a request for any, and what becomes of brokers that move or idle."""
+"""Which node serves a request for any node, and how brokers that move or idle are handled."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def test_any_node_means_the_least_loaded(network: ScriptedNetwork) -> None:
 
 
 def test_a_request_for_any_node_waits_for_none_that_is_queued_for_a_node() -> None:
-    # A consumer that reads from the only broker has a Fetch request for it in each step.
+    # A consumer that reads from the only broker sends it a Fetch request in each step.
     network = ScriptedNetwork(BROKERS[0])
     peer = network.make_ready(BROKERS[0].id)
     network.send(BROKERS[0].id)
@@ -233,7 +233,7 @@ def test_an_old_broker_fails_what_is_meant_for_it_which_may_be_tried_again(
     assert isinstance(completion.error.__cause__, UnsupportedVersionError)
 
 
-# Brokers that move, and connections that idle.
+# Brokers that move, and idle connections.
 
 
 MOVED = Node(1, "elsewhere", 9093)
@@ -257,7 +257,7 @@ def test_a_broker_that_moved_is_left_once_its_responses_are_in(network: Scripted
 
 
 def test_closing_a_drained_connection_leads_to_another_step_now(network: ScriptedNetwork) -> None:
-    # A manager that found the node busy waits for I/O, which closing is not.
+    # A manager that found the node busy waits for I/O; closing is not I/O.
     old = network.make_ready(1)
     network.write(1)
     network.update_brokers(MOVED)

@@ -1,4 +1,4 @@
-"""The snapshot of a cluster: made of responses and hints of leaders, looked up, never changed."""
+"""The immutable snapshot of a cluster, built from responses and leader hints."""
 
 from __future__ import annotations
 

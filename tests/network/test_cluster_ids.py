@@ -1,4 +1,4 @@
-"""A client belongs to one cluster: connections are verified, another cluster's word is dropped."""
+"""A client stays with one cluster: it verifies connections and drops other clusters' responses."""
 
 from __future__ import annotations
 
@@ -28,13 +28,13 @@ def apis(peer: ScriptedPeer) -> list[ApiKey]:
 
 @pytest.fixture
 def network() -> ScriptedNetwork:
-    """A client of brokers before Kafka 4.4, which do not compare themselves with what is meant."""
+    """A client of brokers before Kafka 4.4, which do not compare ids with those of the request."""
     return ScriptedNetwork(*BROKERS, is_before_4_4=True)
 
 
 @pytest.fixture
 def bound_newest() -> ScriptedNetwork:
-    """A client of brokers of Kafka 4.4 that has reached its cluster by broker 1."""
+    """A client of Kafka 4.4 brokers that has reached its cluster through broker 1."""
     network = ScriptedNetwork(*BROKERS)
     peer = network.make_ready(1)
     network.write(1)
@@ -44,7 +44,7 @@ def bound_newest() -> ScriptedNetwork:
 
 @pytest.fixture
 def bound(network: ScriptedNetwork) -> ScriptedNetwork:
-    """A client that has reached its cluster by broker 1."""
+    """A client that has reached its cluster through broker 1."""
     peer = network.make_ready(1)
     network.write(1)
     network.respond(peer, OWN)
@@ -57,7 +57,7 @@ def bound(network: ScriptedNetwork) -> ScriptedNetwork:
 def test_a_broker_of_kafka_4_4_compares_itself_with_the_one_that_is_meant(
     bound_newest: ScriptedNetwork, node_id: int
 ) -> None:
-    """Goal: no round trip more, and the broker's own id for its connection as a coordinator."""
+    """Goal: no extra round trip, and the broker's own id on its coordinator connection."""
     network = bound_newest
     network.metadata.learn_coordinator(CoordinatorNode.of(BROKERS[1]))
     network.write(node_id, message=InitProducerIdRequest())
@@ -73,7 +73,7 @@ def test_a_broker_of_kafka_4_4_compares_itself_with_the_one_that_is_meant(
 
 
 def test_a_bootstrap_server_is_verified_by_metadata(bound_newest: ScriptedNetwork) -> None:
-    """Goal: its broker id is not known, so that nothing can be compared there."""
+    """Goal: verify it by metadata, since its broker id is unknown and cannot be compared."""
     bound_newest.client.connect(-1, bound_newest.now_ms)
     peer = bound_newest.peer
     peer.accept()
@@ -88,7 +88,7 @@ def test_a_bootstrap_server_is_verified_by_metadata(bound_newest: ScriptedNetwor
 
 @pytest.mark.promise("nothing is sent to another cluster at the address of a client's own")
 def test_a_misrouted_connection_carries_nothing(bound_newest: ScriptedNetwork) -> None:
-    """Goal: brokers that are right are asked for the address, then the bootstrap servers."""
+    """Goal: ask the verified brokers for the address, then the bootstrap servers."""
     network = bound_newest
     held = network.write(2, message=InitProducerIdRequest())
     peer = network.peer
@@ -146,7 +146,7 @@ def test_the_first_connection_needs_no_round_trip_more(network: ScriptedNetwork)
 def test_a_new_connection_carries_nothing_before_its_cluster_is_known(
     bound: ScriptedNetwork, node_id: int
 ) -> None:
-    """Goal: one round trip more, in which only Metadata without topics is sent."""
+    """Goal: one extra round trip, which sends only Metadata without topics."""
     bound.metadata.learn_coordinator(CoordinatorNode.of(BROKERS[1]))
     held = bound.write(node_id, message=InitProducerIdRequest())
     peer = bound.shake_hands()
@@ -174,7 +174,7 @@ def test_a_connection_to_another_cluster_ends_with_what_waits_for_it(
 
 
 def test_a_response_that_names_another_cluster_is_dropped_whole(bound: ScriptedNetwork) -> None:
-    """Also on a connection that was verified, and with all that comes behind it."""
+    """Also on a connection that was verified, and with everything received after it."""
     first, second = bound.write(1), bound.write(1)
     (peer,) = bound.port.peers
     peer.respond(OTHER)
@@ -206,7 +206,7 @@ def test_a_client_of_brokers_that_name_no_cluster_verifies_nothing(
 def test_what_was_connected_before_the_cluster_was_known_connects_again(
     network: ScriptedNetwork,
 ) -> None:
-    """Goal: a list of bootstrap servers of two clusters gives nothing of the second one."""
+    """Goal: if bootstrap servers belong to two clusters, nothing of the second one is used."""
     first, second = network.make_ready(1), network.make_ready(2)
     request = network.write(2, message=InitProducerIdRequest())
     network.write(1)

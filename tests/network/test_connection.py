@@ -1,4 +1,4 @@
-"""A connection matches responses to requests, and gives up a peer that breaks the protocol."""
+"""A connection matches responses to requests, and closes if its peer violates the protocol."""
 
 from __future__ import annotations
 
@@ -192,7 +192,7 @@ def test_no_broker_throttles_us_for_longer_than_the_limit(ready: Line, throttle_
     assert ready.connection.throttled_until_ms == 2_000 + THROTTLE_MS_MAX
 
 
-# A peer that does not keep the protocol.
+# Peers that violate the protocol.
 
 
 def test_a_response_that_was_not_requested_ends_it(ready: Line) -> None:
@@ -272,7 +272,7 @@ def test_after_a_failure_bytes_are_dropped_and_no_other_failure_counts(ready: Li
     assert ready.connection.failure is failure
 
 
-# Ends.
+# Closing.
 
 
 @pytest.mark.parametrize("is_accepted", [True, False])
@@ -312,7 +312,7 @@ def test_hanging_up_later_is_a_lost_connection(ready: Line) -> None:
 
 
 def test_a_response_of_the_handshake_is_small() -> None:
-    """Whatever `receive_max_bytes` allows a broker that is known for one."""
+    """Even if `receive_max_bytes` allows more for a verified broker."""
     line = Line(receive_max_bytes=100_000_000)
     line.accept()
     line.peer.feed((HANDSHAKE_BYTES_MAX + 1).to_bytes(4))

@@ -1,4 +1,4 @@
-"""Coordinators by numbers: looked up when wanted, forgotten when lost, never at full speed."""
+"""Coordinators: looked up when needed, dropped when lost, and with a limited rate."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ BROKER = BROKERS[1]
 
 
 class Scene:
-    """Coordinators over a scripted network; one broker gets the requests for any node."""
+    """Coordinators over a scripted network; one broker gets all requests for any node."""
 
     def __init__(self, *, versions: tuple[int, int] = (0, 6)) -> None:
         self.network = ScriptedNetwork(*BROKERS)
@@ -58,7 +58,7 @@ class Scene:
         self.any_broker = self.network.shake_hands({**ALL_RANGES, FIND: versions})
 
     def step(self, elapsed_ms: int = 0) -> int:
-        """Make a turn; return when the manager is to be polled again, counted from now."""
+        """Make a turn; return the time until the manager's next poll."""
         self.network.now_ms += elapsed_ms
         result = self.coordinators.poll(self.network.now_ms)
         for request in result.requests:
@@ -67,7 +67,7 @@ class Scene:
         return result.next_poll_ms - self.network.now_ms
 
     def wait(self, elapsed_ms: int) -> int:
-        """Let time pass as for a driver that waits, and make a turn."""
+        """Advance the clock as a waiting driver does, and make a turn."""
         self.network.turn(elapsed_ms)
         return self.step()
 
@@ -75,7 +75,7 @@ class Scene:
         return self.coordinators.find(key_type, key).node()
 
     def lookup(self) -> FindCoordinatorRequest:
-        """The request that waits for its response."""
+        """The lookup that has no response yet."""
         message = self.any_broker.requests[0].message
         assert isinstance(message, FindCoordinatorRequest)
         return message
@@ -83,7 +83,7 @@ class Scene:
     def respond(
         self, error_code: int = 0, *keys: str, broker: Node = BROKER, port: int = BROKER.port
     ) -> None:
-        """Respond to the oldest request, in the form of its version."""
+        """Respond to the oldest request, in the format of its version."""
         keys = keys or ("g",)
         address = (broker.id, broker.host, port) if error_code == 0 else (-1, "", -1)
         if self.any_broker.requests[0].header.api_version >= 4:
@@ -103,7 +103,7 @@ class Scene:
         return found
 
     def connect(self, node: CoordinatorNode) -> ScriptedPeer:
-        """Let the connection of a coordinator stand."""
+        """Complete the connection to a coordinator."""
         return self.network.make_ready(node.id)
 
 
@@ -343,11 +343,11 @@ def test_a_node_that_is_out_of_reach_is_called_a_coordinator(scene: Scene) -> No
     assert str(found) == "broker-2:9092 (id 2, as coordinator)"
 
 
-# A coordinator that keeps its connection and does not respond.
+# Coordinators that stay connected but do not respond.
 
 
 def suspect_coordinator(scene: Scene) -> tuple[CoordinatorNode, Completion]:
-    """Let the coordinator owe a response until it is suspect."""
+    """Delay the coordinator's response until it is suspect."""
     found = scene.find()
     scene.connect(found)
     owed = scene.network.write(found.id)

@@ -1,4 +1,4 @@
-"""The loop steps, waits, completes and runs the user's calls until it is done or too late."""
+"""The loop steps, waits, completes and runs the user's calls until done or timed out."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 class ScriptedEngine:
-    """An engine whose steps return the deadlines that a test gave it."""
+    """An engine whose steps return deadlines set by the test."""
 
     def __init__(self, events: list[str], deadlines_ms: list[int]) -> None:
         self.user_calls: deque[UserCall] = deque()
@@ -38,7 +38,7 @@ class ScriptedEngine:
 
 
 class Clock:
-    """Moves by what the port waits."""
+    """A clock that advances by the port's waits."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, events: list[str]) -> None:
         self.now_ms = 1_000
@@ -142,7 +142,7 @@ def test_an_interrupt_in_any_line_of_the_drive_ends_the_decisions(
                 drive(engine, clock.port, decisions)  # type: ignore[arg-type]
                 sys.settrace(None)
         except Alarm:
-            # Now, and not when the exception and its frames are let go of.
+            # Now, and not when the exception and its frames are freed.
             assert inspect.getgeneratorstate(decisions) in ("GEN_CREATED", "GEN_CLOSED"), at.place
         if at.place is None:
             break

@@ -1,4 +1,4 @@
-"""The engine polls managers in order, takes mail first, and never waits past what is due."""
+"""The engine polls managers in order, mail first, and never waits past a deadline."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tests.network.scripted_network import BROKERS, Completion, ScriptedNetwork
 
 
 class ScriptedManager:
-    """Returns what the test has set, and notes when it was polled."""
+    """A manager that returns what the test has set, and records when it was polled."""
 
     def __init__(self, name: str, events: list[str]) -> None:
         self.name = name

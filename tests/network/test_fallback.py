@@ -1,4 +1,4 @@
-"""A peer that hangs up on ApiVersions is sent an older version, and that is remembered."""
+"""A peer that disconnects on ApiVersions is sent an older version, which is remembered."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ NOW_MS = 1_000
 
 
 def hung_up(*versions: int) -> ApiVersionsFallback:
-    """A fall-back after a peer has hung up on these versions."""
+    """Return a fallback after a peer has disconnected on these versions."""
     fallback = ApiVersionsFallback()
     for version in versions:
         assert fallback.version(ADDRESS, NOW_MS) == version
@@ -62,7 +62,7 @@ def test_addresses_are_bounded() -> None:
     assert fallback.version(("proxy", 1), NOW_MS) == 3
 
 
-# Within the client.
+# In the client.
 
 
 def test_a_peer_that_hangs_up_is_sent_version_3_then_0() -> None:
@@ -77,9 +77,9 @@ def test_a_peer_that_hangs_up_is_sent_version_3_then_0() -> None:
         if version:
             peer.hang_up()
             network.turn()
-            # It was not said yet that it speaks none: that is no failure to reach it.
+            # It has not yet failed with all versions: that is no failure to reach it.
             assert network.client.last_error(BOOTSTRAP[0].id) is None
-            # A call that ends meanwhile says it, since there may be no time for all versions.
+            # A call that ends meanwhile reports it, as there may be no time for all versions.
             assert "hung up during the Kafka handshake" in network.client.describe_failures()
     peer.respond_versions({**ALL_RANGES, int(ApiKey.API_VERSIONS): (0, 0)})
     network.turn()

@@ -1,4 +1,4 @@
-"""The handshake settles on a version of ApiVersions, or refuses the broker with the reason."""
+"""The handshake chooses a version of ApiVersions, or rejects the broker with a reason."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def response(
 
 
 def refusal(ranges: dict[int, tuple[int, int]]) -> memoryview:
-    """The response of a broker that lacks our version: always in version 0."""
+    """Return the response of a broker that lacks our version; it always has version 0."""
     return response(0, ranges, UNSUPPORTED_VERSION)
 
 
@@ -79,7 +79,7 @@ def test_a_response_to_our_highest_version_ends_it_with_the_brokers_ranges() -> 
         (own_range(0, 0), 0),
         (own_range(0, 2), 2),
         (own_range(0, 3), 3),
-        # A list that contradicts the refusal does not make us send the same again.
+        # A list that contradicts the error does not make us send the same version again.
         (own_range(0, HIGHEST), HIGHEST - 1),
         (own_range(0, 30_000), HIGHEST - 1),
     ],
@@ -257,11 +257,11 @@ def test_an_api_that_came_later_is_reported_with_the_release_that_has_it(
         versions.choose(request_type(), None)
 
 
-# Whether the listener requires SASL.
+# Listeners that may require SASL.
 
 
 def checking() -> Handshake:
-    """A handshake that has the broker's versions, and is to find that out."""
+    """A handshake that has the broker's versions, and must check for SASL."""
     handshake = Handshake(NODE, "SSL")
     handshake.checks_sasl = True
     assert handshake.on_frame(response(HIGHEST)), "there is more to send"

@@ -1,4 +1,4 @@
-"""Interrupts: what no signal handler comes into the midst of."""
+"""Interrupts: code that no signal handler may interrupt."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ TIMEOUT_S = 10.0
 
 
 class HandlerError(Exception):
-    """What the signal handler raises."""
+    """The exception that the signal handler raises."""
 
 
 def raise_error(number: int, frame: FrameType | None) -> None:
@@ -25,7 +25,7 @@ def raise_error(number: int, frame: FrameType | None) -> None:
 
 
 class Hit(threading.Thread):
-    """A thread in whose start a signal comes."""
+    """A thread that is interrupted by a signal while it starts."""
 
     def start(self) -> None:
         signal.raise_signal(signal.SIGUSR1)  # to this thread, and no other one

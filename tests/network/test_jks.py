@@ -1,4 +1,4 @@
-"""Keystores and truststores in Java's own format: those that keytool makes, and damaged ones."""
+"""Keystores and truststores in Java's format: those that keytool writes, and damaged ones."""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ def test_stores_that_keytool_makes_are_read(tmp_path: Path) -> None:
     certificate = (tmp_path / "client.der").read_bytes()
     key_store = {"ssl_keystore_location": tmp_path / "key.jks"}
     password = {"ssl_keystore_password": f"{CANARY}ö"}
-    # OpenSSL takes a key with its own certificate alone.
+    # OpenSSL accepts a key only with its own certificate.
     context_of(**key_store, **password, ssl_key_password=f"{CANARY}-key", ssl_keystore_type="JKS")
     for beside in ({}, {"ssl_truststore_password": f"{CANARY}ö"}, {"ssl_truststore_type": "JKS"}):
         context = context_of(ssl_truststore_location=tmp_path / "trust.jks", **beside)
@@ -128,7 +128,7 @@ def test_java_reads_the_stores_that_tests_write(tmp_path: Path) -> None:
 
 
 def test_a_client_is_let_in_by_a_key_in_jks(tmp_path: Path) -> None:
-    """The key is protected by the store's password, as keytool does where none is given."""
+    """The store's password protects the key, as in keytool by default."""
     place = tmp_path / "store"
     place.write_bytes(store([key_entry("a", KEY, CHAIN, CANARY), trusted_entry("b", ROOT)], CANARY))
     password = {"ssl_keystore_password": CANARY, "ssl_truststore_password": CANARY}
@@ -207,7 +207,7 @@ WHOLE = store(ENTRIES, "p")
 @settings(max_examples=300, deadline=None)
 @given(st.data())
 def test_a_damaged_store_is_an_error_or_a_store(data: st.DataObject) -> None:
-    """Without a password no digest is checked, so damage reaches the reader."""
+    """Without a password no digest is checked, so that damaged data reaches the parser."""
     damaged = bytearray(WHOLE)
     for _ in range(data.draw(st.integers(1, 4))):
         at = data.draw(st.integers(0, len(damaged) - 1))

@@ -1,4 +1,4 @@
-"""LiveClient: clients stay in their process, what makes them travels."""
+"""LiveClient: clients stay in their process; the settings to create them can be sent."""
 
 from __future__ import annotations
 

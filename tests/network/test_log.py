@@ -1,4 +1,4 @@
-"""The log of a client: which client it is, what repeats, and what a call waits for."""
+"""The log of a client: its name, repeated lines, and what a call waits for."""
 
 from __future__ import annotations
 
@@ -68,14 +68,14 @@ def test_a_record_shows_the_place_that_logs(caplog: pytest.LogCaptureFixture) ->
 
 
 class Raising(logging.Filter):
-    """A filter with a mistake."""
+    """A filter with a bug."""
 
     def filter(self, record: logging.LogRecord) -> bool:
         raise ZeroDivisionError(record.msg)
 
 
 class RaisingHandler(logging.Handler):
-    """A handler with a mistake that it does not contain."""
+    """A handler with a bug that it does not contain."""
 
     def emit(self, record: logging.LogRecord) -> None:
         raise ZeroDivisionError(record.msg)
@@ -83,7 +83,7 @@ class RaisingHandler(logging.Handler):
 
 @pytest.fixture(params=["filter", "handler"])
 def mistake(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """Have everything that is logged end in an exception."""
+    """Make every log call raise."""
     monkeypatch.setattr(ClientLog, "failure_count", 0)
     logger, handler, faulty = logging.getLogger(LOGGER), RaisingHandler(), Raising()
     if request.param == "filter":
@@ -132,12 +132,12 @@ def test_an_interrupt_while_something_is_logged_is_the_applications(
 
 
 def refuse_to_wait(_number: int, _frame: object) -> None:
-    """A handler as task queues and tests have it."""
+    """A signal handler as in task queues and tests."""
     raise TimeoutError("the time is up")
 
 
 class Alarmed:
-    """A handler that is an object."""
+    """A signal handler that is an object."""
 
     def __call__(self, number: int, frame: object) -> None:
         refuse_to_wait(number, frame)
@@ -201,12 +201,12 @@ def repeated() -> RateLimitedLog:
 
 
 def lines(caplog: pytest.LogCaptureFixture, level: int = logging.WARNING) -> list[str]:
-    """The messages at a level."""
+    """Return the messages of a level."""
     return [record.getMessage() for record in caplog.records if record.levelno == level]
 
 
 def lose(repeated: RateLimitedLog, now_ms: int, why: str = "refused") -> bool:
-    """Say that a broker was lost."""
+    """Log that a broker was lost."""
     return repeated.log(logging.WARNING, now_ms, ("n1", why), "lost %s: %s", "n1", why)
 
 

@@ -1,4 +1,4 @@
-"""The token of a client: fetched once, renewed ahead of its expiry, and kept while that fails."""
+"""A client's token: fetched once, renewed before it expires, and kept if renewal fails."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ class HeldPort:
 
 
 class Source:
-    """Issues tokens that last an hour, or raises."""
+    """A source of tokens that are valid for an hour; it may raise instead."""
 
     name = "the source"
 
@@ -71,7 +71,7 @@ class Source:
 
 
 class Bench:
-    """A login with its clock."""
+    """A login and its clock."""
 
     def __init__(self, **changes: object) -> None:
         self.port = HeldPort()
@@ -98,7 +98,7 @@ class Bench:
         return self.login.poll(self.now_ms)
 
     def end(self) -> None:
-        """Have the call that is under way return."""
+        """End the pending call."""
         assert self.port.held is not None
         (function, on_done), self.port.held = self.port.held, None
         try:
@@ -113,7 +113,7 @@ class Bench:
         return None if found is None else found.value.value
 
     def fetch(self) -> None:
-        """Have the first token."""
+        """Fetch the first token."""
         assert self.token() is None
         self.poll()
         self.end()
@@ -240,7 +240,7 @@ def test_another_token_is_fetched_a_second_after_one_was_refused() -> None:
 
 
 def fetches_in(seconds: int, bench: Bench, *, is_refused_by_broker: bool) -> int:
-    """Return how often a source is called while connections need a token all the time."""
+    """Return how often a source is called while connections always need a token."""
     begun_ms = bench.now_ms
     count = bench.source.count
     ready: list[BaseException | None] = []
@@ -265,9 +265,9 @@ def test_the_pause_grows_while_tokens_or_the_client_are_refused(
     bench = Bench()
     if not is_refused_by_broker:
         bench.source.error = AuthenticationError("no")
-    # At once, and after 1, 3, 7 seconds, each pause a fifth shorter or longer.
+    # At once, and after 1, 3 and 7 seconds, each pause up to a fifth shorter or longer.
     assert fetches_in(10, bench, is_refused_by_broker=is_refused_by_broker) in (4, 5)
-    # Then one each 8 to 10 seconds.
+    # Then one every 8 to 10 seconds.
     in_an_hour = fetches_in(3_600, bench, is_refused_by_broker=is_refused_by_broker)
     assert 350 <= in_an_hour <= 450
 
@@ -323,7 +323,7 @@ def test_a_fetch_that_hangs_ends_for_those_that_wait() -> None:
 
 
 class Threads(HeldPort):
-    """A port whose calls run on, forgotten or not, until the test has them return."""
+    """A port whose calls, abandoned or not, continue until the test ends them."""
 
     def __init__(self) -> None:
         super().__init__()

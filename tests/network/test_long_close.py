@@ -1,4 +1,4 @@
-"""LongClose says once, when it is due, what an end waits for, why, and how long at most."""
+"""LongClose logs once, when due, what a close waits for, why, and for how long at most."""
 
 from __future__ import annotations
 

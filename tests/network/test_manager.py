@@ -1,4 +1,4 @@
-"""What managers and the engine exchange: an operation ends once, a response fits its request."""
+"""Operations and requests: an operation ends once, and a response must fit its request."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""When metadata is requested, and when that is given up."""
+"""When metadata is requested, and when the request times out."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from pykclient.network.cluster.metadata import Metadata
 
 
-# When it is due.
+# When a request is due.
 
 
 def test_the_first_request_is_due_at_once_and_goes_to_any_node(metadata: Metadata) -> None:
@@ -73,7 +73,7 @@ def test_an_update_requested_waits_for_the_back_off_after_the_last_one(metadata:
 
 
 def test_an_update_requested_in_flight_is_made_after_the_response(metadata: Metadata) -> None:
-    # The response may have been written before that happened which made our snapshot stale.
+    # The response may be older than the event that made our snapshot stale.
     request = due_request(metadata, START_MS)
     metadata.request_update()
     request.on_response(metadata_response(), START_MS + 10)
@@ -156,7 +156,7 @@ def test_all_topics_are_requested_without_creating_any(metadata: Metadata) -> No
 
 
 def test_of_all_topics_only_those_that_are_used_are_waited_for(metadata: Metadata) -> None:
-    """Somewhere in a large cluster a partition has no leader, perhaps for weeks."""
+    """In a large cluster some partition may have no leader for weeks."""
     used: list[str] = []
     metadata.set_all_topics(lambda: used)
     leaderless = [
@@ -189,7 +189,7 @@ def test_a_set_of_topics_does_not_idle() -> None:
     assert requested_topics(due_request(metadata, START_MS + 10**6)) == ["t"]
 
 
-# Starting over, and giving up.
+# Rebootstrap, and failure.
 
 
 def test_a_cluster_may_have_it_start_over(metadata: Metadata) -> None:
@@ -225,7 +225,7 @@ def test_after_failing_for_too_long_it_starts_over_from_the_bootstrap_addresses(
     assert metadata.cluster.nodes
     due_request(metadata, START_MS + 20_000).on_failure(LOST, START_MS + 20_000)
     assert not metadata.cluster.nodes
-    # Without a snapshot there is nothing to drop; with one again, the time counts from then.
+    # Without a snapshot there is nothing to drop; with the next one, the time restarts.
     version = metadata.cluster.version
     due_request(metadata, START_MS + 40_000).on_response(metadata_response(), START_MS + 40_000)
     assert metadata.cluster.version == version + 1
@@ -265,7 +265,7 @@ def test_what_is_fatal_is_reported_to_listeners_and_requests_go_on(metadata: Met
 
 
 def test_the_pace_is_bounded_by_the_back_off_whatever_is_wanted() -> None:
-    # All that managers do with it, at random; new topics apart, which are urgent.
+    # Random calls of managers, except for new topics, which are urgent.
     random = Random(3)
     metadata = make_metadata()
     metadata.set_topics(["t"])

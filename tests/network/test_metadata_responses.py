@@ -1,4 +1,4 @@
-"""What a response does to the snapshot of the cluster, be it sound or not."""
+"""Changes that valid and invalid responses make to the snapshot of the cluster."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ if TYPE_CHECKING:
     from pykclient.network.cluster.metadata import Metadata
 
 
-# Good responses.
+# Valid responses.
 
 
 def test_a_response_becomes_the_snapshot(metadata: Metadata) -> None:
@@ -82,7 +82,7 @@ def test_an_older_leader_epoch_is_not_taken_unless_the_topic_was_made_anew(
 def test_a_topic_without_an_id_that_was_made_anew_is_taken_once_no_broker_lags_any_more(
     metadata: Metadata,
 ) -> None:
-    # Kafka 2.4 to 2.7: only that all responses have older epochs, and go on so, shows it.
+    # Kafka 2.4 to 2.7: the only sign is that all further responses have older epochs.
     respond_with(metadata, START_MS, topic(leaders=(2, 2), epoch=5, topic_id=NO_TOPIC_ID))
     anew = topic(leaders=(1, 1), epoch=0, topic_id=NO_TOPIC_ID)
     for after_ms, leaders in ((5_000, [2, 2]), (5_000 + LAG_MS_MAX - 1, [2, 2])):
@@ -137,7 +137,7 @@ def test_requests_for_what_brokers_do_not_have_slow_down_and_news_end_that(
         delays_ms.append(metadata.next_poll_ms() - now_ms)
         now_ms = metadata.next_poll_ms()
     assert delays_ms == [100, 200, 400, 800, 1_000, 100, 200]
-    # Nor does a response of long ago slow a request down.
+    # An old response does not delay a request either.
     respond_with(metadata, now_ms + 60_000, topic(leaders=(1,), epoch=1))
     metadata.request_update()
     assert metadata.next_poll_ms() == now_ms + 60_100
@@ -211,7 +211,7 @@ def test_nodes_are_found_by_id_and_bootstrap_addresses_by_negative_id(metadata: 
     assert metadata.node(0) is None
 
 
-# Answers that cannot be.
+# Invalid responses.
 
 
 def test_a_broker_that_cannot_be_connected_to_is_refused(metadata: Metadata) -> None:

@@ -1,4 +1,4 @@
-"""Who may be connected to, and when: back-off, at most five attempts a second, set-up time."""
+"""When a node may be connected to: back-off, at most five attempts a second, set-up time."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def test_a_failure_makes_it_wait_and_keeps_the_reason(states: NodeStates) -> Non
 
 
 def test_a_node_that_refused_is_left_alone_for_a_second(states: NodeStates) -> None:
-    """Accounts are locked after some wrong passwords."""
+    """Goal: not to lock an account by many attempts with a wrong password."""
     states.on_connecting(NODE, START_MS)
     states.on_lost(1, AuthenticationError("wrong password"), START_MS)
     assert states.retry_ms(NODE) == START_MS + REFUSED_PAUSE_MS == START_MS + 1_000
@@ -80,7 +80,7 @@ def test_set_up_may_take_longer_after_each_failure(states: NodeStates) -> None:
 
 
 class Storm:
-    """Two nodes at one address, as a bootstrap address and its broker are, tried all the time."""
+    """Two nodes at one address, like a bootstrap address and its broker, tried continuously."""
 
     def __init__(self, seed: int) -> None:
         self.random = Random(seed)

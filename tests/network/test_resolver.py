@@ -1,4 +1,4 @@
-"""Name resolution puts results into a mailbox, whatever the system's resolver does."""
+"""Name resolution delivers results to a mailbox, whatever the system's resolver does."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ PATIENCE_S = 10.0
 
 
 class Names:
-    """Stands in for the system's resolver: names are found when a test lets them."""
+    """A replacement for the system's resolver, which finds names when a test allows it."""
 
     def __init__(self) -> None:
         self.looked_up: list[str] = []
@@ -40,7 +40,7 @@ class Names:
 
 
 class Desk:
-    """A resolver, and the results that it delivered."""
+    """A resolver and its results."""
 
     def __init__(self) -> None:
         self.woken = threading.Semaphore(0)
@@ -226,7 +226,7 @@ def test_a_look_up_that_hangs_keeps_nothing_of_an_attempt_given_up(
 
 
 class Waiting:
-    """A callback that a weak reference may follow."""
+    """A callback that a weak reference can refer to."""
 
     def __call__(self, _: Result) -> None:
         raise AssertionError("it was forgotten")

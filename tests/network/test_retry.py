@@ -1,4 +1,4 @@
-"""Back-off grows and is spread; an attempt ends by success or by a final error."""
+"""Back-off grows and has jitter; an attempt ends in success or a final error."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from pykclient.network.retry import Attempt, Backoff
 
 
 class Extreme(Random):
-    """Always at one end of the range."""
+    """A random source that always returns one end of the range."""
 
     def __init__(self, *, is_high: bool) -> None:
         super().__init__(0)
@@ -72,7 +72,7 @@ def new_attempt() -> Attempt:
 
 
 def unreadable() -> KafkaError:
-    """What a request gets when the connection ended because of bytes that could not be read."""
+    """Return the error of a request on a connection that was closed for malformed bytes."""
     error = DisconnectedError("the connection was given up")
     error.__cause__ = DecodeError("a flipped bit")
     return error

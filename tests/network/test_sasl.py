@@ -1,4 +1,4 @@
-"""SASL mechanisms beside the examples of their RFCs, and servers that are not to be trusted."""
+"""SASL mechanisms, compared with the examples in their RFCs, and untrustworthy servers."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def test_a_user_name_is_escaped() -> None:
     ],
 )
 def test_a_delegation_token_is_announced_as_java_does(option: str, sent: bytes) -> None:
-    """Without the extension a broker looks for a user of that name, and refuses the password."""
+    """Without the extension a broker looks for a user with that name, and rejects the password."""
     module = "org.apache.kafka.common.security.scram.ScramLoginModule"
     config = AdminConfig.from_settings(
         bootstrap_servers="h:9092",
@@ -72,7 +72,7 @@ def test_a_delegation_token_is_announced_as_java_does(option: str, sent: bytes) 
 
 
 class Server:
-    """The server's side of SCRAM, of its own writing."""
+    """The server's side of SCRAM, implemented independently."""
 
     def __init__(self, hash_name: str, password: str, iterations: int) -> None:
         self._hash = hash_name
@@ -140,7 +140,7 @@ def test_a_first_message_that_must_not_be_is_refused(challenge: bytes, reason: s
 
 
 def test_the_largest_count_of_iterations_is_done() -> None:
-    """It is bounded, so that no server makes a client compute for minutes."""
+    """It is bounded, so that no server can make a client compute for minutes."""
     final = scram().respond(b"r=abcd,s=c2FsdA==,i=%d" % ITERATIONS_MAX)
     assert final is not None
     assert final.startswith(b"c=biws,r=abcd,p=")

@@ -1,4 +1,4 @@
-"""A client authenticates each connection before its requests, and again before the session ends."""
+"""A client authenticates each connection before its requests, and again before its session ends."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class SecuredNetwork(ScriptedNetwork):
     def accept(
         self, peer: ScriptedPeer, challenge: bytes = b"", *, session_ms: int = SESSION_MS
     ) -> bytes:
-        """Respond to SaslAuthenticate; return what it had."""
+        """Respond to SaslAuthenticate; return its bytes."""
         message = peer.requests[0].message
         assert isinstance(message, SaslAuthenticateRequest)
         response = SaslAuthenticateResponse(auth_bytes=challenge, session_lifetime_ms=session_ms)
@@ -61,7 +61,7 @@ class SecuredNetwork(ScriptedNetwork):
         self.respond(peer, SaslAuthenticateResponse(error_code=58, error_message="no such user"))
 
     def turn_down(self, peer: ScriptedPeer) -> bytes:
-        """Let a peer that was connected to take all steps, and refuse; return what it had."""
+        """Complete the steps before the password, then reject it; return the bytes sent."""
         self.shake_hands()
         self.offer(peer)
         self.turn()  # a password may come from a call of the background
@@ -71,7 +71,7 @@ class SecuredNetwork(ScriptedNetwork):
         return message.auth_bytes
 
     def connect(self, *, session_ms: int = SESSION_MS) -> ScriptedPeer:
-        """Connect to the broker, SASL included."""
+        """Connect to the broker, including SASL."""
         self.client.connect(NODE_ID, self.now_ms)
         peer = self.shake_hands()
         self.offer(peer)
@@ -85,7 +85,7 @@ def network(**changes: object) -> SecuredNetwork:
 
 
 def kinds(peer: ScriptedPeer) -> list[type[Message]]:
-    """Of the requests that have no response yet."""
+    """Return the kinds of the requests that have no response yet."""
     return [type(each.message) for each in peer.requests]
 
 
@@ -162,7 +162,7 @@ def test_a_token_that_cannot_be_fetched_is_an_error_with_its_cause() -> None:
 
 
 def authenticating_again() -> tuple[SecuredNetwork, ScriptedPeer, Completion, Completion]:
-    """A connection that authenticates again behind one request in flight, while another waits."""
+    """A connection that reauthenticates after one request in flight, while another one waits."""
     secured = network()
     peer = secured.connect()
     secured.turn(SESSION_MS * 3 // 4)
@@ -207,7 +207,7 @@ def announce_a_large_refusal(secured: SecuredNetwork, peer: ScriptedPeer) -> Non
 def send_a_large_refusal_with_the_response_before_it(
     secured: SecuredNetwork, peer: ScriptedPeer
 ) -> None:
-    """It begins to arrive before the client has seen that nothing else is in flight."""
+    """It starts to arrive before the client has seen that nothing else is in flight."""
     served, refused = peer.requests.popleft(), peer.requests.popleft()
     response = MetadataResponse()
     refusal = SaslHandshakeResponse(error_code=33, mechanisms=["X" * 30_000] * 30)
@@ -232,7 +232,7 @@ def never_respond_to_it(secured: SecuredNetwork, peer: ScriptedPeer) -> None:
 
 
 def respond_out_of_turn(secured: SecuredNetwork, peer: ScriptedPeer) -> None:
-    """To the later request first: the one before would get its response."""
+    """Respond to the later request first: the earlier one would get its response."""
     peer.requests.rotate(-1)
     secured.respond(peer, SaslHandshakeResponse(mechanisms=["PLAIN"]))
 
@@ -271,7 +271,7 @@ def test_what_fails_while_a_client_authenticates_again_is_named_and_may_be_sent_
         assert completion.error.retriable
         assert reason in str(completion.error)
     assert reason in str(secured.client.last_error(NODE_ID))
-    # Once there is a connection again, the request goes on it; the client itself repeats none.
+    # The request is sent on the next connection; the client itself retries nothing.
     secured.turn(2_000)
     again = secured.write(NODE_ID)
     peer = secured.shake_hands()
@@ -311,11 +311,11 @@ def test_a_session_without_an_end_is_not_renewed(lifetime_ms: int) -> None:
     assert not peer.is_closed()
 
 
-# Brokers that refuse.
+# Brokers that reject.
 
 
 def test_a_refusal_is_not_tried_again_in_a_storm() -> None:
-    """Whatever calls wait meanwhile, and whichever addresses there are."""
+    """Whatever calls wait meanwhile, and however many addresses there are."""
     secured = SecuredNetwork(bootstrap=BOOTSTRAP, security=PLAIN)
     refused: list[tuple[str, int]] = []
     for _ in range(400):
@@ -378,11 +378,11 @@ def test_one_address_that_refuses_while_another_is_away_ends_nothing(refuses_fir
     assert secured.metadata.fatal_error is None
 
 
-# Listeners that require SASL of a client that has none.
+# Listeners that require SASL, and a client without it.
 
 
 def hung_up_on() -> SecuredNetwork:
-    """A client without SASL, to which a broker has shown nothing but its versions."""
+    """A client without SASL, disconnected by a broker that only sent its versions."""
     plain = SecuredNetwork(bootstrap=BOOTSTRAP[:1])
     failed = plain.write()
     peer = plain.shake_hands()
@@ -413,7 +413,7 @@ def test_a_listener_that_requires_sasl_is_named_and_found_out_each_time() -> Non
 
 @pytest.mark.parametrize("hangs_up", [True, False])
 def test_a_listener_that_does_not_require_sasl_is_gone_on_with(hangs_up: bool) -> None:
-    """A broker that was shutting down, say; or a service that knows no SaslHandshake."""
+    """E.g. a broker that was shutting down, or a service without SaslHandshake."""
     plain = hung_up_on()
     peer = plain.shake_hands()
     assert kinds(peer) == [SaslHandshakeRequest]

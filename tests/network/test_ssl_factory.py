@@ -1,4 +1,4 @@
-"""The TLS engines of a client: the files that are read, and what is wrong with others."""
+"""TLS engines of a client: the files they read, and errors in those files."""
 
 from __future__ import annotations
 
@@ -111,7 +111,7 @@ def spaces(pem: bytes) -> str:
 
 
 def continued(pem: bytes) -> str:
-    """Return what a properties file with continuation lines holds, as Java's and ours read it."""
+    """Return the value of a properties file with continuation lines, as Java and we read it."""
     lines = "\\\n   ".join(f"{line} " for line in pem.decode().split("\n") if line)
     return read_properties(f"key = {lines}\n")["key"]
 
@@ -314,17 +314,17 @@ def test_java_s_name_of_tls_1_2_leaves_1_3_out() -> None:
 
 
 SIGNALS = {0x00FF, 0x5600}
-"""Numbers in the list of suites that are none: of renegotiation and of a fallback."""
+"""Signalling values among the cipher suites: renegotiation and fallback."""
 
 
 def offered(context: ssl.SSLContext) -> set[int]:
-    """Return the cipher suites in the first message to a broker, by their numbers."""
+    """Return the numbers of the cipher suites in the first message to a broker."""
     outgoing = ssl.MemoryBIO()
     engine = context.wrap_bio(ssl.MemoryBIO(), outgoing, server_hostname="h")
     with pytest.raises(ssl.SSLWantReadError):
         engine.do_handshake()
     hello = outgoing.read()
-    # Headers of record and handshake, the version and 32 random bytes, the session's id.
+    # Skip the headers of record and handshake, the version, 32 random bytes and the session id.
     start = 5 + 4 + 2 + 32
     start += 1 + hello[start]
     size = int.from_bytes(hello[start : start + 2])

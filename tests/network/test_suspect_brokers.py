@@ -1,4 +1,4 @@
-"""Brokers that keep their connections and do not respond, and what others get in their place."""
+"""Brokers that stay connected but do not respond, and requests that are moved to other brokers."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tests.network.scripted_network import BROKERS, ScriptedNetwork
 
 @pytest.fixture
 def updates_ms(network: ScriptedNetwork, monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """When a metadata update was requested."""
+    """The times at which a metadata update was requested."""
     times_ms: list[int] = []
     monkeypatch.setattr(network.metadata, "request_update", lambda: times_ms.append(network.now_ms))
     return times_ms
@@ -107,7 +107,7 @@ def test_the_leader_instead_of_a_suspect_broker_is_looked_up_now_and_then(
         network.turn(100)
     assert updates_ms[0] == started_ms + SUSPECT_MS
     delays_ms = [later - sooner for sooner, later in pairwise(updates_ms)]
-    # As often as before while it may be replaced; then less and less, each client at its own time.
+    # At the same rate while it may be replaced; then less often, at random times per client.
     assert all(0.8 * SUSPECT_MS <= delay_ms <= 1.2 * SUSPECT_MS + 100 for delay_ms in delays_ms[:5])
     assert all(delay_ms >= 0.8 * SUSPECT_INTERVAL_MS_MAX for delay_ms in delays_ms[9:])
     assert len(set(delays_ms)) > 3

@@ -106,7 +106,7 @@ def test_bytes_pass_in_both_directions(
 
 
 def test_all_that_has_come_is_decrypted_at_once(scene: Scene) -> None:
-    """What stayed inside OpenSSL would wait for an event of the socket that does not come."""
+    """Data that stayed inside OpenSSL would wait for a socket event that never comes."""
     sink = scene.connect(room=1_000)
     scene.peer().send(bytes(1_000_000))
     scene.port.wait(0)
@@ -242,7 +242,7 @@ def test_a_peer_without_tls_is_named_with_the_setting(
 
 
 def hanging_up_then(scene: Scene, reply: bytes | None) -> Sink:
-    """Connect to a peer that hangs up on the handshake; `reply` is for what comes after it."""
+    """Connect to a peer that disconnects on the handshake; `reply` is its answer to later bytes."""
     peers = iter([PlainPeer(None), PlainPeer(reply)])
     scene.below.peer_of = lambda: next(peers)
     return scene.connect()
@@ -272,7 +272,7 @@ def test_a_listener_without_tls_that_hangs_up_is_known_by_its_response_in_plain_
 def test_a_peer_that_hangs_up_and_does_not_speak_in_plain_text_may_be_tried_again(
     scene: Scene, reply: bytes | None
 ) -> None:
-    """Perhaps a broker with TLS that shuts down, or a load balancer without brokers."""
+    """E.g. a broker with TLS that is shutting down, or a load balancer without brokers."""
     with pytest.raises(DisconnectedError, match="hung up during the TLS handshake"):
         raise_of(hanging_up_then(scene, reply))
 
@@ -316,7 +316,7 @@ def test_the_next_connection_to_an_address_resumes_the_session(
 def test_a_session_of_before_a_renewal_is_not_resumed(
     authority: trustme.CA, tmp_path: Path
 ) -> None:
-    """It belongs to the former certificates, and OpenSSL refuses it with the new ones."""
+    """It belongs to the former certificates, and OpenSSL rejects it with the new ones."""
     place = tmp_path / "authority.pem"
     authority.cert_pem.write_to_path(str(place))
     scene = Scene(server_context(authority.issue_cert(HOST)), ssl_truststore_location=place)
@@ -331,7 +331,7 @@ def test_a_session_of_before_a_renewal_is_not_resumed(
 
 
 def test_a_host_that_no_certificate_can_be_for_is_refused(scene: Scene) -> None:
-    """A broker may advertise any: the reason ends this connection, and nothing else."""
+    """A broker may advertise any host: the error closes only this connection."""
     sink = scene.connect(".kafka.example")
     with pytest.raises(TlsError, match=r"TLS cannot verify a host of this name.*advertised"):
         raise_of(sink)
@@ -362,7 +362,7 @@ def test_a_peer_that_wants_replies_without_reading_them_is_given_up(scene: Scene
     stream = scene.below.streams[0]
     assert isinstance(stream, TlsStream)
     scene.below.takes_bytes = False
-    # As a request for new keys has OpenSSL do: with what is read, something is to be written.
+    # As with a request for new keys: reading makes OpenSSL write something.
     for _ in range(UNREAD_REPLIES_BYTES_MAX // 65_536 + 2):
         stream._outgoing.write(bytes(65_536))
         if sink.error is None:

@@ -1,6 +1,6 @@
-"""A TLS server in memory, and the port that joins a `TlsPort` to it.
+"""A TLS server in memory, and the port that connects a `TlsPort` to it.
 
-Owner: the test that made it.
+Owner: the test that created it.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ if TYPE_CHECKING:
 
 
 class TlsPeer:
-    """The server's end. `piece_bytes` is how much of what it sends comes at once."""
+    """The server's end. It sends at most `piece_bytes` at once."""
 
     def __init__(self, context: ssl.SSLContext, piece_bytes: int = 1 << 20) -> None:
         self.received = bytearray()
         self.error: ssl.SSLError | None = None
         self.has_said_goodbye = False
-        """Whether the client has closed the TLS connection, not only the stream."""
+        """True if the client has closed the TLS connection, not only the stream."""
         self._piece_bytes = piece_bytes
         self._incoming, self._outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
         self._engine = context.wrap_bio(self._incoming, self._outgoing, server_side=True)
@@ -41,7 +41,7 @@ class TlsPeer:
         self._to_send.append(data)
 
     def take(self, data: bytes) -> None:
-        """Read what the client has written."""
+        """Read the bytes that the client has written."""
         self._incoming.write(data)
         try:
             if not self._is_secured:
@@ -60,7 +60,7 @@ class TlsPeer:
             self.error = error
 
     def pieces(self) -> list[bytes]:
-        """Return what goes to the client now."""
+        """Return the bytes to send to the client now."""
         while self._is_secured and self._to_send:
             rest = memoryview(self._to_send.popleft())
             while rest:
@@ -71,7 +71,7 @@ class TlsPeer:
 
 
 class PlainPeer:
-    """A server without TLS: it responds to the first bytes with `reply`, or (None) hangs up."""
+    """A server without TLS: it answers the first bytes with `reply`, or disconnects if None."""
 
     def __init__(self, reply: bytes | None) -> None:
         self._reply = reply
@@ -90,7 +90,7 @@ class PlainPeer:
 
 
 class JoinedPort:
-    """A port whose streams end at a peer each; `wait` carries bytes until none are left."""
+    """A port with one peer for each stream; `wait` transfers bytes until none are left."""
 
     def __init__(self, peer_of: Callable[[], TlsPeer | PlainPeer]) -> None:
         self.calls = ScriptedCalls()
@@ -100,7 +100,7 @@ class JoinedPort:
         self.peers: list[TlsPeer | PlainPeer] = []
         self.closed: list[Stream] = []
         self.takes_bytes = True
-        """Whether what is written goes out, or waits."""
+        """True if written bytes are transferred, False if they wait."""
         self._ends: dict[Stream, TlsPeer | PlainPeer] = {}
         self._new: deque[Stream] = deque()
         self._written: dict[Stream, list[bytes]] = {}
@@ -149,7 +149,7 @@ class JoinedPort:
         stream.on_closed(error)
 
     def wakeup(self) -> None:
-        """Nothing waits here."""
+        """Do nothing: no call waits here."""
 
     def restart(self) -> None:
         self._ends.clear()
@@ -159,7 +159,7 @@ class JoinedPort:
 
     @property
     def streams(self) -> list[Stream]:
-        """The streams that are open below TLS."""
+        """The open streams below TLS."""
         return list(self._ends)
 
     def _carry(self, stream: Stream) -> None:
@@ -179,7 +179,7 @@ class JoinedPort:
 
 
 class Sink:
-    """A connection's place: a stream that keeps what it gets, `room` bytes at once."""
+    """A stream in a connection's place, which stores its input, at most `room` bytes at once."""
 
     def __init__(self, room: int = 1 << 16) -> None:
         self.data = bytearray()
