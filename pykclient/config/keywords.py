@@ -504,9 +504,9 @@ class ConsumerSettings(ClientSettings, Generic[K, V], total=False):
     hyphens.
     """
     group_protocol: Literal["classic", "consumer", "auto"]
-    """Group protocol: classic, in which a member assigns partitions, consumer, in which the
-    coordinator does (KIP-848, Kafka 4.0 and newer), or auto, which is consumer where the
-    coordinator has it, else classic. Default: classic; one of classic, consumer, auto.
+    """Group protocol: classic (a member assigns partitions), consumer (the coordinator assigns
+    them; KIP-848, Kafka 4.0 and newer), or auto (consumer if the coordinator supports it,
+    otherwise classic). Default: classic; one of classic, consumer, auto.
     """
     group_remote_assignor: str
     """The coordinator's assignor, uniform or range, with group_protocol consumer or auto; empty

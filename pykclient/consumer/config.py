@@ -210,9 +210,9 @@ class ConsumerConfig(ClientConfig):
     group_protocol = Setting(
         choice({name: name for name in ("classic", "consumer", "auto")}, is_case_kept=False),
         "classic",
-        "Group protocol: classic, in which a member assigns partitions, consumer, in which the "
-        "coordinator does (KIP-848, Kafka 4.0 and newer), or auto, which is consumer where the "
-        "coordinator has it, else classic.",
+        "Group protocol: classic (a member assigns partitions), consumer (the coordinator assigns "
+        "them; KIP-848, Kafka 4.0 and newer), or auto (consumer if the coordinator supports it, "
+        "otherwise classic).",
     )
     group_remote_assignor = Setting(
         string(),

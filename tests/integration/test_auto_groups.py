@@ -167,7 +167,7 @@ def test_a_feature_that_is_switched_off_and_on_costs_no_record(
             work.write()
             work.read_all(consumer)
             warnings = [each.getMessage() for each in caplog.records if each.levelno > logging.INFO]
-            assert [text for text in warnings if "goes on with the classic protocol" in text]
+            assert [text for text in warnings if "continues with the classic protocol" in text]
             assert not [text for text in warnings if "lost" in text], "it has committed"
             work.check_read_once()
             switch_group_version(exchange, 1)

@@ -118,17 +118,17 @@ def test_settings_of_a_topic_are_read_as_those_of_the_producer_are() -> None:
     ("given", "complaint"),
     [
         ("logs", "must be a dictionary of topics, each with a dictionary such as"),
-        ({"logs": "zstd"}, "Topic 'logs' has 'zstd', which is no dictionary"),
-        ({"": {}}, "'' is no name of a topic"),
-        ({5: {}}, "5 is no name of a topic"),
+        ({"logs": "zstd"}, "Topic 'logs' has 'zstd', not a dictionary"),
+        ({"": {}}, "'' is not a topic name"),
+        ({5: {}}, "5 is not a topic name"),
         (
             {"logs": {"compresion_type": "zstd"}},
             r"no setting 'compresion_type', as 'logs' .* Did you mean 'compression\.type'\?",
         ),
         ({"logs": {"acks": 1}}, "no setting 'acks', as 'logs' is given here; it has compression"),
         ({"logs": {5: 1}}, "no setting 5"),
-        ({"logs": {"compression_type": "zst"}}, "Of topic 'logs': compression_type='zst' is not"),
-        ({"logs": {"linger_ms": 5, "linger.ms": 6}}, "Topic 'logs' has a setting twice"),
+        ({"logs": {"compression_type": "zst"}}, "Topic 'logs': compression_type='zst' is not"),
+        ({"logs": {"linger_ms": 5, "linger.ms": 6}}, "Topic 'logs' has one setting in two"),
     ],
 )
 def test_wrong_settings_of_a_topic_are_named(given: object, complaint: str) -> None:

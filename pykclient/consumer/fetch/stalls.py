@@ -102,9 +102,9 @@ class EmptyPolls:
         self._unknown_since_ms: dict[TopicPartition, int] = {}
         self._unlisted_since_ms: int | None = None
         self._known_versions = (-1, -1)
-        """The versions of subscription and cluster that were compared last."""
+        """Versions of the subscription and the cluster that were last compared."""
         self._missing: list[TopicPartition] = []
-        """What they showed: one partition of each topic of which brokers do not know all."""
+        """Their result: the lowest partition that brokers do not know, of each topic."""
         self._ended_ms: int | None = None
         """Time when the last empty poll ended."""
 
@@ -276,7 +276,7 @@ class EmptyPolls:
         why = error or self._client.describe_failures() or "brokers do not list it in metadata"
         return KafkaTimeoutError(
             f"{partition}, which the group has assigned to this consumer, could not be read for "
-            f"{waited_ms} ms: {why}; it goes on by itself when that is cured"
+            f"{waited_ms} ms: {why}; it continues by itself when that is cured"
         )
 
     def _has_tried_all(self) -> bool:
@@ -303,9 +303,9 @@ class EmptyPolls:
         return found
 
     def _lowest_missing(self) -> list[TopicPartition]:
-        """Return one partition, the lowest, of each topic of which brokers do not know all.
+        """Return the lowest partition that brokers do not know, of each topic.
 
-        Costs nothing while the assignment and metadata are the same.
+        It costs nothing while the assignment and metadata are unchanged.
         """
         cluster = self._metadata.cluster
         versions = (self._subscription.version, cluster.version)

@@ -1,25 +1,25 @@
-"""AutoMembership: a membership under the protocol that the group's coordinator serves.
+"""AutoMembership: a membership with the newest protocol that the group's coordinator supports.
 
-*Idle* while nothing is subscribed to. A subscription makes it *losing*: it gives up what an earlier
-membership had, mostly nothing. Then it is *choosing*: it asks the coordinator for its ApiVersions,
-although a connection has them, since a feature may have been switched on since. Where the
-coordinator has ConsumerGroupHeartbeat as of Kafka 4.0 and the feature ``group.version``, this is
-*consumer* (`Kip848Membership` acts), else *entering classic* (`ClassicMembership` acts), which is
-*classic* once the coordinator has given it a member id.
+States: *idle* without a subscription. With one it is *losing* the partitions of an earlier
+membership, if any. Then it is *choosing*: it requests the coordinator's ApiVersions, although the
+connection has them, since a feature may have been enabled meanwhile. If the coordinator has
+ConsumerGroupHeartbeat of Kafka 4.0 and the feature ``group.version``, the state is *consumer*
+(`Kip848Membership` acts). Otherwise it is *entering classic* (`ClassicMembership` acts), and
+*classic* once the coordinator has assigned a member id.
 
-A choice holds for one membership. It is made again for the next one, when the coordinator knows
-nothing of the last: a classic member that was removed, or was never let in (its error is raised
-first), loses what it has and chooses. A member of KIP-848 is *refused* (`refusal`) where the
-coordinator serves such groups no longer, or where the group is a classic one that may not be
-converted: it commits and gives up what it has, and enters as classic. A static member
-(KIP-345) may still be there from before: under the other protocol it is replaced at once, since
-Kafka refuses a name (UNRELEASED_INSTANCE_ID) only where both are members of KIP-848.
+A choice is valid for one membership. The next one chooses again, when the coordinator no longer
+knows the last: a classic member that was removed, or failed to join (its error is raised first),
+loses its partitions and chooses. A KIP-848 member is *refused* (`refusal`) if the coordinator no
+longer supports such groups, or if the group is classic and must not be converted. It commits,
+revokes its partitions and enters as a classic member. A static member (KIP-345) of an earlier
+membership may still exist. With the other protocol it is replaced at once: Kafka refuses an
+instance id (UNRELEASED_INSTANCE_ID) only if both are KIP-848 members.
 
-One membership is outside before the other one acts: this consumer is never two members at a time.
+One membership ends before the other one acts: this consumer is never two members at a time.
 
 Owner: the core lock.
-Source: ours; Java's client has no such choice. The version is the one that franz-go takes
-(``should848``), and brokers convert groups online (KIP-848, ``group.consumer.migration.policy``).
+Source: ours; Java's client has no such choice. The minimum version is that of franz-go
+(``should848``). Brokers convert groups online (KIP-848, ``group.consumer.migration.policy``).
 """
 
 from __future__ import annotations
@@ -53,12 +53,12 @@ if TYPE_CHECKING:
 
 GROUP_FEATURE: Final = "group.version"
 GROUP_VERSION_MIN: Final = 1
-"""The level of the feature from which on there are groups of KIP-848."""
+"""Minimum level of the feature for KIP-848 groups."""
 HEARTBEAT_VERSION_MIN: Final = 1
-"""The version of ConsumerGroupHeartbeat that came with Kafka 4.0 (KIP-1082); before, it was a
+"""Minimum version of ConsumerGroupHeartbeat: that of Kafka 4.0 (KIP-1082). Version 0 was a
 preview."""
 NO_FEATURES: Final = -1
-"""The epoch of the features of a broker that lists none."""
+"""Epoch of the features in a response that lists none."""
 
 
 class AutoState(Enum):
@@ -82,7 +82,7 @@ NEXT: Final[dict[AutoState, frozenset[AutoState]]] = {
 
 
 class AutoMembership:
-    """The membership of ``group_protocol=auto``: one of two, chosen by what the coordinator has."""
+    """The membership of ``group_protocol=auto``, which chooses one of two by the coordinator."""
 
     def __init__(
         self,
@@ -99,20 +99,20 @@ class AutoMembership:
         self._classic = classic
         self._kip848 = kip848
         self._acting: ClassicMembership | Kip848Membership | None = None
-        """The one that was chosen last; None before the first choice."""
+        """Membership of the last choice; None before the first one."""
         self._attempt = Attempt(context.retry_backoff)
-        """To learn what the coordinator has."""
+        """Attempt to learn the coordinator's versions."""
         self._call: object | None = None
-        """The request for it in flight; responses to others come too late."""
+        """The request in flight for them; responses to other requests are late."""
         self._intent: Intent | None = None
-        """What is lost before the next choice."""
+        """The loss of partitions before the next choice."""
         self._error: KafkaError | None = None
 
     # For the group.
 
     @property
     def protocol(self) -> str | None:
-        """The protocol that was chosen last, `classic` or `consumer`; None before that."""
+        """Protocol of the last choice, `classic` or `consumer`; None before the first one."""
         return None if self._acting is None else self._acting.protocol
 
     @property
@@ -161,7 +161,7 @@ class AutoMembership:
             return error
         error = self._chosen.take_error()
         if error is not None and not error.fatal and self.state is AutoState.ENTERING_CLASSIC:
-            self._to(AutoState.LOSING)  # the group may be one of KIP-848 by now
+            self._to(AutoState.LOSING)  # it may be a KIP-848 group by now
         return error
 
     @property
@@ -173,7 +173,7 @@ class AutoMembership:
 
     def on_subscribed(self) -> None:
         if self.state in (AutoState.CHOOSING, AutoState.LOSING):
-            return  # whatever is chosen joins with what is subscribed to then
+            return  # the chosen membership will join with the subscription of that time
         if self.state is AutoState.IDLE:
             if self._chosen.is_outside:
                 self._to(AutoState.LOSING)
@@ -253,7 +253,7 @@ class AutoMembership:
         return self._chosen.poll(now_ms, may_rebalance=may_rebalance)
 
     def restart(self, now_ms: int, *, is_wanted: bool) -> None:
-        """Forget what is in flight. A choice that was under way is made again."""
+        """Drop requests in flight. A choice that was under way is repeated."""
         self._call = self._intent = None
         self._attempt.lost()
         for membership in (self._classic, self._kip848):
@@ -294,10 +294,10 @@ class AutoMembership:
     def _on_versions(self, response: ApiVersionsResponse, node_id: int) -> None:
         self._attempt.succeeded()
         if self._coordinator.is_replaced(node_id):
-            return  # the one that coordinates now is asked
+            return  # the new coordinator gets the next request
         reason = why_classic(response)
         if reason is None:
-            self._enter(self._kip848, "the coordinator serves groups of KIP-848")
+            self._enter(self._kip848, "the coordinator supports KIP-848 groups")
         else:
             self._enter(self._classic, reason)
 
@@ -325,7 +325,7 @@ class AutoMembership:
         membership.on_subscribed()
 
     def _given(self, names: Iterable[str]) -> list[str]:
-        """Return those settings that are not at their defaults."""
+        """Return the settings that differ from their defaults."""
         defaults = {each.name: each.default for each in self._config.settings()}
         return [name for name in names if getattr(self._config, name) != defaults[name]]
 
@@ -335,7 +335,7 @@ class AutoMembership:
 
 
 def why_classic(response: ApiVersionsResponse) -> str | None:
-    """Return why a coordinator serves no groups of KIP-848; None if it does."""
+    """Return why a coordinator does not support KIP-848 groups; None if it does."""
     newest = max(
         (
             each.max_version
@@ -349,5 +349,5 @@ def why_classic(response: ApiVersionsResponse) -> str | None:
     levels = {each.name: each.max_version_level for each in response.finalized_features}
     has_features = response.finalized_features_epoch != NO_FEATURES
     if has_features and levels.get(GROUP_FEATURE, 0) < GROUP_VERSION_MIN:
-        return f"the feature {GROUP_FEATURE} is not switched on in the cluster"
+        return f"the feature {GROUP_FEATURE} is not enabled in the cluster"
     return None

@@ -1,14 +1,14 @@
-"""ConsumerGroup: the consumer's side of its group, as far as both protocols have it alike.
+"""ConsumerGroup: the consumer's side of its group, common to both protocols.
 
-Partitions are revoked and assigned only while the application is in `poll`, so that the records it
-works on stay its own: `ClassicMembership` or `Kip848Membership` exchanges requests with the
-coordinator and returns what is to be done as an `Intent`, which `Reconciliation` carries out. With
-``group_protocol=auto`` an `AutoMembership` chooses between the two.
+Partitions are revoked and assigned only while the application is in `poll`, so that no other member
+gets the partitions of the records it processes. `ClassicMembership` or `Kip848Membership` exchanges
+requests with the coordinator and returns changes as an `Intent`, which `Reconciliation` carries
+out. With ``group_protocol=auto`` an `AutoMembership` chooses between the two.
 
-*Whether a member is late* is decided here for `max_poll_interval_ms`, by the client itself: in
-`poll_in_background`, which `consumer/heartbeat_thread.py` runs while the application is away. What
-leaving means is `leave_late` of the membership. The session is the coordinator's to decide: a
-classic member whose session passes without a response only looks for another coordinator.
+`max_poll_interval_ms` is checked here, by the client itself, in `poll_in_background`:
+`consumer/heartbeat_thread.py` runs it while the application is outside `poll`. A late member leaves
+by `leave_late` of the membership. Sessions are checked by the coordinator: a classic member whose
+session passes without a response only looks for another coordinator.
 
 Owner: the core lock.
 Source: Java classes ``ConsumerCoordinator`` and ``ConsumerMembershipManager``.
@@ -48,7 +48,7 @@ if TYPE_CHECKING:
 
 
 class ConsumerGroup:
-    """The manager of one consumer's group. Comes before `Coordinators` in the engine."""
+    """Manager of one consumer's group. Comes before `Coordinators` in the engine."""
 
     def __init__(
         self, config: ConsumerConfig, context: GroupContext, assignors: Sequence[Assignor]
@@ -64,9 +64,9 @@ class ConsumerGroup:
         self._membership = self._new_membership(assignors)
         self._is_polling = False
         self._polled_ms = 0
-        """When the application polled last."""
+        """Time of the application's last poll."""
         self._topic_error: KafkaError | None = None
-        """Why a topic that is subscribed to cannot be read, however long one waits."""
+        """Final error of a subscribed topic."""
 
     def _new_membership(
         self, assignors: Sequence[Assignor]
@@ -84,7 +84,7 @@ class ConsumerGroup:
 
     @property
     def identity(self) -> GroupMetadata:
-        """The member that got the partitions which this consumer reads; see `MemberIdentity`."""
+        """The member that got the partitions of this consumer; see `MemberIdentity`."""
         return self._identity.member._replace(is_subscribed=self._subscription.is_by_group)
 
     @property
@@ -97,11 +97,11 @@ class ConsumerGroup:
         return self._membership.topics
 
     def member(self) -> GroupMetadata:
-        """Return the member in whose name to commit now: for `assign` the group alone.
+        """Return the member for a commit now; with `assign` only the group.
 
         Raises:
             RebalanceInProgressError: the group is rebalancing; poll first.
-            CommitFailedError: this consumer is no member any more.
+            CommitFailedError: this consumer is no longer a member.
         """
         group_id = self._coordinator.key
         if not self._subscription.is_by_group:
@@ -111,43 +111,43 @@ class ConsumerGroup:
         if self._membership.can_commit:
             return self._membership.member
         raise CommitFailedError(
-            f"this consumer is no member of group {group_id!r} now, and its "
-            f"partitions may be read by others; poll joins again. {NO_MEMBER_CURES}"
+            f"this consumer is not a member of group {group_id!r} now, and other members may read "
+            f"its partitions; poll joins again. {NO_MEMBER_CURES}"
         )
 
     def on_commit_refused(self, member: GroupMetadata, error: BrokerError) -> KafkaError:
-        """Take note that the coordinator rejected a commit; return what to raise."""
+        """Handle a commit that the coordinator refused; return the error to raise."""
         if not member.is_member:
             return commit_without_membership_refused(member.group_id, error)
         return self._membership.on_commit_refused(member, error)
 
     def on_subscribed(self, listener: RebalanceListener | None) -> None:
-        """Join with the new subscription, or have the coordinator notified of it."""
+        """Join with the new subscription, or send it to the coordinator."""
         self._reconciliation.listener = listener or RebalanceListener()
         self._topic_error = None
         self._membership.on_subscribed()
 
     def on_assigned_by_hand(self) -> None:
-        """Commit for the group alone from now on: the application has chosen partitions itself."""
+        """Commit without a member from now on: the application has assigned partitions itself."""
         self._identity.reset()
 
     def enforce_rebalance(self, reason: str) -> None:
-        """Request a rebalance, if that is for members to do."""
+        """Request a rebalance, if members may do so."""
         self._membership.enforce_rebalance(reason)
 
     def note_poll(self, now_ms: int) -> None:
-        """Note that the application polls: `max_poll_interval_ms` begins anew."""
+        """Restart `max_poll_interval_ms`, since the application polls."""
         self._polled_ms = now_ms
 
     def begin_poll(self) -> None:
-        """Allow changes of partitions: the application has processed what it had."""
+        """Allow changes of partitions: the application has processed its records."""
         self._is_polling = True
 
     def end_poll(self) -> None:
         self._is_polling = False
 
     def wants_turn(self, now_ms: int) -> bool:
-        """Whether the group has something to do now that goes before records."""
+        """Return True if the group has something to do before records are returned."""
         return bool(self._context.user_calls) or (
             self._subscription.is_by_group and self._membership.wants_turn(now_ms)
         )
@@ -155,10 +155,10 @@ class ConsumerGroup:
     def begin_leave(
         self, reason: str, *, sends: bool, now_ms: int, commit_deadline_ms: int
     ) -> Operation[None]:
-        """Revoke everything and leave; the result comes when the coordinator has been notified.
+        """Revoke everything and leave; the result ends when the coordinator was notified.
 
-        The steps follow in `poll` between `begin_poll` and `end_poll`. `sends` False leaves it to
-        the coordinator to notice when the session ends.
+        The steps follow in `poll` between `begin_poll` and `end_poll`. With `sends` False the
+        coordinator notices when the session ends.
         """
         self._topic_error = None
         intent = self._membership.begin_leave(reason, sends=sends)
@@ -188,12 +188,12 @@ class ConsumerGroup:
 
     @property
     def rejection(self) -> KafkaError | None:
-        """Why the coordinator does not accept this member; None if it does, or need not."""
+        """Error by which the coordinator does not accept this member, or None."""
         return self._membership.rejection if self._subscription.is_by_group else None
 
     @property
     def unlisted(self) -> Sequence[TopicPartition]:
-        """Partitions that the group has assigned, and metadata do not list: one of each topic."""
+        """Assigned partitions that metadata does not list yet, one per topic."""
         return self._membership.unlisted if self._subscription.is_by_group else ()
 
     @property
@@ -217,27 +217,27 @@ class ConsumerGroup:
         return PollResult(result.requests, next_ms)
 
     def restart(self, now_ms: int) -> None:
-        """Begin anew what is under way with the coordinator and with partitions.
+        """Start over after an interrupt.
 
-        By the state of the membership a round that was not settled is run again.
+        The membership's state tells whether a rebalance must be repeated.
         """
         if self._subscription.mode is SubscriptionMode.ASSIGNED:
-            self._identity.reset()  # `assign` may have been interrupted right before that
+            self._identity.reset()  # `assign` may have been interrupted just before that
         self._reconciliation.restart()
         self._membership.restart(now_ms, is_wanted=self._subscription.is_by_group)
 
     def poll_in_background(self, now_ms: int) -> PollResult:
-        """Go on with what must not wait for the application, which may be in its listener.
+        """Make the steps that must not wait for the application, which may be in its listener.
 
-        A member whose application polls too seldom leaves; the next poll loses everything.
+        A member whose application polls too rarely leaves; the next poll loses everything.
         """
         late_ms = self._polled_ms + self._config.max_poll_interval_ms
         if self._membership.must_poll and now_ms >= late_ms:
             self._log.warning(
                 "group %r: no poll for max_poll_interval_ms (%d ms), so this member leaves, and "
-                "what it has not committed is read again, by others or by itself; each time, if "
-                "its work always takes so long. Lower max_poll_records or raise "
-                "max_poll_interval_ms, or go on polling while threads do the work",
+                "records that it has not committed are read again, by others or by itself; each "
+                "time, if its work always takes that long. Lower max_poll_records or raise "
+                "max_poll_interval_ms, or keep polling while threads do the work",
                 self._coordinator.key,
                 self._config.max_poll_interval_ms,
             )
@@ -249,7 +249,7 @@ class ConsumerGroup:
 
     def on_cluster(self, cluster: Cluster) -> None:
         if not cluster.nodes:
-            return  # metadata starts over, and has no topic yet
+            return  # metadata starts over, and has no topics yet
         if self._subscription.mode is SubscriptionMode.TOPICS:
             # Errors of assigned partitions are raised anyway; a topic with an error has none.
             failed = self._subscription.wanted_topics & cluster.topic_errors.keys()

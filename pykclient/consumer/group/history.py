@@ -1,4 +1,4 @@
-"""GroupHistory: the last rebalances of one consumer, to be read by people.
+"""GroupHistory: the latest rebalances of one consumer, for people to read.
 
 A rebalance is *open* until this consumer has its partitions, or it fails.
 
@@ -29,9 +29,9 @@ LEAVING: Final = "this consumer leaves"
 class Rebalance:
     """One rebalance as this consumer saw it.
 
-    `duration_ms` is None while it goes on. `assigned`, `revoked` and `lost` are what the listener
-    is called with; `error` says why it came to nothing, None if it did not. `protocol` is that of
-    the group, `classic` or `consumer`, and empty until this consumer was let in.
+    `duration_ms` is None while it is running. `assigned`, `revoked` and `lost` are the partitions
+    that the listener is called with. `error` is the reason if it failed. `protocol` is the group's,
+    `classic` or `consumer`, and empty until this consumer has joined.
     """
 
     started_at: datetime
@@ -66,15 +66,15 @@ class Rebalance:
 
 
 class GroupHistory:
-    """The last rebalances of one consumer, whose `started_at` counts from `EPOCH` by its clock."""
+    """The latest rebalances of one consumer; `started_at` counts from `EPOCH` by its clock."""
 
     def __init__(self) -> None:
         self._rebalances: deque[Rebalance] = deque(maxlen=REBALANCES_MAX)
 
     def begin(self, reason: str, now_ms: int) -> None:
-        """Open a rebalance; one that is open was overtaken by this one."""
+        """Open a rebalance; it replaces one that is open."""
         if self._is_open:
-            self.fail("overtaken by the next one", now_ms)
+            self.fail("replaced by the next one", now_ms)
         self._rebalances.append(Rebalance(EPOCH + timedelta(milliseconds=now_ms), reason))
 
     def begin_once(self, reason: str, now_ms: int) -> None:
@@ -103,19 +103,19 @@ class GroupHistory:
         self._change(lost=(*self._rebalances[-1].lost, *partitions))
 
     def end(self, now_ms: int) -> None:
-        """Close the open rebalance, which came to its end."""
+        """Close the open rebalance as completed."""
         if self._is_open:
             took = EPOCH + timedelta(milliseconds=now_ms) - self._rebalances[-1].started_at
             self._change(duration_ms=took // timedelta(milliseconds=1))
 
     def fail(self, error: str, now_ms: int) -> None:
-        """Close the open rebalance, which came to nothing; or note what happened outside one."""
+        """Close the open rebalance as failed, or record a failure outside of one."""
         self.begin_once(error, now_ms)
         self._change(error=error)
         self.end(now_ms)
 
     def rebalances(self, now_ms: int, now: datetime) -> tuple[Rebalance, ...]:
-        """Return them, the oldest first. `now` is the time for people at `now_ms`."""
+        """Return the rebalances, oldest first. `now` is the wall-clock time at `now_ms`."""
         shift = now - timedelta(milliseconds=now_ms) - EPOCH
         return tuple(replace(each, started_at=each.started_at + shift) for each in self._rebalances)
 

@@ -1,4 +1,4 @@
-"""What a coordinator may say of a group's member, and what a commit in its name is refused with.
+"""Checks of what a coordinator sends about a member, and errors of commits that it refuses.
 
 Owner: none, it holds no state.
 Source: Java class ``CommitRequestManager.MemberInfo``.
@@ -26,9 +26,9 @@ if TYPE_CHECKING:
     from pykclient.types import GroupMetadata
 
 AT_ONCE_COUNT: Final = 3
-"""After how many refusals in a row a member tries again without a pause. One that is removed joins
-at once, since others wait for it; one that is removed again and again does not, or it would send
-requests as fast as its coordinator responds."""
+"""Maximum number of consecutive refusals after which a member retries without a pause. A removed
+member joins at once, since others wait for it. If it is removed again and again, it must pause, or
+it would send requests as fast as its coordinator responds."""
 
 MEMBERSHIP_ERRORS = (
     UnknownMemberIdError,
@@ -38,21 +38,21 @@ MEMBERSHIP_ERRORS = (
     FencedMemberEpochError,
     FencedInstanceIdError,
 )
-"""Errors by which a coordinator says that this is no member any more."""
+"""Errors that mean this consumer is no longer a member."""
 
 NO_MEMBER_CURES: Final = (
     "If processing took longer than max_poll_interval_ms, raise that or lower max_poll_records. If "
-    "the coordinator has started again without the members, as `pykclient broker` does, nothing "
-    "has to be changed"
+    "the coordinator has restarted without the members, as `pykclient broker` does, nothing needs "
+    "to be changed"
 )
-"""What to do about a membership that has ended, at the end of an error."""
+"""Cures for a membership that has ended, appended to an error."""
 
 
 def check_member(api: str, member_id: str, generation: int) -> None:
-    """Make sure that a coordinator has named a member as it can be named in requests.
+    """Check that a member's id and generation in a response can be sent in requests.
 
     Raises:
-        DecodeError: it has not.
+        DecodeError: they cannot.
     """
     check_sent_back(api, "a member id", member_id)
     if generation < 0:
@@ -63,26 +63,26 @@ def commit_refused(member: GroupMetadata, error: BrokerError) -> CommitFailedErr
     """Return the error for a member whose partitions others may have by now."""
     failed = CommitFailedError(
         f"group {member.group_id!r} did not accept the offsets of member {member.member_id!r}, "
-        f"generation {member.generation}: {error}. Its partitions may be read by others since; "
-        f"poll joins again. {NO_MEMBER_CURES}"
+        f"generation {member.generation}: {error}. Other members may have read its partitions "
+        f"since; poll joins again. {NO_MEMBER_CURES}"
     )
     failed.__cause__ = error
     return failed
 
 
 def commit_without_membership_refused(group_id: str, error: BrokerError) -> CommitFailedError:
-    """Return the error that says why a group with members accepts no offsets of a non-member."""
+    """Return the error of a group with members that accepts no offsets of a non-member."""
     failed = CommitFailedError(
-        f"group {group_id!r} did not accept the offsets: {error}. It has members that "
-        f"subscribed; a consumer that uses assign() needs a group_id of its own"
+        f"group {group_id!r} did not accept the offsets: {error}. It has subscribed members; a "
+        f"consumer that uses assign() needs a group_id of its own"
     )
     failed.__cause__ = error
     return failed
 
 
 def commit_in_rebalance(group_id: str) -> RebalanceInProgressError:
-    """Return the error for a member that has to wait until it has its partitions."""
+    """Return the error for a member that must wait for its partitions."""
     return RebalanceInProgressError(
-        f"group {group_id!r} is distributing its partitions: poll until that is done, then commit "
-        f"again what is still assigned"
+        f"group {group_id!r} is rebalancing: poll until that is done, then commit again for "
+        f"partitions that are still assigned"
     )

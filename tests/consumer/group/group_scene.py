@@ -1,8 +1,8 @@
-"""GroupScene: a consumer's side of its group, in the middle of a consumer that a test plays.
+"""GroupScene: a consumer's group; the test plays the rest of the consumer and the coordinator.
 
-The coordinator is known. What the group sends waits in `sent`; the test responds.
+The coordinator is known. Requests of the group wait in `sent`; the test responds.
 
-Owner: the test that made it.
+Owner: the test that created it.
 """
 
 from __future__ import annotations
@@ -71,9 +71,9 @@ MessageT = TypeVar("MessageT")
 
 
 class GroupScene:
-    """A group under a protocol, `classic` or `consumer`. `events` has the listener's calls.
+    """A group with a protocol, `classic` or `consumer`. `events` records the listener's calls.
 
-    `committed_as` has the members in whose names something was committed before a revocation.
+    `committed_as` records the members that committed before a revocation.
     """
 
     def __init__(
@@ -114,7 +114,7 @@ class GroupScene:
     def update_metadata(
         self, *topics: TopicInfo, errors: Mapping[str, BrokerError] | None = None
     ) -> None:
-        """Have the metadata list these topics."""
+        """Set the topics in metadata."""
         update_metadata(self.metadata, *topics, errors=errors)
         self.group.on_cluster(self.metadata.cluster)
 
@@ -125,13 +125,13 @@ class GroupScene:
 
     @property
     def coordinator_id(self) -> int:
-        """The node id of the coordinator."""
+        """The coordinator's node id."""
         node_id = self.coordinators.find(CoordinatorType.GROUP, GROUP).node_id()
         assert node_id is not None
         return node_id
 
     def find_coordinator(self, broker_id: int = 2) -> None:
-        """Have a broker named as the coordinator."""
+        """Find the coordinator: this broker."""
         self.coordinators.find(CoordinatorType.GROUP, GROUP).node()
         (request,) = self.coordinators.poll(self.now_ms).requests
         found = Coordinator(GROUP, broker_id, f"broker-{broker_id}", 9092)
@@ -146,11 +146,11 @@ class GroupScene:
         return done
 
     def history(self) -> tuple[Rebalance, ...]:
-        """The rebalances."""
+        """Return the rebalances."""
         return self.group.history.rebalances(self.now_ms, datetime.now(UTC))
 
     def leave(self) -> Operation[None]:
-        """Unsubscribe, and poll until that has nothing to do any more."""
+        """Unsubscribe, and poll until nothing is left to do."""
         self.group.begin_poll()
         left = self.group.begin_leave(
             "test", sends=True, now_ms=self.now_ms, commit_deadline_ms=self.now_ms + 1_000
@@ -164,7 +164,7 @@ class GroupScene:
     # Time.
 
     def poll(self, passed_ms: int = 0) -> None:
-        """Let time pass, and the application poll; it gets no records."""
+        """Advance the clock, and poll as the application does; no records are returned."""
         self.now_ms += passed_ms
         self.group.begin_poll()
         for _ in range(TURN_COUNT):
@@ -173,20 +173,20 @@ class GroupScene:
         self.group.end_poll()
 
     def wait(self, passed_ms: int) -> None:
-        """Let time pass with the application away."""
+        """Advance the clock while the application does not poll."""
         self.now_ms += passed_ms
         self.sent += self.group.poll_in_background(self.now_ms).requests
 
     # The coordinator.
 
     def sent_request(self, kind: type[MessageT]) -> MessageT:
-        """The one request that waits, which is of this kind."""
+        """Return the only request without a response, which must have this kind."""
         [request] = self.sent
         assert isinstance(request.message, kind), request.message
         return request.message
 
     def join(self, *partitions: TopicPartition) -> None:
-        """Subscribe to what the subscription has, and get these partitions of ``t``."""
+        """Join with the present subscription, and get these partitions of ``t``."""
         self.update_metadata(topic("t", [1, 1]))
         self.group.on_subscribed(self.listener)
         self.poll()
@@ -195,7 +195,7 @@ class GroupScene:
         self.events.clear()
 
     def lead(self, members: Mapping[str, Iterable[str]]) -> None:
-        """Make the member, which has sent JoinGroup, the leader of these, by their topics."""
+        """Respond to JoinGroup: this member leads the given ones, which have these topics."""
         self.sent_request(JoinGroupRequest)
         found = [
             JoinGroupResponseMember(
@@ -235,7 +235,7 @@ class GroupScene:
         self.poll()
 
     def beat(self, partitions: Iterable[TopicPartition] | None = None, epoch: int = 1) -> None:
-        """Answer the heartbeat that waits; under KIP-848 with an assignment, perhaps."""
+        """Respond to the pending heartbeat; a KIP-848 heartbeat may get an assignment."""
         if self.is_classic:
             assert partitions is None
             self.sent_request(HeartbeatRequest)

@@ -1,6 +1,6 @@
-"""Scenes of one member, classic or of KIP-848: the test is its coordinator and its application.
+"""Scenes of one member, classic or KIP-848: the test plays its coordinator and its application.
 
-Owner: the test that made it.
+Owner: the test that created it.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ INTERVAL_MS = 3_000
 MAX_POLL_MS = 20_000
 RETRY_MS = 100
 COUNT = 10
-"""Partitions of each topic of KIP-848's scenes."""
+"""Number of partitions of each topic in KIP-848 scenes."""
 A, B = bytes(15) + b"a", bytes(15) + b"b"
 
 MessageT = TypeVar("MessageT")
@@ -66,7 +66,7 @@ TopicIdPartitions = dict[bytes, tuple[int, ...]]
 
 
 def group_config(**settings: object) -> ConsumerConfig:
-    """The settings of a member."""
+    """Return the settings of a member."""
     return ConsumerConfig.from_settings(
         {
             "bootstrap_servers": "broker:9092",
@@ -78,7 +78,7 @@ def group_config(**settings: object) -> ConsumerConfig:
 
 
 class KnownCoordinator(CoordinatorLookup):
-    """Where the coordinator is; known unless a test has it otherwise."""
+    """The coordinator's address, which is known unless a test changes that."""
 
     def __init__(self) -> None:
         self.key = GROUP
@@ -97,7 +97,7 @@ class KnownCoordinator(CoordinatorLookup):
 
 
 def group_context(**parts: object) -> GroupContext:
-    """A consumer around a group, of which only these parts do anything."""
+    """Return a group's context, in which only these parts do anything."""
     done: Operation[None] = Operation()
     done.succeed(None)
     defaults: dict[str, object] = {
@@ -115,7 +115,7 @@ def group_context(**parts: object) -> GroupContext:
 
 
 class CarriedOut:
-    """Carries out intents, at once unless `is_slow`, and writes them down."""
+    """Carries out intents, at once unless `is_slow`, and records them."""
 
     def __init__(self) -> None:
         self.events: list[str] = []
@@ -123,7 +123,7 @@ class CarriedOut:
         self.pending: list[Intent] = []
 
     def add(self, intent: Intent | None) -> None:
-        """Carry out the intents of a membership."""
+        """Carry out an intent of the membership."""
         if intent is None:
             return
         if isinstance(intent, Assign):
@@ -138,12 +138,12 @@ class CarriedOut:
             intent.succeed(None)
 
     def finish(self) -> None:
-        """End what is slow."""
+        """Complete the pending intents."""
         self.pending.pop().succeed(None)
 
 
 class MemberScene:
-    """What is around a membership, and the clock. Requests wait in `sent`."""
+    """A membership's surroundings and its clock. Requests wait in `sent`."""
 
     membership: ClassicMembership | Kip848Membership
 
@@ -162,35 +162,35 @@ class MemberScene:
         self.sent: list[Request] = []
 
     def poll(self, *, passed_ms: int = 0, times: int = 4) -> None:
-        """Let time pass, and the application poll."""
+        """Advance the clock, and poll as the application does."""
         self.now_ms += passed_ms
         for _ in range(times):
             self.carried_out.add(self.membership.advance(self.now_ms))
             self.sent += self.membership.poll(self.now_ms, may_rebalance=True).requests
 
     def wait(self, passed_ms: int) -> None:
-        """Let time pass with the application away."""
+        """Advance the clock while the application does not poll."""
         self.now_ms += passed_ms
         self.sent += self.membership.poll(self.now_ms, may_rebalance=False).requests
 
     def take(self, kind: type[MessageT]) -> MessageT:
-        """The one request that waits, which is of this kind; it stays without a response."""
+        """Return the only request without a response, which must have this kind; do not respond."""
         [request] = self.sent
         assert isinstance(request.message, kind), request.message
         return request.message
 
     def fail(self, error: KafkaError) -> None:
-        """Have the oldest request end without a response."""
+        """Fail the oldest request."""
         self.sent.pop(0).on_failure(error, self.now_ms)
 
     def leave(self, *, sends: bool = True) -> Operation[None]:
-        """Begin to leave."""
+        """Start to leave."""
         self.carried_out.add(self.membership.begin_leave("done", sends=sends))
         return self.membership.left
 
 
 class ClassicScene(MemberScene):
-    """A classic member, which subscribes to ``t``; its assignor assigns ranges."""
+    """A classic member that subscribes to ``t``, with the range assignor."""
 
     membership: ClassicMembership
 
@@ -215,20 +215,20 @@ class ClassicScene(MemberScene):
         update_metadata(self.metadata, topic("t", [1, 1]))
 
     def respond(self, response: Message) -> None:
-        """Answer the oldest request."""
+        """Respond to the oldest request."""
         self.sent.pop(0).on_response(response, self.now_ms)
 
-    # Whole steps.
+    # Steps of several requests.
 
     def start_joining(self) -> None:
-        """Want to be a member, and poll until JoinGroup is sent."""
+        """Request to join, and poll until JoinGroup is sent."""
         self.membership.request_join("a test wants it")
         self.poll()
 
     def respond_to_join(
         self, *, member_id: str = "m-1", leader: str = "m-2", generation: int = 1
     ) -> None:
-        """Take the member in; as the leader it is one of two."""
+        """Accept the member; as a leader it is one of two members."""
         self.take(JoinGroupRequest)
         subscription = encode_subscription(GroupMember(frozenset({"t"})))
         members = [
@@ -251,7 +251,7 @@ class ClassicScene(MemberScene):
         self.respond(SyncGroupResponse(assignment=encode_assignment([TopicPartition("t", 0)])))
 
     def join(self, generation: int = 1) -> None:
-        """Become a member, whatever that needs."""
+        """Become a member, with all necessary requests."""
         self.start_joining()
         self.respond_to_join(generation=generation)
         self.poll()
@@ -261,14 +261,14 @@ class ClassicScene(MemberScene):
         self.carried_out.events.clear()
 
     def beat(self, error_code: int = 0) -> None:
-        """Let a heartbeat fall due, and respond to it."""
+        """Wait until a heartbeat is due, and respond to it."""
         self.wait(INTERVAL_MS)
         self.take(HeartbeatRequest)
         self.respond(HeartbeatResponse(error_code=error_code))
 
 
 class Kip848Scene(MemberScene):
-    """A member of KIP-848, which subscribes to ``a`` and ``b``."""
+    """A KIP-848 member that subscribes to ``a`` and ``b``."""
 
     membership: Kip848Membership
 
@@ -289,17 +289,17 @@ class Kip848Scene(MemberScene):
         )
 
     def update_metadata(self, *names: str, count: int = COUNT) -> None:
-        """Have metadata list these topics, each with so many partitions."""
+        """Set the topics in metadata, each with this number of partitions."""
         ids = {"a": A, "b": B}
         topics = (topic(name, [1] * count, topic_id=ids[name]) for name in names)
         update_metadata(self.metadata, *topics)
 
     def is_in(self, state: MemberState) -> bool:
-        """Whether the member is as far as this."""
+        """Return whether the member is in this state."""
         return self.membership.state is state
 
     def heartbeat(self) -> ConsumerGroupHeartbeatRequest:
-        """The one heartbeat that waits for its response."""
+        """The only heartbeat without a response."""
         return self.take(ConsumerGroupHeartbeatRequest)
 
     def last_epoch(self) -> int:
@@ -316,7 +316,7 @@ class Kip848Scene(MemberScene):
         code: int = 0,
         interval_ms: int = INTERVAL_MS,
     ) -> None:
-        """Answer it; `assigned` None reports nothing about partitions."""
+        """Respond to it; if `assigned` is None, without an assignment."""
         self.heartbeat()
         assignment = None
         if assigned is not None:
@@ -333,7 +333,7 @@ class Kip848Scene(MemberScene):
         self.sent.pop().on_response(response, self.now_ms)
 
     def join(self, assigned: TopicIdPartitions | None = None) -> None:
-        """Become a stable member that has these partitions, and has acknowledged them."""
+        """Become a stable member that has acknowledged these partitions."""
         self.membership.request_join()
         self.poll()
         self.respond(1, assigned or {})

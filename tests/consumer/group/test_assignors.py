@@ -1,4 +1,4 @@
-"""Which assignors the setting names, and what each assigns."""
+"""The assignors that the setting names, and what each assigns."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ if TYPE_CHECKING:
 
 
 class OwnAssignor(RoundRobinAssignor):
-    """One that a user wrote."""
+    """A custom assignor."""
 
 
 class OnlyCooperative(RoundRobinAssignor):
-    """One that leaves out a protocol."""
+    """A custom assignor without the eager protocol."""
 
     protocols = (RebalanceProtocol.COOPERATIVE,)  # type: ignore[misc]
 

@@ -45,7 +45,7 @@ KIP848 = {"group.version": 1}
 
 
 class AutoScene(GroupScene):
-    """A consumer that chooses; `commit_count` counts what is committed before a revocation."""
+    """A consumer that chooses; `commit_count` is the number of commits before a revocation."""
 
     def __init__(self, **settings: object) -> None:
         super().__init__("auto", None, **settings)
@@ -58,7 +58,7 @@ class AutoScene(GroupScene):
         return membership
 
     def ask(self) -> None:
-        """Subscribe, and poll until the coordinator is asked what it has."""
+        """Subscribe, and poll until the coordinator gets ApiVersions."""
         self.update_metadata(topic("t", [1, 1]))
         self.group.on_subscribed(self.listener)
         self.poll()
@@ -67,7 +67,7 @@ class AutoScene(GroupScene):
     def list_versions(
         self, heartbeat: int | None = 1, features: Mapping[str, int] | None = KIP848
     ) -> None:
-        """Respond with this version of ConsumerGroupHeartbeat, None for none, and features."""
+        """Respond with these features and this version of ConsumerGroupHeartbeat, None for none."""
         apis = [ApiVersion(ApiKey.API_VERSIONS, 0, 4)]
         if heartbeat is not None:
             apis.append(ApiVersion(ApiKey.CONSUMER_GROUP_HEARTBEAT, 0, heartbeat))
@@ -84,7 +84,7 @@ class AutoScene(GroupScene):
         self.is_classic = self.group.protocol == "classic"
 
     def join_as(self, protocol: str, *partitions: TopicPartition) -> None:
-        """Be a member under a protocol, with these partitions."""
+        """Become a member with a protocol and these partitions."""
         self.ask()
         self.list_versions(features=KIP848 if protocol == "consumer" else {})
         self.poll()
@@ -93,7 +93,7 @@ class AutoScene(GroupScene):
         self.events.clear()
 
     def refuse(self, error: type[BrokerError]) -> None:
-        """Respond to the heartbeat or JoinGroup that waits."""
+        """Respond to the pending heartbeat or JoinGroup with an error."""
         response: object
         if isinstance(self.sent[0].message, JoinGroupRequest):
             response = JoinGroupResponse(error_code=error.code)
@@ -105,12 +105,12 @@ class AutoScene(GroupScene):
         self._respond(response)
 
     def fail(self, error: KafkaError) -> None:
-        """Have no response come to the request that waits."""
+        """Fail the pending request."""
         self.sent.pop(0).on_failure(error, self.now_ms)
 
 
 def chosen(scene: AutoScene) -> str:
-    """The protocol that was chosen."""
+    """Return the chosen protocol."""
     return scene.group.protocol or "no choice yet"
 
 
@@ -125,11 +125,11 @@ def scene() -> AutoScene:
 @pytest.mark.parametrize(
     ("heartbeat", "features", "protocol", "reason"),
     [
-        (1, {"group.version": 1}, "consumer", "serves groups of KIP-848"),
-        (9, {"group.version": 7}, "consumer", "serves groups of KIP-848"),
-        (1, None, "consumer", "serves groups of KIP-848"),
-        (1, {"group.version": 0}, "classic", "group.version is not switched on"),
-        (1, {"transaction.version": 2}, "classic", "group.version is not switched on"),
+        (1, {"group.version": 1}, "consumer", "supports KIP-848 groups"),
+        (9, {"group.version": 7}, "consumer", "supports KIP-848 groups"),
+        (1, None, "consumer", "supports KIP-848 groups"),
+        (1, {"group.version": 0}, "classic", "group.version is not enabled"),
+        (1, {"transaction.version": 2}, "classic", "group.version is not enabled"),
         (0, {"group.version": 1}, "classic", "no ConsumerGroupHeartbeat of Kafka 4.0"),
         (None, {}, "classic", "no ConsumerGroupHeartbeat of Kafka 4.0"),
     ],
@@ -268,7 +268,7 @@ def test_a_member_whose_coordinator_was_downgraded_commits_and_goes_on_as_a_clas
     assert scene.events == [f"revoked {A}"]
     assert scene.committed_as == [before]
     (warning,) = (each for each in caplog.records if each.levelno >= logging.WARNING)
-    assert "goes on with the classic protocol" in warning.getMessage()
+    assert "continues with the classic protocol" in warning.getMessage()
     scene.is_classic = True
     scene.assign([A, B])
     assert scene.events[1:] == [f"assigned {A} {B}"]
@@ -291,7 +291,7 @@ def test_a_member_whose_group_is_gone_joins_it_again_before_it_becomes_a_classic
 
 
 def test_an_instance_id_that_is_not_free_is_no_reason_for_the_classic_protocol() -> None:
-    """Joining as a classic member would fence the one that has it."""
+    """Joining as a classic member would fence the member that has it."""
     scene = AutoScene(group_instance_id="i")
     scene.ask()
     scene.list_versions()

@@ -1,4 +1,4 @@
-"""A member of a classic group: joining, staying, leaving, and every refusal on the way."""
+"""A classic member: joining, staying, leaving, and every error of the coordinator."""
 
 from __future__ import annotations
 
@@ -130,7 +130,7 @@ def test_a_follower_syncs_while_the_application_is_away_but_takes_when_it_polls(
 
 
 def respond_with(scene: ClassicScene, *numbers: int) -> None:
-    """Assign these partitions to the member, and let it take them."""
+    """Assign these partitions to the member, and poll until it takes them."""
     scene.start_joining()
     scene.respond_to_join()
     scene.poll()
@@ -321,7 +321,7 @@ def test_a_coordinator_that_loads_gets_the_request_again_after_a_pause(scene: Cl
 def test_a_member_that_is_refused_again_and_again_pauses(
     is_syncing: bool, scene: ClassicScene
 ) -> None:
-    """Some coordinators refuse as fast as requests come."""
+    """Some coordinators respond with errors as fast as requests come."""
     refuse(scene, RebalanceInProgressError, is_syncing=is_syncing)
     for _ in range(AT_ONCE_COUNT):
         scene.poll()
@@ -343,7 +343,7 @@ def test_a_member_that_is_refused_again_and_again_pauses(
 def test_a_member_that_is_given_an_id_again_and_again_pauses(
     given: str, scene: ClassicScene, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """The first time is how to begin, and no failure; a static member needs no other one."""
+    """The first time is normal for a new member; a static member needs no second attempt."""
     caplog.set_level(logging.INFO)
     refusal = JoinGroupResponse(error_code=MemberIdRequiredError.code, member_id=given)
     scene.start_joining()
@@ -363,12 +363,11 @@ def test_a_member_that_is_given_an_id_again_and_again_pauses(
     assert scene.sent == []
     scene.poll(passed_ms=RETRY_MS)
     scene.take(JoinGroupRequest)
-    logged = [record.getMessage().partition(": ")[2] for record in caplog.records]
-    assert logged == [
-        "to be joined: a test wants it",
-        "joining as ''",
-        *(["joining as 'm-1'"] if given else []),
-        "to be joined: rebalance failed due to MemberIdRequiredError",
+    assert caplog.messages == [
+        "(re)joining group 'g': a test wants it",
+        "group 'g': joining as ''",
+        *(["group 'g': joining as 'm-1'"] if given else []),
+        "(re)joining group 'g': rebalance failed due to MemberIdRequiredError",
     ]
 
 
@@ -618,11 +617,10 @@ def test_attempts_to_join_that_fail_alike_are_logged_once(
     for _ in range(5):
         scene.fail(DisconnectedError("gone"))
         scene.poll(passed_ms=10_000)
-    logged = [record.getMessage().partition(": ")[2] for record in caplog.records]
-    assert logged == [
-        "to be joined: a test wants it",
-        "joining as ''",
-        "to be joined: rebalance failed due to DisconnectedError",
+    assert caplog.messages == [
+        "(re)joining group 'g': a test wants it",
+        "group 'g': joining as ''",
+        "(re)joining group 'g': rebalance failed due to DisconnectedError",
     ]
 
 
@@ -785,7 +783,7 @@ def test_leaving_is_not_held_up_by_a_join_that_waits_for_others(joined: ClassicS
 
 
 def refuse(scene: ClassicScene, error: type[BrokerError], *, is_syncing: bool) -> None:
-    """Refuse the member's JoinGroup, or its SyncGroup."""
+    """Respond to the member's JoinGroup or SyncGroup with an error."""
     scene.start_joining()
     if not is_syncing:
         scene.respond(JoinGroupResponse(error_code=error.code))

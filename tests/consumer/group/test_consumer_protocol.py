@@ -1,4 +1,4 @@
-"""What members send each other, in the bytes that Java's have."""
+"""Data that members send each other, compared with the bytes of Java's client."""
 
 from __future__ import annotations
 
@@ -96,7 +96,7 @@ def test_what_is_neither_is_an_error_of_its_own(data: bytes) -> None:
 
 
 def test_no_bytes_assign_no_partitions() -> None:
-    """A broker sends that to a member that the leader has left out, as older leaders do."""
+    """A broker sends that to a member that an older leader has left out."""
     assert read_assignment(b"").partitions == ()
     with pytest.raises(DecodeError):
         read_subscription(b"")

@@ -1,4 +1,4 @@
-"""What `fewest-brokers` assigns: equal shares, led by as few brokers as possible."""
+"""The assignments of `fewest-brokers`: equal shares, led by as few brokers as possible."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ Assigned = dict[str, list[TopicPartition]]
 
 
 def led_by(*leader_ids: int | None) -> list[PartitionReplicas]:
-    """Partitions with these leaders, in order."""
+    """Return partitions with these leaders, in order."""
     nodes = [None if each is None else Node(each, "h", 1) for each in leader_ids]
     return [PartitionReplicas(node, [] if node is None else [node]) for node in nodes]
 
@@ -35,7 +35,7 @@ def assign(topics: TopicReplicas, group: dict[str, GroupMember]) -> Assigned:
 
 
 def connections(topics: TopicReplicas, assigned: Assigned) -> int:
-    """How many pairs of a member and a broker there are."""
+    """Return the number of pairs of a member and a leading broker."""
     leaders = {
         (member, topics[each.topic][each.partition].leader)
         for member, partitions in assigned.items()
@@ -88,7 +88,7 @@ leaders = st.lists(st.sampled_from([None, *range(1, 7)]), max_size=30)
 
 @given(topics=st.dictionaries(st.sampled_from("tuv"), leaders), count=st.integers(1, 9))
 def test_members_of_the_same_topics(topics: dict[str, list[int | None]], count: int) -> None:
-    """All is assigned once, counts differ by one at most, and connections are bounded."""
+    """Each partition is assigned once, counts differ by at most one, connections are bounded."""
     known = {name: led_by(*of_topic) for name, of_topic in topics.items()}
     group = members(**{f"m{number}": "tuv" for number in range(count)})
     assigned = assign(known, group)
@@ -107,7 +107,7 @@ def test_members_of_the_same_topics(topics: dict[str, list[int | None]], count: 
     wanted=st.lists(st.sets(st.sampled_from("tuvwx")), min_size=1, max_size=7),
 )
 def test_members_of_any_topics(topics: dict[str, list[int | None]], wanted: list[set[str]]) -> None:
-    """What is subscribed to is assigned once, to a subscriber; equal ones get equal shares."""
+    """Each partition is assigned once, to a subscriber; equal members get equal shares."""
     known = {name: led_by(*of_topic) for name, of_topic in topics.items()}
     group = {f"m{n}": GroupMember(frozenset(each)) for n, each in enumerate(wanted)}
     assigned = assign(known, group)

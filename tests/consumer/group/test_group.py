@@ -41,7 +41,7 @@ def scene(request: pytest.FixtureRequest) -> GroupScene:
 
 
 def is_member(scene: GroupScene) -> bool:
-    """Whether the consumer may commit."""
+    """Return whether the consumer may commit."""
     try:
         scene.group.member()
     except CommitFailedError:
@@ -160,7 +160,7 @@ def test_metadata_that_starts_over_takes_nothing_away(scene: GroupScene) -> None
 
 @pytest.fixture
 def matched(scene: GroupScene) -> GroupScene:
-    """A member by a pattern, which has both partitions."""
+    """A member that subscribes by a pattern and has both partitions."""
     scene.update_metadata(T)
     scene.subscription.subscribe_pattern(re.compile("t"))
     scene.group.on_subscribed(scene.listener)
@@ -174,7 +174,7 @@ def matched(scene: GroupScene) -> GroupScene:
 def test_a_new_pattern_keeps_the_member_while_no_metadata_comes(
     matched: GroupScene,
 ) -> None:
-    """It polls, so it is not late; and what it has stays, with a heartbeat now and then."""
+    """It polls, so it is not late; its partitions stay, and heartbeats continue."""
     matched.subscription.subscribe_pattern(re.compile("t|u"))
     matched.group.on_subscribed(matched.listener)
     matched.poll()
@@ -213,7 +213,7 @@ def test_a_new_pattern_that_matches_the_same_changes_nothing(matched: GroupScene
     assert matched.events == []
 
 
-# Who commits.
+# Members that commit.
 
 
 def test_partitions_assigned_by_hand_are_the_groups_alone(scene: GroupScene) -> None:
@@ -224,7 +224,7 @@ def test_partitions_assigned_by_hand_are_the_groups_alone(scene: GroupScene) -> 
 def test_no_member_commits_before_it_has_joined(scene: GroupScene) -> None:
     scene.subscription.subscribe(["t"])
     scene.group.on_subscribed(scene.listener)
-    with pytest.raises(CommitFailedError, match=r"max_poll_interval_ms.*started again"):
+    with pytest.raises(CommitFailedError, match=r"max_poll_interval_ms.*restarted"):
         scene.group.member()
     scene.poll()
     scene.update_metadata(T)
@@ -247,7 +247,7 @@ def classic() -> GroupScene:
 
 
 def topics_in(message: JoinGroupRequest) -> frozenset[str]:
-    """What the member requests."""
+    """Return the topics that the member subscribes to."""
     return frozenset(read_subscription(message.protocols[0].metadata).topics)
 
 
@@ -284,9 +284,9 @@ def test_a_new_pattern_begins_a_round_with_its_topics(classic: GroupScene) -> No
 def test_a_leader_assigns_what_a_pattern_matches_however_metadata_came(
     classic: GroupScene,
 ) -> None:
-    """Metadata of all topics lack one that is gone; while they start over, they lack every topic.
+    """Metadata of all topics lacks a deleted one; after a rebootstrap it lacks every topic.
 
-    The first is no error of its own; in the second case the next response has to be awaited.
+    The first case is not an error; in the second one the next response is awaited.
     """
     classic.subscription.subscribe_pattern(re.compile("t"))
     classic.group.on_subscribed(classic.listener)
@@ -376,7 +376,7 @@ def test_user_data_that_cannot_be_sent_is_the_assignors_fault(data: object) -> N
 
 
 def test_a_leader_that_assigns_what_is_not_read_is_reported(classic: GroupScene) -> None:
-    """Once may be what a static member had before; to join for ever would be a storm."""
+    """Once may be an old assignment of a static member; endless joins would be a storm."""
     classic.update_metadata(T)
     classic.subscription.subscribe(["t"])
     classic.group.on_subscribed(classic.listener)

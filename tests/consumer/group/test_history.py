@@ -1,4 +1,4 @@
-"""The log of rebalances that people read."""
+"""The log of rebalances for people."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def test_one_that_is_overtaken_ends() -> None:
     history.begin("first", 1_000)
     history.begin("second", 1_200)
     first, _ = history.rebalances(3_000, NOW)
-    assert (first.duration_ms, first.error) == (200, "overtaken by the next one")
+    assert (first.duration_ms, first.error) == (200, "replaced by the next one")
 
 
 def test_what_happens_outside_a_rebalance_is_an_entry_of_its_own() -> None:

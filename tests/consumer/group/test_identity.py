@@ -1,7 +1,7 @@
-"""The member in whose name transactions commit: that of the last rebalance which was completed.
+"""The member that transactions commit as: that of the last completed rebalance.
 
-Whatever happens to the membership afterwards, the identity must stay: with it, and only with it,
-a coordinator refuses offsets of partitions that another member may have by now.
+The identity must stay whatever happens to the membership later. Only then does the coordinator
+refuse offsets of partitions that another member may own by now.
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ def test_it_stays_when_the_member_is_late_and_until_the_next_rebalance_is_comple
 def test_it_stays_when_the_consumer_unsubscribes_and_subscribes_again(
     protocol: str, sends: bool
 ) -> None:
-    """Records that were read before are the former member's: brokers refuse their offsets."""
+    """The records were read by the former member: brokers refuse their offsets."""
     scene = joined(protocol)
     scene.group.begin_leave(
         "unsubscribe", sends=sends, now_ms=scene.now_ms, commit_deadline_ms=scene.now_ms
@@ -127,7 +127,7 @@ def test_it_may_be_pickled_unpacked_and_made_by_hand() -> None:
     assert is_subscribed
     assert topic_ids == ()
     assert not GroupMetadata(GROUP).is_subscribed
-    # As an older version has pickled it.
+    # As pickled by an older version.
     assert GroupMetadata.__new__(GroupMetadata, GROUP, 1, "m-1", None) == READ_IN._replace(
         is_subscribed=False
     )

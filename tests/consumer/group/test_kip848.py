@@ -1,4 +1,4 @@
-"""A member of a group of KIP-848 by numbers: what it sends, when, and what responses do to it."""
+"""A KIP-848 member: what it sends, when, and how it handles responses."""
 
 from __future__ import annotations
 
@@ -316,7 +316,7 @@ def test_a_partition_that_metadata_do_not_list_waits_for_them(stable: Kip848Scen
     assert stable.heartbeat().topic_partitions == [RequestTopicPartitions(A, [0, 1, COUNT])]
     stable.respond(2)
     assert stable.is_in(MemberState.STABLE)
-    # What the member has stays, whatever metadata list.
+    # Owned partitions stay, whatever metadata lists.
     stable.update_metadata("b")
     stable.wait(INTERVAL_MS)
     stable.respond(3, {A: (1, COUNT)})
@@ -359,12 +359,12 @@ def test_the_same_assignment_again_changes_nothing(stable: Kip848Scene) -> None:
 def test_what_was_taken_back_before_it_was_taken_is_acknowledged_all_the_same(
     stable: Kip848Scene, is_known: bool
 ) -> None:
-    """The coordinator assigns it to no other member before this one has acknowledged that."""
+    """The coordinator assigns it to another member only after this one has acknowledged."""
     stable.wait(INTERVAL_MS)
     stable.respond(2, {A: (0, 1), B: (5,)})
     stable.wait(INTERVAL_MS)
     assert stable.heartbeat().topic_partitions is None
-    # What comes in its stead has no name yet, perhaps.
+    # The topic that replaces it may have no name yet.
     stable.update_metadata("a")
     stable.respond(2, {A: (0, 1)} if is_known else {A: (0, 1), C: (0,)})
     stable.wait(0)
@@ -375,7 +375,7 @@ def test_what_was_taken_back_before_it_was_taken_is_acknowledged_all_the_same(
     assert stable.sent == [], "it is sent once"
 
 
-# Being thrown out.
+# Fenced members.
 
 
 @pytest.mark.parametrize("error", [FencedMemberEpochError, UnknownMemberIdError])
@@ -401,7 +401,7 @@ def test_a_fenced_member_loses_everything_and_joins_again_under_its_id(
 
 
 def test_a_member_that_is_fenced_again_and_again_pauses(stable: Kip848Scene) -> None:
-    """Some coordinators refuse as fast as requests come."""
+    """Some coordinators respond with errors as fast as requests come."""
     stable.wait(INTERVAL_MS)
     stable.respond(code=FencedMemberEpochError.code)
     for _ in range(AT_ONCE_COUNT):
@@ -511,7 +511,7 @@ def test_a_topic_that_may_not_be_read_is_raised_and_the_rest_goes_on(stable: Kip
 
 
 def test_brokers_without_such_groups_are_reported_as_such() -> None:
-    """Old ones do not have the API; others have it switched off."""
+    """Old brokers do not have the API; on others it is disabled."""
     old, off = Kip848Scene(), Kip848Scene()
     for scene in (old, off):
         scene.membership.request_join()
@@ -625,7 +625,7 @@ def test_one_fenced_while_it_gives_up_has_nothing_to_leave(stable: Kip848Scene) 
 
 @pytest.mark.parametrize("has_response", [False, True])
 def test_one_whose_first_heartbeat_has_no_response_yet_leaves(has_response: bool) -> None:
-    """The coordinator has it, and would keep its partitions for a whole session."""
+    """The coordinator knows it, and would keep its partitions for a whole session."""
     scene = Kip848Scene()
     scene.carried_out.is_slow = True
     scene.membership.request_join()

@@ -1,4 +1,4 @@
-"""What a leader makes of its members and the cluster, and of what its coordinator describes."""
+"""GroupLeader: how it uses members and metadata, and what its coordinator describes."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ MEMBERS = {"m1": GroupMember(frozenset({"a"})), "m2": GroupMember(frozenset({"a"
 
 
 class OwnAssignor(RoundRobinAssignor):
-    """Assigns what a test sets."""
+    """An assignor that assigns what a test sets."""
 
     def __init__(self, assigned: Mapping[str, object] | Exception) -> None:
         self._assigned = assigned
@@ -122,10 +122,10 @@ def test_an_assignor_assigns() -> None:
     [
         ({"m1": [A0], "m2": [A0]}, r"assigned a-0 twice"),
         ({"m1": [A0, A0]}, r"assigned a-0 twice"),
-        ({"m3": [A0]}, r"assigned partitions to 'm3', no member"),
-        ({"m1": [("a", 0)]}, r"failed: TypeError.*\('a', 0\) is no TopicPartition"),
+        ({"m3": [A0]}, r"assigned partitions to 'm3', not a member"),
+        ({"m1": [("a", 0)]}, r"failed: TypeError.*\('a', 0\) is not a TopicPartition"),
         *(
-            ({"m1": [wrong]}, r"failed: TypeError.*is no TopicPartition")
+            ({"m1": [wrong]}, r"failed: TypeError.*is not a TopicPartition")
             for wrong in (
                 TopicPartition("a", cast("int", "0")),
                 TopicPartition("a", cast("int", True)),
@@ -183,7 +183,7 @@ P0, P1, P2 = (TopicPartition("t", number) for number in range(3))
 
 
 class Scene:
-    """A comparison that begins at 0."""
+    """A comparison that starts at time 0."""
 
     def __init__(self) -> None:
         self.coordinator = KnownCoordinator()

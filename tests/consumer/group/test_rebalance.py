@@ -1,4 +1,4 @@
-"""Partitions are revoked and assigned step by step: held, committed, reported, dropped, taken."""
+"""Rebalances step by step: partitions are held, committed, reported, dropped and taken."""
 
 from __future__ import annotations
 
@@ -42,12 +42,12 @@ LEAVE_MS = 9_000
 
 
 class Scene:
-    """A `Reconciliation` that has A and B; buffer, commits and listener write to `events`."""
+    """A `Reconciliation` with A and B; buffer, commits and listener write to `events`."""
 
     def __init__(self) -> None:
         self.events: list[str] = []
         self.held: set[TopicPartition] = set()
-        """What the buffer returns no records of."""
+        """Partitions whose records the buffer does not return."""
         self.subscription = SubscriptionState()
         self.subscription.subscribe(["t"])
         self.user_calls: deque[UserCall] = deque()
@@ -73,15 +73,15 @@ class Scene:
         self.events.clear()
 
     def change_to(self, *partitions: TopicPartition) -> Intent:
-        """Have these partitions, in place of an intent before."""
+        """Change the assignment to these partitions, instead of an earlier intent."""
         return self._carry_out(Assign(partitions))
 
     def before_join(self, protocol: RebalanceProtocol) -> Intent:
-        """Give up what must not be kept while joining."""
+        """Revoke partitions that must not be kept while joining."""
         return self._carry_out(RevokeToJoin(protocol))
 
     def give_up(self, intent: Intent) -> Intent:
-        """Give up everything; a commit may take until `LEAVE_MS`."""
+        """Revoke all partitions; a commit may take until `LEAVE_MS`."""
         intent.commit_deadline_ms = self.commit_deadline_ms = LEAVE_MS
         return self._carry_out(intent)
 
@@ -136,7 +136,7 @@ def scene() -> Scene:
     return Scene()
 
 
-# What is given up, what is taken, and in which order.
+# Which partitions are revoked and assigned, and in which order.
 
 
 @pytest.mark.promise("listeners are called on the polling thread, and may call the consumer")
@@ -313,7 +313,7 @@ def test_a_wakeup_inside_a_listener_stays_one(scene: Scene) -> None:
     assert isinstance(scene.reconciliation.take_error(), WakeupError)
 
 
-# One intent in place of another.
+# An intent that replaces another.
 
 
 def test_a_new_one_takes_the_place_of_one_that_waits(scene: Scene) -> None:

@@ -1,9 +1,9 @@
-"""Claims: which member owned which partitions before, made consistent; and the racks that count.
+"""Claims: owned partitions of the members, made consistent; Racks: distances of members.
 
-Two members may claim one partition: one of them slept through a rebalance. The later generation
-counts; within one generation neither does.
+Two members may claim one partition, if one of them missed a rebalance. The later generation wins;
+within one generation neither does.
 
-Owner: made and used within one call of `assign`.
+Owner: created and used within one call of `assign`.
 Source: Java class ``AbstractStickyAssignor``; KIP-341, KIP-881.
 """
 
@@ -24,19 +24,19 @@ NO_GENERATION: Final = -1
 
 
 class Claim(NamedTuple):
-    """What one member says it had, and in which generation; None when it did not say."""
+    """Partitions that a member says it owned, and the generation, if it sent one."""
 
     partitions: tuple[TopicPartition, ...]
     generation: int | None
 
 
 class Claims:
-    """The claims of all members. `owned` has no partition twice, and none that is gone."""
+    """The claims of all members. `owned` has no partition twice, and none that does not exist."""
 
     def __init__(self, topics: TopicRacks, by_member: Mapping[str, Claim]) -> None:
         self.owned: dict[str, dict[TopicPartition, None]] = {}
         self.contested: set[TopicPartition] = set()
-        """What two members claim in one generation."""
+        """Partitions that two members claim in one generation."""
         self._by_member = dict(sorted(by_member.items()))
         self._owners: dict[TopicPartition, str] = {}
         for member_id, claim in self._by_member.items():
@@ -46,7 +46,7 @@ class Claims:
                     self._add(partition, member_id)
 
     def earlier(self) -> dict[TopicPartition, str]:
-        """Return which member had what in generations before the latest one."""
+        """Return the owners of partitions in generations before the latest one."""
         latest = max(map(self._generation, self._by_member), default=NO_GENERATION)
         found: dict[TopicPartition, str] = {}
         for member_id, claim in self._by_member.items():
@@ -78,7 +78,7 @@ class Claims:
 
 
 class Racks:
-    """Which members are near which partitions; without rack awareness, all are."""
+    """Distances of members and partitions; without rack awareness all are near."""
 
     def __init__(self, topics: TopicRacks, members: Mapping[str, GroupMember]) -> None:
         by_member = {member_id: m.rack for member_id, m in members.items() if m.rack}
@@ -93,7 +93,7 @@ class Racks:
         return bool(self._of_members)
 
     def are_apart(self, member_id: str, partition: TopicPartition) -> bool:
-        """Whether no replica of the partition is in the member's rack."""
+        """Return True if no replica of the partition is in the member's rack."""
         rack = self._of_members.get(member_id)
         return (
             rack is not None
@@ -101,11 +101,11 @@ class Racks:
         )
 
     def are_together(self, member_id: str, partition: TopicPartition) -> bool:
-        """Whether the member has a rack, with a replica of the partition in it."""
+        """Return True if the member's rack is known and has a replica of the partition."""
         return member_id in self._of_members and not self.are_apart(member_id, partition)
 
     def by_choice(self, partitions: Iterable[TopicPartition]) -> list[TopicPartition]:
-        """Return the partitions with the fewest members near them first."""
+        """Return the partitions, those with the fewest near members first."""
         counts = self._member_counts
         if not counts:
             return list(partitions)

@@ -1,10 +1,10 @@
-"""RangeAssignor: of each topic, every member gets a range of partitions; topics stay aligned.
+"""RangeAssignor: every member gets a range of each topic's partitions; topics are aligned.
 
-Members with the same topics get the same numbers of each, so that partition 3 of one topic is read
-where partition 3 of the other is. With racks, partitions go first to members in a rack that has a
-replica, within the same numbers (KIP-881).
+Members with the same topics get the same partition numbers of each, so that one member reads
+partition 3 of all of them. With racks, partitions go first to members in a rack that has a
+replica, with the same numbers in each topic (KIP-881).
 
-Owner: no state.
+Owner: none, it has no state.
 Source: Java class ``RangeAssignor``; KIP-881.
 """
 
@@ -28,13 +28,13 @@ if TYPE_CHECKING:
 
 
 class RangeAssignor:
-    """Assigns each topic by itself, in ranges; members that come first get one more."""
+    """Assigns each topic separately, in ranges; the first members get one more."""
 
     name: Final = "range"
     protocols: Final = (RebalanceProtocol.EAGER,)
 
     def user_data(self, topics: frozenset[str]) -> None:
-        """Return None: the leader needs no more than topics and racks."""
+        """Return None: the leader needs only topics and racks."""
 
     def assign(
         self, topics: TopicRacks, members: Mapping[str, GroupMember]
@@ -57,11 +57,11 @@ class RangeAssignor:
     def on_assignment(
         self, partitions: Iterable[TopicPartition], generation: int, user_data: bytes | None = None
     ) -> None:
-        """Keep nothing."""
+        """Ignore the assignment."""
 
 
 class _TopicAssignment:
-    """One topic: what each member has so far, and how many more partitions it may take."""
+    """One topic: the partitions of each member so far, and how many more it may take."""
 
     def __init__(
         self, name: str, racks: Sequence[frozenset[str]], members: Mapping[str, GroupMember]
@@ -98,13 +98,13 @@ class _TopicAssignment:
             self._extra_count -= 1
 
     def assign_near(self) -> None:
-        """Give each member in turn the first free partitions within its rack, up to its quota."""
+        """Assign to each member in turn the first free partitions within its rack."""
         for member_id in self.taken:
             near = (index for index in self._free if self.racks_match(member_id, index))
             self._take_some(member_id, list(islice(near, self.room(member_id))))
 
     def assign_rest(self) -> None:
-        """Give each member in turn the first free partitions, up to its quota."""
+        """Assign to each member in turn the first free partitions, up to its quota."""
         free = iter(list(self._free))
         for member_id in self.taken:
             self._take_some(member_id, list(islice(free, self.room(member_id))))
@@ -115,7 +115,7 @@ class _TopicAssignment:
 
 
 def _match_racks(assignments: Iterable[_TopicAssignment]) -> None:
-    """Give away what can be read within a rack, keeping like topics aligned."""
+    """Assign partitions that can be read within a rack, keeping similar topics aligned."""
     alike: defaultdict[object, list[_TopicAssignment]] = defaultdict(list)
     for topic in assignments:
         alike[frozenset(topic.taken), topic.has_racks and topic.partition_count].append(topic)
@@ -127,7 +127,7 @@ def _match_racks(assignments: Iterable[_TopicAssignment]) -> None:
 
 
 def _match_aligned(group: Sequence[_TopicAssignment]) -> None:
-    """Give each number of these topics to the first member that has room and a fitting rack."""
+    """Assign each number of these topics to the first member with room and a matching rack."""
     if not group[0].has_racks:
         return
     waiting = list(group[0].taken)

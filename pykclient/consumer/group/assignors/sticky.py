@@ -1,9 +1,9 @@
-"""StickyAssignor and CooperativeStickyAssignor: even assignments, with as few moves as that allows.
+"""StickyAssignor and CooperativeStickyAssignor: even assignments with as few moves as possible.
 
-`Claims` are what members owned; `ConstrainedAssignmentBuilder` assigns to members that all want the
-same topics, `GeneralAssignmentBuilder` to others.
+`Claims` holds the members' owned partitions. `ConstrainedAssignmentBuilder` assigns to members that
+all want the same topics, `GeneralAssignmentBuilder` to others.
 
-Owner: the consumer that has it, which calls it with each assignment.
+Owner: the consumer that it belongs to, which reports each assignment to it.
 Source: Java classes ``StickyAssignor``, ``CooperativeStickyAssignor``; KIP-54, KIP-341, KIP-429.
 """
 
@@ -30,7 +30,7 @@ PartitionsByMember = dict[str, list[TopicPartition]]
 
 
 class StickyAssignor:
-    """Members give up everything, and the leader gives back to each what it had where it can."""
+    """Members revoke everything, and get back what they had where possible."""
 
     name: Final = "sticky"
     protocols: Final = (RebalanceProtocol.EAGER,)
@@ -40,7 +40,7 @@ class StickyAssignor:
         self._generation = NO_GENERATION
 
     def user_data(self, topics: frozenset[str]) -> bytes | None:
-        """Return what this member had, which it has given up by the time the leader assigns."""
+        """Return the member's former partitions, which it has revoked before the leader assigns."""
         if self._partitions is None:
             return None
         out = bytearray()
@@ -62,14 +62,15 @@ class StickyAssignor:
     def on_assignment(
         self, partitions: Iterable[TopicPartition], generation: int, user_data: bytes | None = None
     ) -> None:
-        """Keep what this member got, to claim it again."""
+        """Store this member's partitions, to claim them again."""
         self._partitions, self._generation = tuple(partitions), generation
 
 
 class CooperativeStickyAssignor:
-    """Members keep what they have; what moves is given up first and assigned in a second round.
+    """Members keep their partitions; those that move are revoked first, and assigned in a second
+    rebalance.
 
-    It works in an eager group too, so that a group can change over in two rolling restarts.
+    It supports the eager protocol too, so that a group can migrate in two rolling restarts.
     """
 
     name: Final = "cooperative-sticky"
@@ -83,7 +84,7 @@ class CooperativeStickyAssignor:
         return INT32.pack(self._generation)
 
     def assign(self, topics: TopicRacks, members: Mapping[str, GroupMember]) -> PartitionsByMember:
-        """Return the partitions of every member, without those that another has to give up."""
+        """Return the partitions of every member, without those that another must revoke."""
         claims = {
             member_id: Claim(member.owned_partitions, _generation_of(member))
             for member_id, member in members.items()
@@ -100,14 +101,14 @@ class CooperativeStickyAssignor:
     def on_assignment(
         self, partitions: Iterable[TopicPartition], generation: int, user_data: bytes | None = None
     ) -> None:
-        """Keep the generation."""
+        """Store the generation."""
         self._generation = generation
 
 
 def _share_out(
     topics: TopicRacks, members: Mapping[str, GroupMember], by_member: Mapping[str, Claim]
 ) -> tuple[PartitionsByMember, dict[TopicPartition, str] | None]:
-    """Return the assignment and, where known, what moves between members, and to which one."""
+    """Return the assignment and, if known, the partitions that move between members."""
     claims = Claims(topics, by_member)
     if len({member.topics for member in members.values()}) <= 1:
         even = ConstrainedAssignmentBuilder(topics, members, claims)
@@ -128,7 +129,7 @@ def _moving(
 
 
 def _read_claim(user_data: bytes | None) -> Claim:
-    """Read what `StickyAssignor.user_data` or Java's wrote; what cannot be read claims nothing."""
+    """Read user data of `StickyAssignor` or Java's; malformed data claims nothing."""
     if not user_data:
         return Claim((), None)
     reader = Reader(user_data)
@@ -140,7 +141,7 @@ def _read_claim(user_data: bytes | None) -> Claim:
         # Members before Kafka 2.3 wrote no generation (KIP-341).
         generation = reader.int32() if reader.remaining else None
     except DecodeError:
-        # Another member's bytes must not keep the group from an assignment.
+        # Malformed data of one member must not prevent the group's assignment.
         return Claim((), NO_GENERATION)
     return Claim(tuple(dict.fromkeys(owned)), generation)
 

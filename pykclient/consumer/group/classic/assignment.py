@@ -1,8 +1,8 @@
-"""ListedAssignment: what the leader has assigned to this member, as far as metadata list it.
+"""ListedAssignment: the assigned partitions of this member that metadata lists.
 
-A partition costs the leader four bytes, and its holder a hundred times as much. Metadata pay for
-what they list with more bytes. So the member takes what is listed, and the rest once it is: the
-leader may have newer metadata than this member.
+A partition takes four bytes in an assignment, and a hundred times as much in the memory of its
+member. A response with metadata takes more bytes for each. So the member takes only partitions
+that metadata lists. It takes the others once they are listed: the leader may have newer metadata.
 
 Owner: the core lock.
 """
@@ -20,31 +20,31 @@ if TYPE_CHECKING:
 
 
 class ListedAssignment:
-    """One assignment at a time; `replace` when the leader has sent it, `forget` when it ends."""
+    """The present assignment; `replace` it when the leader sends one, `forget` it when it ends."""
 
     def __init__(self, context: GroupContext) -> None:
         self._metadata = context.metadata
         self._subscription = context.subscription
         self._assigned: Sequence[TopicPartition] = ()
         self._unlisted: Mapping[str, int] = {}
-        """The topics with partitions that metadata did not list: the lowest number of each."""
+        """Lowest partition number that metadata did not list, by topic."""
         self._seen_version = 0
-        """The cluster that the assignment was compared with last."""
+        """Version of the cluster that the assignment was last compared with."""
 
     @property
     def unlisted(self) -> list[TopicPartition]:
-        """One partition, the lowest, of each topic of which metadata do not list all."""
+        """The lowest partition that metadata does not list, of each topic."""
         return [TopicPartition(*each) for each in self._unlisted.items()]
 
     def replace(self, assigned: Sequence[TopicPartition]) -> None:
         self._assigned = assigned
 
     def forget(self) -> None:
-        """Wait for nothing more: the assignment has ended."""
+        """Stop waiting for partitions: the assignment has ended."""
         self._assigned, self._unlisted = (), {}
 
     def take(self) -> list[TopicPartition]:
-        """Return what metadata list, and what this member has already; request the rest."""
+        """Return partitions that are listed or owned already; request metadata for the others."""
         counts = self._counts()
         owned = self._subscription.partitions
         found: list[TopicPartition] = []
@@ -60,9 +60,9 @@ class ListedAssignment:
         return found
 
     def has_news(self) -> bool:
-        """Return whether metadata list more than `take` returned last.
+        """Return whether metadata lists more partitions than `take` returned last.
 
-        Costs nothing while nothing is missing, or metadata are the same.
+        It costs nothing while no partition is missing or metadata is unchanged.
         """
         if not self._unlisted or self._metadata.cluster.version == self._seen_version:
             return False

@@ -1,8 +1,8 @@
-"""GroupLeader: assigns the partitions of all members' topics, while this member leads its group.
+"""GroupLeader: assigns partitions to all members while this member is the group's leader.
 
-The topics are followed in metadata meanwhile; when their partitions change, the group rebalances. A
-static leader that has restarted sends no assignment (KIP-814): `UnassignedPartitions` describes the
-group then, to find what topics have grown by.
+The leader follows the metadata of all topics; when their partitions change, the group rebalances. A
+static leader that has restarted sends no assignment (KIP-814): `UnassignedPartitions` then
+describes the group, to find out whether topics have grown.
 
 Owner: the core lock.
 Source: ``onLeaderElected`` of Java's ``ConsumerCoordinator``; KIP-429, KIP-814, KIP-881.
@@ -66,42 +66,42 @@ if TYPE_CHECKING:
     )
 
 KNOWN_TO_COOPERATE: Final = (CooperativeStickyAssignor.name,)
-"""It compares generations, too: what a member claims of an old one is no partition that it has."""
+"""Assignors that compare generations: a claim of an old one is not a partition that it owns."""
 
 STABLE: Final = "Stable"
-"""In other states of the group its leader is about to assign."""
+"""State of a stable group; in other states its leader is about to assign."""
 
 Subscriptions = dict[str, "ConsumerProtocolSubscription"]
 """The subscription of each member, by its id."""
 
 GroupAssignment = dict[str, Assignment]
-"""The assignment of each member, by its id."""
+"""Assignment of each member, by its id."""
 
 
 class GroupLeader:
-    """What the leader of a classic group does; `resign` before each rebalance."""
+    """The leader's part of a classic group; call `resign` before each rebalance."""
 
     def __init__(
         self, config: ConsumerConfig, context: GroupContext, assignors: Mapping[str, Assignor]
     ) -> None:
         self.topics: frozenset[str] = frozenset()
-        """What all members subscribe to, while this one assigns their partitions."""
+        """Topics of all members, while this one is the leader."""
         self.unsent: frozenset[TopicPartition] | None = None
-        """What this leader would have assigned, but for KIP-814, by which the assignment of before
-        holds; None when it was sent, or another member leads."""
+        """Partitions that this leader would have assigned, but for KIP-814, by which the previous
+        assignment stays; None if it was sent, or another member leads."""
         self._context = context
         self._assignors = assignors
         self._protocol = common_protocol(tuple(assignors.values()))
         self._compares_racks = bool(config.client_rack)
         self._assigned_shape: object = None
-        """What the assignment was made from; None while another member leads."""
+        """Topics from which the assignment was made; None while another member leads."""
         self._incomplete_version: int | None = None
-        """The cluster that lacks topics of other members, while another one is requested."""
+        """Version of a cluster that lacks topics of other members, while a newer is requested."""
         self._read: tuple[JoinGroupResponse, Subscriptions] | None = None
-        """What is read of the response whose topics are not all known yet."""
+        """Decoded subscriptions of a response, while the group's topics are not all known."""
 
     def resign(self) -> None:
-        """Follow the topics of this member alone; another one may lead the next generation."""
+        """Follow only this member's topics; another member may lead the next generation."""
         self.unsent = self._assigned_shape = self._incomplete_version = self._read = None
         self._follow(frozenset())
 
@@ -124,7 +124,7 @@ class GroupLeader:
         """Return the assignment of each member; None until all topics of the group are known.
 
         Raises:
-            KafkaError: the subscriptions cannot be read, or the assignor failed.
+            KafkaError: a subscription is malformed, or the assignor failed.
         """
         assignor = chosen_assignor(self._assignors, protocol, self._context.coordinator.key)
         subscriptions = self._subscriptions_of(response)
@@ -155,7 +155,7 @@ class GroupLeader:
         ]
 
     def _subscriptions_of(self, response: JoinGroupResponse) -> Subscriptions:
-        """Return the subscription of each member; a response that waits is read once."""
+        """Return the subscription of each member; each response is decoded once."""
         if self._read is None or self._read[0] is not response:
             found = {each.member_id: self._subscription_of(each) for each in response.members}
             self._read = response, found
@@ -167,10 +167,10 @@ class GroupLeader:
             self._context.follow_topics()
 
     def _awaits_topics(self, cluster: Cluster) -> bool:
-        """Whether the next metadata may have more topics than this cluster.
+        """Return True if the next metadata may have more topics than this cluster.
 
-        Metadata requested by name has each topic, also one that does not exist. Metadata of all
-        topics lacks that one, and it must not be waited for: the whole group would wait.
+        Metadata requested by name has each topic, even one that does not exist. Metadata of all
+        topics lacks missing topics, and waiting for one would make the whole group wait.
         """
         if not self._context.subscription.is_by_pattern or not cluster.nodes:
             return True
@@ -182,12 +182,12 @@ class GroupLeader:
     def _shape(self) -> object:
         replicas = topic_replicas(self._context.metadata.cluster, self.topics)
         if self._compares_racks:
-            return replicas  # which compare by their racks
+            return replicas  # these compare by racks
         return {topic: len(partitions) for topic, partitions in replicas.items()}
 
 
 def chosen_assignor(assignors: Mapping[str, Assignor], name: str, group_id: str) -> Assignor:
-    """Return the assignor that the members of a group have in common.
+    """Return the assignor that all members of a group have.
 
     Raises:
         InconsistentGroupProtocolError: this member does not have it.
@@ -202,12 +202,12 @@ def chosen_assignor(assignors: Mapping[str, Assignor], name: str, group_id: str)
 
 
 def is_known(cluster: Cluster, topics: Iterable[str]) -> bool:
-    """Whether a cluster has all of these topics, or the errors of them."""
+    """Return True if a cluster has all of these topics, or errors for them."""
     return all(topic in cluster.topics or topic in cluster.topic_errors for topic in topics)
 
 
 def topic_replicas(cluster: Cluster, topics: Iterable[str]) -> TopicReplicas:
-    """Return the topics that there are, with the brokers that have each partition."""
+    """Return the existing topics, with the brokers of each partition."""
     nodes = cluster.nodes
     found: dict[str, list[PartitionReplicas]] = {}
     for topic in sorted(topics):
@@ -229,11 +229,11 @@ def assign_partitions(
     topics: TopicReplicas,
     members: Mapping[str, GroupMember],
 ) -> GroupAssignment:
-    """Return the assignment of each member, empty for one that the assignor leaves out.
+    """Return the assignment of each member, empty for members that the assignor leaves out.
 
     Raises:
-        UsageError: an assignor of the user's own broke the rules: a partition that is assigned
-            twice, that is no partition, or, in a cooperative group, that another member still has.
+        UsageError: a custom assignor returned an invalid result: a partition twice, something that
+            is not a partition, or, in a cooperative group, a partition that another member owns.
     """
     assigned = {member_id: Assignment(()) for member_id in members}
     try:
@@ -249,7 +249,7 @@ def assign_partitions(
 
 
 def _checked(given: Assignment | Iterable[TopicPartition]) -> Assignment:
-    """Return an assignment that can be encoded, also of partitions that can be read only once."""
+    """Return an assignment that can be encoded; `given` may be an iterator."""
     partitions, user_data = (
         (given.partitions, given.user_data) if isinstance(given, Assignment) else (given, None)
     )
@@ -258,7 +258,7 @@ def _checked(given: Assignment | Iterable[TopicPartition]) -> Assignment:
         raise TypeError(f"user data must be bytes, not {assignment.user_data!r:.100}")
     for each in assignment.partitions:
         if not _is_partition(each):
-            raise TypeError(f"{each!r:.100} is no TopicPartition")
+            raise TypeError(f"{each!r:.100} is not a TopicPartition")
     return assignment
 
 
@@ -281,7 +281,7 @@ def _check_members(
     doubles = [partition for partition, count in counts.items() if count > 1]
     if not strangers and not doubles:
         return
-    wrong = f"{doubles[0]} twice" if doubles else f"partitions to {min(strangers)!r}, no member"
+    wrong = f"{doubles[0]} twice" if doubles else f"partitions to {min(strangers)!r}, not a member"
     raise UsageError(f"the assignor {assignor.name!r} assigned {wrong}; correct it")
 
 
@@ -297,13 +297,13 @@ def _check_cooperative(
     if added & revoked:
         raise UsageError(
             f"the assignor {assignor.name!r} assigned {min(added & revoked)} to a member while "
-            f"another one still has it, which a cooperative assignor must not: leave it out for a "
-            f"round"
+            f"another one still has it, which a cooperative assignor must not do: leave it out for "
+            f"one round"
         )
 
 
 class UnassignedPartitions:
-    """Describes one group; sets `has_found` if partitions that it should read are unassigned."""
+    """Describes one group; sets `has_found` if wanted partitions are unassigned."""
 
     def __init__(self, context: GroupContext, log: ClientLog) -> None:
         self.has_found = False
@@ -311,16 +311,16 @@ class UnassignedPartitions:
         self._retry_backoff = context.retry_backoff
         self._log = log
         self._wanted: frozenset[TopicPartition] | None = None
-        """What should be assigned; None while nothing is to be compared."""
+        """Partitions that should be assigned; None while there is nothing to compare."""
         self._attempt = Attempt(self._retry_backoff)
-        """Of the request under way; responses to others come too late."""
+        """Attempt of the present request; responses to other requests are late."""
 
     def compare(self, wanted: frozenset[TopicPartition]) -> None:
         self.forget()
         self._wanted = wanted
 
     def forget(self) -> None:
-        """Compare nothing: the group rebalances."""
+        """Stop comparing: the group rebalances."""
         self._wanted = None
         self._attempt = Attempt(self._retry_backoff)
         self.has_found = False
@@ -392,5 +392,5 @@ class UnassignedPartitions:
         final_error = self._attempt.failed(error, now_ms)
         if final_error is not None:
             group_id = self._coordinator.key
-            self._log.info("group %r: its assignment is not known: %s", group_id, final_error)
+            self._log.info("group %r: its assignment is unknown: %s", group_id, final_error)
             self.forget()

@@ -1,14 +1,15 @@
-"""ClassicMembership: this consumer as a member of a group of the classic protocol.
+"""ClassicMembership: this consumer as a member of a group with the classic protocol.
 
-*Unjoined*, then *revoking* (what must not be kept while joining is given up), *joining* (JoinGroup;
-a new member is given its id first), *syncing* (SyncGroup; the leader assigns before), *assigning*
-(the assignment is taken), *stable*. A rebalance goes round again from stable; *leaving* gives
-everything up and ends unjoined. What is to be done with partitions it returns as `Intent`; nothing
-of that happens while the application is not polling. Heartbeats, responses and SyncGroup do.
+States: *unjoined*; *revoking* (partitions that must not be kept while joining are revoked);
+*joining* (JoinGroup; a new member first gets its id); *syncing* (SyncGroup; the leader assigns
+before); *assigning* (the assignment is taken); *stable*. A rebalance repeats these states from
+stable on; *leaving* revokes everything and ends unjoined. It returns changes of partitions as
+`Intent`; they happen only while the application polls. Heartbeats, responses and SyncGroup do not
+wait for that.
 
-*When its coordinator dies* positions stay (they are the partitions' own, and fetching needs no
-coordinator): requests and commits (`offsets/commit.py`) wait until `network/coordinators.py` has
-found the next one, which has a whole session to respond. Only what the present coordinator says
+*When its coordinator fails*, positions stay (they belong to the partitions, and fetching needs no
+coordinator). Requests and commits (`offsets/commit.py`) wait until `network/coordinators.py` has
+found the next one, which has a whole session to respond. Only a response of the present coordinator
 ends the membership; then the next poll loses everything, and reading begins at the committed
 offsets.
 
@@ -102,19 +103,19 @@ NEXT: Final[dict[ClassicState, frozenset[ClassicState]]] = {
     _S.LEAVING: frozenset({_S.UNJOINED}),
 }
 HAVE_GENERATION: Final = frozenset({_S.REVOKING, _S.ASSIGNING, _S.STABLE, _S.LEAVING})
-"""States in which the member may commit, if it is one at all."""
+"""States in which a member may commit."""
 
 REMOVED: Final = (UnknownMemberIdError.code, IllegalGenerationError.code)
-"""Errors by which a coordinator says that this is no member, or not in this generation."""
+"""Errors that mean this is no longer a member, or not in this generation."""
 
 REJECTION_MAX_MS: Final = 5_000
-"""A JoinGroup that is not rejected in that time is accepted: the group is waited for."""
+"""Time after which a JoinGroup counts as accepted: the coordinator waits for the group."""
 
 
 class Heartbeat:
-    """When the next heartbeat is due, and when the session ends. Sends nothing.
+    """Times of the next heartbeat and of the session's end. Sends nothing.
 
-    While this is no member it is stopped, and nothing is due.
+    It is stopped while this is not a member; nothing is due then.
     """
 
     def __init__(self, config: ConsumerConfig, retry_backoff: Backoff) -> None:
@@ -142,7 +143,7 @@ class Heartbeat:
         return now_ms >= self._session_ends_ms
 
     def start(self, now_ms: int) -> None:
-        """Count from now on: the coordinator has just responded to this member."""
+        """Restart the times, since the coordinator has just responded to this member."""
         self._attempt.failure_count = 0
         self._attempt.due_ms = now_ms + self._config.heartbeat_interval_ms
         self._session_ends_ms = now_ms + self._config.session_timeout_ms
@@ -153,13 +154,13 @@ class Heartbeat:
             self._session_ends_ms = now_ms + self._config.session_timeout_ms
 
     def restart(self, now_ms: int) -> None:
-        """Send a heartbeat at once, if this is a member: the response to the last one is lost."""
+        """Send a heartbeat at once, if this is a member: the last response was lost."""
         self._attempt.lost()
         if self.is_started:
             self._attempt.due_ms = now_ms
 
     def stop(self) -> None:
-        """Stop counting. A response to what is in flight does not count any more."""
+        """Stop. A response to a heartbeat in flight no longer counts."""
         self._attempt.lost()
         self._attempt.due_ms = self._session_ends_ms = NEVER_MS
 
@@ -179,7 +180,7 @@ class Heartbeat:
 
 
 class ClassicMembership:
-    """The member. `request_join` makes it one; `begin_leave` ends that."""
+    """The member. `request_join` makes it join; `begin_leave` ends the membership."""
 
     protocol: Final = "classic"
 
@@ -195,9 +196,9 @@ class ClassicMembership:
         self.member = GroupMetadata(
             context.coordinator.key, group_instance_id=config.group_instance_id
         )
-        """The member as the coordinator knows it now."""
+        """The member as the coordinator knows it."""
         self.rejection: KafkaError | None = None
-        """The last error by which the coordinator did not accept this member; None if it did."""
+        """Last error by which the coordinator refused this member; None if it accepted it."""
         self.state = ClassicState.UNJOINED
         self.left: Operation[None] = Operation()
         self._config = config
@@ -214,29 +215,29 @@ class ClassicMembership:
         self._leader = GroupLeader(config, context, named)
         self._unassigned = UnassignedPartitions(context, self._log)
         self._compared_version = 0
-        """The cluster that was compared with the leader's assignment last."""
+        """Version of the cluster that was last compared with the leader's assignment."""
         self._heartbeat = Heartbeat(config, context.retry_backoff)
         self._attempt = Attempt(context.retry_backoff)
-        """To join."""
+        """Attempt to join."""
         self._rejoin_reason: str | None = None
-        """Why to join; None when there is no need to."""
+        """Reason to join; None if there is none."""
         self._intent: Intent | None = None
-        """What is being done with partitions."""
+        """The change of partitions under way."""
         self._was_member = False
-        """Whether it was a member when it returned the intent."""
+        """True if it was a member when it returned the intent."""
         self._call: object | None = None
-        """The JoinGroup or SyncGroup in flight; responses to others come too late."""
+        """The JoinGroup or SyncGroup in flight; responses to other requests are late."""
         self._node_id: int | None = None
         """The coordinator as of the last poll."""
         self._call_node_id = 0
         self._call_sent_ms = 0
         self._due_count = 0
-        """Of how many JoinGroup and SyncGroup requests the responses are due, void ones too."""
+        """Number of JoinGroup and SyncGroup requests without a response, invalid ones included."""
         self._protocol = ""
         self._joined: JoinGroupResponse | None = None
-        """The response with which the leader has yet to assign."""
+        """Response for which the leader has yet to assign."""
         self._assignments: Sequence[tuple[str, bytes]] | None = None
-        """Those of all members, when this one leads."""
+        """Assignments of all members, if this one is the leader."""
         self._assignment: bytes | None = None
         self._leave_requests: list[Request] = []
         self._leave_reason = ""
@@ -251,12 +252,12 @@ class ClassicMembership:
 
     @property
     def unlisted(self) -> list[TopicPartition]:
-        """Partitions that this member waits for, because metadata do not list them: one a topic."""
+        """Partitions that metadata does not list yet, one per topic; the member waits for them."""
         return self._assigned.unlisted
 
     @property
     def is_outside(self) -> bool:
-        """Whether the coordinator has nothing of this member, and nothing is under way."""
+        """True if the coordinator has no such member, and no change is under way."""
         return (
             self.state is ClassicState.UNJOINED
             and self._intent is None
@@ -297,19 +298,19 @@ class ClassicMembership:
         self.request_join(reason)
 
     def request_join(self, reason: str) -> None:
-        """Have it join, or join again, at the application's next poll."""
-        # An attempt that failed once more for the same reason is no news.
+        """Request to join, or join again, at the application's next poll."""
+        # A further failure for the same reason is no news.
         level = logging.DEBUG if reason == self._rejoin_reason else logging.INFO
-        self._log.log(level, "group %r: to be joined: %s", self.member.group_id, reason)
+        self._log.log(level, "(re)joining group %r: %s", self.member.group_id, reason)
         self._rejoin_reason = reason
 
     @property
     def must_poll(self) -> bool:
-        """Whether it leaves if the application does not poll for `max_poll_interval_ms`."""
+        """True if it leaves when the application does not poll for `max_poll_interval_ms`."""
         return self._heartbeat.is_started and self.state is not ClassicState.LEAVING
 
     def wants_turn(self, now_ms: int) -> bool:
-        """Whether `advance` would change something now."""
+        """Return True if `advance` would change something now."""
         if self._intent is not None:
             return self._intent.is_done
         if self.state in (ClassicState.UNJOINED, ClassicState.STABLE):
@@ -319,14 +320,14 @@ class ClassicMembership:
     def begin_leave(self, reason: str, *, sends: bool) -> Intent:
         """Leave when the returned intent has been carried out; `left` ends then.
 
-        `sends` False keeps the membership at the coordinator until the session ends.
+        With `sends` False the coordinator keeps the member until its session ends.
         """
         self._rejoin_reason = self._joined_with.topics = None
         was_member = self.member.is_member and not self.is_rebalancing
         self._forget_calls()
         self._leave_reason = reason
         if self.state is ClassicState.LEAVING:
-            # Called again, by the listener that is called for it: both calls wait for one end.
+            # A second call, by the listener that the first one calls: both wait for the same end.
             self._sends_leave = self._sends_leave or sends
         else:
             self._sends_leave = sends
@@ -335,7 +336,7 @@ class ClassicMembership:
         return self._give_up(RevokeAll() if was_member else LoseAll())
 
     def on_commit_refused(self, sent: GroupMetadata, error: BrokerError) -> KafkaError:
-        """Follow what the coordinator says to a commit of `sent`; return what to raise."""
+        """Handle the coordinator's refusal of a commit by `sent`; return the error to raise."""
         if sent != self.member and not isinstance(error, RebalanceInProgressError):
             # Even an instance id that was fenced then may be this member's own by now.
             if self.is_rebalancing:
@@ -353,7 +354,7 @@ class ClassicMembership:
         return commit_refused(sent, error)
 
     def advance(self, now_ms: int) -> Intent | None:
-        """Go on while the application polls; return a new intent, to be carried out first."""
+        """Continue while the application polls; return a new intent to carry out first."""
         self._notice_changes()
         if self.state is ClassicState.SYNCING:
             self._lead(now_ms)
@@ -367,12 +368,12 @@ class ClassicMembership:
         return None
 
     def poll(self, now_ms: int, *, may_rebalance: bool) -> PollResult:
-        """Return what is to be sent, and when to poll again."""
+        """Return the requests to send, and when to poll again."""
         if may_rebalance and self._intent is not None and self._intent.is_done:
             self._on_carried_out(self._intent, now_ms)
         node_id = self._coordinator.node_id() if self._wants_coordinator() else None
         if node_id not in (None, self._node_id):
-            self._heartbeat.begin_session(now_ms)  # whatever it could not be sent before
+            self._heartbeat.begin_session(now_ms)  # it could not send heartbeats before
         self._node_id = node_id
         self._follow_coordinator(node_id, now_ms)
         requests, self._leave_requests = self._leave_requests, []
@@ -383,10 +384,10 @@ class ClassicMembership:
         return PollResult([*requests, *described.requests], min(next_ms, described.next_poll_ms))
 
     def restart(self, now_ms: int, *, is_wanted: bool) -> None:
-        """Forget what is in flight; a round that was under way is begun anew.
+        """Drop requests in flight after an interrupt; repeat a rebalance that was under way.
 
-        A member is settled when it is stable without an intent: the last thing that every round
-        does is to make it so, and the first one to end it.
+        A member is settled when it is stable without an intent: every rebalance does that last, and
+        undoes it first.
         """
         is_settled = (
             self.state is ClassicState.STABLE
@@ -419,9 +420,9 @@ class ClassicMembership:
         return max(now_ms, min(retry_ms, beat_ms))
 
     def _follow_coordinator(self, node_id: int | None, now_ms: int) -> None:
-        """Send a request to the present coordinator that another one has not responded to.
+        """Fail the request in flight if the coordinator has changed, so that it is sent again.
 
-        A coordinator may wait for the whole group before it responds; or it hangs, and has been
+        A coordinator may wait for the whole group before it responds. Or it hangs and has been
         replaced, which `Coordinators` finds out.
         """
         if self._call is None:
@@ -457,9 +458,9 @@ class ClassicMembership:
         return intent
 
     def _notice_changes(self) -> None:
-        """Join again when what the last assignment was made from does not hold any more.
+        """Join again if the data from which the last assignment was made have changed.
 
-        Runs in each turn, and costs nothing while nothing is new.
+        Called in each step, and costs nothing if nothing has changed.
         """
         if self._unassigned.has_found:
             self._unassigned.forget()
@@ -473,7 +474,7 @@ class ClassicMembership:
         if not self._joined_with.is_known:
             return
         if not self._metadata.cluster.nodes:
-            return  # it starts over: what it knew before is no worse than that
+            return  # metadata starts over: what it knew before is still the best
         if joined not in (None, wanted):
             self.request_join("subscription has changed")
             return
@@ -495,7 +496,7 @@ class ClassicMembership:
 
     def _assign(self, now_ms: int) -> Intent | None:
         if self._assignment is None:
-            self._to(ClassicState.UNJOINED)  # the generation was lost before it could be taken
+            self._to(ClassicState.UNJOINED)  # the generation was lost before the assignment
             return None
         data, self._assignment = self._assignment, None
         try:
@@ -525,7 +526,7 @@ class ClassicMembership:
         return is_settled and self._assigned.has_news()
 
     def _assign_more(self, now_ms: int) -> Intent:
-        """Take what metadata list by now of what the leader has assigned."""
+        """Take the assigned partitions that metadata lists by now."""
         self._to(ClassicState.ASSIGNING)
         self._history.begin("metadata list more of the assigned partitions", now_ms)
         self._history.note_generation(self.member, self._protocol, self.protocol)
@@ -541,7 +542,7 @@ class ClassicMembership:
             self._leave()
             self._history.end(now_ms)
         elif self.member.is_member != self._was_member:
-            # The generation was lost meanwhile: what is still held is lost, too.
+            # The generation was lost meanwhile, and so the partitions that are still held.
             self._history.fail("the generation was lost meanwhile", now_ms)
             self._to(ClassicState.UNJOINED)
         elif self.state is ClassicState.REVOKING:
@@ -626,7 +627,7 @@ class ClassicMembership:
     # Leaving.
 
     def leave_late(self) -> None:
-        """Leave because the application does not poll; when it does, everything is lost."""
+        """Leave because the application does not poll; its next poll loses everything."""
         self._leave_reason = "consumer poll timeout has expired."
         self._sends_leave = self.member.group_instance_id is None
         self.left = Operation()
@@ -634,8 +635,8 @@ class ClassicMembership:
         self.request_join("consumer pro-actively leaving the group")
 
     def _leave(self) -> None:
-        """Notify the coordinator, if there is one and it knows this member; wait for nothing."""
-        # A broker responds in order on one connection, and to JoinGroup when the whole group has.
+        """Notify the coordinator, if it is known and knows this member; wait for nothing."""
+        # A broker responds in order per connection, and to JoinGroup when all members have sent it.
         where = self._coordinator.data_node_id if self._due_count else self._coordinator.node_id
         node_id = where() if self.member.member_id else None
         if self._sends_leave and node_id is not None:
@@ -644,9 +645,9 @@ class ClassicMembership:
         else:
             self.left.succeed(None)
         if self._intent is not None:
-            self._intent.cancel()  # what it would still revoke may be another member's by then
+            self._intent.cancel()  # another member may own what it would still revoke
             self._intent = None
-        if self.state is not ClassicState.UNJOINED:  # as a restart leaves one that is a member
+        if self.state is not ClassicState.UNJOINED:  # after an interrupt a member may be unjoined
             self._to(ClassicState.UNJOINED)
         self._forget_round()
         self.member = self.member.without_member_id()
@@ -670,7 +671,7 @@ class ClassicMembership:
         if code == 0:
             self._on_generation(response, now_ms)
         elif is_named:
-            # KIP-394: how a new member begins, and no failure; for any other it is a rejection.
+            # KIP-394: a new member begins so, which is not a failure; for others it is a refusal.
             self.member = self.member._replace(member_id=response.member_id)
             self._rejoin_reason = f"need to re-join with the given member-id: {response.member_id}"
         else:
@@ -757,7 +758,7 @@ class ClassicMembership:
         if self._coordinator.has_moved(node_id, error, error.name):
             return
         if sent != self.member or self._coordinator.is_replaced(node_id):
-            self._log.debug("the response to an earlier heartbeat is void: %s", error)
+            self._log.debug("ignoring the response to an earlier heartbeat: %s", error)
         elif code in REMOVED:
             self._lose_generation("Heartbeat", code)
         elif not error.retriable:
@@ -770,10 +771,10 @@ class ClassicMembership:
         else:
             self._fail(error)
 
-    # What follows from responses.
+    # Consequences of responses.
 
     def _join_again(self, error: KafkaError) -> None:
-        """Begin a new round in the same generation; nothing is to be given up for it."""
+        """Begin a new rebalance in the same generation, without revoking anything."""
         self.request_join(f"rebalance failed due to {type(error).__name__}")
         if self.state is ClassicState.SYNCING:
             self._heartbeat.stop()
@@ -784,7 +785,7 @@ class ClassicMembership:
         self._join_again(error)
 
     def _fail_join(self, error: KafkaError, now_ms: int) -> None:
-        """Have `poll` raise an error; the next one tries again."""
+        """Fail the rebalance; `poll` raises the error, and the next poll retries."""
         self._attempt.back_off(error, now_ms)
         self._forget_round()
         self.member = self.member.without_generation()
@@ -794,7 +795,7 @@ class ClassicMembership:
         self._fail(error)
 
     def _lose_generation(self, api: str, code: int) -> None:
-        """The coordinator does not know this member any more, or not in this generation."""
+        """Lose the membership or the generation, as the coordinator says."""
         error = error_for_code(code)
         self._log.info("group %r: membership is lost: %s", self.member.group_id, error)
         if code == IllegalGenerationError.code:
@@ -806,7 +807,7 @@ class ClassicMembership:
             return
         self.request_join(f"encountered {error.name} from {api} response")
         if self.state in (ClassicState.REVOKING, ClassicState.ASSIGNING):
-            # An intent is being carried out; what is assigned then is lost afterwards.
+            # An intent is being carried out; its assignment is lost afterwards.
             return
         if self.state is not ClassicState.UNJOINED:
             self._to(ClassicState.UNJOINED)
@@ -815,7 +816,7 @@ class ClassicMembership:
         if self._error is None or not self._error.fatal:
             self._error = error
         if error.fatal:
-            # The member that replaced this one must not be disturbed.
+            # The member that has replaced this one must not be disturbed.
             self._forget_round()
             self.member = self.member.without_member_id()
 

@@ -1,10 +1,10 @@
-"""What a member of a classic group sends: requests, and in them the consumer protocol.
+"""Requests of a classic group member, and the consumer protocol in them.
 
-By that members and their leader agree: a member sends its *subscription*, the leader an
-*assignment* for each; the coordinator passes both on. They begin with a version; of a newer one the
-known fields are read, since versions only add.
+Members and their leader agree by the consumer protocol: a member sends its *subscription*, the
+leader an *assignment* for each member; the coordinator passes both on. Both begin with a version.
+For a newer version the known fields are read, since versions only add fields.
 
-Owner: no state.
+Owner: none, it has no state.
 Source: Java class ``ConsumerProtocol``; APIs JoinGroup, SyncGroup, Heartbeat and LeaveGroup;
 KIP-345, KIP-429 (owned partitions), KIP-559, KIP-792 (generation), KIP-800, KIP-881 (racks).
 """
@@ -49,13 +49,13 @@ PROTOCOL_TYPE: Final = "consumer"
 NO_GENERATION: Final = -1
 
 SEVERAL_MEMBERS_FROM_VERSION: Final = 3
-"""LeaveGroup before it has one member, by its id alone."""
+"""First version of LeaveGroup with several members; before, it has one, by id only."""
 
 REASON_LENGTH_MAX: Final = 255
-"""What coordinators accept of a reason (KIP-800)."""
+"""Maximum length of a reason that coordinators accept (KIP-800)."""
 
 REBALANCE_SLACK_MS: Final = 5_000
-"""How long a JoinGroup may take beyond the rebalance timeout, for which the coordinator waits."""
+"""Additional time for a JoinGroup, beyond the rebalance timeout that the coordinator waits for."""
 
 
 def encode_subscription(member: GroupMember) -> bytes:
@@ -80,7 +80,7 @@ def read_subscription(data: bytes) -> ConsumerProtocolSubscription:
     """Read the subscription of a member.
 
     Raises:
-        DecodeError: the bytes are no subscription.
+        DecodeError: the bytes are malformed.
     """
     reader = Reader(data)
     version = _version(reader, ConsumerProtocolSubscription.max_version)
@@ -92,10 +92,10 @@ def group_member(
     group_instance_id: str | None,
     partition_counts: Mapping[str, int],
 ) -> GroupMember:
-    """Return a member as assignors receive it, with those of its partitions that exist, each once.
+    """Return the member for assignors, with its existing partitions without duplicates.
 
-    `partition_counts` are those of the topics to be assigned. A partition costs a member four
-    bytes, and an assignor a hundred times as much.
+    `partition_counts` are those of the topics to assign. Others are left out, because a partition
+    takes four bytes in a request and a hundred times as much in an assignor.
     """
     generation = None
     if subscription.generation_id != NO_GENERATION:
@@ -135,9 +135,11 @@ def encode_assignment(
 def read_assignment(data: bytes) -> Assignment:
     """Read the assignment of this member, each partition once.
 
+    Empty bytes are an assignment without partitions: brokers and leaders with older Sarama clients
+    send them.
+
     Raises:
-        DecodeError: the bytes are no assignment. No bytes are one without partitions: so it is sent
-            by brokers, and by leaders of older Sarama clients.
+        DecodeError: the bytes are malformed.
     """
     if not data:
         return Assignment((), None)
@@ -168,12 +170,12 @@ def _version(reader: Reader, newest: int) -> int:
 
 
 def join_timeout_ms(config: ConsumerConfig) -> int:
-    """How long a response may take that is sent when the whole group has joined."""
+    """Return the time-out of a response that is sent when the whole group has joined."""
     return max(config.max_poll_interval_ms + REBALANCE_SLACK_MS, config.request_timeout_ms)
 
 
 def heartbeat_timeout_ms(config: ConsumerConfig) -> int:
-    """How long the response to a heartbeat may take; after a session it is of no use."""
+    """Return the time-out of a heartbeat; after the session time-out the response is useless."""
     return min(config.session_timeout_ms, config.request_timeout_ms)
 
 
@@ -237,9 +239,9 @@ def leave_request(member: GroupMetadata, reason: str, version: int) -> LeaveGrou
 def leave(
     member: GroupMetadata, reason: str, node_id: int, *, left: Operation[None], log: ClientLog
 ) -> Request:
-    """Return the LeaveGroup of a member, which ends `left`, whatever becomes of it.
+    """Return a LeaveGroup request, which ends `left` whatever its result is.
 
-    Of a member that the coordinator does not know, or cannot be notified of, the session ends.
+    If the coordinator does not know the member, or cannot be notified, the session ends later.
     """
 
     def on_response(response: Message | None, now_ms: int) -> None:

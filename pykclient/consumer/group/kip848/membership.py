@@ -1,22 +1,22 @@
 """Kip848Membership: this consumer as a member of a KIP-848 group, where the coordinator assigns.
 
-The member sends in heartbeats what it subscribes to and what it has (`HeartbeatFields`), and
-receives what it should have, the target. It revokes what is not in that (commits, calls the
-listener) before it takes the rest, and only then acknowledges: until it has, no other member gets
-what it gave up. What is to be done with partitions it returns as `Intent`; nothing of that happens
-while the application is not polling. Heartbeats and responses do.
+In heartbeats (`HeartbeatFields`) the member sends its subscription and its assignment, and receives
+its target assignment. It revokes partitions that are not in the target (commits, calls the
+listener), takes the others, and only then acknowledges: before that, no other member gets the
+revoked partitions. It returns changes of partitions as `Intent`; they happen only while the
+application polls. Heartbeats and responses do not wait for that.
 
-*Unsubscribed*, *joining* (its first heartbeat), *reconciling* (the target and what it has differ),
-*acknowledging* (the coordinator has to be notified that they do not any more), *stable*. A member
-that the coordinator does not know any more is *fenced*, one that left because the application did
-not poll is *stale*: both give up what they have and join again. *Prepare leaving* gives everything
-up, *leaving* notifies the coordinator. *Fatal* is what no attempt cures. *Refused* there is only
-with ``group_protocol=auto``: the coordinator serves no group of KIP-848 of this name, so the member
-commits and gives up what it has, and `auto.py` goes on with the classic protocol.
+States: *unsubscribed*; *joining* (its first heartbeat); *reconciling* (target and assignment
+differ); *acknowledging* (the coordinator must be notified that they are the same); *stable*. A
+member that the coordinator no longer knows is *fenced*; one that left because the application did
+not poll is *stale*: both lose everything and join again. *Prepare leaving* revokes everything,
+*leaving* notifies the coordinator. *Fatal* is an error that no retry resolves. *Refused* occurs
+only with ``group_protocol=auto``: the coordinator does not support KIP-848 for this group, so the
+member commits and revokes everything, and `auto.py` continues with the classic protocol.
 
-*When its coordinator dies* positions stay (they are the partitions' own, and fetching needs no
-coordinator): heartbeats and commits (`offsets/commit.py`) wait until `network/coordinators.py` has
-found the next one. Only what the present coordinator says fences the member; then the next poll
+*When its coordinator fails*, positions stay (they belong to the partitions, and fetching needs no
+coordinator). Heartbeats and commits (`offsets/commit.py`) wait until `network/coordinators.py` has
+found the next one. Only a response of the present coordinator fences the member; then the next poll
 loses everything, and reading begins at the committed offsets.
 
 Owner: the core lock.
@@ -75,24 +75,24 @@ MEMBER_ID_BYTES: Final = 16
 JOIN_EPOCH: Final = 0
 LEAVE_EPOCH: Final = -1
 LEAVE_STATIC_EPOCH: Final = -2
-"""A static member leaves for a while: its partitions wait for it until its session ends."""
+"""A static member leaves for a while: its partitions stay assigned until its session ends."""
 
 HEARTBEAT_INTERVAL_MIN_MS: Final = 50
-"""Heartbeats are sent no faster, whatever the coordinator says, which may be 1 ms; 5 s is the least
-that a broker allows by default (``group.consumer.min.heartbeat.interval.ms``)."""
+"""Minimum interval of heartbeats. The coordinator may say 1 ms; brokers allow 5 s and more by
+default (``group.consumer.min.heartbeat.interval.ms``)."""
 
 HEARTBEAT_INTERVAL_MAX_MS: Final = 30_000
-"""Nor more slowly. It is twice what a broker allows by default
-(``group.consumer.max.heartbeat.interval.ms``), and ends before a session of 45 s, which is the
-broker's default; members are not sent the session."""
+"""Maximum interval of heartbeats. It is twice the maximum that brokers allow by default
+(``group.consumer.max.heartbeat.interval.ms``), and shorter than a session of 45 s, the broker's
+default; the session time-out is not sent to members."""
 
 UNKNOWN_MEMBER: Final = (FencedMemberEpochError, UnknownMemberIdError)
 NOT_SERVED: Final = (UnsupportedVersionError, BrokerUnsupportedVersionError)
-"""Errors that say that a broker has no groups of KIP-848: it is too old, or the feature
-``group.version`` is switched off."""
+"""Errors of a broker that does not support KIP-848 groups: it is too old, or the feature
+``group.version`` is disabled."""
 RAISED: Final = (TopicAuthorizationFailedError, UnreleasedInstanceIdError)
-"""Errors that may pass: `poll` raises them, and the member tries on. Of a static member that was
-killed, the instance id is free when its session has ended."""
+"""Errors that may pass: `poll` raises them, and the member keeps trying. The instance id of a
+static member that was killed is free when its session has ended."""
 
 
 class MemberState(Enum):
@@ -125,7 +125,7 @@ NEXT: Final[dict[MemberState, frozenset[MemberState]]] = {
     _S.REFUSED: frozenset({_S.UNSUBSCRIBED, _S.PREPARE_LEAVING}),
 }
 IN_GROUP: Final = frozenset({_S.JOINING, _S.RECONCILING, _S.ACKNOWLEDGING, _S.STABLE})
-"""States of a member that goes on to be one."""
+"""States of a member that stays one."""
 
 SENDING: Final = IN_GROUP | {_S.PREPARE_LEAVING}
 """States in which heartbeats are sent at their interval: revoking may take longer than a
@@ -133,7 +133,7 @@ session."""
 
 
 class Interest(NamedTuple):
-    """What is subscribed to; `regex` is matched by the broker (RE2)."""
+    """The subscription; the broker matches `regex` (RE2)."""
 
     topics: frozenset[str]
     regex: str | None = None
@@ -142,27 +142,27 @@ class Interest(NamedTuple):
 class _Sent(NamedTuple):
     interest: Interest
     assigned: dict[bytes, tuple[int, ...]] | None
-    """None when it has to be sent again."""
+    """None if it must be sent again."""
 
 
 class HeartbeatFields:
-    """What the coordinator has received of this member, so that it is not sent again."""
+    """Fields that the coordinator has received from this member, and that are not sent again."""
 
     def __init__(self, config: ConsumerConfig) -> None:
         self._config = config
         self._sent: _Sent | None = None
 
     def forget(self) -> None:
-        """Send everything again: the coordinator may not have received the last."""
+        """Send everything again: the coordinator may not have received the last heartbeat."""
         self._sent = None
 
     def forget_assigned(self) -> None:
-        """Send what is assigned again, though it has not changed: the coordinator waits for it."""
+        """Send the assignment again, though it has not changed: the coordinator waits for it."""
         if self._sent is not None:
             self._sent = self._sent._replace(assigned=None)
 
     def has_news(self, interest: Interest, assigned: TopicIdPartitions) -> bool:
-        """Whether a heartbeat would send anything but that the member lives."""
+        """Return True if a heartbeat would send more than that the member is alive."""
         sent = self._sent
         return sent is None or sent.interest != interest or sent.assigned != assigned
 
@@ -180,7 +180,7 @@ class HeartbeatFields:
             message.subscribed_topic_names = sorted(interest.topics)
         before = None if is_first or sent is None else sent.interest.regex
         if before != interest.regex:
-            message.subscribed_topic_regex = interest.regex or ""  # empty takes it back
+            message.subscribed_topic_regex = interest.regex or ""  # empty removes it
         if is_first or sent is None or sent.assigned != assigned:
             message.topic_partitions = [
                 RequestTopicPartitions(topic_id, list(numbers))
@@ -190,13 +190,13 @@ class HeartbeatFields:
 
 
 class Kip848Membership:
-    """The member. `request_join` makes it one; `begin_leave` ends that."""
+    """The member. `request_join` makes it join; `begin_leave` ends the membership."""
 
     protocol: Final = "consumer"
     is_rebalancing: Final = False
-    """Commits are accepted whenever it is a member."""
+    """Always False: a member may commit at any time."""
     topics: Final = frozenset[str]()
-    """It never assigns for others."""
+    """Always empty: a member never assigns to others."""
 
     def __init__(
         self,
@@ -205,18 +205,18 @@ class Kip848Membership:
         history: GroupHistory,
         identity: MemberIdentity,
     ) -> None:
-        # KIP-1082: the member makes its id itself, and keeps it for life.
+        # KIP-1082: the member creates its own id, and keeps it for life.
         member_id = urlsafe_b64encode(context.retry_backoff.random.randbytes(MEMBER_ID_BYTES))
         self.member = GroupMetadata(
             context.coordinator.key,
             member_id=member_id.decode().rstrip("="),
             group_instance_id=config.group_instance_id,
         )
-        """The member as the coordinator knows it now."""
+        """The member as the coordinator knows it."""
         self.rejection: KafkaError | None = None
-        """The last error by which the coordinator did not accept this member; None if it did."""
+        """Last error by which the coordinator refused this member; None if it accepted it."""
         self.refusal: KafkaError | None = None
-        """Why the coordinator serves no group of KIP-848 of this name; None since it last did."""
+        """Error by which the coordinator does not support KIP-848 for this group, or None."""
         self.state = MemberState.UNSUBSCRIBED
         self.left: Operation[None] = Operation()
         self._config = config
@@ -229,25 +229,25 @@ class Kip848Membership:
         self._fields = HeartbeatFields(config)
         self._wants_join = False
         self._call: object | None = None
-        """The heartbeat in flight; responses to others come too late."""
+        """The heartbeat in flight; responses to other requests are late."""
         self._topics: dict[bytes, TopicInfo] = {}
-        """The topics of what is assigned, by id: metadata may lack one for a while."""
+        """Topics of the assignment, by id: metadata may lack one for a while."""
         self._target: TopicIdPartitions = {}
         self._current: TopicIdPartitions | None = None
         """Assignment that was reconciled last; None before the first since this member joined."""
         self._reconciling: TopicIdPartitions | None = None
         self._intent: Intent | None = None
-        """What is being done with partitions."""
+        """The change of partitions under way."""
         self._leave_epoch: int | None = None
         self._has_classic = config.group_protocol == "auto"
-        """Whether the consumer goes on with the classic protocol where it is refused."""
+        """True if the consumer continues with the classic protocol when it is refused."""
         self._is_late = False
         self._may_be_known = False
-        """Whether the coordinator may have this member, though it has not responded yet."""
+        """True if the coordinator may know this member, though it has not responded yet."""
         self._is_torn = False
-        """Whether it is not known what was reconciled last: it is compared anew."""
+        """True if it is unknown what was reconciled last; it is then compared again."""
         self._must_lose = False
-        """Whether others may have what this consumer still has; the next poll gives it up."""
+        """True if others may have this consumer's partitions; the next poll loses them."""
         self._interval_ms = 0
         self._due_ms = 0
         self._attempt = Attempt(context.retry_backoff)
@@ -257,7 +257,7 @@ class Kip848Membership:
 
     @property
     def unlisted(self) -> list[TopicPartition]:
-        """Partitions that this member waits for, because metadata do not list them: one a topic."""
+        """Partitions that metadata does not list yet, one per topic; the member waits for them."""
         if self.state is not MemberState.RECONCILING:
             return []
         found = []
@@ -275,7 +275,7 @@ class Kip848Membership:
 
     @property
     def is_outside(self) -> bool:
-        """Whether it is no member, and nothing of one is left to be given up."""
+        """True if this is not a member and has no partitions left to revoke."""
         return self.state is MemberState.UNSUBSCRIBED and self._intent is None
 
     @property
@@ -287,19 +287,19 @@ class Kip848Membership:
         return self._error is not None
 
     def take_error(self) -> KafkaError | None:
-        """Return the error that `poll` is to raise, and forget it; a fatal one stays."""
+        """Return the error for `poll` to raise, and forget it unless it is fatal."""
         error = self._error
         if error is not None and not (error.fatal and self.state is MemberState.FATAL):
             self._error = None
         return error
 
     def request_join(self) -> None:
-        """Have it join at the application's next poll, if it is no member."""
+        """Request to join at the application's next poll, if this is not a member."""
         self._wants_join = self.state not in IN_GROUP
         self.refusal = None
 
     def on_subscribed(self) -> None:
-        """Join, or have the next heartbeat say what is subscribed to."""
+        """Join, or send the subscription with the next heartbeat."""
         if self._subscription.mode is SubscriptionMode.PATTERN:
             self.match(self._metadata.cluster)
         self.request_join()
@@ -310,13 +310,13 @@ class Kip848Membership:
 
     def enforce_rebalance(self, reason: str) -> None:
         self._log.warning(
-            "enforce_rebalance(%r) has no effect in a group of KIP-848: the coordinator assigns "
+            "enforce_rebalance(%r) has no effect in a KIP-848 group: the coordinator assigns "
             "when something has changed",
             reason,
         )
 
     def on_commit_refused(self, sent: GroupMetadata, error: BrokerError) -> KafkaError:
-        self._due_ms = 0  # the response to a heartbeat says whether this is a member still
+        self._due_ms = 0  # the response to a heartbeat says whether this is still a member
         if error.fatal or isinstance(error, RebalanceInProgressError):
             return error
         if isinstance(error, StaleMemberEpochError) and self.can_commit:
@@ -349,13 +349,13 @@ class Kip848Membership:
     def begin_leave(self, reason: str, *, sends: bool) -> Intent:
         """Leave when the returned intent has been carried out; `left` ends then.
 
-        `sends` False keeps the membership at the coordinator until the session ends; a static
-        member sends that it will be back.
+        With `sends` False the coordinator keeps the member until its session ends; a static member
+        sends that it will be back.
         """
         self._log.info("group %r: leaving: %s", self.member.group_id, reason)
         self._wants_join, self._error = False, None
         if self.state is not MemberState.PREPARE_LEAVING:
-            # Else it is called again, by the listener that is called for it: both wait for one end.
+            # Else a second call, by the listener that the first one calls: both wait for one end.
             self.left = Operation()
         is_static = self.member.group_instance_id is not None
         self._leave_epoch = LEAVE_EPOCH if sends else LEAVE_STATIC_EPOCH if is_static else None
@@ -367,9 +367,9 @@ class Kip848Membership:
         return intent
 
     def restart(self, now_ms: int, *, is_wanted: bool) -> None:
-        """Forget what is in flight; what was being given up or taken is begun anew.
+        """Drop requests in flight after an interrupt; repeat a change that was under way.
 
-        The next heartbeat sends everything, so that the coordinator does.
+        The next heartbeat sends everything, so that the coordinator does, too.
         """
         del now_ms
         is_busy = self._intent is not None or self._reconciling is not None
@@ -410,8 +410,8 @@ class Kip848Membership:
         elif self.state is MemberState.FATAL and self._may_try_again(now_ms):
             self._join("the consumer tries again", now_ms)
         elif self.state is MemberState.REFUSED:
-            self._history.begin_once("the coordinator serves no group of KIP-848", now_ms)
-            # As far as the coordinator still has the member, it accepts a last commit.
+            self._history.begin_once("the coordinator does not support KIP-848 groups", now_ms)
+            # If the coordinator still has the member, it accepts a last commit.
             self._intent = RevokeAll() if self.member.is_member else LoseAll()
             self._intent.commit_deadline_ms = now_ms + self._config.request_timeout_ms
             return self._intent
@@ -420,7 +420,7 @@ class Kip848Membership:
         return None
 
     def poll(self, now_ms: int, *, may_rebalance: bool) -> PollResult:
-        del may_rebalance  # what it would take away waits for `advance`
+        del may_rebalance  # `advance` revokes partitions
         if self.state is MemberState.FATAL and not self._attempt.is_due(now_ms):
             return PollResult(next_poll_ms=self._attempt.due_ms)
         if self.state not in SENDING and self.state is not MemberState.LEAVING:
@@ -462,12 +462,12 @@ class Kip848Membership:
     def _reconcile(self, now_ms: int) -> Intent | None:
         assigned = self._resolve(self._target)
         if assigned != self._target:
-            self._metadata.request_update()  # which has the names of the others
+            self._metadata.request_update()  # for the names of the others
         if not self._is_news(assigned) and not self._is_torn:
             if assigned == self._target:
                 self._to(MemberState.STABLE)
             return None
-        self._history.begin_once("the coordinator assigns anew", now_ms)
+        self._history.begin_once("the coordinator has changed the assignment", now_ms)
         assignor = self._config.group_remote_assignor or ""
         self._history.note_generation(self.member, assignor, self.protocol)
         self._identity.complete(self.member)
@@ -484,19 +484,20 @@ class Kip848Membership:
         return self._intent
 
     def _is_news(self, assigned: TopicIdPartitions) -> bool:
-        """Return whether there is something to reconcile, given what is known by name.
+        """Return True if there is something to reconcile, given the known topic names.
 
-        A first assignment is, also an empty one: the listener is called with it, as by Java.
+        A first assignment is, even an empty one: the listener is called with it, as in Java.
         """
         if self._current is None:
             return bool(assigned) or not self._target
         return assigned != self._current
 
     def _resolve(self, target: TopicIdPartitions) -> TopicIdPartitions:
-        """Return the part of a target that metadata list, and what the member has of it.
+        """Return the part of a target that metadata list or the member already owns.
 
-        A partition costs a coordinator four bytes, and its holder a hundred times as much. Metadata
-        pay for what they list with more bytes. New partitions wait for metadata, as new topics do.
+        A partition costs a coordinator four bytes, and its owner a hundred times as much. Metadata
+        pay with more bytes for each partition that they list. New partitions and new topics wait
+        for metadata.
         """
         found = {topic_id: self._listed(topic_id, numbers) for topic_id, numbers in target.items()}
         return {topic_id: numbers for topic_id, numbers in found.items() if numbers}
@@ -516,7 +517,7 @@ class Kip848Membership:
         return numbers[:listed] + tuple(each for each in numbers[listed:] if each in kept)
 
     def _topic(self, topic_id: bytes) -> TopicInfo | None:
-        """Return what metadata say of a topic, or did before they lost sight of it."""
+        """Return a topic from metadata, as they are or were before they lost the topic."""
         cluster = self._metadata.cluster
         name = cluster.topic_name(topic_id)
         known = self._topics.get(topic_id)
@@ -583,7 +584,7 @@ class Kip848Membership:
         )
 
     def _finish_leaving(self, *, is_sent: bool = False) -> None:
-        """Be no member any more. `is_sent` leaves the end of leaving to the response."""
+        """End the membership. With `is_sent` the response ends the leaving."""
         self._call = None
         self._may_be_known = False
         self.member = self.member.without_generation()
@@ -650,7 +651,7 @@ class Kip848Membership:
         self._target = {topic_id: numbers for topic_id, numbers in target.items() if numbers}
         is_idle = self._reconciling is None and self.state is not MemberState.JOINING
         if is_idle and self._target != before and self._resolve(self._target) == self._current:
-            # What was assigned in between, and revoked, is free only when that is acknowledged.
+            # Partitions assigned and revoked in between are free only when that is acknowledged.
             self._fields.forget_assigned()
         if self._target != self._current:
             self._to(MemberState.RECONCILING)
@@ -673,13 +674,13 @@ class Kip848Membership:
             self._fail(error, now_ms)
 
     def _on_error_code(self, error: BrokerError, node_id: int, now_ms: int) -> None:
-        """Go on after an error as Java does."""
+        """Handle an error code, as Java does."""
         passes = error.retriable or isinstance(error, UNKNOWN_MEMBER)
         self.rejection = error if passes else None
         self._fields.forget()
         self._may_be_known = self.member.is_member
         if self._coordinator.has_moved(node_id, error, error.name):
-            self._due_ms = 0  # as soon as the other one is found
+            self._due_ms = 0  # as soon as the other coordinator is found
         elif isinstance(error, UNKNOWN_MEMBER) and self._coordinator.is_replaced(node_id):
             self._due_ms = 0
         elif isinstance(error, UNKNOWN_MEMBER):
@@ -697,18 +698,18 @@ class Kip848Membership:
     def _on_fenced(self, error: BrokerError, now_ms: int) -> None:
         self._log.info("group %r: membership is lost: %s", self.member.group_id, error)
         if self.state is MemberState.PREPARE_LEAVING:
-            self._leave_epoch = None  # it has nothing to leave any more
+            self._leave_epoch = None  # there is no membership to leave
             self.member = self.member.without_generation()
             return
         self._attempt.back_off(error, now_ms, at_once_count=AT_ONCE_COUNT)
-        self._due_ms = 0  # of a heartbeat that is not expected any more
+        self._due_ms = 0  # no heartbeat is expected any more
         self._drop_out(MemberState.FENCED, str(error), now_ms)
 
     def _on_not_served(self, error: BrokerError, now_ms: int) -> None:
-        """Go on where the coordinator has no group of KIP-848 of this name.
+        """Handle an error by which the coordinator does not support KIP-848 for this group.
 
-        GROUP_ID_NOT_FOUND ends a membership, as the group has become another one; to a member that
-        joins it says that the group is a classic one, and may not be converted.
+        GROUP_ID_NOT_FOUND ends the membership of a member, since the group was replaced. To a
+        member that joins it means that the group is classic and must not be converted.
         """
         if isinstance(error, GroupIdNotFoundError) and self.state is not MemberState.JOINING:
             self._on_fenced(error, now_ms)
@@ -722,8 +723,8 @@ class Kip848Membership:
             return
         if self.member.is_member:
             self._log.warning(
-                "group %r: its coordinator has no groups of KIP-848 any more, so this consumer "
-                "commits what it can and goes on with the classic protocol: %s",
+                "group %r: its coordinator no longer supports KIP-848 groups, so this consumer "
+                "commits what it can and continues with the classic protocol: %s",
                 self.member.group_id,
                 error,
             )
@@ -736,7 +737,7 @@ class Kip848Membership:
         self._due_ms = 0
 
     def _fail(self, error: KafkaError, now_ms: int) -> None:
-        """Have `poll` raise an error; unless it is fatal, the next one tries again."""
+        """Raise an error from `poll`; unless it is fatal, the next poll retries."""
         self._retry_later(error, now_ms)
         self._error = _unsupported(error) if isinstance(error, UnsupportedVersionError) else error
         if self.state in IN_GROUP:
@@ -764,7 +765,7 @@ class Kip848Membership:
 
 def _unsupported(cause: KafkaError) -> UnsupportedVersionError:
     error = UnsupportedVersionError(
-        f"the brokers have no groups of KIP-848: set group_protocol=classic or auto, or use "
+        f"the brokers do not support KIP-848 groups: set group_protocol=classic or auto, or use "
         f"Kafka 4.0 or newer ({cause})"
     )
     error.__cause__ = cause
@@ -772,7 +773,7 @@ def _unsupported(cause: KafkaError) -> UnsupportedVersionError:
 
 
 def heartbeat_of(member: GroupMetadata, epoch: int) -> ConsumerGroupHeartbeatRequest:
-    """Return a heartbeat with nothing but that the member lives, or leaves."""
+    """Return a heartbeat that only says that the member is alive, or leaves."""
     return ConsumerGroupHeartbeatRequest(
         group_id=member.group_id,
         member_id=member.member_id,
@@ -782,7 +783,7 @@ def heartbeat_of(member: GroupMetadata, epoch: int) -> ConsumerGroupHeartbeatReq
 
 
 def _check(message: Message) -> None:
-    """Raise `DecodeError` for an assignment of a partition that cannot be."""
+    """Raise `DecodeError` for an assignment of an invalid partition."""
     assert isinstance(message, ConsumerGroupHeartbeatResponse)
     topics = () if message.assignment is None else message.assignment.topic_partitions
     lowest = min((number for topic in topics for number in topic.partitions), default=0)
