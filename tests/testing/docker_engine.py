@@ -1,10 +1,11 @@
-"""Stands where a Docker engine would, and notes the requests that it gets.
+"""A stand-in for a Docker engine, which records the requests it receives.
 
-It speaks as much of the engine's HTTP API as docker-py and testcontainers use for `DockerCluster`.
-Its containers run nothing: one that publishes a port responds there as a broker of a fake cluster,
-which is enough to be found ready. So it shows what we request of an engine, and not what one does.
+It implements as much of the engine's HTTP API as docker-py and testcontainers use for
+`DockerCluster`. Its containers run nothing: one that publishes a port responds there as a broker of
+a fake cluster, which is enough to be found ready. It therefore shows what we request, and not what
+an engine does.
 
-Owner: the test that made it.
+Owner: the test that created it.
 Source: Docker Engine API 1.45.
 """
 
@@ -29,7 +30,7 @@ STATUS_OF = {"start": "running", "unpause": "running", "pause": "paused"}
 
 
 class HttpRequest(NamedTuple):
-    """One request that changes something: method, path without the API's version, query."""
+    """A request with a side effect: method, path without API version, query."""
 
     method: str
     path: str
@@ -37,7 +38,7 @@ class HttpRequest(NamedTuple):
 
 
 class Container:
-    """What was requested, and its state now."""
+    """A requested container and its state."""
 
     def __init__(self, spec: dict[str, Any]) -> None:
         self.spec = spec
@@ -67,7 +68,7 @@ class Container:
         return [alias for network in endpoint.values() for alias in network["Aliases"]]
 
     def to(self, status: str, brokers: FakeCluster) -> None:
-        """Take a state; only one that runs listens."""
+        """Change the state; only a running container listens."""
         self.status = status
         if status == "running" and self._listener is None and self.host_port is not None:
             self._listener = socket.create_server((HOST, self.host_port))
@@ -82,7 +83,7 @@ class Container:
 
 
 class DockerEngine:
-    """Listens on a port of the loopback interface; a context manager."""
+    """An engine on a loopback port; a context manager."""
 
     def __init__(self, broker_count: int) -> None:
         self.requests: list[HttpRequest] = []
@@ -90,9 +91,9 @@ class DockerEngine:
         self.all_containers: list[Container] = []
         self.networks: set[str] = set()
         self.refused_path = "(?!)"
-        """A pattern of paths whose response is an error."""
+        """Pattern of paths that get an error response."""
         self.stop_exit_code = 143
-        self._brokers = FakeCluster(broker_count + 1)  # Its brokers count from 0.
+        self._brokers = FakeCluster(broker_count + 1)  # its ids begin with 0
         self._numbers = itertools.count(1)
         engine = self
 
@@ -100,7 +101,7 @@ class DockerEngine:
             protocol_version = "HTTP/1.1"
 
             def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - its name
-                """Keep quiet."""
+                """Log nothing."""
 
             def _respond(self) -> None:
                 size = int(self.headers.get("Content-Length") or 0)
@@ -133,7 +134,7 @@ class DockerEngine:
         self._server.server_close()
 
     def respond(self, method: str, target: str, body: Any) -> tuple[int, Any]:
-        """The status and the body of a response."""
+        """Return the status and body of a response."""
         parts = urlsplit(target)
         path = re.sub(r"^/v[\d.]+", "", parts.path)
         if method != "GET":
@@ -147,7 +148,7 @@ class DockerEngine:
             return self._container(method, rest, body)
         if what == "version":
             return 200, {"ApiVersion": "1.45", "MinAPIVersion": "1.24", "Version": "26.0"}
-        return 200, {"Id": "sha256:1"}  # An image, or the response to a ping.
+        return 200, {"Id": "sha256:1"}  # an image, or the response to a ping
 
     def _network(self, method: str, rest: list[str], body: Any) -> tuple[int, Any]:
         if method == "POST":
@@ -186,12 +187,12 @@ class DockerEngine:
 
 
 def _log_frame(text: bytes) -> bytes:
-    """A container's output as the engine sends it: stream, size, text."""
+    """Return a container's output as the engine sends it: stream, size, text."""
     return b"\x01\0\0\0" + len(text).to_bytes(SIZE_BYTES, "big") + text
 
 
 def _serve(listener: socket.socket, brokers: FakeCluster, broker_id: int) -> None:
-    """Answer one connection after the other until the listener is closed."""
+    """Serve one connection after another until the listener is closed."""
     while True:
         try:
             connection, _ = listener.accept()

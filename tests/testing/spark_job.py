@@ -1,5 +1,7 @@
-"""A driver: prints on which hosts its tasks ran, and runs again whenever the file that its argument
-names is there, which it then removes."""
+"""A driver that prints the hosts on which its tasks ran.
+
+It runs again whenever the file named in its argument exists, and removes that file.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Certificates for tests: what a client that verifies makes of good ones and of bad ones."""
+"""Certificates for tests: a verifying client accepts good ones and rejects bad ones."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ NOW, DAY = datetime.now(UTC), timedelta(days=1)
 
 @pytest.fixture
 def authority(tmp_path: Path) -> CertificateAuthority:
-    """An authority with its files in the test's folder."""
+    """Return an authority with its files in the test's folder."""
     return CertificateAuthority(tmp_path)
 
 

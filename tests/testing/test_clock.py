@@ -1,4 +1,4 @@
-"""A clock that a test moves, and a deadline that counts down to zero and stays there."""
+"""A clock that only the test advances, and a deadline that counts down to zero."""
 
 from __future__ import annotations
 

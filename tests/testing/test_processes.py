@@ -1,4 +1,4 @@
-"""What may be done to a server in which state, and how it ends. Servers are `sleep`, or a shell."""
+"""Actions allowed in each state of a server, and its end. Servers are `sleep`, or a shell."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ ACTIONS: dict[str, Callable[[ServerProcess], None]] = {
     "stop": lambda server: server.stop(TIMEOUT_S),
     "kill": ServerProcess.kill,
 }
-# How to get from the beginning into each state.
+# Actions that lead from the beginning to each state.
 PATHS = {
     BrokerState.STOPPED: (),
     BrokerState.RUNNING: ("start",),
@@ -60,7 +60,7 @@ def group() -> Iterator[ProcessGroup]:
 
 @pytest.fixture
 def make(group: ProcessGroup) -> MakeServer:
-    """Makes a server that runs a shell command."""
+    """Return a function that makes a server from a shell command."""
     return lambda script: ServerProcess(
         "broker 1", ["sh", "-c", script], log=group.folder / "log", ports=(), group=group
     )
@@ -125,7 +125,7 @@ def test_a_server_that_does_not_stop_is_killed_and_reported(
     os.mkfifo(deaf)
     server = make(f"trap '' TERM; echo > {deaf}; exec sleep 600")
     server.start()
-    deaf.read_bytes()  # Returns when the server ignores the signal.
+    deaf.read_bytes()  # returns when the server ignores the signal
     with pytest.raises(KafkaTimeoutError, match="did not stop within 300 ms and was killed"):
         server.stop(0.3)
     assert server.state is BrokerState.STOPPED
@@ -133,8 +133,8 @@ def test_a_server_that_does_not_stop_is_killed_and_reported(
 
 ROOT = Path(__file__).parents[2]
 
-# Starts two members, pauses the first, says where its folder and who they are, and then does what
-# is inserted.
+# Starts two members, pauses the first, prints the folder and the ids, and then runs the inserted
+# code.
 OWNER = """
 import os, signal, subprocess, sys, time
 from pykclient.testing.cluster.processes import ProcessGroup
@@ -148,7 +148,7 @@ print(group.folder, *(member.pid for member in members), flush=True)
 
 
 def await_true(condition: Callable[[], bool], what: str, timeout_s: float = TIMEOUT_S) -> None:
-    """Other processes end in their own time, without a notice."""
+    """Poll, because other processes end in their own time, without a notice."""
     deadline_s = time.monotonic() + timeout_s
     while not condition():
         assert time.monotonic() < deadline_s, f"after {timeout_s} s still not true: {what}"
@@ -156,7 +156,7 @@ def await_true(condition: Callable[[], bool], what: str, timeout_s: float = TIME
 
 
 def is_alive(pid: int) -> bool:
-    """Whether the process runs; one that ended and waits for its parent's notice does not."""
+    """Return whether the process runs; one that has ended but is not reaped does not."""
     try:
         stat = Path(f"/proc/{pid}/stat").read_text()
     except (FileNotFoundError, ProcessLookupError):
@@ -185,7 +185,7 @@ def run_owner(then: str) -> tuple[subprocess.Popen[str], Path, list[int]]:
         pytest.param("raise RuntimeError('as tests do')", id="fails"),
         pytest.param("del group, members; time.sleep(600)", id="forgets it"),
         pytest.param(
-            # The child ends when the folder does, and so never if it kept the folder alive.
+            # The child ends after the folder is removed; it would never if it kept the folder.
             "if os.fork() == 0:\n"
             "    os.close(1)\n"
             "    while group.folder.exists(): time.sleep(0.02)\n"
@@ -206,7 +206,7 @@ def test_members_and_folder_vanish_when_the_owner(then: str) -> None:
 
 
 def test_a_group_that_is_signalled_as_one_still_loses_its_folder() -> None:
-    """The kernel hangs up a group whose parent died while a member was stopped; so do terminals."""
+    """The kernel sends SIGHUP to an orphaned group with a stopped member; so do terminals."""
     owner, folder, pids = run_owner("time.sleep(600)")
     os.killpg(os.getpgid(pids[0]), signal.SIGHUP)
     os.killpg(os.getpgid(pids[0]), signal.SIGINT)
@@ -244,7 +244,7 @@ def test_without_its_watchdog_nothing_more_is_started_and_close_still_cleans(
     group: ProcessGroup,
 ) -> None:
     member = group.start(["sleep", "600"], group.folder / "log")
-    os.kill(os.getpgid(member.pid), signal.SIGKILL)  # The watchdog leads the group.
+    os.kill(os.getpgid(member.pid), signal.SIGKILL)  # the watchdog leads the group
     await_true(lambda: not is_alive(os.getpgid(member.pid)), "the watchdog ended")
     with pytest.raises(KafkaError, match="watches"):
         group.start(["sleep", "600"], group.folder / "log")

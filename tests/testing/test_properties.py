@@ -1,6 +1,6 @@
-"""The settings of each server: its roles and listeners, and what a small cluster can fulfil.
+"""Settings of each server: roles and listeners, and what a small cluster can provide.
 
-What is written comes back as it was, by the reader that this package has for the format.
+This package's own reader of the format must return what was written.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from pykclient.testing.cluster.properties import (
 if TYPE_CHECKING:
     from pykclient.testing.cluster.properties import PropertyValue
 
-# A lone surrogate is no text, and a name is never empty.
+# A lone surrogate is not text, and names are never empty.
 TEXT = st.text(st.characters(exclude_categories=["Cs"]))
 
 

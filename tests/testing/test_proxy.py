@@ -1,6 +1,6 @@
-"""The fault proxy: which frames are struck, what a fault makes of one, and what waits.
+"""The fault proxy: which frames a fault applies to, its effect, and what is buffered.
 
-Responses are distinguished by the requests to which they belong; time is made up.
+Responses are matched to their requests; time is simulated.
 """
 
 from __future__ import annotations
@@ -45,13 +45,13 @@ OTHER = (5).to_bytes(4, "big") + b"other"
 
 
 def stream_of(strikes: Iterable[Strike | None]) -> FrameStream:
-    """A stream of responses whose frames meet these strikes in turn."""
+    """Return a stream of responses whose frames get these strikes in turn."""
     upcoming = iter(strikes)
     return FrameStream(Direction.RESPONSE, lambda head: next(upcoming))
 
 
 def feed(stream: FrameStream, data: bytes, piece_bytes: int) -> list[Event]:
-    """What becomes of `data` that arrives in pieces; bytes in a row are put together."""
+    """Feed `data` in pieces and return the events, with consecutive bytes joined."""
     events: list[Event] = []
     for start in range(0, len(data), piece_bytes):
         events += stream.feed(data[start : start + piece_bytes])
@@ -305,7 +305,7 @@ def test_a_request_without_a_response_is_passed_over() -> None:
     exchange = exchange_with(Lose(api=ApiKey.METADATA))
     exchange.requests.feed(api_versions(1) + metadata(2) + api_versions(3))
     assert exchange.responses.feed(api_versions_response(3)) == [api_versions_response(3)]
-    # The second one can no longer get a response, so this responds to nothing that is known.
+    # The second request can no longer get a response, so this one matches no known request.
     assert exchange.responses.feed(metadata_response(2)) == [metadata_response(2)]
 
 

@@ -1,4 +1,4 @@
-"""What a secured cluster refuses, and the settings that its servers and its clients get."""
+"""Errors of a secured cluster's settings, and the settings of its servers and clients."""
 
 from __future__ import annotations
 

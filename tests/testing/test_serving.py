@@ -1,4 +1,4 @@
-"""`ServingThread`: Ctrl-C while it is waited for, and whatever ends it then."""
+"""`ServingThread` after Ctrl-C in `wait`: it runs on, and `close` still waits for it."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ CONNECT_TIMEOUT_S = 30.0
 
 
 def is_below_wait(frame: FrameType | None) -> bool:
-    """Whether this frame was called, directly or not, by `ServingThread.wait`."""
+    """Return whether `ServingThread.wait` called this frame, directly or not."""
     while frame is not None and frame.f_back is not None:
         frame = frame.f_back
         if frame.f_code is ServingThread.wait.__code__:
@@ -33,7 +33,7 @@ def is_below_wait(frame: FrameType | None) -> bool:
 
 @contextmanager
 def interrupted_in_wait() -> Iterator[threading.Event]:
-    """Have SIGINT raise where it comes below `wait`, once, and do nothing elsewhere."""
+    """Make SIGINT raise once, only below `wait`, and do nothing elsewhere."""
     has_raised = threading.Event()
 
     def handle(number: int, frame: FrameType | None) -> None:
@@ -79,7 +79,7 @@ def test_a_broker_ends_well_by_ctrl_c_when_a_client_goes() -> None:
                         os.kill(os.getpid(), signal.SIGINT)
                 finally:
                     if not has_raised.is_set():
-                        fake.close()  # Nothing else would end its wait.
+                        fake.close()  # nothing else would end its wait
 
             client = threading.Thread(target=go, args=(fake, (host, int(port)), has_raised))
             client.start()

@@ -1,4 +1,4 @@
-"""A Spark cluster that runs a job on two hosts, and whose parts are killed, paused and resumed."""
+"""A Spark cluster that runs a job on two hosts, with parts that are killed, paused and resumed."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ pytestmark = [pytest.mark.spark, pytest.mark.timeout(600)]
 
 @pytest.fixture
 def application(spark_cluster: SparkCluster, request_file: Path) -> Iterator[SparkApplication]:
-    """A driver whose tasks have run on two hosts."""
+    """Start a driver, and wait until its tasks have run on two hosts."""
     started = spark_cluster.submit(JOB, str(request_file))
     try:
         await_true(lambda: "HOSTS" in started.log_text() or not started.is_alive)
@@ -47,12 +47,12 @@ def application(spark_cluster: SparkCluster, request_file: Path) -> Iterator[Spa
 
 @pytest.fixture
 def request_file(tmp_path: Path) -> Path:
-    """What has a driver run its job once more when it is there."""
+    """Return the file whose existence makes a driver run its job again."""
     return tmp_path / "request"
 
 
 def run_again(application: SparkApplication, request_file: Path) -> None:
-    """Have the driver run its job once more, on both hosts."""
+    """Make the driver run its job again, on both hosts."""
     before = application.log_text().count("HOSTS")
     request_file.touch()
     await_true(lambda: application.log_text().count("HOSTS") > before)
@@ -84,7 +84,7 @@ def test_parts_of_an_application_are_killed_and_leave_nothing(
     for part, pids in parts:
         assert not any(are_paused(pids))
         part.pause()
-        # Each of its threads stands still when the machine has let it run so far.
+        # Each of its threads stops when the machine next runs it.
         await_true(lambda pids=pids: all(are_paused(pids)))  # type: ignore[misc]
         assert are_paused(pids)
         part.resume()
@@ -102,7 +102,7 @@ def test_parts_of_an_application_are_killed_and_leave_nothing(
     assert not second.is_alive
     await_true(lambda: not alive(below))
 
-    # The master puts a new executor in the place of the lost one.
+    # The master replaces the lost executor.
     await_true(lambda: len(application.executors()) == 2)
     everything = [
         found
@@ -188,7 +188,7 @@ def test_without_java_the_error_names_the_cure(
 
 
 def test_a_process_stays_the_same_when_its_parent_ends() -> None:
-    """The shell ends, and leaves a process behind that another one adopts."""
+    """The shell ends, and another process adopts the one it leaves behind."""
     shell = subprocess.run(
         ["sh", "-c", "sleep 100 >&- 2>&- & echo $!"], capture_output=True, text=True, check=True
     )
@@ -213,7 +213,7 @@ def with_below(pid: int) -> list[int]:
 
 
 def are_paused(pids: list[int]) -> list[bool]:
-    """Whether it stands still, for each process that has not ended."""
+    """Return whether each process that has not ended is stopped."""
     command = ["ps", "-o", "stat=", "-p", ",".join(map(str, pids))]
     found = subprocess.run(command, capture_output=True, text=True, check=False).stdout.split()
     return [state.startswith("T") for state in found if not state.startswith("Z")]

@@ -1,4 +1,4 @@
-"""The cluster of most tests of groups."""
+"""The cluster used by most group tests."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Requests to a fake cluster, the batches in them, and the responses."""
+"""Requests to a fake cluster, their batches, and their responses."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ M = TypeVar("M", bound=Message)
 
 
 def response_of(call: Call, kind: type[M]) -> M:
-    """The response, which is of this type."""
+    """Return the response, which must be of this type."""
     response = call.require_response()
     assert isinstance(response, kind)
     return response
@@ -44,14 +44,14 @@ def response_to(
     broker_id: int = 0,
     version: int | None = None,
 ) -> M:
-    """The response that comes at once, of this type."""
+    """Send a request and return its immediate response, of this type."""
     return response_of(
         cluster.handle_request(broker_id, request, cluster.now_ms, version=version), kind
     )
 
 
 def coordinator_id(cluster: FakeCluster, name: str = "g", kind: int = 0) -> int:
-    """The broker that coordinates a group, or of kind 1 a transactional id."""
+    """Return the coordinator of a group, or with kind 1 of a transactional id."""
     broker = cluster.coordinator(kind, name)
     assert broker is not None
     return broker.id
@@ -65,7 +65,7 @@ def batch_of(
     timestamp_ms: int = 1_000,
     is_transactional: bool = False,
 ) -> bytes:
-    """One batch; its records' timestamps go up by one. A producer's epoch is 0 if none is given."""
+    """Return a batch; timestamps increase by one, and a producer's default epoch is 0."""
     if producer_epoch is None:
         producer_epoch = 0 if producer_id >= 0 else -1
     builder: RecordBatchBuilder[None] = RecordBatchBuilder(batch_size_bytes=10_000_000)
@@ -90,7 +90,7 @@ def produce(
     timeout_ms: int = 1_000,
     now_ms: int = 0,
 ) -> Call:
-    """Produce one batch to partition 0 of topic ``t``, by name."""
+    """Produce a batch to partition 0 of topic ``t``, by name."""
     request = ProduceRequest(
         acks=acks,
         timeout_ms=timeout_ms,
@@ -102,7 +102,7 @@ def produce(
 
 
 def produced(call: Call) -> PartitionProduceResponse:
-    """What the response has of the partition."""
+    """Return the partition in the response."""
     return response_of(call, ProduceResponse).responses[0].partition_responses[0]
 
 
@@ -122,7 +122,7 @@ def fetch(
     is_named: bool = True,
     now_ms: int = 0,
 ) -> Call:
-    """Fetch partition 0 of topic ``t``; not `is_named`, as a session's later fetch."""
+    """Fetch partition 0 of topic ``t``; without `is_named`, as a later fetch of a session."""
     partition = FetchPartition(
         fetch_offset=offset,
         partition_max_bytes=10**6,
@@ -143,11 +143,11 @@ def fetch(
 
 
 def fetched(call: Call) -> PartitionData:
-    """What the response has of the partition."""
+    """Return the partition in the response."""
     return response_of(call, FetchResponse).responses[0].partitions[0]
 
 
 def fetched_bytes(call: Call) -> int:
-    """How many bytes of records came."""
+    """Return the size of the records in the response."""
     response = response_of(call, FetchResponse)
     return sum(len(p.records or b"") for topic in response.responses for p in topic.partitions)

@@ -1,4 +1,4 @@
-"""Authentication at fake brokers without a socket: the RFC's example, sessions that end, users."""
+"""Authentication at fake brokers without sockets: the RFC's example, expiring sessions, users."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ SECURITY = ClusterSecurity(
 
 
 class Client:
-    """A client on a listener, which sends one request after the other at times of its own."""
+    """A client on a listener, which sends requests one by one at chosen times."""
 
     def __init__(self, cluster: FakeCluster, listener: str = "SASL_PLAINTEXT") -> None:
         self._connection = FakeConnection(cluster, 0, listener=listener, on_change=lambda: None)
@@ -81,7 +81,7 @@ def test_a_session_ends_unless_the_client_authenticates_again() -> None:
     assert [lazy.is_served(now_ms) for now_ms in (LIFETIME_MS, LIFETIME_MS + 1)] == [True, False]
     assert dutiful.is_served(2 * LIFETIME_MS)
     late_ms = 2 * LIFETIME_MS + 1
-    assert dutiful.authenticate(late_ms).error_code == 0, "late, and before any other request"
+    assert dutiful.authenticate(late_ms).error_code == 0, "late, but before any other request"
     assert dutiful.is_served(late_ms)
 
 

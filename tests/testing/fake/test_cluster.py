@@ -400,27 +400,27 @@ def test_the_oldest_that_fits_comes_first_and_what_was_taken_back_never() -> Non
     assert waiting.take(0, ApiKey.METADATA, NAMED) is None
 
 
-# Names of topics.
+# Topic names.
 
 
 def created(cluster: FakeCluster, *names: str) -> list[tuple[int, str | None]]:
-    """The error of each topic, and what is said of it."""
+    """Create topics and return each one's error code and message."""
     request = CreateTopicsRequest([CreatableTopic(name, 1, 1) for name in names])
     response = response_to(cluster, request, CreateTopicsResponse)
     return [(topic.error_code, topic.error_message) for topic in response.topics]
 
 
 def test_names_that_differ_in_dots_and_underscores_alone_collide() -> None:
-    """What Kafka 4.3.1 responds to the same requests."""
+    """Expect the responses of Kafka 4.3.1 to the same requests."""
     cluster = FakeCluster()
     assert created(cluster, "a.b_c") == [(0, "")]
     reason = "Topic 'a_b.c' collides with existing topic: a.b_c"
     assert created(cluster, "a_b.c") == [(InvalidTopicError.code, reason)]
     assert created(cluster, "a.b_c")[0][0] == TopicAlreadyExistsError.code
-    assert created(cluster, "x.y", "x_y", "x-y") == [(0, "")] * 3, "of one request"
+    assert created(cluster, "x.y", "x_y", "x-y") == [(0, "")] * 3, "in one request"
     assert created(cluster, "x.y")[0][0] == TopicAlreadyExistsError.code
     response_to(cluster, MetadataRequest([MetadataRequestTopic(name="a_b_c")]), MetadataResponse)
-    assert sorted(cluster.topics) == ["a.b_c", "x-y", "x.y", "x_y"], "none by itself, either"
+    assert sorted(cluster.topics) == ["a.b_c", "x-y", "x.y", "x_y"], "no automatic creation either"
 
 
 # Bytes after a request.
@@ -429,9 +429,9 @@ def test_names_that_differ_in_dots_and_underscores_alone_collide() -> None:
 LIBRDKAFKA_ALL_TOPICS = bytes.fromhex(
     "0003000d 00000003 0007 72646b61666b61 00"  # Metadata 13, "rdkafka", no tags
     "00 00 00 00"  # all topics, no creation, no operations, no tags
-    "01 00 00"  # three bytes too many
+    "01 00 00"  # three surplus bytes
 )
-"""A request of librdkafka 2.16's `list_topics`."""
+"""The Metadata request of librdkafka 2.16's `list_topics`."""
 
 
 def test_the_three_bytes_too_many_of_librdkafka_are_passed_over(cluster: FakeCluster) -> None:
@@ -442,7 +442,7 @@ def test_the_three_bytes_too_many_of_librdkafka_are_passed_over(cluster: FakeClu
 
 @pytest.mark.parametrize("key", sorted(handlers.HANDLERS))
 def test_bytes_after_a_request_change_no_response(key: ApiKey) -> None:
-    """Kafka reads the fields of a request and passes over what follows."""
+    """Kafka reads the fields of a request and ignores what follows."""
     kind = request_type(key)
     for version in (kind.min_version, kind.max_version):
         frame = bytes(encode_request(kind(), version, 1, "test")[4:])

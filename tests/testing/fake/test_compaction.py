@@ -1,6 +1,6 @@
-"""When a fake log is compacted, and that what is left is as good as a log that never was.
+"""When a fake log is compacted, and that the result works like the original log.
 
-What is left is held against Kafka's in `tests/integration/test_fake_compaction_against_kafka.py`.
+`tests/integration/test_fake_compaction_against_kafka.py` compares the results with Kafka's.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ def put(log: PartitionLog, time_ms: int, *keys: str, value: bytes | None = b"v")
 
 
 def offsets(log: PartitionLog) -> list[int]:
-    """The offsets of all records, as a consumer reads them."""
+    """Return the offsets of all records, as a consumer reads them."""
     found: list[int] = []
     offset = log.log_start_offset
     while offset < log.log_end_offset:
@@ -59,13 +59,13 @@ def test_a_log_is_cleaned_when_enough_of_it_is_dirty() -> None:
     log = PartitionLog(COMPACTED._replace(min_cleanable_dirty_ratio=0.5))
     put(log, 0, "a")
     put(log, 1, "a")
-    assert not log.compact(0), "it is written to the only segment"
+    assert not log.compact(0), "the only segment is active"
     put(log, LATER_MS, "b")
     assert log.compact(LATER_MS)
     assert offsets(log) == [1, 2]
     assert not log.compact(LATER_MS)
     put(log, 2 * LATER_MS, "a")
-    assert not log.compact(2 * LATER_MS), "one of two segments is half of it"
+    assert not log.compact(2 * LATER_MS), "one of two segments is half of the log"
     put(log, 3 * LATER_MS, "c")
     assert log.compact(3 * LATER_MS)
     assert offsets(log) == [2, 3, 4]
@@ -102,7 +102,7 @@ def test_tombstones_go_once_their_time_is_over() -> None:
 
 
 def test_the_sequence_of_a_producer_outlives_its_records(tmp_path: Path) -> None:
-    """A broker that starts again makes what it has of producers from the log alone."""
+    """A restarted broker rebuilds its producer states from the log alone."""
     repeated = None
     for _ in range(2):
         directory = DataDirectory(tmp_path)
@@ -182,7 +182,7 @@ def test_the_cleaner_runs_while_a_topic_is_compacted() -> None:
     cluster.advance(CLEANER_BACKOFF_MS)
     put(log, cluster.wall_ms + 2 * LATER_MS, "a")
     cluster.advance(2 * CLEANER_BACKOFF_MS)
-    assert offsets(log) == [1, 2], "the segment that was written to last stays"
+    assert offsets(log) == [1, 2], "the active segment stays"
 
 
 def test_kafkas_own_topics_keep_the_newest_of_each_group_and_transactional_id() -> None:
@@ -208,7 +208,7 @@ def test_kafkas_own_topics_keep_the_newest_of_each_group_and_transactional_id() 
             for key, value in records(log)
             if OffsetCommitKey.read(Reader(key[2:]), 0).group == name
         ]
-        assert committed == [3, 4], "the segment that is written to stays"
+        assert committed == [3, 4], "the active segment stays"
         log = cluster.transactions.partition(name).log
         assert [TransactionLogKey.read(Reader(key[2:]), 0) for key, _ in records(log)] == [
             TransactionLogKey(name)
@@ -216,7 +216,7 @@ def test_kafkas_own_topics_keep_the_newest_of_each_group_and_transactional_id() 
 
 
 def records(log: PartitionLog) -> list[tuple[bytes, bytes | None]]:
-    """Keys and values."""
+    """Return keys and values."""
     found: list[tuple[bytes | None, bytes | None]] = []
     for batch in log.batches():
         if batch.record_count:
@@ -244,15 +244,15 @@ def test_a_cleaned_log_in_a_folder_is_there_after_a_restart(tmp_path: Path) -> N
 
 
 class Killed(BaseException):
-    """The process ends here; no handler of errors may run."""
+    """The process ends here; no error handler may run."""
 
 
 def test_compaction_that_is_killed_at_any_moment_leaves_the_log_whole(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """After a restart each key has its newest value, and no offset is there twice.
+    """After a restart each key has its newest value, and no offset occurs twice.
 
-    Method: the n-th change of the disk by the cleaner is the last one, for each n.
+    Method: kill the cleaner at its n-th change of the disk, for each n.
     """
     moment, is_killed = 0, True
     while is_killed:
@@ -275,7 +275,7 @@ def test_compaction_that_is_killed_at_any_moment_leaves_the_log_whole(
 
 
 def _clean_until_killed(folder: Path, moment: int, monkeypatch: pytest.MonkeyPatch) -> bool:
-    """Fill a log, and clean it until so many changes of the disk; whether it came to that."""
+    """Fill a log and clean it until the given change of the disk; return whether it was reached."""
     directory = DataDirectory(folder)
     cluster = FakeCluster(1, storage=directory)
     directory.restore(cluster)

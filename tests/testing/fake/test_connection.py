@@ -1,4 +1,4 @@
-"""What strangers send: old versions, garbage and huge lengths get Kafka's response, or an end.
+"""Hostile input: old versions, garbage and huge lengths get Kafka's response, or an end.
 
 No input may raise: an exception here would end an application's test process.
 """
@@ -36,13 +36,13 @@ VERSIONS = bytes(encode_request(ApiVersionsRequest(), 0, 1, "test"))
 
 
 class Client:
-    """The other end of a connection."""
+    """The client side of a connection."""
 
     def __init__(self, cluster: FakeCluster) -> None:
         self.connection = FakeConnection(cluster, 0, on_change=lambda: None)
 
     def send(self, data: bytes, now_ms: int = 0) -> bytes:
-        """Send bytes as far as the broker takes them; what came back."""
+        """Send bytes as far as the broker accepts them, and return the output."""
         while data and not self.connection.is_closed:
             buffer = self.connection.get_buffer()
             size = min(len(buffer), len(data))
@@ -101,7 +101,7 @@ def test_groups_of_kip_848_are_a_feature(
     supported: list[tuple[str, int, int]],
     finalized: list[tuple[str, int, int]],
 ) -> None:
-    """A range from 0 on is named from version 4 on: older clients refuse the whole response."""
+    """Ranges from 0 on are announced from version 4 on: older clients reject such a response."""
     if not has_groups:
         cluster.limit_versions({ApiKey.CONSUMER_GROUP_HEARTBEAT: None})
     request = ApiVersionsRequest(client_software_name="a", client_software_version="1")
@@ -172,7 +172,7 @@ def test_large_requests_are_read_ahead_by_their_bytes(
     for _ in range(4):
         client.send(VERSIONS)
         wants_input.append(client.connection.wants_input)
-    assert wants_input == [True, True, False, False], "the first is served, two wait"
+    assert wants_input == [True, True, False, False], "one is served, two wait"
     cluster.advance(50)
     client.connection.take_output()
     assert client.connection.wants_input
@@ -190,9 +190,9 @@ def test_a_client_that_reads_no_response_is_served_no_more(
 
 
 def test_calls_that_end_each_other_do_not_pile_up(cluster: FakeCluster) -> None:
-    """Each of many clients waits for records, and has a request behind that makes some.
+    """Each client waits for records, and has a queued request that writes some.
 
-    The first that writes lets the next one in, and so on: that must be no recursion.
+    The first write completes another client's fetch, and so on, without recursion.
     """
     wait = FetchRequest(
         max_wait_ms=1_000,
@@ -227,7 +227,7 @@ def test_a_broker_that_stops_closes_its_connections(cluster: FakeCluster) -> Non
 
 @pytest.mark.parametrize("seed", range(10))
 def test_any_well_formed_request_gets_a_response_or_closes(seed: int) -> None:
-    """Method: random values in every field of every API and version, most of them nonsense."""
+    """Method: random values, mostly invalid, in every field of every API and version."""
     jar_or_skip()
     random = Random(seed)
     cluster = FakeCluster(2)

@@ -1,4 +1,4 @@
-"""What tests assert on: the records of a topic, and the offsets of a group."""
+"""Contents for assertions: the records of a topic, and the offsets of a group."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A broker's folder: what was acknowledged is there again, and damaged ends are cut off."""
+"""A broker's folder: acknowledged data survives, and damaged ends are cut off."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ FIRST_SEGMENT = f"{0:020}.log"
 
 @contextmanager
 def kept_in(path: Path, *, is_killed: bool = False) -> Iterator[FakeCluster]:
-    """A cluster of one broker that keeps what it has in a folder until it is stopped, or killed."""
+    """Run a cluster of one broker with its data in a folder, until it is stopped or killed."""
     directory = DataDirectory(path)
     try:
         cluster = FakeCluster(1, storage=directory)
@@ -45,7 +45,7 @@ def kept_in(path: Path, *, is_killed: bool = False) -> Iterator[FakeCluster]:
         yield cluster
     finally:
         if is_killed:
-            # What the operating system does then; in its own memory is what was written.
+            # Like the operating system at a kill: close the files; written data survives.
             for file in (*directory._files._files.values(), directory._metadata, directory._lock):
                 assert file is not None
                 file.close()
@@ -74,7 +74,7 @@ def commit(cluster: FakeCluster, offset: int) -> None:
 
 
 def append_to_metadata(folder: Path, line: str) -> None:
-    """Put a line behind those of a broker that has ended."""
+    """Append a line to the file of a stopped broker."""
     with kept_in(folder):
         pass
     with (folder / METADATA_NAME).open("a") as file:
@@ -99,7 +99,7 @@ def test_topics_records_and_offsets_are_there_again(tmp_path: Path, is_killed: b
             append(cluster, b"%d" % number, b"more")
         append(cluster, b"other", partition=T1)
         commit(cluster, 7)
-    for _ in range(2):  # what was restored is kept as well
+    for _ in range(2):  # restored data is stored again
         with kept_in(tmp_path, is_killed=is_killed) as cluster:
             again = cluster.topics["t"]
             assert (again.topic_id, again.config) == (topic.topic_id, topic.config)
@@ -128,7 +128,7 @@ def test_what_was_deleted_stays_deleted(tmp_path: Path) -> None:
         assert (offsets(cluster), "gone" in cluster.topics) == ([3, 4, 5], False)
         cluster.groups.remove("g", 0)
         (tmp_path / "gone-0").mkdir()
-        (tmp_path / "gone-0" / FIRST_SEGMENT).write_bytes(old)  # the deletion was cut short
+        (tmp_path / "gone-0" / FIRST_SEGMENT).write_bytes(old)  # the deletion was interrupted
         assert cluster.create_topic("gone").partitions[0].log.log_end_offset == 0
     with kept_in(tmp_path) as cluster:
         assert cluster.groups.snapshot("g") is None
@@ -250,7 +250,7 @@ def test_a_damaged_metadata_file_is_refused_with_the_line(
     tmp_path: Path, line: str, reason: str
 ) -> None:
     append_to_metadata(tmp_path, line)
-    for _ in range(2):  # also the second time: the lock was given back
+    for _ in range(2):  # the second time shows that the lock was released
         with pytest.raises(StorageError, match=reason):
             DataDirectory(tmp_path)
 
@@ -267,7 +267,7 @@ def test_topics_that_the_cluster_cannot_have_are_refused(
     tmp_path: Path, line: str, reason: str
 ) -> None:
     append_to_metadata(tmp_path, line)
-    for _ in range(2):  # the damaged file stays, and the lock was given back
+    for _ in range(2):  # the damaged file stays, and the lock is released
         with (
             pytest.raises(StorageError, match=rf"{METADATA_NAME} does not fit: .*{reason}"),
             kept_in(tmp_path),
@@ -350,8 +350,8 @@ def test_only_the_end_waits_for_the_disk_and_for_all_that_was_written(
     synced.clear()
     with kept_in(tmp_path) as cluster:
         assert offsets(cluster) == list(range(1, 6))
-        synced.clear()  # metadata.jsonl, which was written anew
-    assert synced == [(tmp_path / METADATA_NAME).stat().st_ino], "what was only read"
+        synced.clear()  # metadata.jsonl, which was rewritten
+    assert synced == [(tmp_path / METADATA_NAME).stat().st_ino], "other files were only read"
 
 
 def test_what_is_in_files_is_not_in_memory(tmp_path: Path) -> None:
@@ -359,14 +359,14 @@ def test_what_is_in_files_is_not_in_memory(tmp_path: Path) -> None:
     with kept_in(tmp_path) as cluster:
         cluster.create_topic("t")
         append(cluster, *values)
-        # Finalizers of earlier tests' garbage allocate too, below the frames of this one.
+        # Finalizers of earlier tests' garbage would allocate in frames of this test.
         gc.collect()
         gc.disable()
         tracemalloc.start(25)
         try:
             for _ in range(40):
                 append(cluster, *values)
-            # What other threads of the process allocate meanwhile is not the fake's.
+            # Ignore allocations of other threads.
             of_this_test = tracemalloc.Filter(
                 inclusive=True, filename_pattern=__file__, all_frames=True
             )

@@ -1,4 +1,4 @@
-"""What was not used for long is gone: offsets of groups, groups, and what is known of producers."""
+"""Expiry of what is unused: offsets of groups, groups, and producers."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ MINUTE_MS = 60_000
 RETENTION_MINUTES = 60
 RETENTION_MS = RETENTION_MINUTES * MINUTE_MS
 LATE_MS = 6 * MINUTE_MS
-"""More than the time between two looks for what is too old."""
+"""More than the interval between two expiry checks."""
 
 
 @pytest.fixture
@@ -32,12 +32,12 @@ def cluster() -> FakeCluster:
 
 
 def committed(cluster: FakeCluster, group: str) -> set[str]:
-    """The topics of which the group has offsets."""
+    """Return the topics for which the group has offsets."""
     return {name.topic for name in cluster.groups.offsets(group).all()}
 
 
 def test_offsets_without_members_expire_with_their_group(cluster: FakeCluster) -> None:
-    """KIP-211: those of consumers with partitions by hand, from their commit on."""
+    """KIP-211: offsets of consumers without a group membership expire from their commit on."""
     ClassicClient(cluster).commit({0: 1})
     cluster.advance(RETENTION_MS - 1)
     assert committed(cluster, "g") == {"t"}
@@ -69,7 +69,7 @@ def test_offsets_of_topics_that_a_member_does_not_read_expire(cluster: FakeClust
         cluster.groups.commit(GROUP, partition, offset, cluster.now_ms)
     cluster.groups.offsets(GROUP).hold(7, TopicPartition("u", 0), CommittedOffset(2), log_offset=7)
     cluster.advance(RETENTION_MS + LATE_MS)
-    assert committed(cluster, GROUP) == {"t", "u"}, "a transaction may yet change it"
+    assert committed(cluster, GROUP) == {"t", "u"}, "a transaction may still change it"
     cluster.groups.offsets(GROUP).drop_held(7)
     cluster.advance(cluster.now_ms + LATE_MS)
     assert committed(cluster, GROUP) == {"t"}

@@ -1,4 +1,4 @@
-"""A partition's log: what is appended is found, by offset and by time; producers are checked."""
+"""A partition's log: lookups by offset and timestamp, and checks of producers."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def refusal(log: PartitionLog, data: bytes) -> type[Exception]:
 
 
 def read(log: PartitionLog, offset: int, max_bytes: int = 1_000_000) -> list[int]:
-    """The offsets of the records from `offset` on."""
+    """Return the offsets of the records from `offset` on."""
     data = log.read(offset, end_offset=log.log_end_offset, max_bytes=max_bytes, whole_first=True)
     assert isinstance(data, bytes)
     batches = iterate_batches(memoryview(data), topic="t", partition=0, start_offset=offset)
@@ -46,7 +46,7 @@ def read(log: PartitionLog, offset: int, max_bytes: int = 1_000_000) -> list[int
 
 @pytest.mark.parametrize("seed", range(20))
 def test_every_offset_and_every_time_is_found_as_by_looking_at_all(seed: int) -> None:
-    """Goal: the sparse indexes lose nothing. Method: many batches against plain lists."""
+    """Goal: the sparse indexes miss nothing. Method: many batches against plain lists."""
     random = Random(seed)
     log = PartitionLog(LogSettings(segment_bytes=random.choice((2_000, 20_000, 10_000_000))))
     times_ms: list[int] = []
@@ -71,7 +71,7 @@ def test_every_offset_and_every_time_is_found_as_by_looking_at_all(seed: int) ->
 @pytest.mark.parametrize("segment_bytes", [1_000, 1_000_000])
 @pytest.mark.parametrize("start_offset", [0, 4, 5, 17, 29])
 def test_times_are_found_behind_deleted_records(segment_bytes: int, start_offset: int) -> None:
-    """Records below the log's start stand in its first segment still, and are not found."""
+    """Records before the log's start are still in its first segment, and must not be found."""
     log = PartitionLog(LogSettings(segment_bytes=segment_bytes))
     for number in range(10):
         append(log, batch_of(*[bytes(100)] * 3, timestamp_ms=3 * number))
@@ -131,7 +131,7 @@ def test_sequences_and_epochs_are_checked() -> None:
     def numbered(epoch: int, sequence: int) -> bytes:
         return batch_of(b"v", producer_id=7, producer_epoch=epoch, base_sequence=sequence)
 
-    append(log, numbered(3, 10))  # a producer that is not known may begin anywhere
+    append(log, numbered(3, 10))  # an unknown producer may begin anywhere
     assert refusal(log, numbered(3, 12)) is OutOfOrderSequenceNumberError
     assert refusal(log, numbered(2, 11)) is InvalidProducerEpochError
     assert refusal(log, numbered(4, 11)) is OutOfOrderSequenceNumberError
@@ -201,7 +201,7 @@ def test_an_epoch_without_a_write_is_known_to_its_leader_alone() -> None:
 
 
 def test_deleted_and_cleaned_records_take_their_epochs_along() -> None:
-    """What was before the log's start ends there; what was cleaned away ends with what is left."""
+    """Epochs before the log's start end there; epochs cleaned away end at what is left."""
     log = PartitionLog()
     for epoch in range(4):
         append(log, batch_of(*[b"v"] * 2), leader_epoch=epoch)
@@ -249,7 +249,7 @@ def test_deleted_and_old_records_are_gone_and_the_rest_is_not() -> None:
     assert log.log_start_offset == 4
     assert read(log, 4)[0] == 4
     log.retain(10**9)
-    assert log.log_start_offset == 5, "the segment that is written to stays"
+    assert log.log_start_offset == 5, "the active segment stays"
 
 
 def test_open_transactions_hold_the_last_stable_offset_and_aborted_ones_are_returned() -> None:

@@ -1,4 +1,4 @@
-"""The sockets of fake brokers: clients that go before they are served, ports that are taken."""
+"""The sockets of fake brokers: clients that leave early, ports that are in use."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ DESCRIPTORS = Path("/proc/self/fd")
 def test_a_client_that_resets_its_connection_before_it_is_accepted_ends_nothing() -> None:
     with FakeKafka() as fake:
         host, port = fake.bootstrap_servers.split(":")
-        with fake.control():  # meanwhile nothing is accepted
+        with fake.control():  # nothing is accepted meanwhile
             for _ in range(3):
                 with socket.create_connection((host, int(port))) as client:
                     client.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, RESET_AT_CLOSE)
@@ -59,7 +59,7 @@ def test_a_port_that_is_taken_while_the_folder_is_read_is_named_and_all_is_given
                 FakeKafka(port=port, data=tmp_path)
         assert len(os.listdir(DESCRIPTORS)) == before
     with FakeKafka(port=port, data=tmp_path):
-        pass  # the folder is free again
+        pass  # the folder is unlocked again
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="elsewhere select itself obeys the limit")
@@ -82,10 +82,10 @@ def test_without_descriptors_connections_wait_and_are_served_later(
     limits = resource.getrlimit(resource.RLIMIT_NOFILE)
     with FakeKafka() as fake:
         host, port = fake.bootstrap_servers.split(":")
-        with fake.control(), socket.socket() as client:  # the limit is there before it is accepted
+        with fake.control(), socket.socket() as client:  # set the limit before it is accepted
             client.connect((host, int(port)))
             started_s = time.monotonic()
-            # No fewer than are open: poll(2) would fail in other threads of the process.
+            # Not below the number of open ones: poll(2) would fail in other threads.
             resource.setrlimit(resource.RLIMIT_NOFILE, (client.fileno(), limits[1]))
         try:
             attempts = 3
@@ -93,8 +93,8 @@ def test_without_descriptors_connections_wait_and_are_served_later(
             rested_ms = (time.monotonic() - started_s) * 1_000
         finally:
             resource.setrlimit(resource.RLIMIT_NOFILE, limits)
-        # A selector may be back a fraction of a millisecond early.
-        assert rested_ms >= (attempts - 1) * (server.REST_MS - 1), "it tried again and again"
+        # A selector may return a fraction of a millisecond early.
+        assert rested_ms >= (attempts - 1) * (server.REST_MS - 1), "it retried without rest"
         with Admin(bootstrap_servers=fake.bootstrap_servers) as admin:
             assert admin.list_topics(timeout=10) == {}
     (message,) = caplog.messages

@@ -1,4 +1,4 @@
-"""Timers fire in order and once; operations that wait end once; turns come one after the other."""
+"""Timers fire once and in order; waiting operations end once; turns run one after another."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ HORIZON_MS = 200_000
 
 @pytest.mark.parametrize("seed", range(10))
 def test_a_thousand_timers_fire_as_from_a_sorted_list(seed: int) -> None:
-    """Method: random adds, cancels and moves of both, from a start that no slot begins at."""
+    """Method: random adds, cancels and advances, from a time within a slot."""
     random = Random(seed)
     now_ms = random.randrange(10_000)
     wheel = TimingWheel(now_ms)
@@ -95,7 +95,7 @@ DEADLINE_MS = 10
 
 
 def test_an_operation_whose_response_moves_the_clock_does_not_time_out_as_well() -> None:
-    """The response has a connection serve its next request, which advances the cluster."""
+    """The response makes a connection serve its next request, which advances the cluster."""
     timers = TimingWheel()
     purgatory = Purgatory(timers)
     expired: list[int] = []

@@ -1,4 +1,4 @@
-"""A client of a classic group that does nothing by itself: tests send each request for it."""
+"""A passive client of a classic group: tests send every request for it."""
 
 from __future__ import annotations
 
@@ -45,14 +45,14 @@ REBALANCE_MS = 60_000
 
 
 def subscription_to(*topics: str) -> bytes:
-    """The metadata of a consumer that subscribes to these."""
+    """Return the metadata of a consumer that subscribes to these topics."""
     out = bytearray(b"\0\0")
     ConsumerProtocolSubscription(topics=list(topics)).write(out, 0)
     return bytes(out)
 
 
 def assignment_of(topic: str, *partitions: int) -> bytes:
-    """An assignment of partitions of one topic."""
+    """Return an assignment of partitions of a topic."""
     out = bytearray(b"\0\0")
     part = ConsumerProtocolAssignmentTopicPartition(topic=topic, partitions=list(partitions))
     ConsumerProtocolAssignment(assigned_partitions=[part]).write(out, 0)
@@ -60,17 +60,17 @@ def assignment_of(topic: str, *partitions: int) -> bytes:
 
 
 def joined(call: Call) -> JoinGroupResponse:
-    """The response to JoinGroup."""
+    """Return the response to JoinGroup."""
     return response_of(call, JoinGroupResponse)
 
 
 def synced(call: Call) -> SyncGroupResponse:
-    """The response to SyncGroup."""
+    """Return the response to SyncGroup."""
     return response_of(call, SyncGroupResponse)
 
 
 class ClassicClient:
-    """One member of group ``g``; `accept` sets its id and generation."""
+    """A member of group ``g``; `accept` sets its id and generation."""
 
     def __init__(
         self,
@@ -106,13 +106,13 @@ class ClassicClient:
         return self._send(request, version, broker_id)
 
     def join_by_id(self) -> Call:
-        """Join; a dynamic member gets its id first, as newer clients must."""
+        """Join; a dynamic member first requests its id, as newer clients must."""
         if self.instance_id is None:
             self.member_id = joined(self.join()).member_id
         return self.join()
 
     def accept(self, call: Call) -> JoinGroupResponse:
-        """Keep what the response has of this member."""
+        """Store the member id and generation of the response."""
         response = joined(call)
         assert response.error_code == 0
         self.member_id = response.member_id
@@ -121,7 +121,7 @@ class ClassicClient:
         return response
 
     def sync(self, assignments: Mapping[str, bytes] | None = None, *, version: int = 5) -> Call:
-        """Wait for its own assignment; the leader sends all."""
+        """Request the member's assignment; the leader sends those of all."""
         request = SyncGroupRequest(
             group_id="g",
             generation_id=self.generation,
@@ -134,7 +134,7 @@ class ClassicClient:
         return self._send(request, version)
 
     def heartbeat(self, version: int = 4) -> int:
-        """The error code."""
+        """Send a heartbeat and return the error code."""
         request = HeartbeatRequest(
             group_id="g",
             generation_id=self.generation,
@@ -144,7 +144,7 @@ class ClassicClient:
         return response_of(self._send(request, version), HeartbeatResponse).error_code
 
     def leave(self, version: int = 5) -> int:
-        """The error code."""
+        """Leave the group and return the error code."""
         request = LeaveGroupRequest(group_id="g", member_id=self.member_id)
         if version >= 3:
             identity = MemberIdentity(member_id=self.member_id, group_instance_id=self.instance_id)
@@ -155,7 +155,7 @@ class ClassicClient:
     def commit(
         self, offsets: Mapping[int, int], *, metadata: str = "", topic: str = "t"
     ) -> list[int]:
-        """Commit offsets by partition; the error codes."""
+        """Commit offsets by partition and return the error codes."""
         partitions = [
             OffsetCommitRequestPartition(
                 partition_index=number, committed_offset=offset, committed_metadata=metadata
@@ -179,34 +179,34 @@ class ClassicClient:
 
 
 def begin(cluster: FakeCluster) -> None:
-    """Let a group that was empty begin: its first delay, and once more for those that came."""
+    """Complete an empty group's join: the initial delay, and its extension for new members."""
     delay_ms = cluster.groups.settings.group_initial_rebalance_delay_ms
     cluster.advance(cluster.now_ms + 2 * delay_ms)
 
 
 def settle(*clients: ClassicClient) -> None:
-    """Have these join and get to a stable group; the first is the leader of a new group."""
+    """Join and form a stable group; in a new group the first client is the leader."""
     calls = [client.join_by_id() for client in clients]
     begin(clients[0].cluster)
     assign_each(clients, calls)
 
 
 def settled(cluster: FakeCluster, *instance_ids: str | None) -> list[ClassicClient]:
-    """The members of a new stable group; those without an instance id are dynamic."""
+    """Return the members of a new stable group; those without an instance id are dynamic."""
     clients = [ClassicClient(cluster, instance_id) for instance_id in instance_ids]
     settle(*clients)
     return clients
 
 
 def begun(*clients: ClassicClient) -> list[JoinGroupResponse]:
-    """The responses to the joins of a new group that is not yet assigned."""
+    """Join a new group and return the responses, before anything is assigned."""
     calls = [client.join_by_id() for client in clients]
     begin(clients[0].cluster)
     return [client.accept(call) for client, call in zip(clients, calls, strict=True)]
 
 
 def assign_each(clients: Sequence[ClassicClient], calls: Sequence[Call]) -> None:
-    """Accept the generation, and have the leader give each member the partition of its number."""
+    """Accept the generation, and let the leader assign one partition to each member."""
     for client, call in zip(clients, calls, strict=True):
         client.accept(call)
     assigned = {each.member_id: assignment_of("t", number) for number, each in enumerate(clients)}

@@ -1,6 +1,6 @@
-"""A member of a KIP-848 group, as a client behaves; the test changes what it owns.
+"""A member of a KIP-848 group that behaves like a client; the test changes what it owns.
 
-Owner: the test that made it.
+Owner: the test that created it.
 Source: KIP-848; Java class ``ConsumerMembershipManager``.
 """
 
@@ -33,7 +33,7 @@ Owned = set[tuple[bytes, int]]
 
 
 class Kip848Client:
-    """One member; `owned` is what it has, `assigned` what it was last assigned."""
+    """A member; `owned` are its partitions, `assigned` its last assignment."""
 
     def __init__(
         self,
@@ -56,7 +56,7 @@ class Kip848Client:
         self._assignor = assignor
 
     def beat(self, *, has_response: bool = True) -> ConsumerGroupHeartbeatResponse:
-        """Send a heartbeat with what it owns; its response is lost if not `has_response`."""
+        """Send a heartbeat with its partitions; lose the response if not `has_response`."""
         joins = self.epoch == 0
         request = ConsumerGroupHeartbeatRequest(
             rebalance_timeout_ms=REBALANCE_MS if joins else -1,
@@ -74,18 +74,18 @@ class Kip848Client:
         return response
 
     def subscribe(self, topics: Iterable[str]) -> ConsumerGroupHeartbeatResponse:
-        """Have other topics, with a heartbeat that has nothing else."""
+        """Change the subscription, in a heartbeat with no other field."""
         self.topics = list(topics)
         response = self._send(ConsumerGroupHeartbeatRequest(subscribed_topic_names=self.topics))
         self._on_response(response)
         return response
 
     def reconcile(self) -> None:
-        """Take the assignment over; the next heartbeat reports it."""
+        """Adopt the assignment; the next heartbeat reports it."""
         self.owned = set(self.assigned)
 
     def settle(self) -> ConsumerGroupHeartbeatResponse:
-        """Heartbeat, reconcile, heartbeat again; the last response."""
+        """Heartbeat, reconcile, heartbeat again, and return the last response."""
         self.beat()
         self.reconcile()
         response = self.beat()
@@ -93,7 +93,7 @@ class Kip848Client:
         return response
 
     def leave(self, epoch: int = -1) -> ConsumerGroupHeartbeatResponse:
-        """Leave; with the epoch -2 for a while."""
+        """Leave; with epoch -2, temporarily."""
         self.epoch = epoch
         response = self._send(ConsumerGroupHeartbeatRequest())
         self._lose_all()
@@ -133,7 +133,7 @@ class Kip848Client:
 
 
 def owned_by(cluster: FakeCluster, client: Kip848Client) -> dict[str, list[int]]:
-    """What a client has, by the topics' names."""
+    """Return a client's partitions by topic name."""
     names = {topic.topic_id: topic.name for topic in cluster.topics.values()}
     found: dict[str, list[int]] = {}
     for topic_id, partition in sorted(client.owned):

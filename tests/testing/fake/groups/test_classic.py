@@ -1,4 +1,4 @@
-"""Classic groups, request by request, as Kafka's own coordinator responds to them."""
+"""Classic groups, request by request, with the responses of Kafka's coordinator."""
 
 from __future__ import annotations
 
@@ -120,11 +120,11 @@ def test_a_group_that_was_empty_waits_for_more_members_each_time_one_comes() -> 
     cluster.advance(2_999)
     calls.append(second.join_by_id())
     cluster.advance(3_000)
-    assert not calls[0].is_ended, "the second came meanwhile"
+    assert not calls[0].is_ended, "the second joined meanwhile"
     cluster.advance(5_999)
     calls.append(third.join_by_id())
     cluster.advance(6_000)
-    assert not calls[0].is_ended, "there is a second left of seven"
+    assert not calls[0].is_ended, "one of seven seconds is left"
     cluster.advance(7_000)
     assert [joined(call).generation_id for call in calls] == [1, 1, 1]
 
@@ -206,7 +206,7 @@ def test_a_response_that_was_lost_is_sent_again(cluster: FakeCluster) -> None:
     assert state_of(cluster) == "CompletingRebalance"
 
 
-# Which protocol.
+# Protocols.
 
 
 @pytest.mark.parametrize(
@@ -252,7 +252,7 @@ def test_a_first_member_needs_a_protocol(cluster: FakeCluster) -> None:
     assert state_of(cluster) == "Empty"
 
 
-# What is refused.
+# Refusals.
 
 
 def test_what_no_group_would_take_is_refused(cluster: FakeCluster) -> None:
@@ -265,7 +265,7 @@ def test_what_no_group_would_take_is_refused(cluster: FakeCluster) -> None:
         assert joined(refused.join()).error_code == InvalidSessionTimeoutError.code
     client.member_id = "nobody"
     assert joined(client.join()).error_code == UnknownMemberIdError.code
-    assert cluster.groups.find("g") is None, "none of these makes a group"
+    assert cluster.groups.find("g") is None, "none of these creates a group"
 
 
 def test_a_full_group_takes_no_more_members() -> None:
@@ -277,7 +277,7 @@ def test_a_full_group_takes_no_more_members() -> None:
     begin(cluster)
     assign_each(clients[:2], calls[:2])
     assert joined(clients[2].join()).error_code == GroupMaxSizeReachedError.code
-    assert not clients[0].join().is_ended, "a member is no new one"
+    assert not clients[0].join().is_ended, "a member is not a new one"
 
 
 def test_members_of_another_generation_or_name_are_refused(cluster: FakeCluster) -> None:
@@ -312,7 +312,7 @@ def test_members_wait_for_the_leaders_assignment(cluster: FakeCluster) -> None:
     assert own.assignment == assignment_of("t", 0)
     assert (own.protocol_type, own.protocol_name) == ("consumer", "range")
     assert synced(waiting).assignment == b"", "the leader left it out"
-    assert synced(follower.sync()).error_code == 0, "once more"
+    assert synced(follower.sync()).error_code == 0, "again"
 
 
 def test_a_sync_must_name_the_protocol_that_was_chosen(cluster: FakeCluster) -> None:

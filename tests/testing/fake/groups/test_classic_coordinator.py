@@ -1,4 +1,4 @@
-"""Coordinators that move, stop and come back: what the log has of a group is what is left of it."""
+"""Coordinators that move, stop and return: only the group's state in the log survives."""
 
 from __future__ import annotations
 

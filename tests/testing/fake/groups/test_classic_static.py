@@ -1,4 +1,4 @@
-"""Static members (KIP-345): they come back, are fenced, and are removed by name."""
+"""Static members (KIP-345): they return, are fenced, and are removed by instance id."""
 
 from __future__ import annotations
 

@@ -1,7 +1,6 @@
-"""KIP-848 groups over time: joins, time-outs, topics that change, coordinators that move.
+"""KIP-848 groups over time: joins, timeouts, changing topics, moving coordinators.
 
-What each single response holds is compared with Kafka's own in
-``integration/test_fake_groups_against_kafka.py``.
+``integration/test_fake_groups_against_kafka.py`` compares single responses with Kafka's.
 """
 
 from __future__ import annotations
@@ -141,7 +140,7 @@ def test_a_static_member_that_left_has_its_session_to_come_back(cluster: FakeClu
 
 
 def test_a_static_member_that_left_has_nothing_to_give_up_any_more(cluster: FakeCluster) -> None:
-    """Its time for that may end while it is away: its session, which is longer, decides."""
+    """The revocation timer may fire while the member is away: its longer session decides."""
     left = Kip848Client(cluster, "m1", ["t"], instance_id="i")
     other = Kip848Client(cluster, "m2", ["t"])
     left.settle()

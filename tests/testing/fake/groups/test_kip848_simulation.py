@@ -1,7 +1,7 @@
-"""Members of a KIP-848 group that come, go, dawdle and die at random.
+"""Members of a KIP-848 group that join, leave, stall and die at random.
 
-Goal: no partition has two members, no epoch goes back, and when all is quiet each partition has
-exactly one. Method: hypothesis chooses what happens; clients behave as Kafka's do.
+Goal: no partition has two owners, no epoch goes back, and in the end each partition has exactly one
+owner. Method: hypothesis chooses the events; clients behave like Kafka's.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ QUIET_ROUNDS_MAX = 40
 
 
 class Group(RuleBasedStateMachine):
-    """One group of one cluster."""
+    """A group in a cluster."""
 
     @initialize(assignor=st.sampled_from(["uniform", "range"]))
     def start(self, assignor: str) -> None:
@@ -136,7 +136,7 @@ class Group(RuleBasedStateMachine):
     def no_epoch_goes_back(self) -> None:
         if self.group is None:
             return
-        if self.group is not self.followed_group:  # an empty one expires, and begins again
+        if self.group is not self.followed_group:  # an empty group expired, and was recreated
             self.followed_group, self.group_epoch, self.member_epochs = self.group, 0, {}
         assert self.group.epoch >= self.group_epoch
         assert self.group.target_epoch <= self.group.epoch
@@ -146,7 +146,7 @@ class Group(RuleBasedStateMachine):
             self.member_epochs[member.member_id] = member.epoch
 
     def teardown(self) -> None:
-        """Let it become quiet; then each partition that is wanted has exactly one member."""
+        """Settle the group; then each subscribed partition has exactly one owner."""
         if not hasattr(self, "clients") or not self.clients:
             return
         for _ in range(QUIET_ROUNDS_MAX):

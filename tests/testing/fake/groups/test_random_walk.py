@@ -1,9 +1,9 @@
-"""Members that come, go, stall and lie, in every order: a group always ends empty.
+"""Members that join, leave, stall and lie, in any order: a group always ends empty.
 
-Method: each step is mostly what a good client would do, with ids and generations that are right,
-and sometimes stale or garbage; the time moves on, coordinators move, and administrators describe
-and delete between the steps. The seed decides. At the end all sessions end: each member that waited
-has got a response, and none is left.
+Method: a step is mostly what a correct client does, with valid ids and generations, and sometimes
+stale or random ones. In between, time advances, coordinators move, and administrators describe and
+delete. The seed decides. In the end all sessions expire: every waiting member has received a
+response, and no member is left.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ GARBAGE = (b"", b"\0", b"\0\0\x7f\xff\xff\xff")
 
 
 class Walk:
-    """One seed's group."""
+    """The group of a seed."""
 
     def __init__(self, seed: int) -> None:
         self.random = Random(seed)
@@ -69,12 +69,12 @@ class Walk:
         self.cluster.create_topic("t", 4)
         self.calls: list[Call] = []
         self.last: dict[tuple[str, int], Call] = {}
-        """Each member's last request of each kind; one before it never gets a response if it
-        waited, as in Kafka: its client has given it up."""
+        """Each member's last request of each kind; as in Kafka, an earlier one that waits gets no
+        response, because the client has abandoned it."""
         self.met: Counter[str] = Counter()
 
     def step(self) -> None:
-        """One thing happens."""
+        """Do one random step."""
         kind = self.random.choices(
             [
                 *(self.join, self.sync, self.heartbeat, self.commit, self.leave, self.wait),
@@ -184,7 +184,7 @@ class Walk:
         return [] if group is None else [each.member_id for each in group.members]
 
     def known_ids(self) -> list[str]:
-        """The members, and the ids that were given lately."""
+        """Return the members and recently assigned ids."""
         given = [
             call.response.member_id
             for call in self.calls[-5:]
@@ -207,7 +207,7 @@ class Walk:
         return good if self.random.random() < 0.9 else self.random.choice(odd)
 
     def end(self) -> None:
-        """Let all sessions end."""
+        """Expire all sessions."""
         for _ in range(4):
             self.cluster.advance(self.cluster.now_ms + SESSION_MS + NEW_MEMBER_JOIN_TIMEOUT_MS)
 

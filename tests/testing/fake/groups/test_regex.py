@@ -1,4 +1,4 @@
-"""Regular expressions over topic names: RE2's syntax, and never a long time."""
+"""Regular expressions for topic names: RE2's syntax, and bounded time."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def test_whole_names_match(pattern: str, matching: list[str], other: list[str]) 
             "[\\",
             "a|*",
         ),
-        # Python takes these, and RE2 does not, or `re` has not got them.
+        # Python accepts these and RE2 does not, or `re` does not support them.
         *("a*+", "(?=a)", "a(?i)b", "[[:^digit:]]", "[a--b]"),
         f"(a{{{REPEAT_MAX}}}){{{REPEAT_MAX}}}",
         "a" * (SIZE_MAX + 1),
@@ -94,7 +94,7 @@ def test_what_could_take_long_is_refused(pattern: str) -> None:
 
 @pytest.mark.parametrize("pattern", [".*.*.*b", "(a?){11}a{238}b", "(a|a){11}a{238}b", "a+(a*)?b"])
 def test_what_is_taken_ends_soon(pattern: str) -> None:
-    # A pattern with many more ways would not end in the life of this test.
+    # A pattern with many more ways to match would not finish.
     assert not compile_topic_regex(pattern).fullmatch(LONGEST_NAME)
 
 
@@ -121,4 +121,4 @@ def test_any_text_is_a_pattern_or_refused(pattern: str) -> None:
         regex = compile_topic_regex(pattern)
     except TopicRegexError:
         return
-    regex.fullmatch("some-topic")  # and no warning of a meaning that `re` may change
+    regex.fullmatch("some-topic")  # must not warn of syntax that `re` may change

@@ -1,4 +1,4 @@
-"""All groups of a cluster, by name and by coordinator; hashes are those of Java's Strings."""
+"""All groups of a cluster, by name and by coordinator; hashes are those of Java's strings."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def test_kafkas_own_topic_can_be_lost_and_is_made_again(cluster: FakeCluster) ->
 @given(st.text(st.characters(exclude_categories=()), max_size=40), st.integers(1, 1_000))
 @example("polygenelubricants", 50)
 def test_a_group_is_placed_where_java_puts_it(group: str, partition_count: int) -> None:
-    """As the command `groups` places it, which `tests/conformance` holds against Java."""
+    """`tests/conformance` compares the `groups` command with Java in the same way."""
     assert place(group, partition_count) == coordinator_partition(group, partition_count)
 
 

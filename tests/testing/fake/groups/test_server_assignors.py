@@ -1,4 +1,4 @@
-"""The brokers' assignors: all is assigned, evenly, and little moves."""
+"""Server-side assignors: everything is assigned, evenly, with few moves."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from pykclient.testing.fake.groups.kip848.assignors import (
 A, B, C = b"a", b"b", b"c"
 NOTHING: frozenset[TopicIdPartition] = frozenset()
 GONE_TOO = frozenset({TopicIdPartition(A, 0), TopicIdPartition(A, 7), TopicIdPartition(B, 0)})
-"""Of which all but the first are gone."""
+"""Partitions of which all but the first were deleted."""
 
 
 def member(
@@ -25,12 +25,12 @@ def member(
     *,
     instance_id: str | None = None,
 ) -> AssignableMember:
-    """One that subscribes to the topics whose ids are these bytes."""
+    """Return a member that subscribes to the topics whose ids are these bytes."""
     return AssignableMember(name, instance_id, frozenset(bytes([each]) for each in topics), target)
 
 
 def shown(assignment: dict[str, frozenset[TopicIdPartition]]) -> dict[str, list[str]]:
-    """Partitions as ``a0``, in order."""
+    """Return partitions as texts such as ``a0``, in order."""
     return {
         name: [f"{topic_id.decode()}{number}" for topic_id, number in sorted(share)]
         for name, share in assignment.items()
@@ -114,7 +114,7 @@ def test_each_partition_goes_to_one_subscriber(
         ]
         for each in members:
             assert {name.topic_id for name in assignment[each.member_id]} <= each.topic_ids
-        # A second time, with the same members, nothing moves.
+        # A second assignment to the same members moves nothing.
         settled = [
             AssignableMember(each.member_id, None, each.topic_ids, assignment[each.member_id])
             for each in members

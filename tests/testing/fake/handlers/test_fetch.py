@@ -1,4 +1,4 @@
-"""Fetch of a fake broker: what of several partitions comes, and up to where."""
+"""Fetch of a fake broker: how much of several partitions is returned."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ READ_COMMITTED = 1
 
 @pytest.fixture
 def cluster() -> FakeCluster:
-    """A broker with a batch in each of two partitions."""
+    """Return a broker with a batch in each of two partitions."""
     cluster = FakeCluster(1)
     cluster.create_topic("t", 2)
     for number in range(2):
@@ -39,7 +39,7 @@ def append(cluster: FakeCluster, number: int, data: bytes) -> None:
 def fetch_partitions(
     cluster: FakeCluster, request: FetchRequest
 ) -> tuple[int, list[PartitionData]]:
-    """The session's id, and the partitions of the one topic."""
+    """Return the session id and the topic's partitions."""
     response = response_to(cluster, request, FetchResponse, version=12)
     assert response.error_code == 0
     topics = [each for topic in response.responses for each in topic.partitions]
@@ -49,7 +49,7 @@ def fetch_partitions(
 def test_of_a_session_a_partition_that_was_read_comes_last_the_next_time(
     cluster: FakeCluster,
 ) -> None:
-    """KIP-74: responses with room for one batch serve the partitions in turns."""
+    """A response with room for one batch serves the partitions in turn (KIP-74)."""
     both = [FetchPartition(partition=n, partition_max_bytes=10_000) for n in range(2)]
     topics = [FetchTopic(topic="t", partitions=both)]
     session_id, responded = fetch_partitions(
@@ -79,7 +79,7 @@ def test_a_reader_of_committed_records_gets_none_of_an_open_transaction(
 def test_a_reader_of_a_diverged_log_gets_the_end_offset_of_the_epoch(
     epoch: int, diverging: tuple[int, int] | None, cluster: FakeCluster
 ) -> None:
-    """KIP-595; the leader wrote in epochs 0 and 1, and none wrote in 2, where it leads by now."""
+    """The leader wrote in epochs 0 and 1, and nothing in its current epoch 2 (KIP-595)."""
     partition = cluster.partition(TopicPartition("t", 0))
     partition.log.append(batch_of(b"w"), leader_epoch=1, now_ms=cluster.wall_ms)
     cluster.replication.on_append(partition, 0)
@@ -92,7 +92,7 @@ def test_a_reader_of_a_diverged_log_gets_the_end_offset_of_the_epoch(
 
 
 def test_a_session_names_a_topic_by_the_id_of_its_request(cluster: FakeCluster) -> None:
-    """Whatever has become of the topic; a client that gets another id cannot read that."""
+    """The id stays, even if the topic is deleted; a client with another id cannot read it."""
     old_id = cluster.topics["t"].topic_id
     session_id = 0
 

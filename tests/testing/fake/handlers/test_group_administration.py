@@ -44,7 +44,7 @@ if TYPE_CHECKING:
 
 @pytest.fixture
 def client(cluster: FakeCluster) -> ClassicClient:
-    """The only member of a stable group."""
+    """Return the only member of a stable group."""
     return settled(cluster, None)[0]
 
 
@@ -99,7 +99,7 @@ def listed(
     states: tuple[str, ...] = (),
     types: tuple[str, ...] = (),
 ) -> dict[str, str]:
-    """The groups of all brokers with their protocol types."""
+    """Return the groups of all brokers with their protocol types."""
     groups: dict[str, str] = {}
     for broker_id in cluster.brokers:
         request = ListGroupsRequest(states_filter=list(states), types_filter=list(types))

@@ -1,4 +1,4 @@
-"""InitProducerId of a fake broker: which producer gets which id, in which epoch."""
+"""InitProducerId of a fake broker: producer ids and epochs."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def init_producer_id(
     timeout_ms: int = 60_000,
     version: int | None = None,
 ) -> InitProducerIdResponse:
-    """Send the request to the coordinator, or to the broker that is named."""
+    """Send the request to the coordinator, or to the given broker."""
     if broker_id is None:
         broker_id = coordinator_id(cluster, name or "", TRANSACTIONAL_ID)
     request = InitProducerIdRequest(transactional_id=name, transaction_timeout_ms=timeout_ms)

@@ -45,7 +45,7 @@ COUNT = 3
 
 @pytest.fixture
 def timed() -> FakeCluster:
-    """A log of offsets 0 to 3 with the times 3000, 9000, 9001 and 6000."""
+    """Return a cluster with a log of offsets 0 to 3 and timestamps 3000, 9000, 9001 and 6000."""
     cluster = FakeCluster(1)
     cluster.create_topic("t")
     produce(cluster, 0, batch_of(b"a", timestamp_ms=3_000))
@@ -112,7 +112,7 @@ def test_an_empty_log_has_no_largest_time() -> None:
 
 @pytest.fixture
 def led() -> FakeCluster:
-    """Of one record in epoch 0, one in 1, none in 2 and two in 3; broker 0 leads again."""
+    """Return a log with one record in epoch 0, one in 1, none in 2, two in 3; broker 0 leads."""
     cluster = FakeCluster(2)
     cluster.create_topic("t")
     produce(cluster, 0, batch_of(b"v"))

@@ -58,10 +58,10 @@ if TYPE_CHECKING:
 T0 = TopicPartition("t", 0)
 COMMITTED = CommittedOffset(5, 3, "note")
 LATER = 99
-"""An offset of the log behind all that is written here."""
+"""A log offset beyond everything written here."""
 
 PartitionResult = tuple[int, int, int, str | None]
-"""Error code, offset, leader epoch, metadata."""
+"""Error code, offset, leader epoch and metadata."""
 
 
 def commit(
@@ -74,7 +74,7 @@ def commit(
     group: str = "g",
     broker_id: int | None = None,
 ) -> int:
-    """Commit `COMMITTED` without a member id; the error code."""
+    """Commit `COMMITTED` without a member id and return the error code."""
     partition = OffsetCommitRequestPartition(
         number, COMMITTED.offset, COMMITTED.leader_epoch if version >= 6 else -1, COMMITTED.metadata
     )
@@ -101,7 +101,7 @@ def fetch(
     is_stable: bool = False,
     broker_id: int | None = None,
 ) -> tuple[int, dict[int, PartitionResult]]:
-    """Fetch partitions of ``t``, None for all; the error codes of the group and its partitions."""
+    """Fetch partitions of ``t``, None for all; return error codes of group and partitions."""
     topic_id = cluster.topics["t"].topic_id
     if version >= 8:
         topics = None
@@ -115,7 +115,7 @@ def fetch(
         request = OffsetFetchRequest(group_id="g", topics=older, require_stable=is_stable)
     node_id = coordinator_id(cluster) if broker_id is None else broker_id
     call = cluster.handle_request(node_id, request, cluster.now_ms, version=version)
-    # What the wire has, since fields that a version lacks do not count.
+    # Compare the encoded response, because fields that a version lacks do not count.
     frame = encode_response(call.require_response(), version, 0)
     response = decode_response(OffsetFetchResponse, version, memoryview(frame)[4:])
     assert isinstance(response, OffsetFetchResponse)
@@ -180,7 +180,7 @@ def test_a_member_commits_and_stays_alive_by_it(cluster: FakeCluster) -> None:
     assert client.commit({0: 5, 3: 6}) == [0, 0]
     cluster.advance(cluster.now_ms + SESSION_MS - 1)
     assert client.heartbeat() == 0
-    assert commit(cluster, 9) == UnknownMemberIdError.code, "it is no longer anybody's"
+    assert commit(cluster, 9) == UnknownMemberIdError.code, "the group no longer has the member"
 
 
 def test_commits_are_taken_while_members_join_and_not_while_the_leader_assigns(
@@ -214,7 +214,7 @@ def test_committed_offsets_are_returned_in_every_version(
     version: int, cluster: FakeCluster
 ) -> None:
     nothing = (0, -1, -1, "")
-    assert fetch(cluster, version, [0]) == (0, {0: nothing}), "no such group is no error"
+    assert fetch(cluster, version, [0]) == (0, {0: nothing}), "a missing group is no error"
     assert commit(cluster, 9) == 0
     known = (0, 5, 3 if version >= 5 else -1, "note")
     assert fetch(cluster, version, [0, 1]) == (0, {0: known, 1: nothing})
@@ -278,7 +278,7 @@ def test_a_deleted_topics_offsets_are_gone_with_those_of_open_transactions(
 def delete(
     cluster: FakeCluster, topic: str = "t", *, number: int = 0, group: str = "g"
 ) -> tuple[int, int]:
-    """The error codes of the request and of the partition; 0 for one it lacks."""
+    """Delete an offset; return the error codes of request and partition, 0 if absent."""
     named = OffsetDeleteRequestTopic(topic, [OffsetDeleteRequestPartition(number)])
     request = OffsetDeleteRequest(group_id=group, topics=[named])
     call = cluster.handle_request(coordinator_id(cluster, group), request, cluster.now_ms)

@@ -1,6 +1,6 @@
 """DescribeConfigs, IncrementalAlterConfigs and CreatePartitions of a fake broker.
 
-Which values are refused, and why, `tests/integration/test_admin_configs.py` compares with Kafka.
+`tests/integration/test_admin_configs.py` compares refused values and reasons with Kafka.
 """
 
 from __future__ import annotations
@@ -79,7 +79,7 @@ def test_of_others_there_is_nothing(cluster: FakeCluster, kind: int, name: str, 
 def altered(
     cluster: FakeCluster, *changes: AlterableConfig, kind: int = TOPIC, name: str = "t"
 ) -> tuple[int, str | None]:
-    """Error code and reason of a change."""
+    """Change a setting and return the error code and reason."""
     request = IncrementalAlterConfigsRequest([AlterConfigsResource(kind, name, list(changes))])
     (result,) = response_to(cluster, request, IncrementalAlterConfigsResponse).responses
     return result.error_code, result.error_message

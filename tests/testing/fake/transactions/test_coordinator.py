@@ -1,7 +1,7 @@
-"""Transactions of a fake cluster where things go wrong: time, brokers, markers, epochs.
+"""Transactions of a fake cluster under failures: timeouts, brokers, markers, epochs.
 
-What a coordinator responds in good times is held against Kafka's in
-`tests/integration/test_fake_transactions_against_kafka.py`.
+`tests/integration/test_fake_transactions_against_kafka.py` compares ordinary responses with
+Kafka's.
 """
 
 from __future__ import annotations
@@ -90,7 +90,7 @@ def with_topic(cluster: FakeCluster) -> FakeCluster:
 
 
 def begin(cluster: FakeCluster, *, is_two_phase: bool = False) -> ProducerIdentity | int:
-    """InitProducerId: a producer, or the code of an error."""
+    """Send InitProducerId and return the producer, or the error code."""
     request = InitProducerIdRequest(NAME, TIMEOUT_MS, enable2_pc=is_two_phase)
     response = response_to(
         cluster,
@@ -118,7 +118,7 @@ def write(
     partition: int = 0,
     version: int = 12,
 ) -> int:
-    """Produce one record; the code of the response."""
+    """Produce a record and return the error code."""
     data = batch_of(
         b"v",
         producer_id=identity.producer_id,
@@ -140,7 +140,7 @@ def write(
 def end(
     cluster: FakeCluster, identity: ProducerIdentity, *, is_commit: bool = True, version: int = 5
 ) -> ProducerIdentity | int:
-    """EndTxn: what the producer goes on with, or the code of an error."""
+    """Send EndTxn and return the producer's next identity, or the error code."""
     request = EndTxnRequest(NAME, *identity, is_commit)
     response = response_to(
         cluster,
@@ -161,7 +161,7 @@ def state(cluster: FakeCluster) -> TransactionState:
 
 
 def ends(cluster: FakeCluster, partition: int = 0) -> tuple[int, int]:
-    """High watermark and last stable offset."""
+    """Return the high watermark and the last stable offset."""
     log = cluster.partition(TopicPartition("t", partition)).log
     return log.high_watermark, log.last_stable_offset
 
@@ -179,7 +179,7 @@ def test_a_transaction_whose_time_is_over_is_aborted_in_another_epoch(version: i
     assert ends(cluster) == (2, 2)
     assert write(cluster, identity, 1) == InvalidProducerEpochError.code
     assert end(cluster, identity, version=4) == ProducerFencedError.code
-    # Since KIP-890 the abort of the same producer is taken for one that has come before.
+    # With KIP-890 an abort by the same producer counts as a retry.
     expected = identity._replace(epoch=1) if version == 2 else ProducerFencedError.code
     assert end(cluster, identity, is_commit=False) == expected
 
@@ -309,7 +309,7 @@ def test_without_a_coordinator_nothing_ends_and_nothing_begins() -> None:
 
 
 def test_transactions_go_on_after_a_restart(tmp_path: Path) -> None:
-    """One that was open is committed, with its offsets; one whose end was prepared is complete."""
+    """An open transaction can be committed, with its offsets; a prepared one is complete."""
     with restarted(tmp_path) as cluster:
         with_topic(cluster)
         first = producer(cluster)
@@ -335,7 +335,7 @@ def test_transactions_go_on_after_a_restart(tmp_path: Path) -> None:
         write(cluster, second)
     with restarted(tmp_path) as cluster:
         cluster.advance(TIMEOUT_MS)
-        assert state(cluster) is TransactionState.COMPLETE_ABORT, "its time goes on"
+        assert state(cluster) is TransactionState.COMPLETE_ABORT, "its timeout continues"
         assert cluster.group("g").offsets[PARTITION].offset == 5
         assert not cluster.groups.offsets("g").is_unstable(PARTITION)
 
@@ -369,7 +369,7 @@ def test_a_plain_commit_and_one_of_a_transaction_keep_their_order_in_a_restart(
 
 @contextlib.contextmanager
 def restarted(folder: Path, settings: TransactionSettings | None = None) -> Iterator[FakeCluster]:
-    """One broker with what is kept in a folder."""
+    """Run a broker on the data in a folder."""
     directory = DataDirectory(folder)
     try:
         cluster = FakeCluster(1, storage=directory, transaction_settings=settings)
@@ -380,7 +380,7 @@ def restarted(folder: Path, settings: TransactionSettings | None = None) -> Iter
 
 
 def hold_offset(cluster: FakeCluster, identity: ProducerIdentity) -> None:
-    """TxnOffsetCommit of offset 5 in group ``g``."""
+    """Send TxnOffsetCommit with offset 5 in group ``g``."""
     offset = TxnOffsetCommitRequestPartition(0, 5)
     topic = TxnOffsetCommitRequestTopic(topic_id=cluster.topics["t"].topic_id, partitions=[offset])
     request = TxnOffsetCommitRequest(NAME, "g", *identity, topics=[topic])
@@ -407,7 +407,7 @@ def test_the_last_epoch_of_an_id_is_followed_by_another_id(cluster: FakeCluster)
     rotated = begin(cluster)
     assert isinstance(rotated, ProducerIdentity)
     assert rotated.producer_id not in (last.producer_id, identity.producer_id)
-    assert rotated.epoch == 1, "the fencing has begun the other id, this one its next epoch"
+    assert rotated.epoch == 1, "fencing has begun the other id, and this begins its next epoch"
 
 
 def test_a_transactional_id_that_is_not_used_expires() -> None:
@@ -461,7 +461,7 @@ def test_a_coordinator_that_is_loading_refuses_and_does_nothing(
 
 
 def codes_of(structure: object) -> set[int]:
-    """All error codes in a response but 0, however deep."""
+    """Return all nonzero error codes in a response, at any depth."""
     if isinstance(structure, list):
         return {code for each in structure for code in codes_of(each)}
     found: set[int] = set()
@@ -492,7 +492,7 @@ def test_every_change_is_written_to_the_transaction_state(version: int) -> None:
 
 
 def state_records(cluster: FakeCluster) -> list[tuple[str, TransactionLogValue | None]]:
-    """What the log has of the transactional id."""
+    """Return the log's records of the transactional id."""
     found = []
     for batch in cluster.transactions.partition(NAME).log.batches():
         columns = batch.records()
