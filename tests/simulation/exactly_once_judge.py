@@ -1,8 +1,8 @@
-"""CopyJudge: what must hold of copiers of a topic after each step, by the logs of brokers alone.
+"""CopyJudge: invariants of the copiers of a topic, checked at each step from the brokers' logs.
 
-Of both topics it reads what a reader of committed records gets, by markers and not by the client's
-code. An offset of the group stands for what is copied before it, which is committed, or whose
-commit is decided: its markers may come late.
+It reads the committed records of both topics, by markers and without the client's code. An offset
+of the group means that everything before it is copied, and committed or about to be: its markers
+may be late.
 
 Owner: the simulation.
 """
@@ -29,38 +29,38 @@ OPEN = {
 
 
 class Copy(NamedTuple):
-    """A record of the sink: where its source is, and what that has."""
+    """A record of the sink: the partition, offset and value of its source."""
 
     partition: int
     offset: int
     value: bytes
 
     def to_value(self) -> bytes:
-        """Return what is sent."""
+        """Return the value to send."""
         return b"%d %d %s" % self
 
     @classmethod
     def from_value(cls, sent: bytes) -> Copy:
-        """Return what was sent."""
+        """Parse a sent value."""
         partition, offset, value = sent.split()
         return cls(int(partition), int(offset), value)
 
 
 class CommittedRecords:
-    """Those of one partition, with their offsets, and those of transactions that have not ended."""
+    """Committed records of a partition by offset, and those of open transactions."""
 
     def __init__(self, partition: Partition) -> None:
         self.records: dict[int, bytes] = {}
-        """By offset, in the order in which they were committed."""
+        """Committed values by offset, in the order of their commits."""
         self.open: dict[int, list[tuple[int, bytes]]] = {}
-        """By producer id."""
+        """Records of open transactions by producer id."""
         self.ends: Counter[ControlType | None] = Counter()
-        """How many transactions have ended, by how."""
+        """Number of ended transactions, by type of marker."""
         self._partition = partition
         self._next_offset = 0
 
     def look(self) -> list[tuple[int, bytes]]:
-        """Take what is new in the log; return what has been committed since."""
+        """Read new batches of the log, and return the records committed by them."""
         log = self._partition.log
         assert log.log_end_offset >= self._next_offset, "the log has lost its end"
         committed: list[tuple[int, bytes]] = []
@@ -85,7 +85,7 @@ class CommittedRecords:
 
 
 class CopyJudge:
-    """See the module."""
+    """Checks a run; see the module."""
 
     def __init__(self, cluster: FakeCluster, *, source: str, sink: str, group: str) -> None:
         self._cluster = cluster
@@ -99,16 +99,16 @@ class CopyJudge:
 
     @property
     def copied_count(self) -> int:
-        """How many records are copied."""
+        """Number of copied records."""
         return sum(len(each.copied) for each in self._partitions)
 
     @property
     def aborted_count(self) -> int:
-        """How many transactions of copies were aborted, by the partitions that they had."""
+        """Number of aborted transactions, counted once for each of their partitions."""
         return sum(each.sink.ends[ControlType.ABORT] for each in self._partitions)
 
     def check_step(self) -> None:
-        """See that nothing is committed twice, nor out of order, and no offset is too far."""
+        """Check that nothing is committed twice or out of order, and no offset is too high."""
         for each in self._partitions:
             each.look()
         for name, committed in self._cluster.groups.offsets(self._group).all().items():
@@ -117,7 +117,7 @@ class CopyJudge:
                 partition.check_offset(committed.offset, self._decided())
 
     def is_complete(self) -> bool:
-        """Return whether all is copied and committed, and no transaction is open."""
+        """Return whether everything is copied and committed, and no transaction is open."""
         if any(each.log.last_stable_offset < each.log.log_end_offset for each in self._all()):
             return False
         transactions = self._cluster.transactions._known.values()
@@ -129,7 +129,7 @@ class CopyJudge:
         )
 
     def check_end(self) -> None:
-        """See that each record is there once, and nothing is open."""
+        """Check that each record is copied once, and nothing is open."""
         self.check_step()
         for each in self._partitions:
             lost = sorted(each.source.records.keys() - each.copied.keys())
@@ -157,7 +157,7 @@ class CopyJudge:
         ]
 
     def _decided(self) -> set[int]:
-        """The producers whose commit is decided, and has not all its markers."""
+        """Return the producers whose commit is prepared, but not complete."""
         return {
             each.producer.producer_id
             for each in self._cluster.transactions._known.values()
@@ -166,24 +166,24 @@ class CopyJudge:
 
 
 class _CopiedPartition:
-    """One partition of the source and its copy."""
+    """A partition of the source and its copy."""
 
     def __init__(self, source: Partition, sink: Partition) -> None:
         self.name: TopicPartition = source.name
         self.source, self.sink = CommittedRecords(source), CommittedRecords(sink)
         self.copied: dict[int, int] = {}
-        """Offsets in the sink, by those in the source."""
+        """Offsets in the sink by offsets in the source."""
         self.committed_offset = 0
         self._order: list[tuple[int, int]] = []
-        """Offsets in the sink, with those in the source."""
+        """Offsets in the sink and in the source, sorted."""
 
     @property
     def is_committed(self) -> bool:
-        """Whether the group's offset is behind all records."""
+        """True if the group's offset is after all records."""
         return self.committed_offset > max(self.source.records, default=-1)
 
     def look(self) -> None:
-        """Take what is new in both logs."""
+        """Read new records of both logs."""
         self.source.look()
         for offset, value in self.sink.look():
             self._check_copy(offset, Copy.from_value(value))
@@ -200,7 +200,7 @@ class _CopiedPartition:
         assert near == sorted(near), f"out of order: {about}, among {near}"
 
     def check_offset(self, committed_offset: int, decided: set[int]) -> None:
-        """See that all before the group's new offset is copied, or about to be."""
+        """Check that everything before the group's new offset is copied, or about to be."""
         before, self.committed_offset = self.committed_offset, committed_offset
         about = f"{self.name}: {committed_offset} after {before}"
         assert committed_offset >= before, f"committed backwards: {about}"

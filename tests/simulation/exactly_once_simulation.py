@@ -1,15 +1,14 @@
-"""ExactlyOnce on fake brokers: copiers of a topic, which are members of one group, and what befalls
-them.
+"""ExactlyOnce on fake brokers: copiers of a topic in one group, under failures.
 
-A copier is a process with a real `Consumer` and a real `Producer`, heartbeat thread and all, that
-runs `ExactlyOnce`; there are two transactional ids. A seed chooses: copiers leave, die, and are
-started again with their transactional id, by mistake while they live, too; they stand still, whole
-or without their heartbeats' thread, past their session or the time of their transaction, at each
-step of a batch, and write on as zombies. Meanwhile a feeder commits and aborts transactions of the
-source, brokers are broken, and `CopyJudge` looks after each step. In the end all is healed, and has
-to be copied.
+A copier is a process with a real `Consumer`, a real `Producer` and a heartbeat thread that runs
+`ExactlyOnce`; there are two transactional ids. Chosen by a seed, copiers leave, die, and are
+restarted with their transactional id, by mistake also while they live. They stall, as a whole or
+without their heartbeat thread, beyond their session or transaction timeout, at each step of a
+batch, and continue as zombies. Meanwhile a feeder commits and aborts transactions in the source,
+brokers fail, and `CopyJudge` checks every step. In the end everything is healed, and must be
+copied.
 
-Owner: the test that made it.
+Owner: the test that created it.
 """
 
 from __future__ import annotations
@@ -52,14 +51,14 @@ if TYPE_CHECKING:
 PROCESS_COUNT_MAX: Final = 4
 BREAK_COUNT: Final = 24
 QUIET_MS: Final = (0, 5, 50, 300, 1_000, 2_000)
-"""How long nothing breaks after something did."""
+"""Time without further failures after each one."""
 END_MAX_MS: Final = 90_000
-"""How long the copy may take to its end, when all is healed: sessions and transactions have to end,
-and what is under way may take its time."""
+"""Time limit for the rest of the copy after healing: sessions and transactions must expire, and
+requests in progress may take their time."""
 
 
 class ExactlyOnceSimulation(CopyWorld):
-    """One run, with a classic group."""
+    """A run with a classic group."""
 
     def __init__(self, seed: int) -> None:
         super().__init__(seed)
@@ -79,7 +78,7 @@ class ExactlyOnceSimulation(CopyWorld):
         return Copier(self, name)
 
     def run(self) -> None:
-        """Let things go wrong, heal them, and have all copied."""
+        """Break things, heal them, and wait until everything is copied."""
         with simulated_clients(SimulatedTime(self.clock, self.cluster)):
             try:
                 self._break_and_heal()
@@ -104,7 +103,7 @@ class ExactlyOnceSimulation(CopyWorld):
         while self.copiers:
             self._live_a_step()
             assert self.clock.now_ms - healed_ms <= END_MAX_MS, self._described()
-        while not self.judge.is_complete():  # what the last ones have begun
+        while not self.judge.is_complete():  # transactions that the last ones began
             self._live_a_step()
             assert self.clock.now_ms - healed_ms <= END_MAX_MS, self._described()
         self.judge.check_end()
@@ -131,7 +130,7 @@ class ExactlyOnceSimulation(CopyWorld):
             )
         )
 
-    # What goes wrong.
+    # Failures.
 
     def _break_something(self) -> None:
         self._break_one(
@@ -149,7 +148,7 @@ class ExactlyOnceSimulation(CopyWorld):
         )
 
     def heal(self) -> None:
-        """End all that."""
+        """Repair everything, and let stalled copiers continue."""
         super().heal()
         for copier in self.copiers:
             copier.go_on()
@@ -165,7 +164,7 @@ class ExactlyOnceSimulation(CopyWorld):
             self.random.choice(self.copiers).stop(self.random.choice(self.stop_ms))
 
     def _replace_one(self) -> None:
-        """Have a copier stand still, and start another one in its place."""
+        """Stall a copier, and start another one with its id."""
         if self.copiers and len(self.copiers) < PROCESS_COUNT_MAX:
             self.met["replace"] += 1
             copier = self.random.choice(self.copiers)
@@ -188,7 +187,7 @@ class ExactlyOnceSimulation(CopyWorld):
 
 
 class Kip848ExactlyOnceSimulation(ExactlyOnceSimulation):
-    """One run, with a group of KIP-848."""
+    """A run with a group of KIP-848."""
 
     api_faults: ClassVar[ApiFaults] = KIP848_FAULTS
 
@@ -198,11 +197,11 @@ class Kip848ExactlyOnceSimulation(ExactlyOnceSimulation):
 
 
 class HandlerError(Exception):
-    """A block of a batch fails."""
+    """Failure of a batch's block."""
 
 
 class Life:
-    """A process, and the thread of its program."""
+    """A process and its program's thread."""
 
     def __init__(self, world: ExactlyOnceSimulation, name: str) -> None:
         self.world = world
@@ -211,7 +210,7 @@ class Life:
         self.thread = ProcessThread(self.process, self._live)
 
     def kill(self) -> None:
-        """Be gone."""
+        """Kill the process."""
         self.process.kill()
         self.thread.kill()
 
@@ -220,7 +219,7 @@ class Life:
 
 
 class Feeder(Life):
-    """What fills the source, in transactions of which it aborts some."""
+    """The producer of the source, in transactions of which some are aborted."""
 
     def __init__(self, world: ExactlyOnceSimulation) -> None:
         super().__init__(world, FEEDER_ID)
@@ -247,7 +246,7 @@ class Feeder(Life):
                 producer.send(SOURCE, b"%d" % self._sent_count, partition=partition)
                 self._sent_count += 1
             if random.random() < 0.2:
-                producer.flush()  # or the abort would drop most of it
+                producer.flush()  # otherwise the abort would drop most of it
                 producer.abort_transaction()
             else:
                 producer.commit_transaction()
@@ -256,11 +255,11 @@ class Feeder(Life):
 
 LEAVING_EVERY: Final = 7
 LEAVING_REST: Final = 3
-"""In seeds 3, 10, 17 ... copiers leave batches early now and then."""
+"""In seeds 3, 10, 17, ... copiers sometimes leave batches early."""
 
 
 class Copier(Life):
-    """A process that copies: a member of the group."""
+    """A process that copies, a member of the group."""
 
     def __init__(self, world: ExactlyOnceSimulation, name: str) -> None:
         super().__init__(world, name)
@@ -269,18 +268,18 @@ class Copier(Life):
         self._leaving = Random(f"{world.seed} {name}")
 
     def turn(self, now_ms: int) -> int:
-        """Let its threads go on that have anything to do; when to come back."""
+        """Continue its threads that are due; return when to call again."""
         threads = [self.thread, *self.process.background]
         self.world.random.shuffle(threads)
         return min(thread.turn(now_ms) for thread in threads)
 
     def stop(self, duration_ms: int) -> None:
-        """Have it stand still: its program, or the whole process, from now on."""
+        """Stall its program, or the whole process, from now on."""
         self._stop_background(duration_ms)
         self.thread.stopped_until_ms = self.world.clock.now_ms + duration_ms
 
     def stop_here(self, probability: float = 0.03) -> None:
-        """Stand still, perhaps. For the program itself."""
+        """Stall with this probability. For the program itself."""
         if self.world.chance(probability):
             duration_ms = self.world.random.choice(self.world.stop_ms)
             self._stop_background(duration_ms)
@@ -302,18 +301,18 @@ class Copier(Life):
                 thread.stopped_until_ms = world.clock.now_ms + max(0, duration_ms - early_ms)
 
     def go_on(self) -> None:
-        """Stand still no longer."""
+        """End the stall."""
         for thread in (self.thread, *self.process.background):
             thread.stopped_until_ms = 0
 
     def leave(self) -> None:
-        """Have it end as it should."""
+        """Make it end cleanly."""
         self.is_leaving = True
         if self.consumer is not None:
             self.consumer.wakeup()
 
     def describe(self) -> str:
-        """Return how it is."""
+        """Return its state."""
         return f"{self.consumer!r} due {self.thread._due_ms}"
 
     def _live(self) -> None:
@@ -334,7 +333,7 @@ class Copier(Life):
         return bool(others) and others[-1] is not self
 
     def _run(self) -> None:
-        """Copy until something is raised; then its clients are closed."""
+        """Copy until an error, then close the clients."""
         world = self.world
         consumer = self.consumer = StoppingConsumer(self, world.consumer_settings(self.name))
         producer = StoppingProducer(self, world.producer_settings(self.name))
@@ -355,7 +354,7 @@ class Copier(Life):
                 consumer.close(5)
 
     def copy(self, producer: StoppingProducer, records: ConsumerRecords[bytes, bytes]) -> None:
-        """Send what a batch becomes."""
+        """Send the copies of a batch."""
         for record in records:
             if self._leaves_early():
                 return
@@ -370,7 +369,7 @@ class Copier(Life):
                 return
 
     def _leaves_early(self) -> bool:
-        """Return whether to leave a batch now; what it did with the record in hand is not known."""
+        """Return whether to leave a batch now; the record in hand may be half processed."""
         world = self.world
         if world.seed % LEAVING_EVERY != LEAVING_REST or not world.is_faulty:
             return False
@@ -379,7 +378,7 @@ class Copier(Life):
         return leaves
 
     def _repeat(self, run: Callable[[], None]) -> None:
-        """Go on after what only a block has raised."""
+        """Repeat after an error raised by a block."""
         while True:
             try:
                 run()
@@ -399,7 +398,7 @@ class Copier(Life):
 
 
 class StoppingConsumer(Consumer[bytes, bytes]):
-    """A consumer whose process stands still between its steps now and then."""
+    """A consumer whose process sometimes stalls between its steps."""
 
     def __init__(self, copier: Copier, settings: dict[str, object]) -> None:
         super().__init__(settings)
@@ -408,21 +407,21 @@ class StoppingConsumer(Consumer[bytes, bytes]):
     def committed(
         self, partitions: Iterable[TopicPartition] | None = None, timeout: float | None = None
     ) -> dict[TopicPartition, OffsetAndMetadata | None]:
-        """Begin to rewind."""
+        """Count a rewind, and maybe stall first."""
         self._copier.world.met["rewind"] += 1
         self._copier.stop_here()
         return super().committed(partitions, timeout)
 
 
 class StoppingProducer(Producer[bytes, bytes]):
-    """A producer whose process stands still between its steps now and then."""
+    """A producer whose process sometimes stalls between its steps."""
 
     def __init__(self, copier: Copier, settings: dict[str, object]) -> None:
         super().__init__(settings)
         self.copier = copier
 
     def begin_transaction(self) -> None:
-        """Begin one."""
+        """Maybe stall, then begin a transaction."""
         self.copier.stop_here()
         super().begin_transaction()
 
@@ -431,17 +430,17 @@ class StoppingProducer(Producer[bytes, bytes]):
         offsets: Mapping[TopicPartition, OffsetAndMetadata | int],
         group_metadata: GroupMetadata,
     ) -> None:
-        """Have the transaction commit offsets."""
+        """Add offsets to the transaction, then maybe stall."""
         super().send_offsets_to_transaction(offsets, group_metadata)
         self.copier.stop_here()
 
     def commit_transaction(self) -> None:
-        """Commit it."""
+        """Commit the transaction, then maybe stall."""
         super().commit_transaction()
         self.copier.stop_here()
 
     def abort_transaction(self) -> None:
-        """Abort it."""
+        """Maybe stall, then abort the transaction."""
         self.copier.world.met["abort"] += 1
         self.copier.stop_here()
         super().abort_transaction()

@@ -1,9 +1,8 @@
-"""CopyWorld: brokers for copiers of a topic and their group, of which a seed breaks one thing after
-the other.
+"""CopyWorld: brokers for copiers of a topic and their group, with failures one after another.
 
-They are the fake cluster's, with its coordinators, in virtual time. Requests are refused, dropped,
-and handled without a response; they arrive late, after the client has sent them again; connections
-break, brokers stop, leaders and coordinators move, and markers are held back.
+Brokers and coordinators are the fake cluster's, in simulated time. Requests are refused, dropped,
+or executed without a response; they arrive late, after the client has retried them; connections
+break, brokers stop, leaders and coordinators move, and markers are delayed.
 
 Owner: the simulation.
 """
@@ -87,7 +86,7 @@ KIP848_FAULTS: Final[ApiFaults] = {
 
 
 class CopyWorld(TransactionWorld):
-    """The brokers, and the settings of clients, for a classic group."""
+    """The brokers and the client settings, for a classic group."""
 
     api_faults: ClassVar[ApiFaults] = CLASSIC_FAULTS
 
@@ -145,15 +144,15 @@ class CopyWorld(TransactionWorld):
         until_ms = self.clock.now_ms + self.random.choice((50, 300, 1_000, 5_000))
         self.network.after(until_ms, self.cluster.resume_markers)
 
-    # What is noticed.
+    # Events that are counted.
 
     def on_time_out(self, metadata: TransactionMetadata) -> None:
-        """Count it."""
+        """Count a timed-out transaction."""
         del metadata
         self.met["transaction timed out"] += 1
 
     def _note_doubled(self) -> None:
-        """Count the records that come again to brokers that may have handled them."""
+        """Count the batches that are repeated to brokers that may have handled them."""
         take = self.cluster.faults.take
         handled: set[bytes] = set()
 
@@ -169,10 +168,10 @@ class CopyWorld(TransactionWorld):
 
         self.cluster.faults.take = noted  # type: ignore[method-assign]
 
-    # What clients are given.
+    # Client settings.
 
     def client_settings(self, client_id: str) -> dict[str, object]:
-        """Return the settings of a client of either kind."""
+        """Return the settings of any client."""
         return {
             "bootstrap_servers": self.bootstrap,
             "client_id": client_id,
@@ -181,7 +180,7 @@ class CopyWorld(TransactionWorld):
         }
 
     def producer_settings(self, name: str) -> dict[str, object]:
-        """Return the settings of a producer that has a transactional id."""
+        """Return the settings of a producer with a transactional id."""
         return self.client_settings(name) | {
             "transactional_id": name,
             "transaction_timeout_ms": TRANSACTION_TIMEOUT_MS,

@@ -1,15 +1,15 @@
-"""A group of real consumers on a fake cluster, with a seed that makes things go wrong.
+"""A group of real consumers on a fake cluster, with failures chosen by a seed.
 
-Members come, go, stall, are killed and work too long; they poll or iterate, commit in each way,
-pause, seek back and subscribe anew. Coordinators move, brokers stop, topics grow, connections
-break, requests are refused, delayed, and done without a response. After each step the members are
-compared with each other and with what was committed: see `check_step`. In the end all is healed,
-and the group must come to rest with every record processed.
+Members join, leave, stall, are killed and work too long; they poll or iterate, commit in every
+possible way, pause, seek back and resubscribe. Coordinators move, brokers stop, topics grow,
+connections break, and requests are refused, delayed, or executed without a response. After each
+step the members are compared with each other and with the committed offsets: see `check_step`. In
+the end everything is healed, and the group must settle with every record processed.
 
-`is_mild` is a run in which members come and go, and nothing breaks. Nothing is read twice then, and
-nothing lost, but by a member that leaves in the middle of a rebalance: brokers take no commit then.
+With `is_mild`, members join and leave, and nothing fails. Then nothing is read twice and nothing is
+lost, except by a member that leaves during a rebalance, when brokers refuse commits.
 
-Owner: the test that made it.
+Owner: the test that created it.
 """
 
 from __future__ import annotations
@@ -57,17 +57,17 @@ GROUP = "g"
 BROKER_COUNT = 3
 BREAK_COUNT = 25
 QUIET_MS = (0, 0, 5, 50, 300, 2_000)
-"""How long nothing breaks after something did."""
+"""Time without further failures after each one."""
 MEMBER_COUNT_MAX = 4
 SESSION_TIMEOUT_MS = 6_000
 MAX_POLL_INTERVAL_MS = 2_500
 MILD_MAX_POLL_INTERVAL_MS = 3_500
-"""The time to join a rebalance where no member may be late. A heartbeat tells it within 1.1 s, the
-next poll commits, and the one after it joins, each after two records of 500 ms.
+"""Time to join a rebalance, if no member may be late. A member learns of it from a heartbeat within
+1.1 s, the next poll commits, and the one after it joins, each after two records of 500 ms.
 """
 STALL_MAX_MS = SESSION_TIMEOUT_MS + 6_000
-"""How long the group may take to come to rest: sessions of those that are gone have to end, and a
-request that never got a response may have waited as long as it may before it was written."""
+"""Time limit for the group to settle: sessions of dead members must expire, and a lost request may
+have waited as long as possible before it was sent."""
 
 STRATEGIES = (
     "range",
@@ -107,7 +107,7 @@ READING = frozenset({MemberState.RECONCILING, MemberState.ACKNOWLEDGING, MemberS
 
 
 class GroupSimulation(SimulatedWorld):
-    """One run."""
+    """A run."""
 
     api_faults: ClassVar[ApiFaults] = API_FAULTS
     delays_ms: ClassVar[tuple[int, ...]] = (5, 500, 3_000)
@@ -142,13 +142,13 @@ class GroupSimulation(SimulatedWorld):
         self.members: list[SimulatedMember] = []
         self.processed = ProcessedRecords()
         self.stall_ms = 0
-        """How long it took to come to rest."""
-        # The one more is for a SyncGroup that gets no response, and another rebalance.
+        """Time it took to settle."""
+        # The extra time is for a SyncGroup without a response, and another rebalance.
         self.stall_max_ms = STALL_MAX_MS + (SESSION_TIMEOUT_MS if polls_inside else 0)
         self.sent_count = 0
 
     def run(self) -> None:
-        """Let things go wrong, heal them, and wait until the group is at rest."""
+        """Break things, heal them, and wait until the group has settled."""
         try:
             with SimulatedTime(self.clock, self.cluster).installed():
                 self._break_and_heal()
@@ -178,7 +178,7 @@ class GroupSimulation(SimulatedWorld):
 
     @property
     def has_lost(self) -> bool:
-        """Whether a member has lost partitions: what it had in hand is read again."""
+        """True if a member has lost partitions: its records in hand are read again."""
         return any("lose" in member.did for member in self.members)
 
     # Steps.
@@ -215,7 +215,7 @@ class GroupSimulation(SimulatedWorld):
 
     @property
     def alive(self) -> list[SimulatedMember]:
-        """The members that are not gone."""
+        """Members that are not gone."""
         return [member for member in self.members if not member.is_gone]
 
     def _join(self) -> None:
@@ -270,7 +270,7 @@ class GroupSimulation(SimulatedWorld):
         return Habits(reads, commits, fidgets=random.random() < 0.3, pattern=pattern)
 
     def protocol_settings(self) -> dict[str, object]:
-        """Return what the group's state tells about a member."""
+        """Return a member's settings for the group protocol."""
         return {
             "partition_assignment_strategy": self.strategy,
             "session_timeout_ms": SESSION_TIMEOUT_MS,
@@ -278,7 +278,7 @@ class GroupSimulation(SimulatedWorld):
         }
 
     def _instance_id(self) -> str | None:
-        """A static member takes a name that no live member has; of one that is gone, perhaps."""
+        """Return an instance id for a static member, not used by a live one, or None."""
         if self.is_mild or self.random.random() < 0.7:
             return None
         taken = {member.consumer._wiring.config.group_instance_id for member in self.alive}
@@ -331,10 +331,10 @@ class GroupSimulation(SimulatedWorld):
         for member in self.alive:
             member.be_calm()
 
-    # What must hold.
+    # Invariants.
 
     def check_step(self) -> None:
-        """Partitions have one owner, and nothing is committed that no member has processed."""
+        """Check that partitions have one owner, and that only processed records are committed."""
         owners: dict[tuple[int, TopicPartition], SimulatedMember] = {}
         for member in self.alive:
             for partition in member.holds:
@@ -349,7 +349,7 @@ class GroupSimulation(SimulatedWorld):
         return (TopicPartition(TOPIC, number) for number in range(self.partition_count))
 
     def _is_at_rest(self) -> bool:
-        """Whether every partition is read by one member, to its end, with nothing left out."""
+        """Return whether every partition is read by one member to its end, with nothing missing."""
         held = [partition for member in self.alive for partition in member.holds]
         return sorted(held) == sorted(self._partitions()) and all(
             self.processed.end(partition) == self.cluster.partition(partition).log.high_watermark
@@ -372,11 +372,11 @@ class GroupSimulation(SimulatedWorld):
 
 
 class SimulatedKip848Member(SimulatedMember):
-    """One member."""
+    """A member of KIP-848."""
 
     def __init__(self, *arguments: Any, **settings: Any) -> None:
         super().__init__(*arguments, **settings)
-        # What it drew before it was given the seed's randomness.
+        # Replace the id drawn before the member was seeded.
         member = self._membership.member
         self._membership.member = member._replace(member_id=str(settings["client_id"]))
 
@@ -389,7 +389,7 @@ class SimulatedKip848Member(SimulatedMember):
 
     @property
     def holds(self) -> frozenset[TopicPartition]:
-        """What it reads as a member; nothing when it is none for the coordinator any more."""
+        """Partitions it reads; empty if the coordinator no longer counts it as a member."""
         if self._membership.state not in READING:
             return frozenset()
         group = self._network.cluster.groups.find(GROUP)
@@ -400,15 +400,15 @@ class SimulatedKip848Member(SimulatedMember):
 
     @property
     def generation(self) -> int:
-        """The same for all."""
+        """Always 0, the same for all members."""
         return 0
 
 
 class Kip848GroupSimulation(GroupSimulation):
-    """One run with members of KIP-848: the coordinator assigns.
+    """A run with members of KIP-848: the coordinator assigns.
 
-    Members of one group differ in their epochs here, so what two of them hold is compared whatever
-    their epochs are, as long as the coordinator counts both as members.
+    Members of a group differ in their epochs, so their partitions are compared regardless of
+    epochs, as long as the coordinator counts both as members.
     """
 
     api_faults: ClassVar[ApiFaults] = {
@@ -440,7 +440,7 @@ class Kip848GroupSimulation(GroupSimulation):
         )
 
     def protocol_settings(self) -> dict[str, object]:
-        """Choose what assigns, and how."""
+        """Choose the server-side assignor."""
         assignor = self.random.choice(("", "uniform", "range"))
         return {"group_protocol": "consumer", "group_remote_assignor": assignor}
 

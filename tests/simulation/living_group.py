@@ -1,6 +1,6 @@
-"""Real consumers as members of a group, whose coordinator the network may cut off.
+"""Real consumers as members of a group whose coordinator may become unreachable.
 
-Owner: the test that made it.
+Owner: the test that created it.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ if TYPE_CHECKING:
 GROUP = "g"
 STEP_MS = 50
 JOIN_MS = 10_000
-"""In which a member alone has joined."""
+"""Time within which a single member has joined."""
 
 
 class LivingGroup(SimulatedWorld):
-    """Members that commit each second, one at first, and a network that may refuse one broker.
+    """Members that commit every second, at first one, and a network that may refuse a broker.
 
-    A context manager, whose end is that of the members.
+    A context manager, which kills the members at its end.
     """
 
     def __init__(self, protocol: str) -> None:
@@ -46,7 +46,7 @@ class LivingGroup(SimulatedWorld):
             member.kill()
 
     def join(self) -> SimulatedMember:
-        """Have one more subscribe, and poll."""
+        """Add a member that subscribes and polls."""
         member = SimulatedMember(
             self.network,
             len(self.members) + 1,
@@ -65,18 +65,18 @@ class LivingGroup(SimulatedWorld):
 
     @property
     def now_ms(self) -> int:
-        """The time."""
+        """Current time."""
         return self.clock.now_ms
 
     @property
     def coordinator(self) -> Broker:
-        """The group's."""
+        """Coordinator of the group."""
         broker = self.cluster.coordinator(0, GROUP)
         assert broker is not None
         return broker
 
     def run(self, for_ms: int) -> None:
-        """Let the members live for a while."""
+        """Run the members for a while."""
         end_ms = self.clock.now_ms + for_ms
         with SimulatedTime(self.clock, self.cluster).installed():
             while self.clock.now_ms < end_ms:
@@ -87,17 +87,17 @@ class LivingGroup(SimulatedWorld):
                 self.clock.move_to(min(max(due_ms, self.clock.now_ms + 1), latest_ms))
 
     def errors_of_polls(self, for_ms: int) -> list[KafkaError]:
-        """Return what polls of the first member, which find nothing, raise in that time."""
+        """Run for a while and return the errors of the first member's polls."""
         error_count = len(self.member.errors)
         self.run(for_ms)
         return self.member.errors[error_count:]
 
     def let_through(self) -> None:
-        """Open the ways again."""
+        """Make all brokers reachable again."""
         self.network.refused.clear()
 
     def refuse_coordinator(self) -> None:
-        """Cut the ways to the coordinator; the other brokers are not affected."""
+        """Make the coordinator unreachable; other brokers are not affected."""
         self.network.refused.add(self.coordinator.id)
         for link in self.network.links:
             if link.broker_id == self.coordinator.id and not link.is_closed:

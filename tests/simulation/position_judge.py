@@ -1,9 +1,8 @@
-"""What consumers of a log that loses nothing are due to read, and whether they do.
+"""Expected records of consumers of a log that loses nothing, and a check of what they read.
 
-A reader has one place before which it is done with everything. It may only leave that for a cause:
-the application sought, or what it was to read next was deleted. From there on it reads each record
-that it can see, once and in order, and its position never claims a leader epoch which did not write
-what stands before it.
+A reader has a position before which everything is read. It may only change for a reason: the
+application seeks, or the next records are deleted. From there it reads each visible record once and
+in order, and its position never claims a leader epoch that did not write the record before it.
 
 Owner: the simulation.
 """
@@ -29,26 +28,26 @@ P = TopicPartition("t", 0)
 
 
 class Written(NamedTuple):
-    """A record as it was written; `producer_id` is -1 outside of transactions."""
+    """A written record; `producer_id` is -1 outside of transactions."""
 
     value: bytes | None
     producer_id: int
 
 
 class History:
-    """What was written below the high watermark, whether or not it is still there."""
+    """Everything written below the high watermark, deleted or not."""
 
     def __init__(self, log: PartitionLog) -> None:
         self.log = log
         self.gone: set[int] = set()
-        """The offsets of what was cleaned away."""
+        """Offsets that compaction removed."""
         self._records: dict[int, Written] = {}
         self._epochs: dict[int, int] = {}
         self._outcomes: dict[int, ControlType] = {}
         self._end = 0
 
     def update(self) -> None:
-        """Take note of what is new."""
+        """Add what is new in the log."""
         for batch in self.log.batches(self._end):
             if batch.last_offset >= self.log.high_watermark:
                 return
@@ -69,22 +68,22 @@ class History:
             self._records[offset] = Written(value, producer_id)
 
     def end(self, level: IsolationLevel) -> int:
-        """Return where the log ends for a reader."""
+        """Return the end of the log for a reader."""
         is_committed = level is IsolationLevel.READ_COMMITTED
         return self.log.last_stable_offset if is_committed else self.log.high_watermark
 
     def visible(self, start: int, end: int, level: IsolationLevel) -> list[int]:
-        """Return the offsets that a reader has to read between two places."""
+        """Return the offsets that a reader must read in a range."""
         first = max(start, self.log.log_start_offset)
         return [o for o in range(first, end) if o not in self.gone and self._is_data(o, level)]
 
     def check(self, record: ConsumerRecord, level: IsolationLevel) -> None:
-        """See that a record was written as it was read, and may be seen."""
+        """Check that a record was written as it was read, and is visible."""
         assert self._is_data(record.offset, level), f"{record.offset} is not for this reader"
         assert record.value == self._records[record.offset].value, "read what was not written"
 
     def epoch_before(self, offset: int) -> int | None:
-        """Return the leader epoch of what stands before an offset."""
+        """Return the leader epoch of the record before an offset."""
         return self._epochs.get(offset - 1)
 
     def _is_data(self, offset: int, level: IsolationLevel) -> bool:
@@ -96,9 +95,9 @@ class History:
 
 
 class PositionConsumer(SimulatedConsumer):
-    """A consumer of one partition, whose position can be looked at.
+    """A consumer of one partition, with an accessible position.
 
-    While its application is busy it takes nothing of what is fetched.
+    While its application is busy it takes no fetched records.
     """
 
     def __init__(self, network: SimulatedNetwork, seed: int, **settings: object) -> None:
@@ -107,23 +106,23 @@ class PositionConsumer(SimulatedConsumer):
 
     @property
     def assigned(self) -> AssignedPartition | None:
-        """The partition, while it is assigned."""
+        """The partition while it is assigned, or None."""
         return self._wiring.subscription.find(P)
 
     @property
     def has_records(self) -> bool:
-        """Whether something is fetched that it has not taken."""
+        """True if it has fetched records that were not taken."""
         assigned = self.assigned
         return assigned is not None and self._wiring.buffer.has(assigned)
 
     def bound(self, limit: int | None) -> None:
-        """Read up to an offset, or as far as there is something."""
+        """Limit reading to an offset; None removes the limit."""
         limits = {} if limit is None else {P: limit}
         for assigned in self._wiring.subscription.set_limits(limits):
             self._wiring.buffer.refresh(assigned)
 
     def take_one(self, now_ms: int) -> None:
-        """Take a record of what is fetched."""
+        """Take one fetched record."""
         for run in self._wiring.buffer.take(1, now_ms):
             self.read[P].extend(run.records()[0])
 
@@ -132,7 +131,7 @@ class PositionConsumer(SimulatedConsumer):
 
 
 class Due(NamedTuple):
-    """A reset under way, and where the log has begun or ended since."""
+    """A pending reset, and the range of the log's start or end since then."""
 
     to: OffsetReset
     lowest: int
@@ -140,10 +139,10 @@ class Due(NamedTuple):
 
 
 class Reader:
-    """One consumer, and what it is due to read."""
+    """A consumer and its expected position."""
 
     looks_at_epochs = True
-    """Whether positions are looked at as well as records."""
+    """True to check the epochs of positions as well as records."""
 
     def __init__(
         self,
@@ -161,15 +160,15 @@ class Reader:
         self._due: Due | None = None
         self._committed: OffsetAndMetadata | None = None
         self._made_up: OffsetAndMetadata | None = None
-        """The position that it was given with an epoch in which nothing was written."""
+        """A given position whose epoch is one in which nothing was written."""
         self._epoch = -1
         self._may_lose_position = False
         self.begin()
 
-    # What the application does.
+    # Actions of the application.
 
     def begin(self) -> None:
-        """Come, or come back, and go on where it has committed, or by the setting."""
+        """Begin, or return, at the committed offset or as the setting says."""
         self.consumer.assign([P])
         if self._committed is not None:
             self.seek(self._committed.offset, self._committed.leader_epoch)
@@ -179,13 +178,13 @@ class Reader:
             self._await(self.reset)
 
     def leave(self, committed: OffsetAndMetadata | None) -> None:
-        """Go away, with this committed."""
+        """Leave, with this offset committed."""
         self.consumer.assign([])
         self._committed = committed
         self._due = None
 
     def seek(self, offset: int, leader_epoch: int | None = None) -> None:
-        """Read on from there."""
+        """Continue reading at an offset."""
         self.consumer.seek(P, OffsetAndMetadata(offset, leader_epoch=leader_epoch))
         is_true = leader_epoch in (None, self._history.epoch_before(offset))
         self._made_up = None if is_true else OffsetAndMetadata(offset, leader_epoch=leader_epoch)
@@ -193,7 +192,7 @@ class Reader:
         self._note_epoch()
 
     def seek_to(self, end: OffsetReset) -> None:
-        """Read on from the log's beginning or end."""
+        """Continue reading at the log's start or end."""
         if end is OffsetReset.EARLIEST:
             self.consumer.seek_to_beginning()
         else:
@@ -215,16 +214,16 @@ class Reader:
         assert self.consumer.assigned is not None
         self._epoch = self.consumer.assigned.epoch
 
-    # What must hold.
+    # Invariants.
 
     @property
     def is_away(self) -> bool:
-        """Whether it reads nothing at present."""
+        """True while it reads nothing."""
         return self.consumer.assigned is None
 
     @property
     def position(self) -> OffsetAndMetadata | None:
-        """Where it stands, None while that is not known."""
+        """Current position, None while unknown."""
         assigned = self.consumer.assigned
         if assigned is None or not assigned.has_offset:
             return None
@@ -232,11 +231,11 @@ class Reader:
 
     @property
     def end(self) -> int:
-        """Where the log ends for it."""
+        """End of the log for this reader."""
         return self._history.end(self._level)
 
     def look(self) -> None:
-        """Take note of what the log has become, before the consumer has."""
+        """Record changes of the log before the consumer sees them."""
         if self._due is not None:
             to, lowest, highest = self._due
             place = self._place(to)
@@ -246,7 +245,7 @@ class Reader:
             self._may_lose_position = True
 
     def check(self) -> None:
-        """See what the consumer has done since."""
+        """Check what the consumer has done since the last check."""
         self.look()
         self._check_errors()
         assigned = self.consumer.assigned
@@ -269,12 +268,12 @@ class Reader:
         self._check_position(assigned)
 
     def check_end(self) -> None:
-        """See that everything was read."""
+        """Check that everything was read."""
         assert not self._history.visible(self._next, self.end, self._level), "not all was read"
 
     @property
     def is_done(self) -> bool:
-        """Whether it has reached the end."""
+        """True if it has reached the end."""
         position = self.position
         return position is not None and position.offset == self.end
 

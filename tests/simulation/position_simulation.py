@@ -1,11 +1,11 @@
-"""Consumers of a topic that stands still, or nearly, while everything else moves, with a seed.
+"""Consumers of a nearly idle topic while everything else changes, chosen by a seed.
 
-Leaders move without a write, end the transactions of former ones, and are not known to have led;
-heads of the log are compacted and deleted; consumers of every reset policy and both isolation
-levels seek, go away, and come back to what they committed, or what an older version of ours did.
-Nothing that consumers may see is lost: what one skips, or reads again, has no cause.
+Leaders move without a write, end transactions of former leaders, and are not known to have led. The
+start of the log is compacted and deleted. Consumers of every reset policy and both isolation levels
+seek, leave, and return to their committed offset, or to one as an older version of ours committed
+it. No visible record is ever lost, so nothing justifies a skipped or repeated record.
 
-Owner: the test that made it.
+Owner: the test that created it.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ HEAL_STEP_COUNT_MAX = 5_000
 
 
 class PositionSimulation(SimulatedWorld):
-    """One run, with a consumer of each reset policy."""
+    """A run with a consumer of each reset policy."""
 
     api_faults: ClassVar[ApiFaults] = {
         key: errors for key, errors in API_FAULTS.items() if key is not ApiKey.PRODUCE
@@ -54,9 +54,9 @@ class PositionSimulation(SimulatedWorld):
         self._history = History(self._partition.log)
         self._value = self._producer_id = 0
         self._open: dict[int, int] = {}
-        """The next sequence of each producer whose transaction is open."""
+        """Next sequence of each producer with an open transaction."""
         self._commits: dict[int, bool] = {}
-        """How each transaction ends, which a later coordinator has, too."""
+        """Outcome of each transaction, which is the same for a later coordinator."""
         self._is_quiet = False
         self._has_written = True
         self.readers = [
@@ -82,7 +82,7 @@ class PositionSimulation(SimulatedWorld):
         return Reader(consumer, self._history, reset, level)
 
     def run(self) -> None:
-        """Let things go wrong, heal them, and wait until all has been read."""
+        """Break things, heal them, and wait until everything is read."""
         for _ in range(STEP_COUNT):
             self._change_log()
             self._change_readers()
@@ -192,7 +192,7 @@ class PositionSimulation(SimulatedWorld):
         self._look()
 
     def _compact_head(self) -> None:
-        """Clean what all replicas have, but for their last batch: there one may have to go on."""
+        """Compact what all replicas have, without their last batch, where a reader may continue."""
         log = self._partition.log
         end = min(log.high_watermark, *self._partition.replica_ends.values())
         self._history.update()
@@ -249,7 +249,7 @@ class PositionSimulation(SimulatedWorld):
         self._reader_in_hand.seek(self.random.randint(log.log_start_offset, log.high_watermark))
 
     def _seek_ahead(self) -> None:
-        """Seek into what is buffered, if anything is."""
+        """Seek into the buffered records, if there are any."""
         reader = self._reader_in_hand
         assert reader.position is not None
         offset = reader.position.offset + self.random.randrange(12)
@@ -275,9 +275,9 @@ class PositionSimulation(SimulatedWorld):
         consumer.is_busy = not consumer.is_busy
 
     def _leave(self) -> None:
-        """Commit the position; or the log's end, with the epoch that a lookup of it reports.
+        """Leave and commit the position, or the log's end with the epoch that a lookup returned.
 
-        That did older versions of ours, whether or not anything was written in the epoch.
+        Older versions of ours committed the latter, even if nothing was written in that epoch.
         """
         self.met["restart"] += 1
         reader = self._reader_in_hand
@@ -290,7 +290,7 @@ class PositionSimulation(SimulatedWorld):
     def _heal(self) -> None:
         super()._heal()
         self.cluster.move_leader(P)
-        for producer_id in self._commits:  # the marker of one may have been cut away
+        for producer_id in self._commits:  # a marker may have been truncated
             self._append_marker(producer_id)
         for reader in self.readers:
             if reader.is_away:

@@ -1,13 +1,13 @@
-"""Copiers that make a transaction's calls themselves, and an application that stalls between them.
+"""Copiers that make the calls of a transaction themselves, in an application that stalls between.
 
-The world is that of `exactly_once_simulation`; its copiers do without `ExactlyOnce`. They poll,
-begin, send, send the offsets in the name of `group_metadata()`, and commit, as every Kafka client
-has it. The application stalls in each gap between two of these calls: shorter and longer than
-`max_poll_interval_ms`, the session and the transaction's time. In one kind of stall heartbeats go
-on, as during a slow call of the application; in the other the whole process stands still, as in a
-native call that holds the GIL, and its heartbeat thread may be the first to go on.
+The world is that of `exactly_once_simulation`, without `ExactlyOnce`. The copiers poll, begin,
+send, send the offsets with `group_metadata()`, and commit, as with any Kafka client. The
+application stalls in the gaps between these calls, for less or more than `max_poll_interval_ms`,
+the session timeout and the transaction timeout. In one kind of stall heartbeats continue, as during
+a slow call of the application. In the other the whole process stops, as in a native call that holds
+the GIL, and its heartbeat thread may be the first to continue.
 
-Owner: the test that made it.
+Owner: the test that created it.
 Source: KIP-447; Java's guide to ``KafkaProducer`` (consume, transform, produce).
 """
 
@@ -40,11 +40,11 @@ if TYPE_CHECKING:
     from tests.simulation.simulated_world import ApiFaults
 
 LONG_POLL_INTERVAL_MS: Final = 10_000
-"""An interval beyond the session: a process that stands still loses its session first."""
+"""An interval longer than the session: a stopped process loses its session first."""
 
 POLL_S: Final = 1.0
 STALL_PROBABILITY: Final = 0.05
-"""How often the application stalls in a gap."""
+"""Probability of a stall in a gap."""
 
 GAPS: Final = (
     "between poll and begin",
@@ -57,7 +57,7 @@ GAPS: Final = (
 
 
 class RawCopySimulation(ExactlyOnceSimulation):
-    """One run, with a classic group."""
+    """A run with a classic group."""
 
     def __init__(self, seed: int) -> None:
         super().__init__(seed)
@@ -71,7 +71,7 @@ class RawCopySimulation(ExactlyOnceSimulation):
 
 
 class Kip848RawCopySimulation(RawCopySimulation):
-    """One run, with a group of KIP-848."""
+    """A run with a group of KIP-848."""
 
     api_faults: ClassVar[ApiFaults] = KIP848_FAULTS
 
@@ -81,10 +81,10 @@ class Kip848RawCopySimulation(RawCopySimulation):
 
 
 class RawCopier(Copier):
-    """A member of the group whose application makes the calls itself, and stalls between them."""
+    """A group member whose application makes the calls itself and stalls between them."""
 
     def _run(self) -> None:
-        """Copy until something is raised; then its clients are closed."""
+        """Copy until an error, then close the clients."""
         world = self.world
         consumer = self.consumer = Consumer[bytes, bytes](world.consumer_settings(self.name))
         producer = Producer[bytes, bytes](world.producer_settings(self.name))
@@ -106,7 +106,7 @@ class RawCopier(Copier):
         consumer: Consumer[bytes, bytes],
         producer: Producer[bytes, bytes],
     ) -> None:
-        """Copy in one transaction, or abort it and go back to what is committed."""
+        """Copy in a transaction, or abort it and return to the committed offsets."""
         try:
             self._stall("between poll and begin")
             producer.begin_transaction()
@@ -162,7 +162,7 @@ class RawCopier(Copier):
 
 
 def _until_it_ends(call: Callable[[], None]) -> None:
-    """Repeat a call that was not done in time: it goes on meanwhile."""
+    """Repeat a call that timed out, because it continues meanwhile."""
     while True:
         try:
             return call()

@@ -1,4 +1,4 @@
-"""The real producer and consumer without thread, socket and clock: one call makes one turn.
+"""The real producer and consumer without threads, sockets and clocks: a call makes a turn.
 
 Owner: the simulation.
 """
@@ -31,14 +31,14 @@ TURN_COUNT_MAX = 100
 
 
 class NeverWaiting(NoWaiting):
-    """The waiting of a thread that is not the sender's, and for which everything takes too long."""
+    """The waiting of a thread that is not the sender's, in which every wait times out."""
 
     def is_current(self) -> bool:
         return False
 
 
 class SimulatedProducer(SendCore[RecordMetadata]):
-    """A producer that waits for nothing: `max_block_ms` is 0."""
+    """A producer that never waits: `max_block_ms` is 0."""
 
     def __init__(self, network: SimulatedNetwork, seed: int, **settings: object) -> None:
         clock = network.clock
@@ -56,9 +56,9 @@ class SimulatedProducer(SendCore[RecordMetadata]):
         seed_all(self, seed)
 
     def turn(self, now_ms: int) -> int:
-        """Make turns as long as there is something to do; when to come back."""
+        """Make turns while there is something to do; return when to call again."""
         for _ in range(TURN_COUNT_MAX):
-            # As if the last turn had waited until now: absence would give brokers more time.
+            # As if the last turn had waited until now; an absence would extend timeouts.
             self.port.wait(0)
             self.core.engine.complete(now_ms)
             run_user_calls(self.core.engine)
@@ -69,7 +69,7 @@ class SimulatedProducer(SendCore[RecordMetadata]):
 
 
 class SimulatedConsumer(ConsumerCore):
-    """Reads given partitions from their beginning; `read` has the records, `errors` the errors."""
+    """A consumer of given partitions from their beginning; collects records and errors."""
 
     def __init__(
         self,
@@ -90,7 +90,7 @@ class SimulatedConsumer(ConsumerCore):
         self.assign(self.read)
 
     def turn(self, now_ms: int) -> int:
-        """Make turns as long as there is something to do; when to come back."""
+        """Make turns while there is something to do; return when to call again."""
         for _ in range(TURN_COUNT_MAX):
             self.port.wait(0)
             self._wiring.engine.complete(now_ms)
@@ -103,7 +103,7 @@ class SimulatedConsumer(ConsumerCore):
 
     @property
     def cluster_id(self) -> str | None:
-        """The cluster that the consumer belongs to; None before it has reached any."""
+        """Id of the consumer's cluster; None before it has reached one."""
         return self._wiring.metadata.cluster_id
 
     def _take(self, now_ms: int) -> bool:
@@ -119,7 +119,7 @@ class SimulatedConsumer(ConsumerCore):
 
 
 def seed_all(client: object, seed: int) -> None:
-    """Make every source of randomness inside a client the seed's."""
+    """Seed every random number generator inside a client."""
     seen: set[int] = set()
     pending: list[object] = [client]
     number = 0
@@ -138,5 +138,5 @@ def seed_all(client: object, seed: int) -> None:
 
 
 def _is_part(each: object) -> bool:
-    """Whether there may be randomness inside it."""
+    """Return whether there may be random number generators inside."""
     return isinstance(each, list | tuple) or type(each).__module__.startswith("pykclient")

@@ -1,9 +1,9 @@
-"""A member of a group: a real consumer, and an application that uses it, without socket and clock.
+"""A group member without sockets and clocks: a real consumer and an application that uses it.
 
-The application polls or iterates, works for a while with what it got, and commits by its habits;
-meanwhile the background step runs, as the heartbeat thread has it. It may also be *paused* (its
-process does nothing at all), *leaving*, or *gone*, perhaps without a request. Whatever it is
-assigned or receives is compared with its state.
+The application polls or iterates, processes records for a while, and commits as its habits say;
+meanwhile the heartbeat thread's step runs in the background. It may also be *paused* (its process
+does nothing), *leaving*, or *gone*, possibly without a request. Assignments and records are
+compared with its state.
 
 Owner: the simulation.
 """
@@ -39,34 +39,35 @@ POLL_MS = 1_000
 COMMIT_MS = 1_000
 CLOSE_MS = 5_000
 ERROR_MS = 100
-"""How long an application looks at an error before it goes on."""
+"""Delay of an application after an error."""
 BACKGROUND_INTERVAL_MS = 250
 
 
-UNTOLD = (ClassicState.SYNCING, ClassicState.ASSIGNING)
-"""States in which a member has a new generation, and has what it had in the last one."""
+IN_BETWEEN = (ClassicState.SYNCING, ClassicState.ASSIGNING)
+"""States in which a member has a new generation, but still the partitions of the last one."""
 
 
 class Habits(NamedTuple):
-    """How an application uses its consumer."""
+    """Behaviour of an application."""
 
     reads: str = "poll"
     """``poll`` or ``iterate``."""
     commits: str = "automatically"
     """``automatically``, ``sync`` or ``async``."""
     fidgets: bool = False
-    """Whether it pauses, resumes, seeks back, and gives up its subscription now and then."""
+    """True to pause, resume, seek back and unsubscribe at random."""
     pattern: str | None = None
-    """What it subscribes to, instead of a topic."""
+    """Pattern that it subscribes to, instead of a topic."""
     polls_inside: bool = False
-    """Whether it polls inside of its loops now and then, and goes on with them."""
+    """True to poll inside its loops at random, and then continue them."""
     may_lose: bool = True
-    """Whether it may lose partitions while it stays."""
+    """True if it may lose partitions while it stays."""
 
 
 class ProcessedRecords:
-    """What the applications of a group have finished with, all together: how often each record was
-    processed, and how far there is none left out.
+    """Records that the applications of a group have processed.
+
+    It counts how often each was processed, and tracks up to where none is missing.
     """
 
     def __init__(self) -> None:
@@ -75,7 +76,7 @@ class ProcessedRecords:
         self._ends: Counter[TopicPartition] = Counter()
 
     def add(self, records: Iterable[ConsumerRecord]) -> None:
-        """Note that an application has finished with these."""
+        """Add records that an application has processed."""
         for record in records:
             partition = TopicPartition(record.topic, record.partition)
             counts = self._counts[partition]
@@ -90,12 +91,12 @@ class ProcessedRecords:
 
     @property
     def repeated_count(self) -> int:
-        """How often a record was processed that had been before."""
+        """Number of repeated processings."""
         return self.count - sum(len(+counts) for counts in self._counts.values())
 
 
 class SimulatedConsumer(Consumer):
-    """A consumer on a port of the simulation; the heartbeat thread's steps are the simulation's."""
+    """A consumer on a simulated port; the simulation runs the heartbeat thread's steps."""
 
     def __init__(self, network: SimulatedNetwork, port: WaitingPort, **settings: object) -> None:
         ConsumerCore.__init__(
@@ -108,7 +109,7 @@ class SimulatedConsumer(Consumer):
 
 
 class SimulatedMember:
-    """One member. `read` counts what was done with its consumer, by kind."""
+    """A member. `did` lists what its application has done with the consumer."""
 
     def __init__(
         self,
@@ -128,11 +129,11 @@ class SimulatedMember:
         self.habits = habits
         self.errors: list[KafkaError] = []
         self.owned: set[TopicPartition] = set()
-        """The calls of the listener."""
+        """Partitions according to the listener's calls."""
         self.is_paused = self.is_leaving = self.is_calm = False
         self.busy_until_ms = 0
         self.did: set[str] = set()
-        """What its application has done, apart from reading."""
+        """Actions of its application other than reading."""
         self._topic = topic
         self._network = network
         self._random = random
@@ -140,40 +141,40 @@ class SimulatedMember:
         self._group_id = str(settings["group_id"])
         self._in_hand: list[ConsumerRecord] = []
         self._resting: set[TopicPartition] = set()
-        """What the application has paused."""
+        """Partitions that the application has paused."""
         self._begins: dict[TopicPartition, int] = {}
-        """Of what has come and was not read yet, what was committed when it came."""
+        """Committed offset of each new partition that was not read yet."""
         self._next_offset: dict[TopicPartition, int] = {}
         self._leaving = Random(seed)
-        """Decides when it leaves a batch."""
+        """Random numbers for leaving a batch early."""
         self._inside = Random(seed + 1)
-        """Decides when it polls inside a loop."""
+        """Random numbers for polling inside a loop."""
         self._assigned_count: Counter[TopicPartition] = Counter()
         self._kept: Iterator[ConsumerRecord] | None = None
-        """The iterator of a batch that it has left, which it holds until it polls."""
+        """Iterator of a batch that was left early, kept until the next poll."""
         self._commit_count = self._called_back_count = 0
         self._was_paused = False
 
-    # What the simulation calls.
+    # Called by the simulation.
 
     @property
     def is_gone(self) -> bool:
-        """Whether it has ended, in whatever way."""
+        """True once it has ended in any way."""
         return self._thread.is_done
 
     @property
     def generation(self) -> int:
-        """The generation that it is in; -1 while it is in none."""
+        """Current generation; -1 without one."""
         assert self.consumer._wiring.group is not None
         return self.consumer._wiring.group.identity.generation
 
     @property
     def holds(self) -> frozenset[TopicPartition]:
-        """What it reads in the generation that it is in; nothing before it had an assignment."""
+        """Partitions it reads in its generation; empty before its first assignment."""
         group = self.consumer._wiring.group
         assert group is not None
         assert isinstance(group._membership, ClassicMembership)
-        is_in_between = self.generation < 0 or group._membership.state in UNTOLD
+        is_in_between = self.generation < 0 or group._membership.state in IN_BETWEEN
         return frozenset() if is_in_between else self.consumer._wiring.subscription.partitions
 
     @property
@@ -183,7 +184,7 @@ class SimulatedMember:
         return self.consumer._wiring.group.history.rebalances(0, datetime.now(UTC))
 
     def turn(self, now_ms: int) -> int:
-        """Let it go on if it has anything to do; when to come back."""
+        """Continue its thread if that is due; return when to call again."""
         if self.is_gone or self.is_paused:
             self._was_paused = True
             return NEVER_MS
@@ -192,7 +193,7 @@ class SimulatedMember:
         return NEVER_MS if self.is_gone else self.port.due_ms
 
     def kill(self) -> None:
-        """Be gone: the system closes its connections."""
+        """Kill its process; the system closes its connections."""
         for link in self.port._links.values():
             if not link.is_closed:
                 link.cut()
@@ -237,7 +238,7 @@ class SimulatedMember:
 
     def _poll(self) -> None:
         self._finish()
-        self._kept = None  # else the poll would be one inside its loop, which goes on
+        self._kept = None  # otherwise this would be a poll inside a loop that continues
         with self._in_time(POLL_MS):
             records = self.consumer.poll(POLL_MS / 1_000)
         self._take_batch(iter(records))
@@ -261,7 +262,7 @@ class SimulatedMember:
             self._take([record])
             self._work(self._random.choice(self._work_ms))
             self._poll_inside()
-            if self._is_asked_to_leave():  # before it has finished with the record in hand
+            if self._is_asked_to_leave():  # before the current record is processed
                 self._in_hand = []
                 return
             self._fidget()
@@ -271,7 +272,7 @@ class SimulatedMember:
         return (0, 1) if self.is_calm else (0, 1, 50, 500)
 
     def _work(self, duration_ms: int) -> None:
-        """Be busy with something else, beside which heartbeats are sent."""
+        """Work for a while, and send heartbeats in the background."""
         self.busy_until_ms = max(self.busy_until_ms, self._now_ms + duration_ms)
         while self._now_ms < self.busy_until_ms:
             next_ms = self._step_in_background()
@@ -288,7 +289,7 @@ class SimulatedMember:
             lock.release()
 
     def _finish(self) -> None:
-        """The application is done with what it has."""
+        """Count the records in hand as processed."""
         self._processed.add(self._in_hand)
         self._in_hand = []
 
@@ -312,7 +313,7 @@ class SimulatedMember:
 
     @contextmanager
     def _in_time(self, limit_ms: int) -> Iterator[None]:
-        """See that a call is back in time, if its process was not paused meanwhile."""
+        """Check that a call returns in time, unless its process was paused meanwhile."""
         started_ms, self._was_paused = self._now_ms, False
         self._listener_ms = 0
         try:
@@ -321,10 +322,10 @@ class SimulatedMember:
             took_ms = self._now_ms - started_ms - self._listener_ms
             assert self._was_paused or took_ms <= limit_ms, f"a call took {took_ms} ms"
 
-    # What it does beside reading.
+    # Actions other than reading.
 
     def _fidget(self) -> None:
-        """Now and then, do what an application may do."""
+        """Sometimes do something else that an application may do."""
         if self.is_calm:
             self._resume()
         elif self.habits.fidgets:
@@ -364,36 +365,36 @@ class SimulatedMember:
     def _subscribe_again(self) -> None:
         self._finish()
         self.consumer.unsubscribe()
-        assert not self.owned, "not all was given up"
+        assert not self.owned, "not all partitions were revoked"
         self._subscribe()
         self.did.add("unsubscribe")
 
     def _enforce_rebalance(self) -> None:
         self.consumer.enforce_rebalance()
 
-    # What it gets.
+    # Records.
 
     def _take_batch(self, records: Iterator[ConsumerRecord]) -> None:
-        """Take what a poll returned, or leave it in the middle, with one more record in hand."""
+        """Take the records of a poll, or leave some; the last one is then still in hand."""
         assigned_count = self._assigned_count.copy()
         for record in records:
             partition = TopicPartition(record.topic, record.partition)
             is_kept = partition in self.owned
             if not is_kept or self._assigned_count[partition] != assigned_count[partition]:
-                continue  # given up at a poll inside this loop
+                continue  # revoked at a poll inside this loop
             if self._leaves():
                 self.did.add("leave a batch")
                 if self.habits.commits == "automatically" and self._leaving.random() < 0.5:
-                    self._kept = records  # a commit of its own would cover the record in hand
+                    self._kept = records  # its own commit would cover the record in hand
                 return
             self._take([record])
             self._poll_inside()
 
     def _poll_inside(self) -> None:
-        """Now and then stay a member by a poll inside the loop, which goes on after it."""
+        """Sometimes poll inside the loop to stay a member, and then continue the loop."""
         if self.is_calm or not self.habits.polls_inside or self._inside.random() >= 0.2:
             return
-        # What came before the record in hand is done, and a poll may commit it.
+        # Records before the one in hand are processed, and a poll may commit them.
         self._processed.add(self._in_hand[:-1])
         self._in_hand = self._in_hand[-1:]
         reading = sorted(self.owned - self._resting)
@@ -430,7 +431,7 @@ class SimulatedMember:
             self._next_offset[partition] = record.offset + 1
             self._in_hand.append(record)
 
-    # What the listener receives.
+    # Calls of the listener.
 
     def _on_assigned(self, partitions: Sequence[TopicPartition]) -> None:
         assert not self.owned & set(partitions), "assigned twice"

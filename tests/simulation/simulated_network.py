@@ -1,7 +1,7 @@
-"""A network in one thread: bytes travel between real clients and fake brokers when time passes.
+"""A single-threaded network between real clients and fake brokers, in simulated time.
 
-Each direction of each connection keeps its order; how long bytes take is drawn from the seed. A
-connection can be cut, in the middle of a request or a response too.
+Each direction of a connection keeps its order; delays are drawn from the seed. A connection can be
+cut at any time, also in the middle of a request or response.
 
 Owner: the simulation.
 """
@@ -28,11 +28,11 @@ if TYPE_CHECKING:
 
 DELAYS_MS = (0, 0, 0, 1, 1, 2, 5, 20)
 TURN_COUNT_MAX = 1_000
-"""How often a client may look for news while no time passes."""
+"""Maximum number of a client's turns without the clock moving."""
 
 
 class SimulatedNetwork:
-    """What is under way, by time of arrival."""
+    """Bytes and events in flight, ordered by time of arrival."""
 
     def __init__(self, cluster: FakeCluster, clock: ManualClock, random: Random) -> None:
         self.cluster = cluster
@@ -40,52 +40,52 @@ class SimulatedNetwork:
         self.random = random
         self.links: list[Link] = []
         self.delivers_late = False
-        """Whether a broker gets bytes just now whose client has closed the connection."""
+        """True while a broker receives bytes whose client has closed the connection."""
         self.refused: set[int] = set()
-        """Brokers that live, but to which no connection gets through."""
+        """Running brokers that no connection reaches."""
         self.other: FakeCluster | None = None
-        """Another cluster, to which the addresses of the brokers `redirected` lead."""
+        """Another cluster, to which the addresses of the brokers in `redirected` lead."""
         self.redirected: set[int] = set()
         self.before_write: Callable[[Link, bytes], None] | None = None
-        """Called before bytes leave a client; it may hold the link."""
+        """Called before a client's bytes are sent; it may delay the link."""
         self._events: list[tuple[int, int, Callable[[], None]]] = []
         self._order = count()
         self._trace = blake2b()
 
     def after(self, at_ms: int, event: Callable[[], None]) -> None:
-        """Have something happen at a time."""
+        """Schedule an event."""
         heapq.heappush(self._events, (at_ms, next(self._order), event))
 
     def next_ms(self) -> int | None:
-        """When something arrives next."""
+        """Return when the next event happens, None without events."""
         return self._events[0][0] if self._events else None
 
     def deliver(self) -> None:
-        """Let everything arrive that is due by now."""
+        """Run all events that are due."""
         while self._events and self._events[0][0] <= self.clock.now_ms:
             heapq.heappop(self._events)[2]()
 
     def note(self, direction: str, data: bytes) -> None:
-        """Bytes have left a client, or reached it: a part of the run's trace."""
+        """Add bytes that left or reached a client to the trace."""
         self._trace.update(b"%d %s %d " % (self.clock.now_ms, direction.encode(), len(data)))
         self._trace.update(data)
 
     def trace(self) -> str:
-        """A digest of all bytes with their times; two runs with one are the same run."""
+        """Return a digest of all bytes and their times; equal digests mean equal runs."""
         return self._trace.hexdigest()
 
     def delay_ms(self) -> int:
-        """How long the next piece of bytes takes."""
+        """Return the delay of the next bytes."""
         return self.random.choice(DELAYS_MS)
 
 
 class Link:
-    """One connection, seen from both ends."""
+    """A connection, with both ends."""
 
     def __init__(self, network: SimulatedNetwork, port: SimulatedPort, stream: Stream) -> None:
         self.is_closed = False
         self.broker_id: int | None = None
-        """The server that it is to; None while there is none."""
+        """Id of the broker it connects to, or None."""
         self._network = network
         self._port = port
         self._stream = stream
@@ -93,7 +93,7 @@ class Link:
         self._last_ms = {"up": 0, "down": 0}
 
     def connect(self, broker_id: int | None) -> None:
-        """The broker accepts, or no server listens there."""
+        """Connect to the broker, or fail if nothing listens there."""
         cluster = self._network.cluster
         if broker_id in self._network.redirected:
             assert self._network.other is not None
@@ -107,7 +107,7 @@ class Link:
         self._later("down", lambda: self._port.notify(self, self._stream.on_opened))
 
     def write(self, data: bytes) -> None:
-        """The client sends bytes, which arrive in one or two pieces."""
+        """Send bytes from the client, in one or two pieces."""
         self._network.note("up", data)
         if self._network.before_write is not None:
             self._network.before_write(self, data)
@@ -117,17 +117,17 @@ class Link:
                 self._later("up", lambda piece=piece: self._receive(piece))  # type: ignore[misc]
 
     def close(self) -> None:
-        """The client closes."""
+        """Close the client's end."""
         self.is_closed = True
         if self._server is not None:
             self._later("up", self._server.close)
 
     def hold(self, direction: str, until_ms: int) -> None:
-        """Have what is sent from now on, "up" or "down", arrive not before a time."""
+        """Delay bytes sent from now on, "up" or "down", at least until a time."""
         self._last_ms[direction] = max(until_ms, self._last_ms[direction])
 
     def cut(self) -> None:
-        """The network breaks it: both ends are notified, and what is under way is lost."""
+        """Break the connection: both ends are notified, and bytes in flight are lost."""
         if self._server is not None:
             server, self._server = self._server, None
             server.close()
@@ -173,14 +173,14 @@ class Link:
         self._port.notify(self, end)
 
     def _later(self, direction: str, event: Callable[[], None]) -> None:
-        """After a delay, but not before what was sent earlier in the same direction."""
+        """Schedule an event after a delay, but not before earlier ones of the same direction."""
         at_ms = self._network.clock.now_ms + self._network.delay_ms()
         at_ms = self._last_ms[direction] = max(at_ms, self._last_ms[direction])
         self._network.after(at_ms, event)
 
 
 class SimulatedPort:
-    """`Port` of one client; `wait` never waits, it gives the client what has arrived."""
+    """The `Port` of a client; `wait` does not wait, but passes on what has arrived."""
 
     def __init__(self, network: SimulatedNetwork) -> None:
         self._network = network
@@ -191,16 +191,16 @@ class SimulatedPort:
         self._arrived: deque[tuple[Link, Callable[[], None]]] = deque()
 
     def notify(self, link: Link, event: Callable[[], None]) -> None:
-        """Keep something for the client's next `wait`."""
+        """Keep an event for the client's next `wait`."""
         self._arrived.append((link, event))
 
     @property
     def has_news(self) -> bool:
-        """Whether `wait` has something to deliver."""
+        """True if `wait` has something to deliver."""
         return bool(self._arrived or self.calls.under_way)
 
     def open(self, stream: Stream, host: str, port: int, *, attempt: int) -> None:
-        """Connect to the broker that has this port."""
+        """Connect to the broker with this port."""
         del host, attempt
         link = self._links[stream] = Link(self._network, self, stream)
         self._network.links.append(link)
@@ -212,7 +212,7 @@ class SimulatedPort:
         self._links[stream].write(b"".join(data))
 
     def unsent_bytes(self, stream: Stream) -> int:
-        """Return 0: this network takes everything."""
+        """Return 0: this network accepts everything."""
         del stream
         return 0
 
@@ -221,7 +221,7 @@ class SimulatedPort:
         self._links[stream].close()
 
     def wait(self, timeout_ms: int) -> None:
-        """Tell what has arrived."""
+        """Deliver what has arrived."""
         del timeout_ms
         self.calls.deliver()
         for _ in range(len(self._arrived)):
@@ -230,7 +230,7 @@ class SimulatedPort:
                 event()
 
     def wakeup(self) -> None:
-        """Nothing sleeps here."""
+        """Do nothing: no thread sleeps here."""
 
     def restart(self) -> None:
         """Close every stream, without a callback."""
@@ -246,9 +246,9 @@ class SimulatedPort:
 
 
 class WaitingPort(SimulatedPort):
-    """`Port` of a client in a thread of its own, which `wait` pauses until there is news.
+    """The `Port` of a client in a thread of its own, which `wait` pauses until there is news.
 
-    `pause()` gives the control to the simulation; `wakes_ms` and `ends_with_news` are its end.
+    `pause()` gives control to the simulation; `wakes_ms` and `ends_with_news` say when it ends.
     """
 
     def __init__(self, network: SimulatedNetwork, pause: Callable[[], None]) -> None:
@@ -260,11 +260,11 @@ class WaitingPort(SimulatedPort):
 
     @property
     def due_ms(self) -> int:
-        """When the thread is to go on; in the past, perhaps."""
+        """Time at which the thread should continue, possibly in the past."""
         return 0 if self._ends_with_news and self.has_news else self.wakes_ms
 
     def wait(self, timeout_ms: int) -> None:
-        """Tell what has arrived, or what arrives first within a time."""
+        """Deliver what has arrived, or what arrives first within the timeout."""
         if timeout_ms > 0 and not self.has_news:
             self.sleep_until(self._network.clock.now_ms + timeout_ms, ends_with_news=True)
         if self._turned_ms != self._network.clock.now_ms:
@@ -274,7 +274,7 @@ class WaitingPort(SimulatedPort):
         super().wait(0)
 
     def sleep_until(self, at_ms: int, *, ends_with_news: bool = False) -> None:
-        """Let time pass."""
+        """Sleep until a time, or with `ends_with_news` until something arrives."""
         self.wakes_ms, self._ends_with_news = at_ms, ends_with_news
         self._turn_count = 0
         self._pause()

@@ -1,12 +1,12 @@
-"""A process of an application: threads that use real clients, and its connections.
+"""A process of an application: threads that use real clients, and their connections.
 
-`Producer`s, `Consumer`s and `Admin`s are whole, with the calls that wait. Three things under them
-are the simulation's: sockets, clocks and threads. Whoever waits for a producer drives it instead of
-its thread, as `drive_until` does in that thread. The heartbeat thread of a consumer is a thread of
-the process, which runs when it is due. No two threads of a run go on at once.
+`Producer`, `Consumer` and `Admin` are complete, including their blocking calls. Only sockets,
+clocks and threads are simulated. A thread that waits for a producer drives it, as `drive_until`
+does in the sender thread. A consumer's heartbeat thread is a thread of the process, which runs when
+it is due. No two threads of a run run at once.
 
-A process may die between any two steps, with bytes under way that still arrive. A thread may be
-*stopped* for a while, as by a signal, or by a long collection of garbage.
+A process may die between any two steps, while bytes in flight still arrive. A thread may be
+*stopped* for a while, as by a signal or a long garbage collection.
 
 Owner: the simulation.
 """
@@ -43,11 +43,11 @@ if TYPE_CHECKING:
     from tests.simulation.simulated_world import SimulatedTime
 
 _PROCESS: Final[ContextVar[SimulatedProcess]] = ContextVar("_PROCESS")
-"""The one that the present thread belongs to."""
+"""Process of the current thread."""
 
 
 class SimulatedProcess:
-    """See the module. It lives until `kill`."""
+    """A process that lives until `kill`; see the module."""
 
     def __init__(self, network: SimulatedNetwork) -> None:
         self.network = network
@@ -55,16 +55,16 @@ class SimulatedProcess:
         self.running: ProcessThread | None = None
         self.lifecycles: list[Lifecycle] = []
         self.background: list[ProcessThread] = []
-        """The threads that its clients have started, for whoever steps the simulation."""
+        """Threads started by its clients, for the simulation to run."""
         self._ports: list[ProcessPort] = []
 
     def port(self) -> ProcessPort:
-        """Return the port of another client."""
+        """Return a port for another client."""
         self._ports.append(ProcessPort(self))
         return self._ports[-1]
 
     def kill(self) -> None:
-        """Be gone: the system closes its connections, once what was written has left."""
+        """Kill the process: the system closes its connections after sending written bytes."""
         self.is_dead = True
         for thread in self.background:
             thread.kill()
@@ -84,10 +84,10 @@ class ProcessThread(SimulatedThread):
         self._program_of_process = program
         self._wakes_ms = 0
         self._port: ProcessPort | None = None
-        """The one that it waits for; None while it sleeps."""
+        """Port that it waits for; None while it sleeps."""
 
     def turn(self, now_ms: int) -> int:
-        """Let it go on if it has anything to do; when to come back."""
+        """Continue the thread if that is due; return when to call again."""
         if not self.is_done and self._due_ms <= now_ms:
             self.resume()
         return NEVER_MS if self.is_done else self._due_ms
@@ -98,19 +98,19 @@ class ProcessThread(SimulatedThread):
         return max(due_ms, self.stopped_until_ms)
 
     def sleep(self, duration_ms: int) -> None:
-        """Let time pass."""
+        """Sleep in simulated time."""
         self._port = None
         self._wakes_ms = self.process.network.clock.now_ms + duration_ms
         self.pause()
 
     def wake(self, wait_ms: int) -> None:
-        """Have it sleep no longer than that from now on, if it does."""
+        """Shorten the thread's sleep to `wait_ms` from now, if it sleeps."""
         if self._port is None:
             now_ms = self.process.network.clock.now_ms
             self._wakes_ms = min(self._wakes_ms, now_ms + wait_ms)
 
     def wait_for(self, port: ProcessPort) -> None:
-        """Pause until a port has news, or its time is up."""
+        """Pause until a port has news or its timeout is over."""
         self._port = port
         self.pause()
 
@@ -119,20 +119,20 @@ class ProcessThread(SimulatedThread):
         self._program_of_process()
 
     def resume(self) -> None:
-        """Let it go on until it pauses or ends."""
+        """Continue until it pauses or ends."""
         self.process.running = self
         super().resume()
 
 
 def present_thread() -> ProcessThread:
-    """Return the thread of a process that runs."""
+    """Return the running thread of the current process."""
     thread = _PROCESS.get().running
     assert thread is not None
     return thread
 
 
 class ProcessPort(WaitingPort):
-    """The port of a client, for whichever thread of its process waits. The dead send nothing."""
+    """The port of a client, usable by any thread of its process. A dead process sends nothing."""
 
     def __init__(self, process: SimulatedProcess) -> None:
         super().__init__(process.network, self._pause_thread)
@@ -140,7 +140,7 @@ class ProcessPort(WaitingPort):
 
     @staticmethod
     def of_present_process(_: object) -> ProcessPort:
-        """Return what a client of the present thread's process gets for its sockets."""
+        """Return a port for a client created in the current process."""
         return _PROCESS.get().port()
 
     def open(self, stream: Stream, host: str, port: int, *, attempt: int) -> None:
@@ -159,13 +159,13 @@ class ProcessPort(WaitingPort):
             super().close(stream)
 
     def wakeup(self) -> None:
-        """Have a thread that waits go on now."""
+        """Wake a waiting thread."""
         self.wakes_ms = min(self.wakes_ms, self._network.clock.now_ms)
 
     def warn_if_dropped(
         self, owner: object, message: str, close_when_unused: object = None
     ) -> None:
-        """Give a client that is made the seed's randomness; it may be dropped."""
+        """Seed a new client's random numbers; never warn."""
         del message, close_when_unused
         seed_client(self, owner)
 
@@ -175,18 +175,18 @@ class ProcessPort(WaitingPort):
 
 
 def sleep_in_process(duration_s: float) -> None:
-    """Stand in for `time.sleep` in a thread of a process."""
+    """Replace `time.sleep` in a thread of a process."""
     present_thread().sleep(round(duration_s * 1_000))
 
 
 class _Sockets:
-    """Stands in for the class `SelectorPort`."""
+    """Replaces the class `SelectorPort`."""
 
     from_config = ProcessPort.of_present_process
 
 
 class DrivenByWaiters:
-    """Stands in for `SenderThread`: who waits for the producer drives it meanwhile."""
+    """Replaces `SenderThread`: a thread that waits for the producer drives it."""
 
     def __init__(self, name: str) -> None:
         del name
@@ -200,7 +200,7 @@ class DrivenByWaiters:
         *,
         inside: Collection[int],
     ) -> None:
-        """Begin; nothing runs yet."""
+        """Store the engine; nothing runs yet."""
         del inside
         self._engine, self._port, self._lifecycle = engine, port, lifecycle
         _PROCESS.get().lifecycles.append(lifecycle)
@@ -215,10 +215,10 @@ class DrivenByWaiters:
         return False
 
     def check_may_wait(self, what: str) -> None:
-        """Let it wait."""
+        """Allow every wait."""
 
     def await_gate(self, gate: Gate, timeout_s: float, what: str) -> bool:
-        """Drive until a gate is open, at most so long; negative is without limit."""
+        """Drive until a gate is open or the timeout is over; negative means no limit."""
         del what
         is_open = False
 
@@ -231,7 +231,7 @@ class DrivenByWaiters:
         return drive_until(self._engine, self._port, until=is_opened, deadline_ms=deadline_ms)
 
     def wait(self, result: Awaited, index: int, timeout: float | None) -> bool:
-        """Drive until a delivery has its result, at most so long; None is without limit."""
+        """Drive until a delivery has a result or the timeout is over; None means no limit."""
         gate = Gate()
         waker = gate.open
         try:
@@ -242,8 +242,8 @@ class DrivenByWaiters:
         return result.is_done(index)
 
     def join(self, timeout_s: float, notice: object = None) -> bool:
-        """Drive to the end, at most so long; whether it has come."""
-        del notice  # of a wait that has become long
+        """Drive to the end or the timeout; return whether the end was reached."""
+        del notice  # for long waits
         if not self._is_over:
             deadline_ms = now_ms() + round(timeout_s * 1_000)
             self._is_over = drive_until(
@@ -260,7 +260,7 @@ class DrivenByWaiters:
 
 
 class _BackgroundThread:
-    """Stands in for `threading.Thread`: its process runs it when it is due."""
+    """Replaces `threading.Thread`: its process runs it when it is due."""
 
     def __init__(self, target: Callable[[], None], name: str, *, daemon: bool) -> None:
         del name, daemon
@@ -268,7 +268,7 @@ class _BackgroundThread:
         self.thread = ProcessThread(self._process, target)
 
     def start(self) -> None:
-        """Begin, in one of the next steps."""
+        """Begin in one of the next steps."""
         self._process.background.append(self.thread)
 
     def is_alive(self) -> bool:
@@ -276,14 +276,14 @@ class _BackgroundThread:
         return not self.thread.is_done
 
     def join(self, timeout_s: float) -> None:
-        """Wait for its end, at most so long."""
+        """Wait for its end, up to the timeout."""
         deadline_ms = now_ms() + round(timeout_s * 1_000)
         while self.is_alive() and now_ms() < deadline_ms:
             present_thread().sleep(1)
 
 
 class _Threading:
-    """Stands in for the module `threading` in that of the heartbeat thread."""
+    """Replaces the module `threading` in the heartbeat thread's module."""
 
     Thread = _BackgroundThread
     TIMEOUT_MAX = TIMEOUT_MAX
@@ -294,20 +294,20 @@ class _Threading:
 
 
 class _BackgroundGate:
-    """Stands in for `Gate`, for which a thread of a process waits."""
+    """Replaces `Gate`, for a thread of a process."""
 
     def __init__(self) -> None:
         self._is_open = False
         self._waiting: ProcessThread | None = None
 
     def open(self) -> None:
-        """Let it go on."""
+        """Open the gate and wake the thread."""
         self._is_open = True
         if self._waiting is not None:
             self._waiting.wake(0)
 
     def wait(self, timeout_s: float) -> bool:
-        """Wait at most so long; return whether it was opened."""
+        """Wait until it is open or the timeout is over; return whether it is open."""
         if not self._is_open and timeout_s > 0:
             self._waiting = present_thread()
             self._waiting.sleep(round(timeout_s * 1_000))
@@ -315,13 +315,13 @@ class _BackgroundGate:
 
 
 def _drawn_member_id(drawn: bytes) -> bytes:
-    """Stand in for what encodes a member's id, which is drawn before a client can be seeded."""
+    """Replace the encoding of a member id, which is drawn before a client can be seeded."""
     return urlsafe_b64encode(_PROCESS.get().network.random.randbytes(len(drawn)))
 
 
 @contextmanager
 def simulated_clients(time: SimulatedTime) -> Iterator[None]:
-    """Have clients that threads of simulated processes make be simulated."""
+    """Make clients created by threads of simulated processes simulated ones."""
     with ExitStack() as stack:
         stack.enter_context(time.installed())
         for module, stand_ins in (
@@ -336,5 +336,5 @@ def simulated_clients(time: SimulatedTime) -> Iterator[None]:
 
 
 def seed_client(port: ProcessPort, client: object) -> None:
-    """Make a new client's randomness the seed's."""
+    """Seed a new client's random numbers."""
     seed_all(client, port._network.random.getrandbits(32))

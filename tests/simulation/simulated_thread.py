@@ -1,4 +1,4 @@
-"""SimulatedThread: a thread of an application, which runs only while the simulation waits for it.
+"""SimulatedThread: a thread of an application that runs only while the simulation waits for it.
 
 Owner: the simulation.
 """
@@ -13,14 +13,14 @@ if TYPE_CHECKING:
 
 
 class KilledError(BaseException):
-    """The process is no more. Raised where it paused; nothing handles it."""
+    """The process was killed. Raised where it paused; nothing handles it."""
 
 
 class SimulatedThread:
-    """A thread of an application, which runs only while the simulation waits for it.
+    """A thread of an application that runs only while the simulation waits for it.
 
-    It *waits* to be resumed, *runs* until it pauses or ends, and is *done* then. Never do two of
-    them run at once, so one seed has one run.
+    It *waits* to be resumed, *runs* until it pauses or ends, and is then *done*. No two of them
+    run at once, so that a seed determines the run.
     """
 
     def __init__(self, program: Callable[[], None]) -> None:
@@ -34,7 +34,7 @@ class SimulatedThread:
         self._thread = threading.Thread(target=self._run, daemon=True)
 
     def resume(self) -> None:
-        """Let it go on until it pauses or ends; raises what it ended with, if it failed."""
+        """Continue until it pauses or ends; raise its error if it failed."""
         if self._thread.ident is None:
             self._thread.start()
         self._may_run.release()
@@ -50,10 +50,10 @@ class SimulatedThread:
             self._has_paused.release()
             self._may_run.acquire()
         if self._is_killed:
-            raise KilledError  # again, where what ends on its way out would wait
+            raise KilledError  # again, if a cleanup handler pauses
 
     def kill(self) -> None:
-        """End it where it pauses. No effect when it is done."""
+        """End it where it pauses. No effect if it is done."""
         self._is_killed = True
         if self._thread.ident is None:
             self.is_done = True
@@ -67,7 +67,7 @@ class SimulatedThread:
                 self._program()
         except KilledError:
             pass
-        except BaseException as error:  # noqa: BLE001  # for whoever resumed it
+        except BaseException as error:  # noqa: BLE001  # raised by `resume`
             self._error = error
         self.is_done = True
         self._has_paused.release()

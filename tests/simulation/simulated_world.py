@@ -1,9 +1,9 @@
-"""A fake cluster with a network and a clock, and a seed that makes things go wrong with them.
+"""A fake cluster with a network and a clock, and failures chosen by a seed.
 
-Time jumps from event to event. What is broken is chosen by the seed, one thing at a time; `_heal`
-ends it all. Who lives in this world is its subclasses' matter.
+Time jumps from event to event. The seed breaks one thing at a time; `_heal` repairs everything.
+Subclasses add the clients.
 
-Owner: the test that made it.
+Owner: the test that created it.
 """
 
 from __future__ import annotations
@@ -31,18 +31,18 @@ if TYPE_CHECKING:
 
 NS_PER_MS = 1_000_000
 STALLED_STEP_MS = 1_000
-"""How far time jumps when nothing is to come."""
+"""Time step when no event is scheduled."""
 
 
 class SimulatedTime:
-    """The module `time` as the driver sees it, while calls that wait are simulated."""
+    """Replaces the module `time` in the driver while blocking calls are simulated."""
 
     def __init__(self, clock: ManualClock, cluster: FakeCluster) -> None:
         self._clock = clock
         self._cluster = cluster
 
     def monotonic_ns(self) -> int:
-        """Return the run's clock."""
+        """Return the simulation's clock."""
         return self._clock.now_ms * NS_PER_MS
 
     def time_ns(self) -> int:
@@ -51,18 +51,18 @@ class SimulatedTime:
 
     @contextmanager
     def installed(self) -> Iterator[None]:
-        """Have the driver, which alone reads the real time, go by this one."""
+        """Install it in the driver, the only reader of real time."""
         with patch.object(drive, "time", self):
             yield
 
 
 class SimulatedWorld:
-    """The world of one run. `met` counts what went wrong in it."""
+    """The world of a run. `met` counts the failures in it."""
 
     api_faults: ClassVar[ApiFaults] = {}
-    """With which errors requests may be refused."""
+    """Errors with which requests may be refused."""
     delays_ms: ClassVar[tuple[int, ...]] = (5, 500, 5_000)
-    """By how much responses may be late."""
+    """Delays of responses."""
 
     def __init__(self, random: Random, clock: ManualClock, cluster: FakeCluster) -> None:
         self.random = random
@@ -73,9 +73,9 @@ class SimulatedWorld:
         self.met: Counter[str] = Counter()
 
     def _step(self, turns: Iterable[Callable[[int], int]]) -> None:
-        """Let what is due arrive, clients make their turns, and time pass until there is more.
+        """Deliver due events, let the clients make their turns, and advance to the next event.
 
-        A turn gets the time, and returns when it is to be called again.
+        A turn gets the time and returns when it should be called again.
         """
         now_ms = self.clock.now_ms
         self.cluster.advance(now_ms)
@@ -86,11 +86,11 @@ class SimulatedWorld:
             self.cluster.next_deadline_ms(),
         ]
         next_ms = min((d for d in deadlines if d is not None), default=NEVER_MS)
-        # Bytes that take no time arrive in the next step without the clock moving.
+        # Bytes without a delay arrive in the next step, without moving the clock.
         self.clock.move_to(max(now_ms, min(next_ms, now_ms + STALLED_STEP_MS)))
 
     def _break_one(self, *actions: tuple[float, Callable[[], None]]) -> None:
-        """Do one of these, or nothing; each with the limit up to which it is drawn."""
+        """Do one of these actions, or nothing; each has its limit for a random number."""
         drawn = self.random.random()
         for limit, action in actions:
             if drawn < limit:

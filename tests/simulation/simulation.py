@@ -1,11 +1,11 @@
-"""A real producer and a real consumer on a fake cluster, with a seed that makes things go wrong.
+"""A real producer and consumer on a fake cluster, with failures chosen by a seed.
 
-Between events the seed moves leaders, stops and starts brokers, holds replicas back, cuts
-connections, and has requests dropped, refused, delayed, or done without a response. After each step
-the log is compared with what was reported: see `check_step`. In the end all is healed, and
-everything must arrive.
+Between events the seed moves leaders, stops and starts brokers, stalls replicas, cuts connections,
+and makes brokers drop, refuse, delay, or execute requests without a response. After each step the
+log is compared with deliveries and read records: see `check_step`. In the end everything is healed,
+and all records must arrive.
 
-Owner: the test that made it.
+Owner: the test that created it.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ API_FAULTS = {
 
 
 class Sent(NamedTuple):
-    """One record and its delivery."""
+    """A record and its delivery."""
 
     partition: TopicPartition
     value: bytes
@@ -68,15 +68,15 @@ class Sent(NamedTuple):
 
 
 class PartitionCheck:
-    """Looks after each step at what is new; after a change of leaders, at everything again."""
+    """Checks new records after each step, and all of them after a change of leader."""
 
     def __init__(self, partition: Partition) -> None:
         self.values: list[bytes | None] = []
-        """What is in the log, by offset."""
+        """Values in the log, by offset."""
         self._partition = partition
         self._unchecked: list[Sent] = []
         self._places: dict[bytes, int] = {}
-        """Of each value that was sent, to whichever partition."""
+        """Position of each value among all sent records, of any partition."""
         self._begin_again()
 
     def _begin_again(self) -> None:
@@ -87,7 +87,7 @@ class PartitionCheck:
         self.values.clear()
 
     def check(self, sent: list[Sent], read: list[ConsumerRecord]) -> None:
-        """See that the log, the deliveries and what was read agree."""
+        """Check that the log, deliveries and read records agree."""
         if self._leader_epoch != self._partition.leader_epoch:
             self._begin_again()
         for place in range(len(self._places), len(sent)):
@@ -131,7 +131,7 @@ class PartitionCheck:
 
 
 class Simulation(SimulatedWorld):
-    """One run."""
+    """A run."""
 
     api_faults: ClassVar[ApiFaults] = API_FAULTS
 
@@ -172,7 +172,7 @@ class Simulation(SimulatedWorld):
         self._checks = {name: PartitionCheck(self.cluster.partition(name)) for name in PARTITIONS}
 
     def run(self) -> None:
-        """Let things go wrong, heal them, and wait until everything has arrived."""
+        """Break things, heal them, and wait until everything has arrived."""
         for _ in range(STEP_COUNT):
             self._send_some()
             self._break_something()
@@ -225,15 +225,15 @@ class Simulation(SimulatedWorld):
         records = self.consumer.read[name]
         return records[-1].offset + 1 if records else 0
 
-    # What must hold.
+    # Invariants.
 
     def check_step(self) -> None:
-        """What was acknowledged is there, and what was read is what is there, in its order."""
+        """Check that acknowledged records are in the log, and that the log is read in order."""
         for name in PARTITIONS:
             self._checks[name].check(self.sent, self.consumer.read[name])
 
     def check_end(self) -> None:
-        """Everything is decided, and everything that is in the log was read."""
+        """Check that every delivery has ended, and that the whole log was read."""
         self.check_step()
         assert all(sent.delivery.done() for sent in self.sent), "a delivery without an end"
         assert not self.consumer.errors

@@ -1,7 +1,7 @@
-"""Copiers that send in bulk, with little memory, and go on after a call that has accepted a part.
+"""Copiers that send in bulk with little memory, and continue after a partly accepted call.
 
-It is the simulation of `exactly_once_simulation`. An application that does not look at what its
-bulk calls report must not commit its input's offsets without the output.
+The simulation is that of `exactly_once_simulation`. An application that ignores the errors of its
+bulk calls must not commit its input's offsets without the output.
 """
 
 from __future__ import annotations
@@ -34,22 +34,22 @@ SEED_COUNT = 4
 SOAK_SEED_COUNT = 200
 SEEDS_UNTIL_NOTICED = 50
 PADDING = [("padding", bytes(800))]
-"""Makes a record so large that it fills a batch."""
+"""Makes a record large enough to fill a batch."""
 
 
 @pytest.fixture(autouse=True)
 def quiet() -> Iterator[None]:
-    """What clients log of so many faults takes longer than they."""
+    """Silence the clients: logging so many failures takes too long."""
     logging.disable()
     yield
     logging.disable(logging.NOTSET)
 
 
 class BulkCopier(Copier):
-    """A copier that sends the records of each partition in one call, and never looks back."""
+    """A copier that sends each partition's records in one call and ignores the result."""
 
     def copy(self, producer: StoppingProducer, records: ConsumerRecords[bytes, bytes]) -> None:
-        """Send what a batch becomes, in bulk."""
+        """Send the copies of a batch in bulk."""
         by_partition: dict[int, list[bytes]] = {}
         for record in records:
             assert record.value is not None
@@ -72,7 +72,7 @@ class BulkCopier(Copier):
 
 
 class BulkSimulation(ExactlyOnceSimulation):
-    """One run."""
+    """A run."""
 
     def new_copier(self, name: str) -> Copier:
         return BulkCopier(self, name)
@@ -97,7 +97,7 @@ MET: dict[int, Counter[str]] = {}
 
 
 def met_in(seed: int) -> Counter[str]:
-    """Run a seed, once for all tests; return what it met."""
+    """Run a seed, once for all tests, and return its counters."""
     if seed not in MET:
         MET[seed] = run(seed)
     return MET[seed]

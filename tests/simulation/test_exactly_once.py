@@ -1,8 +1,7 @@
-"""Copiers with ExactlyOnce, and the group that they are: many seeds, each of which breaks other
-things.
+"""Copiers with ExactlyOnce in a group: many seeds, each with other failures.
 
-`exactly_once_simulation` says what runs, and `exactly_once_judge` what must hold after each step. A
-failing seed is the bug report, since it repeats its run to the byte.
+`exactly_once_simulation` describes a run, and `exactly_once_judge` its invariants. A failing seed
+is the bug report, because it repeats its run to the byte.
 """
 
 from __future__ import annotations
@@ -48,7 +47,7 @@ each_protocol = pytest.mark.parametrize(
 
 @pytest.fixture(autouse=True)
 def quiet() -> Iterator[None]:
-    """What clients log of so many faults takes longer than they."""
+    """Silence the clients: logging so many failures takes too long."""
     logging.disable()
     yield
     logging.disable(logging.NOTSET)
@@ -58,7 +57,7 @@ MET: dict[tuple[type[ExactlyOnceSimulation], int], Counter[str]] = {}
 
 
 def met_in(simulation_class: type[ExactlyOnceSimulation], seed: int) -> Counter[str]:
-    """Run a seed, once for all tests; return what it met."""
+    """Run a seed, once for all tests, and return its counters."""
     if (simulation_class, seed) not in MET:
         simulation = simulation_class(seed)
         simulation.run()
@@ -83,7 +82,7 @@ def test_copiers_copy_each_record_once_whatever_befalls_them(
 def test_the_first_seeds_meet_every_fault_and_rebalances_take_partitions_away(
     simulation_class: type[ExactlyOnceSimulation],
 ) -> None:
-    """A run without faults, or with one copier alone, would prove nothing."""
+    """A run without failures, or with a single copier, would prove nothing."""
     met: Counter[str] = Counter()
     for seed in range(SEED_COUNT):
         met += met_in(simulation_class, seed)
@@ -114,7 +113,7 @@ def test_a_wakeup_during_the_rewind_of_a_block_that_failed_is_not_lost(seed: int
     met_in(ExactlyOnceSimulation, seed)
 
 
-# What is wrong on purpose.
+# Planted defects.
 
 
 def nothing(*_: object) -> None:
@@ -126,7 +125,7 @@ def commits_beside_the_transaction(
 ) -> None:
     consumer = producer.copier.consumer
     assert consumer is not None
-    commits = consumer._wiring.require_commits("commit")  # the public call refuses, in a block
+    commits = consumer._wiring.require_commits("commit")  # the public call refuses in a block
     consumer._drive(consumer._calls.commit(commits, dict(offsets), consumer._timeout_ms(None)))
 
 
@@ -152,7 +151,7 @@ def hides_nothing(_: AbortedTransactions, __: object) -> bool:
 
 
 class UnstableOffsetFetch(OffsetFetchRequest):
-    """One that is given offsets which a transaction under way may change."""
+    """A request that also returns offsets with an open transaction."""
 
     def __init__(self, **fields: Any) -> None:
         super().__init__(**fields | {"require_stable": False})
@@ -163,15 +162,15 @@ def committed_all_the_same(_: object) -> bool:
 
 
 class Defect(NamedTuple):
-    """What is put in whose place, and what the judge says to it."""
+    """A replaced part of the client, and the judge's complaint."""
 
     where: object
     name: str
     value: object
     complaint: str
     first_seeds: tuple[int, int]
-    """The first ones that have noticed it, with each protocol; others may, when the simulation has
-    changed."""
+    """First seeds that noticed it, with each protocol; others may after a change of the
+    simulation."""
 
 
 DEFECTS = {
@@ -225,5 +224,5 @@ def test_the_simulation_notices(
             simulation_class(seed).run()
         except AssertionError as error:
             if re.search(defect.complaint, str(error)):
-                return  # else the client has noticed it by itself
+                return  # otherwise the client has noticed it itself
     pytest.fail("no seed has noticed it")

@@ -1,6 +1,6 @@
-"""Groups of real consumers on a fake cluster: many seeds, each of which breaks other things.
+"""Groups of real consumers on a fake cluster: many seeds, each with other failures.
 
-Both protocols; a failing seed is the bug report, since it repeats its run to the byte.
+For both protocols; a failing seed is the bug report, because it repeats its run to the byte.
 """
 
 from __future__ import annotations
@@ -98,7 +98,7 @@ def test_where_nothing_breaks_nothing_is_read_twice(
 def test_the_simulation_meets_every_fault_and_most_rebalances_come_to_something(
     simulation_class: type[GroupSimulation],
 ) -> None:
-    """The first seeds. A run without faults, or one without a member, would prove nothing."""
+    """A run without failures, or without members, would prove nothing."""
     met: Counter[str] = Counter()
     for seed in range(SEEDS_PER_TEST):
         simulation = simulation_class(seed)
@@ -122,7 +122,7 @@ def test_the_simulation_meets_every_fault_and_most_rebalances_come_to_something(
     assert met["processed"] > 400
 
 
-# What is wrong on purpose.
+# Planted defects.
 
 assign_from_group = SubscriptionState.assign_from_group
 left = Iteration.left
@@ -168,7 +168,7 @@ FIRST_SEEDS: dict[tuple[type[GroupSimulation], str], int] = {
     (Kip848GroupSimulation, "does not come to rest"): 39,
     (Kip848GroupSimulation, "a call took"): 17,
 }
-"""The first seed that is tried, by what is noticed, where the earlier ones notice nothing."""
+"""First seed to try for each defect that earlier seeds do not notice."""
 
 
 @pytest.mark.promise("500 seeds of KIP-848 groups keep every invariant")
@@ -199,7 +199,7 @@ FIRST_SEEDS: dict[tuple[type[GroupSimulation], str], int] = {
             Reconciliation,
             "_report_revoked",
             nothing,
-            "assigned twice|not owned|found something wrong|not all was given up",
+            "assigned twice|not owned|found something wrong|not all partitions were revoked",
         ),
         (CoordinatorLookup, "mark_unknown", nothing, "does not come to rest"),
         (SimulatedConsumer, "close", closes_late, "a call took"),

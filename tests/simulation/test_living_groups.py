@@ -1,6 +1,6 @@
-"""Groups whose coordinator is out of reach, or accepts no member: what polls raise and log.
+"""Groups whose coordinator is unreachable or admits no member: errors of polls, and logs.
 
-A group is a few consumers, whose network may be cut off from one broker.
+A group has a few consumers, and its network may refuse connections to one broker.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ JOINING = {"classic": ApiKey.JOIN_GROUP, "consumer": ApiKey.CONSUMER_GROUP_HEART
 PROTOCOLS = tuple(JOINING)
 TROUBLE_MS = 2 * REPEAT_MS
 ALIKE_MAX = 2 * (1 + TROUBLE_MS // REPEAT_MS)
-"""Of one line; a coordinator is logged again after each time that its loss was logged, of which
-there are two reasons."""
+"""Limit of equal log lines; a coordinator is logged again after each loss, and there are two
+reasons for a loss."""
 
 
 @pytest.mark.parametrize("protocol", PROTOCOLS)
@@ -39,7 +39,7 @@ def test_a_coordinator_that_is_found_but_out_of_reach_is_reported(
             assert group.errors_of_polls(JOIN_MS) == []
         group.refuse_coordinator()
         errors = group.errors_of_polls(3 * SESSION_MS)
-        # Partitions that this broker leads are reported as well, if they are known.
+        # Partitions led by this broker are reported as well, if they are known.
         reported = [error for error in errors if "coordinator of group 'g' was " in str(error)]
         assert 1 < len(reported) <= 3, "once a session"
         assert isinstance(reported[0], KafkaTimeoutError)
@@ -64,7 +64,7 @@ def test_a_coordinator_that_accepts_no_member_is_reported(protocol: str) -> None
 
 
 def test_a_group_that_waits_for_another_member_is_not_reported() -> None:
-    """Its JoinGroup waits, and gets a response when the other one has joined again, or is gone."""
+    """Its JoinGroup waits, and gets a response when the other one has rejoined or is removed."""
     with LivingGroup("classic") as group:
         fault = faults.fail_with(CoordinatorLoadInProgressError)
         group.cluster.faults.add(fault, ApiKey.JOIN_GROUP, times=3)
@@ -94,10 +94,10 @@ def test_a_coordinator_out_of_reach_is_reported_now_and_then(
 
 
 def test_what_was_taken_from_a_member_that_is_away_is_read_by_another_at_once() -> None:
-    """One at work gets a target with more partitions, and then one without them.
+    """A member at work gets a target with more partitions, then one without them.
 
-    Until it acknowledges that, the coordinator assigns them to no other member: for
-    max_poll_interval_ms, if it waited for the application.
+    Until it acknowledges that, the coordinator assigns them to no other member, which would take
+    max_poll_interval_ms if it waited for the application.
     """
     with LivingGroup("consumer") as group:
         group.run(JOIN_MS)

@@ -1,4 +1,4 @@
-"""A partition number that does not exist is waited for at a pace that costs brokers nothing."""
+"""A consumer waits for a nonexistent partition with few metadata requests."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from tests.simulation.simulated_world import SimulatedWorld
 MISSING = TopicPartition("t", 7)
 TIME_MS = 30_000
 UPDATE_COUNT_MAX = 40
-"""One a second, with the quick ones at the beginning and jitter."""
+"""One a second, with faster ones at the beginning and jitter."""
 
 
 class CountingConsumer(SimulatedConsumer):
-    """It counts its metadata responses."""
+    """A consumer that counts its metadata responses."""
 
     @property
     def update_count(self) -> int:
@@ -28,7 +28,7 @@ class CountingConsumer(SimulatedConsumer):
 
 @pytest.mark.parametrize("is_sought", [False, True], ids=["lookup", "fetch"])
 def test_metadata_is_requested_less_and_less_often(is_sought: bool) -> None:
-    """Each response is complete, and none is news."""
+    """Each response is complete, and unchanged."""
     clock = ManualClock(1_000)
     world = SimulatedWorld(Random(1), clock, FakeCluster(1, now_ms=clock.now_ms))
     world.cluster.create_topic(MISSING.topic, 1)

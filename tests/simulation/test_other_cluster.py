@@ -1,8 +1,8 @@
-"""A second cluster takes over the addresses of brokers for a while: nothing passes to or from it.
+"""Another cluster temporarily takes over the addresses of brokers: no data is exchanged with it.
 
-Method: the other cluster has the same broker ids and the same topic, with records of its own. At
-times the seed has a broker's address lead there, and cuts the connections to it. With odd seeds the
-brokers are older than Kafka 4.4, so that clients compare the clusters, not brokers (KIP-1242).
+Method: the other cluster has the same broker ids and the same topic, with its own records. The seed
+sometimes redirects a broker's address there and cuts its connections. With odd seeds the brokers
+are older than Kafka 4.4, so that clients compare cluster ids, not broker ids (KIP-1242).
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ SOAK_SEED_COUNT = 100
 
 
 class TwoClusters(Simulation):
-    """A run in which addresses lead to another cluster at times."""
+    """A run in which addresses sometimes lead to another cluster."""
 
     def __init__(self, seed: int, **producer_settings: object) -> None:
         super().__init__(seed, **producer_settings)
@@ -50,7 +50,7 @@ class TwoClusters(Simulation):
             self._redirect()
 
     def _redirect(self) -> None:
-        """Have some addresses lead to the other cluster from now on, and the rest to their own."""
+        """Redirect some addresses to the other cluster, and restore the rest."""
         count = self.random.choice((0, 1, 1, BROKER_COUNT))
         self.met["other cluster"] += count > 0
         self.network.redirected = set(self.random.sample(range(BROKER_COUNT), count))
@@ -83,7 +83,7 @@ class TwoClusters(Simulation):
 def test_simulated_records_stay_in_their_cluster(seed: int) -> None:
     simulation = TwoClusters(seed)
     simulation.run()
-    # By chance a later seed may never lead there.
+    # Later seeds may happen not to redirect.
     assert simulation.met["other cluster"] or seed >= SEED_COUNT
 
 

@@ -1,6 +1,6 @@
-"""Positions outlive whatever happens to a log that loses nothing that consumers may see.
+"""Positions survive every change of a log that loses no visible record.
 
-A failing seed is the bug report, since it repeats its run to the byte.
+A failing seed is the bug report, because it repeats its run to the byte.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ def test_no_record_is_skipped_or_read_again_without_a_cause(first: int) -> None:
 
 
 def test_the_simulation_meets_all_that_moves_positions_and_epochs() -> None:
-    """The first seeds. A run in which nothing happens, or nothing is read, would prove nothing."""
+    """A run without events, or without reads, would prove nothing."""
     met: Counter[str] = Counter()
     for seed in range(SEEDS_PER_TEST):
         simulation = PositionSimulation(seed)
@@ -58,7 +58,7 @@ def test_the_simulation_meets_all_that_moves_positions_and_epochs() -> None:
     assert met["read"] > 500
 
 
-# What is wrong on purpose.
+# Planted defects.
 
 complete = PositionManager._complete
 on_partition = PositionValidator._on_partition
@@ -68,7 +68,7 @@ accept_leader = SubscriptionState.accept_leader
 
 
 def keep_the_epoch_of_a_lookup(patch: pytest.MonkeyPatch) -> None:
-    """The leader's own, for the end of the log, whether or not it has written anything."""
+    """Return the leader's own epoch for the log's end, even if it wrote nothing in it."""
 
     def defect(
         manager: PositionManager,
@@ -144,9 +144,9 @@ RULES: dict[str, tuple[Plant, str]] = {
         "without a cause",
     ),
 }
-"""Which old defect breaks what, where positions are looked at as well as records."""
+"""Former defects and the complaints of the judge when it checks positions."""
 FIRST_SEEDS = {"what skips ahead has no epoch": 177, "an unknown epoch is no truncation": 25}
-"""The first seed that is tried, where the earlier ones notice nothing."""
+"""First seed to try for each defect that earlier seeds do not notice."""
 
 
 @pytest.mark.parametrize("rule", RULES)
@@ -173,7 +173,7 @@ def test_the_simulation_notices_a_rule_that_is_broken(
 def test_the_simulation_notices_what_becomes_of_records(
     plants: list[Plant], message: str, first_seed: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Without a look at the epochs of positions: what they are for."""
+    """Checks only records, for which the epochs of positions exist."""
     monkeypatch.setattr(Reader, "looks_at_epochs", False)
     run_with(monkeypatch, plants, message, first_seed=first_seed)
 

@@ -1,4 +1,4 @@
-"""Producer and consumer survive whatever a seed does to the cluster.
+"""Producer and consumer survive every failure that a seed chooses.
 
 A failing seed is the bug report: ``pytest -k "simulated and 123" tests/simulation`` repeats its run
 to the byte.
@@ -27,7 +27,7 @@ SOAK_SEED_COUNT = 200
 BULK_SEED_COUNT = 20
 BULK_SOAK_SEED_COUNT = 100
 BUFFER_MEMORY = 20_000
-"""So little that calls get stuck midway."""
+"""Small enough that calls are accepted in part."""
 
 
 @pytest.mark.parametrize("seed", seeds(SEED_COUNT, soak_count=SOAK_SEED_COUNT)[MEETING_SEED_COUNT:])
@@ -36,7 +36,7 @@ def test_simulated_records_are_not_lost_doubled_or_reordered(seed: int) -> None:
 
 
 def test_the_simulation_meets_every_fault_and_most_records_arrive() -> None:
-    """The first seeds. A run without faults, or one that delivers nothing, would prove nothing."""
+    """A run without failures, or without deliveries, would prove nothing."""
     met: Counter[str] = Counter()
     delivered = read = 0
     for seed in range(MEETING_SEED_COUNT):
@@ -60,11 +60,11 @@ def run_without_sequences() -> None:
         Simulation(seed, enable_idempotence=False).run()
 
 
-# Bulk sending, beside single records.
+# Bulk sending, mixed with single records.
 
 
 class RowDelivery:
-    """One row's part in a bulk delivery, whose rows all go to one partition."""
+    """A row of a bulk delivery whose rows all go to one partition."""
 
     def __init__(self, delivery: Delivery[list[RecordMetadataRange]], row: int) -> None:
         self._delivery = delivery
@@ -74,7 +74,7 @@ class RowDelivery:
         return self._delivery.done()
 
     def exception(self) -> Exception | None:
-        # A bulk delivery that failed in part does not report the offsets of the others.
+        # A partly failed bulk delivery does not report the offsets of the others.
         return self._delivery.exception()
 
     def result(self) -> RecordMetadata:
@@ -88,7 +88,7 @@ class RowDelivery:
 
 
 class BulkSimulation(Simulation):
-    """A run in which most records come in bulk."""
+    """A run in which most records are sent in bulk."""
 
     def __init__(self, seed: int) -> None:
         super().__init__(seed, buffer_memory=BUFFER_MEMORY)

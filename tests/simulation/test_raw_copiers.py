@@ -1,7 +1,7 @@
-"""Copiers that make a transaction's calls themselves and stall between them: many seeds.
+"""Copiers that make the calls of a transaction themselves and stall between them: many seeds.
 
-`raw_copier_simulation` says what runs, and `exactly_once_judge` what must hold after each step. A
-failing seed is the bug report, since it repeats its run to the byte.
+`raw_copier_simulation` describes a run, and `exactly_once_judge` its invariants. A failing seed is
+the bug report, because it repeats its run to the byte.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ each_protocol = pytest.mark.parametrize(
 
 @pytest.fixture(autouse=True)
 def quiet() -> Iterator[None]:
-    """Logs of so many faults take longer than the clients."""
+    """Silence the clients: logging so many failures takes too long."""
     logging.disable()
     yield
     logging.disable(logging.NOTSET)
@@ -71,7 +71,7 @@ def test_copiers_that_stall_between_their_calls_copy_each_record_once(
 def test_the_first_seeds_stall_in_each_gap_and_are_refused(
     simulation_class: type[RawCopySimulation],
 ) -> None:
-    """Without stalls beyond the membership, and members that are refused, a run shows nothing."""
+    """A run proves something only with stalls beyond the membership and refused members."""
     met: Counter[str] = Counter()
     for seed in range(MET_SEED_COUNT):
         simulation = simulation_class(seed)
@@ -90,24 +90,24 @@ def test_the_first_seeds_stall_in_each_gap_and_are_refused(
 
 
 def forgets_its_generation(group: ConsumerGroup) -> GroupMetadata:
-    """Return the member as it is now: after its removal it has no generation."""
+    """Return the current identity: after its removal a member has no generation."""
     return group._membership.member
 
 
 def aborts_without_rewind(*_: object) -> None:
-    """Leave the positions after the records of the transaction that was aborted."""
+    """Leave the positions after the records of the aborted transaction."""
 
 
 class Defect(NamedTuple):
-    """A part that is replaced, and the complaint of the judge."""
+    """A replaced part of the client, and the judge's complaint."""
 
     where: object
     name: str
     value: object
     complaint: str
     first_seeds: tuple[int, int]
-    """The first seeds that have noticed it, with each protocol; others may, once the simulation has
-    changed."""
+    """First seeds that noticed it, with each protocol; others may after a change of the
+    simulation."""
 
 
 DEFECTS = {
@@ -138,5 +138,5 @@ def test_the_simulation_notices(
             simulation_class(seed).run()
         except AssertionError as error:
             if re.search(defect.complaint, str(error)):
-                return  # else the client has noticed it by itself
+                return  # otherwise the client has noticed it itself
     pytest.fail("no seed has noticed it")

@@ -1,7 +1,7 @@
-"""A seed repeats its run to the byte, so that a failing one can be looked at.
+"""A seed repeats its run to the byte, so that a failing one can be debugged.
 
-Goal: nothing but the seed decides what happens. Method: processes whose hashes and addresses differ
-run the same seeds, and the bytes of all connections, with their times, have one digest.
+Goal: only the seed decides what happens. Method: processes with different hash seeds and addresses
+run the same seeds, and the bytes of all connections with their times have equal digests.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ def traces_here() -> list[str]:
 
 
 def traces() -> list[str]:
-    """The digest of each run."""
+    """Return the digest of each run."""
     digests = []
     for kind, seed in RUNS:
         simulation = kind(seed)
@@ -53,7 +53,7 @@ def traces() -> list[str]:
 
 
 def traces_of_process(hash_seed: str) -> list[str]:
-    """The same in another process; the hash seed also sets how much memory it takes first."""
+    """Return the digests of another process, whose hash seed also sets its initial memory use."""
     program = (
         f"taken = [object() for _ in range({hash_seed} % 100_003)]\n"
         "from tests.simulation.test_repeatability import traces\n"

@@ -1,4 +1,4 @@
-"""A consumer on a log that loses its end: it raises that, or goes back, and skips nothing."""
+"""A consumer of a log that loses its end: it raises an error or goes back, and skips nothing."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ STEP_COUNT_MAX = 2_000
 
 
 class Scene(SimulatedWorld):
-    """One partition on three brokers, and a consumer that reads it."""
+    """A partition on three brokers, and a consumer that reads it."""
 
     def __init__(self, reset: str) -> None:
         clock = ManualClock(1_000)
@@ -31,7 +31,7 @@ class Scene(SimulatedWorld):
         self.consumer.seek(P, 0)
 
     def write(self, *values: int) -> None:
-        """Append records one by one, each a batch of its own."""
+        """Append records one by one, each in its own batch."""
         partition = self.cluster.partition(P)
         for value in values:
             partition.log.append(
@@ -42,7 +42,7 @@ class Scene(SimulatedWorld):
             self.cluster.replication.on_append(partition, self.clock.now_ms)
 
     def lose_what_follows(self) -> int:
-        """Have a replica that copies no more; return it. What is written then is not safe."""
+        """Stall a replica and return it; what is written from now on can be lost."""
         partition = self.cluster.partition(P)
         other = next(each for each in partition.replicas if each != partition.leader_id)
         for each in partition.replicas:
@@ -63,7 +63,7 @@ class Scene(SimulatedWorld):
 
 
 def cut(scene: Scene) -> None:
-    """Let five records be read of which the last two are lost, and others written there."""
+    """Read five records of which the last two are lost, and write others in their place."""
     scene.write(0, 1, 2)
     scene.run_until(3)
     other = scene.lose_what_follows()

@@ -1,5 +1,4 @@
-"""TransactionWorld: brokers with coordinators of transactions, of which a seed breaks one thing
-after the other until they are healed.
+"""TransactionWorld: brokers with transaction coordinators, and failures one after another.
 
 Owner: the simulation.
 """
@@ -32,7 +31,7 @@ COORDINATOR_ERRORS: Final = (
 
 
 class TransactionWorld(SimulatedWorld):
-    """The brokers. `is_faulty` while things go wrong."""
+    """The brokers. `is_faulty` until they are healed."""
 
     delays_ms: ClassVar[tuple[int, ...]] = (5, 500, 3_000)
 
@@ -42,17 +41,17 @@ class TransactionWorld(SimulatedWorld):
         self._note_time_outs()
 
     def chance(self, probability: float) -> bool:
-        """Draw whether something goes wrong."""
+        """Return True with this probability, while the world is faulty."""
         return self.is_faulty and self.random.random() < probability
 
     def heal(self) -> None:
-        """End all that."""
+        """Repair everything."""
         self.is_faulty = False
         self._heal()
         self.cluster.resume_markers()
 
     def on_time_out(self, metadata: TransactionMetadata) -> None:
-        """Note a transaction that has exceeded its time, before it is aborted."""
+        """Handle a transaction's timeout, before the transaction is aborted."""
         raise NotImplementedError
 
     def _note_time_outs(self) -> None:
@@ -66,7 +65,7 @@ class TransactionWorld(SimulatedWorld):
         transactions._on_time_out = noted  # type: ignore[method-assign]
 
     def _hold_back(self) -> None:
-        """Have what a client has sent, or is sent, arrive when it counts on it no more."""
+        """Delay what a client sends or receives until it no longer expects it."""
         links = [link for link in self.network.links if not link.is_closed]
         if links:
             direction = self.random.choice(("up", "down"))
