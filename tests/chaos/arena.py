@@ -1,6 +1,6 @@
-"""One group on one topic of a cluster, under a steady load, with members to do things to.
+"""A consumer group on a topic under steady load, for scenarios to break.
 
-Owner: the thread of the scenario that made it; a thread of its own asks what is committed.
+Owner: the thread of the scenario that created it; a second thread samples committed offsets.
 """
 
 from __future__ import annotations
@@ -34,14 +34,14 @@ PARTITION_COUNT = 6
 REPLICATION = 3
 IN_SYNC_MIN = 2
 SESSION_MS = 6_000
-"""The least that Kafka takes by default."""
+"""Kafka's default minimum."""
 HEARTBEAT_MS = 500
 METADATA_MS = 1_000
 REQUEST_TIMEOUT_MS = 5_000
-"""Less than a session: so long does a connection go unnoticed on which nothing passes."""
+"""Less than a session: the time after which a silent connection is noticed."""
 STALL_MS_MAX = SESSION_MS + 5_000
 CLOSE_MS_MAX = 31_000
-"""`close` has 30 s; one more to be told of it."""
+"""`close` may take 30 s; one more second until its event is seen."""
 TIMEOUT_S = 60.0
 LOOK_S = 0.05
 SAMPLE_S = 0.2
@@ -57,13 +57,13 @@ BROKER_SETTINGS = {
     "group.consumer.min.heartbeat.interval.ms": HEARTBEAT_MS,
     "group.consumer.heartbeat.interval.ms": HEARTBEAT_MS,
 }
-"""What the cluster needs, so that what is silent is soon given up, brokers and members."""
+"""Broker settings with short timeouts, so that silent brokers and members are soon fenced."""
 
 ASSIGNORS = "org.apache.kafka.clients.consumer."
 
 
 class GroupKind(Enum):
-    """How a group shares its partitions out: the members' options."""
+    """Group protocol and assignor, as the members' options."""
 
     EAGER = ("classic", "--assignment-strategy", f"{ASSIGNORS}RangeAssignor")
     COOPERATIVE = ("classic", "--assignment-strategy", f"{ASSIGNORS}CooperativeStickyAssignor")
@@ -75,7 +75,7 @@ class GroupKind(Enum):
 
     @property
     def settings(self) -> dict[str, int]:
-        """What the command line has no options for."""
+        """Settings that have no command line option."""
         heartbeat = {} if self is GroupKind.MODERN else {"heartbeat.interval.ms": HEARTBEAT_MS}
         return {
             "metadata.max.age.ms": METADATA_MS,
@@ -85,10 +85,10 @@ class GroupKind(Enum):
 
 
 class Arena:
-    """A context manager; `settle` ends it well and judges, leaving it kills what runs.
+    """A context manager; `settle` ends it cleanly and checks it, leaving it kills what runs.
 
-    `work_ms` is how long members work on some of the batches, `max_poll_interval_ms` how long they
-    may, in which None is Kafka's default. Static members keep what they have while they are away,
+    `work_ms` is how long members work on some batches, and `max_poll_interval_ms` how long they
+    may; None means Kafka's default. Static members keep their partitions while they are away, for
     up to a session.
     """
 
@@ -159,9 +159,9 @@ class Arena:
         return member
 
     def begin(self, member_count: int) -> None:
-        """Start so many members, and the load once they share all; wait until some of it is read.
+        """Start members, and the load once all have partitions; wait until some of it is read.
 
-        So what Python takes to start does not count as a stall.
+        The start-up time of Python therefore does not count as a stall.
         """
         for _ in range(member_count):
             self.join()
@@ -170,15 +170,15 @@ class Arena:
         self.await_progress()
 
     def await_shared(self, *, without: ChaosMember | None = None) -> None:
-        """Wait until each partition belongs to one member that is alive, and each has some.
+        """Wait until each partition belongs to one live member, and each member has some.
 
-        `without` is one that does not count: what it has reported is out of date.
+        `without` is a member to ignore, because its last report is outdated.
         """
         self._await(lambda: self._is_shared(without), "the partitions are not shared")
 
     @contextmanager
     def stalled(self, member: ChaosMember) -> Iterator[None]:
-        """Make a member's application work on one batch for the block, and fail to commit it."""
+        """Make a member's application work on a batch during the block, and fail to commit it."""
         count = len(member.named("stalled"))
         member.stall()
         self._await(lambda: len(member.named("stalled")) > count, f"{member.name} does not stall")
@@ -195,7 +195,7 @@ class Arena:
         assert not commit["success"], f"{member.name} was removed, and commits: {commit}"
 
     def await_progress(self) -> None:
-        """Wait until all is processed that is acknowledged by now, and something of each."""
+        """Wait until everything acknowledged so far is processed, and some of each partition."""
         count = self._partition_count
         self._await(lambda: len(self.load.ends()) == count, "not all partitions are written")
         goal = self.load.ends()
@@ -221,7 +221,7 @@ class Arena:
         return sum(len(member.named("partitions_assigned")) for member in self.members)
 
     def settle(self) -> Invariants:
-        """Have all processed, all members leave, and judge what they told."""
+        """Wait until all is processed, let all members leave, and check their journals."""
         self.load.stop()
         self.await_progress()
         leaving = self.alive
@@ -239,9 +239,9 @@ class Arena:
         )
         judged.violations += [f"the load failed: {error}" for error in self.load.errors]
         if not judged.generations:
-            judged.violate("nobody told in which generation it read")
+            judged.violate("no member reported its generation")
         if not any(sample.offsets for sample in self._samples):
-            judged.violate("nobody could be asked what is committed")
+            judged.violate("the committed offsets could not be sampled")
         return judged
 
     def _is_shared(self, without: ChaosMember | None = None) -> bool:
@@ -262,19 +262,19 @@ class Arena:
             ended = [member for member in self.alive if member.has_ended]
             assert not ended, [(member.name, member.errors) for member in ended]
             if time.monotonic() > deadline_s:
-                told = [(member.name, list(member.events)[-3:]) for member in self.members]
-                raise AssertionError(f"{complaint} within {TIMEOUT_S} s: {told}")
+                last = [(member.name, list(member.events)[-3:]) for member in self.members]
+                raise AssertionError(f"{complaint} within {TIMEOUT_S} s: {last}")
             time.sleep(LOOK_S)
 
     def _sample(self) -> None:
-        """Ask again and again what is committed; while a coordinator is down, nothing is told."""
+        """Sample the committed offsets; skip while the coordinator is down."""
         with Admin(bootstrap_servers=self.kafka.bootstrap_servers) as admin:
             while not self._is_over.wait(SAMPLE_S):
                 try:
-                    told = admin.list_group_offsets(self.group, timeout=SAMPLE_TIMEOUT_S)
+                    listed = admin.list_group_offsets(self.group, timeout=SAMPLE_TIMEOUT_S)
                 except KafkaError:
                     continue
-                offsets = {partition: each.offset for partition, each in told.items()}
+                offsets = {partition: each.offset for partition, each in listed.items()}
                 self._samples.append(CommittedSample(time.time_ns() // NS_PER_MS, offsets))
 
     def _end_sampler(self) -> None:

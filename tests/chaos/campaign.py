@@ -1,14 +1,14 @@
-"""`make chaos`: does every scenario to groups of every kind, a few times over, and prints a table.
+"""`make chaos`: run every scenario with groups of every kind, several times, and print a table.
 
-Below that it prints the table of `benchmarks/RESULTS.md`, section Under fire, to be put there.
+It then prints the table for `benchmarks/RESULTS.md`, section Under fire.
 
-The environment says what, where it is to be less or more:
+The environment can restrict or extend it:
 
-`CHAOS_ROUNDS`     how often a scenario is done to a group, one after the other; 3.
-`CHAOS_SCENARIOS`  which ones, by name, with commas between; all.
-`CHAOS_KINDS`      groups of which kinds: ``eager``, ``cooperative``, ``modern``; all.
+`CHAOS_ROUNDS`     rounds of each scenario for a group; 3.
+`CHAOS_SCENARIOS`  names of scenarios, separated by commas; all.
+`CHAOS_KINDS`      kinds of groups: ``eager``, ``cooperative``, ``modern``; all.
 
-It ends with status 1 when something was not as it must be, and says what.
+It exits with status 1 if there is a violation, and prints it.
 
 Owner: the main thread.
 """
@@ -33,7 +33,7 @@ ROUND_COUNT = 3
 T = TypeVar("T")
 
 HEAD = (
-    "| what happens | records | lost | read twice | longest stall, s: {kinds} | longest close, s |",
+    "| fault | records | lost | read twice | longest stall, s: {kinds} | longest close, s |",
     "| --- | --: | --: | --: | --: | --: |",
 )
 TITLES = {"modern": "KIP-848"}
@@ -42,7 +42,7 @@ MS_PER_S = 1_000
 
 
 class Row(NamedTuple):
-    """What one group has gone through; of one that did not get over it only the time is known."""
+    """Results of a group; if it did not recover, only the time is known."""
 
     scenario: str
     group: str
@@ -65,10 +65,10 @@ class Campaign(NamedTuple):
 
     @classmethod
     def of(cls, environment: Mapping[str, str]) -> Campaign:
-        """What the environment asks for.
+        """Parse the environment.
 
         Raises:
-            ValueError: it asks for what there is not.
+            ValueError: a name is unknown.
         """
         scenarios = {scenario.name: scenario for scenario in SCENARIOS}
         kinds = {kind.name.lower(): kind for kind in GroupKind}
@@ -131,7 +131,7 @@ def _chosen(names: str | None, choices: Mapping[str, T]) -> list[T]:
 
 
 def markdown(scenarios: Iterable[Scenario], rows: Sequence[Row]) -> str:
-    """Return the table, and below it how long it took and what was not as it must be."""
+    """Return the table, followed by the duration and the number of violations."""
     kinds = dict.fromkeys(row.group for row in rows)
     titles = ", ".join(TITLES.get(kind, kind) for kind in kinds)
     lines = [line.format(kinds=titles) for line in HEAD]

@@ -1,6 +1,6 @@
-"""A member of a group in a process of its own, to be killed, frozen and sent away.
+"""A group member in a process of its own, which scenarios kill, freeze and stop.
 
-Owner: the scenario that made it; a thread of its own reads what the process tells.
+Owner: the scenario that created it; a second thread reads the process's output.
 """
 
 from __future__ import annotations
@@ -22,24 +22,24 @@ class ChaosMember(VerifiableMember):
 
     def __init__(self, name: str, servers: str, *options: str, work_ms: int = 0) -> None:
         self.name = name
-        self.is_told_to_leave = False
+        self.is_leaving = False
         self.was_killed = False
         super().__init__(servers, *options, environment={WORK_VARIABLE: str(work_ms)})
 
     @property
     def is_alive(self) -> bool:
-        return not self.is_told_to_leave and not self.was_killed
+        return not self.is_leaving and not self.was_killed
 
     def kill(self) -> None:
         self.was_killed = True
         super().kill()
 
     def terminate(self) -> None:
-        self.is_told_to_leave = True
+        self.is_leaving = True
         super().terminate()
 
     def freeze(self, duration_s: float) -> None:
-        """Stop it with SIGSTOP for so long, so that it notices nothing of the time between."""
+        """Stop it with SIGSTOP for a while, so that it does not notice the time."""
         self._process.send_signal(signal.SIGSTOP)
         try:
             time.sleep(duration_s)
@@ -47,7 +47,7 @@ class ChaosMember(VerifiableMember):
             self._process.send_signal(signal.SIGCONT)
 
     def stall(self) -> None:
-        """Make its application work on the next batch until `go_on`; it then reports it."""
+        """Make its application work on the next batch until `go_on`; the member reports it."""
         self._process.send_signal(STALL)
 
     def go_on(self) -> None:
@@ -55,7 +55,7 @@ class ChaosMember(VerifiableMember):
         self._process.send_signal(GO_ON)
 
     def first_commit_after(self, name: str) -> dict[str, Any] | None:
-        """Return its first commit after the last event of a name; None before there is one."""
+        """Return its first commit after the last event with this name, None before there is one."""
         found: dict[str, Any] | None = None
         for event in reversed(list(self.events)):
             if event["name"] == name:
@@ -65,7 +65,7 @@ class ChaosMember(VerifiableMember):
         return None
 
     def journal(self) -> Journal:
-        """What it told so far, and how it ended."""
+        """Return its events so far, and its exit status."""
         status = self._process.poll()
         return Journal(
             self.name,
@@ -75,7 +75,7 @@ class ChaosMember(VerifiableMember):
         )
 
     def processed_ends(self) -> dict[TopicPartition, int]:
-        """The offset after the last one that it has processed, by partition."""
+        """Return the offset after the last processed record, by partition."""
         return {
             TopicPartition(part["topic"], part["partition"]): part["maxOffset"] + 1
             for event in self.named("records_consumed")

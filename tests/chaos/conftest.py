@@ -1,4 +1,4 @@
-"""What chaos without Spark is done to."""
+"""The cluster for chaos without Spark."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 @pytest.fixture(scope="session")
 def brokers_under_fire(kafka_cluster_factory: KafkaClusterFactory) -> Iterator[KafkaCluster]:
-    """Three brokers behind proxies, which soon give up what is silent."""
+    """Start three brokers behind proxies, with short timeouts."""
     if os.environ.get(BOOTSTRAP_VARIABLE):
         pytest.skip(f"needs brokers of its own; {BOOTSTRAP_VARIABLE} names others")
     with kafka_cluster_factory(brokers=3, config=BROKER_SETTINGS, proxied=True) as cluster:

@@ -1,4 +1,4 @@
-"""Judges what was written, or copied, against what there should be, partition by partition.
+"""Compare written or copied records with the expected ones, partition by partition.
 
 Owner: none; it holds no state.
 """
@@ -16,8 +16,10 @@ SHOWN_MAX = 5
 
 
 class Comparison(NamedTuple):
-    """So many records should be there; what of them is lost, doubled, out of order where it comes
-    first, and what is there that should not be."""
+    """Number of expected records, and of those lost, doubled, out of order or not expected.
+
+    The order is that of first copies.
+    """
 
     record_count: int
     lost_count: int
@@ -27,7 +29,7 @@ class Comparison(NamedTuple):
     violations: list[str]
 
     def combined(self, other: Comparison) -> Comparison:
-        """Both as one."""
+        """Return the sum of both."""
         return Comparison(
             self.record_count + other.record_count,
             self.lost_count + other.lost_count,
@@ -45,9 +47,9 @@ def compare(
     *,
     possible: Mapping[int, Sequence[int]] | None = None,
 ) -> Comparison:
-    """Hold what was found against what is wanted, which is ascending, in each partition.
+    """Compare the found records with the wanted ones, which are ascending, in each partition.
 
-    What may be there besides is in `possible`; None is nothing.
+    `possible` are records that may exist in addition; None means none.
     """
     total = Comparison(0, 0, 0, 0, 0, [])
     for partition in sorted(wanted.keys() | found.keys()):

@@ -1,13 +1,13 @@
-"""What must hold of a group, whatever happens to it: the judge over its members' journals.
+"""Invariants of a group, checked against its members' journals.
 
 - No partition has two owners in one generation.
-- A member reads only what it owns, each partition from where it should go on, without a gap.
-- No offset is committed, as members tell it or as the coordinator tells it, before it is processed.
+- A member reads only its own partitions, each from the right position, without a gap.
+- No offset is committed, according to members or the coordinator, before it is processed.
 - Every record that was acknowledged to its producer is processed at least once,
-- and not later after that than the longest stall that is allowed.
-- Who is told to leave does so in time, and nobody ends by an error.
+- and not later after that than the longest allowed stall.
+- A member that is asked to leave does so in time, and none ends with an error.
 
-Owner: the test that made it.
+Owner: the test that created it.
 """
 
 from __future__ import annotations
@@ -23,15 +23,15 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
 Acknowledged = dict[TopicPartition, dict[int, int]]
-"""When each record was acknowledged, in milliseconds since 1970: by partition and offset."""
+"""Time of each acknowledgement in ms since 1970, by partition and offset."""
 
 NO_GENERATION = -1
 FIRST_OFFSET = 0
-"""Logs in these tests begin here, and groups without a commit, too."""
+"""First offset of logs in these tests, and of groups without a commit."""
 
 
 class Ends:
-    """How far something had come at which time: offsets by partition, which only grow."""
+    """Progress over time: increasing offsets by partition."""
 
     def __init__(self) -> None:
         self._steps: dict[TopicPartition, list[tuple[int, int]]] = defaultdict(list)
@@ -40,7 +40,7 @@ class Ends:
         self._steps[partition].append((timestamp_ms, end))
 
     def settle(self) -> None:
-        """All is noted: from now on it can be asked."""
+        """Sort the steps; afterwards the progress can be queried."""
         for steps in self._steps.values():
             steps.sort()
             highest = FIRST_OFFSET
@@ -49,7 +49,7 @@ class Ends:
                 steps[index] = timestamp_ms, highest
 
     def at(self, partition: TopicPartition, timestamp_ms: int) -> int:
-        """How far it had come by then, that millisecond included."""
+        """Return the progress at a time, including that millisecond."""
         steps = self._steps.get(partition, [])
         index = bisect_right(steps, timestamp_ms, key=lambda step: step[0])
         return steps[index - 1][1] if index else FIRST_OFFSET
@@ -57,9 +57,9 @@ class Ends:
 
 @dataclass(frozen=True, slots=True)
 class Journal:
-    """The events of a watched consumer in their order; `status` is None if it was killed or runs.
+    """Events of a watched consumer in order; `status` is None if it was killed or runs.
 
-    Their timestamps are milliseconds since 1970, by the one clock of this machine.
+    Timestamps are ms since 1970, by this machine's clock.
     """
 
     member: str
@@ -69,7 +69,7 @@ class Journal:
 
 
 class CommittedSample(NamedTuple):
-    """What the coordinator said was committed; the answer was here at `timestamp_ms`."""
+    """Committed offsets that the coordinator returned; the response arrived at `timestamp_ms`."""
 
     timestamp_ms: int
     offsets: Mapping[TopicPartition, int]
@@ -80,7 +80,7 @@ def _partitions_in(event: Mapping[str, Any]) -> set[TopicPartition]:
 
 
 class Invariants:
-    """Judges one run: `violations` is empty when all is well; the rest are its figures."""
+    """Checks a run: `violations` is empty if all is well; the rest are statistics."""
 
     def __init__(
         self,
@@ -97,9 +97,9 @@ class Invariants:
         self.processed_count = 0
         self.lost_count = 0
         self.stall_ms = 0
-        """The longest time between the acknowledgement of a record and its being processed."""
+        """Longest time from a record's acknowledgement to its processing."""
         self.close_ms = 0
-        """The longest time that leaving took."""
+        """Longest time that a member took to leave."""
         self._processed = Ends()
         self._committed = Ends()
         self._first_processed_ms: dict[TopicPartition, dict[int, int]] = defaultdict(dict)
@@ -120,7 +120,7 @@ class Invariants:
         return sum(map(len, self._first_processed_ms.values()))
 
     def claim(self, generation: int, partition: TopicPartition, member: str) -> None:
-        """A member owns a partition in a generation."""
+        """Record that a member owns a partition in a generation."""
         owner = self._owners.setdefault((generation, partition), member)
         if owner != member:
             self.violate(f"{partition} is owned by {owner} and {member} in generation {generation}")
@@ -129,11 +129,11 @@ class Invariants:
         self.violations.append(what)
 
     def processed_end(self, partition: TopicPartition, timestamp_ms: int) -> int:
-        """The offset after the last one that anybody had processed by then."""
+        """Return the offset after the last one processed by any member at that time."""
         return self._processed.at(partition, timestamp_ms)
 
     def committed_end(self, partition: TopicPartition, timestamp_ms: int) -> int:
-        """The highest offset that members had told to be committed before then."""
+        """Return the highest offset reported as committed before that time."""
         return self._committed.at(partition, timestamp_ms - 1)
 
     def _note(self, journal: Journal) -> None:
@@ -167,7 +167,7 @@ class Invariants:
             if close_ms > close_ms_max:
                 self.violate(f"{journal.member} took {close_ms} ms to leave")
         elif journal.status == 0:
-            self.violate(f"{journal.member} ended without telling how it left")
+            self.violate(f"{journal.member} ended without reporting how it left")
 
     def _check_sample(self, sample: CommittedSample) -> None:
         for partition, offset in sample.offsets.items():
@@ -190,7 +190,7 @@ class Invariants:
 
 
 class _Walk:
-    """Goes through one journal and holds each event against what it tells before, and others."""
+    """Checks each event of a journal against its earlier events and the other journals."""
 
     def __init__(self, invariants: Invariants, journal: Journal) -> None:
         self._invariants = invariants
@@ -218,7 +218,7 @@ class _Walk:
                         self._check_commit(part)
 
     def _claim(self, generation: int) -> None:
-        if generation == NO_GENERATION:  # it has heard that it is no member any more
+        if generation == NO_GENERATION:  # it knows that it is no longer a member
             return
         self._invariants.generations.add(generation)
         for place in self._assigned_ms:
@@ -239,7 +239,7 @@ class _Walk:
         self._positions[place] = end
 
     def _check_beginning(self, place: TopicPartition, first: int, timestamp_ms: int) -> None:
-        """Where it begins to read what it was given: after what is committed, skipping nothing."""
+        """Check where it begins a new partition: after the committed offset, skipping nothing."""
         committed = self._invariants.committed_end(place, self._assigned_ms[place])
         processed = self._invariants.processed_end(place, timestamp_ms - 1)  # without this one
         if not committed <= first <= processed:

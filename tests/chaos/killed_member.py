@@ -1,9 +1,9 @@
-"""`python -m tests.chaos.killed_member`: how long the partitions of a killed member stay unread.
+"""`python -m tests.chaos.killed_member`: measure how long a killed member's partitions stay unread.
 
-A group of KIP-848 of two members, ours or both Java's, reads a topic under a steady load; one is
-killed, and the other has its partitions when the coordinator has given it up.
+Two members of a KIP-848 group, ours or both Java's, read a topic under steady load. One is killed;
+the other gets its partitions when the coordinator has fenced it.
 
-Owner: the main thread; the members' output is read by threads of their own.
+Owner: the main thread; other threads read the members' output.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ MS_PER_S: Final = 1_000
 
 
 def unread_s(kafka: KafkaCluster, *, is_java: bool) -> float:
-    """Kill one of two members; how long it took until all its partitions were read again."""
+    """Kill one of two members; return the time until all its partitions are read again."""
     topic = f"killed-{uuid.uuid4().hex[:8]}"
     servers = kafka.bootstrap_servers
     with Admin(bootstrap_servers=servers) as admin:
@@ -60,7 +60,7 @@ def unread_s(kafka: KafkaCluster, *, is_java: bool) -> float:
 
 
 def _first_read_ms(member: VerifiableMember) -> dict[int, int]:
-    """When a member read each partition first, in milliseconds since 1970."""
+    """Return when a member first read each partition, in ms since 1970."""
     first: dict[int, int] = {}
     for event in member.named("records_consumed"):
         for part in event["partitions"]:
@@ -71,7 +71,7 @@ def _first_read_ms(member: VerifiableMember) -> dict[int, int]:
 def _await(condition: Callable[[], bool]) -> None:
     deadline_s = time.monotonic() + TIMEOUT_S
     while not condition():
-        assert time.monotonic() < deadline_s, "the group does not come so far"
+        assert time.monotonic() < deadline_s, "the group makes no progress"
         time.sleep(LOOK_S)
 
 

@@ -1,6 +1,6 @@
-"""A producer that writes to every partition of a topic at a steady rate, and notes each answer.
+"""A producer that writes to every partition of a topic at a steady rate, and records each result.
 
-Owner: its own thread; `acknowledged` may be read by others once it is closed, counts at any time.
+Owner: its own thread; others may read `acknowledged` once it is closed, and counts at any time.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ if TYPE_CHECKING:
 TICK_S = 0.05
 TIMEOUT_S = 90.0
 METADATA_MS = 500
-"""So soon does it see that its topic has grown."""
+"""Time within which it notices that its topic has grown."""
 NS_PER_MS = 1_000_000
 
 
 class Load:
-    """It runs from `start` to `stop`."""
+    """A producer that runs from `start` to `stop`."""
 
     def __init__(self, servers: str, topic: str) -> None:
         self.acknowledged: Acknowledged = defaultdict(dict)
@@ -38,14 +38,14 @@ class Load:
         self._thread.start()
 
     def ends(self) -> dict[TopicPartition, int]:
-        """The offset after the last one that was acknowledged, by partition."""
+        """Return the offset after the last acknowledged record, by partition."""
         return {
             partition: max(list(offsets)) + 1
             for partition, offsets in list(self.acknowledged.items())
         }
 
     def stop(self) -> None:
-        """Write no more, and wait until all is acknowledged. May be called again, or unstarted."""
+        """Stop writing, and wait until all is acknowledged. Idempotent; may be called unstarted."""
         self._is_over.set()
         if self._thread.is_alive():
             self._thread.join(TIMEOUT_S)

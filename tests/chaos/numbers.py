@@ -1,9 +1,9 @@
-"""Records that are numbers: of n partitions, p has p, p + n, p + 2n ..., in this order.
+"""Records that are numbers: partition p of n has p, p + n, p + 2n, ..., in this order.
 
-They are read by librdkafka, which shares no code with what is judged, and while things go on by
+They are read by librdkafka, which shares no code with the clients under test, and during the run by
 `CommittedReader`.
 
-Owner: the calling thread; a `CommittedReader` has one of its own, and `counts` may be read by any.
+Owner: the calling thread; a `CommittedReader` has its own, and any thread may read its counts.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 Numbers = dict[int, list[int]]
-"""By partition, in the order of its log."""
+"""Numbers by partition, in log order."""
 
 TIMEOUT_S: Final = 120.0
 POLL_S: Final = 0.2
@@ -29,7 +29,7 @@ BATCH: Final = 10_000
 
 
 def numbers_of(partition_count: int, count: int) -> Numbers:
-    """The numbers below `count`, by partition."""
+    """Return the numbers below `count`, by partition."""
     return {
         partition: list(range(partition, count, partition_count))
         for partition in range(partition_count)
@@ -45,10 +45,10 @@ def write_numbers(servers: str, topic: str, partition_count: int, count: int) ->
 def read_numbers(
     servers: str, topic: str, partition_count: int, *, is_committed_only: bool = True
 ) -> Numbers:
-    """What is in a topic now; with what was aborted, unless `is_committed_only`.
+    """Read the current contents of a topic, with aborted records unless `is_committed_only`.
 
     Raises:
-        AssertionError: a transaction that is open hides the end, or reading takes too long.
+        AssertionError: an open transaction hides the end, or reading takes too long.
     """
     consumer = confluent_kafka.Consumer(
         {
@@ -82,7 +82,7 @@ def read_numbers(
 
 
 class CommittedReader:
-    """Reads what is committed to topics, as it comes; a context manager."""
+    """Reads committed records of topics as they arrive; a context manager."""
 
     def __init__(self, servers: str, topics: Sequence[str], partition_count: int) -> None:
         self.found: dict[str, Numbers] = {
@@ -103,7 +103,7 @@ class CommittedReader:
         assert not self._thread.is_alive(), "the reader does not end"
 
     def count(self, topic: str) -> int:
-        """How many records of a topic it has read."""
+        """Return the number of records read from a topic."""
         return sum(map(len, self.found[topic].values()))
 
     def _run(self) -> None:
@@ -123,5 +123,5 @@ class CommittedReader:
                     for record in consumer.poll(POLL_S):
                         assert record.value is not None
                         self.found[record.topic][record.partition].append(int(record.value))
-            except Exception as error:  # noqa: BLE001 - whoever waits for it sees it
+            except Exception as error:  # noqa: BLE001 - raised to those who wait
                 self.errors.append(error)

@@ -1,5 +1,4 @@
-"""Whether every replica is in sync, so that the loss of one more broker leaves each partition a
-leader.
+"""A check that every replica is in sync, so that another broker may fail.
 
 Owner: none; it holds no state.
 """
@@ -13,7 +12,7 @@ if TYPE_CHECKING:
 
 
 def all_in_sync(admin: Admin) -> bool:
-    """Of all topics, Kafka's own among them."""
+    """Return whether the replicas of all topics, internal ones included, are in sync."""
     topics = admin.describe_topics(admin.list_topics(include_internal=True))
     return all(
         set(partition.in_sync_replica_ids) == set(partition.replica_ids)

@@ -1,5 +1,7 @@
-"""What is done to a group: each takes an arena whose members are at work, and returns when the
-group has got over it. That nothing was lost meanwhile is for `Invariants` to say.
+"""Faults for a consumer group.
+
+Each takes an arena with working members, and returns when the group has recovered. `Invariants`
+checks that nothing was lost.
 
 Owner: none; the arena has the state.
 """
@@ -43,9 +45,10 @@ GROUP_APIS: Final = (
 
 @dataclass(frozen=True, slots=True)
 class Scenario:
-    """`work_ms` is how long members work on some of the batches; static ones may come back.
+    """A fault and its group: `work_ms` is how long members work on some batches.
 
-    `max_poll_interval_ms` is how long members may work; None is Kafka's default.
+    `max_poll_interval_ms` is how long members may work; None means Kafka's default. Static members
+    may return.
     """
 
     act: Callable[[Arena], None]
@@ -59,12 +62,12 @@ class Scenario:
 
     @property
     def title(self) -> str:
-        """What happens in it, for people."""
+        """Description of the fault, for the table."""
         first, *_ = (self.act.__doc__ or self.name).splitlines()
         return f"{first[0].lower()}{first[1:].removesuffix('.')}"
 
     def run(self, kafka: KafkaCluster, kind: GroupKind, *, round_count: int = 1) -> Invariants:
-        """Do it to a group of its own, so many times; what it left behind, judged."""
+        """Run it on a new group, several times, and return the checked result."""
         with Arena(
             kafka,
             kind,
@@ -79,7 +82,7 @@ class Scenario:
 
 
 def coordinator_killed(arena: Arena) -> None:
-    """The broker that coordinates the group is killed, and comes back."""
+    """Kill the group's coordinator, and start it again."""
     coordinator = arena.coordinator()
     arena.kafka.kill(coordinator)
     arena.await_progress()
@@ -88,7 +91,7 @@ def coordinator_killed(arena: Arena) -> None:
 
 
 def coordinator_frozen(arena: Arena) -> None:
-    """The coordinator hangs while a member joins, is replaced, and wakes up as one that was."""
+    """Pause the coordinator while a member joins, until it is replaced, and resume it."""
     newcomer = arena.join()
     arena.await_start(newcomer)
     with _frozen(arena, arena.coordinator()):
@@ -101,7 +104,7 @@ def coordinator_frozen(arena: Arena) -> None:
 
 
 def leader_frozen(arena: Arena) -> None:
-    """A broker that leads partitions, and coordinates nothing, hangs; it keeps its connections."""
+    """Pause a broker that leads partitions but is not the coordinator; connections stay open."""
     coordinator = arena.coordinator()
     with _frozen(arena, next(broker for broker in BROKERS if broker != coordinator)):
         arena.await_progress()
@@ -111,7 +114,7 @@ def leader_frozen(arena: Arena) -> None:
 
 @contextmanager
 def _frozen(arena: Arena, broker: int) -> Iterator[None]:
-    """Have a broker hang, for longer than a session."""
+    """Pause a broker for longer than a session."""
     arena.kafka.pause(broker)
     started_s = time.monotonic()
     try:
@@ -122,7 +125,7 @@ def _frozen(arena: Arena, broker: int) -> Iterator[None]:
 
 
 def brokers_rolled(arena: Arena) -> None:
-    """One broker after the other is stopped and started, as for a new version."""
+    """Restart one broker after another, as for an upgrade."""
     for broker in BROKERS:
         arena.kafka.stop(broker)
         arena.await_progress()
@@ -131,7 +134,7 @@ def brokers_rolled(arena: Arena) -> None:
 
 
 def member_killed(arena: Arena) -> None:
-    """A member ends without a word; the others have its partitions when its session ends."""
+    """Kill a member; the others get its partitions when its session expires."""
     arena.alive[0].kill()
     arena.join()
     arena.await_shared()
@@ -139,10 +142,10 @@ def member_killed(arena: Arena) -> None:
 
 
 def static_members_restarted(arena: Arena) -> None:
-    """Static members end one after the other, and are back within a session: nothing moves.
+    """Restart static members one after another within a session: no partition moves.
 
-    They end without a word, but in KIP-848: there the coordinator lets nobody have the name of one
-    that did not say that it would be back.
+    They are killed, except in KIP-848, where the coordinator only releases an instance id after
+    its member has left temporarily.
     """
     for member in arena.alive:
         share, count = member.assigned(), arena.rebalance_count()
@@ -155,20 +158,20 @@ def static_members_restarted(arena: Arena) -> None:
         arena.await_share(again)
         arena.await_progress()
         moved = again.assigned() ^ share
-        assert not moved, f"{again.name} has not what it had: {moved}"
+        assert not moved, f"{again.name} does not have what it had: {moved}"
         others_count = arena.rebalance_count() - count - 1
         assert others_count == 0, f"others were given partitions {others_count} times"
 
 
 def member_frozen(arena: Arena) -> None:
-    """A member sleeps past its session, and wakes up as one that others have replaced."""
+    """Freeze a member past its session, so that it returns after others have replaced it."""
     arena.alive[0].freeze(BEYOND_SESSION_S)
     arena.await_shared()
     arena.await_progress()
 
 
 def members_churned(arena: Arena) -> None:
-    """Members join while others leave, all the time."""
+    """Add members while others leave, continuously."""
     for _ in range(CHURN_COUNT):
         newcomer = arena.join()
         arena.alive[0].terminate()
@@ -178,22 +181,22 @@ def members_churned(arena: Arena) -> None:
 
 
 def topic_grown(arena: Arena) -> None:
-    """The topic gets further partitions, which are read from their beginnings."""
+    """Add partitions to the topic, which are read from their beginning."""
     arena.grow(GROWTH)
     arena.await_shared()
     arena.await_progress()
 
 
 def work_long(arena: Arena) -> None:
-    """Members work on a batch for longer than a session, and stay members all the same."""
+    """Work on a batch for longer than a session; the members must stay members."""
     before = arena.rebalance_count()
     time.sleep(LONG_WORK_MS / 1000)
     arena.await_progress()
-    assert arena.rebalance_count() == before, "who works on was given up"
+    assert arena.rebalance_count() == before, "a working member was removed"
 
 
 def application_stalled(arena: Arena) -> None:
-    """A member works past max.poll.interval.ms; others take over, its commit fails, it is back."""
+    """Stall a member past max.poll.interval.ms; others take over, its commit fails, it rejoins."""
     member = arena.alive[0]
     with arena.stalled(member):
         arena.await_shared(without=member)
@@ -203,7 +206,7 @@ def application_stalled(arena: Arena) -> None:
 
 
 def network_broken(arena: Arena) -> None:
-    """Connections die young, what groups ask is done without an answer, late, or goes nowhere."""
+    """Reset connections, and lose, delay or swallow responses to groups."""
     for broker in BROKERS:
         arena.kafka.proxy(broker).limit_lifetimes(LIFETIMES_MS)
     _strike(
@@ -216,7 +219,7 @@ def network_broken(arena: Arena) -> None:
 
 
 def answers_damaged(arena: Arena) -> None:
-    """What brokers answer to fetches is cut, doubled, and announced with sizes that are not so."""
+    """Cut, double and forge the sizes of fetch responses."""
     _strike(
         arena,
         *(
@@ -229,7 +232,7 @@ def answers_damaged(arena: Arena) -> None:
 
 
 def _strike(arena: Arena, *faults: Fault) -> None:
-    """Have faults strike, enough of each kind to count, then heal the network."""
+    """Inject faults until each kind has struck often enough, then heal the network."""
     proxies = [arena.kafka.proxy(broker) for broker in BROKERS]
     least = Counter({fault.name: FAULTS_MIN for fault in faults if fault.count_max is None})
 

@@ -1,4 +1,4 @@
-"""What `make chaos` does is chosen by the environment."""
+"""The environment chooses what `make chaos` does."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def test_groups_of_all_kinds_are_a_row() -> None:
     lines = markdown([Scenario(member_killed)], rows).splitlines()
     assert "s: eager, KIP-848 |" in lines[0]
     assert lines[2] == (
-        "| a member ends without a word; the others have its partitions when its session ends "
+        "| kill a member; the others get its partitions when its session expires "
         "| 1,400 | 0 | 4 | 1.2, 6.0 | 0.1 |"
     )
     assert lines[-1] == "2 groups, 3 rounds, 1 min; violations: 0"

@@ -1,4 +1,4 @@
-"""The judge of copies finds a record that is lost, doubled, swapped or strange, in one of many."""
+"""The judge of copies finds a lost, doubled, swapped or unexpected record."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ WANTED = numbers_of(3, COUNT)
 
 
 def damaged() -> Numbers:
-    """The same numbers, to be changed."""
+    """Return a copy of the numbers, to be changed."""
     return {partition: list(numbers) for partition, numbers in WANTED.items()}
 
 

@@ -1,4 +1,4 @@
-"""The judge finds each thing that must not be, in journals of members that did it."""
+"""The judge finds each violation, in journals of members that committed it."""
 
 from __future__ import annotations
 
@@ -146,7 +146,7 @@ def test_a_member_that_does_not_report_how_it_left_is_reported() -> None:
     left = event(20, "shutdown_requested"), event(21, "shutdown_complete")
     assert judge((*A_WELL, *left), (*B_WELL, *left), status=0).violations == []
     violations = judge((*A_WELL, *left), B_WELL, status=0).violations
-    assert violations == ["member 1 ended without telling how it left"]
+    assert violations == ["member 1 ended without reporting how it left"]
 
 
 def test_holes_in_a_batch_are_reported() -> None:

@@ -1,7 +1,7 @@
 """Groups of real members on three real brokers, under fire: nothing is lost, and nothing stalls.
 
-One scenario is in `make test`, each once in `make soak`; `make chaos` does everything to groups of
-every kind, again and again.
+`make test` runs one scenario and `make soak` each once; `make chaos` runs all of them several times
+with groups of every kind.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""On which versions of Kafka a campaign runs.
+"""Kafka versions for a campaign.
 
 Owner: none; it holds no state.
 """
@@ -14,10 +14,10 @@ if TYPE_CHECKING:
 
 
 def versions_of(environment: Mapping[str, str]) -> tuple[str, ...]:
-    """The versions of Kafka that `CHAOS_VERSIONS` names, all that are tested without it.
+    """Return the versions named in `CHAOS_VERSIONS`, by default all tested ones.
 
     Raises:
-        ValueError: it names one that is not tested.
+        ValueError: a version is not tested.
     """
     names = environment.get("CHAOS_VERSIONS", ",".join(KAFKA_VERSIONS)).split(",")
     if unknown := set(names) - set(KAFKA_VERSIONS):

@@ -1,8 +1,8 @@
-"""The verifiable consumer, telling with each batch who it is in its group: a program to be killed.
+"""The verifiable consumer, reporting its membership with each batch: a program to be killed.
 
-`CHAOS_WORK_MS` in its environment is how long it works on some of the batches, between reading one
-and committing it; without it there is no work. At `STALL` it works on the next batch until `GO_ON`,
-with heartbeats alive.
+`CHAOS_WORK_MS` in the environment is how long it works on some batches, between reading and
+committing; the default is no work. After the signal `STALL` it works on the next batch until
+`GO_ON`, while heartbeats continue.
 
 Owner: the main thread.
 """
@@ -25,26 +25,26 @@ if TYPE_CHECKING:
 
 WORK_VARIABLE = "CHAOS_WORK_MS"
 WORK_EVERY = 50
-"""It works on the first batch of so many; the others take no time."""
+"""It works on one batch in this many; the others take no time."""
 STALL: Final = signal.SIGUSR1
 GO_ON: Final = signal.SIGHUP
 LOOK_S: Final = 0.02
 
 
 class WatchedConsumer(VerifiableConsumer):
-    """It tells its generation (classic) or member epoch (KIP-848), and works."""
+    """A consumer that reports its generation (classic) or member epoch (KIP-848), and works."""
 
     _batch_count = 0
     _is_stalling = False
 
     def run(self) -> int:
-        """Read, report, and commit; stall between two signals."""
+        """Read, report and commit; stall between two signals."""
         signal.signal(STALL, self._stall)
         signal.signal(GO_ON, self._go_on)
         return super().run()
 
     def poll(self) -> ConsumerRecords:
-        """Read on when what came was damaged, as an application does that is to keep running."""
+        """Poll, and ignore damaged records, as an application that must keep running does."""
         try:
             return super().poll()
         except DecodeError as error:
@@ -52,7 +52,7 @@ class WatchedConsumer(VerifiableConsumer):
             return ConsumerRecords([])
 
     def on_records(self, records: ConsumerRecords) -> Offsets:
-        """Tell who has read, what was read, and work on it."""
+        """Report the membership and the records, and work on them."""
         report("membership", generation=self.consumer.group_metadata().generation)
         offsets = super().on_records(records)
         if self._batch_count % WORK_EVERY == 0:

@@ -1,17 +1,16 @@
-"""A million records of two producers, ours and confluent-kafka, with a strike every few seconds.
+"""A million records of two producers, ours and confluent-kafka, with a fault every few seconds.
 
-A part of `make chaos`. It ends with the table of `benchmarks/RESULTS.md`, section Producer under
-fire.
+Part of `make chaos`. It prints the table for `benchmarks/RESULTS.md`, section Producer under fire.
 
-The environment says what, where it is to be less:
+The environment can restrict it:
 
-`CHAOS_PRODUCER_RECORDS`  so many records each; a million.
-`CHAOS_PRODUCER_RATE`     so many a second; 4,000.
-`CHAOS_PRODUCER_STRIKES`  which strikes, by name, with commas between; all.
-`CHAOS_VERSIONS`          on which versions of Kafka; all that are tested.
+`CHAOS_PRODUCER_RECORDS`  records of each producer; a million.
+`CHAOS_PRODUCER_RATE`     records a second; 4,000.
+`CHAOS_PRODUCER_STRIKES`  names of faults, separated by commas; all.
+`CHAOS_VERSIONS`          versions of Kafka; all tested ones.
 
-It ends with status 1 when something was not as it must be, and says what. What another client
-loses, doubles or swaps is in the table, and no reason for that.
+It exits with status 1 if ours has a violation, and prints it. What the other client loses, doubles
+or swaps is in the table, and does not change the status.
 
 Owner: the main thread.
 """
@@ -38,7 +37,7 @@ if TYPE_CHECKING:
     from tests.chaos.producer.strikes import Strike
 
 HEAD = (
-    "| Kafka {version}: what happens | times | no acknowledgement at all, s: ours, theirs "
+    "| Kafka {version}: fault | times | no acknowledgement at all, s: ours, theirs "
     "| none of a partition, s: ours, theirs | ours / theirs |",
     "| --- | --: | --: | --: | --: |",
 )
@@ -47,7 +46,7 @@ NOTHING = "-"
 
 
 class Campaign(NamedTuple):
-    """Strikes, one after the other until all records are sent, on which versions."""
+    """Faults, repeated until all records are sent, and the Kafka versions."""
 
     strikes: tuple[Strike, ...] = STRIKES
     versions: tuple[str, ...] = KAFKA_VERSIONS
@@ -55,10 +54,10 @@ class Campaign(NamedTuple):
 
     @classmethod
     def of(cls, environment: Mapping[str, str]) -> Campaign:
-        """What the environment asks for.
+        """Parse the environment.
 
         Raises:
-            ValueError: it asks for what there is not.
+            ValueError: a name is unknown.
         """
         known = {strike.name: strike for strike in STRIKES}
         names = environment.get("CHAOS_PRODUCER_STRIKES", ",".join(known)).split(",")
@@ -72,7 +71,7 @@ class Campaign(NamedTuple):
 
 
 class Weathered(NamedTuple):
-    """What two producers have done on one version, and the strikes meanwhile."""
+    """Results of the producers on a version, and the faults."""
 
     version: str
     written: Mapping[str, Written]
@@ -86,7 +85,7 @@ class Weathered(NamedTuple):
 
 
 def weather(kafka: KafkaCluster, strikes: Sequence[Strike], size: StormSize) -> Weathered:
-    """Run all producers to their last record, under one strike after the other."""
+    """Run all producers to their last record, under one fault after another."""
     started_s = time.monotonic()
     with Storm(kafka, size) as storm:
         storm.begin()
@@ -107,7 +106,7 @@ def weather(kafka: KafkaCluster, strikes: Sequence[Strike], size: StormSize) -> 
 
 
 def markdown(weathered: Weathered) -> str:
-    """The table of one version, and below it what became of the records."""
+    """Return the table of a version, followed by the results of each producer."""
     titles = {strike.name: strike.title for strike in STRIKES}
     lines = [HEAD[0].format(version=weathered.version), HEAD[1]]
     for name, windows in by_strike(weathered.windows).items():

@@ -1,15 +1,15 @@
-"""Two producers under the same fire: ours and confluent-kafka, each in a process of its own.
+"""Two producers under the same faults: ours and confluent-kafka, each in its own process.
 
-Both write numbers to topics whose partitions have the same leaders, at the same rate, while one
-strike follows the other. In the end each topic must have each number that was acknowledged, once
-and in order. How long a producer had no acknowledgement is put down to the strike meanwhile.
+Both write numbers to topics with equal partition leaders, at the same rate, during one strike after
+another. In the end each topic must have every acknowledged number, once and in order. Times without
+an acknowledgement are attributed to the strike at that time.
 
-A third producer, `HASTY`, is ours with a short `delivery_timeout_ms` and a tenth of the records.
-It gives records up, in many strikes and whenever its application stalls. Those may be in its topic
-or not; the others must be there, once and in order. Behind records that were given up it may report
-others as out of order: they may be in the log, so it does not send them as if they were new.
+A third producer, `HASTY`, is ours with a short `delivery_timeout_ms` and a tenth of the records. In
+many strikes, and whenever its application stalls, some of its records expire; those may be in its
+topic or not, all others must be there once and in order. After expired records it may report others
+as out of order: they may be in the log, so it does not send them as if they were new.
 
-Owner: the thread that made it; the processes' output is read by threads of their own.
+Owner: the thread that created it; other threads read the processes' output.
 """
 
 from __future__ import annotations
@@ -44,26 +44,25 @@ THEIRS: Final = "confluent-kafka"
 HASTY: Final = "pykclient that delivers within 5 s"
 HASTY_TIMEOUT_MS: Final = 5_000
 HASTY_SHARE: Final = 10
-"""One record of so many is for the hasty one."""
+"""The hasty producer sends one record of this many."""
 GIVEN_UP: Final = DeliveryTimeoutError.__name__
 REFUSED: Final = OutOfOrderSequenceNumberError.__name__
 RECOVERED: Final = 50
-"""So many more records of each partition are acknowledged when a client has got over a strike."""
+"""Acknowledgements of each partition after which a client counts as recovered."""
 TIMEOUT_S: Final = 90.0
 THEIR_TIMEOUT_S: Final = 45.0
-"""No longer is the other client waited for."""
+"""Maximum time to wait for the other client."""
 END_TIMEOUT_S: Final = 200.0
 LOOK_S: Final = 0.02
 NS_PER_MS: Final = 1_000_000
 
 
 class StormOverError(Exception):
-    """Raised by a strike that came too late: all records were sent before it had struck."""
+    """A strike came too late: all records were sent before it took effect."""
 
 
 class StormSize(NamedTuple):
-    """So many records each, so many a second; a strike comes when so many more of ours are
-    acknowledged since the last one."""
+    """Records of each producer, records a second, and our acknowledgements between two strikes."""
 
     record_count: int = 1_000_000
     rate: int = 4_000
@@ -74,7 +73,7 @@ FULL_STORM: Final = StormSize()
 
 
 class Pause(NamedTuple):
-    """A time between two acknowledgements of a partition, or of all together (`EVERY`)."""
+    """Time between two acknowledgements of a partition, or of all partitions (`EVERY`)."""
 
     partition: int
     begin_ms: int
@@ -85,12 +84,12 @@ class Pause(NamedTuple):
         return self.end_ms - self.begin_ms
 
     def meets(self, other: Window) -> bool:
-        """Whether it is at the same time as a window, in a part."""
+        """Return whether it overlaps with a window."""
         return self.begin_ms < other.end_ms and other.begin_ms < self.end_ms
 
 
 class Window(NamedTuple):
-    """From a strike until both clients had got over it, or were not waited for any longer."""
+    """Time from a strike until both clients have recovered, or the wait has ended."""
 
     strike: str
     begin_ms: int
@@ -103,16 +102,16 @@ class Writer(VerifiableMember):
     module = "tests.chaos.producer.writer"
 
     def counts(self) -> list[int]:
-        """How many records of each partition are acknowledged."""
+        """Return the number of acknowledged records of each partition."""
         found = self.last("acknowledged")
         return [0] * PARTITION_COUNT if found is None else found["counts"]
 
     def last(self, name: str) -> dict[str, Any] | None:
-        """The last event of a name, which is near the end of thousands; None before the first."""
+        """Return the last event with this name, searching backwards, or None."""
         return next((event for event in reversed(self.events) if event["name"] == name), None)
 
     def failure_count(self) -> int:
-        """Return how many records have failed so far."""
+        """Return the number of failed records so far."""
         found = self.last("acknowledged")
         return 0 if found is None else int(found["failures"])
 
@@ -121,7 +120,7 @@ class Writer(VerifiableMember):
         return self.last("sent") is not None
 
     def send_signal(self, number: int) -> None:
-        """Stop its process, or let it go on."""
+        """Send a signal that stops or continues its process."""
         self._process.send_signal(number)
 
     def pauses(self) -> list[Pause]:
@@ -132,7 +131,7 @@ class Writer(VerifiableMember):
 
 @dataclass(frozen=True, slots=True)
 class Written:
-    """What one client has done: numbers that were acknowledged, failures, and pauses."""
+    """Results of a client: acknowledged numbers, failures and pauses."""
 
     judged: Comparison
     acknowledged_count: int
@@ -142,7 +141,7 @@ class Written:
     violations: list[str] = field(default_factory=list)
 
     def longest_ms(self, windows: Iterable[Window], *, is_of_all: bool) -> int:
-        """The longest pause in some windows: of all partitions together, or of any of them."""
+        """Return the longest pause within windows, of all partitions together or of any one."""
         known = list(windows)
         return max(
             (
@@ -156,7 +155,7 @@ class Written:
 
 
 class Storm:
-    """A context manager; `begin`, strike, `settle`."""
+    """A run; a context manager: `begin`, strike, `settle`."""
 
     def __init__(self, kafka: KafkaCluster, size: StormSize = FULL_STORM) -> None:
         self.kafka = kafka
@@ -182,11 +181,11 @@ class Storm:
 
     @property
     def is_over(self) -> bool:
-        """Whether ours has sent all its records."""
+        """True if our producer has sent all its records."""
         return self._writers[OURS].has_sent_all
 
     def begin(self) -> None:
-        """Start all, and wait until all partitions are acknowledged."""
+        """Start all producers, and wait for acknowledgements of all partitions."""
         replicas = {
             partition: [BROKERS[(partition + other) % len(BROKERS)] for other in range(3)]
             for partition in range(PARTITION_COUNT)
@@ -213,7 +212,7 @@ class Storm:
         self.await_recovery()
 
     def strike(self, name: str, act: Callable[[Storm], None]) -> None:
-        """Wait for so many acknowledgements, strike, and wait until both have got over it."""
+        """Wait for acknowledgements, strike, and wait until both clients have recovered."""
         self._await_calm()
         if self.is_over:
             return
@@ -227,7 +226,7 @@ class Storm:
 
     @contextmanager
     def stalled(self, duration_s: float) -> Iterator[None]:
-        """Stop the processes of all producers for the block, and at least for a duration."""
+        """Stop the processes of all producers during the block, and at least for a duration."""
         started_s = time.monotonic()
         for writer in self._writers.values():
             writer.send_signal(signal.SIGSTOP)
@@ -239,11 +238,11 @@ class Storm:
                 writer.send_signal(signal.SIGCONT)
 
     def given_up_count(self) -> int:
-        """Return how many records the hasty producer has given up so far."""
+        """Return how many records of the hasty producer have expired so far."""
         return self._writers[HASTY].failure_count()
 
     def await_given_up(self, count: int) -> None:
-        """Wait until the hasty producer has given up more than `count` records.
+        """Wait until more than `count` records of the hasty producer have expired.
 
         Raises:
             StormOverError: it has sent all its records.
@@ -252,11 +251,11 @@ class Storm:
         while self.given_up_count() <= count:
             if self._writers[HASTY].has_sent_all:
                 raise StormOverError
-            assert time.monotonic() < deadline_s, "the hasty producer gives nothing up"
+            assert time.monotonic() < deadline_s, "no record of the hasty producer expires"
             self._look()
 
     def await_recovery(self, *, of_ours_only: bool = False) -> None:
-        """Wait until some more of each partition is acknowledged; of theirs not without limit."""
+        """Wait for more acknowledgements of each partition; for the other client, up to a limit."""
         goals = {client: self._goal(writer) for client, writer in self._writers.items()}
         started_s = time.monotonic()
         for client in (OURS, HASTY):
@@ -270,19 +269,19 @@ class Storm:
             self._look()
 
     def leads(self, broker: int) -> list[int]:
-        """The partitions that a broker leads, as those see it that run and are not paused."""
+        """Return the partitions led by a broker, according to running brokers."""
         topic = self._topic(OURS)
         return [p for p in range(PARTITION_COUNT) if self.kafka.leader(topic, p) == broker]
 
     def await_others_lead(self, broker: int) -> None:
-        """Wait until others lead all partitions."""
+        """Wait until the broker leads no partition."""
         deadline_s = time.monotonic() + TIMEOUT_S
         while self.leads(broker):
             assert time.monotonic() < deadline_s, f"broker {broker} still leads"
             self._look()
 
     def settle(self) -> dict[str, Written]:
-        """Wait until all have ended, and judge what they have written."""
+        """Wait until all producers have ended, and check what they have written."""
         return {client: self._judged(client) for client in self._writers}
 
     def _judged(self, client: str) -> Written:
@@ -357,8 +356,7 @@ class Storm:
 def unexplained(failures: Iterable[str]) -> list[str]:
     """Return the failures that a short delivery timeout does not explain.
 
-    It explains records that ran out of time, and those right behind them that the log refuses as
-    out of order.
+    It explains expired records, and those right after them that the log refuses as out of order.
     """
     explained: set[int] = set()
     others = []
@@ -377,7 +375,7 @@ def _failed_number(failure: str) -> int:
 
 
 def by_strike(windows: Iterable[Window]) -> Mapping[str, list[Window]]:
-    """The windows of each strike, in the order in which they came first."""
+    """Group windows by strike, in order of first occurrence."""
     found: dict[str, list[Window]] = {}
     for window in windows:
         found.setdefault(window.strike, []).append(window)

@@ -1,4 +1,4 @@
-"""Strikes, which hit all producers at once; each strike shows that it struck, or raises.
+"""Strikes that hit all producers at once; each verifies that it took effect.
 
 Owner: none; the storm has the state.
 """
@@ -22,21 +22,21 @@ if TYPE_CHECKING:
     from tests.chaos.producer.storm import Storm
 
 STRUCK_MIN: Final = 12
-"""So many frames at least of each fault, of two clients to three brokers."""
+"""Minimum number of frames hit by each fault, for two clients and three brokers."""
 CUT_OFF_S: Final = 4.0
-"""How long a broker is out of reach. It stays the leader, so nobody can help."""
+"""Time that a broker is unreachable. It stays the leader, so that no other broker can help."""
 STALL_S: Final = 8.0
-"""Time that applications stall. It is longer than the hasty producer may take to deliver, and than
+"""Time that applications stall. It is longer than the hasty producer's delivery timeout, and than
 brokers take to elect another leader."""
 HELD_S: Final = 0.5
-"""Time that records pile up for a broker before the applications stall. It stays the leader."""
+"""Time for which records wait for a broker before the applications stall. It stays the leader."""
 
 LOOK_S: Final = 0.02
 
 
 @dataclass(frozen=True, slots=True)
 class Strike:
-    """One thing that is done, to one broker or to all connections."""
+    """A fault of a broker, or of all connections."""
 
     act: Callable[[Storm, int], None]
 
@@ -46,14 +46,14 @@ class Strike:
 
     @property
     def title(self) -> str:
-        """What happens, for people."""
+        """Description of the fault, for the table."""
         first, *_ = (self.act.__doc__ or self.name).splitlines()
         return f"{first[0].lower()}{first[1:].removesuffix('.')}"
 
     def run(self, storm: Storm, number: int) -> None:
-        """Do it for the `number`-th time, to the brokers in turns, but for those that lead nothing.
+        """Run it for the `number`-th time, on brokers in turn that lead partitions.
 
-        One that has come back leads nothing, and no producer has anything for it.
+        A restarted broker leads nothing at first, and producers send it nothing.
         """
 
         def act(storm: Storm) -> None:
@@ -64,7 +64,7 @@ class Strike:
 
 
 def broker_killed(storm: Storm, broker: int) -> None:
-    """A broker is killed (kill -9); once others lead its partitions it comes back."""
+    """Kill a broker (kill -9), and start it again when others lead its partitions."""
     storm.kafka.kill(broker)
     storm.await_others_lead(broker)
     storm.await_recovery()
@@ -72,7 +72,7 @@ def broker_killed(storm: Storm, broker: int) -> None:
 
 
 def broker_paused(storm: Storm, broker: int) -> None:
-    """A broker hangs with its connections open, is replaced, and wakes up as a leader that was."""
+    """Pause a broker with open connections until it is replaced, and resume the former leader."""
     storm.kafka.pause(broker)
     try:
         storm.await_others_lead(broker)
@@ -82,7 +82,7 @@ def broker_paused(storm: Storm, broker: int) -> None:
 
 
 def broker_restarted(storm: Storm, broker: int) -> None:
-    """A broker is stopped and started, as for a new version."""
+    """Stop and start a broker, as for an upgrade."""
     storm.kafka.stop(broker)
     storm.await_others_lead(broker)
     storm.await_recovery()
@@ -90,13 +90,13 @@ def broker_restarted(storm: Storm, broker: int) -> None:
 
 
 def broker_cut_off(storm: Storm, broker: int) -> None:
-    """Clients do not reach a broker for 4 s: nothing passes, no connection breaks."""
+    """Cut a broker off from clients for 4 s: nothing passes, no connection breaks."""
     with _injected(storm, (broker,), Blackhole(direction=Direction.REQUEST), least=2):
         time.sleep(CUT_OFF_S)
 
 
 def connections_reset(storm: Storm, _: int) -> None:
-    """All connections to all brokers break, and half of the new ones do."""
+    """Reset all connections to all brokers, and half of the new ones."""
 
     def disconnect() -> None:
         for each in BROKERS:
@@ -108,13 +108,13 @@ def connections_reset(storm: Storm, _: int) -> None:
 
 
 def acknowledgements_lost(storm: Storm, _: int) -> None:
-    """Brokers write a tenth of the batches without a response, and the connection closes."""
+    """Write a tenth of the batches without a response, and close the connection."""
     with _injected(storm, BROKERS, Lose(api=ApiKey.PRODUCE, probability=0.1)):
         pass
 
 
 def requests_cut(storm: Storm, _: int) -> None:
-    """The connection closes in the middle of a request, or of a response."""
+    """Close the connection in the middle of a request or response."""
     cuts = (
         Cut(api=ApiKey.PRODUCE, direction=direction, probability=0.05) for direction in Direction
     )
@@ -123,17 +123,17 @@ def requests_cut(storm: Storm, _: int) -> None:
 
 
 def acknowledgements_late(storm: Storm, _: int) -> None:
-    """A fifth of the acknowledgements is half a second late."""
+    """Delay a fifth of the acknowledgements by half a second."""
     with _injected(storm, BROKERS, Delay(api=ApiKey.PRODUCE, probability=0.2, delay_ms=500)):
         pass
 
 
 def application_stalled(storm: Storm, broker: int) -> None:
-    """The applications stall (SIGSTOP) for 8 s, in which their leader stops and starts.
+    """Stall the applications (SIGSTOP) for 8 s, while their leader stops and starts.
 
-    The leader hangs before, so that batches are in flight to it and others wait. While the
-    applications stall it writes those in flight, and responses wait that nobody reads. After that
-    all these batches are older than the delivery timeout of the hasty producer.
+    The leader is paused first, so that batches are in flight to it and others wait. While the
+    applications stall it writes those in flight, and the responses wait unread. Afterwards all
+    these batches are older than the hasty producer's delivery timeout.
     """
     given_up_count = storm.given_up_count()
     storm.kafka.pause(broker)
@@ -154,9 +154,9 @@ def _injected(
     least: int = STRUCK_MIN,
     again: Callable[[], None] | None = None,
 ) -> Iterator[None]:
-    """Have faults strike, each kind at least so often, before and after the block; then heal.
+    """Inject faults around the block until each kind has struck often enough; then heal.
 
-    `again` is done until they have.
+    `again` is repeated until then.
     """
     proxies = [storm.kafka.proxy(broker) for broker in brokers]
 

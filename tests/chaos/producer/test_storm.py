@@ -1,4 +1,4 @@
-"""Pauses are put down to strikes; and both producers under every strike, in soak."""
+"""Attribution of pauses to strikes; and, in soak, both producers under every strike."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def test_the_table_has_both_clients_and_their_ratio() -> None:
     clients = {OURS: written(Pause(0, 1_000, 3_000)), THEIRS: written(Pause(0, 1_000, 5_000))}
     lines = markdown(Weathered("4.3.1", clients, [KILLED, LATE], 20)).splitlines()
     assert lines[2] == (
-        "| a broker is killed (kill -9); once others lead its partitions it comes back "
+        "| kill a broker (kill -9), and start it again when others lead its partitions "
         "| 1 | 0.0, 0.0 | 2.0, 4.0 | 0.50 |"
     )
     assert lines[3].endswith("| 1 | 0.0, 0.0 | 0.0, 0.0 | - |")

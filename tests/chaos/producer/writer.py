@@ -1,14 +1,13 @@
-"""`python -m tests.chaos.producer.writer`: sends numbers at a steady rate, and notes what brokers
-have acknowledged, and when they did not.
+"""`python -m tests.chaos.producer.writer`: send numbers at a steady rate, and record the results.
 
-Partition p of n gets p, p + n, p + 2n ... It reports as JSON, one object a line: how many records
-of each partition are acknowledged, each pause between two acknowledgements that was long, and how
-it ended. Which numbers were acknowledged goes to a file, as eight bytes each.
+Partition p of n gets p, p + n, p + 2n, ... It reports as JSON, one object a line, the number of
+acknowledged records of each partition, each long pause between two acknowledgements, and its end.
+The acknowledged numbers go to a file, eight bytes each.
 
-`--client` is ours, or confluent-kafka, which does the same; both with the same settings.
-`--delivery-timeout-ms` is what it says; in a request it is half as long, as far as Kafka's default.
+`--client` is ours or confluent-kafka, both with the same settings. `--delivery-timeout-ms` also
+limits the timeout of a request, which is half of it, up to Kafka's default.
 
-Owner: the main thread sends; what acknowledges is the client's thread, or one that polls.
+Owner: the main thread sends; acknowledgements come from the client's thread, or one that polls.
 """
 
 from __future__ import annotations
@@ -33,10 +32,10 @@ if TYPE_CHECKING:
 TICK_S: Final = 0.01
 REPORT_S: Final = 0.05
 LONG_MS: Final = 100
-"""A pause is reported from here on."""
+"""Minimum length of a reported pause."""
 LINGER_MS: Final = 5
 END_TIMEOUT_S: Final = 150.0
-"""More than records have to be delivered, after which they fail."""
+"""Longer than the delivery timeout, after which records fail."""
 DELIVERY_TIMEOUT_MS: Final = 120_000
 REQUEST_TIMEOUT_MS_MAX: Final = 30_000
 POLL_S: Final = 0.05
@@ -44,11 +43,11 @@ NS_PER_MS: Final = 1_000_000
 VALUE_BYTES: Final = 100
 
 EVERY: Final = -1
-"""In the place of a partition: all of them together."""
+"""Stands for all partitions together."""
 
 
 class Journal:
-    """What was acknowledged, and the pauses. One thread notes; another may read the counts."""
+    """Acknowledged numbers and pauses. One thread writes; another may read the counts."""
 
     def __init__(self, partition_count: int) -> None:
         self.numbers = array("q")
@@ -62,7 +61,7 @@ class Journal:
         return len(self.numbers) + len(self.failures)
 
     def note(self, number: int, failure: object) -> None:
-        """Note the result of one record; `failure` is None if it was acknowledged."""
+        """Record the result of a record; `failure` is None if it was acknowledged."""
         if failure is not None:
             self.failures.append(f"{number}: {failure}")
             return
@@ -77,7 +76,7 @@ class Journal:
         self.counts[partition] += 1
 
     def report_until(self, is_over: threading.Event) -> None:
-        """Report the counts again and again, while they change."""
+        """Report the counts repeatedly while they change."""
         reported = -1
         while not is_over.wait(REPORT_S):
             if self.done_count != reported:
@@ -86,17 +85,17 @@ class Journal:
 
 
 class Client(Protocol):
-    """A producer that notes each result in a journal."""
+    """A producer that records each result in a journal."""
 
     def send(self, topic: str, number: int, partition: int) -> None:
-        """Send a number, waiting for memory."""
+        """Send a number, waiting for memory if needed."""
 
     def end(self) -> dict[str, object]:
-        """Wait until each record has a result; what there is to say of the client."""
+        """Wait until each record has a result; return statistics of the client."""
 
 
 class OwnClient:
-    """Ours."""
+    """A producer of ours."""
 
     def __init__(self, servers: str, journal: Journal, delivery_timeout_ms: int) -> None:
         self._journal = journal
@@ -128,7 +127,7 @@ class OwnClient:
 
 
 class ConfluentClient:
-    """confluent-kafka, whose thread of ours polls all the time."""
+    """confluent-kafka, with a thread that polls continuously."""
 
     def __init__(self, servers: str, journal: Journal, delivery_timeout_ms: int) -> None:
         self._journal = journal
@@ -179,7 +178,7 @@ CLIENTS: Final[dict[str, Callable[[str, Journal, int], Client]]] = {
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Send until all records have a result; the exit status."""
+    """Send until all records have a result; return the exit status."""
     parser = argparse.ArgumentParser(prog="python -m tests.chaos.producer.writer")
     parser.add_argument("--client", choices=CLIENTS, required=True)
     parser.add_argument("--journal", type=Path, required=True)
@@ -213,7 +212,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _value(number: int) -> bytes:
-    """The number, with zeros before it: records of a usual size."""
+    """Pad a number with zeros to a usual record size."""
     return b"%0*d" % (VALUE_BYTES, number)
 
 

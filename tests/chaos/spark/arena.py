@@ -1,8 +1,8 @@
-"""One query on the Spark cluster, from a topic of numbered records to another, to do things to.
+"""A query on the Spark cluster that copies numbered records to another topic, under faults.
 
-Partition p of the source has the numbers 0, 1, 2 ... in order. The query writes them on, or keeps
-them all in its state and writes that. Faults strike when frames pass the brokers' proxies: while an
-acknowledgement is held back, its task is in `write`.
+Partition p of the source has the numbers 0, 1, 2 ... in order. The query writes them to the sink,
+or keeps all of them in its state and writes the state. Faults strike when frames pass the brokers'
+proxies: while an acknowledgement is withheld, its task is in `write`.
 
 Owner: the thread of the scenario that made it.
 """
@@ -55,7 +55,7 @@ if TYPE_CHECKING:
     from tests.chaos.spark.delivery import Kind
 
 ROWS_OF_BATCH = 20
-"""In each partition."""
+"""Records of a batch, in each partition."""
 BATCH_COUNT = 12
 CORE_COUNT = 4
 REPLICATION = 3
@@ -70,7 +70,7 @@ JAVA_OPTIONS = "spark.executor.extraJavaOptions"
 TASK_STARTED = re.compile(r"Starting task .* \(TID (\d+)\) \([^,]+, *executor (\d+)")
 PYTHON_STARTED = re.compile(r"Starting Python task execution .* \(TID (\d+)\)")
 PYTHON_ENDED = re.compile(r"Times: total = .* \(TID (\d+)\)")
-"""Each Python process that a task has, one that reads and one that writes for instance."""
+"""A task has several Python processes, for instance a reader and a writer."""
 TASK_ENDED = re.compile(r"(?:Finished|Lost) task .* \(TID (\d+)\)")
 OURS = "pykafka"
 OFFICIAL = "kafka"
@@ -80,25 +80,28 @@ PATIENT = {
     "kafka.delivery.timeout.ms": "600000",
     "kafka.transaction.timeout.ms": "900000",
 }
-"""A producer whose acknowledgement is held back waits for it: else it would send again by itself,
-and what is held back would not be known from what is counted. Brokers abort nothing meanwhile."""
+"""A producer waits for an acknowledgement that is withheld: retries would distort the counts of
+records written again. Brokers abort no transaction meanwhile."""
 
 BROKER_SETTINGS = {
     "broker.session.timeout.ms": 3_000,
     "broker.heartbeat.interval.ms": 500,
     "min.insync.replicas": 2,
-    # One coordinator has all transactions, so that the ends of a batch come in an order.
+    # One coordinator has all transactions, so that those of a batch end in order.
     "transaction.state.log.num.partitions": 1,
 }
 TRANSACTIONS = "__transaction_state"
 BARRIER_AND_DECISION = 2
 OPEN_STATES = ("Ongoing", "PrepareCommit", "PrepareAbort", "PrepareEpochFence")
 OPEN_S_MAX = 60.0
-"""A transaction that is open for longer, when its query has ended, was left behind."""
+"""Time after the end of a query at which a transaction that is still open counts as left behind."""
 
 
 class SparkArena:
-    """`settings` are Spark's, and `read` are options of the source: those of a scenario."""
+    """A query, its topics and its drivers.
+
+    `settings` are additional settings of Spark, and `read` additional options of the source.
+    """
 
     def __init__(
         self, kafka: KafkaCluster, spark: SparkCluster, *, kind: Kind, batch_count: int
@@ -118,9 +121,9 @@ class SparkArena:
         self.settings: dict[str, str] = {}
         self.read: dict[str, str] = {}
         self.held_count = 0
-        """So many tasks were held when `await_held` returned."""
+        """Number of tasks that were held when `await_held` returned."""
         self.killed_brokers: set[int] = set()
-        """Their proxies stay shut."""
+        """Brokers whose proxies stay shut."""
         self._sent_count = 0
         self._swallowed_before = 0
         self._counted_before = 0
@@ -141,7 +144,7 @@ class SparkArena:
             made.result(TIMEOUT_S)
 
     def send(self, batch_count: int) -> None:
-        """Write the next numbers into each partition of the source, enough for so many batches."""
+        """Write the next numbers to each partition of the source, for `batch_count` batches."""
         producer = Producer({**self._peer})
         first, end = self._sent_count, self._sent_count + batch_count * ROWS_OF_BATCH
         for number in range(first, end):
@@ -151,9 +154,9 @@ class SparkArena:
         self._sent_count = end
 
     def start(self, *, is_live: bool = False, source: str = OURS) -> SparkApplication:
-        """Start a driver of the query; on its checkpoint, where there is one already.
+        """Start a driver of the query, from its checkpoint if there is one.
 
-        `source` is the format that it reads with.
+        `source` is the format of the source.
         """
         brokers = {
             f"kafka.{name.replace('_', '.')}": value
@@ -176,18 +179,18 @@ class SparkArena:
         }
         settings = {
             "spark.cores.max": str(CORE_COUNT),
-            # No batch begins before both hosts are there.
+            # No batch begins before both hosts are registered.
             "spark.scheduler.minRegisteredResourcesRatio": "1.0",
             "spark.scheduler.maxRegisteredResourcesWaitingTime": "180s",
             "spark.sql.shuffle.partitions": "2",
             "spark.eventLog.enabled": "true",
             "spark.eventLog.compress": "false",
             "spark.eventLog.dir": str(self.events),
-            # Executors print how they were started, so their logs have the query's name, too.
+            # Executors log their options, so their logs contain the query's name, too.
             JAVA_OPTIONS: f"{self.spark.settings[JAVA_OPTIONS]} -Dchaos.query={self.name}",
             **self.settings,
         }
-        # Its Python processes import this package as an installed wheel would be imported.
+        # Python processes import this package from the work tree like an installed wheel.
         path = os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")])
         driver = self.spark.submit(
             QUERY, json.dumps(job), settings=settings, environment={"PYTHONPATH": path}
@@ -202,12 +205,12 @@ class SparkArena:
         )
 
     def reported_batch(self, driver: SparkApplication) -> int:
-        """The last batch that the driver has reported; -1 without one."""
+        """Return the last batch that the driver has reported, or -1."""
         found = re.findall(r"^BATCH (\d+)$", driver.log_text(), re.MULTILINE)
         return max(map(int, found), default=-1)
 
     def await_log(self, driver: SparkApplication, pattern: str, *, behind: int = 0) -> None:
-        """Wait until Spark's driver has logged what matches, behind so many characters."""
+        """Wait until Spark's driver has logged a match, after the first `behind` characters."""
         self._await_running(
             lambda: re.search(pattern, driver.log_text()[behind:]) is not None,
             f"the driver did not log {pattern}",
@@ -215,12 +218,12 @@ class SparkArena:
         )
 
     def await_death(self, driver: SparkApplication) -> int:
-        """Wait until the driver has ended in whatever way, and return its status."""
+        """Wait until the driver has ended, and return its status."""
         self.await_true(lambda: not driver.is_alive, "the driver does not end", driver)
         return driver.wait(TIMEOUT_S)
 
     def await_end(self, driver: SparkApplication) -> None:
-        """Wait until the driver has read all and ended."""
+        """Wait until the driver has read everything and ended without an error."""
         status = self.await_death(driver)
         assert status == 0, f"the driver ended with {status}:\n{driver.log_text()[-LOG_TAIL:]}"
 
@@ -231,11 +234,11 @@ class SparkArena:
         *,
         at_most: int | None = None,
     ) -> None:
-        """Swallow the responses of an API from now on, after brokers have done what was requested;
-        or the requests, of which brokers know nothing then.
+        """Swallow the responses of an API from now on, after brokers have handled the requests.
 
-        They never arrive, and their connections hang until `heal`. With `at_most` it is so many,
-        of the leader of the sink's first partition.
+        With `Direction.REQUEST` the requests are swallowed. Their connections hang until `heal`.
+        With `at_most`, only the leader of the sink's first partition is affected, and only for so
+        many frames.
         """
         leader = self.kafka.leader(self.sink, 0)
         self._swallowed_before = self._swallowed_count()
@@ -244,26 +247,25 @@ class SparkArena:
             self.kafka.proxy(broker).inject(fault)
 
     def await_swallowed(self, count: int) -> None:
-        """Wait until so many frames have been swallowed."""
+        """Wait until `count` frames have been swallowed."""
         self._await_running(
             lambda: self._swallowed() >= count, f"{count} frames did not come", self.drivers[-1]
         )
 
     def hold_writes(self, direction: Direction = Direction.RESPONSE) -> list[Executor]:
-        """Hold back the acknowledgements of a batch, or its requests: the executors whose tasks
-        are in `write`.
+        """Withhold the acknowledgements of a batch; return the executors with tasks in `write`.
 
-        With acknowledgements brokers have written what was sent, so a task that is repeated writes
-        it again.
+        Brokers have then written the records, so a task that is repeated writes them again. With
+        `Direction.REQUEST` the requests are withheld.
         """
         self.swallow(ApiKey.PRODUCE, direction)
         return self.await_held()
 
     def await_held(self) -> list[Executor]:
-        """Wait until each task that runs has had a frame swallowed: the executors of these tasks.
+        """Wait until a frame of each running task has been swallowed; return the tasks' executors.
 
-        A task that had its response before frames are swallowed may end yet, so a count alone
-        would not do. A task without rows sends nothing, and ends.
+        A task that received its response earlier may still end, so a count alone is not enough. A
+        task without rows sends nothing, and ends.
         """
         driver = self.drivers[-1]
 
@@ -277,11 +279,10 @@ class SparkArena:
         return [each for each in driver.executors() if each.executor_id in holding]
 
     def hold_ends(self, direction: Direction, *, tasks: int) -> None:
-        """Let the tasks that are held end, and so many of their transactions; hold the next end of
-        a transaction, and all after it.
+        """Release held tasks and the ends of `tasks` transactions; hold later ends.
 
-        The sink ends transactions of its own, too, of which the barrier and the decision pass.
-        Nothing runs while the fault is changed, so that none passes uncounted.
+        The sink's own transactions pass, too: the barrier and the decision. The query is paused
+        while the fault is changed, so that no frame passes uncounted.
         """
         counted_before = self._counted_count()
         with self.paused():
@@ -301,15 +302,17 @@ class SparkArena:
         assert self._counted_count() - counted_before == tasks + BARRIER_AND_DECISION
 
     def _running_tasks(self, driver: SparkApplication) -> dict[str, str]:
-        """The executors of the tasks that Spark's driver has started, and that have not ended."""
+        """Return the executor of each task that was started by Spark's driver and has not ended."""
         log = driver.log_text()
         ended = {*TASK_ENDED.findall(log)}
         return {task: on for task, on in TASK_STARTED.findall(log) if task not in ended}
 
     def await_held_to_write(self, executors: list[Executor]) -> None:
-        """Wait until the Python processes of executors have ended what they do for the tasks that
-        run for a driver, which may be paused. The tasks themselves wait then: an executor requests
-        of the driver whether they may commit."""
+        """Wait until the Python processes on executors have finished the running tasks.
+
+        The tasks themselves wait: an executor asks the driver, which may be paused, whether they
+        may commit.
+        """
         driver = self.drivers[-1]
         wanted = set(self._running_tasks(driver))
         logs = [
@@ -325,11 +328,11 @@ class SparkArena:
             )
             return all(0 < begun[task] == ended[task] for task in wanted)
 
-        self.await_true(have_written, "tasks do not end to write", driver)
+        self.await_true(have_written, "tasks do not finish writing", driver)
 
     @contextmanager
     def paused(self, *, but: Executor | None = None) -> Iterator[None]:
-        """Have nothing of the query run, or one executor alone."""
+        """Pause all processes of the query, except `but`, during the block."""
         driver = self.drivers[-1]
         executors = [each for each in driver.executors() if each != but]
         driver.pause()
@@ -343,24 +346,24 @@ class SparkArena:
             driver.resume()
 
     def count(self, api: ApiKey) -> None:
-        """Count the responses of an API from now on, until `heal`."""
+        """Count the responses of an API from now on until `heal`."""
         self._counted_before = self._counted_count()
         for broker in BROKERS:
             self.kafka.proxy(broker).inject(Delay(api=api, delay_ms=0))
 
     def counted(self) -> int:
-        """How many responses passed since `count` was called."""
+        """Return the number of responses since `count` was called."""
         return self._counted_count() - self._counted_before
 
     def _counted_count(self) -> int:
         return sum(self.kafka.proxy(broker).counts["Delay"] for broker in BROKERS)
 
     def server_of(self, executor: Executor) -> ServerProcess:
-        """Spark's worker on the host of an executor, which started it, and ends it."""
+        """Return Spark's worker on the host of an executor; it starts and ends the executor."""
         return self.spark.workers[WORKER_HOSTS.index(executor.host)]
 
     def heal(self) -> None:
-        """Swallow nothing more. What hung is reset, and clients send again."""
+        """Remove all faults. Connections that hang are reset, and clients retry."""
         for broker in BROKERS:
             if broker not in self.killed_brokers:
                 self.kafka.proxy(broker).heal()
@@ -370,23 +373,23 @@ class SparkArena:
         self.kafka.kill(broker)
 
     def start_broker(self, broker: int) -> None:
-        """Start it again, and heal its proxy, which `heal` has left out."""
+        """Start a killed broker again, and heal its proxy, which `heal` skips."""
         self.kafka.start(broker)
         self.killed_brokers.discard(broker)
         self.kafka.proxy(broker).heal()
 
     def logged_batches(self, folder: str) -> list[int]:
-        """The batches in ``offsets``, which Spark has begun, or ``commits``, which it has ended."""
+        """Return the batches in ``offsets``, which Spark has begun, or ``commits``, which ended."""
         return sorted(
             int(path.name) for path in (self.checkpoint / folder).glob("*") if path.name.isdigit()
         )
 
     def written_count(self) -> int:
-        """How many records the sink has been given, those that are not committed too."""
+        """Return the number of records in the sink, including uncommitted ones."""
         return sum(map(len, self._read_sink().values()))
 
     def sink_ends(self) -> list[int]:
-        """Where the sink's logs end; for it no record is fetched, whose response may be held."""
+        """Return the end offsets of the sink, without a fetch, whose response might be withheld."""
         settings = {**self._peer, "group.id": "judge", "isolation.level": "read_uncommitted"}
         consumer = Consumer(settings)
         try:
@@ -398,31 +401,31 @@ class SparkArena:
             consumer.close()
 
     def committed_count(self) -> int:
-        """How many records readers of the sink see that read what is committed."""
+        """Return the number of committed records in the sink."""
         return sum(map(len, self._read_sink(is_committed=True).values()))
 
     def again_count(self) -> int:
-        """How many numbers, or states, the sink has been given again, whatever became of them."""
+        """Return how many numbers or states were written again, including uncommitted ones."""
         return (repeated_states if self.is_stateful else repeated_rows)(self._read_sink())
 
     def planned_count(self) -> int:
-        """How many records the sink holds when the batch that was begun last is written."""
+        """Return the number of records in the sink once the batch begun last is written."""
         batches = self.logged_batches("offsets")
         return (
             PARTITION_COUNT * len(batches) if self.is_stateful else self._planned_end(batches[-1])
         )
 
     def await_read(self, driver: SparkApplication) -> None:
-        """Wait until Spark's commit log has the batch that ends where the source does."""
+        """Wait until Spark has committed the batch that ends at the end of the source."""
         self._await_running(self.has_read_all, "not all is read", driver)
 
     def has_read_all(self) -> bool:
-        """Whether Spark's commit log has the batch that ends where the source does."""
+        """Return whether Spark has committed the batch that ends at the end of the source."""
         ended = self.logged_batches("commits")
         return bool(ended) and self._planned_end(ended[-1]) == PARTITION_COUNT * self._sent_count
 
     def _planned_end(self, batch: int) -> int:
-        """How many records of the source are read when this batch is."""
+        """Return the number of records of the source up to the end of a batch."""
         text = (self.checkpoint / "offsets" / str(batch)).read_text()
         return sum(json.loads(text.splitlines()[-1])[self.source].values())
 
@@ -439,18 +442,18 @@ class SparkArena:
     def _await_running(
         self, is_so: Callable[[], bool], trouble: str, driver: SparkApplication
     ) -> None:
-        """Wait for what a driver does, as long as it runs."""
+        """Wait for a condition while the driver runs; fail if it ends before."""
         self.await_true(lambda: not driver.is_alive or is_so(), trouble, driver)
         assert is_so(), f"{trouble}, and the driver ended:\n{driver.log_text()[-LOG_TAIL:]}"
 
     def await_ended(self, processes: list[FoundProcess], driver: SparkApplication) -> None:
-        """Wait until none of these processes is there any more."""
+        """Wait until all these processes have ended."""
         self.await_true(
             lambda: not {*processes}.intersection(ProcessTable()), "processes stay", driver
         )
 
     def close(self) -> None:
-        """End what runs, and heal the network."""
+        """End all drivers, restart servers, and heal the network."""
         for driver in self.drivers:
             if driver.is_alive:
                 driver.kill()
@@ -464,7 +467,7 @@ class SparkArena:
         self.heal()
 
     def result(self) -> Result:
-        """Read the sink, and judge it."""
+        """Read the sink, and return the checked result."""
         wanted = [str(number) for number in range(self._sent_count)]
         if not self.delivery.is_exact:
             judge = judged_state if self.is_stateful else judged_rows
@@ -478,20 +481,20 @@ class SparkArena:
         return found._replace(again_count=self.again_count())
 
     def settle(self) -> None:
-        """End what a zombie has opened behind the query's last look, as an operator does."""
+        """Settle transactions that a zombie opened after the query's end, as an operator does."""
         settings = {name.replace("_", "."): it for name, it in self.settings_of_clients.items()}
         with SinkCluster.of_record(self.name, settings, settings) as cluster:
             cluster.run(SinkProtocol(self.name, ATOMIC_TASK).settle())
 
     def left_open(self) -> list[str]:
-        """Wait until no transaction of the sink is open: those that still are after a minute."""
+        """Wait until no transaction of the sink is open; return those still open after a minute."""
         deadline_s = time.monotonic() + OPEN_S_MAX
         while (found := self.open_transactions()) and time.monotonic() < deadline_s:
             time.sleep(LOOK_S)
         return [f"left open: {each}" for each in found]
 
     def open_transactions(self) -> list[str]:
-        """What is open, as the coordinator has it, and as the leaders of the sink have it."""
+        """Return open transactions, according to the coordinator and to the sink's leaders."""
         partitions = [Partition(self.sink, number) for number in range(PARTITION_COUNT)]
         with Admin(self.settings_of_clients) as admin:
             ongoing = admin.list_transactions(states=OPEN_STATES)
@@ -507,18 +510,18 @@ class SparkArena:
         ]
 
     def secrets_shown(self) -> list[str]:
-        """What shows the password that the query was given, in any of its lives.
+        """Return a violation for each file that contains the query's password.
 
-        Its name is no secret: where that is not found nothing would be.
+        The query's name must be found in each place; otherwise the search would prove nothing.
         """
         named = shown(self.spark.folder, self.name)
         work = self.spark.folder / "work"
         for place in (self.drivers[0].log, self.events, work, self.checkpoint):
-            assert any(path.is_relative_to(place) for path in named), f"{place} was not looked at"
+            assert any(path.is_relative_to(place) for path in named), f"{place} was not searched"
         return [f"{path} shows the password" for path in shown(self.spark.folder, SECRET)]
 
     def _read_sink(self, *, is_committed: bool = False) -> Mapping[int, list[str]]:
-        """The values of each partition, up to where readers of this kind get to now."""
+        """Return the values of each partition, up to the end that such a reader can reach now."""
         isolation = "read_committed" if is_committed else "read_uncommitted"
         consumer = Consumer(
             {
@@ -554,7 +557,7 @@ class SparkArena:
         return found
 
     def _swallowed(self) -> int:
-        """How many frames `swallow` has swallowed since it was called."""
+        """Return the number of swallowed frames since `swallow` was called."""
         return self._swallowed_count() - self._swallowed_before
 
     def _swallowed_count(self) -> int:

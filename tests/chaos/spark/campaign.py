@@ -1,16 +1,16 @@
-"""Does every scenario to queries on the Spark cluster, and prints a table; a part of `make chaos`.
+"""Runs every scenario on the Spark cluster, and prints a table; part of `make chaos`.
 
-Below that it prints the table of `benchmarks/RESULTS.md`, section Spark under fire.
+After it, the table for `benchmarks/RESULTS.md`, section Spark under fire, is printed.
 
-The environment says what, where it is to be less:
+Environment variables limit the run:
 
-`CHAOS_SPARK_SCENARIOS`   which ones, by name, with commas between; all.
-`CHAOS_SPARK_DELIVERIES`  what sinks promise (`AT_LEAST_ONCE`, `PER_TASK`, `PER_BATCH`); the first
-                          two, since the third is the same but for the rows of a decided batch that
-                          brokers have aborted, of which there are none.
-`CHAOS_SPARK_BATCHES`     so many batches each query has, at least 5; 12.
+`CHAOS_SPARK_SCENARIOS`   names of scenarios, separated by commas; default: all.
+`CHAOS_SPARK_DELIVERIES`  deliveries of sinks (`AT_LEAST_ONCE`, `PER_TASK`, `PER_BATCH`); default:
+                          the first two. The third differs only for rows of a decided batch that
+                          brokers have aborted, which does not occur here.
+`CHAOS_SPARK_BATCHES`     number of batches of each query, at least 5; default: 12.
 
-It ends with status 1 when something was not as it must be, and says what.
+The exit status is 1 if something was violated; the violations are printed.
 
 Owner: the main thread.
 """
@@ -33,14 +33,14 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
 HEAD = (
-    "| what happens | query | delivery | records | lost | twice | written again | s |",
+    "| fault | query | delivery | records | lost | twice | written again | s |",
     "| --- | --- | --- | --: | --: | --: | --: | --: |",
 )
 UNKNOWN = "?"
 
 
 class Row(NamedTuple):
-    """One query; of one that did not come to its end only the time is known."""
+    """Result of a query; only the time is known if it did not end normally."""
 
     scenario: str
     query: str
@@ -54,10 +54,10 @@ class Row(NamedTuple):
 
 
 def chosen(environment: Mapping[str, str]) -> list[Scenario]:
-    """The scenarios that the environment names.
+    """Return the scenarios named by the environment.
 
     Raises:
-        ValueError: it names one that there is not.
+        ValueError: a scenario is unknown.
     """
     known = {scenario.name: scenario for scenario in SCENARIOS}
     names = environment.get("CHAOS_SPARK_SCENARIOS")
@@ -69,10 +69,10 @@ def chosen(environment: Mapping[str, str]) -> list[Scenario]:
 
 
 def chosen_deliveries(environment: Mapping[str, str]) -> list[Delivery]:
-    """What the sinks of the queries promise that the environment names.
+    """Return the deliveries named by the environment.
 
     Raises:
-        ValueError: it names one that there is not.
+        ValueError: a delivery is unknown.
     """
     names = environment.get("CHAOS_SPARK_DELIVERIES")
     if names is None:
@@ -89,7 +89,7 @@ def row_of(
     title, started_s = ", ".join(named), time.monotonic()
     try:
         result = scenario.run(kafka, spark, kind, batch_count=batch_count)
-    except Exception as error:  # noqa: BLE001 - a row of its own; the table is written all the same
+    except Exception as error:  # noqa: BLE001 - the query gets a row, and the table is written
         sys.stderr.write(f"{title}: {error!r}\n")
         return Row(*named, round(time.monotonic() - started_s))
     for violation in result.violations:
@@ -106,7 +106,7 @@ def row_of(
 
 
 def markdown(rows: Sequence[Row]) -> str:
-    """The table, and below it how long it took and what was not as it must be."""
+    """Return the table, followed by the duration and the number of violations."""
     titles = {scenario.name: scenario.title for scenario in SCENARIOS}
     lines = [*HEAD]
     for row in rows:

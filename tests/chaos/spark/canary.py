@@ -1,4 +1,4 @@
-"""A secret that queries on a Spark cluster are given, and what of the cluster shows it.
+"""A secret for queries on a Spark cluster, and a search for it in the cluster's files.
 
 Owner: none; it holds no state.
 """
@@ -16,25 +16,25 @@ SECRET: Final = "canary-5f0c6d1e"
 SECURITY: Final = ClusterSecurity(
     listeners=("SASL_PLAINTEXT",), mechanisms=("SCRAM-SHA-256",), users={"alice": SECRET}
 )
-"""Brokers that no client reads or writes without the secret, and whose frames a proxy can read."""
+"""Brokers that require the secret, with frames that a proxy can read."""
 SECRET_FILE: Final = "secret"
-"""Where a driver finds it, in the cluster's folder: event logs show its command line."""
+"""File with the secret in the cluster's folder; event logs would show a command line."""
 _PASSED_OVER: Final = (SECRET_FILE, "spark", "local")
-"""The secret itself, what is installed, and what Spark keeps of its memory on disk."""
+"""Not searched: the secret itself, installed software, and memory that Spark spills to disk."""
 
 
 def hide_secret(folder: Path, text: str = SECRET) -> Path:
-    """Write the secret, or a text with it, where drivers find it."""
+    """Write the secret, or a text that contains it, to the file that drivers read."""
     file = folder / SECRET_FILE
     file.write_text(text)
     return file
 
 
 def shown(folder: Path, text: str) -> list[Path]:
-    """The files in the folder of a Spark cluster that have a text in them.
+    """Return the files in the folder of a Spark cluster that contain a text.
 
-    They are what drivers, executors and servers have printed, plans and errors among it, event
-    logs, checkpoints, and what the master keeps of applications.
+    Searched are the output of drivers, executors and servers, with plans and errors; event logs;
+    checkpoints; and the master's records of applications.
     """
     wanted, found = text.encode(), []
     for place, folders, names in os.walk(folder):
@@ -42,7 +42,7 @@ def shown(folder: Path, text: str) -> list[Path]:
             folders[:] = [name for name in folders if name not in _PASSED_OVER]
             names = [name for name in names if name not in _PASSED_OVER]
         for path in (Path(place, name) for name in names):
-            # What has ended is taken away.
+            # Processes that end remove their files.
             with contextlib.suppress(FileNotFoundError):
                 if wanted in path.read_bytes():
                     found.append(path)

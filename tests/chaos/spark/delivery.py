@@ -1,4 +1,4 @@
-"""Which query is under fire: with state or without, and what its sink promises.
+"""Kinds of queries under fire: stateful or stateless, and the delivery of the sink.
 
 Owner: none; it holds no state.
 """
@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 
 class Delivery(Enum):
-    """What a sink promises; the value is its name in tables."""
+    """Delivery guarantee of a sink; the value is its name in tables."""
 
     AT_LEAST_ONCE = "at least once"
     PER_TASK = "exactly once"
@@ -21,7 +21,7 @@ class Delivery(Enum):
         return self is not Delivery.AT_LEAST_ONCE
 
     def options(self, sink_id: str) -> dict[str, str]:
-        """The options of the sink that promises it."""
+        """Return the options of a sink with this guarantee."""
         if not self.is_exact:
             return {}
         atomic = {"atomic": "batch"} if self is Delivery.PER_BATCH else {}
@@ -32,7 +32,7 @@ EXACT = tuple(delivery for delivery in Delivery if delivery.is_exact)
 
 
 class Kind(NamedTuple):
-    """A query with state, or one without, and the promise of its sink."""
+    """A stateful or stateless query, and the delivery of its sink."""
 
     is_stateful: bool
     delivery: Delivery = Delivery.AT_LEAST_ONCE

@@ -1,4 +1,4 @@
-"""A driver: reads a topic, and prints from where its executors, and it, have the package.
+"""A driver: reads a topic, and prints where its executors, and it, import the package from.
 
 Owner: the process itself.
 """

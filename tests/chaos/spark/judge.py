@@ -1,8 +1,7 @@
-"""What a query has left in its sink, judged.
+"""Checks of what a query has written to its sink.
 
-Partition p of the source had the numbers 0, 1, 2 ...; the sink's has them too, or the states that
-had them, as lists in JSON.
-
+Partition p of the source had the numbers 0, 1, 2 ...; the sink has the same numbers, or states
+that contain them, as JSON lists.
 Owner: none; it holds no state.
 """
 
@@ -18,8 +17,11 @@ PARTITION_COUNT = 3
 
 
 class Result(NamedTuple):
-    """So many numbers were lost, are more than once where that must not be (in a state; in what is
-    committed), and were written to the sink again: numbers, or states."""
+    """Counts of numbers lost, numbers doubled against the guarantee, and records written again.
+
+    Doubled is a number that is twice in a state, or is committed twice. Written again are numbers,
+    or states.
+    """
 
     record_count: int
     lost_count: int
@@ -29,7 +31,7 @@ class Result(NamedTuple):
 
 
 def judged_rows(wanted: list[str], found: Mapping[int, list[str]]) -> Result:
-    """Each number must be there, in order where it comes first."""
+    """Check that each number is there, and that first copies are in order."""
     lost = 0
     violations = []
     for partition in range(PARTITION_COUNT):
@@ -38,14 +40,14 @@ def judged_rows(wanted: list[str], found: Mapping[int, list[str]]) -> Result:
         if first != sorted(first, key=int):
             violations.append(f"partition {partition} is out of order: {first}")
         if strange := set(first) - set(wanted):
-            violations.append(f"partition {partition} has what was never read: {strange}")
+            violations.append(f"partition {partition} has values that were never read: {strange}")
     if lost:
         violations.append(f"{lost} records were lost")
     return Result(PARTITION_COUNT * len(wanted), lost, 0, repeated_rows(found), violations)
 
 
 def judged_state(wanted: list[str], found: Mapping[int, list[str]]) -> Result:
-    """No state may hold a number twice, and the last one must hold each."""
+    """Check that no state holds a number twice, and that the last state holds each."""
     lost = twice = 0
     violations = []
     for partition in range(PARTITION_COUNT):
@@ -62,7 +64,7 @@ def judged_state(wanted: list[str], found: Mapping[int, list[str]]) -> Result:
 
 
 def judged_committed_rows(wanted: list[str], committed: Mapping[int, list[str]]) -> Result:
-    """Each number must be there once, in order."""
+    """Check that each number is there exactly once, in order."""
     result = judged_rows(wanted, committed)
     violations = [*result.violations]
     for partition in range(PARTITION_COUNT):
@@ -76,9 +78,9 @@ def judged_committed_rows(wanted: list[str], committed: Mapping[int, list[str]])
 def judged_committed_state(
     wanted: list[str], committed: Mapping[int, list[str]], batch_count: int
 ) -> Result:
-    """Each batch must have written its state once, and none may be older than the one before it.
+    """Check that each batch wrote its state once, and that no state is older than the one before.
 
-    A batch without new numbers in a partition writes the state of the one before.
+    A batch without new numbers in a partition writes the previous state again.
     """
     result = judged_state(wanted, committed)
     violations = [*result.violations]
@@ -96,12 +98,12 @@ def judged_committed_state(
 
 
 def repeated_rows(found: Mapping[int, list[str]]) -> int:
-    """How many numbers are there again."""
+    """Return the number of repeated numbers."""
     return sum(len(rows) - len(set(rows)) for rows in found.values())
 
 
 def repeated_states(found: Mapping[int, list[str]]) -> int:
-    """How many states are there again, as a batch that is repeated, or a late attempt, writes."""
+    """Return the number of repeated states, which repeated batches or late attempts write."""
     return sum(
         len(states) - len({len(state) for state in states})
         for states in (_states(found, partition) for partition in found)

@@ -1,8 +1,7 @@
-"""A driver: one query from Kafka to Kafka over numbered records, as its only argument says in JSON.
+"""A driver: a query from Kafka to Kafka over numbered records; its only argument is a job in JSON.
 
-It runs to the end of its input, or, when it is live, until the file `stop` is there. After each
-batch it prints a line. The options with which reader and writer reach the brokers, a password among
-them, are in a file.
+It runs to the end of its input; a live query runs until the file `stop` exists. A line is printed
+after each batch. The options for reaching the brokers, including a password, are in a file.
 
 Owner: the process itself.
 """
@@ -50,11 +49,11 @@ def report(what: str, value: object) -> None:
 
 
 def written(records: DataFrame, *, is_stateful: bool) -> DataFrame:
-    """What is written: each number into the partition that it is read from, or the state."""
+    """Return the rows to write: each number, to the partition it was read from, or the state."""
     number = F.col("value").cast("string")
     if not is_stateful:
         return records.select(number.alias("value"), "partition")
-    # All numbers that were read are in the state, so that one that is in it twice is seen.
+    # The state keeps all numbers read, so that a doubled one shows.
     numbers = records.groupBy("partition").agg(F.collect_list(number).alias("numbers"))
     return numbers.select(F.to_json("numbers").alias("value"), "partition")
 

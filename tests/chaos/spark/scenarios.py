@@ -1,5 +1,7 @@
-"""What is done to a query on the Spark cluster. Each scenario starts it, shows that its fault has
-struck, and returns when the query has read all. What is in the sink is judged afterwards.
+"""Faults of a query on the Spark cluster.
+
+Each scenario starts the query, verifies that its fault took effect, and returns when the query has
+read everything. The sink is checked afterwards.
 
 Owner: none; the arena has the state.
 """
@@ -28,13 +30,13 @@ if TYPE_CHECKING:
 
 SIGKILLED: Final = (-9, 137)
 EARLY: Final = 1
-"""The batch after which faults strike: both executors have run tasks by then."""
+"""Batch after which faults strike: both executors have run tasks by then."""
 GROUP: Final = "chaos-progress"
 
 
 @dataclass(frozen=True, slots=True)
 class Scenario:
-    """The other fields say with which queries it is done."""
+    """A fault, and the kinds of queries to run it on."""
 
     act: Callable[[SparkArena], None]
     is_stateless: bool = True
@@ -47,13 +49,13 @@ class Scenario:
 
     @property
     def title(self) -> str:
-        """What happens in it, for people."""
+        """Description of the fault, for the table."""
         first, *_ = (self.act.__doc__ or self.name).splitlines()
         return f"{first[0].lower()}{first[1:].removesuffix('.')}"
 
     @property
     def kinds(self) -> list[Kind]:
-        """Each query that it is done to."""
+        """Kinds of queries to run it on."""
         return [
             Kind(is_stateful, delivery)
             for delivery in self.deliveries
@@ -69,7 +71,7 @@ class Scenario:
         *,
         batch_count: int = BATCH_COUNT,
     ) -> Result:
-        """Do it to a query of its own; what the query left behind, judged."""
+        """Run it on a new query, and return the checked result."""
         made = SparkArena(kafka, spark, kind=kind, batch_count=batch_count)
         with closing(made) as arena:
             self.act(arena)
@@ -82,7 +84,7 @@ class Scenario:
 
 
 def begun(arena: SparkArena) -> SparkApplication:
-    """The driver of a query that has ended some batches and has all its input before it."""
+    """Return the driver of a query that has ended some batches and has more input."""
     arena.send(arena.batch_count)
     driver = arena.start()
     arena.await_batch(driver, EARLY)
@@ -90,16 +92,16 @@ def begun(arena: SparkArena) -> SparkApplication:
 
 
 def go_on(arena: SparkArena, driver: SparkApplication) -> None:
-    """Heal the network, and wait until the batch that was held is written."""
+    """Heal the network, and wait until the held batch is written."""
     held = arena.reported_batch(driver)
     arena.heal()
     arena.await_batch(driver, held + 1)
 
 
 def reading(arena: SparkArena) -> tuple[SparkApplication, Executor]:
-    """The driver of a live query, and an executor whose tasks read and have no record yet.
+    """Return the driver of a live query, and an executor whose tasks read and have no record yet.
 
-    No task runs when responses begin to be swallowed, so none of them has what it reads already.
+    No task runs when responses begin to be swallowed, so none has received records before.
     """
     arena.send(arena.batch_count // 2)
     driver = arena.start(is_live=True)
@@ -113,7 +115,7 @@ def reading(arena: SparkArena) -> tuple[SparkApplication, Executor]:
 
 
 def end_live(arena: SparkArena, driver: SparkApplication) -> None:
-    """Heal the network, and have a live query end when it has read all."""
+    """Heal the network, and let a live query read everything and end."""
     arena.heal()
     arena.stop_file.touch()
     arena.await_end(driver)
@@ -122,7 +124,7 @@ def end_live(arena: SparkArena, driver: SparkApplication) -> None:
 def kill_python_workers(
     arena: SparkArena, driver: SparkApplication, executors: list[Executor]
 ) -> None:
-    """Kill the Python workers of executors that have tasks, and wait until Spark reports it."""
+    """Kill the Python workers of executors with tasks, and wait until Spark reports it."""
     workers = [worker for each in executors for worker in each.python_workers()]
     assert workers, "there are no Python workers"
     before = len(driver.log_text())
@@ -138,11 +140,11 @@ def kill_executor(arena: SparkArena, driver: SparkApplication, executor: Executo
 
 
 def python_worker_killed(arena: SparkArena) -> None:
-    """An executor's Python workers are killed while they write."""
+    """Kill an executor's Python workers while they write."""
     driver = begun(arena)
     executors = arena.hold_writes()
     if not arena.is_stateful:
-        # Tasks of three partitions run on both.
+        # Tasks of three partitions run on both executors.
         executors = executors[:1]
     kill_python_workers(arena, driver, executors)
     arena.heal()
@@ -150,14 +152,14 @@ def python_worker_killed(arena: SparkArena) -> None:
 
 
 def python_worker_killed_in_read(arena: SparkArena) -> None:
-    """An executor's Python workers are killed while they read."""
+    """Kill an executor's Python workers while they read."""
     driver, executor = reading(arena)
     kill_python_workers(arena, driver, [executor])
     end_live(arena, driver)
 
 
 def executor_killed(arena: SparkArena) -> None:
-    """An executor is killed while its tasks write."""
+    """Kill an executor while its tasks write."""
     driver = begun(arena)
     kill_executor(arena, driver, arena.hold_writes()[0])
     arena.heal()
@@ -165,17 +167,17 @@ def executor_killed(arena: SparkArena) -> None:
 
 
 def executor_killed_in_read(arena: SparkArena) -> None:
-    """An executor is killed while its tasks read."""
+    """Kill an executor while its tasks read."""
     driver, executor = reading(arena)
     kill_executor(arena, driver, executor)
     end_live(arena, driver)
 
 
 def map_output_lost(arena: SparkArena) -> None:
-    """The executor that holds map output is killed: Spark runs the stage before again."""
+    """Kill the executors that hold map output: Spark runs the previous stage again."""
     driver = begun(arena)
     arena.hold_writes()
-    # Each has run some of the three map tasks, and the tasks that write have read their output.
+    # Both have run some of the three map tasks; the writing tasks have read their output.
     for executor in driver.executors():
         kill_executor(arena, driver, executor)
     arena.await_log(driver, r"Resubmitting ShuffleMapStage|Resubmitted ShuffleMapTask")
@@ -184,36 +186,36 @@ def map_output_lost(arena: SparkArena) -> None:
 
 
 def executor_paused(arena: SparkArena) -> None:
-    """An executor is paused past its time-out, replaced, and writes on when it is resumed."""
+    """Pause an executor until it has timed out and is replaced, and resume it: it still writes."""
     arena.settings = {
         "spark.network.timeout": "10s",
         "spark.network.timeoutInterval": "2s",
         "spark.executor.heartbeatInterval": "1s",
-        # One task then writes all of the state, and it is in that executor.
+        # One task then writes all of the state, in that executor.
         "spark.sql.shuffle.partitions": "1",
     }
-    # Requests do not come through, so what is written again at the end the zombie has written.
+    # Requests do not pass, so records written again at the end are the zombie's.
     driver = begun(arena)
     executor = arena.hold_writes(Direction.REQUEST)[0]
-    # Spark's worker would end it, paused as it is.
+    # Spark's worker would end the paused executor.
     server = arena.server_of(executor)
     server.pause()
     executor.pause()
     go_on(arena, driver)
     arena.await_log(driver, rf"Removing executor {executor.executor_id} with no recent heartbeats")
     assert not arena.again_count()
-    # Its JVM has the order to stop, with which its Python workers end.
+    # Its JVM was ordered to stop, and its Python workers end with it.
     zombies = executor.python_workers()
     if arena.delivery.is_exact:
-        # Brokers may refuse what it sends: that it sends must be seen, and nothing else be.
+        # Brokers may reject its requests, so check that it sends, and that no other process does.
         with arena.paused(but=executor):
             arena.count(ApiKey.PRODUCE)
             resume(zombies)
-            arena.await_true(lambda: arena.counted() > 0, "it does not write on", driver)
+            arena.await_true(lambda: arena.counted() > 0, "it stopped writing", driver)
         arena.heal()
     else:
         resume(zombies)
-        arena.await_true(lambda: arena.again_count() > 0, "it does not write on", driver)
+        arena.await_true(lambda: arena.again_count() > 0, "it stopped writing", driver)
     executor.resume()
     server.resume()
     arena.await_end(driver)
@@ -222,7 +224,7 @@ def executor_paused(arena: SparkArena) -> None:
 
 
 def task_copied(arena: SparkArena) -> None:
-    """A task whose Produce is not acknowledged is slow, and Spark runs a copy on the other host."""
+    """Delay a task by a Produce without acknowledgement; Spark runs a copy on the other host."""
     arena.settings = {
         "spark.speculation": "true",
         "spark.speculation.interval": "100ms",
@@ -231,8 +233,8 @@ def task_copied(arena: SparkArena) -> None:
         "spark.speculation.quantile": "0.5",
     }
     driver = begun(arena)
-    # Brokers have written what this task sent; the copy writes the same again, and the query ends
-    # though nothing is healed.
+    # Brokers have written the records of this task; the copy writes them again, and the query ends
+    # without a heal.
     arena.swallow(ApiKey.PRODUCE, at_most=1)
     arena.await_swallowed(1)
     arena.await_end(driver)
@@ -241,13 +243,13 @@ def task_copied(arena: SparkArena) -> None:
 
 
 def driver_killed_in_write(arena: SparkArena) -> None:
-    """The driver is killed while tasks write, and started again."""
+    """Kill the driver while tasks write, and start it again."""
     kill_in_write(arena, begun(arena))
     arena.await_end(arena.start())
 
 
 def moved_to_the_official_source(arena: SparkArena) -> None:
-    """The driver is killed while tasks write; Spark's own source goes on, and so back."""
+    """Kill the driver while tasks write, continue with Spark's own source, and move back."""
     jars = official_classpath()
     arena.settings = {"spark.driver.extraClassPath": jars, "spark.executor.extraClassPath": jars}
     kill_in_write(arena, begun(arena))
@@ -259,11 +261,11 @@ def moved_to_the_official_source(arena: SparkArena) -> None:
 
 
 def driver_killed_before_the_commit_log(arena: SparkArena) -> None:
-    """The driver is killed when a batch is written, before Spark's commit log has it."""
+    """Kill the driver when a batch is written but not yet in Spark's commit log."""
     driver = begun(arena)
     if arena.delivery.is_exact:
         arena.hold_writes()
-        # All that the sink does for the batch is done, and its driver does not learn of the last.
+        # The sink has finished the batch, but its driver does not receive the last response.
         arena.hold_ends(Direction.RESPONSE, tasks=arena.held_count)
         planned = arena.planned_count()
         arena.await_true(lambda: arena.committed_count() == planned, "the batch is not committed")
@@ -274,12 +276,12 @@ def driver_killed_before_the_commit_log(arena: SparkArena) -> None:
     assert_unfinished(arena)
     before = arena.again_count()
     arena.await_end(arena.start())
-    # A batch that was written once is not written again where once is promised.
+    # With exactly-once delivery, a batch that was written is not written again.
     assert (arena.again_count() > before) is not arena.delivery.is_exact
 
 
 def driver_killed_before_the_decision(arena: SparkArena) -> None:
-    """The driver is killed when all tasks of a batch have ended, before the sink has decided it."""
+    """Kill the driver when all tasks of a batch have ended, before the sink's decision."""
     driver = begun(arena)
     committed = arena.committed_count()
     kill_before_the_commit(arena, driver)
@@ -291,17 +293,17 @@ def driver_killed_before_the_decision(arena: SparkArena) -> None:
 
 
 def driver_killed_after_the_decision(arena: SparkArena) -> None:
-    """The driver is killed between the sink's decision and the first commit of a task's rows."""
+    """Kill the driver between the sink's decision and the first commit of a task's rows."""
     kill_at_ends(arena, ended_tasks=0)
 
 
 def driver_killed_between_two_ends(arena: SparkArena) -> None:
-    """The driver is killed when the rows of one task are committed, and those of others are not."""
+    """Kill the driver when the rows of one task are committed, and others are not."""
     kill_at_ends(arena, ended_tasks=1)
 
 
 def transaction_coordinator_killed(arena: SparkArena) -> None:
-    """The coordinator of all transactions is killed when the first task's rows are committed."""
+    """Kill the coordinator of all transactions when the first task's rows are committed."""
     driver = begun(arena)
     arena.hold_writes()
     arena.hold_ends(Direction.RESPONSE, tasks=0)
@@ -313,7 +315,7 @@ def transaction_coordinator_killed(arena: SparkArena) -> None:
 
 
 def kill_at_ends(arena: SparkArena, *, ended_tasks: int) -> None:
-    """Kill the driver when a batch is decided and the rows of so many tasks are committed."""
+    """Kill the driver when a batch is decided and the rows of `ended_tasks` tasks are committed."""
     driver = begun(arena)
     arena.hold_writes()
     arena.hold_ends(Direction.REQUEST, tasks=ended_tasks)
@@ -327,7 +329,7 @@ def kill_at_ends(arena: SparkArena, *, ended_tasks: int) -> None:
 
 
 def driver_killed_in_the_first_batch(arena: SparkArena) -> None:
-    """The driver of a query that begins at latest is killed in its first batch with records."""
+    """Kill the driver of a query that starts at latest, in its first batch with records."""
     arena.read = {"startingOffsets": "latest"}
     driver = arena.start(is_live=True)
     arena.await_true(lambda: arena.logged_batches("offsets") == [0], "no batch 0", driver)
@@ -336,7 +338,7 @@ def driver_killed_in_the_first_batch(arena: SparkArena) -> None:
     arena.await_swallowed(1)
     kill(driver)
     arena.heal()
-    # The first has no records.
+    # The first batch has no records.
     assert arena.logged_batches("commits") == [0]
     assert arena.logged_batches("offsets") == [0, 1]
     arena.send(arena.batch_count // 2)
@@ -344,9 +346,9 @@ def driver_killed_in_the_first_batch(arena: SparkArena) -> None:
 
 
 def readers(arena: SparkArena, driver: SparkApplication) -> list[FoundProcess]:
-    """Wait until a live query has read all: the executors' Python workers that were there.
+    """Wait until a live query has read everything; return the Python workers of its executors.
 
-    They are looked for meanwhile, since executors that have nothing to do are soon gone.
+    They are collected while waiting, since idle executors end soon.
     """
     workers: set[FoundProcess] = set()
 
@@ -360,7 +362,7 @@ def readers(arena: SparkArena, driver: SparkApplication) -> list[FoundProcess]:
 
 
 def executors_come_and_go(arena: SparkArena) -> None:
-    """Dynamic allocation ends all executors of an idle query, and starts new ones for records."""
+    """End all executors of an idle query by dynamic allocation, and start new ones for records."""
     arena.settings = {
         "spark.dynamicAllocation.enabled": "true",
         "spark.dynamicAllocation.shuffleTracking.enabled": "true",
@@ -380,7 +382,7 @@ def executors_come_and_go(arena: SparkArena) -> None:
 
 
 def master_killed(arena: SparkArena) -> None:
-    """The master is killed while tasks write, and started again."""
+    """Kill the master while tasks write, and start it again."""
     driver = begun(arena)
     arena.hold_writes()
     arena.spark.master.kill()
@@ -392,7 +394,7 @@ def master_killed(arena: SparkArena) -> None:
 
 
 def leader_killed(arena: SparkArena) -> None:
-    """The broker that leads a partition of source and sink is killed while tasks write."""
+    """Kill the broker that leads a partition of source and sink while tasks write."""
     driver = begun(arena)
     arena.hold_writes()
     leader = arena.kafka.leader(arena.sink, 0)
@@ -403,7 +405,7 @@ def leader_killed(arena: SparkArena) -> None:
 
 
 def group_coordinator_killed(arena: SparkArena) -> None:
-    """The coordinator of the group that shows the progress is killed at a commit."""
+    """Kill the coordinator of the group that shows the progress, during a commit."""
     arena.read = {"commitGroup": GROUP}
     driver = begun(arena)
     with Admin(arena.settings_of_clients) as admin:
@@ -417,7 +419,7 @@ def group_coordinator_killed(arena: SparkArena) -> None:
 
 
 def two_drivers(arena: SparkArena) -> None:
-    """A second driver is started on the checkpoint of one that runs."""
+    """Start a second driver on the checkpoint of a running one."""
     arena.settings = {"spark.cores.max": "2"}
     first = begun(arena)
     arena.swallow(ApiKey.PRODUCE)
@@ -426,14 +428,14 @@ def two_drivers(arena: SparkArena) -> None:
     arena.await_log(second, "(?m)^STARTED")
     assert first.is_alive
     arena.heal()
-    # Spark ends one when it finds the other's files.
+    # Spark ends one of them when it finds the other's files.
     statuses = [arena.await_death(driver) for driver in (first, second)]
     assert any(statuses), "Spark let both end"
     arena.await_end(arena.start())
 
 
 def kill_in_write(arena: SparkArena, driver: SparkApplication) -> None:
-    """Kill the driver in the middle of a batch, which Spark's commit log does not have then."""
+    """Kill the driver in the middle of a batch, before Spark's commit log has the batch."""
     arena.hold_writes()
     kill(driver)
     arena.heal()
@@ -441,7 +443,7 @@ def kill_in_write(arena: SparkArena, driver: SparkApplication) -> None:
 
 
 def kill_before_the_commit(arena: SparkArena, driver: SparkApplication) -> None:
-    """Kill the driver when all tasks of a batch have ended, and it has not heard of it."""
+    """Kill the driver when all tasks of a batch have ended, before it learns that."""
     executors = arena.hold_writes()
     driver.pause()
     arena.heal()
@@ -463,7 +465,7 @@ def kill(driver: SparkApplication) -> None:
 
 
 def assert_unfinished(arena: SparkArena) -> None:
-    """The last batch that was begun is not in Spark's commit log."""
+    """Assert that the batch begun last is not in Spark's commit log."""
     assert arena.logged_batches("offsets")[-1] not in arena.logged_batches("commits")
 
 

@@ -1,4 +1,4 @@
-"""A driver: gives a secret to everything that takes an option, and prints plans and errors.
+"""A driver: sets a secret for everything that takes an option, and prints plans and errors.
 
 Owner: the process itself.
 """
@@ -23,13 +23,13 @@ PROTOCOL = "kafka.security.protocol"
 
 
 def failing(attempt: Callable[[], object]) -> None:
-    """Print the error, with all that is below it."""
+    """Print the error of an attempt, with its causes; it must fail."""
     try:
         attempt()
-    except Exception:  # noqa: BLE001 - whatever Spark makes of it is what is looked at
+    except Exception:  # noqa: BLE001 - Spark's error, of any class, is under test
         sys.stdout.write(f"FAILED {traceback.format_exc()}\n")
     else:
-        raise AssertionError("a secret was taken that no client can use")
+        raise AssertionError("a secret that no client can use was accepted")
 
 
 def main() -> None:
@@ -37,7 +37,7 @@ def main() -> None:
     secret = Path(job["secret"]).read_text()
     spark = SparkSession.builder.getOrCreate()
     servers = {"kafka.bootstrap.servers": job["servers"]}
-    # A setting that reaches the tasks: what is in the plan would show it.
+    # A setting that reaches the tasks; the plan would show it.
     read = {**servers, "subscribe": job["source"], SECRET_OPTION: secret}
     write = {**servers, "topic": job["sink"], SECRET_OPTION: secret}
     frame = spark.read.format("pykafka").options(**read).load()
@@ -93,7 +93,7 @@ def main() -> None:
     pem = f"-----BEGIN PRIVATE KEY-----\n{secret}\n-----END PRIVATE KEY-----"
     every = {**dict.fromkeys(job["options"], secret), "kafka.misspelled": pem}
     writing = frame.select("value").write.format("pykafka").mode("append")
-    # The plan is written down before a client looks at the options.
+    # The plan is logged before a client reads the options.
     failing(lambda: writing.options(**servers, topic=job["sink"], **every).save())
     sys.stdout.write("DONE\n")
 

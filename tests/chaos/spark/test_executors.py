@@ -1,7 +1,6 @@
-"""The connector on executors: how the wheel reaches them, that another version of it is named, and
-that no secret is shown.
+"""The connector on executors: how they get the wheel, errors about its version, and secrets.
 
-A driver of its own for each test, on a cluster whose executors have no package: `make soak`.
+Each test starts a driver on a cluster whose executors lack the package: `make soak`.
 """
 
 from __future__ import annotations
@@ -39,12 +38,12 @@ pytestmark = [pytest.mark.kafka, pytest.mark.spark, pytest.mark.soak, pytest.mar
 ROOT = Path(__file__).parents[3]
 SITE_PACKAGES = Path(sysconfig.get_path("purelib"))
 PACKAGE_PATH = os.pathsep.join([str(ROOT), str(SITE_PACKAGES)])
-"""With which Spark's discovery sees this package; one that is installed as editable it does not."""
+"""Path on which Spark's discovery finds this package; an editable install is not found."""
 JOB = Path(__file__).with_name("executors_job.py")
 FOR_SPARK = (
     *("pyspark", "py4j", "pyarrow*", "numpy*", "pandas*", "dateutil", "six.py", "pytz", "tzdata"),
 )
-"""PySpark and what it needs: a cluster has that."""
+"""PySpark and its dependencies, which a cluster has."""
 NO_SOURCE = shutil.ignore_patterns(
     *(".git", ".venv", "build", "dist", "*.egg-info", "*.so", "__pycache__", ".*cache"),
     *(".hypothesis", ".coverage*"),
@@ -57,7 +56,7 @@ OTHER_VERSION = "0.0.9"
 
 @pytest.fixture(scope="module")
 def python(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A Python of an executor: with what PySpark needs, and without this package."""
+    """Make an executor's Python with PySpark's dependencies and without this package."""
     return spark_python(tmp_path_factory.mktemp("executor"))
 
 
@@ -72,7 +71,7 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def installed_python(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A Python of an executor into which the wheel was installed."""
+    """Make an executor's Python with the wheel installed."""
     python = spark_python(tmp_path_factory.mktemp("installed"))
     pip("install", wheel, python=python)
     add_dependencies(packages_of(python))
@@ -80,7 +79,7 @@ def installed_python(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> P
 
 
 def spark_python(folder: Path) -> Path:
-    """A Python with what PySpark needs, and nothing else."""
+    """Make a virtual environment with PySpark's dependencies only, and return its Python."""
     subprocess.run([sys.executable, "-m", "venv", "--without-pip", folder], check=True)
     python = folder / "bin" / "python"
     for pattern in FOR_SPARK:
@@ -90,26 +89,26 @@ def spark_python(folder: Path) -> Path:
 
 
 def packages_of(python: Path) -> Path:
-    """Where the packages of a virtual environment are."""
+    """Return the folder of the packages of a virtual environment."""
     (packages,) = python.parents[1].glob("lib/python*/site-packages")
     return packages
 
 
 def pip(command: str, *arguments: str | Path, python: Path = Path(sys.executable)) -> None:
-    """Run pip without a network, with what is not this package left out."""
+    """Run pip without a network and without dependencies."""
     subprocess.run(
         [
             *(sys.executable, "-m", "pip", "--quiet", "--python", python),
             *(command, "--no-index", "--no-deps", *arguments),
         ],
-        # Through a PYTHONPATH it would see this work tree, and take the package for installed.
+        # With PYTHONPATH, pip would find this work tree, and assume the package is installed.
         env={**os.environ, "PYTHONPATH": "", "PYKCLIENT_BUILD": "pure"},
         check=True,
     )
 
 
 def add_dependencies(packages: Path) -> None:
-    """Put what this package depends on beside it."""
+    """Copy this package's dependencies to the folder of its wheel."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     for name in (re.split("[<>=~]", wanted)[0] for wanted in project["dependencies"]):
         for file in distribution(name).files or ():
@@ -120,7 +119,7 @@ def add_dependencies(packages: Path) -> None:
 
 @pytest.fixture(scope="module")
 def bare_cluster() -> Iterator[SparkCluster]:
-    """Executors that have the package only if the driver sends it along."""
+    """Start a cluster whose executors have the package only if the driver sends it."""
     try:
         cluster = SparkCluster(environment={"PYTHONPATH": ""})
     except MissingPrerequisiteError as error:
@@ -131,7 +130,7 @@ def bare_cluster() -> Iterator[SparkCluster]:
 
 @pytest.fixture(scope="module")
 def packed(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with the package and what it depends on, as `pip install --target` leaves it."""
+    """Make a folder with the package and its dependencies, as `pip install --target` does."""
     target = tmp_path_factory.mktemp("packed")
     pip("install", "--target", target, wheel)
     add_dependencies(target)
@@ -167,7 +166,7 @@ def test_executors_have_the_package_from_an_archive(
             "spark.archives": f"{archive}#{FOLDER}",
             "spark.executorEnv.PYTHONPATH": FOLDER,
         },
-        # Data sources are planned beside the driver, by the same Python.
+        # Data sources are planned on the driver, by the same Python.
         environment={
             "PYSPARK_PYTHON": str(python),
             "PYTHONPATH": PACKAGE_PATH,
@@ -191,7 +190,7 @@ def test_executors_have_the_package_that_pip_has_installed(
         JOB,
         json.dumps(read_options(kafka_cluster, topic)),
         settings={"spark.pyspark.python": str(installed_python)},
-        # What plans data sources beside the driver is started by the environment's, not by that.
+        # The process on the driver that plans data sources runs the environment's Python.
         environment={
             "PYSPARK_PYTHON": str(installed_python),
             "PYSPARK_DRIVER_PYTHON": str(installed_python),
@@ -259,7 +258,7 @@ def test_a_secret_is_nowhere_to_be_seen(
     assert "\nDONE" in log
     assert log.count("\nFAILED ") == 6
     plans = shown(folder, "SparkListenerSQLExecutionStart")
-    # The options of the writes are in the event log, by name.
+    # The event log contains the options of the writes by name.
     for option in ("kafka.misspelled", *secret_options()):
         hidden = f"{option}=*********(redacted)"
         assert any(path.is_relative_to(events) for path in shown(folder, hidden)), option

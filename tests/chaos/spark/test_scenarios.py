@@ -1,8 +1,7 @@
-"""Queries of the connector on a Spark cluster of two hosts, under fire: no record is lost, and none
-is twice in what a query's state holds.
+"""Queries of the connector on a Spark cluster of two hosts, under fire.
 
-`make soak` has six scenarios, two of which start a driver twice; `make chaos` has all, with more
-batches.
+No record may be lost, and none may be twice in a query's state. `make soak` runs six scenarios, two
+of which start a driver twice; `make chaos` runs all, with more batches.
 """
 
 from __future__ import annotations
@@ -48,9 +47,9 @@ if TYPE_CHECKING:
     from pykclient.testing.fixtures import KafkaClusterFactory
 
 BATCH_COUNT = 10
-"""Faults strike after the second, so that a test which is late by seconds still finds a batch."""
+"""Faults strike after the second batch, so that a test that is seconds late still hits one."""
 ESTABLISHED = "01"
-"""The state of a connection, in /proc/net/tcp."""
+"""State of an open connection in /proc/net/tcp."""
 ONCE = Kind(is_stateful=False, delivery=Delivery.PER_TASK)
 IN_SOAK = (
     (python_worker_killed, ONCE),
@@ -65,7 +64,7 @@ IN_SOAK = (
 
 @pytest.fixture(scope="module")
 def chaos_cluster(kafka_cluster_factory: KafkaClusterFactory) -> Iterator[KafkaCluster]:
-    """Three brokers behind proxies."""
+    """Start three brokers behind proxies."""
     if os.environ.get(BOOTSTRAP_VARIABLE):
         pytest.skip(f"needs brokers of its own; {BOOTSTRAP_VARIABLE} names others")
     with kafka_cluster_factory(
@@ -119,7 +118,7 @@ def test_a_python_worker_without_work_ends_and_its_connections_with_it(
 
 
 def connections(pid: int | None, ports: set[int]) -> set[tuple[str, str]]:
-    """The connections that are open to any of these ports, of a process or of any, by both ends."""
+    """Return open connections to these ports as pairs of ends, of a process or of all (None)."""
     table = [line.split() for line in Path("/proc/net/tcp").read_text().splitlines()[1:]]
     found = {
         socket: (local, remote)
@@ -133,7 +132,7 @@ def connections(pid: int | None, ports: set[int]) -> set[tuple[str, str]]:
 
 
 def test_a_secret_is_found_wherever_it_is_planted(tmp_path: Path) -> None:
-    """In what a cluster writes; the file that has it for drivers is passed over."""
+    """The places are files that a cluster writes; the drivers' file with it is skipped."""
     hide_secret(tmp_path)
     places = [
         *("query-1.log", "master.log", "events/app-1/events_1", "chaos-1/offsets/0"),
@@ -162,7 +161,7 @@ def test_the_judge_sees_what_is_lost_out_of_order_or_strange() -> None:
     assert lost.lost_count == 1
     assert lost.violations == ["1 records were lost"]
     assert "partition 1 is out of order" in swapped.violations[0]
-    assert "partition 1 has what was never read" in strange.violations[0]
+    assert "partition 1 has values that were never read" in strange.violations[0]
 
 
 def test_the_judge_sees_what_a_state_lacks_or_has_twice() -> None:

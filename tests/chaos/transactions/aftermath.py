@@ -1,4 +1,4 @@
-"""What transactions must have left behind when everything is copied.
+"""State that transactions must leave behind once everything is copied.
 
 Owner: none; it holds no state.
 """
@@ -24,9 +24,9 @@ ENDED: Final = frozenset({"Empty", "CompleteCommit", "CompleteAbort"})
 def committed_otherwise(
     admin: Admin, servers: str, group: str, topic: str, partition_count: int
 ) -> list[str]:
-    """Where a group is not at the end of a topic of which it has read everything.
+    """Return where a group is not at the end of a topic that it has read completely.
 
-    The markers of transactions may be between it and the end of the log; no record may.
+    Between its offset and the end there may be transaction markers, but no record.
     """
     partitions = [TopicPartition(topic, number) for number in range(partition_count)]
     committed = admin.list_group_offsets(group, require_stable=True)
@@ -49,7 +49,7 @@ def committed_otherwise(
 
 
 def still_open(admin: Admin, transactional_ids: Iterable[str]) -> list[str]:
-    """Whose transactions have not ended."""
+    """Return the transactional ids whose transactions have not ended."""
     found = admin.describe_transactions(transactional_ids)
     return [
         f"the transaction of {name} is {each.state}"

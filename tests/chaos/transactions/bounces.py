@@ -1,16 +1,16 @@
-"""Kafka's own system tests of transactions: copiers, and what is bounced while they copy.
+"""Kafka's own system tests of transactions: copiers, with bounces of copiers or brokers.
 
-In the partition mode each copier has a partition of the source, in the group mode they share it as
-a group. Copiers are ours, or Java's among them, and abort a third of their transactions at random.
-As in Kafka's tests the sink of two partitions has three; a copier writes a record to the partition
-of its number, so that one is to stay empty. All the time a reader reads what is committed; in
-the end the copies are the source, the group's offsets are its ends, and no transaction is open.
+In partition mode each copier has a partition of the source; in group mode they share it as a group.
+Copiers are ours, or one of them Java's, and abort a third of their transactions at random. As in
+Kafka's tests, the sink of two partitions has three; a copier keeps the partition number, so that
+one stays empty. A reader reads committed records all the time. In the end the copies must equal the
+source, the group's offsets must be at its end, and no transaction may be open.
 
-A bounce strikes when it is seen that records are copied, and proves that it did: of brokers, the
-others lead and transactions commit while one is away, and copiers are at work when the next one
-goes; of copiers, their transactions are open when they are killed.
+A bounce happens when copying is in progress, and verifies that it took effect. For a broker: others
+lead and transactions commit while it is down, and copiers are at work when the next one goes. For a
+copier: its transaction is open when it is killed.
 
-Owner: the run; copiers and the reader have threads of their own.
+Owner: the run; copiers and the reader have their own threads.
 Source: ``transactions_test.py`` and ``group_mode_transactions_test.py`` of Kafka's system tests.
 """
 
@@ -43,21 +43,21 @@ BROKERS: Final = (1, 2, 3)
 REPLICATION: Final = 3
 IN_SYNC_MIN: Final = 2
 PROGRESS_MIN: Final = 0.2
-"""So much of what it found a copier has copied when it is bounced."""
+"""Share of its records that a copier must have copied before it is bounced."""
 LOOK_S: Final = 0.02
 TIMEOUT_S: Final = 240.0
 HOLD_MS: Final = 100
 BROKER_TARGET: Final = "brokers"
 COPIERS: Final = "copiers"
 SINK_PARTITION_COUNTS: Final = {2: 3}
-"""Of sources that have another number of partitions."""
+"""Number of sink partitions, if it differs from the source's."""
 
 
 class Size(NamedTuple):
-    """So many records are copied (a third where there is one partition), so many a transaction.
+    """Number of records (a third if there is one partition), and of records a transaction.
 
-    Each copier is bounced so many times. For brokers, which take time to come back, copying lasts
-    about so long.
+    Each copier is bounced `round_count` times. With bounces of brokers, which need time to return,
+    copying takes about `copying_s`.
     """
 
     record_count: int = 100_000
@@ -67,15 +67,15 @@ class Size(NamedTuple):
 
 
 FULL: Final = Size()
-"""As Kafka has it."""
+"""The size in Kafka's tests."""
 SHORT: Final = Size(record_count=12_000, transaction_size=100, round_count=1, copying_s=30)
 
 
 @dataclass(frozen=True, slots=True)
 class Bounce:
-    """Copiers, and what is done to them: `is_clean` is by SIGTERM, else by SIGKILL.
+    """Copiers and their fault: with `is_clean` by SIGTERM, otherwise by SIGKILL.
 
-    `uses_group_metadata` has offsets committed as members. `java_count` of the copiers are Java's.
+    With `uses_group_metadata`, offsets are committed as members. `java_count` copiers are Java's.
     """
 
     target: str
@@ -100,7 +100,7 @@ class Bounce:
 
     @property
     def title(self) -> str:
-        """What copies, for people."""
+        """Description of the copiers, for the table."""
         count = self.partition_count
         partitions = "one partition" if count == 1 else f"{count} partitions"
         if self.is_group:
@@ -111,11 +111,11 @@ class Bounce:
 
     @property
     def strikes(self) -> str:
-        """What is struck, for people."""
+        """Description of the fault, for the table."""
         return f"{self.target}, {'SIGTERM' if self.is_clean else 'SIGKILL'}"
 
     def is_for(self, version: str) -> bool:
-        """Whether it can be done to this version of Kafka: to any."""
+        """Return whether it applies to this version of Kafka: to any."""
         return bool(version)
 
     @property
@@ -127,13 +127,13 @@ class Bounce:
         return SINK_PARTITION_COUNTS.get(self.partition_count, self.partition_count)
 
     def run(self, kafka: KafkaCluster, size: Size = FULL) -> Result:
-        """Do it to copiers of its own."""
+        """Run it with new copiers."""
         with _Run(self, kafka, size) as run:
             return run.result()
 
 
 class _Run:
-    """A context manager."""
+    """A run; a context manager."""
 
     def __init__(self, bounce: Bounce, kafka: KafkaCluster, size: Size) -> None:
         self._bounce = bounce
@@ -215,7 +215,7 @@ class _Run:
             write_numbers(self._servers, self._source, count, self._count)
 
     def _hold_ms(self) -> int:
-        """How long each EndTxn waits on its way to a broker, in which its transaction is open."""
+        """Return the delay of each EndTxn request, during which its transaction is open."""
         if self._bounce.target == COPIERS:
             return HOLD_MS
         commit_count = self._count / self._size.transaction_size / self._bounce.copier_count
@@ -270,7 +270,7 @@ class _Run:
                 copier.start()
 
     def _can_be_bounced(self, copier: BouncedCopier) -> bool:
-        """Whether it has copied a good part and is in a transaction; or has nothing left to do."""
+        """Return whether it has copied enough and is in a transaction, or is done."""
         is_far = copier.progress >= PROGRESS_MIN
         return copier.is_done or (is_far and self._has_transaction(copier))
 
@@ -284,7 +284,7 @@ class _Run:
         return self._reader.count(self._sink)
 
     def _await_more(self) -> None:
-        """Wait until another transaction is committed; or all of them are."""
+        """Wait until another transaction is committed, or all are."""
         goal = min(self._count, self._copied_count() + self._size.transaction_size)
         self._await(lambda: self._copied_count() >= goal, "there is no progress")
 

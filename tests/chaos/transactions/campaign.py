@@ -1,16 +1,16 @@
-"""Bounces copiers and brokers as Kafka's own system tests do, breaks a chain of `ExactlyOnce`, and
-has applications stall between the calls of a transaction.
+"""Bounce copiers and brokers as Kafka's system tests do, break a chain of `ExactlyOnce`, and stall
+applications between the calls of a transaction.
 
-A part of `make chaos`. It ends with the table of `benchmarks/RESULTS.md`, section Transactions
-under fire.
+Part of `make chaos`. It prints the table for `benchmarks/RESULTS.md`, section Transactions under
+fire.
 
-The environment says what, where it is to be less:
+The environment can restrict it:
 
-`CHAOS_TRANSACTIONS_RUNS`   which ones, by name, with commas between; all.
-`CHAOS_VERSIONS`            on which versions of Kafka; all that are tested.
-`CHAOS_TRANSACTIONS_SHORT`  anything: with fewer records, and each copier bounced, or stalled, once.
+`CHAOS_TRANSACTIONS_RUNS`   names of runs, separated by commas; all.
+`CHAOS_VERSIONS`            versions of Kafka; all tested ones.
+`CHAOS_TRANSACTIONS_SHORT`  if set: fewer records, and one bounce or stall of each copier.
 
-It ends with status 1 when something was not as it must be, and says what.
+It exits with status 1 if there is a violation, and prints it.
 
 Owner: the main thread.
 """
@@ -50,7 +50,7 @@ RUNS: tuple[Run, ...] = (*BOUNCES, *CHAINS, *STALLS)
 
 
 class Row(NamedTuple):
-    """One run on one version; of one that did not come to its end only the time is known."""
+    """A run on a version; if it did not end, only the time is known."""
 
     run: str
     version: str
@@ -66,7 +66,7 @@ class Row(NamedTuple):
 
 
 class Campaign(NamedTuple):
-    """Runs, on which versions, and whether they are short."""
+    """Runs, Kafka versions, and whether the runs are short."""
 
     runs: tuple[Run, ...] = RUNS
     versions: tuple[str, ...] = KAFKA_VERSIONS
@@ -74,10 +74,10 @@ class Campaign(NamedTuple):
 
     @classmethod
     def of(cls, environment: Mapping[str, str]) -> Campaign:
-        """What the environment asks for.
+        """Parse the environment.
 
         Raises:
-            ValueError: it asks for what there is not.
+            ValueError: a name is unknown.
         """
         known = {run.name: run for run in RUNS}
         names = environment.get("CHAOS_TRANSACTIONS_RUNS", ",".join(known)).split(",")
@@ -124,7 +124,7 @@ def row_of(campaign: Campaign, kafka: KafkaCluster, run: Run) -> Row:
 
 
 def markdown(rows: Sequence[Row]) -> str:
-    """The table, and below it how long it took and what was not as it must be."""
+    """Return the table, followed by the duration and the number of violations."""
     lines = [*HEAD, *map(_line, rows)]
     minutes = sum(row.seconds for row in rows) / 60
     violations = sum(row.violations for row in rows)

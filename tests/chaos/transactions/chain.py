@@ -1,12 +1,12 @@
-"""A chain of topics: `ExactlyOnce` copies each to the next one, and the last must equal the first.
+"""A chain of topics, each copied to the next by `ExactlyOnce`; the last must equal the first.
 
-Two members copy each topic, in a process each, and abort transactions at random. At each further
-part of the records that has come to the last topic a process is killed in its transaction, a broker
-is killed or paused until the others lead, or a process stalls in its transaction until it is no
-member and the other one has taken over: in the code of its block with heartbeats alive, or stopped
-by SIGSTOP.
+Two members copy each topic, each in its own process, and abort transactions at random. After every
+further part of the records a fault follows: a process is killed in its transaction; a broker is
+killed, or paused until others lead; or a process stalls in its transaction until it is no longer a
+member and the other has taken over. It stalls in its block with heartbeats, or is stopped by
+SIGSTOP.
 
-Owner: the run; the processes and the reader have threads of their own.
+Owner: the run; the processes and the reader have their own threads.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ LOOK_S: Final = 0.02
 
 
 class ChainSize(NamedTuple):
-    """So many records go along, and something is struck at each so many of them."""
+    """Number of records, and of records between two faults."""
 
     record_count: int = 200_000
     strike_every: int = 10_000
@@ -64,13 +64,13 @@ class Link(VerifiableMember):
     module = "tests.chaos.transactions.link"
 
     def send_signal(self, number: int) -> None:
-        """Have it stall, or go on."""
+        """Send a signal that begins or ends a stall."""
         self._process.send_signal(number)
 
 
 @dataclass(frozen=True, slots=True)
 class Chain:
-    """A chain whose members have a group protocol: ``classic`` or ``consumer``."""
+    """A chain whose members use a group protocol: ``classic`` or ``consumer``."""
 
     group_protocol: str
 
@@ -80,21 +80,21 @@ class Chain:
 
     @property
     def title(self) -> str:
-        """What copies, for people."""
+        """Description of the copiers, for the table."""
         titles = {"classic": "classic groups", "consumer": "groups of KIP-848"}
         return f"a chain of {TOPIC_COUNT} topics, {titles[self.group_protocol]}"
 
     @property
     def strikes(self) -> str:
-        """What is struck, for people."""
+        """Description of the faults, for the table."""
         return "members, SIGKILL, SIGSTOP and stalls in code; brokers, SIGKILL and SIGSTOP"
 
     def is_for(self, version: str) -> bool:
-        """Whether it can be done to this version of Kafka: KIP-848 is of 4.0."""
+        """Return whether it applies to this version of Kafka: KIP-848 needs 4.0."""
         return self.group_protocol == "classic" or int(version.split(".")[0]) >= KIP848_MIN
 
     def run(self, kafka: KafkaCluster, size: ChainSize = FULL_CHAIN) -> Result:
-        """Copy along a chain of topics of its own."""
+        """Copy along a new chain of topics."""
         with _Run(self, kafka, size) as run:
             return run.result()
 
@@ -103,7 +103,7 @@ CHAINS: Final = (Chain("classic"), Chain("consumer"))
 
 
 class _Run:
-    """A context manager."""
+    """A run; a context manager."""
 
     def __init__(self, chain: Chain, kafka: KafkaCluster, size: ChainSize) -> None:
         self._kafka = kafka
@@ -114,7 +114,7 @@ class _Run:
         self._stem = f"chain-{uuid.uuid4().hex[:6]}"
         self._topics = [f"{self._stem}-{number}" for number in range(TOPIC_COUNT)]
         self._links: dict[str, Link] = {}
-        """By transactional id, the processes that copy now."""
+        """Running processes by transactional id."""
         self._killed: list[Link] = []
         self._resources = ExitStack()
         self._open_count = self._broker_count = 0
@@ -163,13 +163,13 @@ class _Run:
         return Result(judged, strike_count, open_count, planned_count, violations)
 
     def _ended(self) -> list[str]:
-        """Have the processes end; what they have left that must not be."""
+        """Stop the processes; return the violations that remain."""
         violations = []
         for place, source in enumerate(self._topics[:-1]):
             violations += committed_otherwise(
                 self._admin, self._servers, self._group(place), source, PARTITION_COUNT
             )
-        # One that is starting has no handler of the signal yet.
+        # A process that is starting has no signal handler yet.
         self._await(self._are_started, "a process does not start")
         for link in self._links.values():
             link.terminate()
@@ -209,10 +209,10 @@ class _Run:
         self._links[transactional_id] = self._resources.enter_context(link)
 
     def _strikes(self) -> Iterator[Callable[[], None]]:
-        """What is struck, one after the other."""
+        """Return the faults, one after another."""
         brokers = cycle(BROKERS)
         kinds = cycle((IN_CODE, signal.SIGSTOP))
-        # Those that write the last topic have something to do as long as not all has arrived.
+        # The members that write the last topic have work until everything has arrived.
         last = cycle(range(MEMBERS_OF_LINK))
         for number in range(MEMBERS_OF_LINK):
             for place in range(TOPIC_COUNT - 1):
@@ -225,7 +225,7 @@ class _Run:
                 yield lambda: self._stall(TOPIC_COUNT - 2, next(last), next(kinds))
 
     def _kill(self, transactional_id: str) -> None:
-        """Kill a process when it is in a transaction, or when its topic has no more for it."""
+        """Kill a process in a transaction, or when nothing is left for it to copy."""
         self._await(
             lambda: self._has_transaction(transactional_id) or self._has_nothing_to_do(),
             f"{transactional_id} begins no transaction",
@@ -238,9 +238,9 @@ class _Run:
         self._start(transactional_id)
 
     def _stall(self, place: int, number: int, kind: int) -> None:
-        """Have a process stall in a block until the other one has its partitions; then go on.
+        """Stall a process in a block until the other one has its partitions; then let it continue.
 
-        One that has nothing to do does not stall.
+        A process without work does not stall.
         """
         self._await_in_sync()
         name = f"{self._group(place)}-{number}"
@@ -264,7 +264,7 @@ class _Run:
             lambda: any(
                 partitions.intersection(each["partitions"]) for each in other.named("ended")[known:]
             ),
-            f"nobody takes over from {name}",
+            f"no other member takes over from {name}",
         )
         self._stall_count += 1
         self._stalled_open_count += self._has_transaction(name)
@@ -273,12 +273,12 @@ class _Run:
         link.send_signal(GO_ON)
 
     def _members(self, place: int) -> set[str]:
-        """Return the members of a link, by transactional id, as the coordinator knows them."""
+        """Return the members of a link by transactional id, according to the coordinator."""
         group = self._group(place)
         try:
             found = self._admin.describe_groups([group])[group]
         except KafkaError:
-            return set(self._links)  # a coordinator that is about to be replaced
+            return set(self._links)  # the coordinator is about to be replaced
         return {member.client_id for member in found.members}
 
     def _kill_broker(self, broker: int) -> None:
@@ -298,11 +298,11 @@ class _Run:
             self._kafka.resume(broker)
 
     def _await_in_sync(self) -> None:
-        """Wait until the broker that was struck before can lead again."""
+        """Wait until the previously failed broker can lead again."""
         self._await(lambda: all_in_sync(self._admin), "replicas are not in sync")
 
     def _await_leaders(self, broker: int) -> None:
-        """Wait until others lead what this broker led, and something arrives."""
+        """Wait until others lead this broker's partitions, and records arrive."""
         self._await(lambda: not self._leads(broker), f"broker {broker} still leads")
         more = self._arrived_count() + self._size.transaction_size
         self._await_arrival(min(self._size.record_count, more))
@@ -324,7 +324,7 @@ class _Run:
         return self._reader.count(self._topics[-1])
 
     def _await_arrival(self, count: int) -> None:
-        """Wait until so many records have come to the last topic."""
+        """Wait until the last topic has this many records."""
         self._await(lambda: self._arrived_count() >= count, "there is no progress")
 
     def _await(self, condition: Callable[[], bool], complaint: str) -> None:

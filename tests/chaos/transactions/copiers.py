@@ -1,6 +1,6 @@
-"""A copier that is bounced: its processes, one after the other, with one transactional id.
+"""A copier that is bounced: consecutive processes with one transactional id.
 
-Owner: the run that made it.
+Owner: the run that created it.
 """
 
 from __future__ import annotations
@@ -12,9 +12,9 @@ from tests.integration.transactional_copier import Copier
 
 
 class BouncedCopier:
-    """Begins with its first process; a context manager, which kills what still runs.
+    """A copier, with its first process running; a context manager, which kills what still runs.
 
-    `java_version` None is ours, another one is Java's of that version of Kafka.
+    `java_version` None means ours, otherwise Java's of that version of Kafka.
     """
 
     def __init__(
@@ -39,12 +39,12 @@ class BouncedCopier:
 
     @property
     def is_done(self) -> bool:
-        """Whether it has ended because nothing remained to be copied."""
+        """True if it ended because everything is copied."""
         return self._process.has_ended and self._process.is_done
 
     @property
     def progress(self) -> float:
-        """How much of what its present process found has been copied, from 0 to 1."""
+        """Share of its current process's records that are copied, from 0 to 1."""
         last = self._process.last
         if last is None:
             return 0.0
@@ -52,7 +52,7 @@ class BouncedCopier:
         return last["consumed"] / total if total else 1.0
 
     def check(self) -> None:
-        """Raise `AssertionError` if it has ended by itself before all was copied."""
+        """Raise `AssertionError` if it ended by itself before everything was copied."""
         if self._process.has_ended and not self._process.is_done:
             status = self._process.wait()
             raise AssertionError(
@@ -61,10 +61,10 @@ class BouncedCopier:
             )
 
     def stop(self, *, is_clean: bool) -> None:
-        """End its process, with SIGTERM or SIGKILL, and wait until it has ended.
+        """Stop its process with SIGTERM or SIGKILL, and wait for its end.
 
         Raises:
-            AssertionError: it did not end well when it could.
+            AssertionError: it did not end cleanly after SIGTERM.
         """
         if is_clean:
             self._process.terminate()
@@ -78,7 +78,7 @@ class BouncedCopier:
         )
 
     def start(self) -> None:
-        """Go on in another process."""
+        """Start another process."""
         self._process = self._begun()
 
     def _begun(self) -> Copier:

@@ -1,8 +1,8 @@
-"""`python -m tests.chaos.transactions.link`: copies a topic by `ExactlyOnce`, and aborts at random.
+"""`python -m tests.chaos.transactions.link`: copy a topic by `ExactlyOnce`, with random aborts.
 
-Each record goes to the partition of its number. It reports each transaction that it began as JSON,
-one object a line, and ends at SIGTERM; or is killed. Signals have it stall in a block, as they do
-with `stalling_copier`.
+Each record keeps its partition number. The program reports each transaction it begins as JSON, one
+object a line, and ends at SIGTERM or when killed. Signals make it stall in a block, as in
+`stalling_copier`.
 
 Owner: the main thread.
 """
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 ABORTED_OF: Final = 5
-"""One transaction of so many is aborted."""
+"""One transaction of this many is aborted."""
 
 SESSION_MS: Final = 6_000
 MAX_POLL_INTERVAL_MS: Final = 10_000
@@ -36,7 +36,7 @@ AFTER_RECORDS: Final = "after the records of a block"
 
 
 class PlannedAbortError(Exception):
-    """Raised where a transaction is to be aborted."""
+    """A planned abort of a transaction."""
 
 
 def copy(
@@ -46,9 +46,9 @@ def copy(
     transaction_size: int,
     stalls: Stalls,
 ) -> None:
-    """Copy what the consumer reads, until its `wakeup`.
+    """Copy until the consumer's `wakeup`.
 
-    No block that stalls is aborted: its end is to be refused.
+    A block that stalled is not aborted, because its end should be refused.
     """
     dice = random.Random()
     for batch in ExactlyOnce(consumer, producer, max_records=transaction_size):
@@ -69,7 +69,7 @@ def copy(
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Copy until SIGTERM; the exit status."""
+    """Copy until SIGTERM; return the exit status."""
     parser = argparse.ArgumentParser(prog="python -m tests.chaos.transactions.link")
     for option in ("--bootstrap-server", "--source", "--sink", "--group-id", "--transactional-id"):
         parser.add_argument(option, required=True)
@@ -102,7 +102,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         signal.signal(signal.SIGTERM, lambda *_: consumer.wakeup())
         consumer.subscribe([options.source])
         report("startup_complete")
-        with suppress(WakeupError):  # only the signal wakes it up
+        with suppress(WakeupError):  # only from the signal
             copy(consumer, producer, options.sink, options.transaction_size, stalls)
     report("shutdown_complete")
     return 0

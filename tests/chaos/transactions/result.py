@@ -1,6 +1,6 @@
-"""What a run of copies in transactions has come to.
+"""Result of a run of transactional copies.
 
-Owner: none; it never changes.
+Owner: none; it is immutable.
 """
 
 from __future__ import annotations
@@ -12,10 +12,10 @@ if TYPE_CHECKING:
 
 
 class Result(NamedTuple):
-    """So many strikes there were, `open_count` of them on a process in its transaction.
+    """Number of faults, `open_count` of them on a process in its transaction.
 
-    `aborted_count` is of records, whether their transactions were aborted at random or by a strike
-    (in a chain, of transactions that were to be aborted).
+    `aborted_count` is the number of records in aborted transactions; in a chain, the number of
+    planned aborts.
     """
 
     judged: Comparison

@@ -1,12 +1,12 @@
-"""`python -m tests.chaos.transactions.stalling_copier`: copies by the raw calls, and stalls.
+"""`python -m tests.chaos.transactions.stalling_copier`: copy by raw calls, and stall between them.
 
-It polls, begins, sends, sends the offsets in the name of `group_metadata()`, and commits. A signal
-has it stall in the next gap between two of these calls, until another signal ends the stall.
-SIGUSR1 is a stall in code of the application: heartbeats go on, and the member is late for its next
-poll. SIGUSR2 is one in a native call that holds the GIL: no heartbeat is sent. SIGHUP ends both.
+It polls, begins, sends, sends the offsets with `group_metadata()`, and commits. A signal makes it
+stall in the next gap between two of these calls, until another signal ends the stall. SIGUSR1 is a
+stall in application code: heartbeats continue, and the next poll is late. SIGUSR2 is a stall in a
+native call that holds the GIL: no heartbeats are sent. SIGHUP ends both.
 
-Each record goes to the partition of its number. The program reports as JSON, one object a line, and
-ends at SIGTERM.
+Each record keeps its partition number. The program reports as JSON, one object a line, and ends at
+SIGTERM.
 
 Owner: the main thread.
 """
@@ -34,18 +34,18 @@ if TYPE_CHECKING:
     from pykclient import ConsumerRecords, TopicPartition
 
 ABORTED_OF: Final = 5
-"""One transaction of so many is aborted, but none that a stall was in: it is to be refused."""
+"""One transaction of this many is aborted, but none with a stall, which should be refused."""
 
 SESSION_MS: Final = 6_000
 HEARTBEAT_MS: Final = 500
 MAX_POLL_INTERVAL_MS: Final = 3_000
 TRANSACTION_TIMEOUT_MS: Final = 120_000
-"""Longer than any stall, or the coordinator would abort the transaction and hide the zombie."""
+"""Longer than any stall; otherwise the coordinator would abort and hide the zombie."""
 
 POLL_S: Final = 0.5
 LOOK_S: Final = 0.02
 HOLD_S_MAX: Final = 90
-"""How long the GIL is held when no signal ends it."""
+"""Maximum time for which the GIL is held without a signal."""
 
 IN_CODE: Final = signal.SIGUSR1
 IN_NATIVE_CALL: Final = signal.SIGUSR2
@@ -61,7 +61,7 @@ GAPS: Final = (
 
 
 class Stalls:
-    """The stalls that signals ask for, in one of the gaps after the other."""
+    """Stalls requested by signals, in one gap after another."""
 
     def __init__(self, first_gap: int = 0, gaps: Sequence[str] = GAPS) -> None:
         self.count = 0
@@ -75,7 +75,7 @@ class Stalls:
         signal.signal(GO_ON, self._end)
 
     def at(self, gap: str, **details: object) -> None:
-        """Stall here if it is wanted; report the details with it."""
+        """Stall here if requested, and report the details."""
         if self._wanted is None or gap != self._gaps[self._gap]:
             return
         self.count += 1
@@ -83,7 +83,7 @@ class Stalls:
         self._gap = (self._gap + 1) % len(self._gaps)
         report("stalled", gap=gap, **details)
         if wanted == IN_NATIVE_CALL:
-            # Unlike those of `CDLL`, calls of `PyDLL` hold the GIL. A signal ends the sleep.
+            # Unlike with `CDLL`, calls of `PyDLL` hold the GIL. A signal ends the sleep.
             ctypes.PyDLL(None).sleep(HOLD_S_MAX)
         while not self._is_over:
             time.sleep(LOOK_S)
@@ -97,7 +97,7 @@ class Stalls:
 
 
 class StallingCopier:
-    """Copies what a member of a group reads, until `wakeup` of its consumer."""
+    """A copier of a group member's records, until its consumer's `wakeup`."""
 
     def __init__(
         self,
@@ -116,7 +116,7 @@ class StallingCopier:
         """Copy.
 
         Raises:
-            KafkaError: a fatal one; `WakeupError` when it is to end.
+            KafkaError: a fatal error; `WakeupError` to end.
         """
         self._producer.init_transactions()
         self._consumer.subscribe([source], listener=_listener())
@@ -175,7 +175,7 @@ def _listener() -> RebalanceListener:
 
 
 def _until_it_ends(call: Callable[[], None]) -> None:
-    """Repeat a call that was not done in time: it goes on meanwhile."""
+    """Repeat a call that timed out, because it continues meanwhile."""
     while True:
         with suppress(KafkaTimeoutError):
             return call()
@@ -215,7 +215,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         ) as producer,
     ):
         signal.signal(signal.SIGTERM, lambda *_: consumer.wakeup())
-        with suppress(WakeupError):  # only the signal wakes it up
+        with suppress(WakeupError):  # only from the signal
             StallingCopier(consumer, producer, options.sink, stalls).run(options.source)
     report("shutdown_complete")
     return 0

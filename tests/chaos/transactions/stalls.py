@@ -1,16 +1,16 @@
-"""A group whose members make a transaction's calls themselves, and applications that stall.
+"""A group whose members make the calls of a transaction themselves, in stalling applications.
 
-Two members copy a topic, in a process each, while a feed writes it. One stalls until it is no
-member and the other one has its partitions; it stalls in its own code with heartbeats alive, in a
-native call that holds the GIL, or is stopped by SIGSTOP. Then the other one stalls as well, and the
-first one goes on while the group is empty: brokers take transactional offsets then of whoever names
-no member. At the same time EndTxn is late on its way, responses are lost, and once a round a broker
-is killed while a member stalls.
+Two members copy a topic, each in its own process, while a feed writes it. One stalls until it is no
+longer a member and the other has its partitions: in its own code with heartbeats, in a native call
+that holds the GIL, or stopped by SIGSTOP. Then the other one stalls as well, and the first one
+continues while the group is empty; brokers then accept transactional offsets from anyone who names
+no member. Meanwhile EndTxn requests are delayed, responses are lost, and once a round a broker is
+killed during a stall.
 
-The last topic must be the first one, as in `bounces.py`. A run fails where nobody took over, or
-where no member that went on was refused.
+The copy must equal the source, as in `bounces.py`. A run fails if no member took over, or if no
+member that continued was refused.
 
-Owner: the run; the feed, the processes and the reader have threads of their own.
+Owner: the run; the feed, the processes and the reader have their own threads.
 """
 
 from __future__ import annotations
@@ -60,9 +60,9 @@ LOST: Final = 0.02
 LOST_APIS: Final = (ApiKey.END_TXN, ApiKey.ADD_OFFSETS_TO_TXN, ApiKey.TXN_OFFSET_COMMIT)
 TIMEOUT_S: Final = 120.0
 TAKEOVER_S: Final = 3.0
-"""How long the other member may take to commit records of the partitions that it took over.
+"""Time limit for the other member to commit records of the partitions it took over.
 
-It cannot where the stalled one has sent its offsets: they are not stable until its end.
+It cannot if the stalled member has sent its offsets: they stay unstable until its end.
 """
 
 LOOK_S: Final = 0.05
@@ -70,7 +70,7 @@ TICK_S: Final = 0.02
 
 
 class StallSize(NamedTuple):
-    """Number of rounds, each with every kind of stall, and records a second meanwhile."""
+    """Number of rounds, each with every kind of stall, and records a second."""
 
     round_count: int = 3
     rate: int = 200
@@ -86,17 +86,17 @@ class StallingMember(VerifiableMember):
     module = "tests.chaos.transactions.stalling_copier"
 
     def send_signal(self, number: int) -> None:
-        """Have it stall, or go on."""
+        """Send a signal that begins or ends a stall."""
         self._process.send_signal(number)
 
     def count(self, name: str) -> int:
-        """Return how many events of a name it has reported."""
+        """Return the number of reported events with this name."""
         return len(self.named(name))
 
 
 @dataclass(frozen=True, slots=True)
 class Stall:
-    """Members that stall, with a group protocol: ``classic`` or ``consumer``."""
+    """Stalling members with a group protocol: ``classic`` or ``consumer``."""
 
     group_protocol: str
 
@@ -106,22 +106,22 @@ class Stall:
 
     @property
     def title(self) -> str:
-        """What copies, for people."""
+        """Description of the copiers, for the table."""
         titles = {"classic": "a classic group", "consumer": "a group of KIP-848"}
         group = titles[self.group_protocol]
         return f"{group} of {MEMBER_COUNT} copiers by the raw calls, {PARTITION_COUNT} partitions"
 
     @property
     def strikes(self) -> str:
-        """What is struck, for people."""
+        """Description of the faults, for the table."""
         return "copiers that stall in code, in a native call, by SIGSTOP; brokers, SIGKILL"
 
     def is_for(self, version: str) -> bool:
-        """Whether it can be done to this version of Kafka: KIP-848 is of 4.0."""
+        """Return whether it applies to this version of Kafka: KIP-848 needs 4.0."""
         return self.group_protocol == "classic" or int(version.split(".")[0]) >= KIP848_MIN
 
     def run(self, kafka: KafkaCluster, size: StallSize = FULL_STALLS) -> Result:
-        """Copy a topic of its own."""
+        """Copy a new topic."""
         with _Run(self, kafka, size) as run:
             return run.result()
 
@@ -134,7 +134,7 @@ class Feed:
 
     def __init__(self, servers: str, topic: str, rate: int) -> None:
         self.count = 0
-        """Number of records so far: all numbers below it are sent."""
+        """Number of records so far; all numbers below it are sent."""
         self.errors: list[BaseException] = []
         self._topic = topic
         self._rate = rate
@@ -150,7 +150,7 @@ class Feed:
         self.stop()
 
     def stop(self) -> int:
-        """Write nothing more; return how many records are acknowledged."""
+        """Stop writing; return the number of acknowledged records."""
         self._is_over.set()
         self._thread.join(TIMEOUT_S)
         assert not self._thread.is_alive(), "the feed does not end"
@@ -181,7 +181,7 @@ class Feed:
 
 
 class _Run:
-    """A context manager."""
+    """A run; a context manager."""
 
     def __init__(self, stall: Stall, kafka: KafkaCluster, size: StallSize) -> None:
         self._stall = stall
@@ -194,7 +194,7 @@ class _Run:
         self._resources = ExitStack()
         self._strike_count = self._open_count = 0
         self._taken_over: dict[int, int] = {}
-        """By kind of stall, how often the other member copied from partitions that it took over."""
+        """Number of takeovers by kind of stall, in which the other member copied records."""
 
     def __enter__(self) -> Self:
         with ExitStack() as resources:
@@ -293,10 +293,10 @@ class _Run:
     def _stall_both(
         self, name: str, other: str, kinds: tuple[int, int], *, killed: int | None
     ) -> None:
-        """Have one stall, the other one take over and stall too, and both go on.
+        """Stall one member until the other has taken over, stall that one, and continue both.
 
-        The first one goes on while the group is empty, the second one when the first is a member
-        again and has taken over in its turn.
+        The first one continues while the group is empty; the second one when the first has rejoined
+        and taken over.
         """
         first, second = self._members[name], self._members[other]
         kind, kind_of_other = kinds
@@ -305,7 +305,7 @@ class _Run:
             self._await(lambda: all_in_sync(self._admin), "replicas are not in sync")
             self._kafka.kill(killed)
         self._await_taken_over(name, other, kind)
-        if gap == AFTER_OFFSETS:  # the other one gets no records to stall with
+        if gap == AFTER_OFFSETS:  # the other one gets no records and cannot stall
             self._end(first, kind)
             self._await_more(first)
             return
@@ -313,13 +313,13 @@ class _Run:
         self._await(lambda: not self._in_group(), f"{other} stays a member")
         self._end(first, kind)
         self._await_more(first)
-        if gap_of_other != AFTER_OFFSETS:  # else no offsets are stable before its end
+        if gap_of_other != AFTER_OFFSETS:  # otherwise no offsets are stable before its end
             self._await_taken_over(other, name, kind_of_other)
         self._end(second, kind_of_other)
         self._await_more(second)
 
     def _await_taken_over(self, name: str, other: str, kind: int) -> None:
-        """Wait until one that stalls is no member, and the other one has its partitions."""
+        """Wait until a stalled member is removed, and the other one has its partitions."""
         stalled, taker = self._members[name], self._members[other]
         taken = {each.partition for each in stalled.assigned()}
         self._await(lambda: name not in self._in_group(), f"{name} stays a member")
@@ -328,7 +328,7 @@ class _Run:
         self._taken_over[kind] = self._taken_over.get(kind, 0) + self._has_copied(taker, taken)
 
     def _begin(self, name: str, kind: int) -> str:
-        """Have a member stall; return in which gap."""
+        """Stall a member; return the gap in which it stalls."""
         member = self._members[name]
         count = member.count("stalled")
         member.send_signal(IN_CODE if kind == signal.SIGSTOP else kind)
@@ -345,7 +345,7 @@ class _Run:
         member.send_signal(GO_ON)
 
     def _has_copied(self, member: StallingMember, partitions: set[int]) -> bool:
-        """Return whether it commits records of these partitions within a time."""
+        """Return whether it commits records of these partitions in time."""
         known = member.count("ended")
         deadline_s = time.monotonic() + TAKEOVER_S
         while time.monotonic() < deadline_s:
@@ -356,11 +356,11 @@ class _Run:
         return False
 
     def _in_group(self) -> set[str]:
-        """Return the members, by transactional id, as the coordinator knows them."""
+        """Return the members by transactional id, according to the coordinator."""
         try:
             found = self._admin.describe_groups([self._group])[self._group]
         except KafkaError:
-            return set(self._members)  # a coordinator that is about to be replaced
+            return set(self._members)  # the coordinator is about to be replaced
         return {member.client_id for member in found.members}
 
     def _has_transaction(self, transactional_id: str) -> bool:
@@ -370,7 +370,7 @@ class _Run:
     # Waiting.
 
     def _await_shared(self) -> None:
-        """Wait until each member has partitions, and goes on."""
+        """Wait until each member has partitions, and makes progress."""
 
         def is_shared() -> bool:
             shares = [member.assigned() for member in self._members.values()]
@@ -381,7 +381,7 @@ class _Run:
             self._await_more(member)
 
     def _await_more(self, member: StallingMember) -> None:
-        """Wait until a member has finished another transaction, in whichever way."""
+        """Wait until a member has finished another transaction, in any way."""
 
         def finished_count() -> int:
             return sum(member.count(name) for name in ("ended", "refused", "aborted"))

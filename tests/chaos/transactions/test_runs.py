@@ -1,4 +1,4 @@
-"""Copies in transactions under fire: some of each kind here, all of them in `make chaos`."""
+"""Transactional copies under fire: some of each kind here, all of them in `make chaos`."""
 
 from __future__ import annotations
 
