@@ -1,12 +1,12 @@
-"""Interruptions: signals, destructors, weakref callbacks and log records, at random moments.
+"""Interruptions at random moments: signals, destructors, weakref callbacks and log records.
 
-A signal comes once after a random time; another one comes only after it was requested, so that the
-program can clean up in peace. Its handler raises KeyboardInterrupt, SystemExit or another
-exception, or calls the clients. So do the destructors of objects in cycles, which the garbage
-collector runs wherever something is allocated, in any thread; callbacks of weak references to such
-objects; and a logging handler of the clients' own loggers.
+A signal arrives once after a random time; the next must be requested, so that the program can clean
+up undisturbed. Its handler raises KeyboardInterrupt, SystemExit or another exception, or calls the
+clients. So do the destructors of objects in reference cycles, which the garbage collector runs at
+any allocation, in any thread; callbacks of weak references to such objects; and a logging handler
+of the clients' loggers.
 
-Owner: the main thread; `_act` may come from any.
+Owner: the main thread; `_act` may be called by any.
 """
 
 from __future__ import annotations
@@ -32,22 +32,22 @@ LOGGED_SHARE = 0.02
 NESTED_SHARE = 0.1
 QUIET_CHECK_S = 0.001
 DEPTH_MAX = 3
-"""How many interruptions may interrupt one another in one thread."""
+"""Maximum nesting of interruptions in a thread."""
 GC_THRESHOLDS = (80, 5, 20)
 RAISING = ("keyboard", "exit", "exception")
 KINDS = (*RAISING, "signal", "destructor", "weakref", "log")
-"""What `Interruptions.counts` counts."""
+"""Keys of `Interruptions.counts`."""
 
 
 class Interruption(Exception):
-    """What a time-out of a task queue, or of a test, raises out of a signal handler."""
+    """Raised by a signal handler, as the timeout of a task queue or a test does."""
 
 
 RAISED = (KeyboardInterrupt, SystemExit, Interruption)
 
 
 class Interruptions:
-    """Come between `begin` and `end`. `act` does something with the clients, and must not raise."""
+    """Interruptions between `begin` and `end`. `act` calls the clients, and must not raise."""
 
     def __init__(self, source: Random, act: Callable[[], None]) -> None:
         self.counts: Counter[str] = Counter()
@@ -75,19 +75,19 @@ class Interruptions:
         self._is_wanted = True
 
     def end(self) -> None:
-        """No more of them in this thread; the last one may come in here."""
+        """Stop them in this thread; a last one may arrive in here."""
         self._is_wanted = False
         signal.setitimer(signal.ITIMER_REAL, 0)
         self._is_coming = False
         self._acting.discard(threading.get_ident())
 
     def await_quiet(self) -> None:
-        """Wait for other threads that are in an interruption; after `end`."""
+        """Wait for other threads that handle an interruption; call after `end`."""
         while self._acting:
             time.sleep(QUIET_CHECK_S)
 
     def prepare(self) -> None:
-        """See to it that a signal is on its way, and now and then leave garbage behind."""
+        """Schedule a signal if none is scheduled, and sometimes create garbage."""
         self._prepare_signal()
         chance = self._source.random()
         if chance < 0.05:
@@ -102,7 +102,7 @@ class Interruptions:
             signal.setitimer(signal.ITIMER_REAL, self._source.uniform(SHORTEST_S, LONGEST_S))
 
     def act(self, kind: str) -> None:
-        """Interrupt whatever this thread is doing by a call of the clients."""
+        """Interrupt the current thread with a call of the clients."""
         depth = getattr(self._depth, "value", 0)
         if not self._is_wanted or depth >= DEPTH_MAX:
             return
@@ -120,7 +120,7 @@ class Interruptions:
                 self._acting.discard(me)
 
     def on_log(self) -> None:
-        """Act on a few of the lines that the clients log."""
+        """Act on a few of the clients' log records."""
         if self._source.random() < LOGGED_SHARE:
             self.act("log")
 
@@ -146,9 +146,9 @@ class Interruptions:
 
 
 class Doomed:
-    """An object that only the garbage collector can end."""
+    """An object in a reference cycle, which only the garbage collector can destroy."""
 
-    _on_end: Callable[[], None] | None = None  # where `__init__` was interrupted
+    _on_end: Callable[[], None] | None = None  # for an interrupted `__init__`
 
     def __init__(self, on_end: Callable[[], None] | None) -> None:
         self._itself = self
@@ -160,7 +160,7 @@ class Doomed:
 
 
 class ActingHandler(logging.Handler):
-    """Acts on lines of the log, without the lock that handlers take: calls would wait under it."""
+    """Acts on log records without the handler's lock, under which calls would wait."""
 
     def __init__(self, interruptions: Interruptions) -> None:
         super().__init__()

@@ -1,14 +1,14 @@
-"""What a storm noted of itself; and what must hold after it, whatever was interrupted.
+"""The journal of a storm, and the invariants after it, whatever was interrupted.
 
-- A record is where its delivery has it; no record stands in the log twice.
-- A record whose `send` returned is in the log, unless its producer was closed before its time.
-- What one thread sent to a partition one after the other stands there in that order.
-- A consumer gets each partition's records one after the other: none skipped, none again, except
-  where its partitions were assigned anew; then it begins no later than where reading had come.
-- Nothing is committed that was not returned and processed.
+- A record is where its delivery says; no record is in the log twice.
+- A record whose `send` returned is in the log, unless its producer was closed without waiting.
+- Records that a thread sent to a partition one after another are in that order.
+- A consumer gets each partition's records in order, with none skipped and none repeated, except
+  after a new assignment; it then begins no later than where reading had ended.
+- Only returned and processed records are committed.
 - In the end everything was read.
 
-Owner: a journal is written by one program, and read by one test when that has ended.
+Owner: a journal is written by one program, and read by a test when the program has ended.
 """
 
 from __future__ import annotations
@@ -23,47 +23,47 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 Log = dict[int, list[int]]
-"""By partition the numbers of its records, in the order of their offsets, from 0 on."""
+"""Numbers of the records by partition, in offset order from 0."""
 
 Event = list[object]
-"""What happened to the consumers, in the order in which it did:
+"""An event of the consumers, in order:
 
-- ``["opened"]``: from here on it is a new consumer, with all partitions assigned anew;
+- ``["opened"]``: a new consumer begins, with a new assignment of all partitions;
 - ``["moved", [partition ...]]``: a rebalance callback named these partitions;
-- ``["returned", [[partition, [offset ...]] ...]]``: one poll's records. Who polls has
-  processed what was returned before;
-- ``["finished"]``: whatever was returned before is processed;
-- ``["committed", [[partition, offset] ...]]``: what the coordinator had, while nothing else ran.
+- ``["returned", [[partition, [offset ...]] ...]]``: the records of a poll; everything returned
+  earlier is processed;
+- ``["finished"]``: everything returned earlier is processed;
+- ``["committed", [[partition, offset] ...]]``: the coordinator's offsets, while nothing else ran.
 """
 
 
 class Sending(NamedTuple):
-    """One call of `send`. Times are ticks of one counter."""
+    """A call of `send`. Times are ticks of a counter."""
 
     number: int
-    """The record's value, and the tick at which the call began."""
+    """Value of the record, and the tick at which the call began."""
     producer: int
     returned: int | None = None
-    """When the call returned; None if it raised, or an interrupt came right after it."""
+    """Tick at which the call returned; None if it raised, or was interrupted right afterwards."""
     partition: int | None = None
     offset: int | None = None
-    """Where the record is, by its delivery."""
+    """Place of the record, according to its delivery."""
     error: str = ""
-    """Why the record failed, by its delivery."""
+    """Error of the record, according to its delivery."""
 
 
 @dataclass(slots=True)
 class Journal:
-    """What one run of the storm noted."""
+    """Journal of a run of the storm."""
 
     sendings: list[Sending] = field(default_factory=list)
     events: list[Event] = field(default_factory=list)
     cut_producers: list[int] = field(default_factory=list)
-    """Producers that were closed without the time to deliver what they had."""
+    """Producers that were closed without time to deliver their records."""
     counts: dict[str, int] = field(default_factory=dict)
-    """How many interruptions there were, by kind; and how many calls in them were refused."""
+    """Number of interruptions by kind, and of refused calls in them."""
     faults: list[str] = field(default_factory=list)
-    """What the program saw itself and that must not be."""
+    """Violations that the program saw itself."""
 
     def write(self, path: Path) -> None:
         path.write_text(json.dumps(asdict(self)))
@@ -76,7 +76,7 @@ class Journal:
 
 
 def violations(journal: Journal, log: Log) -> list[str]:
-    """Return what must not be, each in a sentence; nothing if all is well."""
+    """Return all violations, each as a sentence."""
     return [
         *journal.faults,
         *_wrong_deliveries(journal, log),
@@ -112,7 +112,7 @@ def _wrong_order(journal: Journal, log: Log) -> Iterator[str]:
     by_number = {sending.number: sending for sending in journal.sendings}
     for partition, numbers in log.items():
         earliest: dict[int, Sending] = {}
-        """By producer, of the records behind, the one whose `send` returned first."""
+        """The later record whose `send` returned first, by producer."""
         for number in reversed(numbers):
             sending = by_number.get(number)
             if sending is None or sending.returned is None:
@@ -125,13 +125,13 @@ def _wrong_order(journal: Journal, log: Log) -> Iterator[str]:
 
 
 class _Reading:
-    """Follows what consumers were given, partition by partition."""
+    """Follows the consumers' records, partition by partition."""
 
     def __init__(self) -> None:
         self._positions: dict[int, int] = {}
-        """Where a partition goes on, since it was assigned."""
+        """Next offset of each partition since its assignment."""
         self._ends: dict[int, int] = {}
-        """How far each partition was ever read."""
+        """End of what was ever read of each partition."""
         self._finished: dict[int, int] = {}
 
     def wrong(self, events: Sequence[Event], log: Mapping[int, Sequence[int]]) -> Iterator[str]:

@@ -1,15 +1,15 @@
-"""The program in the storm: it sends, flushes, polls, commits and closes, and is interrupted.
+"""The program in the storm: it sends, flushes, polls, commits and closes, while interrupted.
 
     python -m tests.storm.program SERVERS READING SEED COUNT JOURNAL
 
 READING is `classic` or `consumer`, the protocol of a group, or `assign`. After COUNT interruptions
-it reads what is left, closes everything and writes its journal. It ends by itself, with the stacks
-of all threads, when it does not get on for `HANG_S`.
+it reads the rest, closes everything and writes its journal. If it makes no progress for `HANG_S`,
+it exits with the stacks of all threads.
 
-What a call returned is noted by the statement that makes the call: CPython runs no signal handler
-between a Python function's return and the call of a function in C that takes the result.
+The result of a call is noted by the statement that makes the call: CPython runs no signal handler
+between a Python function's return and the call of a C function that takes the result.
 
-Owner: the main thread; destructors and log records have other threads call `_act`.
+Owner: the main thread; destructors and log records make other threads call `_act`.
 """
 
 from __future__ import annotations
@@ -67,10 +67,10 @@ CLASSIC_SETTINGS = {
 UNCONNECTED = "laddr=('0.0.0.0', 0)>"
 HANG_S = 60.0
 CALM_S = 10.0
-"""How long a call may take that nothing interrupts, and any call in an interruption."""
+"""Time limit of a call that is not interrupted, and of any call in an interruption."""
 CLOSE_S = 5.0
 BETWEEN_LOOKS = 60
-"""How many interruptions come before the next look whether all is well."""
+"""Number of interruptions between two checks."""
 RENEWED_SHARE = 0.2
 CLOSED_SHARE = 0.02
 
@@ -80,11 +80,11 @@ PASSING = (
     CommitFailedError,
     RebalanceInProgressError,
 )
-"""What interruptions make calls of the program's own raise."""
+"""Errors that interruptions may cause in the program's own calls."""
 
 
 class Storm:
-    """The clients, what is done with them, and what came of it."""
+    """The clients, the calls on them, and the results."""
 
     def __init__(self, servers: str, reading: str, seed: int) -> None:
         self.journal = Journal()
@@ -95,7 +95,7 @@ class Storm:
         self._producer_number = -1
         self._begun: list[tuple[int, int]] = []
         self._open: dict[int, tuple[int, int, Delivery[RecordMetadata]]] = {}
-        """By number: the producer, when `send` returned, and the delivery."""
+        """Producer, tick of return, and delivery, by number."""
         self._noted: list[object] = []
         self._digested_count = 0
         self._interruptions = Interruptions(self._source, self._act)
@@ -103,7 +103,7 @@ class Storm:
         threading.excepthook = self._on_dead_thread
 
     def run(self, count: int) -> None:
-        """Go through so many interruptions; then see that all is well, and close."""
+        """Go through this many interruptions, check the state, and close."""
         threads, descriptors = threading.enumerate(), _descriptors()
         self._admin = Admin(bootstrap_servers=self._servers)
         self._open_producer()
@@ -130,7 +130,7 @@ class Storm:
     # Under fire.
 
     def _under_fire(self, count: int) -> None:
-        """Do things at random until there were so many interruptions."""
+        """Make random calls until the number of interruptions is reached."""
         calls: Sequence[Callable[[], None]] = (
             *[self._send] * 6, *[self._poll] * 6, self._flush, self._flush_a_moment,
             self._commit, self._commit, self._commit_async,
@@ -150,7 +150,7 @@ class Storm:
             except ClosedError:
                 self._interruptions.await_quiet()
                 self._replace_closed()
-            except BaseException as error:  # noqa: BLE001  # whatever it is, it must not be
+            except BaseException as error:  # noqa: BLE001  # any other error is a violation
                 self._fault(_traced(error))
 
     def _send(self) -> None:
@@ -175,13 +175,13 @@ class Storm:
             self._producer.flush(0)
 
     def _poll(self) -> None:
-        """Ask for more: what was returned until now is processed.
+        """Poll: everything returned so far is processed.
 
-        It is noted before the call, in which it may be committed, and by whatever the call ends
-        with: between the first note and the call an interruption may poll, too.
+        This is noted before the call, which may commit it, and after any exception of the call:
+        between the first note and the call an interruption may poll, too.
         """
         self._noted.append("finished")
-        with suppress(KafkaTimeoutError):  # it has the cause of all the interrupted ones
+        with suppress(KafkaTimeoutError):  # its cause is the interrupted calls
             try:
                 self._noted.append(self._consumer.poll(self._source.choice((0, 0.001, 0.01))))
             except BaseException:
@@ -195,7 +195,7 @@ class Storm:
         self._finish(self._consumer.commit_async)
 
     def _finish(self, call: Callable[[], object]) -> None:
-        """Make a call that commits all that was returned, also what an interruption polls now."""
+        """Make a call that commits everything returned, also what an interruption polls now."""
         self._noted.append("finished")
         try:
             call()
@@ -205,7 +205,7 @@ class Storm:
     # In an interruption.
 
     def _act(self) -> None:
-        """Call the clients from a handler, a destructor or the like; any thread."""
+        """Call the clients from a handler, a destructor or the like, in any thread."""
         calls: Sequence[Callable[[], None]] = (
             *[self._send_one] * 4, *[self._flush_a_moment] * 4, self._flush_for_ever,
             self._poll, self._commit, self._commit_async, self._wake, self._wake,
@@ -216,10 +216,10 @@ class Storm:
         try:
             call()
         except RAISED:
-            raise  # interrupted in its turn
+            raise  # interrupted itself
         except KafkaError as error:
             self._interruptions_refused(error)
-        except BaseException as error:  # noqa: BLE001  # whatever it is, it must not be
+        except BaseException as error:  # noqa: BLE001  # any other error is a violation
             self._fault(f"{call.__name__} in an interruption: {_traced(error)}")
         taken_s = time.monotonic() - started_s
         self._expect(taken_s < CALM_S, f"{call.__name__} in an interruption took {taken_s:.1f} s")
@@ -244,10 +244,10 @@ class Storm:
         elif chance < 3 * CLOSED_SHARE:
             self._finish(partial(self._consumer.close, CLOSE_S))
 
-    # In peace.
+    # Without interruptions.
 
     def _look(self) -> None:
-        """See that a record still gets through, and what is committed; renew clients."""
+        """Check that a record is delivered, and the committed offsets; replace clients."""
         self._interruptions.await_quiet()
         self._replace_closed()
         if self._source.random() < RENEWED_SHARE:
@@ -296,7 +296,7 @@ class Storm:
         )
 
     def _in_peace(self, call: Callable[[], T]) -> T:
-        """Call, once more if an interruption before requested it."""
+        """Call, and repeat it after a wakeup that an interruption requested."""
         try:
             return call()
         except WakeupError:
@@ -390,8 +390,8 @@ class Storm:
     # Notes.
 
     def _settle(self) -> None:
-        """Note how records ended. It may be interrupted, and called again."""
-        for number in list(self._open):  # made at once: an interruption may add to it
+        """Store the results of records. It may be interrupted, and called again."""
+        for number in list(self._open):  # a copy, because an interruption may add to it
             producer, returned, delivery = self._open[number]
             if not delivery.done():
                 continue
@@ -409,7 +409,7 @@ class Storm:
                 self.journal.sendings.append(sending)
 
     def _digest(self) -> None:
-        """Turn what was noted in passing into events."""
+        """Turn the notes into events."""
         for noted in self._noted[self._digested_count :]:
             self.journal.events += _events(noted)
             self._digested_count += 1
@@ -423,7 +423,7 @@ class Storm:
         sys.stderr.write(f"{what}\n")
 
     def _on_unraisable(self, caught: sys.UnraisableHookArgs) -> None:
-        # An interrupt in a destructor or a weak reference's callback ends there, as Python has it.
+        # Python ends an interrupt in a destructor or a weak reference's callback there.
         if not isinstance(caught.exc_value, RAISED) and not _was_unborn(caught):
             self._fault(f"ignored in {caught.object!r}: {caught.exc_value!r}")
 
@@ -453,7 +453,7 @@ def _traced(error: BaseException) -> str:
 
 
 def _was_unborn(caught: sys.UnraisableHookArgs) -> bool:
-    """Whether Python itself was interrupted while it made a socket, which then ends."""
+    """Return whether Python itself was interrupted while it created a socket."""
     source = repr(caught.object)
     is_socket = isinstance(caught.exc_value, ResourceWarning) and "socket" in source
     return is_socket and UNCONNECTED in source

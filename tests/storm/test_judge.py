@@ -1,4 +1,4 @@
-"""The judge finds each thing that must not be, in journals that show it."""
+"""The judge finds each violation, in journals that show it."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def test_a_producer_that_was_cut_short_may_fail_records() -> None:
     failed = [*SENDINGS, Sending(7, 2, returned=8, error="ClosedError")]
     assert judge(failed, cut=[2]) == []
     assert judge(failed) == [f"{failed[-1]} is lost"]
-    # Even then each delivery ends.
+    # Even then each delivery must end.
     without_end = [*SENDINGS, Sending(7, 2, returned=8)]
     assert judge(without_end, cut=[2]) == [f"{without_end[-1]} is lost"]
 

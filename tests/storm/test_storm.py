@@ -1,8 +1,8 @@
-"""Interrupted at random, again and again, clients neither hang nor lose anything.
+"""Clients that are interrupted at random neither hang nor lose anything.
 
-Method: a program that sends, reads and commits is a process of its own, in which signals,
-destructors and log records interrupt whatever it does (`program`). Here are its brokers, and the
-judge of what it noted. ``PYKCLIENT_STORM_COUNT`` sets how many interruptions each case has.
+Method: a program sends, reads and commits in its own process, where signals, destructors and log
+records interrupt it (`program`). The brokers and the judge of its journal are here.
+``PYKCLIENT_STORM_COUNT`` sets the number of interruptions in each case.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ GROUP_SETTINGS = GroupSettings(
     group_consumer_heartbeat_interval_ms=HEARTBEAT_INTERVAL_MS,
     group_consumer_assignment_interval_ms=0,
 )
-"""A member whose first request was interrupted stays in the group until its session ends."""
+"""A member whose first request was interrupted stays in the group until its session expires."""
 
 CASES = [
     case
@@ -49,7 +49,7 @@ CASES = [
         *(pytest.param(core, reading, seed, SOAK_COUNT, marks=pytest.mark.soak) for seed in (2, 3)),
     )
 ]
-"""Each core with each way to read. In soak these are 20,400 interruptions."""
+"""Each core with each group protocol. In soak these are 20,400 interruptions."""
 CASES_WITH_WARNINGS = [("compiled", "classic"), ("pure", "consumer"), ("compiled", "assign")]
 
 
@@ -63,7 +63,7 @@ def core(request: pytest.FixtureRequest) -> str:
 
 @pytest.fixture
 def fake() -> Iterator[FakeKafka]:
-    """Three brokers whose groups do not wait for long, and the topic."""
+    """Start three brokers whose groups do not wait for long, and the topic."""
     with FakeKafka(3, group_settings=GROUP_SETTINGS) as fake:
         with fake.control() as cluster:
             cluster.create_topic(TOPIC, len(PARTITIONS))
@@ -71,7 +71,7 @@ def fake() -> Iterator[FakeKafka]:
 
 
 class Storm:
-    """Runs the program, and keeps what it noted."""
+    """Runs the program, and keeps its journals."""
 
     def __init__(self, fake: FakeKafka, folder: Path, core: str) -> None:
         self._fake = fake
@@ -79,7 +79,7 @@ class Storm:
         self._core = core
 
     def run(self, reading: str, seed: int, count: int, *options: str) -> Journal:
-        """Let it come over the program; fail with all that must not be."""
+        """Run the program; fail with all violations."""
         servers = self._fake.bootstrap_servers
         arguments = [servers, reading, str(seed), str(count), str(self._path)]
         done = subprocess.run(
@@ -130,6 +130,6 @@ def test_nothing_hangs_and_nothing_is_lost(
 def test_no_warning_is_without_a_cause(
     core: str, reading: str, fake: FakeKafka, tmp_path: Path
 ) -> None:
-    """Goal: no warning, as of a socket that was not closed, comes of an interruption."""
+    """Goal: no interruption causes a warning, such as of an unclosed socket."""
     options = ("-X", "dev", "-W", "error")
     Storm(fake, tmp_path, core).run(reading, 3, COUNT_WITH_WARNINGS, *options)
