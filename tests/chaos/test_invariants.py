@@ -93,7 +93,7 @@ def test_what_was_not_committed_may_be_processed_again() -> None:
         pytest.param(
             (A_WELL, (*B_WELL, revoked(11), consumed(12, 20, 21))),
             "does not own",
-            id="an owner no more",
+            id="a former owner",
         ),
         pytest.param(
             (A_WELL, (assigned(8), consumed(9, 10, 15), consumed(9, 16, 20), consumed(9, 15, 16))),

@@ -139,7 +139,7 @@ class CopyWorld(TransactionWorld):
             self.cluster.move_coordinator(1, name, broker_id)
 
     def _hold_markers_back(self) -> None:
-        self.met["markers held back"] += 1
+        self.met["markers delayed"] += 1
         self.cluster.stall_markers()
         until_ms = self.clock.now_ms + self.random.choice((50, 300, 1_000, 5_000))
         self.network.after(until_ms, self.cluster.resume_markers)

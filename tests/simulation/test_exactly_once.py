@@ -87,7 +87,7 @@ def test_the_first_seeds_meet_every_fault_and_rebalances_take_partitions_away(
     for seed in range(SEED_COUNT):
         met += met_in(simulation_class, seed)
     expected = {"error", "delay", "drop", "lost response", "disconnect", "cut", "broker stop"}
-    expected |= {"late up", "late down", "doubled", "markers held back", "leader moved"}
+    expected |= {"late up", "late down", "doubled", "markers delayed", "leader moved"}
     expected |= {"group coordinator moved", "transaction coordinator moved"}
     expected |= {"start", "leave", "kill", "replace", "stop of a process", "stop of a thread"}
     expected |= {"stop beyond the poll interval", "stop beyond the session"}
