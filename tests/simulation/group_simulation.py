@@ -39,8 +39,8 @@ from pykclient.testing.fake.groups.kip848.group import ConsumerGroup
 from pykclient.types import TopicPartition
 from tests.simulation.simulated_clients import SimulatedProducer
 from tests.simulation.simulated_member import (
+    IN_BETWEEN,
     POLL_MS,
-    UNTOLD,
     Habits,
     ProcessedRecords,
     SimulatedMember,
@@ -450,11 +450,11 @@ ANY_VERSION = (0, 32_767)
 
 
 class SimulatedAutoMember(SimulatedMember):
-    """One member, under whichever protocol it has chosen."""
+    """A member with either protocol."""
 
     def __init__(self, *arguments: Any, **settings: Any) -> None:
         super().__init__(*arguments, **settings)
-        # What it drew before it was given the seed's randomness.
+        # The random member id was drawn before the client got the seed's randomness.
         kip848 = self._membership._kip848
         kip848.member = kip848.member._replace(member_id=str(settings["client_id"]))
 
@@ -467,14 +467,14 @@ class SimulatedAutoMember(SimulatedMember):
 
     @property
     def holds(self) -> frozenset[TopicPartition]:
-        """What it reads as a member; nothing when it is none for the coordinator any more."""
+        """Partitions it reads as a member; none if the coordinator has removed it."""
         membership = self._membership
         group = self._network.cluster.groups.find(GROUP)
         if membership.state is AutoState.CONSUMER:
             is_reading = membership._kip848.state in READING and isinstance(group, ConsumerGroup)
         else:
             is_classic = membership.state in (AutoState.ENTERING_CLASSIC, AutoState.CLASSIC)
-            is_settled = self.generation > 0 and membership._classic.state not in UNTOLD
+            is_settled = self.generation > 0 and membership._classic.state not in IN_BETWEEN
             is_reading = is_classic and is_settled and isinstance(group, ClassicGroup)
         if not is_reading or group is None:
             return frozenset()
@@ -483,15 +483,15 @@ class SimulatedAutoMember(SimulatedMember):
 
     @property
     def generation(self) -> int:
-        """The generation of the classic protocol; the same for all under KIP-848."""
+        """Generation of the classic protocol; 0 under KIP-848."""
         return 0 if self._membership.state is AutoState.CONSUMER else super().generation
 
 
 class AutoGroupSimulation(GroupSimulation):
-    """One run with members that choose their protocol, while the cluster is up- and downgraded.
+    """A run of members with ``group_protocol=auto``, while the cluster is up- and downgraded.
 
-    Brokers lack KIP-848 or have it, one by one, and the cluster's feature is switched on and off.
-    Groups that have members are not converted here, as with the policy `disabled`.
+    Brokers get or lose KIP-848 one by one, and the cluster's feature is switched on and off. Groups
+    with members are not converted here, as with the policy `disabled`.
     """
 
     api_faults: ClassVar[ApiFaults] = {
@@ -513,7 +513,7 @@ class AutoGroupSimulation(GroupSimulation):
         super().__init__(
             seed, member_class=member_class, is_mild=is_mild, polls_inside=polls_inside
         )
-        # Its own former membership may have to end, as it could not leave.
+        # A member that could not leave waits until its former membership has expired.
         self.stall_max_ms += SESSION_TIMEOUT_MS
         for broker_id in self.cluster.brokers:
             self._make_new(broker_id, is_new=self.random.random() < 0.5)
@@ -536,7 +536,7 @@ class AutoGroupSimulation(GroupSimulation):
         )
 
     def _replace_broker(self) -> None:
-        """Stop a broker, and start it again in the other version."""
+        """Stop a broker, and start it in the other version."""
         if len(self.cluster.alive) < len(self.cluster.brokers):
             return
         broker_id = self.random.randrange(len(self.cluster.brokers))
@@ -551,7 +551,7 @@ class AutoGroupSimulation(GroupSimulation):
         self.cluster.limit_versions(limits, broker_id=broker_id)
 
     def _remove_members(self) -> None:
-        """Have the coordinator remove everybody: whoever comes first chooses the protocol."""
+        """Expire all members; the first one to rejoin chooses the protocol."""
         group = self.cluster.groups.snapshot(GROUP)
         for member in () if group is None else group.members:
             self.met["removal"] += 1

@@ -1,7 +1,7 @@
 """Groups with ``group_protocol=auto`` while their cluster is up- and downgraded: many seeds.
 
-Brokers lack KIP-848 or have it, one by one, the coordinator moves among them, and the cluster's
-feature is switched on and off. A failing seed is the bug report: it repeats its run to the byte.
+Brokers get or lose KIP-848 one by one, the coordinator moves among them, and the cluster's feature
+is switched on and off. A failing seed is the bug report: it repeats its run to the byte.
 """
 
 from __future__ import annotations
@@ -59,10 +59,10 @@ def test_in_a_mixed_cluster_where_nothing_breaks_nothing_is_read_twice(first: in
         simulation = AutoGroupSimulation(seed, is_mild=True)
         simulation.run()
         held_count += not simulation.has_lost
-    assert held_count > MILD_SEED_COUNT / 2, "in too few runs has no member lost anything"
+    assert held_count > MILD_SEED_COUNT / 2, "members lost partitions in too many runs"
 
 
-# What is wrong on purpose.
+# Planted defects.
 
 
 def keeps_all(reconciliation: Reconciliation, *, can_commit: bool) -> None:
@@ -73,7 +73,12 @@ def keeps_all(reconciliation: Reconciliation, *, can_commit: bool) -> None:
     ("where", "name", "defect", "complaint"),
     [
         (AutoMembership, "_must_enter_classic", property(lambda _: False), "come to rest"),
-        (Reconciliation, "_give_up", keeps_all, "two owners|not owned|not all was given up"),
+        (
+            Reconciliation,
+            "_give_up",
+            keeps_all,
+            "two owners|not owned|not all partitions were revoked",
+        ),
     ],
 )
 def test_the_simulation_notices(

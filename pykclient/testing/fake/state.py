@@ -158,9 +158,9 @@ class ClusterState:
         self._now_ms = now_ms
         self.groups = self._new_groups(group_settings)
         self.group_version = self.groups.settings.group_version
-        """The level of Kafka's feature ``group.version``."""
+        """Level of Kafka's feature ``group.version``."""
         self.features_epoch = 0
-        """How often a feature was switched."""
+        """Number of changes of a feature."""
         self.transactions = self._new_transactions(transaction_settings)
         self._next_producer_id = 0
         self._topic_count = 0
@@ -245,11 +245,11 @@ class ClusterState:
     def set_group_version(self, level: int) -> None:
         """Switch Kafka's feature ``group.version`` in the whole cluster, as kafka-features.sh does.
 
-        1 has groups of KIP-848. 0 has not: brokers respond to their members with
-        UNSUPPORTED_VERSION, and keep each until its session ends.
+        Level 1 supports groups of KIP-848. With level 0, brokers respond to their members with
+        UNSUPPORTED_VERSION, and keep each until its session expires.
 
         Raises:
-            UsageError: there is no such level.
+            UsageError: the level is out of range.
         """
         check_number(level, "level", 0, GROUP_VERSION_MAX)
         self.group_version = level

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from pykclient.types import TopicPartition
 
 GROUP_VERSION_MAX = 1
-"""The level of Kafka's feature ``group.version`` that has groups of KIP-848."""
+"""Level of Kafka's feature ``group.version`` with groups of KIP-848."""
 
 Refusal = type["BrokerError"]
 """Reason of a refusal: the error whose code is sent."""
@@ -48,7 +48,7 @@ class GroupSettings:
     """Minimum time between two target assignments (KIP-1263); 1000 in Kafka since 4.3."""
     group_consumer_max_size: int = 2**31 - 1
     group_version: int = GROUP_VERSION_MAX
-    """Kafka's feature ``group.version`` at first: 1 has groups of KIP-848, 0 has not."""
+    """Initial level of Kafka's feature ``group.version``: 1 with groups of KIP-848, 0 without."""
 
     def __post_init__(self) -> None:
         check_number(self.group_version, "group_version", 0, GROUP_VERSION_MAX)

@@ -150,8 +150,8 @@ class GroupRegistry:
     def on_leader(self, partition: Partition, now_ms: int, *, has_kip848: bool) -> None:
         """Move the groups of a partition whose leader has changed.
 
-        A leader without `has_kip848` is older than groups of KIP-848: it cannot read them from the
-        log, and has their offsets only.
+        Without `has_kip848`, the new leader is older than KIP-848: it cannot read such groups from
+        the log, and keeps only their offsets.
         """
         if partition.name.topic != OFFSETS_TOPIC:
             return
