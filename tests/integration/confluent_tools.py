@@ -35,7 +35,7 @@ MESSAGE_BYTES_MAX = 2**21
 
 
 def confluent_settings(settings: Mapping[str, str]) -> dict[str, str | bool]:
-    """What `KafkaCluster.client_settings` gives, in librdkafka's own names."""
+    """Return the settings of `KafkaCluster.client_settings` under librdkafka's names."""
     found: dict[str, str | bool] = {
         _CONFLUENT_NAMES[name]: value
         for name, value in settings.items()

@@ -72,7 +72,7 @@ def three_brokers(three_kafka_brokers: KafkaCluster) -> Iterator[KafkaCluster]:
 
 
 def repair(cluster: KafkaCluster) -> None:
-    """Have three brokers run and know each other, whatever was done to them."""
+    """Make three brokers run and know each other, whatever was done to them."""
     for broker in (1, 2, 3):
         for cure in (cluster.resume, cluster.start):
             with contextlib.suppress(UsageError):  # It runs already.

@@ -87,7 +87,7 @@ def write(fake: FakeKafka, count: int, partition_count: int = len(PARTITIONS)) -
 
 
 def poll_until(condition: Callable[[], bool], *consumers: Consumer) -> None:
-    """Have all of them poll in turn until it is so."""
+    """Poll all consumers in turn until the condition holds."""
     deadline_s = time.monotonic() + TIMEOUT_S
     while not condition():
         for consumer in consumers:
@@ -114,5 +114,5 @@ def has_all(consumer: Consumer) -> Callable[[], bool]:
 
 
 def have_counts(counts: dict[Consumer, int]) -> Callable[[], bool]:
-    """Whether each of these has so many partitions."""
+    """Return a condition: each consumer has this number of partitions."""
     return lambda: all(len(each.assignment()) == count for each, count in counts.items())

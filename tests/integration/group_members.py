@@ -34,7 +34,7 @@ TOPIC = "t"
 GROUP = "g"
 POLL_MS = 50
 HEARTBEAT_MS = 200
-"""So often do members send heartbeats; their default is 3 s."""
+"""Heartbeat interval of members; the default is 3 s."""
 SESSION_MS = 6_000
 """The least that Kafka takes. A client that gives up joining leaves a member behind, which the
 others wait for until its session ends."""
@@ -319,7 +319,7 @@ class CooperativeJavaMember(JavaMember):
 
 
 class OldestJavaMember(JavaMember):
-    """Of the oldest Kafka version."""
+    """Kafka's console consumer of the oldest version."""
 
     version = KAFKA_VERSIONS[-1]
 

@@ -71,7 +71,7 @@ class Signer:
 
 
 class Fault(Enum):
-    """What happens instead of a response."""
+    """Faults that replace a response."""
 
     NO_RESPONSE = "the request is read, and nothing comes"
     HANG_UP = "the connection is closed"
@@ -87,7 +87,7 @@ _REPEATED: Final = {
     Fault.ENDLESS_CONTINUES: (b"", b"HTTP/1.1 100 Continue\r\n\r\n"),
     Fault.TINY_CHUNKS: (b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n", b"1\r\nx\r\n"),
 }
-"""What begins, and what goes on without end."""
+"""First bytes of a response, and bytes that repeat without end."""
 
 
 @dataclass(frozen=True, slots=True)

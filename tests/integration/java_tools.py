@@ -211,7 +211,7 @@ def java_group_rows(cluster: KafkaCluster, *options: str) -> list[dict[str, str]
 
 
 def java_partitions(version: str, keys: Sequence[bytes], partition_count: int) -> list[int]:
-    """Where Java's producer of a Kafka version puts records with these keys."""
+    """Return the partitions that Java's producer of a Kafka version chooses for these keys."""
     partitioner = _gateway(version).jvm.org.apache.kafka.clients.producer.internals
     partition_for_key = partitioner.BuiltInPartitioner.partitionForKey
     return [partition_for_key(key, partition_count) for key in keys]
@@ -232,7 +232,7 @@ def dump_log(
 
 
 def dump_segments(version: str, *paths: Path, options: Sequence[str] = ()) -> tuple[bytes, bytes]:
-    """What ``DumpLogSegments`` prints of files, and what it complains of."""
+    """Return what ``DumpLogSegments`` prints for files, and its complaints."""
     files = ("--files", ",".join(map(str, paths)))
     if version < "4":  # In Scala, whose output cannot be taken within a JVM.
         return _run_process(version, "kafka.tools.DumpLogSegments", *files, *options)
@@ -258,7 +258,7 @@ def format_standalone_controller(version: str, folder: Path) -> Path:
 
 
 def run_tool(version: str, tool: str, *arguments: str, given: bytes = b"") -> bytes:
-    """What a tool of a Kafka version, as a process, prints; `given` is what it reads."""
+    """Run a Kafka version's tool as a process; return its output. `given` is its input."""
     return _run_process(version, tool, *arguments, given=given)[0]
 
 
@@ -279,7 +279,7 @@ def _run_process(
 
 
 def _run_in_jvm(version: str, tool: str, *arguments: str) -> tuple[bytes, bytes]:
-    """What a tool prints and complains of that neither reads nor ends the process when it is done.
+    """Run a tool that neither reads input nor exits; return its output and its complaints.
 
     What it raises is raised here; where it does end the process the gateway is gone.
     """
@@ -303,7 +303,7 @@ def _run_in_jvm(version: str, tool: str, *arguments: str) -> tuple[bytes, bytes]
 
 
 class _Formatter:
-    """How the console consumer is to print a record, and how to read that again.
+    """Format in which the console consumer prints a record, and its parser.
 
     The separators are random, so that no record holds one, and a null differs from any value.
     """

@@ -51,7 +51,7 @@ class LoopbackServer:
 
     @property
     def connection_count(self) -> int:
-        """How many connections came so far."""
+        """Number of connections so far."""
         return len(self._connections)
 
     def close(self) -> None:

@@ -32,7 +32,7 @@ class RecordingStream:
 
     @property
     def has_events(self) -> bool:
-        """Whether there is more to see than a part."""
+        """True if more than a fragment has come."""
         return len(self.received) >= self.wanted_bytes or bool(self.errors)
 
     @property

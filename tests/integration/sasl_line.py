@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 M = TypeVar("M", bound=Message)
 TIMEOUT_S: Final = 20.0
 CLOSED: Final = "closed"
-"""What comes of a request that the broker closes the connection for."""
+"""Result of a request for which the broker closes the connection."""
 
 
 class Line:
@@ -58,7 +58,7 @@ class Line:
         return None if frame is None else decode_response(kind, version, frame)
 
     def send_bare(self, token: bytes) -> bytes | None:
-        """What comes back for a token without a header; None when the connection was closed."""
+        """Return the response to a token without a header; None if the connection was closed."""
         return self._exchange(len(token).to_bytes(4, "big") + token)
 
     def versions(self) -> object:
@@ -77,11 +77,11 @@ class Line:
         )
 
     def plain(self, user: str, password: str, *, authorization: str = "") -> object:
-        """What comes of PLAIN: the error with its message, or the session's lifetime."""
+        """Return the result of PLAIN: the error and its message, or the session's lifetime."""
         return result(self.authenticate("\0".join((authorization, user, password)).encode()))
 
     def scram(self, mechanism: str, user: str, password: str) -> object:
-        """What comes of SCRAM, and whether the broker has proven that it knows the password."""
+        """Return the result of SCRAM, and whether the broker has proved its knowledge."""
         hash_name = "sha" + mechanism[-3:]
         escaped = user.replace("=", "=3D").replace(",", "=2C")
         bare = f"n={escaped},r=nonce-of-the-client"
@@ -115,7 +115,7 @@ class Line:
 
 
 def result(response: SaslAuthenticateResponse | None) -> object:
-    """What a response to a token comes to."""
+    """Return the result of a response to a token."""
     if response is None:
         return CLOSED
     if response.error_code:

@@ -93,7 +93,7 @@ def wait_for_value(admin: Admin, resource: ConfigResource, name: str, value: str
 
 
 def end_of(admin: Admin, resource: ConfigResource, *changes: AlterConfigOp) -> str:
-    """What a change came to: the broker's reason where it refuses."""
+    """Return the result of a change: the broker's reason if it refuses."""
     try:
         admin.incremental_alter_configs({resource: changes}, validate_only=True)
     except BrokerError as error:

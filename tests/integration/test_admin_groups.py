@@ -200,7 +200,7 @@ def test_offsets_are_moved_read_and_forgotten(each_kafka_cluster: KafkaCluster) 
 
 
 def check_one_broker_is_asked(servers: str) -> None:
-    """What a coordinator knows of a transaction that is about to commit offsets it says at once."""
+    """Check the coordinator's answers during a transaction that will commit offsets."""
     suffix = uuid.uuid4().hex[:8]
     group, first = f"group-{suffix}", TopicPartition(f"topic-{suffix}", 0)
     with (

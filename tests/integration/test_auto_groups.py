@@ -88,7 +88,7 @@ class Work:
                 self._written.append(value)
 
     def poll_until(self, condition: Callable[[], bool], *consumers: Consumer) -> None:
-        """Have them poll in turn until it is so."""
+        """Poll all consumers in turn until the condition holds."""
         deadline_s = time.monotonic() + TIMEOUT_S
         while not condition():
             for consumer in consumers:

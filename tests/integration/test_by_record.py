@@ -1,4 +1,4 @@
-"""What is committed and sought by records and times, on fake and on real brokers."""
+"""Commits and seeks by records and timestamps, on fake and real brokers."""
 
 from __future__ import annotations
 
@@ -137,7 +137,7 @@ def place_of_one_partition(fake_kafka: FakeKafka, count: int) -> TopicPartition:
 
 
 def committed_offset(consumer: Consumer, place: TopicPartition) -> int:
-    """What is committed of what is stored."""
+    """Commit the stored offsets; return the one of a partition."""
     consumer.commit()
     found = consumer.committed([place])[place]
     assert found is not None
@@ -236,7 +236,7 @@ def test_what_an_interceptor_takes_out_holds_up_no_commit(
 
 
 def test_offsets_are_stored_as_they_are_committed(fake_kafka: FakeKafka) -> None:
-    """What `poll_arrow` returned has no records; all before an offset is stored."""
+    """A batch of `poll_arrow` has no records; all offsets before the given one are stored."""
     place = place_of_one_partition(fake_kafka, 6)
     with member(fake_kafka.bootstrap_servers, place.topic, **OWN_OFFSETS) as consumer:
         consumer.assign([place])

@@ -1,4 +1,4 @@
-"""What a signal handler, a log handler or a destructor may do on top of a call, and how calls end.
+"""Calls by signal handlers, log handlers and destructors during other calls, and their ends.
 
 Method: real consumers and an admin client over the loopback; signals come from a timer.
 """
@@ -71,7 +71,7 @@ def committed(servers: str) -> int | None:
 
 @contextlib.contextmanager
 def soon(action: Callable[[], object]) -> Iterator[list[BaseException | object]]:
-    """Have a signal handler do something on top of what the block waits for."""
+    """Run an action in a signal handler while the block waits."""
     done: list[BaseException | object] = []
 
     def handle(number: int, frame: FrameType | None) -> None:

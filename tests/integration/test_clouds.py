@@ -81,7 +81,7 @@ def secured_like(config: AdminConfig, service: str) -> FakeKafka:
 
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Where the files of the settings are, which name them without a folder; credentials of AWS."""
+    """The folder of the files in the settings, which name no folder; with AWS credentials."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("AWS_ACCESS_KEY_ID", "AKIDEXAMPLE")
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "secret")

@@ -1,4 +1,4 @@
-"""What a consumer commits stays committed, is what it has finished with, and is where it goes on.
+"""Commits stay committed, cover the processed records, and determine where reading resumes.
 
 Method: consumers that assign partitions by hand and have a `group_id`, against brokers in this
 process, whose groups can be looked into; and against real ones, beside Java and librdkafka.
@@ -59,7 +59,7 @@ def reader(servers: str, *partitions: TopicPartition, **settings: object) -> Con
 
 
 def committed(servers: str, *partitions: TopicPartition) -> list[int | None]:
-    """How far group ``g`` has come."""
+    """Return the committed offsets of group ``g``."""
     with reader(servers, enable_auto_commit=False) as consumer:
         found = consumer.committed(partitions or [P0, P1]).values()
     return [each and each.offset for each in found]
@@ -243,7 +243,7 @@ def test_a_refusal_is_raised_though_there_are_records_at_hand(
 
 
 def offset_of(fake_kafka: FakeKafka, partition: TopicPartition) -> int | None:
-    """What the broker has of group ``g``."""
+    """Return the broker's committed offset of group ``g``."""
     with fake_kafka.control() as cluster:
         found = cluster.groups.offsets("g").get(partition)
     return None if found is None else found.offset

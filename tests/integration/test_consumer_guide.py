@@ -38,14 +38,14 @@ COUNT = 3_000
 VALUE_BYTES = 100
 """Times COUNT it is more than a pipe holds."""
 KILL_AFTER = (700, 100)
-"""How many lines are read of a run before it is killed."""
+"""Number of lines read from a run before it is killed."""
 RUN_TIMEOUT_S = 60.0
 MEMBER_COUNT = 3
 CHUNK, PAUSE_S = 20, 0.02
-"""How many records come at a time while members do, and how soon after each other."""
+"""Number of records written at a time, and the pause between such writes."""
 
 WORK = "            in_hand.append(pool.submit(work, consumer, record))\n"
-"""Where a program with workers hands them a record."""
+"""Line in which a program with workers passes them a record."""
 TO_THE_END = "To the end, and no further"
 OWN_ASSIGNOR = "An assignor of your own"
 COMMITS = "How far the group has come"
@@ -252,7 +252,7 @@ def test_members_that_come_while_others_read_take_and_leave_nothing_out(
 
 
 def is_shared_by(admin: Admin, group: str, member_count: int) -> bool:
-    """Whether a group has so many members, and is done with sharing its partitions out."""
+    """Return whether a group has this number of members and has assigned its partitions."""
     if group not in admin.list_groups(states=["Stable"]):
         return False
     return len(admin.describe_groups([group])[group].members) == member_count

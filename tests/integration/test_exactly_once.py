@@ -1,4 +1,4 @@
-"""What `ExactlyOnce` makes of records, on fake brokers, whose failures are chosen, and real ones.
+"""`ExactlyOnce` on fake brokers with chosen failures, and on real ones.
 
 The truth is what a reader of committed records sees, beside what the group has committed.
 """
@@ -124,7 +124,7 @@ class Pipeline:
         return batch.records
 
     def committed(self) -> int:
-        """How many records of the source the group has done with."""
+        """Return the number of source records that the group has processed."""
         found = self.consumer.committed(PARTITIONS).values()
         return sum(each.offset for each in found if each is not None)
 

@@ -80,7 +80,7 @@ DAY_MS = 24 * 3600 * 1000
 SEGMENT_MS = 1_000
 BROKER_SETTINGS = {"log.cleaner.backoff.ms": 50}
 TOPIC = 2
-"""What IncrementalAlterConfigs calls a topic."""
+"""Resource type of a topic in IncrementalAlterConfigs."""
 NO_PRODUCER = -1, -1
 
 Rows = dict[str, str | None]
@@ -114,7 +114,7 @@ class Writer(TransactionalClient):
         assert [each.error_code for each in response.responses] == [0]
 
     def roll(self) -> None:
-        """Have the next batch begin a segment."""
+        """Start a new segment with the next batch."""
         self._time_ms += 10 * SEGMENT_MS
 
     def idempotent(self) -> Producer:
@@ -206,7 +206,7 @@ class Writer(TransactionalClient):
         assert (response.error_code, errors) == (0, [0])
 
     def offset_batches(self) -> list[tuple[object, ...]]:
-        """What Kafka's own topic has of the group's offsets, and markers of its transactions."""
+        """Return the group's offsets and transaction markers in Kafka's own topic."""
         found: list[tuple[object, ...]] = []
         for batch in self._own_batches(OWN_TOPICS[0], self.group):
             if batch.is_control:
@@ -221,7 +221,7 @@ class Writer(TransactionalClient):
         return found
 
     def own_records(self) -> list[tuple[str, int, int]]:
-        """What Kafka's own topics have of the group and the transactional id."""
+        """Return the records of the group and the transactional id in Kafka's own topics."""
         found: list[tuple[str, int, int]] = []
         for topic, name in zip(OWN_TOPICS, (self.group, self.name), strict=True):
             rows = [row for batch in self._own_batches(topic, name) for row in batch.records()]
@@ -377,7 +377,7 @@ def what_is_open_stays(log: Writer) -> Iterator[None]:
 
 
 def the_last_batches_of_producers_stay(log: Writer) -> Iterator[None]:
-    """Of a producer's last batch the header stays, which has its sequence."""
+    """Compaction keeps the header of a producer's last batch, which has its sequence number."""
     producer = log.begin()
     log.put({"a": "1"}, producer)
     log.put({"b": "1"}, producer)
@@ -455,7 +455,7 @@ def test_a_record_without_a_key_is_refused(kafka: RealExchange) -> None:
 
 
 def let_time_pass(cluster: FakeCluster) -> None:
-    """Have the next record begin a segment, of both brokers."""
+    """Start a new segment with the next record, on both brokers."""
     cluster.advance(cluster.now_ms + 5)
     begun_s = time.monotonic()
     wait_until(lambda: time.monotonic() > begun_s + 0.005, "time passes")
@@ -470,7 +470,7 @@ def await_equal(read: Callable[[], object], expected: object) -> None:
 
 
 def test_kafkas_own_topics_are_compacted_as_kafkas_are(kafka: RealExchange) -> None:
-    """Of each group's offset and each transactional id's epoch the last two stay.
+    """Compaction keeps the last two records of each group's offset and transactional id's epoch.
 
     The last one is in the segment that is written to, where nothing is compared.
     """

@@ -1,4 +1,4 @@
-"""What follows the last epoch of a producer id: the fake coordinator does as Kafka's own.
+"""The step after a producer id's last epoch: the fake coordinator behaves as Kafka's.
 
 Goal: a producer that has used up 32,767 epochs goes on with another producer id, at its next
 transaction or its next start, and nothing of it is lost. Method: InitProducerId until the id has

@@ -1,4 +1,4 @@
-"""What is not used for long is forgotten: producers, transactional ids, offsets, groups.
+"""Expiry of unused producers, transactional ids, offsets and groups: the fake, beside Kafka.
 
 Goal: what a fake broker forgets, and what it keeps, is what a real one does. Method: a real broker
 that forgets after a second, and looks often; each script of requests goes to it and to the fake
@@ -77,7 +77,7 @@ class IdleClient(TransactionalClient):
     def wait_for(
         self, condition: Callable[[], bool], what: str, timeout_s: float = WAIT_TIMEOUT_S
     ) -> None:
-        """Let time pass until it is so."""
+        """Wait until a condition holds; advance a fake broker's clock."""
         exchange = self._exchange
         if isinstance(exchange, FakeExchange):  # later than its next look at what is too old
             exchange.cluster.advance(exchange.cluster.now_ms + MINUTE_MS + 300_000)
@@ -89,7 +89,7 @@ class IdleClient(TransactionalClient):
         return self._producer(response.producer_id, response.producer_epoch)
 
     def batches(self, partition: int = 0) -> list[tuple[object, ...]]:
-        """Those that `read` returns."""
+        """Return the batches that `read` returns."""
         *_, batches = self.read(partition)
         assert isinstance(batches, list)
         return batches
@@ -113,7 +113,7 @@ class IdleClient(TransactionalClient):
         return group.error_code, group.group_state
 
     def is_committed(self) -> bool:
-        """Whether the group has an offset of partition 0."""
+        """Return whether the group has an offset of partition 0."""
         return self.offsets(is_stable=False) != [("NONE", -1)]
 
 

@@ -64,7 +64,7 @@ BROKER_SETTINGS = {
 
 
 class HeartbeatResult(NamedTuple):
-    """What a heartbeat came to; `assigned` is None when the response had no assignment."""
+    """Result of a heartbeat; `assigned` is None if the response had no assignment."""
 
     error: str
     epoch: int = 0

@@ -60,7 +60,7 @@ def first_address(servers: str) -> tuple[str, int]:
 
 
 def is_served(address: tuple[str, int]) -> bool:
-    """Whether a broker responds there."""
+    """Return whether a broker responds at the address."""
     with (
         contextlib.suppress(ConnectionError),
         socket.create_connection(address, TIMEOUT_S) as stranger,

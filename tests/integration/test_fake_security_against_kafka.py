@@ -52,13 +52,13 @@ def line(cluster: Cluster, listener: str = "SASL_PLAINTEXT") -> Line:
 
 
 def served(line: Line) -> object:
-    """Whether the broker responds to a request that takes an authenticated client."""
+    """Return whether the broker responds to a request that requires authentication."""
     response = line.send(MetadataRequest(topics=[]), MetadataResponse, 9)
     return CLOSED if response is None else len(response.brokers)
 
 
 def error_of_another_request(line: Line) -> object:
-    """What comes of a request where a token is due."""
+    """Return the result of a request sent instead of a token."""
     response = line.send(FindCoordinatorRequest(key="g"), FindCoordinatorResponse, 3)
     return CLOSED if response is None else response.error_code
 

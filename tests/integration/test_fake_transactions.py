@@ -63,7 +63,7 @@ def fill(kafka: FakeKafka) -> None:
 
 
 def values_of(kafka: FakeKafka) -> list[bytes]:
-    """What a reader of committed records gets of the output."""
+    """Return the output's records that a reader of committed records gets."""
     consumer = consumer_of(kafka, "out", "reader")
     found: list[bytes] = []
     while len(found) < COUNT:

@@ -106,7 +106,7 @@ pytestmark = pytest.mark.kafka
 
 OLD_BROKER_SETTINGS = {"transaction.abort.timed.out.transaction.cleanup.interval.ms": 100}
 TIME_OUT_MS = 2_000
-"""Of transactions that are to exceed it; what comes before takes less on a slow machine, too."""
+"""Timeout of transactions that must exceed it; earlier steps take less, even on a slow machine."""
 UNKNOWN_ID = 2**60
 """A producer id that no broker has given to a producer: they give small ones."""
 PARTITION_COUNT = 2
@@ -772,7 +772,7 @@ def a_time_out(client: TransactionalClient) -> Iterator[object]:
 
 
 def wait_until_over(client: TransactionalClient) -> None:
-    """Let the transaction's time pass, which is short."""
+    """Wait until the transaction has timed out."""
     exchange = client._exchange
     if isinstance(exchange, FakeExchange):
         exchange.cluster.advance(exchange.cluster.now_ms + 2 * TIME_OUT_MS)

@@ -74,7 +74,7 @@ class SentFetches:
         client.send = note_and_send  # type: ignore[method-assign]
 
     def named_counts(self) -> list[int]:
-        """How many partitions each request named, those to be forgotten too."""
+        """Return the number of partitions in each request, including forgotten ones."""
         return [
             sum(len(topic.partitions) for topic in message.topics)
             + sum(len(topic.partitions) for topic in message.forgotten_topics_data)

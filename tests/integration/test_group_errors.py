@@ -1,4 +1,4 @@
-"""What a program in a group gets when something is wrong, on fake brokers."""
+"""Errors that a program in a group gets, on fake brokers."""
 
 from __future__ import annotations
 

@@ -352,7 +352,7 @@ def test_a_leader_by_pattern_waits_for_no_topic_that_does_not_exist(fake: FakeKa
 
 @each_protocol
 def test_a_topic_that_is_deleted_holds_up_no_rebalance(protocol: str, fake: FakeKafka) -> None:
-    """What was read of it can be committed no more, and the group does not wait for that."""
+    """Its records can no longer be committed, and the group does not wait for that."""
     with fake.control() as cluster:
         cluster.create_topic(OTHER_TOPIC, 1)
     with member(fake, protocol, metadata_max_age_ms=100) as consumer:

@@ -98,7 +98,7 @@ class Group:
         assert sorted(self.read) == sorted(self._written)
 
     def _counts(self) -> list[int]:
-        """How many partitions each member of the stable group has; empty while it is not stable."""
+        """Return each member's number of partitions, if the group is stable; otherwise []."""
         with Admin(bootstrap_servers=self._servers) as admin:
             try:
                 group = admin.describe_groups([self._name])[self._name]

@@ -1,4 +1,4 @@
-"""What we produce, others read; what others produce, we read; and keys go where Java puts them.
+"""Records of other clients are read by us, and ours by them; keys get Java's partitions.
 
 The witnesses are Java's console consumer and producer, and librdkafka. That they agree with each
 other is shown, too, so that they can be believed about this package.
@@ -59,9 +59,9 @@ SAMPLE_RECORDS = (
     Record(b"compressible " * (LARGE_BYTES // 13)),
     Record(b"after the large ones"),
 )
-"""What clients disagree about when one of them is wrong: null and empty keys and values, headers
-with all of these, any bytes at all, what looks like the tools' own separators, timestamps, one
-byte, and 900 kB that do and do not compress."""
+"""Records on which a wrong client would disagree: null and empty keys and values, headers with all
+of these, any bytes, the tools' own separators, timestamps, one byte, and 900 kB that do and do not
+compress."""
 TIMEOUT_S = 60.0
 LINGER_MS = 200
 """Long enough that records sent in a row share a batch, so that a codec has something to do."""
@@ -120,7 +120,7 @@ def _placed(record: Record, partition: int, offset: int | None, timestamp_ms: in
 
 
 def check_round_trip(cluster: KafkaCluster, produce: Produce, consume: Consume, codec: str) -> None:
-    """What is written is acknowledged as given, read as acknowledged, and valid in the log."""
+    """Check that records are acknowledged as given, read as acknowledged, and valid in the log."""
     topic = confluent_create_topic(cluster, f"{produce.__name__}-{codec}")
     written = produce(cluster, topic, SAMPLE_RECORDS, codec)
     assert [record[:3] for record in written] == [record[:3] for record in SAMPLE_RECORDS]

@@ -50,9 +50,9 @@ class Reader:
         self._sent_count = 0
         self._read: defaultdict[TopicPartition, int] = defaultdict(int)
         self.may_repeat = False
-        """Whether it may read on from its last commit, as one that has joined anew."""
+        """True if it may resume from its last commit, as a new member does."""
         self.returned: Iterable[ConsumerRecord] = ()
-        """What the call that is interrupted has returned, if it came to that."""
+        """Result of the interrupted call, if it returned one."""
         self.consumer = Consumer(
             {
                 "bootstrap_servers": self.servers,
@@ -73,7 +73,7 @@ class Reader:
         return sum(self._read.values())
 
     def offset(self, partition: TopicPartition) -> int:
-        """Where this one has come to."""
+        """Position that this consumer has reached."""
         return self._read[partition]
 
     def take(self, records: Iterable[ConsumerRecord]) -> None:

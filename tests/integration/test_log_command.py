@@ -274,7 +274,7 @@ def on_disk(cluster: KafkaCluster, topic: str) -> dict[str, int]:
 
 
 def offsets_of(cluster: KafkaCluster, topic: str) -> Counter[int]:
-    """How often a consumer sees each offset, from the beginning to the end as it is now."""
+    """Count how often a consumer sees each offset, from the start to the present end."""
     partition = TopicPartition(topic, 0)
     with Consumer(bootstrap_servers=cluster.bootstrap_servers) as reader:
         reader.assign([partition])
@@ -357,7 +357,7 @@ def test_a_broker_finds_the_same_offsets_for_times(cluster: KafkaCluster, segmen
 
 
 def equal_lines(version: str, path: Path) -> list[str]:
-    """What both print of a file with its records and their data, which is everything.
+    """Return what both tools print for a file with its records and their data.
 
     The tool of 3.9 only names a leader change, where that of 4.3 and ours show it.
     """

@@ -29,7 +29,7 @@ OLD_RANGES = {
     ApiKey.CONSUMER_GROUP_HEARTBEAT: None,
     ApiKey.CONSUMER_GROUP_DESCRIBE: None,
 }
-"""What a broker of 3.9 speaks of the APIs that have newer versions since."""
+"""Versions of a 3.9 broker for the APIs that have newer versions now."""
 COUNT = 60
 PARTITION_COUNT = 4
 TIMEOUT_S = 20.0

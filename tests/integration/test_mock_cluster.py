@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 COUNT = 500
 PARTITION_COUNT = 4
-"""How many each topic has that the mock makes by itself."""
+"""Number of partitions of each topic that the mock creates by itself."""
 TIMEOUT_S = 30.0
 HEADERS = (("name", b"x"), ("none", None))
 
@@ -36,7 +36,7 @@ class MockCluster(NamedTuple):
 
 
 class Placed(NamedTuple):
-    """Where a record was acknowledged to be."""
+    """The partition and offset with which a record was acknowledged."""
 
     partition: int
     offset: int

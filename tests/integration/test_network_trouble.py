@@ -128,7 +128,7 @@ def test_an_admin_goes_on(servers: str, fake: FakeKafka) -> None:
 
 @pytest.fixture
 def wrong_password(monkeypatch: pytest.MonkeyPatch) -> pytest.MonkeyPatch:
-    """Let every broker refuse authentication, as SASL will."""
+    """Make every broker reject authentication, as with SASL."""
 
     monkeypatch.setattr(handshake, "METADATA_VERSION_MIN", 1_000)
     monkeypatch.setattr(handshake, "UnsupportedVersionError", AuthenticationError)

@@ -72,7 +72,7 @@ def prepared_by(producer: Producer, value: bytes = b"a") -> PreparedTransaction:
 
 
 def prepare(fake: FakeKafka, transactional_id: str, value: bytes) -> PreparedTransaction:
-    """Have a producer prepare a transaction, and close."""
+    """Prepare a transaction, and close its producer."""
     with Producer(
         bootstrap_servers=fake.bootstrap_servers, transactional_id=transactional_id
     ) as producer:

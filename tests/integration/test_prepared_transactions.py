@@ -48,7 +48,7 @@ with Admin(bootstrap_servers=sys.argv[1]) as admin:
 def end_in_another_process(
     cluster: KafkaCluster, how: str, *prepared: PreparedTransaction | None
 ) -> None:
-    """Have another process `commit` or `abort` transactions."""
+    """Run `commit` or `abort` for transactions in another process."""
     command = [sys.executable, "-c", END, cluster.bootstrap_servers, how]
     subprocess.run(command, input=pickle.dumps(prepared), check=True, timeout=TIMEOUT_S)
 

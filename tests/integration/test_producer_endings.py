@@ -1,4 +1,4 @@
-"""How a producer ends: by a handler, by the program's end, dropped, in a child process, twice."""
+"""The end of a producer: by a handler, at exit, dropped, in a child process, twice."""
 
 from __future__ import annotations
 
@@ -410,7 +410,7 @@ def test_a_callback_that_leaves_the_program_ends_no_producer(
 
 
 def lost(count: int) -> tuple[Producer, list[Delivery[RecordMetadata]]]:
-    """Have a producer fail so many records; it is not closed."""
+    """Return a producer with this number of failed records, which is not closed."""
     with FakeKafka() as fake:
         with fake.control() as cluster:
             cluster.create_topic("t", 1)

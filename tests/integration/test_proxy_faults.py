@@ -112,7 +112,7 @@ def produce_through(kafka: KafkaCluster, topic: str, proxy: FaultProxy, fault: s
 
 
 def values_in_log(kafka: KafkaCluster, topic: str) -> dict[int, list[int]]:
-    """What librdkafka reads of each partition, up to its end, in order."""
+    """Return the values that librdkafka reads from each partition, up to its end, in order."""
     reader = ConfluentConsumer({"bootstrap.servers": kafka.bootstrap_servers, "group.id": topic})
     ends = [
         reader.get_watermark_offsets(ConfluentPartition(topic, number), TIMEOUT_S)[1]

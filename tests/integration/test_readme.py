@@ -30,7 +30,7 @@ def example(heading: str) -> str:
 
 
 def command(heading: str, kafka: KafkaCluster) -> list[str]:
-    """How an example is run as a program of its own, which prints without delay."""
+    """Return the command that runs an example in its own process, with unbuffered output."""
     text = example(heading).replace(WRITTEN_ADDRESS, kafka.bootstrap_servers)
     return [sys.executable, "-u", "-c", text]
 
@@ -45,7 +45,7 @@ def environ() -> dict[str, str]:
 
 
 def printed_by(heading: str, kafka: KafkaCluster) -> str:
-    """What an example prints."""
+    """Run an example; return its output."""
     return subprocess.run(
         command(heading, kafka),
         stdout=subprocess.PIPE,

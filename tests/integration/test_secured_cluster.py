@@ -70,7 +70,7 @@ def write_and_read(settings: dict[str, str]) -> None:
 
 
 def refusal(settings: dict[str, str]) -> str:
-    """What librdkafka first reports of a listener that does not let it in."""
+    """Return librdkafka's first error for a listener that rejects it."""
     return refusal_of(confluent_settings(settings))
 
 
@@ -132,7 +132,7 @@ def test_javas_client_takes_the_same_settings_with_dots(
 
 
 def end_offsets(settings: dict[str, str], topic: str) -> list[int]:
-    """Where the only partition of a topic ends."""
+    """Return the end offset of a topic's only partition."""
     consumer = Consumer({**confluent_settings(settings), "group.id": topic})
     try:
         return [consumer.get_watermark_offsets(TopicPartition(topic, 0), TIMEOUT_S)[1]]

@@ -264,7 +264,7 @@ def respond_with_mechanisms(cluster: FakeCluster) -> None:
 def test_a_broker_that_demands_authentication_amid_requests_loses_and_doubles_nothing(
     demand: Callable[[FakeCluster], None],
 ) -> None:
-    """What was acknowledged stands there once; what was not has an error of its own."""
+    """Acknowledged records are in the log once; each other record has an error of its own."""
     security = ClusterSecurity(mechanisms=("PLAIN",), listeners=("SASL_PLAINTEXT",))
     with FakeKafka(security=security) as fake:
         settings: dict[str, Any] = dict(fake.client_settings())

@@ -94,7 +94,7 @@ PROVIDERS: Final = {
 
 
 class Place:
-    """Where a row is tried: it makes the settings of a client."""
+    """Environment of a table row: it makes the settings of a client."""
 
     def __init__(
         self, cluster: KafkaCluster, signer: Signer, folder: Path, environment: pytest.MonkeyPatch
@@ -115,7 +115,7 @@ class Place:
         return {**settings, "bootstrap_servers": servers}
 
     def presented(self, *hosts: str, from_days: int = -2, to_days: int = 2) -> Settings:
-        """Those of a listener whose certificate is for these hosts, and good from day to day."""
+        """Return settings for a listener whose certificate has these hosts and validity days."""
         now = datetime.now(UTC)
         certificate = self.cluster.certificates.issue(
             "renewed",
@@ -152,7 +152,7 @@ class Place:
     def token(
         self, token: str, function: Callable[[str], object] = with_expiry, listener: str = SIGNED
     ) -> Settings:
-        """Those of a client that has this token from `oauth_cb`; and in Spark from a provider."""
+        """Return settings with this token from `oauth_cb`, or in Spark from a provider."""
         self.environment.setenv(TOKEN, token)
         return {
             **without(self.of(listener, mechanism="OAUTHBEARER"), "jaas"),
@@ -202,7 +202,7 @@ class Mistake(NamedTuple):
     name: str
     error: type[KafkaError]
     reason: str
-    """What the error has to say: what is wrong, and the cure."""
+    """Text that the error must contain: the reason and the cure."""
     settings: Callable[[Place], Settings]
 
     def reason_for(self, use: Callable[[Settings, str], None]) -> str:

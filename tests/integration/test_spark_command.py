@@ -72,7 +72,7 @@ class LeftQuery:
         self.driver.run(cut(self.protocol.commit(batch, reports)))
 
     def command(self, *arguments: str, status: int = 0) -> list[dict[str, Any]]:
-        """What the command prints as JSON; `stderr` has what it says."""
+        """Return the command's JSON output; `stderr` has its messages."""
         self._capsys.readouterr()
         servers = self.cluster.bootstrap_servers
         assert main(["spark", "transactions", "-b", servers, "-J", *arguments]) == status

@@ -63,7 +63,7 @@ class Copier:
 
     @property
     def is_removed(self) -> bool:
-        """Whether the consumer knows that it is no member now."""
+        """True if the consumer knows that it is no longer a member."""
         try:
             self.consumer.commit({TopicPartition(self.topic, 0): 0})
         except CommitFailedError:

@@ -34,7 +34,7 @@ PARTITION = TopicPartition("t", 0)
 TIMEOUT_S = 20.0
 PATIENCE_MS = 1_500
 SESSION_MIN_MS = 6_000
-"""What brokers allow."""
+"""Minimum session timeout that brokers allow."""
 
 
 @pytest.fixture

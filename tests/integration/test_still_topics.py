@@ -86,7 +86,7 @@ class Story:
         return consumer
 
     def _create_topics(self) -> None:
-        """Have five records in each topic, or what compaction is to leave of them."""
+        """Write five records to each topic, or what compaction will leave of them."""
         self._admin.create_topics(
             NewTopic(
                 topic,
@@ -135,7 +135,7 @@ class Story:
         self._wait(is_cleaned)
 
     def _begin_reading(self) -> None:
-        """Have consumers stand at the ends, which were looked up or read up to."""
+        """Set consumers to the end offsets, which were looked up or reached by reading."""
         still, marked = TopicPartition(STILL, 0), TopicPartition(MARKED, 0)
         for policy in POLICIES:
             consumer = self.consumer(STILL, auto_offset_reset=policy)
@@ -166,7 +166,7 @@ class Story:
         self._admin.alter_group_offsets(group, {TopicPartition(topic, 0): committed})
 
     def _look(self) -> None:
-        """Let every consumer find the other leader, and that nothing has come."""
+        """Poll every consumer, so that it finds the other leader; no new records are expected."""
         for living in self.living:
             living.values.extend(record.value for record in living.consumer.poll(POLL_S))
 

@@ -1,4 +1,4 @@
-"""What is not a Kafka broker, or one too old, is reported by name, reason and cure, in time.
+"""Servers that are not Kafka brokers, or too old: errors name server, reason and cure, in time.
 
 As whole journeys of the clients; at the end the probe with which clusters are waited for.
 """
@@ -98,7 +98,7 @@ JOURNEYS = (produce, consume, administer)
 
 
 def text_of(servers: str, journey: Journey = administer) -> str:
-    """What a journey raises, which must fail in its time."""
+    """Return the error message of a journey, which must fail in time."""
     with ends_within(TIMEOUT_MS / 1000), pytest.raises((KafkaTimeoutError, TlsError)) as raised:
         journey(servers)
     return str(raised.value)

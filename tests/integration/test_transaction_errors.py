@@ -1,4 +1,4 @@
-"""What transactions run into, on real brokers: each error says what to do about it.
+"""Errors of transactions on real brokers: each says what to do about it.
 
 To abort and do the transaction again with the same producer (`TransactionAbortableError`), to make
 a new producer, to make the same call again (`KafkaTimeoutError`), or to stop and have an operator

@@ -140,7 +140,7 @@ def test_a_commit_whose_time_runs_out_is_made_again(fake: FakeKafka) -> None:
 
 
 def load(fake: FakeKafka, *api_keys: ApiKey, times: int | None = None) -> list[FaultHandle]:
-    """Have the coordinator of transactions load, as these requests see it."""
+    """Make the transaction coordinator appear to be loading, for these requests."""
     with fake.control() as cluster:
         loading = fail_with(CoordinatorLoadInProgressError)
         return [cluster.faults.add(loading, api_key, times=times) for api_key in api_keys]

@@ -47,7 +47,7 @@ class Topics:
         )
 
     def copied(self, partition: int) -> list[int]:
-        """What readers of committed records find in a partition of the sink, in order."""
+        """Return the committed records in a partition of the sink, in order."""
         found: list[int] = []
         with Consumer(
             bootstrap_servers=self.servers,

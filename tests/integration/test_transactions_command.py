@@ -76,7 +76,7 @@ class Command:
         self.stderr = ""
 
     def rows(self, part: str, *arguments: str, status: int = 0) -> Rows:
-        """What a part of the command prints as JSON; `stderr` has what it complained of."""
+        """Return a subcommand's JSON output; `stderr` has its complaints."""
         self._capsys.readouterr()
         assert main(["transactions", part, "-b", self._servers, "-J", *arguments]) == status
         output, self.stderr = self._capsys.readouterr()
@@ -161,7 +161,7 @@ def hang(cluster: KafkaCluster, partition: TopicPartition) -> InitProducerIdResp
 
 
 def java_transactions(cluster: KafkaCluster, *arguments: str) -> list[list[str]]:
-    """What Kafka's own tool prints, in columns."""
+    """Return the columns that Kafka's own tool prints."""
     tool = "org.apache.kafka.tools.TransactionsCommand"
     options = ("--bootstrap-server", cluster.bootstrap_servers)
     # As a process: it ends the JVM that it runs in.
@@ -227,7 +227,7 @@ def test_what_is_listed_and_described_is_what_kafkas_tool_says(
 
 
 def java_row(cluster: KafkaCluster, name: str, *arguments: str) -> dict[str, str]:
-    """What Kafka's own tool prints of one transactional id, by its headings."""
+    """Return what Kafka's own tool prints of one transactional id, by heading."""
     heading, *rows = java_transactions(cluster, *arguments)
     (row,) = (row for row in rows if name in row)
     # A transaction that has ended has neither a time of its start nor partitions.
@@ -291,7 +291,7 @@ def test_a_transaction_that_hangs_is_found_and_aborted(
 
 
 def java_hanging(cluster: KafkaCluster, where: Iterable[str]) -> list[dict[str, str]]:
-    """What Kafka's own tool finds hanging in a partition, however short a time."""
+    """Return the hanging transactions that Kafka's own tool finds in a partition, of any age."""
     options = (*where, "--max-transaction-timeout", "0")
     heading, *rows = java_transactions(cluster, "find-hanging", *options)
     return [dict(zip(heading, row, strict=True)) for row in rows]

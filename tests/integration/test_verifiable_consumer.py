@@ -176,5 +176,5 @@ def test_ours_and_javas_share_a_group_and_report_the_same_events(
 
 
 def parts_of(events: list[dict[str, Any]]) -> set[frozenset[str]]:
-    """What is reported of a partition."""
+    """Return the fields that events report of a partition."""
     return {frozenset(part) for event in events for part in event.get("partitions", ())}

@@ -41,7 +41,7 @@ def fake() -> Iterator[FakeKafka]:
 
 
 def await_topic(producer: Producer) -> None:
-    """Have the topic known to calls, which then need not wait."""
+    """Make calls know the topic, so that they do not wait for it."""
     producer.partitions_for(TOPIC)
 
 
@@ -64,7 +64,7 @@ def transactional(fake: FakeKafka) -> Iterator[Producer]:
 
 
 def late(fake: FakeKafka, api_key: ApiKey, delay_ms: int = DELAY_MS) -> None:
-    """Have the next response be late."""
+    """Delay the next response."""
     with fake.control() as cluster:
         cluster.faults.add(delay_response(delay_ms), api_key)
 

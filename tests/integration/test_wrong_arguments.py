@@ -136,7 +136,7 @@ GOOD: dict[type[Any], dict[str, tuple[object, ...]]] = {
 """Good arguments of every public method that takes any: those which must be given."""
 
 NAMED = ("Settings", "setting", "bootstrap_servers", r"bootstrap\.servers")
-"""What errors of constructors that take settings may name instead."""
+"""Alternative names in errors of constructors that accept settings."""
 
 SEND = ["topic", "value", "key", "partition", "timestamp_ms", "headers", "on_delivery"]
 """The parameters of `send`, whose compiled form has no signature."""
@@ -185,7 +185,7 @@ def opened(kind: type[Any], servers: str) -> Any:
 
 
 def complaint(call: Callable[[], object], names: tuple[str, ...]) -> str | None:
-    """What is wrong with how a call ended; None if nothing is."""
+    """Return the fault in how a call ended; None if it ended correctly."""
     try:
         call()
     except (KafkaError, TypeError) as error:

@@ -23,12 +23,12 @@ class Copier(VerifiableMember):
 
     @property
     def last(self) -> dict[str, Any] | None:
-        """What it printed last; None before the first line."""
+        """The last event printed; None before the first one."""
         return self.events[-1] if self.events else None
 
     @property
     def is_done(self) -> bool:
-        """Whether it has ended because nothing remained."""
+        """True if it ended because no records remained."""
         last = self.last
         return bool(last and last["stage"] == "ShutdownComplete" and last["remaining"] == 0)
 

@@ -74,7 +74,7 @@ class VerifiableMember:
 
     @property
     def has_ended(self) -> bool:
-        """Whether its process has."""
+        """True if its process has ended."""
         return self._process.poll() is not None
 
     def kill(self) -> None:
